@@ -105,7 +105,7 @@ class ValueSummary {
 
   void add(const data::Sample& sample) {
     for (std::size_t i = 0; i < sample.features().size(); ++i)
-      extents_[names_.empty() ? 0 : i].add(sample.features()[i]);
+      extents_[names_.empty() ? 0 : i % names_.size()].add(sample.features()[i]);
     for (Indices& indices : indices_)
       for (const std::int32_t value : sample.inputs[indices.input].as<std::int32_t>())
         indices.extent.add(value);

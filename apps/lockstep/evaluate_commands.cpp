@@ -3,11 +3,13 @@
 #include <spdlog/logger.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,15 +22,18 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
+#include "lockstep/model/parameters.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/metric_text.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 
@@ -133,15 +138,29 @@ void warn_of_unscaled(const job::Session& session, const strategy::DataNames& na
       preparation.substr(2), dataset.description());
 }
 
-/// A trainer with the weights of the checkpoint `from`, whose network is that of `whole` without
-/// its last layer. Collective.
+/// Copies the arrays of `to` from those of the same names.
+void copy_arrays(const model::ParameterTable& from, std::span<const float> values,
+                 const model::ParameterTable& to, std::span<float> target) {
+  for (const model::ParameterInfo& entry : to.entries()) {
+    const model::ParameterInfo* const found = from.find(entry.name);
+    LOCKSTEP_CHECK(found != nullptr);
+    std::ranges::copy(model::ParameterTable::slice(values, *found),
+                      model::ParameterTable::slice(target, entry).begin());
+  }
+}
+
+/// A trainer with the weights of `whole`, which are the moving averages if the training had them.
+/// Its network is that of `whole` without its last layer.
 std::unique_ptr<strategy::Trainer> without_head(strategy::Strategy& strategy,
-                                                const strategy::Trainer& whole,
-                                                const std::filesystem::path& from) {
+                                                strategy::Trainer& whole) {
   auto trainer = std::make_unique<strategy::Trainer>(
       strategy, zoo::features_of(whole.network()),
       strategy::TrainerOptions{.precision = whole.options().precision});
-  trainer->initialize_from({.path = from, .partial = true});
+  const checkpoint::ReplicaArrays from = whole.replicas().arrays(false);
+  const checkpoint::ReplicaArrays to = trainer->replicas().arrays(false);
+  copy_arrays(*from.parameter_table, from.parameters, *to.parameter_table, to.parameters);
+  copy_arrays(*from.buffer_table, from.buffers, *to.buffer_table, to.buffers);
+  trainer->replicas().spread();
   return trainer;
 }
 
@@ -170,7 +189,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   if (arguments.embeddings) {
     strategy::check_same_features(dataset, names);
     names.targets.clear();
-    trainer = without_head(*strategy, *trainer, checkpoint.path);
+    trainer = without_head(*strategy, *trainer);
   }
   return {std::move(strategy), std::move(source),     std::move(dataset),
           std::move(trainer),  std::move(checkpoint), std::move(names)};

@@ -314,7 +314,7 @@ class RecordSource {
   /// the same classes may have more.
   virtual bool counts_classes() const { return false; }
   /// Names of the elements of the first input by index, such as the columns of a table; a column
-  /// without a name has its number, from 1. Empty if unknown.
+  /// without a name has its number, from 1. Of windows [T, F], those of one row. Empty if unknown.
   virtual std::vector<std::string> feature_names() const { return {}; }
   /// The same for the first target.
   virtual std::vector<std::string> target_names() const { return {}; }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -12,8 +13,8 @@
 #include <optional>
 #include <utility>
 
-#include "apps/lockstep/model_source.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/tfrecord_shards.h"
@@ -21,29 +22,17 @@
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
-#include "tests/apps/program.h"
-#include "tests/apps/training.h"
-#include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/apps/saved.h"
 #include "tests/data/support.h"
 
 namespace lockstep::apps {
 namespace {
 
-using checkpoint::ScratchDirectory;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-class Saved : public ::testing::Test {
- protected:
-  std::string directory(const std::string& name = "run") const { return scratch_.path() / name; }
-  std::string train(const std::string& name = "run") const {
-    return kTrain + "--epochs 3 --save-every 8 --checkpoint-dir " + directory(name) + " ";
-  }
-  ScratchDirectory scratch_;
-};
 
 TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
   Process process(lockstep(train() + "--epochs 100000"));  // it cannot end by itself
@@ -110,7 +99,7 @@ TEST_F(Saved, GivesEmbeddings) {
       run_lockstep("predict --embeddings --output - --checkpoint " + directory() + data);
   EXPECT_THAT(result.output, StartsWith("record,output_0,output_1,output_2,output_3,output_4\n0,"));
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 31);
-  EXPECT_THAT(result.errors, HasSubstr("taken                        2  dense/kernel, dense/bias"));
+  EXPECT_THAT(result.errors, HasSubstr("predicted 30 of 30 records"));
   ASSERT_EQ(
       run_lockstep("train --model linear --quiet --checkpoint-dir " + directory("l") + data).status,
       0);
@@ -118,6 +107,37 @@ TEST_F(Saved, GivesEmbeddings) {
       run_lockstep("predict --embeddings --output - --checkpoint " + directory("l") + data);
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("[features] expected a network of layers with parameters"));
+}
+
+TEST_F(Saved, GivesEmbeddingsOfTheMovingAverages) {
+  std::ofstream(directory("a.csv")) << "x,k\n1,0\n-1,1\n2,0\n-2,1\n";
+  const std::string data = " --data csv:" + directory("a.csv");
+  ASSERT_EQ(run_lockstep("train --model mlp:3 --ema 0.9 --steps 20 --learning-rate 0.1 --quiet "
+                         "--global-batch 4 --checkpoint-dir " +
+                         directory() + data + "?scale=none")
+                .status,
+            0);
+  const std::filesystem::path last = checkpoint::list_checkpoints(directory()).front().path;
+  const auto stored = [&](const char* file, const std::string& name) {
+    const checkpoint::SafetensorsFile tensors(last / file);
+    std::vector<float> values(3);
+    const auto* const entry = tensors.find(name);
+    EXPECT_NE(entry, nullptr) << name;
+    if (entry != nullptr) tensors.read(*entry, values);
+    return values;
+  };
+  const std::string average = std::string(model::kAverageSlot) + "/dense/";
+  const std::vector<float> kernel = stored("optimizer.safetensors", average + "kernel");
+  const std::vector<float> bias = stored("optimizer.safetensors", average + "bias");
+  EXPECT_NE(kernel, stored("model.safetensors", "dense/kernel"));
+  const Result result =
+      run_lockstep("predict --embeddings --quiet --output - --checkpoint " + directory() + data);
+  const auto rows = numbers_of(result.output);
+  ASSERT_EQ(rows.size(), 4U) << result.errors;
+  for (const auto& [row, x] : {std::pair(0, 1.0F), {1, -1.0F}, {2, 2.0F}, {3, -2.0F}})
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(rows[static_cast<std::size_t>(row)].at(i + 1),
+                  std::max(0.0F, kernel[i] * x + bias[i]), 1e-5);
 }
 
 TEST_F(Saved, RemembersTheStepsOfItsImages) {
@@ -142,38 +162,6 @@ TEST_F(Saved, RemembersTheStepsOfItsImages) {
   std::ofstream(directory("options.ini")) << "image-size=16\nepochs=1\nmodel=\"mlp\"\n";
   EXPECT_THAT(run_lockstep("train --config " + directory("options.ini") + images).output,
               HasSubstr(", images imagenet-train, 16x16x3"));
-}
-
-TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
-  const std::filesystem::path table = directory("table.csv");
-  std::ofstream(table) << "size,color,kind\n1,red,plum\n2,green,apple\n3,red,plum\n4,green,apple\n";
-  const std::string options = "categorical=color";
-  const std::string data = " --data csv:" + table.string() + "?" + options;
-  ASSERT_EQ(run_lockstep(
-                "train --model mlp:4 --epochs 200 --quiet --learning-rate 0.05 --checkpoint-dir " +
-                directory("words") + data)
-                .status,
-            0);
-  const std::filesystem::path test = directory("test.csv");
-  std::ofstream(test) << "size,color,kind\n2,red,plum\n";  // neither all colors nor all kinds
-  const std::string evaluate = "evaluate --log-format json --checkpoint " + directory("words") +
-                               " --data csv:" + test.string() + "?" + options;
-  EXPECT_EQ(run_lockstep(evaluate + "&like=" + table.string()).event("evaluate")["accuracy"], 1.0);
-  EXPECT_EQ(run_lockstep(evaluate).event("evaluate")["accuracy"], 1.0) << "by the checkpoint";
-  std::ofstream(test) << "color,size\nred,2\ngreen,2\n";  // nor the label
-  const Result predicted = run_lockstep("predict --quiet --output - --checkpoint " +
-                                        directory("words") + " --data csv:" + test.string());
-  EXPECT_THAT(predicted.output,
-              ::testing::MatchesRegex("record,.*,class\n0,1,.*,plum\n1,0,.*,apple\n"));
-  const Result refused =
-      run_lockstep("evaluate --checkpoint " + directory("words") + " --data csv:" + test.string());
-  EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors, HasSubstr("expected the column kind, the label of the training"));
-  const Result resumed = run_lockstep(
-      "train --model mlp:4 --epochs 201 --quiet --learning-rate 0.05 --checkpoint-dir " +
-      directory("words") + data + "&scale=none");
-  EXPECT_THAT(resumed.errors,
-              HasSubstr("expected the sample preparation of " + directory("words")));
 }
 
 /// Images of one gray pixel, `count` for each class.
@@ -274,84 +262,6 @@ TEST_F(Saved, OfRecordsPredictsThoseWithoutLabels) {
   for (const auto& row : rows) EXPECT_NEAR(row.at(2) + row.at(3), 1, 1e-6);
 }
 
-TEST_F(Saved, OfClassesAtPositionsEvaluatesAndPredictsEachOfThem) {
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> next;
-  for (std::int32_t i = 0; i < 40; ++i) {
-    tokens.push_back(i * i % 5);
-    next.push_back(i % 4 == 3 ? kMasked : (tokens.back() + 1) % 5);
-  }
-  const data::Dataset texts = data::Dataset::from_memory(
-      {std::move(tokens)}, {std::move(next)},
-      {.inputs = {{.name = "tokens", .type = lockstep::ElementType::int32, .shape = {4}}},
-       .targets = {
-           {.name = "next", .type = lockstep::ElementType::int32, .shape = {4}, .classes = 5}}});
-  for (const char* part : {"train", "test"})
-    data::write_shards(texts.source(), {.directory = directory("texts"), .part = part});
-  std::ofstream(directory("net.json")) << R"({"inputs": {"tokens": {"shape": [4], "type": "int32"}},
-             "layers": [{"type": "embedding", "vocabulary": 5, "dimension": 8},
-                        {"type": "conv1d", "filters": 5, "kernel": 1}]})";
-  const std::string data = " --data " + directory("texts");
-  const Result trained =
-      run_lockstep("train --log-format json --epochs 2 --global-batch 4 --model " +
-                   directory("net.json") + data + " --metrics perplexity" + " --validation-data " +
-                   directory("texts") + " --checkpoint-dir " + directory());
-  ASSERT_EQ(trained.status, 0) << trained.errors;
-  const auto epoch = trained.event("epoch");
-  EXPECT_EQ(epoch["samples"], 10);
-  EXPECT_NEAR(epoch["validation_perplexity"].get<double>(),
-              std::exp(epoch["validation_loss"].get<double>()), 1e-4);
-  const std::string checkpoint = " --checkpoint " + directory() + data;
-  const auto sums = run_lockstep("evaluate --json" + checkpoint).event("evaluate");
-  EXPECT_EQ(sums["samples"], 10);
-  EXPECT_EQ(sums["positions"], 30);
-  EXPECT_NEAR(sums["loss"], epoch["validation_loss"].get<double>(), 1e-6);
-  EXPECT_NEAR(sums["accuracy"].get<double>() * 30, sums["correct"].get<double>(), 1e-9);
-  const Result predicted = run_lockstep("predict --quiet --json --output -" + checkpoint);
-  std::int64_t records = 0;
-  for (const auto& record : predicted.events()) {
-    EXPECT_EQ(record["record"], records++);
-    ASSERT_EQ(record["predicted"].size(), 4U);
-    ASSERT_EQ(record["probability"].size(), 4U);
-    for (const auto& one : record["predicted"]) EXPECT_LT(one.get<int>(), 5);
-    for (const auto& one : record["probability"]) EXPECT_GE(one.get<double>(), 0.2 - 1e-6);
-  }
-  EXPECT_EQ(records, 10);
-  ASSERT_EQ(run_lockstep("predict --quiet --output " + directory("p.tfrecord") + checkpoint).status,
-            0);
-  const data::Example first =
-      data::parse_example(data::read_records(directory("p.tfrecord")).front());
-  EXPECT_EQ(std::get<data::Int64List>(first.at("predicted")).size(), 4U);
-  EXPECT_EQ(std::get<data::FloatList>(first.at("probability")).size(), 4U);
-  for (const char* other :
-       {"--output -", "--json --output - --top 2", "--json --output - --outputs logits"}) {
-    const Result refused = run_lockstep("predict --quiet " + std::string(other) + checkpoint);
-    EXPECT_EQ(refused.status, 2) << other;
-    EXPECT_THAT(refused.errors, HasSubstr("for a class at each position of "));
-  }
-}
-
-TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
-  const auto table = [&](const std::string& name, const std::string& header) {
-    std::ofstream(directory(name)) << header << "\n1,2,3\n2,1,4\n";
-    return " --data csv:" + directory(name) + "?targets=3,2";
-  };
-  const std::string train = "train --model linear --loss mean-squared-error --quiet --epochs 2";
-  const std::string predict = "predict --quiet --output - --checkpoint ";
-  const std::string named = table("a.csv", "x,\"price, net\",rate");
-  ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory() + named).status, 0);
-  EXPECT_THAT(run_lockstep(predict + directory() + named).output,
-              ::testing::StartsWith("record,rate,\"price, net\"\n0,"));
-  const Result refused =
-      run_lockstep("evaluate --checkpoint " + directory() + table("b.csv", "x,rate,price"));
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors, HasSubstr("expected rate as target 1, as in the training data"));
-  const std::string unnamed = table("c.csv", "5,6,7");
-  ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory("unnamed") + unnamed).status, 0);
-  EXPECT_THAT(run_lockstep(predict + directory("unnamed") + unnamed).output,
-              ::testing::StartsWith("record,output_0,output_1\n0,"));
-}
-
 TEST_F(Saved, KnowsItsLoss) {
   std::ofstream(directory("a.csv")) << "x,kind\n1,0\n-1,1\n2,0\n-2,1\n0.5,0\n";
   const std::string data = " --data csv:" + directory("a.csv");
@@ -380,116 +290,6 @@ TEST_F(Saved, KnowsItsLoss) {
   const Result refused = run_lockstep(train + " --class-weights 1,2,3");
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("[class-weights] expected 2 weights, one for each class"));
-}
-
-TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
-  std::ofstream(directory("f.json"))
-      << R"({"features": [{"column": "age", "kind": "bucketized", "boundaries": [30]},
-                          {"column": "color", "kind": "hashed", "buckets": 3},
-                          {"column": "since", "date": "days"}]})";
-  std::ofstream(directory("a.csv")) << "age,color,since,x,k\n10,red,2026-01-01,1,0\n"
-                                       "50,blue,2026-01-03,,1\n60,blue,2026-01-05,3,1\n";
-  const Result trained = run_lockstep(
-      "train --model linear --epochs 100 --learning-rate 0.1 --log-format json --features " +
-      directory("f.json") + " --checkpoint-dir " + directory("run") + " --data csv:" +
-      directory("a.csv") + "?missing=mean --validation-data csv:" + directory("a.csv"));
-  ASSERT_EQ(trained.status, 0) << trained.errors;
-  EXPECT_THAT(trained.errors,
-              HasSubstr("standardized columns: since (mean 20456, deviation 1.63299), x (mean 2, "
-                        "deviation 1)"));
-  EXPECT_THAT(trained.event("start")["data"], HasSubstr("a.csv, 2 columns standardized"));
-  std::filesystem::remove(directory("f.json"));
-  std::ofstream(directory("b.csv")) << "k,x,color,since,age\n0,,red,2026-01-01,10\n";
-  const Result evaluated = run_lockstep("evaluate --log-format json --checkpoint " +
-                                        directory("run") + " --data csv:" + directory("b.csv"));
-  EXPECT_EQ(evaluated.event("evaluate")["accuracy"], 1.0) << evaluated.errors;
-}
-
-TEST_F(Saved, OfATableOfAllKindsOfColumnsNeedsNoTrainingFile) {
-  std::ofstream(directory("f.json")) << R"({"label": "k", "features": [
-      {"column": "age", "missing": "indicator"},
-      {"column": "income", "kind": "bucketized", "boundaries": [20, 40]},
-      {"column": "since", "date": "weekday"},
-      {"column": "shape", "kind": "categorical"},
-      {"column": "color", "kind": "categorical", "vocabulary": ["red", "green"],
-       "unknown": "column", "output": "index"},
-      {"column": "city", "kind": "hashed", "buckets": 9, "output": "index"},
-      {"columns": ["city", "color"], "kind": "crossed", "buckets": 60, "output": "index"}]})";
-  const char* const colors[] = {"red", "green", "blue"};
-  std::string rows = "age,income,since,shape,color,city,k\n";
-  for (int i = 0; i < 60; ++i)
-    rows += fmt::format("{},{},2026-01-{:02},{},{},town{},{}\n",
-                        i % 4 == 0 ? "" : std::to_string(20 + i % 7), i, i % 28 + 1,
-                        i % 2 == 0 ? "round" : "square", colors[i % 3], i % 5, i % 3 == 0 ? 1 : 0);
-  std::ofstream(directory("a.csv")) << rows;
-  const std::string table = "csv:" + directory("a.csv");
-  const Result trained = run_lockstep(
-      "train --model wide_deep:8,embedding=4 --loss bce --metrics auc --epochs 40 --global-batch "
-      "20 --learning-rate 0.05 --log-format json --features " +
-      directory("f.json") + " --checkpoint-dir " + directory() + " --data " + table +
-      " --validation-data " + table);
-  ASSERT_EQ(trained.status, 0) << trained.errors;
-  EXPECT_GT(trained.event("epoch")["validation_auc"], 0.99);
-  for (const char* file : {"f.json", "a.csv"}) std::filesystem::remove(directory(file));
-
-  // Other rows, in another order of columns, with a color and a city that the training lacks.
-  const std::string header = "city,color,k,shape,since,income,age\n";
-  std::ofstream(directory("b.csv")) << header << "town1,red,1,round,2026-02-01,10,\n"
-                                    << "town2,pink,0,square,2026-02-02,30,25\n"
-                                    << "farm,red,1,round,2026-02-03,70,31\n";
-  const std::string of = " --checkpoint " + directory() + " --data csv:";
-  const auto evaluated =
-      run_lockstep("evaluate --json --metrics auc" + of + directory("b.csv")).event("evaluate");
-  EXPECT_EQ(evaluated["accuracy"], 1.0);
-  EXPECT_GT(evaluated["auc"], 0.99);
-  std::ofstream(directory("c.csv")) << "age,income,since,shape,color,city\n"
-                                    << "31,10,2026-02-01,round,green,town4\n"
-                                    << ",10,2026-02-01,square,red,town4\n";
-  EXPECT_THAT(run_lockstep("predict --quiet --output -" + of + directory("c.csv")).output,
-              ::testing::MatchesRegex("record,predicted,probability_0,probability_1\n"
-                                      "0,0,[^\n]*\n1,1,[^\n]*\n"));
-  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
-           {"city,color,k,shape,since,age\n",
-            "expected the column income, a feature of the training data; the columns are city,"},
-           {header + "a,red,1,round,2026-02-01,much,1\n", "line 2, column 6] expected a number"},
-           {header + "a,red,1,round,2026-02-01,,1\n", "line 2, column 6] expected a number ("},
-           {header + "a,red,1,round,yesterday,1,1\n", "line 2, column 5] expected a date such as"},
-           {header + "a,red,1,flat,2026-02-01,1,1\n",
-            "line 2, column 4] expected a value that the column shape of the training data has "
-            "(round, square), or unknown=column, got \"flat\""},
-           {header + "a,red,2,round,2026-02-01,1,1\n",
-            "line 2, column 3] expected a class number below 2, got \"2\""}}) {
-    std::ofstream(directory("d.csv")) << text << (text.ends_with("age\n") ? "a,red,1,x,y,1\n" : "");
-    const Result refused = run_lockstep("evaluate" + of + directory("d.csv"));
-    EXPECT_EQ(refused.status, 3) << message;
-    EXPECT_THAT(refused.errors, HasSubstr(message));
-    EXPECT_EQ(std::ranges::count(refused.errors, '\n'), 1) << refused.errors;
-  }
-}
-
-TEST_F(Saved, OfATableFindsItsColumnsByName) {
-  std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
-  std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";
-  ASSERT_EQ(run_lockstep("train --model linear --quiet --checkpoint-dir " + directory() +
-                         " --data csv:" + directory("a.csv"))
-                .status,
-            0);
-  const std::string evaluate = "evaluate --checkpoint " + directory() + " --data csv:";
-  for (const char* options : {"", "?columns=width,height"}) {
-    const Result result = run_lockstep(evaluate + directory("b.csv") + options);
-    EXPECT_EQ(result.status, 0) << result.errors;
-  }
-  std::ofstream(directory("c.csv")) << "height,depth,kind\n1,2,0\n";
-  const Result refused = run_lockstep(evaluate + directory("c.csv"));
-  EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors, HasSubstr("expected the column width, a feature of the training"));
-  const Result converted = run_lockstep("data convert csv --part test --input " +
-                                        directory("b.csv") + " --output " + directory("shards"));
-  ASSERT_EQ(converted.status, 0) << converted.errors;
-  EXPECT_THAT(
-      run_lockstep("evaluate --checkpoint " + directory() + " --data " + directory("shards"))
-          .errors,
-      HasSubstr("number 1 of which is width; select the columns"));
 }
 
 TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
@@ -886,120 +686,6 @@ TEST_F(SavedByVersion01, GoesOnWhereItWas) {
   EXPECT_EQ(result.event("epoch")["samples"], 40);
   EXPECT_NEAR(result.event("epoch")["loss"], 0.776799, 1e-4);
   EXPECT_NEAR(evaluated().event("evaluate")["loss"], 1.360066, 1e-4);
-}
-
-// ---- The model of a checkpoint
-
-TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
-  const auto stored = nlohmann::json::parse(R"({
-    "description": {"input": [4], "layers": [{"type": "dense", "name": "out", "units": 3}]},
-    "loss": "sparse-categorical-crossentropy",
-    "label_smoothing": 0.25})");
-  for (const char* of_program : {R"("anything")", R"({"images": "none"})"}) {
-    const nlohmann::json configuration = {{"model", nlohmann::json::parse(of_program)},
-                                          {"network", stored}};
-    const ModelSource source = ModelSource::of_configuration(configuration, "state.json");
-    EXPECT_EQ(source.input_shape, model::Shape({4}));
-    EXPECT_EQ(source.outputs, 3);
-    EXPECT_EQ(std::get<model::SparseCategoricalCrossentropy>(source.loss).label_smoothing, 0.25F);
-    EXPECT_EQ(source.make().nodes().front().name, "out");
-  }
-}
-
-TEST(ModelOfACheckpoint, HasAllLossesThatAreDescribed) {
-  nlohmann::json stored = nlohmann::json::parse(R"({
-    "description": {"input": [4], "layers": [{"type": "dense", "name": "out", "units": 3},
-                    {"type": "dense", "name": "price", "units": 1}], "outputs": ["out", "price"]},
-    "loss": "sparse-categorical-crossentropy", "label_smoothing": 0, "losses": 2})");
-  const auto source_of = [&] {
-    return ModelSource::of_configuration({{"network", stored}}, "state.json");
-  };
-  EXPECT_EQ(source_of().loss_count, 2) << "of an earlier version, which had only the first";
-  EXPECT_TRUE(source_of().losses.empty());
-  stored["output_losses"] = nlohmann::json::parse(R"([
-    {"output": "out", "target": "kind", "weight": 1, "loss": "sparse-categorical-crossentropy",
-     "label_smoothing": 0.25},
-    {"output": "price", "target": "cost", "weight": 0.5, "loss": "huber", "delta": 2}])");
-  const std::vector<strategy::OutputLoss> losses = source_of().losses;
-  ASSERT_EQ(losses.size(), 2U);
-  EXPECT_EQ(losses[1].output + losses[1].target, "pricecost");
-  EXPECT_EQ(losses[1].weight, 0.5F);
-  EXPECT_EQ(std::get<model::Huber>(losses[1].loss).delta, 2);
-  stored["output_losses"][1]["output"] = "cost";
-  EXPECT_EQ(checkpoint::checkpoint_error([&] { source_of(); }),
-            "[state.json] expected the description of a model; it has a loss of cost, which is no "
-            "output");
-}
-
-TEST(ModelOfACheckpoint, OfATorchScriptFileHasTheTargetOfItsLoss) {
-  ModelSource trained;
-  trained.name = "net.pt";
-  trained.inputs = {{.input = {.name = "x", .shape = {4}}, .categories = 0}};
-  trained.outputs = 1;
-  trained.loss = model::Huber{.delta = 2};
-  trained.script = 7;
-  const auto stored = [&] {
-    return ModelSource::of_configuration({{"model", trained.to_json()}}, "state.json");
-  };
-  EXPECT_TRUE(stored().losses.empty());
-  EXPECT_EQ(std::get<model::Huber>(stored().loss).delta, 2);
-  trained.losses = {
-      {.output = "torch", .target = "cost", .loss = model::Huber{.delta = 3}, .weight = 0.5F}};
-  const std::vector<strategy::OutputLoss> losses = stored().losses;
-  ASSERT_EQ(losses.size(), 1U);
-  EXPECT_EQ(losses[0].output + " " + losses[0].target, "torch cost");
-  EXPECT_EQ(losses[0].weight, 0.5F);
-  EXPECT_EQ(std::get<model::Huber>(losses[0].loss).delta, 3);
-  trained.losses[0].target = "";
-  EXPECT_EQ(stored().losses.at(0).target, "torch") << "the default";
-}
-
-TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {
-  nlohmann::json configuration = nlohmann::json::parse(R"({
-    "model": {"images": "cifar10"},
-    "network": {
-      "description": {"input": [4], "layers": [{"type": "dense", "name": "out", "units": 3}]},
-      "loss": "sparse-categorical-crossentropy",
-      "label_smoothing": 0}})");
-  const ModelSource by_name = ModelSource::of_configuration(configuration, "state.json");
-  EXPECT_EQ(by_name.images, "cifar10");
-  EXPECT_FALSE(by_name.test_images.has_value());
-  EXPECT_EQ(by_name.mapped, "");
-  const auto recipe = data::ImageRecipe::parse("imagenet-test", 96, 96);
-  configuration["image_recipe"] = recipe.to_json();
-  configuration["mapped"] = true;
-  configuration["preparation"] = ", images imagenet-train, 96x96x3, 2 maps";
-  const ModelSource source = ModelSource::of_configuration(configuration, "state.json");
-  EXPECT_EQ(source.test_images, recipe);
-  EXPECT_EQ(source.mapped, "images imagenet-train, 96x96x3, 2 maps");
-  configuration["image_recipe"] = "none";
-  EXPECT_THAT(checkpoint::checkpoint_error(
-                  [&] { ModelSource::of_configuration(configuration, "state.json"); }),
-              HasSubstr("[state.json] expected the description of a model; it is \"none\""));
-}
-
-TEST(ModelOfACheckpoint, IsMissedInPlainWords) {
-  const auto refusal = [](const nlohmann::json& configuration) {
-    return checkpoint::checkpoint_error(
-        [&] { ModelSource::of_configuration(configuration, "state.json"); });
-  };
-  EXPECT_THAT(refusal(nlohmann::json::object()), HasSubstr("the network has layers of its own"));
-  EXPECT_EQ(refusal(nlohmann::json::parse(R"({"network": {"description": 5}})")),
-            "[state.json] expected the description of a model; its \"description\" is 5");
-  EXPECT_EQ(refusal(nlohmann::json::parse(R"({"model": {"description": ""}})")),
-            "[state.json] expected the description of a model; it has no \"name\"");
-}
-
-TEST(ChosenModel, NeedsInputsOfKnownExtents) {
-  const data::SampleSpec spec = {
-      .inputs = {{.name = "tokens", .type = lockstep::ElementType::int32, .shape = {-1}}}};
-  try {
-    choose_model("mlp", spec, model::SparseCategoricalCrossentropy(), "none");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), StartsWith("[model mlp] expected tensors with known extents"));
-    EXPECT_THAT(error.what(), EndsWith("got tokens int32 [?]"));
-  }
 }
 
 }  // namespace

@@ -25,6 +25,10 @@ void read_untrusted(Bytes bytes) {
   } catch (const Error&) {
   }
   try {
+    read_as({.targets = {"1"}, .window = 2, .horizon = 0, .steps = 2, .series = "2"});
+  } catch (const Error&) {
+  }
+  try {
     read_as({.separator = ';'});
   } catch (const Error&) {
   }

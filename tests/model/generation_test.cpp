@@ -7,11 +7,14 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
@@ -320,6 +323,30 @@ TEST(IncrementalPasses, AreOfCausalNetworksAlone) {
   generator.start({1});
   generator.next({});
   EXPECT_EQ(generator.tokens().size(), 2U);
+}
+
+// A network that is wide enough for kernels of several threads.
+TEST(GeneratorOfTokens, DrawsTheSameOnAnyNumberOfThreads) {
+  constexpr std::int64_t kKinds = 96;
+  const auto drawn = [](Generator::Passes passes, int threads) {
+    std::vector<std::int32_t> tokens;
+    std::jthread([&] {  // the number of kernel threads is that of the calling thread
+      const zoo::DataInput input{positions("tokens", 48), kKinds};
+      Trial trial(zoo::gpt({&input, 1}, {.layers = 2, .width = 128}), 1);
+      set_thread_budget(threads);
+      Generator generator(trial.model(), kKinds, passes);
+      generator.start(labels(20, kKinds, 2));
+      for (int i = 0; i < 80; ++i) generator.next({.temperature = 4, .seed = 5});
+      tokens.assign(generator.tokens().begin(), generator.tokens().end());
+    });
+    return tokens;
+  };
+  for (const auto passes : {Generator::Passes::incremental, Generator::Passes::full}) {
+    const std::vector<std::int32_t> expected = drawn(passes, 1);
+    EXPECT_GT(std::set<std::int32_t>(expected.begin() + 20, expected.end()).size(), 5U)
+        << "a text that repeats itself would prove little";
+    for (const int threads : {2, 4}) EXPECT_EQ(drawn(passes, threads), expected) << threads;
+  }
 }
 
 TEST(GeneratorOfTokens, RefusesOtherNetworks) {

@@ -37,7 +37,7 @@ bool names_columns_of(const CsvOptions& options, const TableSchema* known, const
   return is_name(options.label) || std::ranges::any_of(options.targets, is_name) ||
          std::ranges::any_of(options.columns, is_name) ||
          std::ranges::any_of(options.leave_out, is_name) ||
-         std::ranges::any_of(options.categorical, is_name);
+         std::ranges::any_of(options.categorical, is_name) || is_name(options.series);
 }
 
 /// Refuses a table in UTF-16, and one whose first line has another separator only.
@@ -139,6 +139,11 @@ class Columns {
     return columns;
   }
 
+  /// They may be features as well.
+  void release(const std::vector<std::size_t>& columns) {
+    for (const std::size_t column : columns) meanings_[column] = nullptr;
+  }
+
   std::vector<std::size_t> not_taken() const {
     std::vector<std::size_t> columns;
     for (std::size_t i = 0; i < meanings_.size(); ++i)
@@ -164,6 +169,42 @@ void mark_words(CsvLayout& layout, const TableSchema& schema) {
           layout.is_categorical[*layout.find(name)] = !has_numbers;
 }
 
+/// By the options, which complete those of a features file.
+TableWindow window_of(const CsvOptions& options, const TableWindow& described,
+                      const std::string& file) {
+  TableWindow window = described;
+  if (options.window > 0) window.rows = options.window;
+  window.horizon = options.horizon.value_or(window.horizon);
+  window.steps = options.steps.value_or(window.steps);
+  window.stride = options.stride.value_or(window.stride);
+  if (!options.series.empty()) window.series = options.series;
+  if (window.rows == 0 && window != TableWindow())
+    throw Error(ErrorCategory::input, file,
+                "expected window=ROWS with horizon=, steps=, stride= or series=", "there is none");
+  return window;
+}
+
+/// By the schema of the training table; the options may only repeat it, except for the stride.
+TableWindow trained_window_of(const CsvOptions& options, const TableWindow& trained,
+                              const std::string& origin, const std::string& file) {
+  const auto require = [&](const char* option, auto given, auto expected) {
+    if (given == expected) return;
+    throw Error(ErrorCategory::input, file,
+                trained.rows == 0
+                    ? fmt::format("expected no windows of rows, as in {}", origin)
+                    : fmt::format("expected {}={}, as in {}", option, expected, origin),
+                fmt::format("got {}={}", option, given));
+  };
+  TableWindow window = trained;
+  if (options.window > 0) require("window", options.window, trained.rows);
+  require("horizon", options.horizon.value_or(trained.horizon), trained.horizon);
+  require("steps", options.steps.value_or(trained.steps), trained.steps);
+  if (!options.series.empty()) require("series", options.series, trained.series);
+  window.stride = options.stride.value_or(trained.stride);
+  if (trained.rows == 0) require("stride", window.stride, trained.stride);
+  return window;
+}
+
 /// By the options, and by a features file.
 void give_meanings(CsvLayout& layout, const CsvOptions& options, const TableSchema& described,
                    const std::string& file) {
@@ -177,8 +218,15 @@ void give_meanings(CsvLayout& layout, const CsvOptions& options, const TableSche
     layout.label = columns.take(columns.find(label, "label"), "label");
   else if (layout.targets.empty())
     layout.label = columns.take(layout.names.size() - 1, "label");
+  layout.window = window_of(options, described.window, file);
+  if (!layout.window.series.empty())
+    layout.series = columns.take(columns.find(layout.window.series, "series"), "series");
+  if (layout.window.rows > 0 && layout.window.horizon > 0) columns.release(layout.targets);
   if (layout.label && !layout.targets.empty())
     throw Error(ErrorCategory::input, file, "expected a label or targets", "got both");
+  if (layout.label && layout.window.steps > 1)
+    throw Error(ErrorCategory::input, file, "expected targets=COLUMNS with steps=",
+                fmt::format("got the label {}", layout.names[*layout.label]));
   layout.features = columns.take_features(described);
   layout.plain =
       options.columns.empty() ? columns.not_taken() : columns.take_all(options.columns, "columns");
@@ -199,6 +247,12 @@ void give_meanings(CsvLayout& layout, const CsvOptions& options, const TableSche
 bool is_answer(const TableSchema& schema, const std::string& column) {
   return column == schema.label ||
          std::ranges::find(schema.targets, column) != schema.targets.end();
+}
+
+bool is_feature(const TableSchema& schema, const std::string& column) {
+  return std::ranges::any_of(schema.features, [&](const TableFeature& feature) {
+    return std::ranges::find(feature.columns, column) != feature.columns.end();
+  });
 }
 
 /// A table without a header has the columns of the training table, in its order.
@@ -227,6 +281,8 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
       if (const std::size_t column = find(name, "a feature");
           std::ranges::find(layout.features, column) == layout.features.end())
         layout.features.push_back(column);
+  layout.window = trained_window_of(options, trained.window, origin, file);
+  if (!trained.window.series.empty()) layout.series = find(trained.window.series, "the series");
   // The names of the training, unless the options give others that the table has instead.
   std::vector<std::string> answers = trained.targets;
   std::vector<std::string> others = options.targets;
@@ -247,9 +303,13 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
   }
   const bool has_answers = std::ranges::all_of(answers, [&](const std::string& name) {
     const auto column = layout.find(name);  // a number may be that of a feature
-    return column && std::ranges::find(layout.features, *column) == layout.features.end();
+    return column && (std::ranges::find(layout.features, *column) == layout.features.end() ||
+                      is_feature(trained, name));
   });
-  if ((has_answers || !options.may_lack_labels) && !trained.label.empty())
+  const bool are_forecast = trained.window.rows > 0 && options.may_lack_labels;
+  if (are_forecast)
+    layout.label.reset();
+  else if ((has_answers || !options.may_lack_labels) && !trained.label.empty())
     layout.label = find(answers.front(), "the label");
   else if (has_answers || !options.may_lack_labels)
     for (const std::string& name : answers) layout.targets.push_back(find(name, "a target"));

@@ -20,6 +20,8 @@ struct CsvLayout {
   std::vector<std::size_t> plain;     ///< those of them that no schema describes
   std::vector<std::size_t> targets;   ///< columns of regression targets
   std::optional<std::size_t> label;   ///< set if there are no targets
+  std::optional<std::size_t> series;  ///< of the names of series
+  TableWindow window = {};            ///< of the options, and of what is known
   std::vector<bool> is_categorical;   ///< for all columns
   /// Class names in a header "120,4,setosa,versicolor,virginica".
   std::vector<std::string> classes;

@@ -112,6 +112,7 @@ TableRows CsvReader::read() {
     store_rows();
     raw_ = {};
   }
+  gather_series();
   return std::move(kept_);
 }
 
@@ -222,7 +223,7 @@ bool CsvReader::add_plain(std::span<const double> numbers,
     label = schema.labels_are_words ? find_class(words[*layout.label])
                                     : class_of(numbers[*layout.label]);
   const std::size_t begin = raw_.size();
-  bool fits = label >= 0;
+  bool fits = label >= 0 && !(layout.series && words[*layout.series].empty());
   for (std::size_t i = 0; i < columns_.size() && fits; ++i) {
     const TableFeature& feature = schema.features[i];
     if (feature.has_numbers()) {
@@ -243,6 +244,7 @@ bool CsvReader::add_plain(std::span<const double> numbers,
   for (const std::size_t column : layout.targets)
     kept_.targets.push_back(static_cast<float>(numbers[column]));
   if (layout.label) kept_.labels.push_back(label);
+  if (layout.series) series_of_rows_.push_back(series_.add(words[*layout.series]));
   ++records_;
   if (is_known) store_rows();
   return true;
@@ -255,9 +257,14 @@ void CsvReader::add_row(const CsvRows& rows) {
     return attempt([&] { rows.require_fields(layout.names.size()); });
   for (std::size_t i = 0; i < columns_.size(); ++i) attempt([&] { add_feature(rows, i); });
   static const TableFeature kTarget;
-  for (const std::size_t column : layout.targets)
+  for (const std::size_t column : layout.targets) {
+    const bool is_reported = report_ != nullptr && !is_missing(rows.fields()[column]) &&
+                             std::ranges::count(layout.features, column) > 0;
+    if (is_reported) continue;  // as a feature
     attempt([&] { kept_.targets.push_back(static_cast<float>(number(rows, column, kTarget))); });
+  }
   if (layout.label) attempt([&] { kept_.labels.push_back(class_number(rows)); });
+  if (layout.series) attempt([&] { series_of_rows_.push_back(series_of(rows)); });
   if (report_ != nullptr)
     raw_.clear();
   else if (meaning_.is_known)
@@ -401,6 +408,48 @@ std::int32_t CsvReader::class_of(double number) const {
   return static_cast<std::int32_t>(number);
 }
 
+std::int32_t CsvReader::series_of(const CsvRows& rows) {
+  const std::size_t column = *meaning_.layout.series;
+  const std::string_view name = rows.fields()[column];
+  if (name.empty()) rows.fail(column, "expected the name of a series", "the field is empty");
+  return series_.add(name);
+}
+
+namespace {
+
+/// Moves the parts of `values`, as many as `order` has, so that part order[i] becomes part i.
+template <typename T>
+void reorder(std::vector<T>& values, const std::vector<std::size_t>& order) {
+  const std::size_t width = values.size() / order.size();
+  std::vector<T> moved;
+  moved.reserve(values.size());
+  for (const std::size_t from : order) {
+    const auto part = std::span<const T>(values).subspan(from * width, width);
+    moved.insert(moved.end(), part.begin(), part.end());
+  }
+  values = std::move(moved);
+}
+
+}  // namespace
+
+void CsvReader::gather_series() {
+  if (!meaning_.layout.series) {
+    kept_.series = {records_};
+    return;
+  }
+  kept_.series.assign(series_.size(), 0);
+  for (const std::int32_t number : series_of_rows_)
+    ++kept_.series[static_cast<std::size_t>(number)];
+  std::partial_sum(kept_.series.begin(), kept_.series.end(), kept_.series.begin());
+  if (report_ != nullptr || std::ranges::is_sorted(series_of_rows_)) return;
+  std::vector<std::size_t> order(series_of_rows_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t row) { return series_of_rows_[row]; });
+  reorder(kept_.values, order);
+  reorder(kept_.targets, order);
+  reorder(kept_.labels, order);
+}
+
 void CsvReader::store_rows() {
   const std::vector<TableFeature>& features = meaning_.schema.features;
   for (auto value = raw_.begin(); value != raw_.end();)
@@ -458,8 +507,8 @@ void CsvReader::fail_category(const CsvRows& rows, std::size_t index) {
 
 void CsvReader::fail_limit(const CsvRows& rows, std::size_t column, std::string_view word) const {
   rows.fail(column,
-            fmt::format("expected at most {} different values in the column {}",
-                        kMaxValues, meaning_.layout.names[column]),
+            fmt::format("expected at most {} different values in the column {}", kMaxValues,
+                        meaning_.layout.names[column]),
             fmt::format("\"{}\" is one more", word));
 }
 

@@ -27,6 +27,8 @@ struct TableRows {
   std::vector<std::int32_t> labels;   ///< [rows], if there is a label
   std::vector<std::int32_t> ends;     ///< [sets]: where each ends in `members`
   std::vector<std::int32_t> members;  ///< categories of all sets, of each without repetition
+  /// [series]: one past the last row of each; of a table without series, one past the last row.
+  std::vector<std::int64_t> series;
 };
 
 /// Reads a table once, and learns its schema meanwhile.
@@ -89,7 +91,11 @@ class CsvReader {
   /// The number of the class; -1 if there is none.
   std::int32_t find_class(std::string_view word);
   std::int32_t class_of(double number) const;
+  /// The number of the row's series. Throws Error (data) if it has none.
+  std::int32_t series_of(const CsvRows& rows);
   void store_rows();
+  /// Moves the rows of each series together, in the order in which the series begin.
+  void gather_series();
   /// Numbers the learned words in alphabetical order.
   void sort_words();
   [[noreturn]] void fail_category(const CsvRows& rows, std::size_t index);
@@ -108,6 +114,8 @@ class CsvReader {
   std::vector<bool> requires_number_;              // [columns]
   std::vector<PlainField> plain_;                  // [columns]
   WordTable classes_;
+  WordTable series_;
+  std::vector<std::int32_t> series_of_rows_;  // [rows], if the table has series
   bool learns_classes_ = false;
   std::int64_t records_ = 0;
   std::vector<double> raw_;          // [rows, features], before they are stored

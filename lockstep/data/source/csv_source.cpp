@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/source/index_exchange.h"
@@ -78,6 +79,8 @@ void CsvSource::describe_columns(CsvReader::Meaning& meaning) const {
   schema.label = layout.label ? layout.names[*layout.label] : "";
   schema.targets.clear();
   for (const std::size_t column : layout.targets) schema.targets.push_back(layout.names[column]);
+  schema.window = layout.window;
+  if (layout.series) schema.window.series = layout.names[*layout.series];
 }
 
 void CsvSource::read_table(const Report* report) {
@@ -102,7 +105,10 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
   }
   layout = CsvLayout::of(text, file, options_, known ? &*known : nullptr, origin);
   if (known) schema = std::move(*known);
-  if (!is_known) describe_columns(meaning);
+  if (is_known)
+    schema.window = layout.window;  // it may have another stride
+  else
+    describe_columns(meaning);
   is_self_taught_ =
       !is_known && std::ranges::any_of(schema.features, [](const TableFeature& feature) {
         return !feature.is_learned && (feature.kind == TableFeature::Kind::categorical ||
@@ -127,8 +133,9 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
   schema_ = std::move(schema);
   targets_ = layout.targets.size();
   has_label_ = layout.label.has_value();
+  rows_ = {own_.values, own_.targets, own_.labels, own_.ends, own_.members, own_.series};
   set_spec();
-  rows_ = {own_.values, own_.targets, own_.labels, own_.ends, own_.members};
+  find_windows(rows_.series);
 }
 
 NodeData CsvSource::data() const {
@@ -143,7 +150,7 @@ NodeData CsvSource::data() const {
                           bytes);
   return {std::move(bytes),
           {std::as_bytes(rows_.values), std::as_bytes(rows_.targets), std::as_bytes(rows_.labels),
-           std::as_bytes(rows_.ends), std::as_bytes(rows_.members)}};
+           std::as_bytes(rows_.ends), std::as_bytes(rows_.members), std::as_bytes(rows_.series)}};
 }
 
 void CsvSource::use(const NodeData& data, SharedSegment memory) {
@@ -165,6 +172,8 @@ void CsvSource::use(const NodeData& data, SharedSegment memory) {
   numbers(rows_.labels, 2);
   numbers(rows_.ends, 3);
   numbers(rows_.members, 4);
+  numbers(rows_.series, 5);
+  find_windows(rows_.series);
   own_ = {};
   memory_ = std::move(memory);
 }
@@ -174,6 +183,35 @@ CsvSource::Piece::Form CsvSource::form_of(const TableFeature& feature) {
     return Piece::Form::copied;
   if (feature.is_index()) return Piece::Form::index;
   return feature.output == CategoryOutput::multi_hot ? Piece::Form::set : Piece::Form::expanded;
+}
+
+void CsvSource::find_windows(std::span<const std::int64_t> series) {
+  if (!has_windows()) return;
+  const TableWindow& window = schema_.window;
+  const bool has_answers = has_label_ || targets_ > 0;
+  const std::int64_t span = window.span(has_answers);
+  starts_ = WindowStarts(series, span, window.stride);
+  if (starts_.size() > 0) return;
+  throw Error(ErrorCategory::data, file_.string(),
+              fmt::format("expected at least {} rows{} for window={}{}", span,
+                          window.series.empty() ? "" : " of a series", window.rows,
+                          has_answers ? fmt::format(", horizon={} and steps={}", window.horizon,
+                                                    window.steps)
+                                      : ""),
+              window.series.empty() ? fmt::format("there are {}", records_)
+                                    : fmt::format("got {} series with fewer", series.size()));
+}
+
+std::string CsvSource::description() const {
+  return file_.string() + label_text_ +
+         (starts_.skipped() > 0
+              ? fmt::format(", {} of {} series too short", starts_.skipped(), rows_.series.size())
+              : "") +
+         preparation();
+}
+
+std::string CsvSource::preparation() const {
+  return schema_.preparation() + schema_.window.preparation();
 }
 
 void CsvSource::set_spec() {
@@ -190,11 +228,16 @@ void CsvSource::set_spec() {
       pieces_.push_back(piece);
     width += piece.width;
   }
-  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(width)};
+  std::vector<std::int64_t> shape = {static_cast<std::int64_t>(width)};
+  std::vector<std::int64_t> shape_of_index;
+  if (has_windows()) {
+    shape.insert(shape.begin(), schema_.window.rows);
+    shape_of_index = {schema_.window.rows};
+  }
   if (has_label_)
     spec_ = SampleSpec::classification(shape, schema_.classes);
   else if (targets_ > 0)
-    spec_ = SampleSpec::regression(shape, static_cast<std::int64_t>(targets_));
+    spec_ = SampleSpec::regression(shape, static_cast<std::int64_t>(targets_) * answer_rows());
   else
     spec_ = {.inputs = SampleSpec::classification(shape, 1).inputs, .targets = {}};
   if (width == 0 && !schema_.features.empty()) spec_.inputs.clear();
@@ -202,6 +245,7 @@ void CsvSource::set_spec() {
     if (feature.is_index())
       spec_.inputs.push_back({.name = names_of(feature).front(),
                               .type = ElementType::int32,
+                              .shape = shape_of_index,
                               .classes = feature.categories()});
 }
 
@@ -215,11 +259,40 @@ std::vector<std::string> CsvSource::feature_names() const {
   return names;
 }
 
+std::vector<std::string> CsvSource::target_names() const {
+  if (answer_rows() == 1) return schema_.targets;
+  std::vector<std::string> names;
+  for (std::int64_t step = 0; step < answer_rows(); ++step)
+    for (const std::string& target : schema_.targets)
+      names.push_back(fmt::format("{}+{}", target, schema_.window.horizon + step));
+  return names;
+}
+
 void CsvSource::read(std::int64_t record_id, Sample& sample) const {
-  const auto record = static_cast<std::size_t>(record_id);
-  const std::size_t stride = schema_.features.size();
-  const std::span<const float> stored = rows_.values.subspan(record * stride, stride);
+  const auto first = static_cast<std::size_t>(has_windows() ? starts_.row(record_id) : record_id);
   const std::span<float> features = sample.features();
+  if (pieces_.size() == 1 && pieces_.front().form == Piece::Form::copied) {
+    std::ranges::copy(rows_.values.subspan(first * pieces_.front().width, features.size()),
+                      features.begin());
+  } else if (!has_windows()) {
+    read_row(first, features, 0, sample);
+  } else {
+    const auto rows = static_cast<std::size_t>(schema_.window.rows);
+    const std::size_t width = features.size() / rows;
+    for (std::size_t i = 0; i < rows; ++i)
+      read_row(first + i, features.subspan(i * width, width), i, sample);
+  }
+  const std::size_t answer = first + static_cast<std::size_t>(answer_offset());
+  if (targets_ > 0)
+    std::ranges::copy(rows_.targets.subspan(answer * targets_, sample.values().size()),
+                      sample.values().begin());
+  if (has_label_) sample.label() = rows_.labels[answer];
+}
+
+void CsvSource::read_row(std::size_t row, std::span<float> features, std::size_t position,
+                         Sample& sample) const {
+  const std::size_t stride = schema_.features.size();
+  const std::span<const float> stored = rows_.values.subspan(row * stride, stride);
   std::size_t index = features.empty() ? 0 : 1;  // of the input
   for (const auto& [form, first, offset, width] : pieces_) {
     switch (form) {
@@ -227,7 +300,8 @@ void CsvSource::read(std::int64_t record_id, Sample& sample) const {
         std::copy_n(&stored[first], width, &features[offset]);
         break;
       case Piece::Form::index:
-        sample.inputs[index++].as<std::int32_t>()[0] = static_cast<std::int32_t>(stored[first]);
+        sample.inputs[index++].as<std::int32_t>()[position] =
+            static_cast<std::int32_t>(stored[first]);
         break;
       case Piece::Form::set:
         mark_set(static_cast<std::size_t>(stored[first]), features.subspan(offset, width));
@@ -237,9 +311,6 @@ void CsvSource::read(std::int64_t record_id, Sample& sample) const {
         break;
     }
   }
-  std::copy_n(rows_.targets.begin() + static_cast<std::ptrdiff_t>(record * targets_), targets_,
-              sample.values().begin());
-  if (has_label_) sample.label() = rows_.labels[record];
 }
 
 namespace {
@@ -257,11 +328,15 @@ void prefetch_lines(std::span<const T> values) {
 
 /// Without the members of its set, whose place is known only when the row has been read.
 void CsvSource::prefetch(std::int64_t record_id) const {
-  const auto record = static_cast<std::size_t>(record_id);
+  const auto first = static_cast<std::size_t>(has_windows() ? starts_.row(record_id) : record_id);
+  const std::size_t rows = has_windows() ? static_cast<std::size_t>(schema_.window.rows) : 1;
   const std::size_t stride = schema_.features.size();
-  prefetch_lines(rows_.values.subspan(record * stride, stride));
-  prefetch_lines(rows_.targets.subspan(record * targets_, targets_));
-  if (has_label_) prefetch_lines(rows_.labels.subspan(record, 1));
+  const std::size_t answer = first + static_cast<std::size_t>(answer_offset());
+  prefetch_lines(rows_.values.subspan(first * stride, rows * stride));
+  if (targets_ > 0)
+    prefetch_lines(rows_.targets.subspan(answer * targets_,
+                                         targets_ * static_cast<std::size_t>(answer_rows())));
+  if (has_label_) prefetch_lines(rows_.labels.subspan(answer, 1));
 }
 
 void CsvSource::mark_set(std::size_t set, std::span<float> features) const {

@@ -31,6 +31,11 @@ struct NodeData;
 /// names of their columns. All this is the table's schema, which another table is read with
 /// (CsvOptions::schema).
 ///
+/// With CsvOptions::window, a sample has the features of T consecutive rows, [T, F], int32 inputs
+/// have the shape [T], and the label or the targets are those of later rows: the targets of `steps`
+/// rows, one row after another. Record i begins at row i * stride, if there is one series; series
+/// follow each other in the order in which they begin.
+///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
 /// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the
 /// number of features and the class names.
@@ -39,7 +44,8 @@ class CsvSource final : public RecordSource {
   /// Throws Error (data) with file, line and column if a number is required and the field is not a
   /// finite number, for a label that is not a class, for a value that the table of `options.like`
   /// does not contain, and for a row whose number of columns differs from the first row; also for a
-  /// file without rows. Throws Error (input) for options that do not match the file.
+  /// file without rows, or with fewer than a window has. Throws Error (input) for options that do
+  /// not match the file.
   explicit CsvSource(const std::filesystem::path& file, const CsvOptions& options = {});
 
   /// Calls report(error) for every problem of the table for which the constructor would throw, at
@@ -51,19 +57,18 @@ class CsvSource final : public RecordSource {
                                     const std::function<void(const Error&)>& report);
 
   const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return records_; }
+  std::int64_t size() const override { return has_windows() ? starts_.size() : records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
   void prefetch(std::int64_t record_id) const override;
   /// The path; also that no record has class 0, if the labels are numbers, and the preparation.
-  std::string description() const override {
-    return file_.string() + label_text_ + schema_.preparation();
-  }
-  std::string preparation() const override { return schema_.preparation(); }
+  std::string description() const override;
+  std::string preparation() const override;
   std::vector<std::string> class_names() const override { return schema_.class_names; }
   bool counts_classes() const override { return schema_.class_names.empty() && !is_known_; }
-  /// "width", or "color=red" for a value of a categorical column; [F].
+  /// "width", or "color=red" for a value of a categorical column; [F], also of windows.
   std::vector<std::string> feature_names() const override;
-  std::vector<std::string> target_names() const override { return schema_.targets; }
+  /// "price"; with several steps "price+1", "price+2", the rows after the last of the features.
+  std::vector<std::string> target_names() const override;
   std::shared_ptr<const TableSchema> table() const override { return table_; }
 
   /// Whether this table alone determines the numbers of its categorical values, or how its columns
@@ -82,7 +87,19 @@ class CsvSource final : public RecordSource {
   std::optional<TableSchema> trained_schema(std::string& origin) const;
   /// Completes a features file, or nothing, by the options.
   void describe_columns(CsvReader::Meaning& meaning) const;
+  bool has_windows() const { return schema_.window.rows > 0; }
+  /// Rows from the first of the features to that of the label or of the first targets.
+  std::int64_t answer_offset() const {
+    return has_windows() ? schema_.window.rows - 1 + schema_.window.horizon : 0;
+  }
+  /// Rows that a sample has targets of.
+  std::int64_t answer_rows() const { return has_windows() ? schema_.window.steps : 1; }
+  /// Throws Error (data) if there is no window.
+  void find_windows(std::span<const std::int64_t> series);
   void set_spec();
+  /// Writes the features of a row; `position` is that in the window.
+  void read_row(std::size_t row, std::span<float> features, std::size_t position,
+                Sample& sample) const;
   /// Writes 1 for each category of a set, else 0.
   void mark_set(std::size_t set, std::span<float> features) const;
 
@@ -92,7 +109,7 @@ class CsvSource final : public RecordSource {
   std::shared_ptr<const TableSchema> table_;
   bool is_known_ = false;  // the schema is that of a training table
   bool is_self_taught_ = false;
-  std::int64_t records_ = 0;
+  std::int64_t records_ = 0;  // rows
   std::size_t targets_ = 0;
   bool has_label_ = false;
   std::string label_text_;
@@ -117,7 +134,9 @@ class CsvSource final : public RecordSource {
     std::span<const std::int32_t> labels;
     std::span<const std::int32_t> ends;
     std::span<const std::int32_t> members;
+    std::span<const std::int64_t> series;
   } rows_;
+  WindowStarts starts_;
   SharedSegment memory_;
 };
 

@@ -22,9 +22,21 @@ std::vector<std::string> pieces_of(std::string_view text, char separator) {
 
 namespace {
 
-constexpr std::array<std::string_view, 14> kOptions = {
-    "label", "targets", "columns", "leave_out", "drop",    "categorical", "header",
-    "sep",   "scale",   "missing", "separator", "unknown", "features",    "like"};
+constexpr auto kOptions = std::to_array<std::string_view>(
+    {"label", "targets", "columns", "leave_out", "drop", "categorical", "header", "sep", "scale",
+     "missing", "separator", "unknown", "features", "like", "window", "horizon", "steps", "stride",
+     "series"});
+
+/// A number of rows.
+std::int64_t rows_of(std::string_view name, const std::string& value, std::int64_t least) {
+  const auto rows = parse_number<std::int64_t>(value);
+  if (!rows || *rows < least || *rows > TableWindow::kMaxRows)
+    throw Error(
+        ErrorCategory::input, std::string(name),
+        fmt::format("expected a number of rows from {} to {}", least, TableWindow::kMaxRows),
+        fmt::format("got \"{}\"", value));
+  return *rows;
+}
 
 /// Sets the option `name`; false if there is no such option.
 bool set_option(CsvOptions& options, std::string_view name, const std::string& value) {
@@ -46,6 +58,16 @@ bool set_option(CsvOptions& options, std::string_view name, const std::string& v
     options.scale = parse_scale(value);
   else if (name == "missing")
     options.missing = MissingValues::parse(value);
+  else if (name == "window")
+    options.window = rows_of(name, value, 1);
+  else if (name == "horizon")
+    options.horizon = rows_of(name, value, 0);
+  else if (name == "steps")
+    options.steps = rows_of(name, value, 1);
+  else if (name == "stride")
+    options.stride = rows_of(name, value, 1);
+  else if (name == "series")
+    options.series = value;
   else if (name == "header" && (value == "yes" || value == "no" || value == "auto"))
     options.header = value == "yes"  ? CsvHeader::yes
                      : value == "no" ? CsvHeader::no
@@ -80,8 +102,8 @@ CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
           ErrorCategory::input, where,
           "expected label=COLUMN, targets=, columns=, drop= or categorical=COLUMN,COLUMN..., "
           "scale=standard|minmax|none, missing=error|mean|indicator|NUMBER, header=yes|no|auto, "
-          "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json or like=FILE, with & between "
-          "them",
+          "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json, like=FILE, window=ROWS, "
+          "horizon=, steps=, stride= or series=COLUMN, with & between them",
           std::ranges::count(kOptions, name) > 0 ? fmt::format("got \"{}\"", piece)
                                                  : got_name(name, kOptions));
   }

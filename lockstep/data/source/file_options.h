@@ -84,18 +84,29 @@ struct CsvOptions {
   /// JSON file that describes features (docs/data.md); the columns that it does not name, nor drop,
   /// are features as without it.
   std::filesystem::path features = {};
+  /// A sample has the features of this many consecutive rows, [T, F]; 0: of one, [F]. This and the
+  /// next four are the TableWindow of the schema.
+  std::int64_t window = 0;
+  /// Rows from the last row of the features to that of the label or of the first targets; default:
+  /// 1. Above 0, the targets are features as well, unless `columns` leaves them out.
+  std::optional<std::int64_t> horizon = {};
+  std::optional<std::int64_t> steps = {};   ///< rows of targets, one after another; default: 1
+  std::optional<std::int64_t> stride = {};  ///< rows from one window to the next; default: 1
+  /// The column that names the series of a row; no window has rows of two. Rows of a series are in
+  /// the order of the file.
+  std::string series = {};
   /// The schema of a training table, as RecordSource::table() and checkpoints have it. It says what
-  /// the columns mean, so that of the options above only header, separator, label and targets are
-  /// used. Columns are found by their names, in any order.
+  /// the columns mean, so that of the options above only header, separator, label, targets and
+  /// stride are used. Columns are found by their names, in any order.
   std::shared_ptr<const TableSchema> schema = {};
   /// With a schema or `like`: whether the table may lack the label or targets; the samples then
-  /// have none.
+  /// have none. Windows have none in any case, so that the last one ends at the last row.
   bool may_lack_labels = false;
   IndexExchange exchange = {};  ///< the ranks that open the table together
 
   /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
-  /// `header=yes`, `sep=tab`, `scale=none`, `unknown=column`; `drop` and `separator` are other
-  /// names of leave_out and sep. Throws Error (input) that starts with `where`.
+  /// `header=yes`, `sep=tab`, `scale=none`, `unknown=column`, `window=24`; `drop` and `separator`
+  /// are other names of leave_out and sep. Throws Error (input) that starts with `where`.
   static CsvOptions parse(std::string_view text, const std::string& where);
 };
 

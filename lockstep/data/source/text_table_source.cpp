@@ -12,6 +12,7 @@
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
+#include "lockstep/data/source/csv_reader.h"
 #include "lockstep/data/table/csv_rows.h"
 
 namespace lockstep::data {
@@ -27,6 +28,9 @@ std::size_t column_of(const CsvRows& header, const std::filesystem::path& file,
         ErrorCategory::input, file.string(),
         fmt::format("expected a column \"{}\" in the first line, which names the columns", name),
         got_name(name, names));
+  if (std::find(found + 1, names.end(), name) != names.end())
+    throw Error(ErrorCategory::input, file.string(),
+                fmt::format("expected one column \"{}\"", name), "got several");
   return static_cast<std::size_t>(found - names.begin());
 }
 
@@ -135,6 +139,11 @@ void TextTableSource::number_classes(const std::vector<std::string>& words) {
   std::ranges::sort(class_names_);
   const auto repeated = std::ranges::unique(class_names_);
   class_names_.erase(repeated.begin(), repeated.end());
+  if (class_names_.size() > CsvReader::kMaxValues)
+    throw Error(ErrorCategory::data, files_.front().string(),
+                fmt::format("expected at most {} classes in the column {}", CsvReader::kMaxValues,
+                            schema_->label),
+                fmt::format("got {}", class_names_.size()));
   const auto number = [](const std::string& word) { return parse_number<std::int64_t>(word); };
   if (std::ranges::all_of(class_names_, [&](const auto& word) { return number(word).has_value(); }))
     std::ranges::stable_sort(class_names_, {}, [&](const auto& word) { return *number(word); });

@@ -28,8 +28,9 @@ namespace lockstep::data {
 class TextTableSource final : public RecordSource {
  public:
   /// Throws Error (data) with file, line and column for what is no table or no text, for a row
-  /// without a class, and without rows. Throws Error (input) for invalid options, for a column that
-  /// a table lacks, and for another tokenizer than that of the schema.
+  /// without a class, for more than 10,000 classes, and without rows. Throws Error (input) for
+  /// invalid options, for a column that a table lacks or has twice, and for another tokenizer than
+  /// that of the schema.
   explicit TextTableSource(const std::vector<std::filesystem::path>& files,
                            TextOptions options = {});
 

@@ -34,7 +34,7 @@ std::int64_t TableFeature::width() const {
 }
 
 bool TableSchema::agrees_with(const TableSchema& other) const {
-  if (features.size() != other.features.size()) return false;
+  if (features.size() != other.features.size() || !window.agrees_with(other.window)) return false;
   for (std::size_t i = 0; i < features.size(); ++i) {
     TableFeature mine = features[i];
     const TableFeature& others = other.features[i];

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/data/table/window.h"
+
 namespace lockstep::data {
 
 /// How numbers are scaled: not at all; to mean 0 and standard deviation 1; or to 0 .. 1. The
@@ -107,6 +109,7 @@ struct TableSchema {
   std::vector<std::string> class_names = {};  ///< by class number; empty: unknown
   bool labels_are_words = false;              ///< the labels are class names
   std::int64_t classes = 0;  ///< number of classes; 0: unknown, or there are targets
+  TableWindow window = {};   ///< how many rows are a sample
 
   /// Throws Error (`input` for a features file, `checkpoint` for a stored schema) that names the
   /// feature and the key, for anything that to_json() does not write. `where` is for the message.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -267,12 +268,40 @@ json json_of(const TableFeature& feature) {
   return object;
 }
 
+constexpr const char* kWindow = "window";
+
+TableWindow window_from(const json& object) {
+  if (!object.is_object()) refuse_member(kWindow, "an object", object);
+  check_keys(object, {"rows", "horizon", "steps", "stride", "series"}, "a window");
+  TableWindow window;
+  const auto number = [&](const char* key, std::int64_t& member, std::int64_t least) {
+    if (const auto found = object.find(key); found != object.end())
+      member = whole_number_of(*found, key, least, TableWindow::kMaxRows);
+  };
+  if (!object.contains("rows")) throw std::invalid_argument("expected \"rows\" of a window");
+  number("rows", window.rows, 1);
+  number("horizon", window.horizon, 0);
+  number("steps", window.steps, 1);
+  number("stride", window.stride, 1);
+  if (object.contains("series")) window.series = text_in(object["series"], "series");
+  return window;
+}
+
+json json_of(const TableWindow& window) {
+  json object = {{"rows", window.rows},
+                 {"horizon", window.horizon},
+                 {"steps", window.steps},
+                 {"stride", window.stride}};
+  if (!window.series.empty()) object["series"] = window.series;
+  return object;
+}
+
 TableSchema schema_from(const json& object) {
   if (!object.is_object())
     throw std::invalid_argument("expected an object, got " + describe_json(object));
   check_keys(object,
              {"features", "label", "targets", "drop", "columns", "classes", "class_names",
-              "labels_are_words"},
+              "labels_are_words", kWindow},
              "a table");
   TableSchema schema;
   const auto with = [&](const char* key, auto use) {
@@ -290,6 +319,7 @@ TableSchema schema_from(const json& object) {
   if (!schema.class_names.empty() &&
       schema.classes != static_cast<std::int64_t>(schema.class_names.size()))
     throw std::invalid_argument("expected as many \"class_names\" as \"classes\"");
+  with(kWindow, [&](auto& v, auto) { schema.window = window_from(v); });
   std::int64_t width = 0;
   with("features", [&](auto& v, auto k) {
     if (!v.is_array()) refuse_member(k, "a list", v);
@@ -343,6 +373,11 @@ TableSchema TableSchema::from_checkpoint(const json& stored, const std::string& 
       throw std::invalid_argument("expected a label or targets");
     if (schema.labels_are_words && schema.class_names.empty())
       throw std::invalid_argument("expected names of classes");
+    if (schema.window.steps > 1 && schema.targets.empty())
+      throw std::invalid_argument("expected targets with several steps");
+    if (std::ssize(schema.targets) * schema.window.steps > TableSchema::kMaxFeatures)
+      throw std::invalid_argument(
+          fmt::format("expected at most {} targets", TableSchema::kMaxFeatures));
     return schema;
   } catch (const std::invalid_argument& reason) {
     throw Error(ErrorCategory::checkpoint, where, "expected the description of a table",
@@ -355,6 +390,7 @@ json TableSchema::to_json() const {
   for (const TableFeature& feature : features) list.push_back(json_of(feature));
   json object = {{"columns", columns}, {"features", std::move(list)}};
   if (!targets.empty()) object["targets"] = targets;
+  if (window.rows > 0) object[kWindow] = json_of(window);
   if (label.empty()) return object;
   object["label"] = label;
   object["classes"] = classes;

@@ -275,7 +275,8 @@ void check_same_features(const data::Dataset& dataset, const DataNames& trained)
       throw Error(ErrorCategory::data, dataset.description(),
                   "expected a table that is read with the schema of the training data "
                   "(CsvOptions::schema, or like= the training table)",
-                  "got one that is scaled otherwise, or numbers its values otherwise");
+                  "got one that is scaled or cut into windows otherwise, or numbers its values "
+                  "otherwise");
     if (!trained.table && !trained.features.empty() && table && !table->preparation().empty())
       throw Error(ErrorCategory::data, dataset.description(),
                   "expected numbers as stored, as in the training (scale=none)", "got scaled ones");
@@ -343,7 +344,7 @@ struct ColumnScale {
   }
 };
 
-/// The scales of all features, then of all targets.
+/// The scales of all features, those of the rows of a window as one, then of all targets.
 std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const data::SampleSpec& spec = source.spec();
   data::Batch one(spec);
@@ -352,7 +353,7 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const std::span<const float> targets = sample.values();
   std::vector<ColumnScale> columns;
   for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
-  columns.resize(features.size());
+  const std::size_t width = columns.size();
   const auto target_names = source.target_names();
   for (std::size_t i = 0; i < targets.size(); ++i)
     columns.push_back(
@@ -365,9 +366,10 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
     } catch (const std::exception&) {
       continue;  // reported when it is needed
     }
-    for (std::size_t j = 0; j < columns.size(); ++j)
-      columns[j].add(
-          static_cast<double>(j < features.size() ? features[j] : targets[j - features.size()]));
+    for (std::size_t j = 0; j < features.size(); ++j)
+      columns[j % width].add(static_cast<double>(features[j]));
+    for (std::size_t j = 0; j < targets.size(); ++j)
+      columns[width + j].add(static_cast<double>(targets[j]));
   }
   return columns;
 }
@@ -414,7 +416,8 @@ namespace {
 /// "age" of a table, otherwise "number 3 of 4".
 std::string column_text(std::size_t index, std::size_t count,
                         const std::vector<std::string>& names) {
-  return index < names.size() ? names[index] : fmt::format("number {} of {}", index + 1, count);
+  const bool has_names = !names.empty() && count % names.size() == 0;  // once a row of a window
+  return has_names ? names[index % names.size()] : fmt::format("number {} of {}", index + 1, count);
 }
 
 /// "record 17", or its file and number there if they are known.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/table/schema.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/strategy/fit/data_fit.h"
@@ -192,6 +193,9 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
     refuse(fmt::format("expected the targets of {}, number {} of which is {}", path, *other + 1,
                        saved.targets[*other]),
            given.targets[*other]);
+  if (saved.table && given.table && !saved.table->window.agrees_with(given.table->window))
+    refuse(fmt::format("expected the window, horizon, steps and series of the table of {}", path),
+           "others");
   if (saved.table && given.table && !saved.table->agrees_with(*given.table))
     refuse(fmt::format("expected the statistics and values of the table of {}", path),
            "others: the table has changed");
@@ -199,6 +203,11 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
     refuse(fmt::format("expected the tokenizer of {}, {} with the hash {}", path,
                        saved.text->name(), saved.text->hash),
            fmt::format("{} with the hash {}", given.text->name(), given.text->hash));
+  if (saved.text && given.text &&
+      (saved.text->column != given.text->column || saved.text->label != given.text->label))
+    refuse(fmt::format("expected the columns \"{}\" and \"{}\" of the texts and classes of {}",
+                       saved.text->column, saved.text->label, path),
+           fmt::format("\"{}\" and \"{}\"", given.text->column, given.text->label));
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,

@@ -557,8 +557,9 @@ TEST(CsvOptions, AreReadFromText) {
               std::string("[here] expected label=COLUMN, targets=, columns=, drop= or "
                           "categorical=COLUMN,COLUMN..., scale=standard|minmax|none, "
                           "missing=error|mean|indicator|NUMBER, header=yes|no|auto, "
-                          "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json or "
-                          "like=FILE, with & between them, got ") +
+                          "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json, "
+                          "like=FILE, window=ROWS, horizon=, steps=, stride= or series=COLUMN, "
+                          "with & between them, got ") +
                   got);
   const CsvOptions more =
       CsvOptions::parse("drop=id&separator=;&scale=minmax&missing=-1.5&features=f.json", "");

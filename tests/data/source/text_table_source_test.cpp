@@ -126,6 +126,12 @@ TEST_F(TextTableTest, NamesFileLineAndColumn) {
                 const TextSource text({write("a.csv", "text\nrank\n")}, {.column = "text"});
               }),
               HasSubstr("a.csv] expected a text, not a column of a table, got column="));
+  EXPECT_THAT(input_error_of([&] { source("text,kind,text\nrank,a,wait\n", words(8)); }),
+              HasSubstr("a.csv] expected one column \"text\", got several"));
+  std::string many = "text,kind\n";
+  for (int i = 0; i <= 10'000; ++i) many += "rank," + std::to_string(i) + "\n";
+  EXPECT_THAT(data_error_of([&] { source(many, words(8)); }),
+              HasSubstr("a.csv] expected at most 10000 classes in the column kind, got 10001"));
   const std::string table = "text:" + write("b.csv", "text,kind\nrank,a\n");
   for (const auto& [options, reason] :
        {std::pair{":label=kind",

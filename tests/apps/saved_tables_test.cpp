@@ -1,0 +1,183 @@
+// Saved trainings on tables: what a checkpoint has of their columns.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/apps/saved.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
+  const std::filesystem::path table = directory("table.csv");
+  std::ofstream(table) << "size,color,kind\n1,red,plum\n2,green,apple\n3,red,plum\n4,green,apple\n";
+  const std::string options = "categorical=color";
+  const std::string data = " --data csv:" + table.string() + "?" + options;
+  ASSERT_EQ(run_lockstep(
+                "train --model mlp:4 --epochs 200 --quiet --learning-rate 0.05 --checkpoint-dir " +
+                directory("words") + data)
+                .status,
+            0);
+  const std::filesystem::path test = directory("test.csv");
+  std::ofstream(test) << "size,color,kind\n2,red,plum\n";  // neither all colors nor all kinds
+  const std::string evaluate = "evaluate --log-format json --checkpoint " + directory("words") +
+                               " --data csv:" + test.string() + "?" + options;
+  EXPECT_EQ(run_lockstep(evaluate + "&like=" + table.string()).event("evaluate")["accuracy"], 1.0);
+  EXPECT_EQ(run_lockstep(evaluate).event("evaluate")["accuracy"], 1.0) << "by the checkpoint";
+  std::ofstream(test) << "color,size\nred,2\ngreen,2\n";  // nor the label
+  const Result predicted = run_lockstep("predict --quiet --output - --checkpoint " +
+                                        directory("words") + " --data csv:" + test.string());
+  EXPECT_THAT(predicted.output,
+              ::testing::MatchesRegex("record,.*,class\n0,1,.*,plum\n1,0,.*,apple\n"));
+  const Result refused =
+      run_lockstep("evaluate --checkpoint " + directory("words") + " --data csv:" + test.string());
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("expected the column kind, the label of the training"));
+  const Result resumed = run_lockstep(
+      "train --model mlp:4 --epochs 201 --quiet --learning-rate 0.05 --checkpoint-dir " +
+      directory("words") + data + "&scale=none");
+  EXPECT_THAT(resumed.errors,
+              HasSubstr("expected the sample preparation of " + directory("words")));
+}
+
+TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
+  const auto table = [&](const std::string& name, const std::string& header) {
+    std::ofstream(directory(name)) << header << "\n1,2,3\n2,1,4\n";
+    return " --data csv:" + directory(name) + "?targets=3,2";
+  };
+  const std::string train = "train --model linear --loss mean-squared-error --quiet --epochs 2";
+  const std::string predict = "predict --quiet --output - --checkpoint ";
+  const std::string named = table("a.csv", "x,\"price, net\",rate");
+  ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory() + named).status, 0);
+  EXPECT_THAT(run_lockstep(predict + directory() + named).output,
+              ::testing::StartsWith("record,rate,\"price, net\"\n0,"));
+  const Result refused =
+      run_lockstep("evaluate --checkpoint " + directory() + table("b.csv", "x,rate,price"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("expected rate as target 1, as in the training data"));
+  const std::string unnamed = table("c.csv", "5,6,7");
+  ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory("unnamed") + unnamed).status, 0);
+  EXPECT_THAT(run_lockstep(predict + directory("unnamed") + unnamed).output,
+              ::testing::StartsWith("record,output_0,output_1\n0,"));
+}
+
+TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
+  std::ofstream(directory("f.json"))
+      << R"({"features": [{"column": "age", "kind": "bucketized", "boundaries": [30]},
+                          {"column": "color", "kind": "hashed", "buckets": 3},
+                          {"column": "since", "date": "days"}]})";
+  std::ofstream(directory("a.csv")) << "age,color,since,x,k\n10,red,2026-01-01,1,0\n"
+                                       "50,blue,2026-01-03,,1\n60,blue,2026-01-05,3,1\n";
+  const Result trained = run_lockstep(
+      "train --model linear --epochs 100 --learning-rate 0.1 --log-format json --features " +
+      directory("f.json") + " --checkpoint-dir " + directory("run") + " --data csv:" +
+      directory("a.csv") + "?missing=mean --validation-data csv:" + directory("a.csv"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_THAT(trained.errors,
+              HasSubstr("standardized columns: since (mean 20456, deviation 1.63299), x (mean 2, "
+                        "deviation 1)"));
+  EXPECT_THAT(trained.event("start")["data"], HasSubstr("a.csv, 2 columns standardized"));
+  std::filesystem::remove(directory("f.json"));
+  std::ofstream(directory("b.csv")) << "k,x,color,since,age\n0,,red,2026-01-01,10\n";
+  const Result evaluated = run_lockstep("evaluate --log-format json --checkpoint " +
+                                        directory("run") + " --data csv:" + directory("b.csv"));
+  EXPECT_EQ(evaluated.event("evaluate")["accuracy"], 1.0) << evaluated.errors;
+}
+
+TEST_F(Saved, OfATableOfAllKindsOfColumnsNeedsNoTrainingFile) {
+  std::ofstream(directory("f.json")) << R"({"label": "k", "features": [
+      {"column": "age", "missing": "indicator"},
+      {"column": "income", "kind": "bucketized", "boundaries": [20, 40]},
+      {"column": "since", "date": "weekday"},
+      {"column": "shape", "kind": "categorical"},
+      {"column": "color", "kind": "categorical", "vocabulary": ["red", "green"],
+       "unknown": "column", "output": "index"},
+      {"column": "city", "kind": "hashed", "buckets": 9, "output": "index"},
+      {"columns": ["city", "color"], "kind": "crossed", "buckets": 60, "output": "index"}]})";
+  const char* const colors[] = {"red", "green", "blue"};
+  std::string rows = "age,income,since,shape,color,city,k\n";
+  for (int i = 0; i < 60; ++i)
+    rows += fmt::format("{},{},2026-01-{:02},{},{},town{},{}\n",
+                        i % 4 == 0 ? "" : std::to_string(20 + i % 7), i, i % 28 + 1,
+                        i % 2 == 0 ? "round" : "square", colors[i % 3], i % 5, i % 3 == 0 ? 1 : 0);
+  std::ofstream(directory("a.csv")) << rows;
+  const std::string table = "csv:" + directory("a.csv");
+  const Result trained = run_lockstep(
+      "train --model wide_deep:8,embedding=4 --loss bce --metrics auc --epochs 40 --global-batch "
+      "20 --learning-rate 0.05 --log-format json --features " +
+      directory("f.json") + " --checkpoint-dir " + directory() + " --data " + table +
+      " --validation-data " + table);
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_GT(trained.event("epoch")["validation_auc"], 0.99);
+  for (const char* file : {"f.json", "a.csv"}) std::filesystem::remove(directory(file));
+
+  // Other rows, in another order of columns, with a color and a city that the training lacks.
+  const std::string header = "city,color,k,shape,since,income,age\n";
+  std::ofstream(directory("b.csv")) << header << "town1,red,1,round,2026-02-01,10,\n"
+                                    << "town2,pink,0,square,2026-02-02,30,25\n"
+                                    << "farm,red,1,round,2026-02-03,70,31\n";
+  const std::string of = " --checkpoint " + directory() + " --data csv:";
+  const auto evaluated =
+      run_lockstep("evaluate --json --metrics auc" + of + directory("b.csv")).event("evaluate");
+  EXPECT_EQ(evaluated["accuracy"], 1.0);
+  EXPECT_GT(evaluated["auc"], 0.99);
+  std::ofstream(directory("c.csv")) << "age,income,since,shape,color,city\n"
+                                    << "31,10,2026-02-01,round,green,town4\n"
+                                    << ",10,2026-02-01,square,red,town4\n";
+  EXPECT_THAT(run_lockstep("predict --quiet --output -" + of + directory("c.csv")).output,
+              ::testing::MatchesRegex("record,predicted,probability_0,probability_1\n"
+                                      "0,0,[^\n]*\n1,1,[^\n]*\n"));
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"city,color,k,shape,since,age\n",
+            "expected the column income, a feature of the training data; the columns are city,"},
+           {header + "a,red,1,round,2026-02-01,much,1\n", "line 2, column 6] expected a number"},
+           {header + "a,red,1,round,2026-02-01,,1\n", "line 2, column 6] expected a number ("},
+           {header + "a,red,1,round,yesterday,1,1\n", "line 2, column 5] expected a date such as"},
+           {header + "a,red,1,flat,2026-02-01,1,1\n",
+            "line 2, column 4] expected a value that the column shape of the training data has "
+            "(round, square), or unknown=column, got \"flat\""},
+           {header + "a,red,2,round,2026-02-01,1,1\n",
+            "line 2, column 3] expected a class number below 2, got \"2\""}}) {
+    std::ofstream(directory("d.csv")) << text << (text.ends_with("age\n") ? "a,red,1,x,y,1\n" : "");
+    const Result refused = run_lockstep("evaluate" + of + directory("d.csv"));
+    EXPECT_EQ(refused.status, 3) << message;
+    EXPECT_THAT(refused.errors, HasSubstr(message));
+    EXPECT_EQ(std::ranges::count(refused.errors, '\n'), 1) << refused.errors;
+  }
+}
+
+TEST_F(Saved, OfATableFindsItsColumnsByName) {
+  std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
+  std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";
+  ASSERT_EQ(run_lockstep("train --model linear --quiet --checkpoint-dir " + directory() +
+                         " --data csv:" + directory("a.csv"))
+                .status,
+            0);
+  const std::string evaluate = "evaluate --checkpoint " + directory() + " --data csv:";
+  for (const char* options : {"", "?columns=width,height"}) {
+    const Result result = run_lockstep(evaluate + directory("b.csv") + options);
+    EXPECT_EQ(result.status, 0) << result.errors;
+  }
+  std::ofstream(directory("c.csv")) << "height,depth,kind\n1,2,0\n";
+  const Result refused = run_lockstep(evaluate + directory("c.csv"));
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("expected the column width, a feature of the training"));
+  const Result converted = run_lockstep("data convert csv --part test --input " +
+                                        directory("b.csv") + " --output " + directory("shards"));
+  ASSERT_EQ(converted.status, 0) << converted.errors;
+  EXPECT_THAT(
+      run_lockstep("evaluate --checkpoint " + directory() + " --data " + directory("shards"))
+          .errors,
+      HasSubstr("number 1 of which is width; select the columns"));
+}
+
+}  // namespace
+}  // namespace lockstep::apps
