@@ -148,6 +148,8 @@ class CompiledModel {
   /// Changes when memory used by passes has moved. Anything recorded before is then invalid.
   std::uint64_t placement() const;
 
+  Recompute recompute() const { return recompute_; }  ///< which activations training keeps
+
   /// Bytes allocated on the device.
   struct Memory {
     std::size_t parameters = 0;   ///< with their 16-bit copy and the moving statistics
