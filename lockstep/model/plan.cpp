@@ -338,7 +338,8 @@ void Plan::assign_gradients() {
         step.operands.add_input_gradient = true;
       } else if (input.gradient != kNone) {
         step.addends[k] = step.operation ? new_array(input.elements, time, time) : mine;
-      } else if (k == 0 && (!step.operation || step.needs.in_place) &&
+      } else if (k == 0 &&
+                 (!step.operation || step.needs.in_place || step.needs.gradient_in_place) &&
                  input.consumers.size() == 1) {
         input.gradient = mine;
       } else {

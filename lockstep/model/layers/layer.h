@@ -136,6 +136,8 @@ struct Needs {
   bool output_in_backward = true;  ///< the same for the output
   /// the output may share the memory of input 0, and its gradient that of the output's gradient
   bool in_place = false;
+  /// the gradient of input 0 may share the memory of the output's gradient, also without `in_place`
+  bool gradient_in_place = false;
   /// backward honors Operands::add_input_gradient; otherwise the plan adds in a separate pass
   bool adds_input_gradient = false;
   /// backward does not compute parameter gradients that are all empty; otherwise those of frozen
