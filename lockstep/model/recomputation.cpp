@@ -26,7 +26,8 @@ std::vector<int> writers_of(std::span<const StepArrays> steps) {
 }
 
 // Indexed by the step that writes it.
-std::vector<StepArray> arrays_of(std::span<const StepArrays> steps, std::span<const int> writers) {
+std::vector<StepArray> step_arrays_of(std::span<const StepArrays> steps,
+                                      std::span<const int> writers) {
   std::vector<StepArray> arrays(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const StepArrays& step = steps[i];
@@ -158,7 +159,7 @@ Recomputation plan_recomputation(std::span<const StepArrays> steps) {
   Recomputation result = no_recomputation(steps.size());
   if (steps.empty()) return result;
   const std::vector<int> writers = writers_of(steps);
-  const std::vector<std::size_t> ends = best_ends(steps, arrays_of(steps, writers));
+  const std::vector<std::size_t> ends = best_ends(steps, step_arrays_of(steps, writers));
   for (std::size_t segment = 0, i = 0; segment < ends.size(); ++segment)
     for (; i < ends[segment]; ++i) result.segments[i] = static_cast<int>(segment);
 

@@ -122,7 +122,7 @@ struct Descent {
   std::size_t activation_bytes = 0;
 };
 
-constexpr std::int32_t kTokens = 11;
+constexpr std::int32_t kRecomputedVocabulary = 11;
 
 class DescentData {
  public:
@@ -130,7 +130,8 @@ class DescentData {
     for (const NetworkInput& input : network.inputs()) {
       const auto count = static_cast<std::size_t>(samples * element_count(input.shape));
       if (input.type == ElementType::int32)
-        indices_.push_back(labels(count, input.name == "segments" ? 2 : kTokens, indices_.size()));
+        indices_.push_back(
+            labels(count, input.name == "segments" ? 2 : kRecomputedVocabulary, indices_.size()));
       else
         features_ = numbers(count, 5);
     }
@@ -152,7 +153,7 @@ class DescentData {
   BatchView batch_;
 };
 
-Descent descend(const Network& network, const ComputeOptions& options) {
+Descent descent_of(const Network& network, const ComputeOptions& options) {
   set_thread_budget(1);
   device::HostAllocator allocator;
   CompiledModel model(std::make_shared<const Network>(network), device::Device{}, allocator,
@@ -182,7 +183,7 @@ Descent descend(const Network& network, const ComputeOptions& options) {
 
 std::vector<zoo::DataInput> tokens_of(std::int64_t length, bool with_segments = false) {
   std::vector<zoo::DataInput> inputs = {
-      {{.name = "tokens", .shape = {length}, .type = ElementType::int32}, kTokens}};
+      {{.name = "tokens", .shape = {length}, .type = ElementType::int32}, kRecomputedVocabulary}};
   if (with_segments)
     inputs.push_back({{.name = "segments", .shape = {length}, .type = ElementType::int32}, 2});
   return inputs;
@@ -241,8 +242,8 @@ class RecomputationOf : public ::testing::TestWithParam<RecomputationCase> {};
 
 TEST_P(RecomputationOf, GivesTheSameBitsInLessMemory) {
   const Network network = GetParam().make();
-  const Descent kept = descend(network, {});
-  const Descent again = descend(network, {.recompute = Recompute::blocks});
+  const Descent kept = descent_of(network, {});
+  const Descent again = descent_of(network, {.recompute = Recompute::blocks});
   EXPECT_THAT(again.losses, ElementsAreArray(kept.losses));
   EXPECT_TRUE(std::ranges::equal(again.gradients, kept.gradients));
   EXPECT_TRUE(std::ranges::equal(again.parameters, kept.parameters));
@@ -285,9 +286,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Recomputation, InBfloat16GivesTheSameBits) {
   const Network network = zoo::make("gpt:4x32,dropout=0.1", tokens_of(16), 0);
-  const Descent kept = descend(network, {.precision = Precision::bfloat16});
+  const Descent kept = descent_of(network, {.precision = Precision::bfloat16});
   const Descent again =
-      descend(network, {.precision = Precision::bfloat16, .recompute = Recompute::blocks});
+      descent_of(network, {.precision = Precision::bfloat16, .recompute = Recompute::blocks});
   EXPECT_TRUE(std::ranges::equal(again.gradients, kept.gradients));
 }
 
@@ -304,8 +305,9 @@ TEST(Recomputation, ExchangesSynchronizedStatisticsOnce) {
   const Network network = zoo::resnet18({16, 16, 3}, 5, {.width = 8});
   CountedExchange first;
   CountedExchange second;
-  const Descent kept = descend(network, {.statistics = &first});
-  const Descent again = descend(network, {.statistics = &second, .recompute = Recompute::blocks});
+  const Descent kept = descent_of(network, {.statistics = &first});
+  const Descent again =
+      descent_of(network, {.statistics = &second, .recompute = Recompute::blocks});
   EXPECT_FALSE(first.sizes.empty());
   EXPECT_THAT(second.sizes, ElementsAreArray(first.sizes)) << "replicas stay together";
   EXPECT_TRUE(std::ranges::equal(again.gradients, kept.gradients));
@@ -344,10 +346,10 @@ TEST(Recomputation, TellsACustomLayerThatItRunsAgain) {
     network.add(CountedCalls(counts));
   }
   network.add(Dense({.units = 3}));
-  descend(network, {});
+  descent_of(network, {});
   EXPECT_EQ(counts->again, 0);
   *counts = {};
-  descend(network, {.recompute = Recompute::blocks});
+  descent_of(network, {.recompute = Recompute::blocks});
   constexpr int kPasses = 4;
   EXPECT_EQ(counts->first, 9 * kPasses);
   EXPECT_GT(counts->again, 0);
