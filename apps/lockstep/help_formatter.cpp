@@ -93,6 +93,7 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"output", "PATH"},
     {"part", "train|test"},
     {"precision", "float32|bfloat16|float16"},
+    {"recompute", "none|blocks"},
     {"resume", "auto|never|require"},
     {"seconds", "SECONDS"},
     {"shard-policy", "auto|file|data|off"},

@@ -228,6 +228,10 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       [](std::string_view name) { return kConvolutions.parse("convolutions", name); }, "auto",
       "On GPUs, the interface of cuDNN that computes convolutions: graph (its graph API), legacy, "
       "or auto (the faster one for each shape; tried once, and stored)");
+  add_parsed(
+      command, "--recompute", a.trainer.recompute, model::parse_recompute, "none",
+      "Activations to compute again in the backward pass, which saves memory and takes time: none, "
+      "or blocks (keep only those between blocks of a transformer, or parts of another network)");
   command
       .add_flag("--graph,!--no-graph", a.trainer.records_steps,
                 "Record the training step as a CUDA graph and replay it. Steps with micro-batches "

@@ -32,7 +32,8 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
                              device::Allocator& gradients, const ComputeOptions& options)
     : network_(std::move(network)),
       backend_(make_backend(device, options)),
-      normalizes_together_(options.statistics != nullptr) {
+      normalizes_together_(options.statistics != nullptr),
+      recompute_(options.recompute) {
   network_->check_complete();
   index_limits_.resize(network_->inputs().size());
   host_outputs_.resize(network_->outputs().size());
@@ -84,34 +85,37 @@ Plan& CompiledModel::plan(const PlanKey& key) {
   std::unique_ptr<Plan>& plan = plans_[key];
   if (!plan) {
     plan = std::make_unique<Plan>(*network_, *backend_, key.samples, key.training,
-                                  Plan::Arrays{parameters(), weights(), buffers()}, key.rows);
+                                  Plan::Arrays{parameters(), weights(), buffers()}, key.rows,
+                                  recompute_);
     if (plan->arena_bytes() > arena_.size() || !arena_.data())
-      grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), key.samples);
+      grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), key);
     else
       plan->bind(static_cast<std::byte*>(arena_.data()));
   }
   return *plan;
 }
 
-void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) try {
+void CompiledModel::grow_arena(std::size_t bytes, const PlanKey& key) try {
   backend_->stream().synchronize();  // work in flight may use the old arena
   arena_ = {};                       // free first: both together might not fit
   const std::size_t free = backend_->free_bytes();
   if (bytes > free) {
     constexpr double kMebibyte = 1 << 20;
+    const bool may_recompute = key.training && recompute_ == Recompute::none;
     const double share = static_cast<double>(free) / static_cast<double>(bytes);
     throw Error(ErrorCategory::device, "memory",
                 fmt::format("expected {:.1f} MiB of memory on {} for the activations of {} samples",
-                            static_cast<double>(bytes) / kMebibyte, backend_->name(), samples),
+                            static_cast<double>(bytes) / kMebibyte, backend_->name(), key.samples),
                 fmt::format("{:.1f} MiB are free, enough for about {}: use more replicas, "
-                            "--accumulate or a smaller batch",
+                            "--accumulate{} or a smaller batch",
                             static_cast<double>(free) / kMebibyte,
-                            static_cast<std::int64_t>(static_cast<double>(samples) * share)));
+                            static_cast<std::int64_t>(static_cast<double>(key.samples) * share),
+                            may_recompute ? ", --recompute blocks" : ""));
   }
   arena_ = backend_->allocator().allocate(bytes);
   ++arenas_;
-  for (const auto& [key, other] : plans_)
-    if (other) other->bind(static_cast<std::byte*>(arena_.data()));
+  for (const auto& entry : plans_)
+    if (entry.second) entry.second->bind(static_cast<std::byte*>(arena_.data()));
 } catch (...) {
   plans_.clear();  // they point into freed memory; a retry with a smaller batch creates new ones
   throw;

@@ -148,6 +148,8 @@ class CompiledModel {
   /// Changes when memory used by passes has moved. Anything recorded before is then invalid.
   std::uint64_t placement() const;
 
+  Recompute recompute() const { return recompute_; }  ///< which activations training keeps
+
   /// Bytes allocated on the device.
   struct Memory {
     std::size_t parameters = 0;   ///< with their 16-bit copy and the moving statistics
@@ -182,13 +184,14 @@ class CompiledModel {
   void keep(const Plan& active, std::int64_t samples);
   std::vector<std::span<const float>> all_on_host(const Plan& active);
   std::int64_t width(std::size_t output) const;  // elements of a sample
-  void grow_arena(std::size_t bytes, std::int64_t samples);
+  void grow_arena(std::size_t bytes, const PlanKey& key);
   std::span<const float> on_host(const TensorView& values, std::size_t output);
   std::span<const float> row_on_host(const Plan& active, std::int64_t row, std::int64_t rows);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;
   bool normalizes_together_;  // batch normalization is synchronized with other replicas
+  Recompute recompute_;
   device::Buffer parameters_;
   device::Buffer gradients_;
   device::Buffer buffers_;

@@ -31,7 +31,8 @@ class CustomLayer : public Layer {
  public:
   /// The memory it needs from the plan; called once per batch size.
   virtual Needs needs(const CompileContext& /*context*/) const { return {}; }
-  /// Writes `output` from `inputs`, and what backward needs to `saved`.
+  /// Writes `output` from `inputs`, and what backward needs to `saved`. With
+  /// PassContext::recomputing it writes the same values again and leaves `buffers` as they are.
   virtual void forward(const Tensors& tensors, const PassContext& pass) const = 0;
   /// Writes `input_gradients` (those that are not empty) and `parameter_gradients` from
   /// `output_gradient`.

@@ -11,6 +11,16 @@
 
 namespace lockstep::model {
 
+bool Lifetime::overlaps(const Lifetime& other) const {
+  const auto meet = [](int begin, int end, int other_begin, int other_end) {
+    return begin <= other_end && other_begin <= end;  // false for the empty one, 0 to -1
+  };
+  return meet(first, last, other.first, other.last) ||
+         meet(again_first, again_last, other.first, other.last) ||
+         meet(first, last, other.again_first, other.again_last) ||
+         meet(again_first, again_last, other.again_first, other.again_last);
+}
+
 ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
   constexpr std::size_t kAlignment = 64;
   std::vector<std::size_t> order(lifetimes.size());
@@ -25,7 +35,7 @@ ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
     std::size_t offset = 0;
     for (const std::size_t other : placed) {
       const Lifetime& theirs = lifetimes[other];
-      if (theirs.last < mine.first || mine.last < theirs.first) continue;
+      if (!mine.overlaps(theirs)) continue;
       if (offset + mine.bytes <= layout.offsets[other]) break;  // fits in the gap before it
       const std::size_t end = layout.offsets[other] + theirs.bytes;
       offset = std::max(offset, (end + kAlignment - 1) / kAlignment * kAlignment);
@@ -40,7 +50,7 @@ ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
 }
 
 Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
-           const Arrays& arrays, std::int64_t rows)
+           const Arrays& arrays, std::int64_t rows, Recompute recompute)
     : backend_(backend),
       batch_(batch),
       training_(training),
@@ -61,6 +71,7 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
   place_inputs(network);
   compile_steps(network, std::move(graph), training);
   mark_gradients();
+  assign_times(recompute);
   assign_storage();
   if (training_) assign_gradients();
   if (training_) assign_narrow_gradients();
@@ -181,6 +192,56 @@ bool Plan::is_shared(std::size_t parameter) const {
   });
 }
 
+// What recomputation has to know about a step.
+StepArrays Plan::arrays_of(std::size_t step) const {
+  const Step& one = steps_[step];
+  const Value& output = value(one.graph.node);
+  StepArrays arrays{.is_alias = !one.operation,
+                    .is_output = is_output(one.graph.node),
+                    .output_bytes = output.elements * element_bytes(backend_.precision()),
+                    .saved_bytes = one.needs.saves_once ? 0 : one.needs.saved_bytes,
+                    .runs_backward = one.runs_backward,
+                    .inputs_in_backward = one.needs.inputs_in_backward,
+                    .output_in_backward = one.needs.output_in_backward};
+  for (const NodeId input : one.graph.inputs)
+    if (const int producer = value(input).producer; producer >= 0)
+      arrays.inputs.push_back(producer);
+  return arrays;
+}
+
+// Calls visit(step) for the steps that run again before the backward of step `last`, if that is the
+// last one of its segment.
+template <typename Visit>
+void Plan::for_steps_again(std::size_t last, const Visit& visit) {
+  const std::vector<int>& segments = recomputation_.segments;
+  if (last + 1 == steps_.size() || segments[last] == segments[last + 1]) return;
+  std::size_t first = last;
+  while (first > 0 && segments[first - 1] == segments[last]) --first;
+  for (std::size_t i = first; i <= last; ++i)
+    if (recomputation_.runs_again[i]) visit(steps_[i]);
+}
+
+// Forward, then backward of the segments from the last one to the first, each after its second
+// forward.
+void Plan::assign_times(Recompute recompute) {
+  recomputation_ = no_recomputation(steps_.size());
+  if (training_ && recompute == Recompute::blocks) {
+    std::vector<StepArrays> arrays;
+    for (std::size_t i = 0; i < steps_.size(); ++i) arrays.push_back(arrays_of(i));
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].needs.statistics_bytes == 0) continue;
+      const auto reader = static_cast<std::size_t>(value(steps_[i].graph.node).consumers.front());
+      for (std::size_t k = i; k < reader; ++k) arrays[k].may_end_segment = false;
+    }
+    recomputation_ = plan_recomputation(arrays);
+  }
+  end_ = static_cast<int>(steps_.size());
+  for (std::size_t i = steps_.size(); i-- > 0;) {
+    for_steps_again(i, [&](Step& step) { step.again_time = end_++; });
+    steps_[i].backward_time = end_++;
+  }
+}
+
 Plan::StorageId Plan::new_storage(std::size_t bytes, int first, int last) {
   lifetimes_.push_back({.bytes = bytes, .first = first, .last = last});
   return static_cast<StorageId>(lifetimes_.size()) - 1;
@@ -193,14 +254,26 @@ Plan::StorageId Plan::new_array(std::size_t elements, int first, int last) {
 void Plan::extend(StorageId storage, int time) {
   if (storage < 0) return;
   Lifetime& lifetime = lifetimes_[storage];
+  if (lifetime.has_again() && time >= lifetime.again_first) {
+    lifetime.again_last = std::max(lifetime.again_last, time);
+    return;
+  }
   lifetime.first = std::min(lifetime.first, time);
   lifetime.last = std::max(lifetime.last, time);
 }
 
-// The output may overwrite the input only if no other step reads the input's memory, now or in
-// backward, and no output of the network is there.
-bool Plan::may_run_in_place(const Step& step) const {
-  if (!step.needs.in_place) return false;
+// The contents are written again at `time`; what is extended to later times reads these.
+void Plan::write_again(StorageId storage, int time) {
+  Lifetime& lifetime = lifetimes_[storage];
+  if (!lifetime.has_again()) lifetime.again_first = lifetime.again_last = time;
+  extend(storage, time);
+}
+
+// The output may overwrite the input only if no other step reads the input's memory, now, when
+// steps run again or in backward, and no output of the network is there.
+bool Plan::may_run_in_place(std::size_t index) const {
+  const Step& step = steps_[index];
+  if (!step.needs.in_place || recomputation_.kept[index]) return false;
   const StorageId storage = value(step.graph.inputs.front()).storage;
   if (storage < 0) return false;
   for (const NodeId output : outputs_)
@@ -208,7 +281,9 @@ bool Plan::may_run_in_place(const Step& step) const {
   for (const Value& other : values_) {
     if (other.storage != storage) continue;
     if (other.consumers.size() > 1) return false;
+    if (other.producer < 0 && recomputation_.is_recomputed(index)) return false;
     if (other.producer < 0) continue;
+    if (recomputation_.kept[other.producer]) return false;
     const Step& producer = steps_[other.producer];
     if (producer.runs_backward && producer.operation && producer.needs.output_in_backward)
       return false;
@@ -220,18 +295,20 @@ void Plan::assign_storage() {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
     const int time = static_cast<int>(i);
-    const bool in_place = !step.operation || may_run_in_place(step);
+    const bool in_place = !step.operation || may_run_in_place(i);
     Value& output = value(step.graph.node);
     output.storage = in_place ? value(step.graph.inputs.front()).storage
                               : new_array(output.elements, time, time);
     extend(output.storage, time);
+    if (recomputation_.runs_again[i]) write_again(output.storage, step.again_time);
     for (const NodeId input : step.graph.inputs) {
       extend(value(input).storage, time);
+      if (recomputation_.runs_again[i]) extend(value(input).storage, step.again_time);
       if (step.runs_backward && step.operation && step.needs.inputs_in_backward)
-        extend(value(input).storage, backward_time(time));
+        extend(value(input).storage, step.backward_time);
     }
     if (step.runs_backward && step.operation && step.needs.output_in_backward)
-      extend(output.storage, backward_time(time));
+      extend(output.storage, step.backward_time);
   }
   // Outputs are read after the last step.
   for (const NodeId output : outputs_) extend(value(output).storage, end_of_forward());
@@ -248,7 +325,7 @@ void Plan::assign_gradients() {
   }
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
-    const int time = backward_time(static_cast<int>(i));
+    const int time = step.backward_time;
     step.addends.assign(step.graph.inputs.size(), kNone);
     if (!step.runs_backward) continue;
     const StorageId mine = value(step.graph.node).gradient;
@@ -261,7 +338,8 @@ void Plan::assign_gradients() {
         step.operands.add_input_gradient = true;
       } else if (input.gradient != kNone) {
         step.addends[k] = step.operation ? new_array(input.elements, time, time) : mine;
-      } else if (k == 0 && (!step.operation || step.needs.in_place) &&
+      } else if (k == 0 &&
+                 (!step.operation || step.needs.in_place || step.needs.gradient_in_place) &&
                  input.consumers.size() == 1) {
         input.gradient = mine;
       } else {
@@ -273,23 +351,27 @@ void Plan::assign_gradients() {
 }
 
 void Plan::assign_workspace() {
-  const int end = training_ ? 2 * static_cast<int>(steps_.size()) : end_of_forward();
   std::size_t scratch = 0;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
     const int time = static_cast<int>(i);
     scratch = std::max(scratch, step.needs.scratch_bytes);
-    if (step.needs.saved_bytes > 0)
-      step.saved = new_storage(step.needs.saved_bytes, time,
-                               step.runs_backward ? backward_time(time) : time);
+    if (step.needs.saved_bytes > 0) {
+      step.saved = new_storage(step.needs.saved_bytes, time, time);
+      if (step.again_time >= 0 && step.needs.saves_once) extend(step.saved, step.again_time);
+      if (step.again_time >= 0 && !step.needs.saves_once) write_again(step.saved, step.again_time);
+      if (step.runs_backward) extend(step.saved, step.backward_time);
+    }
     if (const std::size_t discarded = discarded_bytes(step); discarded > 0)
-      step.discarded = new_storage(discarded, backward_time(time), backward_time(time));
+      step.discarded = new_storage(discarded, step.backward_time, step.backward_time);
     if (step.needs.statistics_bytes == 0) continue;
     const int reader = value(step.graph.node).consumers.front();
     step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
+    if (step.again_time >= 0) write_again(step.statistics, step.again_time);
+    extend(step.statistics, std::max(reader, steps_[reader].again_time));
     steps_[reader].statistics = step.statistics;
   }
-  if (scratch > 0) scratch_ = new_storage(scratch, 0, end);
+  if (scratch > 0) scratch_ = new_storage(scratch, 0, end_);
 }
 
 // The gradient of a parameter is reported once it is wide, so few of them wait for one another.
@@ -310,7 +392,7 @@ void Plan::assign_narrow_gradients() {
     if (!step.runs_backward || !step.needs.narrow_gradient || step.frozen) continue;
     const std::size_t kernel = step.node->parameters.front();
     const std::size_t count = parameter_entries_[kernel].count;
-    const int now = backward_time(static_cast<int>(i));
+    const int now = step.backward_time;
     step.narrow_gradient = new_array(count, now, now);
     step.widens = kernel < trained_;
     if (!step.widens) continue;
@@ -430,10 +512,13 @@ void Plan::forward(const PassContext& pass) {
         step.operands.inputs[k] =
             inputs_[static_cast<std::size_t>(kExternal - input.storage)].features;
     }
-    if (!step.operation) continue;
-    step.operation->forward(step.operands, pass);
-    if (pass.profile != nullptr) end_layer(step, Part::forward, *pass.profile);
+    if (step.operation) run_forward(step, pass, Part::forward);
   }
+}
+
+void Plan::run_forward(Step& step, const PassContext& pass, Part part) {
+  step.operation->forward(step.operands, pass);
+  if (pass.profile != nullptr) end_layer(step, part, *pass.profile);
 }
 
 TensorView Plan::output(std::size_t index) const {
@@ -475,7 +560,10 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
       if (!is_shared(written))
         backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[written]));
   };
+  PassContext again = pass;
+  again.recomputing = true;
   for (std::size_t i = steps_.size(); i-- > 0;) {
+    for_steps_again(i, [&](Step& step) { run_forward(step, again, Part::recomputation); });
     Step& step = steps_[i];
     if (!step.runs_backward) continue;
     if (step.operation) step.operation->backward(step.operands, pass);
@@ -542,6 +630,7 @@ Work Plan::work_of(const Step& step, Part part) {
   std::int64_t flop = 0;
   switch (part) {
     case Part::forward:
+    case Part::recomputation:
       moved = bytes(o.inputs) + o.indices.size_bytes() + bytes(o.weights) + o.output.size_bytes() +
               o.saved.size();
       flop = step.flop;

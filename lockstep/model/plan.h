@@ -11,15 +11,24 @@
 #include "lockstep/model/backend.h"
 #include "lockstep/model/graph.h"
 #include "lockstep/model/network.h"
+#include "lockstep/model/recomputation.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model {
 
-/// A buffer's size and the time interval, both ends included, in which its contents are needed.
+/// A buffer's size and the time intervals, both ends included, in which its contents are needed.
 struct Lifetime {
   std::size_t bytes = 0;
   int first = 0;
   int last = 0;
+  /// Of a buffer that is written again: the second interval, after the first one. Without one it is
+  /// empty.
+  int again_first = 0;
+  int again_last = -1;
+
+  bool has_again() const { return again_first <= again_last; }  ///< whether there is a second one
+  /// Whether there is a time at which both are needed.
+  bool overlaps(const Lifetime& other) const;
 };
 
 struct ArenaLayout {
@@ -44,9 +53,9 @@ class Plan {
     std::span<float> buffers;
   };
   /// With `rows`, in inference, passes over so many positions of sequences, whose length is the
-  /// first extent of all shapes (CompileContext::positions).
+  /// first extent of all shapes (CompileContext::positions). `recompute` applies to training.
   Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
-       const Arrays& arrays, std::int64_t rows = 0);
+       const Arrays& arrays, std::int64_t rows = 0, Recompute recompute = Recompute::none);
   ~Plan();
 
   /// Size of the arena that bind() needs.
@@ -95,6 +104,10 @@ class Plan {
     Needs needs;
     std::int64_t flop = 0;  // of forward
     bool runs_backward = false;
+    // Times after forward, in which step i runs at time i: of backward, and of the second forward
+    // in backward if the step runs again.
+    int backward_time = 0;
+    int again_time = -1;
     bool frozen = false;               // Network::is_frozen()
     StorageId discarded = kNone;       // gradients of frozen parameters that nobody reads
     std::vector<std::size_t> trained;  // of node->own_parameters(), ascending and without gaps
@@ -124,6 +137,11 @@ class Plan {
   Shape of_pass(Shape shape) const;
   void compile_steps(const Network& network, Graph graph, bool training);
   void mark_gradients();
+  StepArrays arrays_of(std::size_t step) const;
+  void assign_times(Recompute recompute);
+  void run_forward(Step& step, const PassContext& pass, Part part);
+  template <typename Visit>
+  void for_steps_again(std::size_t last, const Visit& visit);
   bool is_shared(std::size_t parameter) const;
   void assign_storage();
   void assign_gradients();
@@ -132,14 +150,14 @@ class Plan {
   void widen_gradients(StepProfile* profile);
   std::size_t discarded_bytes(const Step& step) const;
   void bind_parameters(const Arrays& arrays, const Network& network);
-  bool may_run_in_place(const Step& step) const;
+  bool may_run_in_place(std::size_t index) const;
   bool has_input_statistics(const Step& step) const;
   void pad_input(NodeId node, std::int64_t channels, std::int64_t padded);
   bool is_output(NodeId node) const;
 
   StorageId new_storage(std::size_t bytes, int first, int last);
   void extend(StorageId storage, int time);
-  int backward_time(int step) const { return 2 * static_cast<int>(steps_.size()) - 1 - step; }
+  void write_again(StorageId storage, int time);
   int end_of_forward() const { return static_cast<int>(steps_.size()) - 1; }
   // The inputs, which are negative, come first.
   std::size_t index_of(NodeId node) const {
@@ -163,6 +181,8 @@ class Plan {
   std::vector<LoadedInput> places_;  // of the inputs, in the arena; empty if read in place
   std::vector<LoadedInput> inputs_;  // the loaded batch
   std::vector<NodeId> outputs_;
+  Recomputation recomputation_;
+  int end_ = 0;                      // the time after the last backward
   std::vector<Lifetime> lifetimes_;  // indexed by StorageId
   ArenaLayout layout_;
   StorageId scratch_ = kNone;

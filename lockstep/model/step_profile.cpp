@@ -12,7 +12,8 @@ constexpr auto kParts = enum_names<Part>({{Part::forward, "forward"},
                                           {Part::backward, "backward"},
                                           {Part::gradient_sums, "gradient sums"},
                                           {Part::weight_gradient, "weight gradient"},
-                                          {Part::data_gradient, "data gradient"}});
+                                          {Part::data_gradient, "data gradient"},
+                                          {Part::recomputation, "recomputation"}});
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;

@@ -54,7 +54,15 @@ struct Profile {
 };
 
 /// Parts of a layer that are timed apart.
-enum class Part { forward, statistics, backward, gradient_sums, weight_gradient, data_gradient };
+enum class Part {
+  forward,
+  statistics,
+  backward,
+  gradient_sums,
+  weight_gradient,
+  data_gradient,
+  recomputation,  ///< forward in backward (Recompute)
+};
 /// "weight gradient"
 std::string_view to_string(Part part);
 

@@ -29,11 +29,18 @@ constexpr auto kPrecisions = enum_names<Precision>({{Precision::float32, "float3
                                                     {Precision::bfloat16, "bf16"},
                                                     {Precision::float16, "fp16"}});
 
+constexpr auto kRecompute =
+    enum_names<Recompute>({{Recompute::none, "none"}, {Recompute::blocks, "blocks"}});
+
 }  // namespace
 
 Precision parse_precision(std::string_view name) { return kPrecisions.parse("precision", name); }
 
 std::string to_string(Precision precision) { return std::string(kPrecisions.name(precision)); }
+
+Recompute parse_recompute(std::string_view name) { return kRecompute.parse("recompute", name); }
+
+std::string to_string(Recompute recompute) { return std::string(kRecompute.name(recompute)); }
 
 void TensorView::check_type(Precision wanted) const {
   if (type_ != wanted) LOCKSTEP_CHECK_OP(to_string(type_), ==, to_string(wanted));

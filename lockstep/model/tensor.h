@@ -50,6 +50,15 @@ enum class FusedStatistics { never, where_faster, where_possible };
 /// pass the faster one, measured once.
 enum class Convolutions { automatic, graph, legacy };
 
+/// Which activations a training keeps for the backward pass: all, or those between segments of the
+/// network, such as the blocks of a transformer. The others are computed again in backward, from
+/// the same numbers in the same way: on a CPU, and with deterministic algorithms, the results are
+/// the same bits (recomputation.h).
+enum class Recompute { none, blocks };
+/// Parses "none" or "blocks". Throws Error (input) that lists them.
+Recompute parse_recompute(std::string_view name);
+std::string to_string(Recompute recompute);  ///< the name that parse_recompute() accepts
+
 /// How a model computes.
 struct ComputeOptions {
   Precision precision = Precision::float32;  ///< the type of activations
@@ -66,6 +75,7 @@ struct ComputeOptions {
   StatisticsExchange* statistics = nullptr;
   /// Called repeatedly while plans are created, which can take long if algorithms are measured.
   std::function<void()> progress = {};
+  Recompute recompute = Recompute::none;  ///< in training
 };
 
 // A typed view of device memory.

@@ -46,6 +46,7 @@ ReplicaOptions replica_options(const TrainerOptions& options, const model::Netwo
           .deterministic = options.deterministic,
           .fused_statistics = options.fused_statistics,
           .convolutions = options.convolutions,
+          .recompute = options.recompute,
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
           .ema = options.ema,

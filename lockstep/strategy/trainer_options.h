@@ -105,6 +105,8 @@ struct TrainerOptions {
   model::FusedStatistics fused_statistics = model::FusedStatistics::where_faster;
   /// Which interface of cuDNN computes the convolutions on a GPU.
   model::Convolutions convolutions = model::Convolutions::automatic;
+  /// Which activations are kept for the backward pass; the others are computed again.
+  model::Recompute recompute = model::Recompute::none;
   /// Allows a GPU to replay a recorded step (CUDA graph); the results are the same.
   bool records_steps = true;
   std::optional<LossScaling> loss_scaling = {};  ///< nullopt: dynamic for float16, none otherwise

@@ -272,6 +272,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "fused-statistics] expected never or measure, got \"always\""},
         Refusal{"unknown_convolutions", kTrain + "--convolutions fused", 2,
                 "convolutions] expected auto, graph or legacy, got \"fused\""},
+        Refusal{"unknown_recomputation", kTrain + "--recompute block", 2,
+                "recompute] expected none or blocks, got \"block\" (did you mean blocks?)"},
         Refusal{"unknown_shard_policy", kTrain + "--shard-policy records", 2,
                 "shard-policy] expected auto, file, data or off, got \"records\""},
         Refusal{"skipped_records_without_a_number", kTrain + "--bad-records skip", 2,

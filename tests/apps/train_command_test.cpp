@@ -75,6 +75,13 @@ TEST(TrainCommand, TellsOnceWhatA16BitExchangeCosts) {
   EXPECT_THAT(run_lockstep(kTrain + "--devices cpu:0,cpu:0").errors, Not(HasSubstr("exchanged")));
 }
 
+TEST(TrainCommand, ComputesActivationsAgainWithTheSameResult) {
+  const Result again = run_lockstep(kTrain + "--recompute blocks");
+  EXPECT_THAT(again.errors, ContainsRegex("cpu:0 holds .* activations [0-9.]+ .some are computed "
+                                          "again."));
+  EXPECT_EQ(hash_of(again), hash_of(run_lockstep(kTrain + "--recompute none")));
+}
+
 TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
   const std::string twice = hash_of(run_lockstep(kTrain));
   EXPECT_EQ(hash_of(run_lockstep(kTrain)), twice);

@@ -10,7 +10,13 @@ namespace lockstep::model {
 namespace {
 
 bool live_together(const Lifetime& a, const Lifetime& b) {
-  return a.first <= b.last && b.first <= a.last;
+  const auto is_live = [](const Lifetime& one, int time) {
+    return (one.first <= time && time <= one.last) ||
+           (one.again_first <= time && time <= one.again_last);
+  };
+  for (int time = 0; time < 200; ++time)
+    if (is_live(a, time) && is_live(b, time)) return true;
+  return false;
 }
 
 // Two buffers needed at one time share no byte, all lie in the arena, aligned.
@@ -44,12 +50,26 @@ TEST(Arena, BothEndsOfALifetimeCount) {
   EXPECT_EQ(layout.bytes, 128u);
 }
 
+TEST(Arena, ABufferThatIsWrittenAgainLeavesItsMemoryInBetween) {
+  const std::vector<Lifetime> lifetimes = {{1000, 0, 1, 6, 7}, {1000, 2, 5}, {64, 8, 9}};
+  const ArenaLayout layout = plan_arena(lifetimes);
+  expect_valid(lifetimes, layout);
+  EXPECT_LE(layout.bytes, 1024u);
+  const std::vector<Lifetime> touching = {{64, 0, 1, 6, 7}, {64, 2, 6}, {64, 7, 9, 10, 11}};
+  expect_valid(touching, plan_arena(touching));
+  EXPECT_EQ(plan_arena(touching).bytes, 128u);
+}
+
 TEST(Arena, HoldsForManyBuffers) {
   std::vector<Lifetime> lifetimes;
   const auto random = labels(600, 1000, 11);
   for (std::size_t i = 0; i + 2 < random.size(); i += 3)
     lifetimes.push_back({static_cast<std::size_t>(random[i]), random[i + 1] % 50,
                          random[i + 1] % 50 + random[i + 2] % 10});
+  for (std::size_t i = 0; i < lifetimes.size(); i += 3) {
+    lifetimes[i].again_first = 70 + static_cast<int>(i % 50);
+    lifetimes[i].again_last = lifetimes[i].again_first + 5;
+  }
   const ArenaLayout layout = plan_arena(lifetimes);
   expect_valid(lifetimes, layout);
   EXPECT_EQ(plan_arena(lifetimes).offsets, layout.offsets) << "the same on every rank";

@@ -272,6 +272,28 @@ TEST(CompiledModel, KeepsItsPlannedMemoryInAStepItIsPreparedFor) {
       << "a smaller batch fits where a larger one did";
 }
 
+// A sigmoid keeps its output alone, in the memory of its input; a GELU keeps its input too. Neither
+// needs a second gradient.
+TEST(CompiledModel, WritesTheGradientOfAFunctionOverThatOfItsOutput) {
+  constexpr std::int64_t kSamples = 64;
+  constexpr std::int64_t kUnits = 2048;
+  const auto activations = [](bool has_gelu) {
+    Network network({8});
+    network.add(Dense({.units = kUnits}));
+    if (has_gelu)
+      network.add(GELU());
+    else
+      network.add(Sigmoid());
+    network.add(Dense({.units = 4}));
+    device::HostAllocator allocator;
+    CompiledModel model(std::make_shared<const Network>(network), device::Device{}, allocator);
+    model.prepare(kSamples, true);
+    return model.memory().activations;
+  };
+  constexpr std::size_t kArray = kSamples * kUnits * sizeof(float);
+  EXPECT_LT(activations(true) - activations(false), kArray + kArray / 2);
+}
+
 TEST(CompiledModel, MovesWithItsPlans) {
   Cnn cnn;
   cnn.train(0, 6);

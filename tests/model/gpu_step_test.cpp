@@ -6,6 +6,7 @@
 
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "tests/model/support/cache_folder.h"
 #include "tests/model/support/sides.h"
 #include "tests/support/pretend_cuda/grid.h"
 #include "tests/support/pretend_cuda/machine.h"
@@ -91,6 +92,32 @@ TEST(GpuStep, KeepsOneBitForAReluAndNoSecondGradient) {
   };
   const std::size_t of_block = (bytes(6) - bytes(2)) / 4;
   EXPECT_LE(of_block, 2 * 2 * kElements + kElements / 8 + kStatistics + kRounding);
+}
+
+// On the GPU, too, normalizations move their statistics once. Fused sums of a convolution are
+// written again with it.
+TEST(GpuStep, ComputesActivationsAgainWithTheSameResultInLessMemory) {
+  const CacheFolder cache;
+  const auto network = std::make_shared<const Network>(residual_blocks(6, 16));
+  const Data data(*network, 4);
+  const auto compare = [&](ComputeOptions options, double tolerance) {
+    Side kept(kGpu, network, options);
+    options.recompute = Recompute::blocks;
+    Side again(kGpu, network, options);
+    for (int step = 0; step < 2; ++step) {
+      for (Side* side : {&kept, &again}) {
+        side->model().train_batch(data.part(0, 3), data.context(), kLoss);
+        side->model().train_batch(data.part(3, 1), data.context(3), kLoss, true);
+      }
+      EXPECT_LE(error(again.gradients(), kept.gradients()), tolerance) << step;
+      EXPECT_LE(error(again.buffers(), kept.buffers()), tolerance) << step;
+    }
+    EXPECT_LT(again.model().memory().activations, kept.model().memory().activations);
+  };
+  compare({.deterministic = true}, 0);
+  compare({.precision = Precision::bfloat16, .deterministic = true}, 0);
+  compare({.precision = Precision::bfloat16, .fused_statistics = FusedStatistics::where_possible},
+          0.02);
 }
 
 TEST(GpuStep, AddsASecondGradientWhereTheConvolutionAddsIt) {

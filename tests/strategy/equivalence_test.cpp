@@ -325,6 +325,31 @@ TEST(Equivalence, SameSeedGivesTheSameBits) {
     }
 }
 
+TEST(Equivalence, ActivationsThatAreComputedAgainGiveTheSameBits) {
+  model::Network network({16}, "deep");
+  for (int block = 0; block < 6; ++block) {
+    network.add(model::Dense({.units = 16}));
+    network.add(model::BatchNormalization());
+    network.add(model::ReLU());
+    network.add(model::Dropout({.rate = 0.2F}));
+  }
+  network.add(model::Dense({.units = kClasses}));
+  for (const int replicas : {1, 3})
+    for (const int accumulate : {1, 2})
+      for (const char* scope : {"local", "sync"}) {
+        TrainerOptions options{.optimizer = model::Adam{},
+                               .accumulate = accumulate,
+                               .normalization = parse_normalization_scope(scope)};
+        const Outcome kept = train(replicas, network, ragged_data(), options, {.epochs = 2});
+        options.recompute = model::Recompute::blocks;
+        const Outcome again = train(replicas, network, ragged_data(), options, {.epochs = 2});
+        EXPECT_EQ(again.parameter_hash, kept.parameter_hash)
+            << replicas << " replicas, " << accumulate << " micro-batches, " << scope;
+        EXPECT_EQ(again.losses, kept.losses);
+        EXPECT_EQ(again.buffers, kept.buffers);
+      }
+}
+
 TEST(Equivalence, AnotherSeedGivesAnotherResult) {
   const FitOptions fit{.epochs = 1};
   EXPECT_NE(train(1, plain_network(), ragged_data(), {.seed = 1}, fit).parameter_hash,

@@ -259,6 +259,25 @@ TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
   }
 }
 
+TEST_F(GpuStep, ComputesActivationsAgainInRecordings) {
+  model::Network network({16}, "deep");
+  for (int block = 0; block < 6; ++block) {
+    network.add(model::Dense({.units = 16}));
+    network.add(model::GELU());
+    network.add(model::Dropout({.rate = 0.3F}));
+  }
+  network.add(model::Dense({.units = kClasses}));
+  TrainerOptions options{.optimizer = model::Adam{}, .deterministic = true};
+  for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu}}) {
+    options.recompute = model::Recompute::none;
+    const Trained kept = train_on(devices, network, options);
+    options.recompute = model::Recompute::blocks;
+    const Trained again = train_on(devices, network, options);
+    EXPECT_EQ(again.hash, kept.hash);
+    EXPECT_EQ(again.losses, kept.losses);
+  }
+}
+
 // Batches that are read in time travel to the GPU during the step before; validation comes between
 // two of them.
 TEST_F(GpuStep, TakesImagesAsPixels) {

@@ -90,6 +90,10 @@ struct PassContext {
   std::int64_t first_sample = 0;   ///< index of the part's first sample in the global batch
   StepProfile* profile = nullptr;  ///< times the operations (step_profile.h); null: none
   std::int64_t position = 0;       ///< of the first row; see CompileContext::positions
+  /// In training: forward runs again, in the backward pass, on the same inputs (Recompute). It
+  /// writes the same output and `saved`, and changes nothing else: no buffers, and nothing of other
+  /// replicas.
+  bool recomputing = false;
 };
 
 /// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major;
@@ -132,11 +136,15 @@ struct Needs {
   bool output_in_backward = true;  ///< the same for the output
   /// the output may share the memory of input 0, and its gradient that of the output's gradient
   bool in_place = false;
+  /// the gradient of input 0 may share the memory of the output's gradient, also without `in_place`
+  bool gradient_in_place = false;
   /// backward honors Operands::add_input_gradient; otherwise the plan adds in a separate pass
   bool adds_input_gradient = false;
   /// backward does not compute parameter gradients that are all empty; otherwise those of frozen
   /// parameters are written to memory that nobody reads
   bool skips_frozen = false;
+  /// a forward with PassContext::recomputing reads what the first one saved instead of writing it
+  bool saves_once = false;
   /// Nonzero: input 0 has as many channels in memory, the additional ones zero. Only with
   /// CompileContext::reads_network_input.
   std::int64_t input_channels = 0;
@@ -158,7 +166,8 @@ class Operation {
  public:
   virtual ~Operation() = default;
   virtual Needs needs() const = 0;  ///< called once, before memory is planned
-  /// Writes the output and `saved`.
+  /// Writes the output and `saved`. Called twice if the plan computes activations again; see
+  /// PassContext::recomputing.
   virtual void forward(const Operands& operands, const PassContext& pass) = 0;
   /// Writes input_gradients (those that are not empty) and parameter_gradients.
   virtual void backward(const Operands& operands, const PassContext& pass) = 0;
@@ -226,8 +235,8 @@ struct Traits {
   /// A later layer may use parameter 0, too (BuildContext::shared_parameter): backward honors
   /// Operands::add_parameter_gradient, which a CustomLayer cannot.
   bool shares_parameter = false;
-  /// Row t of the output [T, ...] depends on rows 0 to t of the inputs [T, ...] alone, and compile()
-  /// on a CPU honors CompileContext::positions.
+  /// Row t of the output [T, ...] depends on rows 0 to t of the inputs [T, ...] alone, and
+  /// compile() on a CPU honors CompileContext::positions.
   bool incremental = false;
 };
 

@@ -50,11 +50,12 @@ void warn_of_activation(const Strategy& strategy, const model::Network& network,
       last.name, type->name, applied, type->name == applied ? " too" : "");
 }
 
-/// Only for GPUs, whose memory limits the batch size.
+/// Only for GPUs, whose memory limits the batch size, and where activations are computed again.
 void log_memory(LocalReplicas& replicas) {
   const Strategy& strategy = replicas.strategy();
   const device::Device device = strategy.device(0);
-  if (device.kind != device::DeviceKind::gpu || !strategy.is_chief()) return;
+  const bool recomputes = replicas[0].model().recompute() != model::Recompute::none;
+  if ((device.kind != device::DeviceKind::gpu && !recomputes) || !strategy.is_chief()) return;
   constexpr double kBytes = 1 << 20;
   const model::CompiledModel::Memory memory = replicas[0].model().memory();
   const std::size_t slots = replicas[0].optimizer().slot_names().size() *
@@ -62,9 +63,10 @@ void log_memory(LocalReplicas& replicas) {
   const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kBytes; };
   strategy.session().logger()->info(
       "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations "
-      "{:.1f}",
+      "{:.1f}{}",
       to_string(device), mebibytes(memory.total() + slots), mebibytes(memory.parameters),
-      mebibytes(memory.gradients), mebibytes(slots), mebibytes(memory.activations));
+      mebibytes(memory.gradients), mebibytes(slots), mebibytes(memory.activations),
+      recomputes ? " (some are computed again)" : "");
 }
 
 /// Only if algorithms were measured, which can delay the first step by a minute.

@@ -62,7 +62,8 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
               .progress =
                   [this] {
                     if (group_.activity() != nullptr) group_.activity()->tick();
-                  }}),
+                  },
+              .recompute = options.recompute}),
       loss_scaler_(options.loss_scaling),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.trained_table(), memory_),
                options.buckets, kStepScalarEntries,

@@ -45,6 +45,7 @@ struct ReplicaOptions {
   /// On a GPU in 16 bits.
   model::FusedStatistics fused_statistics = model::FusedStatistics::where_faster;
   model::Convolutions convolutions = model::Convolutions::automatic;  ///< on a GPU
+  model::Recompute recompute = model::Recompute::none;  ///< which activations training keeps
   model::OptimizerOptions optimizer;  ///< hyperparameters, except the learning rate
   double clip_norm = 0;               ///< maximum norm of the reduced gradient; 0 disables clipping
   float ema = 0;                      ///< decay of the moving average of the parameters; 0: none

@@ -64,7 +64,7 @@ class BatchNormalizationOperation final : public Operation {
                          (spec_.training ? round_up(array_bytes()) + 2 * statistic_bytes() : 0)};
   }
 
-  void forward(const Operands& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& pass) override {
     float* mean = mean_of(t);
     float* variance = variance_of(t);
     forward_.place(DNNL_ARG_SRC, t.inputs[0]);
@@ -76,7 +76,7 @@ class BatchNormalizationOperation final : public Operation {
     if (workspace_bytes_ > 0)
       forward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());
     forward_.run(t.scratch);
-    if (!spec_.moving) update_moving_statistics(t, mean, variance);
+    if (!spec_.moving && !pass.recomputing) update_moving_statistics(t, mean, variance);
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
@@ -166,14 +166,17 @@ class SynchronizedBatchNormalization final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = false,
+            .saves_once = true,
             .saved_bytes = (2 * channels_ + 1) * sizeof(float),
             .scratch_bytes = std::max(layout_.size(), 2 * channels_) * sizeof(float)};
   }
 
-  void forward(const Operands& t, const PassContext& /*pass*/) override {
-    const std::span<float> moments = shared_array(t, layout_.size());
-    write_own_moments(t.inputs[0], moments);
-    share_moments(t, moments);
+  void forward(const Operands& t, const PassContext& pass) override {
+    if (!pass.recomputing) {
+      const std::span<float> moments = shared_array(t, layout_.size());
+      write_own_moments(t.inputs[0], moments);
+      share_moments(t, moments);
+    }
     each_rows([&](std::size_t begin, std::size_t rows) { normalize(t, begin, rows); });
   }
 

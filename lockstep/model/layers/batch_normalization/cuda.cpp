@@ -29,22 +29,14 @@ class BatchNormalizationOperation final : public Operation {
     return {.inputs_in_backward = true,
             .output_in_backward = false,
             .skips_frozen = true,
+            .saves_once = true,
             .saved_bytes = spec_.training ? mask_at_ + (spec_.relu ? mask_bytes(rows_) : 0) : 0,
             .scratch_bytes = scratch_.bytes()};
   }
 
   void forward(const Operands& o, const PassContext& pass) override {
     if (spec_.moving) return normalize_by_moving(o);
-    if (exchange_ != nullptr) clear(o, moments_.size());  // the rows of other members
-    const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
-    if (spec_.statistics)
-      moments_of_sums(channel_sums(o.statistics.data(), spec_.channels), spec_.rows, statistics(o),
-                      me, context_.native());
-    else
-      batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), statistics(o), me,
-                       context_.native());
-    share_moments(o);
-    end_part(pass, Part::statistics);
+    if (!pass.recomputing) write_statistics(o, pass);
     normalize(o.inputs[0], added(o), scale(o, means(o), inverse_deviations(o)), spec_.relu, rows_,
               o.output, mask(o), context_.native());
   }
@@ -79,6 +71,19 @@ class BatchNormalizationOperation final : public Operation {
   }
 
  private:
+  void write_statistics(const Operands& o, const PassContext& pass) {
+    if (exchange_ != nullptr) clear(o, moments_.size());  // the rows of other members
+    const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
+    if (spec_.statistics)
+      moments_of_sums(channel_sums(o.statistics.data(), spec_.channels), spec_.rows, statistics(o),
+                      me, context_.native());
+    else
+      batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), statistics(o), me,
+                       context_.native());
+    share_moments(o);
+    end_part(pass, Part::statistics);
+  }
+
   void normalize_by_moving(const Operands& o) {
     float* const inverse = spec_.training ? inverse_deviations(o) : shared(o);
     invert_deviations(o.buffers[1].data(), spec_.channels, spec_.epsilon, inverse,

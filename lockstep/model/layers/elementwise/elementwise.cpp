@@ -31,7 +31,8 @@ Needs PointwiseLayer::needs() const {
   const bool reads_input = gradient_reads_input();
   return {.inputs_in_backward = reads_input,
           .output_in_backward = !reads_input,
-          .in_place = !reads_input};
+          .in_place = !reads_input,
+          .gradient_in_place = true};
 }
 
 LeakyReluFunction LeakyReluFunction::read(JsonObject& object) {

@@ -30,6 +30,7 @@ class RowNormalizationOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = false,
+            .gradient_in_place = true,
             .skips_frozen = true,
             .saved_bytes =
                 spec_.training ? static_cast<std::size_t>(spec_.rows) * sizeof(RowStatistics) : 0};

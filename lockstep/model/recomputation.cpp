@@ -1,0 +1,183 @@
+#include "lockstep/model/recomputation.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace lockstep::model {
+namespace {
+
+// An array that steps write and read: a step's output with its aliases.
+struct StepArray {
+  int last_read = -1;  // index of a step; -1: none reads it
+  bool in_backward = false;
+  std::size_t bytes = 0;
+};
+
+// Of each step the step that writes the memory of its output.
+std::vector<int> writers_of(std::span<const StepArrays> steps) {
+  std::vector<int> writers;
+  for (const StepArrays& step : steps) {
+    const bool reads_step = step.is_alias && !step.inputs.empty();
+    writers.push_back(reads_step ? writers[static_cast<std::size_t>(step.inputs.front())]
+                                 : static_cast<int>(writers.size()));
+  }
+  return writers;
+}
+
+// Indexed by the step that writes it.
+std::vector<StepArray> step_arrays_of(std::span<const StepArrays> steps,
+                                      std::span<const int> writers) {
+  std::vector<StepArray> arrays(steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const StepArrays& step = steps[i];
+    const bool computes_back = step.runs_backward && !step.is_alias;
+    StepArray& output = arrays[static_cast<std::size_t>(writers[i])];
+    output.in_backward |= computes_back && step.output_in_backward;
+    if (static_cast<int>(i) == writers[i] && !step.is_alias) output.bytes = step.output_bytes;
+    if (step.is_output) output.bytes = 0;
+    for (const int input : step.inputs) {
+      StepArray& read = arrays[static_cast<std::size_t>(writers[static_cast<std::size_t>(input)])];
+      read.last_read = static_cast<int>(i);
+      read.in_backward |= computes_back && step.inputs_in_backward;
+    }
+  }
+  return arrays;
+}
+
+// Bytes of the segment of the steps from `first` to before `end`, for all ends.
+struct SegmentBytes {
+  std::vector<std::size_t> kept;    // outputs that later segments read
+  std::vector<std::size_t> inside;  // what backward reads and is not kept
+};
+
+SegmentBytes bytes_of_segments(std::span<const StepArrays> steps, std::span<const StepArray> arrays,
+                               std::span<const std::vector<int>> last_reads, std::size_t first) {
+  SegmentBytes bytes{.kept = std::vector<std::size_t>(steps.size() + 1),
+                     .inside = std::vector<std::size_t>(steps.size() + 1)};
+  std::size_t kept = 0;
+  std::size_t inside = 0;
+  for (std::size_t i = first; i < steps.size(); ++i) {
+    const StepArray& output = arrays[i];
+    inside += steps[i].saved_bytes;
+    if (output.last_read > static_cast<int>(i))
+      kept += output.bytes;
+    else if (output.in_backward)
+      inside += output.bytes;
+    for (const int writer : last_reads[i]) {
+      if (writer < static_cast<int>(first)) continue;
+      const StepArray& read = arrays[static_cast<std::size_t>(writer)];
+      kept -= read.bytes;
+      if (read.in_backward) inside += read.bytes;
+    }
+    bytes.kept[i + 1] = kept;
+    bytes.inside[i + 1] = inside;
+  }
+  return bytes;
+}
+
+// The ends of the segments, ascending: the best division into segments of at most so many bytes,
+// for several limits, each found by dynamic programming.
+std::vector<std::size_t> best_ends(std::span<const StepArrays> steps,
+                                   std::span<const StepArray> arrays) {
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  constexpr std::size_t kMaxLimits = 64;
+  const std::size_t count = steps.size();
+  std::vector<std::vector<int>> last_reads(count);  // of each step the arrays that it reads last
+  for (std::size_t i = 0; i < count; ++i)
+    if (arrays[i].last_read > static_cast<int>(i))
+      last_reads[static_cast<std::size_t>(arrays[i].last_read)].push_back(static_cast<int>(i));
+  std::vector<SegmentBytes> segments;
+  for (std::size_t first = 0; first < count; ++first)
+    segments.push_back(bytes_of_segments(steps, arrays, last_reads, first));
+
+  std::vector<std::size_t> best = {count};
+  std::size_t least = segments[0].inside[count];
+  const std::size_t whole = least;
+  for (std::size_t parts = 2; parts <= std::min(count, kMaxLimits); ++parts) {
+    const std::size_t limit = whole / parts;
+    // Of the steps before `end`: bytes that are kept, and where the last segment begins.
+    std::vector<std::size_t> kept(count + 1, kNone);
+    std::vector<std::size_t> begins(count + 1);
+    kept[0] = 0;
+    for (std::size_t first = 0; first < count; ++first) {
+      if (kept[first] == kNone) continue;
+      for (std::size_t end = first + 1; end <= count; ++end) {
+        if (segments[first].inside[end] > limit) break;
+        if (end < count && !steps[end - 1].may_end_segment) continue;
+        const std::size_t sum = kept[first] + segments[first].kept[end];
+        if (sum >= kept[end]) continue;
+        kept[end] = sum;
+        begins[end] = first;
+      }
+    }
+    if (kept[count] == kNone) break;  // smaller limits cannot be kept either
+    std::vector<std::size_t> ends;
+    std::size_t largest = 0;
+    for (std::size_t end = count; end > 0; end = begins[end]) {
+      ends.push_back(end);
+      largest = std::max(largest, segments[begins[end]].inside[end]);
+    }
+    if (kept[count] + largest >= least) continue;
+    least = kept[count] + largest;
+    best.assign(ends.rbegin(), ends.rend());
+  }
+  return best;
+}
+
+// Sets `runs_again` for the steps of a segment: from the last one to the first, those whose output
+// or whose saved bytes are read and not there.
+void mark_steps(std::span<const StepArrays> steps, std::span<const int> writers, std::size_t first,
+                std::size_t end, Recomputation& result) {
+  std::vector<bool> is_read(steps.size());
+  const auto read = [&](int step) {
+    is_read[static_cast<std::size_t>(writers[static_cast<std::size_t>(step)])] = true;
+  };
+  for (std::size_t i = first; i < end; ++i) {
+    const StepArrays& step = steps[i];
+    if (!step.runs_backward || step.is_alias) continue;
+    if (step.inputs_in_backward) std::ranges::for_each(step.inputs, read);
+    if (step.output_in_backward) read(static_cast<int>(i));
+  }
+  for (std::size_t i = end; i-- > first;) {
+    const StepArrays& step = steps[i];
+    const bool is_saved = step.runs_backward && step.saved_bytes > 0;
+    result.runs_again[i] = !step.is_alias && (is_saved || (is_read[i] && !result.kept[i]));
+    if (result.runs_again[i]) std::ranges::for_each(step.inputs, read);
+  }
+}
+
+}  // namespace
+
+Recomputation no_recomputation(std::size_t steps) {
+  return {.segments = std::vector<int>(steps),
+          .kept = std::vector<bool>(steps),
+          .runs_again = std::vector<bool>(steps)};
+}
+
+Recomputation plan_recomputation(std::span<const StepArrays> steps) {
+  Recomputation result = no_recomputation(steps.size());
+  if (steps.empty()) return result;
+  const std::vector<int> writers = writers_of(steps);
+  const std::vector<std::size_t> ends = best_ends(steps, step_arrays_of(steps, writers));
+  for (std::size_t segment = 0, i = 0; segment < ends.size(); ++segment)
+    for (; i < ends[segment]; ++i) result.segments[i] = static_cast<int>(segment);
+
+  const auto segment_of = [&](int step) { return result.segments[static_cast<std::size_t>(step)]; };
+  std::vector<bool> kept(steps.size());  // indexed by the step that writes
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    for (const int input : steps[i].inputs) {
+      const int writer = writers[static_cast<std::size_t>(input)];
+      if (segment_of(writer) < result.segments[i]) kept[static_cast<std::size_t>(writer)] = true;
+    }
+    if (steps[i].is_output && result.is_recomputed(i))
+      kept[static_cast<std::size_t>(writers[i])] = true;
+  }
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    result.kept[i] = kept[static_cast<std::size_t>(writers[i])];
+  for (std::size_t segment = 0, first = 0; segment + 1 < ends.size(); first = ends[segment++])
+    mark_steps(steps, writers, first, ends[segment], result);
+  return result;
+}
+
+}  // namespace lockstep::model
