@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "lockstep/base/error.h"
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/layers/attention/attention.h"
 #include "lockstep/model/layers/attention/kernels.h"
@@ -56,6 +57,33 @@ class AttentionOperation final : public Operation {
   std::size_t products_at_;
 };
 
+// Of some rows of a sequence, after passes over those before.
+class CachedAttentionOperation final : public Operation {
+ public:
+  CachedAttentionOperation(Context& context, const AttentionSpec& spec)
+      : context_(context), spec_(spec) {}
+
+  Needs needs() const override {
+    return {.cache_bytes = cache_bytes(spec_, context_.options().precision)};
+  }
+
+  void forward(const Operands& o, const PassContext& pass) override {
+    AttentionArrays all;
+    for (std::size_t k = 0; k < all.inputs.size(); ++k)
+      all.inputs[k] = o.inputs[spec_.part(k).input];
+    all.output = o.output;
+    attend_in_cache(all, spec_, o.cache.data(), pass.position, context_.native());
+  }
+
+  void backward(const Operands& /*o*/, const PassContext& /*pass*/) override {
+    LOCKSTEP_CHECK(!spec_.cached);
+  }
+
+ private:
+  Context& context_;
+  AttentionSpec spec_;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cuda
 
@@ -63,7 +91,9 @@ namespace lockstep::model {
 
 std::unique_ptr<Operation> Attention::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
-  return std::make_unique<cuda::AttentionOperation>(gpu, spec(context));
+  const AttentionSpec of = spec(context);
+  if (of.cached) return std::make_unique<cuda::CachedAttentionOperation>(gpu, of);
+  return std::make_unique<cuda::AttentionOperation>(gpu, of);
 }
 
 }  // namespace lockstep::model

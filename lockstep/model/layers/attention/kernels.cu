@@ -241,13 +241,9 @@ __global__ void __launch_bounds__(kTileThreads)
 
 __global__ void write_turns(AttentionSpec spec, float2* rotations, std::int64_t count) {
   const std::int64_t half = spec.width / 2;
-  for (std::size_t i = first_index(); i < static_cast<std::size_t>(count); i += index_stride()) {
-    const auto pair = static_cast<double>(static_cast<std::int64_t>(i) % half);
-    const double angle =
-        static_cast<double>(static_cast<std::int64_t>(i) / half) *
-        pow(static_cast<double>(spec.rotary), -2 * pair / static_cast<double>(spec.width));
-    rotations[i] = make_float2(static_cast<float>(cos(angle)), static_cast<float>(sin(angle)));
-  }
+  for (auto i = static_cast<std::int64_t>(first_index()); i < count;
+       i += static_cast<std::int64_t>(index_stride()))
+    rotations[i] = turn_at(spec, i / half, i % half);
 }
 
 std::int64_t rotation_count(const AttentionSpec& spec) {
