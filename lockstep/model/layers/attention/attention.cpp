@@ -90,6 +90,7 @@ AttentionSpec Attention::spec(const CompileContext& context) const {
           .causal = options_.causal,
           .rotary = options_.rotary,
           .scale = 1 / std::sqrt(static_cast<float>(width)),
+          .segments = !cached && index_input(context.inputs.size()).has_value(),
           .training = context.training && context.input_gradients,
           .cached = cached};
 }
