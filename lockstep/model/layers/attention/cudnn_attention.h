@@ -1,7 +1,6 @@
 // Attention by cuDNN, where it has an engine for it.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
