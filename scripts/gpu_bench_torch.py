@@ -3,6 +3,8 @@
   resnet50  a training step in bfloat16 (autocast), channels_last, SGD with momentum: eager, or compile (torch.compile)
   cnn       a training step of the network `cnn` in float32, Adam: eager, or graph (a CUDA graph of the whole step)
   adam      a step of fused Adam over one tensor
+  attention causal attention of heads of 64 elements in bfloat16, forward and backward: eager (PyTorch's choice), or cudnn
+  gpt       a training step of GPT-2's network in bfloat16 (autocast), fused AdamW: eager, or compile
 
 Inputs lie on the GPU already: it is the quickest that PyTorch can be. `rates` are samples a second of each measurement (`seconds` of a
 step for adam).
@@ -13,7 +15,9 @@ import json
 import time
 
 import torch
+from bench_sequences_torch import Gpt
 from torch import nn
+from torch.nn import attention, functional
 
 
 def cnn():
@@ -116,11 +120,52 @@ def adam_step(options):
     return torch.optim.Adam([weights], lr=1e-3, fused=True).step
 
 
+def attention_step(options):
+    shape = (options.batch, options.positions, 3, options.heads, 64)
+    packed = torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    gradient = torch.randn(options.batch, options.heads, options.positions, 64, device="cuda", dtype=torch.bfloat16)
+
+    def step():
+        packed.grad = None
+        parts = packed.permute(2, 0, 3, 1, 4).unbind(0)
+        functional.scaled_dot_product_attention(*parts, is_causal=True).backward(gradient)
+    if options.way != "cudnn":
+        return step
+
+    def by_cudnn():
+        with attention.sdpa_kernel(attention.SDPBackend.CUDNN_ATTENTION):
+            step()
+    return by_cudnn
+
+
+def gpt_step(options):
+    model = Gpt(options.layers, options.width, options.positions, options.vocabulary).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    tokens, labels = torch.randint(options.vocabulary, (2, options.batch, options.positions), device="cuda")
+    labels = labels.flatten()
+
+    def loss_of(tokens, labels):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return functional.cross_entropy(model(tokens), labels)
+    loss = torch.compile(loss_of) if options.way == "compile" else loss_of
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss(tokens, labels).backward()
+        optimizer.step()
+    return step
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("work", choices=["resnet50", "cnn", "adam"])
-    parser.add_argument("--way", choices=["eager", "compile", "graph"], default="eager")
+    parser.add_argument("work", choices=["resnet50", "cnn", "adam", "attention", "gpt"])
+    parser.add_argument("--way", choices=["eager", "compile", "graph", "cudnn"], default="eager")
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--positions", type=int, default=1024, help="of attention and gpt, as the following")
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--vocabulary", type=int, default=50257)
     parser.add_argument("--parameters", type=int, default=100_000_000)
     parser.add_argument("--steps", type=int, default=20, help="of one measurement")
     parser.add_argument("--rounds", type=int, default=3, help="measurements")
@@ -129,7 +174,8 @@ def main():
 
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
-    step = {"resnet50": resnet50_step, "cnn": cnn_step, "adam": adam_step}[options.work](options)
+    step = {"resnet50": resnet50_step, "cnn": cnn_step, "adam": adam_step, "attention": attention_step,
+            "gpt": gpt_step}[options.work](options)
     timed(step, options.warm_up, 1)
     seconds = timed(step, options.steps, options.rounds)
     report = {"work": options.work, "way": options.way, "torch": torch.__version__, "cuda": torch.version.cuda,

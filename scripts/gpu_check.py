@@ -16,10 +16,11 @@ from gpu_steps import Failed, Steps
 from gpu_tools import architecture, exit_status, gpu_limits, markdown, parse_gpus, table, test_counts
 from gpu_trainings import Trainings
 
-TARGETS = ["lockstep_program", "lockstep_bench_convolutions", "lockstep_bench_update", "lockstep_bench_jpeg_records", *TESTS.values()]
+TARGETS = ["lockstep_program", "lockstep_bench_attention", "lockstep_bench_convolutions", "lockstep_bench_update",
+           "lockstep_bench_jpeg_records", *TESTS.values()]
 # The steps of --only in the order in which they run, and the seconds that each has at most. `facts` always runs.
-GROUPS = {"facts": 30, "tests": 180, "resnet50": 360, "conv": 150, "torch": 210, "cifar": 60, "adam": 45, "cnn": 45, "trainings": 120,
-          "memcheck": 120, "racecheck": 60, "jpeg": 90}
+GROUPS = {"facts": 30, "tests": 180, "resnet50": 360, "conv": 150, "torch": 210, "attention": 180, "cifar": 60, "adam": 45, "cnn": 45,
+          "trainings": 120, "memcheck": 120, "racecheck": 60, "jpeg": 90}
 BUILD_SECONDS = 500
 
 
@@ -115,6 +116,7 @@ class Check:
             "resnet50": lambda: speed.run_resnet50(started),
             "conv": lambda: steps.step("speed of convolutions", speed.convolutions, started),
             "torch": lambda: speed.run_torch(started),
+            "attention": lambda: speed.run_attention(started),
             "cifar": lambda: steps.step("CIFAR-10 to 94 %", speed.cifar, started),
             "adam": lambda: steps.step("speed of adam, 100 million parameters", speed.adam, started),
             "cnn": lambda: steps.step("speed of cnn", speed.cnn, started),
@@ -163,7 +165,7 @@ def main():
     parser.add_argument("--prebuilt", type=pathlib.Path)
     parser.add_argument("--cache", type=pathlib.Path)
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS))
-    parser.add_argument("--minutes", type=float, default=26)
+    parser.add_argument("--minutes", type=float, default=28)
     parser.add_argument("--jobs", default=str(os.cpu_count()))
     options = parser.parse_args()
     for name in ("log.txt", "results.json", "results.md", "convolutions.json"):

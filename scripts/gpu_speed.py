@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,11 @@ RESNETS = [("bfloat16", "bfloat16", 256, []), ("bfloat16 without graphs", "bfloa
 # Targets: at least this multiple of PyTorch's speed, at most this share of its memory, at least this share of the bandwidth.
 RESNET_TARGETS = {"compile": 1.0, "eager": 1.25}
 CNN_TARGETS = {"eager": 5.0, "graph": 1.5}
+GPT_TARGETS = {"compile": 1.0, "eager": 1.25}
+# GPT-2's smallest network (gpt:12x768), whose attention has heads of 64 elements.
+GPT_LAYERS, GPT_WIDTH, GPT_POSITIONS, GPT_VOCABULARY, GPT_BATCH = 12, 768, 1024, 50257, 8
+# Of results in 16 bits by two implementations: distance over norm.
+ATTENTION_DIFFERENCE = 0.02
 MEMORY_TARGET, BANDWIDTH_TARGET = 1.05, 0.9
 NOT_BOUND_BY_INPUT = 0.95  # of the speed with images that need no reading
 CIFAR_TARGET = 0.94
@@ -34,6 +40,15 @@ def torch_version():
     answer = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__ if torch.cuda.is_available() else '')"],
                             capture_output=True, text=True, check=False)
     return answer.stdout.strip() or None if answer.returncode == 0 else None
+
+
+def write_text(path, vocabulary, characters):
+    """Random characters, each of `vocabulary` at least once, beyond those of 16 bits, of which some are no text."""
+    known = [chr(0x10000 + i) for i in range(vocabulary)]
+    generator = random.Random(1)
+    text = known + generator.choices(known, k=characters - vocabulary)
+    generator.shuffle(text)
+    path.write_text("".join(text), encoding="utf-8")
 
 
 def judge(what, figures, comparisons):
@@ -191,6 +206,47 @@ class Speed:
         left_out = sum(row.get("left_out", 0) for row in rows)
         note = f"cuDNN's graph API is faster in {faster} of {len(passes)} passes"
         return note + (f"; {left_out} rows were left out for lack of time" if left_out else ""), {"rows": rows}
+
+    def attention(self):
+        """Forward and backward by cuDNN and by our kernels, which must agree, and by PyTorch on the same arrays."""
+        shape = ["--batch", str(GPT_BATCH), "--positions", str(GPT_POSITIONS), "--heads", str(GPT_WIDTH // 64)]
+        output = self.steps.checked([self.check.programs.path("lockstep_bench_attention"), *shape], 90)
+        rows = {row["implementation"]: row for row in map(json.loads, output.text.splitlines())}
+        figures = {"lockstep": rows, "torch": {}}
+        told = [f"{name} {row['forward_ms']:.3f} + {row['backward_ms']:.3f} ms ({row['forward_tflops']:.0f} and {row['backward_tflops']:.0f} TFLOP/s)"
+                for name, row in rows.items()]
+        for way in ("eager", "cudnn"):
+            try:
+                self.torch()
+                run = self.theirs(["attention", "--way", way, *shape, "--steps", "50"], 60)
+                figures["torch"][way] = run
+                told.append(f"PyTorch {way} {1e3 * median(run['seconds_per_step']):.3f} ms together")
+            except (Failed, NotRun, ValueError) as reason:
+                told.append(f"PyTorch {way} did not run: {reason}")
+        differences = [(f"difference of {name}s", rows["cudnn"][f"{name}_difference"], ATTENTION_DIFFERENCE, False)
+                       for name in ("output", "gradient")]
+        return judge("; ".join(told), figures, differences)
+
+    def gpt(self):
+        """Training on a made-up text with as many characters as GPT-2 has tokens."""
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder, "text.txt")
+            write_text(text, GPT_VOCABULARY, 8 * GPT_BATCH * GPT_POSITIONS)
+            arguments = ["--model", f"gpt:{GPT_LAYERS}x{GPT_WIDTH}", "--data", f"text:{text}:tokenizer=chars,length={GPT_POSITIONS}",
+                         "--global-batch", GPT_BATCH, "--precision", "bfloat16", "--optimizer", "adamw", "--learning-rate", "3e-4",
+                         "--epochs", "100", "--steps", 60, "--log-every", "10"]
+            commands = [(way, ["gpt", "--way", way, "--batch", str(GPT_BATCH), "--positions", str(GPT_POSITIONS), "--layers", str(GPT_LAYERS),
+                               "--width", str(GPT_WIDTH), "--vocabulary", str(GPT_VOCABULARY), "--steps", "10"], 90)
+                        for way in (["eager"] if self.quick else ["eager", "compile"])]
+            runs, lacking = self.compared(lambda: self.ours(arguments, 60), commands)
+        rate = median([run["rate"] for run in runs["lockstep"]])
+        comparisons = [(f"times PyTorch {way}", ratio(rate, self.torch_rate(runs, way)), target, True) for way, target in GPT_TARGETS.items()]
+        tokens = rate * GPT_POSITIONS
+        return judge(f"{tokens:.0f} tokens/s{lacking}", {"tokens_per_second": tokens, "runs": runs}, comparisons)
+
+    def run_attention(self, needs):
+        self.steps.step("speed of attention", self.attention, needs)
+        self.steps.step("speed of gpt:12x768", self.gpt, needs)
 
     def cifar(self):
         """fast_cifar on the shards named by LOCKSTEP_BENCH_CIFAR10, or packed by scripts/gpu_pack --cifar10."""

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/model/cuda/cudnn_graph.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
-#include "lockstep/model/layers/conv_2d/cudnn_graph.h"
 
 namespace lockstep::bench {
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 
@@ -68,6 +69,8 @@ class Backend {
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }
   virtual device::Stream& stream() = 0;  ///< the stream on which all work is enqueued
 
+  /// Sentences about which of several implementations compute layers, and why.
+  virtual std::set<std::string> choices() const { return {}; }
   /// Time that compile() has spent measuring algorithms so far.
   virtual double choosing_seconds() const { return 0; }
   /// Creates the operation of `layer` on this device; null as in Layer::compile.

@@ -291,12 +291,13 @@ bool CompiledModel::is_incremental() const {
   const auto is_sequence = [&](const NetworkInput& input) {
     return input.type == ElementType::int32 && input.shape == sequence;
   };
+  const bool on_host = backend_->runs_on_host();
   const auto is_by_row = [&](const Node& node) {
-    return node.layer->traits().incremental && node.output_shape.size() > 1 &&
-           node.output_shape.front() == sequence.front();
+    const Traits traits = node.layer->traits();
+    return traits.incremental && (on_host || traits.incremental_on_gpu) &&
+           node.output_shape.size() > 1 && node.output_shape.front() == sequence.front();
   };
-  return backend_->runs_on_host() && sequence.size() == 1 &&
-         std::ranges::all_of(inputs, is_sequence) &&
+  return sequence.size() == 1 && std::ranges::all_of(inputs, is_sequence) &&
          std::ranges::all_of(network_->nodes(), is_by_row);
 }
 

@@ -124,8 +124,8 @@ class CompiledModel {
   /// Row `row` of the first output [T, ...] of one sample, in inference mode, valid until the next
   /// call on this model. Only this row is copied from a GPU.
   std::span<const float> predict_row(const BatchView& batch, std::int64_t row);
-  /// Whether sequences can be computed in parts: on a CPU, if no row of any layer's output depends
-  /// on later rows (Traits::incremental).
+  /// Whether sequences can be computed in parts: if no row of any layer's output depends on later
+  /// rows (Traits::incremental, on a GPU Traits::incremental_on_gpu).
   bool is_incremental() const;
   /// Consecutive positions of a sequence.
   struct Positions {

@@ -1,5 +1,6 @@
-// What cuDNN itself, without a GPU, says to the graphs of convolutions: whether it takes the
-// description, and whether it has engines on a GPU of given properties.
+// What cuDNN itself, without a GPU, says to the graphs of convolutions and of attention: whether it
+// takes the description, and whether it has engines on a GPU of given properties.
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/model/layers/attention/attention_graph.h"
+#include "lockstep/model/layers/attention/cudnn_attention.h"
 #include "lockstep/model/layers/conv_2d/graph_convolution.h"
 #include "lockstep/model/layers/window.h"
 #include "lockstep/model/zoo/zoo.h"
@@ -168,6 +171,113 @@ TEST_F(CudnnGraph, WithSumsHasEnginesForFloat16) {
       EXPECT_TRUE(has_plan({nullptr, CUDNN_DATA_HALF, spec, ConvolutionPass::forward, true}, {}))
           << capability << ' ' << describe(spec);
   }
+}
+
+// Engines that compile their kernels ask for the driver's library. The one that CUDA has for
+// linking is enough to choose an engine, but not to make a plan.
+bool has_library_of_driver() {
+  static void* const library = [] {
+    void* const found = dlopen("libcuda.so.1", RTLD_NOW);
+    return found != nullptr ? found : dlopen(LOCKSTEP_DRIVER_STUB, RTLD_NOW | RTLD_GLOBAL);
+  }();
+  return library != nullptr;
+}
+
+std::vector<AttentionSpec> attentions() {
+  const AttentionSpec gpt{.batch = 8,
+                          .queries = 1024,
+                          .keys = 1024,
+                          .heads = 12,
+                          .key_value_heads = 12,
+                          .width = 64,
+                          .packed = true,
+                          .causal = true,
+                          .scale = 0.125f,
+                          .training = true};
+  AttentionSpec grouped = gpt;
+  grouped.queries = grouped.keys = 1000;
+  grouped.key_value_heads = 4;
+  grouped.width = 128;
+  AttentionSpec images = gpt;  // as in ViT
+  images.queries = images.keys = 196;
+  images.causal = false;
+  AttentionSpec crossed = images;
+  crossed.queries = 5;
+  crossed.keys = 67;
+  crossed.packed = false;
+  crossed.key_value_heads = 1;
+  crossed.width = 8;
+  AttentionSpec single = gpt;
+  single.batch = single.queries = single.keys = 1;
+  return {gpt, grouped, images, crossed, single};
+}
+
+std::vector<AttentionPass> passes_of(const AttentionSpec& spec) {
+  if (!spec.training) return {AttentionPass::forward};
+  return {AttentionPass::forward, AttentionPass::backward};
+}
+
+TEST_F(CudnnGraph, OfAttentionIsTakenAsItIsDescribed) {
+  for (const cudnnDataType_t type : {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16})
+    for (const AttentionSpec& spec : attentions()) {
+      const AttentionGraph forward(nullptr, type, spec, AttentionPass::forward);
+      EXPECT_EQ(forward.ids().size(), spec.causal ? 7U : 6U);
+      const AttentionGraph backward(nullptr, type, spec, AttentionPass::backward);
+      EXPECT_EQ(backward.ids().size(), spec.causal ? 14U : 13U);
+    }
+}
+
+TEST_F(CudnnGraph, OfAttentionHasEnginesForBothPasses) {
+  if (!has_library_of_driver()) GTEST_SKIP() << "neither a driver nor CUDA's stub of it";
+  for (const int capability : {800, 900, 1000}) {
+    if (!knows(capability))
+      GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs otherwise";
+    for (const cudnnDataType_t type : {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16})
+      for (AttentionSpec spec : attentions())
+        for (const bool training : {true, false}) {
+          spec.training = training;
+          for (const AttentionPass pass : passes_of(spec)) {
+            const AttentionGraph graph(nullptr, type, spec, pass);
+            EXPECT_FALSE(
+                usable_configurations(graph.whole(), {.may_compile = true}, &*gpu_).empty())
+                << capability << ", type " << type << ", " << spec.queries << " queries, "
+                << (training ? "training, " : "inference, ")
+                << (pass == AttentionPass::forward ? "forward" : "backward");
+          }
+        }
+  }
+}
+
+// As reason_for_own_kernels() knows without asking.
+TEST_F(CudnnGraph, OfAttentionHasNoEngineForOddHeads) {
+  if (!has_library_of_driver()) GTEST_SKIP() << "neither a driver nor CUDA's stub of it";
+  if (!knows(900)) GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs otherwise";
+  AttentionSpec spec = attentions().front();
+  spec.width = 12;
+  const AttentionGraph graph(nullptr, CUDNN_DATA_BFLOAT16, spec, AttentionPass::backward);
+  EXPECT_TRUE(usable_configurations(graph.whole(), {.may_compile = true}, &*gpu_).empty());
+}
+
+TEST(OwnAttentionKernels, HaveAReason) {
+  const AttentionSpec plain = attentions().front();
+  const ComputeOptions bfloat16{.precision = Precision::bfloat16};
+  EXPECT_EQ(reason_for_own_kernels(bfloat16, plain), "");
+  EXPECT_EQ(reason_for_own_kernels({.precision = Precision::float16}, plain), "");
+  EXPECT_EQ(reason_for_own_kernels({}, plain), "it is in float32");
+  EXPECT_EQ(
+      reason_for_own_kernels({.precision = Precision::bfloat16, .deterministic = true}, plain),
+      "--deterministic requires the same bits in every run");
+  const auto reason = [&](auto change) {
+    AttentionSpec spec = plain;
+    change(spec);
+    return reason_for_own_kernels(bfloat16, spec);
+  };
+  EXPECT_EQ(reason([](AttentionSpec& spec) { spec.segments = true; }), "it has segments");
+  EXPECT_EQ(reason([](AttentionSpec& spec) { spec.rotary = 10000; }),
+            "it rotates queries and keys");
+  for (const std::int64_t width : {12, 136})
+    EXPECT_EQ(reason([&](AttentionSpec& spec) { spec.width = width; }),
+              "cuDNN needs heads of up to 128 elements, a multiple of 8");
 }
 
 }  // namespace

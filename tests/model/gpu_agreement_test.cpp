@@ -299,6 +299,25 @@ const AgreementCase kAgreementCases[] = {
        network.add(Attention({.heads = 2, .causal = true}));
        return ended(std::move(network));
      }},
+    // Heads that cuDNN computes on a GPU, where it may round.
+    {"attention_of_whole_packs",
+     [] {
+       Network network({70, 3});
+       network.add(Conv1D({.filters = (4 + 2 * 2) * 16, .kernel = 1}));
+       network.add(Attention({.heads = 4, .key_value_heads = 2, .causal = true}));
+       return ended(std::move(network));
+     }},
+    {"attention_of_whole_packs_to_other_keys",
+     [] {
+       Network network({{.name = "queries", .shape = {5, 3}}, {.name = "keys", .shape = {67, 2}}});
+       const NodeId queries =
+           network.add(Conv1D({.filters = 2 * 64, .kernel = 1}), {network.input("queries")});
+       const NodeId keys =
+           network.add(Conv1D({.filters = 2 * 64, .kernel = 1}), {network.input("keys")});
+       const NodeId values = network.add(Conv1D({.filters = 2 * 64, .kernel = 1}), {keys});
+       network.add(Attention({.heads = 2}), {queries, keys, values});
+       return ended(std::move(network));
+     }},
     {"attention_in_segments",
      [] {
        Network network({{.name = "values", .shape = {70, 3}},

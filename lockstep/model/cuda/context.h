@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -159,6 +160,11 @@ class Context {
   cudaDataType_t cuda_type() const;
   device::Allocator& allocator() { return *allocator_; }
   AlgorithmCache& algorithms() { return algorithms_; }
+  /// What operations share, such as plans of cuDNN, by name; null until one has made it.
+  std::shared_ptr<const void>& shared(const std::string& name) { return shared_[name]; }
+  /// Adds a sentence about how layers are computed here, unless it is known.
+  void note(const std::string& choice) { choices_.insert(choice); }
+  const std::set<std::string>& choices() const { return choices_; }
   PassKeys& keys() { return keys_; }
 
  private:
@@ -175,6 +181,8 @@ class Context {
   CudnnHandle cudnn_;
   CublasLtHandle cublas_;
   AlgorithmCache algorithms_;
+  std::map<std::string, std::shared_ptr<const void>> shared_;
+  std::set<std::string> choices_;
   PassKeys keys_;
 };
 

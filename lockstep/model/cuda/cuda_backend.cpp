@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -53,6 +54,7 @@ class CudaBackend final : public Backend {
   std::size_t free_bytes() override { return device::gpu_free_bytes(context_.gpu()); }
   device::Stream& stream() override { return context_.stream(); }
 
+  std::set<std::string> choices() const override { return context_.choices(); }
   double choosing_seconds() const override { return context_.choosing_seconds(); }
   std::unique_ptr<Operation> compile(const BuiltinLayer& layer,
                                      const CompileContext& context) override {

@@ -203,8 +203,8 @@ struct CompileContext {
   bool reads_network_input = false;
   /// Nonzero: a pass computes some rows of sequences of so many positions, from
   /// PassContext::position on, after passes over those before. The first extents of `inputs` and
-  /// `output` are these rows. Only on a CPU, with Traits::incremental, in inference. A sequence is
-  /// one document: segments are not read.
+  /// `output` are these rows. Only in inference, with Traits::incremental; on a GPU with
+  /// Traits::incremental_on_gpu, too. A sequence is one document: segments are not read.
   std::int64_t positions = 0;
 
   /// Whether backward() is called.
@@ -238,6 +238,8 @@ struct Traits {
   /// Row t of the output [T, ...] depends on rows 0 to t of the inputs [T, ...] alone, and
   /// compile() on a CPU honors CompileContext::positions.
   bool incremental = false;
+  /// compile() on a GPU honors it, too.
+  bool incremental_on_gpu = false;
 };
 
 /// Fusions that the operations of a device support.

@@ -69,11 +69,16 @@ void log_memory(LocalReplicas& replicas) {
       recomputes ? " (some are computed again)" : "");
 }
 
-/// Only if algorithms were measured, which can delay the first step by a minute.
+/// Which implementations were chosen; the time only if algorithms were measured, which can delay
+/// the first step by a minute.
 void log_choosing(LocalReplicas& replicas) {
   const Strategy& strategy = replicas.strategy();
-  const double seconds = replicas[0].model().backend().choosing_seconds();
-  if (seconds == 0 || !strategy.is_chief()) return;
+  if (!strategy.is_chief()) return;
+  const model::Backend& backend = replicas[0].model().backend();
+  for (const std::string& choice : backend.choices())
+    strategy.session().logger()->info("{} computes {}", to_string(strategy.device(0)), choice);
+  const double seconds = backend.choosing_seconds();
+  if (seconds == 0) return;
   strategy.session().logger()->info("{} measured the algorithms of its convolutions in {:.1f} s",
                                     to_string(strategy.device(0)), seconds);
 }

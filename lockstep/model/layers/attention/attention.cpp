@@ -90,6 +90,7 @@ AttentionSpec Attention::spec(const CompileContext& context) const {
           .causal = options_.causal,
           .rotary = options_.rotary,
           .scale = 1 / std::sqrt(static_cast<float>(width)),
+          .segments = !cached && index_input(context.inputs.size()).has_value(),
           .training = context.training && context.input_gradients,
           .cached = cached};
 }
@@ -117,7 +118,8 @@ std::int64_t Attention::flop(const CompileContext& context) const {
 
 Traits Attention::traits() const {
   return {.index_count = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1,
-          .incremental = options_.causal};
+          .incremental = options_.causal,
+          .incremental_on_gpu = options_.causal};
 }
 
 std::optional<std::size_t> Attention::index_input(std::size_t inputs) const {

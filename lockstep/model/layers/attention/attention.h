@@ -71,6 +71,7 @@ struct AttentionSpec {
   bool causal = false;               ///< position i attends to positions up to i
   float rotary = 0;                  ///< 0: no rotation
   float scale = 0;                   ///< 1 / sqrt(width)
+  bool segments = false;             ///< whether there are segments, which are read
   bool training = false;             ///< whether a backward pass follows
   /// Keys and values are kept from pass to pass (CompileContext::positions); a pass reads those of
   /// its rows.

@@ -1,7 +1,11 @@
 #include <algorithm>
+#include <memory>
+#include <span>
 
+#include "lockstep/base/error.h"
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/layers/attention/attention.h"
+#include "lockstep/model/layers/attention/cudnn_attention.h"
 #include "lockstep/model/layers/attention/kernels.h"
 
 namespace lockstep::model::cuda {
@@ -12,15 +16,20 @@ class AttentionOperation final : public Operation {
   AttentionOperation(Context& context, const AttentionSpec& spec)
       : context_(context),
         spec_(spec),
+        cudnn_(choose_attention(context, spec)),
         rotations_at_(scratch_.add(rotation_bytes(spec))),
-        products_at_(scratch_.add(spec.saved_bytes())) {}
+        products_at_(scratch_.add(spec.saved_bytes())),
+        cudnn_at_(scratch_.add(cudnn_ != nullptr ? cudnn_->scratch_bytes() : 0)) {}
 
   Needs needs() const override {
     return {.saved_bytes = spec_.saved_bytes(), .scratch_bytes = scratch_.bytes()};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    attend(arrays(o), spec_, context_.native());
+    if (cudnn_ != nullptr)
+      cudnn_->forward(arrays(o), scratch_of_cudnn(o));
+    else
+      attend(arrays(o), spec_, context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
@@ -30,7 +39,11 @@ class AttentionOperation final : public Operation {
     all.products = reinterpret_cast<float*>(part_of(o.scratch, products_at_));
     for (std::size_t k = 0; k < all.gradients.size(); ++k)
       all.gradients[k] = o.input_gradients[spec_.part(k).input];
-    attention_gradients(all, spec_, context_.native());
+    // cuDNN writes all gradients.
+    if (cudnn_ != nullptr && std::ranges::none_of(all.gradients, &TensorView::empty))
+      cudnn_->backward(all, scratch_of_cudnn(o));
+    else
+      attention_gradients(all, spec_, context_.native());
   }
 
  private:
@@ -49,11 +62,44 @@ class AttentionOperation final : public Operation {
     return all;
   }
 
+  std::span<std::byte> scratch_of_cudnn(const Operands& o) const {
+    return {part_of(o.scratch, cudnn_at_), cudnn_->scratch_bytes()};
+  }
+
   Context& context_;
   AttentionSpec spec_;
+  std::unique_ptr<CudnnAttention> cudnn_;  // null: our own kernels
   ScratchPlan scratch_;
   std::size_t rotations_at_;
   std::size_t products_at_;
+  std::size_t cudnn_at_;
+};
+
+// Of some rows of a sequence, after passes over those before.
+class CachedAttentionOperation final : public Operation {
+ public:
+  CachedAttentionOperation(Context& context, const AttentionSpec& spec)
+      : context_(context), spec_(spec) {}
+
+  Needs needs() const override {
+    return {.cache_bytes = cache_bytes(spec_, context_.options().precision)};
+  }
+
+  void forward(const Operands& o, const PassContext& pass) override {
+    AttentionArrays all;
+    for (std::size_t k = 0; k < all.inputs.size(); ++k)
+      all.inputs[k] = o.inputs[spec_.part(k).input];
+    all.output = o.output;
+    attend_in_cache(all, spec_, o.cache.data(), pass.position, context_.native());
+  }
+
+  void backward(const Operands& /*o*/, const PassContext& /*pass*/) override {
+    LOCKSTEP_CHECK(!spec_.cached);
+  }
+
+ private:
+  Context& context_;
+  AttentionSpec spec_;
 };
 
 }  // namespace
@@ -63,7 +109,9 @@ namespace lockstep::model {
 
 std::unique_ptr<Operation> Attention::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
-  return std::make_unique<cuda::AttentionOperation>(gpu, spec(context));
+  const AttentionSpec of = spec(context);
+  if (of.cached) return std::make_unique<cuda::CachedAttentionOperation>(gpu, of);
+  return std::make_unique<cuda::AttentionOperation>(gpu, of);
 }
 
 }  // namespace lockstep::model

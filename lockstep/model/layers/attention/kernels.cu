@@ -38,24 +38,54 @@ struct Arrays {
   const float2* rotations;
 };
 
-__device__ inline bool sees(const AttentionSpec& spec, const std::int32_t* segments,
-                            std::int64_t query, std::int64_t key) {
-  if (query >= spec.queries || key >= spec.keys || (spec.causal && key > query)) return false;
-  return segments == nullptr || (segments[query] != 0 && segments[query] == segments[key]);
-}
-
-// The tile, the head and the sample of this block.
+// The tile, the head and the sample of this block, and this thread's place in the tile.
+template <typename T>
 struct Task {
-  std::int64_t first;
+  const Arrays<T>& arrays;
+  const AttentionSpec& spec;
+  std::int64_t first;  // of the tile's positions
   std::int64_t head;
   std::int64_t sample;
+  int x;
+  int y;
 
-  __device__ Task(std::int64_t positions, std::int64_t heads) {
+  // Tiles of `positions`, of each of `heads`.
+  __device__ Task(const Arrays<T>& all, const AttentionSpec& of, std::int64_t positions,
+                  std::int64_t heads)
+      : arrays(all),
+        spec(of),
+        x(static_cast<int>(threadIdx.x) % kSide),
+        y(static_cast<int>(threadIdx.x) / kSide) {
     const std::int64_t tiles = (positions + kTile - 1) / kTile;
     const std::int64_t index = blockIdx.x;
     first = index % tiles * kTile;
     head = index / tiles % heads;
     sample = index / tiles / heads;
+  }
+
+  __device__ std::int64_t group() const { return spec.heads / spec.key_value_heads; }
+  __device__ Head<T> queries(std::int64_t of) const {
+    return head_of(arrays.queries, sample, of, spec, arrays.rotations);
+  }
+  __device__ Head<T> gradient(std::int64_t of) const {
+    return head_of(arrays.output_gradient, sample, of, spec);
+  }
+  // Of a head of keys and values.
+  __device__ Head<T> keys(std::int64_t of) const {
+    return head_of(arrays.keys, sample, of, spec, arrays.rotations);
+  }
+  __device__ Head<T> values(std::int64_t of) const {
+    return head_of(arrays.values, sample, of, spec);
+  }
+  // Where the values for each query of a head begin.
+  __device__ std::int64_t rows(std::int64_t of) const {
+    return (sample * spec.heads + of) * spec.queries;
+  }
+  __device__ bool sees(std::int64_t query, std::int64_t key) const {
+    if (query >= spec.queries || key >= spec.keys || (spec.causal && key > query)) return false;
+    if (arrays.segments == nullptr) return true;
+    const std::int32_t* const segments = arrays.segments + sample * spec.queries;
+    return segments[query] != 0 && segments[query] == segments[key];
   }
 };
 
@@ -64,15 +94,12 @@ template <typename T, int kSteps>
 __global__ void __launch_bounds__(kTileThreads)
     attend_to_keys(Arrays<T> arrays, AttentionSpec spec) {
   __shared__ Tiles tiles;
-  const Task task(spec.queries, spec.heads);
-  const std::int64_t shared = task.head / (spec.heads / spec.key_value_heads);
-  const Head<T> queries = head_of(arrays.queries, task.sample, task.head, spec, arrays.rotations);
-  const Head<T> keys = head_of(arrays.keys, task.sample, shared, spec, arrays.rotations);
-  const Head<T> values = head_of(arrays.values, task.sample, shared, spec);
-  const std::int32_t* const segments =
-      arrays.segments == nullptr ? nullptr : arrays.segments + task.sample * spec.queries;
-  const int x = static_cast<int>(threadIdx.x) % kSide;
-  const int y = static_cast<int>(threadIdx.x) / kSide;
+  const Task<T> task(arrays, spec, spec.queries, spec.heads);
+  const int x = task.x;
+  const int y = task.y;
+  const Head<T> queries = task.queries(task.head);
+  const Head<T> keys = task.keys(task.head / task.group());
+  const Head<T> values = task.values(task.head / task.group());
   constexpr float kHidden = -3.402823466e38f;  // a score
   float maxima[kPerThread];
   float divisors[kPerThread];
@@ -93,7 +120,7 @@ __global__ void __launch_bounds__(kTileThreads)
       float maximum = maxima[i];
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j) {
-        seen[j] = sees(spec, segments, query, key + x + kSide * j);
+        seen[j] = task.sees(query, key + x + kSide * j);
         scores[i][j] *= spec.scale;
         if (seen[j]) maximum = fmaxf(maximum, scores[i][j]);
       }
@@ -120,7 +147,7 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
     for (int e = 0; e < 2 * kSteps; ++e) sums[i][e] *= inverse;
     if (arrays.divisors != nullptr && x == 0 && query < spec.queries)
-      arrays.divisors[(task.sample * spec.heads + task.head) * spec.queries + query] =
+      arrays.divisors[task.rows(task.head) + query] =
           divisors[i] > 0 ? maxima[i] + logf(divisors[i]) : 0;
   }
   head_of(arrays.output, task.sample, task.head, spec).template store<kSteps>(task.first, sums, 1);
@@ -150,17 +177,14 @@ template <typename T, int kSteps>
 __global__ void __launch_bounds__(kTileThreads)
     gradients_of_queries(Arrays<T> arrays, AttentionSpec spec) {
   __shared__ Tiles tiles;
-  const Task task(spec.queries, spec.heads);
-  const std::int64_t shared = task.head / (spec.heads / spec.key_value_heads);
-  const Head<T> queries = head_of(arrays.queries, task.sample, task.head, spec, arrays.rotations);
-  const Head<T> keys = head_of(arrays.keys, task.sample, shared, spec, arrays.rotations);
-  const Head<T> values = head_of(arrays.values, task.sample, shared, spec);
-  const Head<T> gradient = head_of(arrays.output_gradient, task.sample, task.head, spec);
-  const std::int32_t* const segments =
-      arrays.segments == nullptr ? nullptr : arrays.segments + task.sample * spec.queries;
-  const std::int64_t of_head = (task.sample * spec.heads + task.head) * spec.queries;
-  const int x = static_cast<int>(threadIdx.x) % kSide;
-  const int y = static_cast<int>(threadIdx.x) / kSide;
+  const Task<T> task(arrays, spec, spec.queries, spec.heads);
+  const int x = task.x;
+  const int y = task.y;
+  const Head<T> queries = task.queries(task.head);
+  const Head<T> keys = task.keys(task.head / task.group());
+  const Head<T> values = task.values(task.head / task.group());
+  const Head<T> gradient = task.gradient(task.head);
+  const std::int64_t of_head = task.rows(task.head);
   Sums<kSteps> sums{};
   const std::int64_t end = spec.causal ? min(task.first + kTile, spec.keys) : spec.keys;
   for (std::int64_t key = 0; key < end; key += kTile) {
@@ -173,7 +197,7 @@ __global__ void __launch_bounds__(kTileThreads)
       const std::int64_t query = task.first + y + kSide * i;
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j)
-        scores[i][j] = sees(spec, segments, query, key + x + kSide * j)
+        scores[i][j] = task.sees(query, key + x + kSide * j)
                            ? expf(scores[i][j] * spec.scale - arrays.divisors[of_head + query]) *
                                  (slopes[i][j] - arrays.products[of_head + query])
                            : 0;
@@ -190,20 +214,18 @@ template <typename T, int kSteps>
 __global__ void __launch_bounds__(kTileThreads)
     gradients_of_keys(Arrays<T> arrays, AttentionSpec spec) {
   __shared__ Tiles tiles;
-  const Task task(spec.keys, spec.key_value_heads);
-  const std::int64_t group = spec.heads / spec.key_value_heads;
-  const Head<T> keys = head_of(arrays.keys, task.sample, task.head, spec, arrays.rotations);
-  const Head<T> values = head_of(arrays.values, task.sample, task.head, spec);
-  const std::int32_t* const segments =
-      arrays.segments == nullptr ? nullptr : arrays.segments + task.sample * spec.queries;
-  const int x = static_cast<int>(threadIdx.x) % kSide;
-  const int y = static_cast<int>(threadIdx.x) / kSide;
+  const Task<T> task(arrays, spec, spec.keys, spec.key_value_heads);
+  const int x = task.x;
+  const int y = task.y;
+  const Head<T> keys = task.keys(task.head);
+  const Head<T> values = task.values(task.head);
   Sums<kSteps> key_sums{};
   Sums<kSteps> value_sums{};
-  for (std::int64_t head = task.head * group; head < (task.head + 1) * group; ++head) {
-    const Head<T> queries = head_of(arrays.queries, task.sample, head, spec, arrays.rotations);
-    const Head<T> gradient = head_of(arrays.output_gradient, task.sample, head, spec);
-    const std::int64_t of_head = (task.sample * spec.heads + head) * spec.queries;
+  for (std::int64_t head = task.head * task.group(); head < (task.head + 1) * task.group();
+       ++head) {
+    const Head<T> queries = task.queries(head);
+    const Head<T> gradient = task.gradient(head);
+    const std::int64_t of_head = task.rows(head);
     for (std::int64_t first = spec.causal ? task.first : 0; first < spec.queries; first += kTile) {
       Scores weights;
       Scores slopes;
@@ -213,7 +235,7 @@ __global__ void __launch_bounds__(kTileThreads)
         const std::int64_t query = first + x + kSide * j;
 #pragma unroll
         for (int i = 0; i < kPerThread; ++i)
-          weights[i][j] = sees(spec, segments, query, task.first + y + kSide * i)
+          weights[i][j] = task.sees(query, task.first + y + kSide * i)
                               ? expf(weights[i][j] * spec.scale - arrays.divisors[of_head + query])
                               : 0;
       }
@@ -241,13 +263,9 @@ __global__ void __launch_bounds__(kTileThreads)
 
 __global__ void write_turns(AttentionSpec spec, float2* rotations, std::int64_t count) {
   const std::int64_t half = spec.width / 2;
-  for (std::size_t i = first_index(); i < static_cast<std::size_t>(count); i += index_stride()) {
-    const auto pair = static_cast<double>(static_cast<std::int64_t>(i) % half);
-    const double angle =
-        static_cast<double>(static_cast<std::int64_t>(i) / half) *
-        pow(static_cast<double>(spec.rotary), -2 * pair / static_cast<double>(spec.width));
-    rotations[i] = make_float2(static_cast<float>(cos(angle)), static_cast<float>(sin(angle)));
-  }
+  for (auto i = static_cast<std::int64_t>(first_index()); i < count;
+       i += static_cast<std::int64_t>(index_stride()))
+    rotations[i] = turn_at(spec, i / half, i % half);
 }
 
 std::int64_t rotation_count(const AttentionSpec& spec) {

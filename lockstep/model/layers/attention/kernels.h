@@ -37,4 +37,12 @@ void attend(const AttentionArrays& arrays, const AttentionSpec& spec, cudaStream
 void attention_gradients(const AttentionArrays& arrays, const AttentionSpec& spec,
                          cudaStream_t stream);
 
+/// Bytes of the keys, rotated, and the values [batch, positions, key_value_heads, E] of a sequence
+/// that is computed in parts (AttentionSpec::cached), in the type `precision`.
+std::size_t cache_bytes(const AttentionSpec& spec, Precision precision);
+/// Adds those of the rows of `arrays`, which begin at `position`, to `cache`, and writes the output
+/// of these rows.
+void attend_in_cache(const AttentionArrays& arrays, const AttentionSpec& spec, std::byte* cache,
+                     std::int64_t position, cudaStream_t stream);
+
 }  // namespace lockstep::model::cuda

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/model/cuda/elements.h"
+#include "lockstep/model/layers/attention/attention.h"
 
 namespace lockstep::model::cuda {
 
@@ -14,6 +15,15 @@ constexpr int kSide = 16;     // threads are 16 x 16
 constexpr int kPerThread = kTile / kSide;
 constexpr unsigned kTileThreads = kSide * kSide;
 constexpr unsigned kAllLanes = 0xffffffffU;
+
+// Cosine and sine of AttentionSpec::angle().
+__device__ inline float2 turn_at(const AttentionSpec& spec, std::int64_t position,
+                                 std::int64_t pair) {
+  const double angle = static_cast<double>(position) *
+                       pow(static_cast<double>(spec.rotary),
+                           -2 * static_cast<double>(pair) / static_cast<double>(spec.width));
+  return make_float2(static_cast<float>(cos(angle)), static_cast<float>(sin(angle)));
+}
 
 struct Tiles {
   float left[kTile][kColumns + 1];  // one more, so that threads access different banks

@@ -13,13 +13,11 @@
 #include "lockstep/model/cuda/algorithm_cache.h"
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/context.h"
+#include "lockstep/model/cuda/cudnn_graph.h"
 #include "lockstep/model/cuda/trial_timer.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 
 namespace lockstep::model::cuda {
-
-/// The maximum workspace of a convolution: a part of a step's memory, not most of it.
-constexpr std::size_t kMaxWorkspace = std::size_t{1} << 30;
 
 /// The three passes of a convolution.
 enum class ConvolutionPass { forward, backward_data, backward_filter };

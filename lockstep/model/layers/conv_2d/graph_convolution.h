@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lockstep/model/cuda/context.h"
+#include "lockstep/model/cuda/cudnn_graph.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
-#include "lockstep/model/layers/conv_2d/cudnn_graph.h"
 
 namespace lockstep::model::cuda {
 

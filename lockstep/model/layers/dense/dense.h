@@ -18,7 +18,9 @@ class FullyConnected : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   std::int64_t flop(const CompileContext& context) const override;
-  Traits traits() const override { return {.absorbs_relu = true, .incremental = true}; }
+  Traits traits() const override {
+    return {.absorbs_relu = true, .incremental = true, .incremental_on_gpu = true};
+  }
 
  protected:
   /// `use_bias`: whether to add b.

@@ -19,7 +19,7 @@ class ReLU final : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   Traits traits() const override {
-    return {.function = Traits::Function::relu, .incremental = true};
+    return {.function = Traits::Function::relu, .incremental = true, .incremental_on_gpu = true};
   }
 };
 
@@ -45,7 +45,7 @@ class Dropout final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
-  Traits traits() const override { return {.incremental = true}; }
+  Traits traits() const override { return {.incremental = true, .incremental_on_gpu = true}; }
 
  private:
   // Whether the output is the input.
@@ -75,7 +75,10 @@ class Add final : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   Traits traits() const override {
-    return {.function = Traits::Function::addition, .absorbs_relu = true, .incremental = true};
+    return {.function = Traits::Function::addition,
+            .absorbs_relu = true,
+            .incremental = true,
+            .incremental_on_gpu = true};
   }
 };
 
@@ -88,7 +91,7 @@ class Multiply final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
-  Traits traits() const override { return {.incremental = true}; }
+  Traits traits() const override { return {.incremental = true, .incremental_on_gpu = true}; }
 };
 
 /// exp(x) / sum of exp(x) over the last axis. For outputs used as probabilities; the cross-entropy
@@ -101,7 +104,7 @@ class Softmax final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
-  Traits traits() const override { return {.incremental = true}; }
+  Traits traits() const override { return {.incremental = true, .incremental_on_gpu = true}; }
 };
 
 }  // namespace lockstep::model

@@ -20,7 +20,7 @@ class PointwiseLayer : public BuiltinLayer {
                                          cpu::Context& cpu) const final;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const final;
-  Traits traits() const final { return {.incremental = true}; }
+  Traits traits() const final { return {.incremental = true, .incremental_on_gpu = true}; }
 };
 
 /// A layer of the function `F`, which the operations of all devices call. The layer must be in

@@ -44,6 +44,7 @@ class PositionalEmbeddingOperation final : public Operation {
                                const std::vector<float>& table)
       : context_(context),
         elements_(static_cast<std::size_t>(spec.elements)),
+        width_(static_cast<std::size_t>(spec.width)),
         layout_(channel_layout(spec.samples, spec.elements, context.options().precision,
                                context.multiprocessors())),
         partials_at_(scratch_.add(spec.training && table.empty() ? partial_bytes(layout_) : 0)) {
@@ -58,10 +59,11 @@ class PositionalEmbeddingOperation final : public Operation {
             .scratch_bytes = scratch_.bytes()};
   }
 
-  void forward(const Operands& o, const PassContext& /*pass*/) override {
-    const TensorView used =
-        fixed_.empty() ? TensorView(o.weights[0].data(), elements_, o.weights[0].type()) : fixed_;
-    add_table(o.inputs[0], used, o.output, context_.native());
+  void forward(const Operands& o, const PassContext& pass) override {
+    const TensorView& table = fixed_.empty() ? o.weights[0] : fixed_;
+    const std::size_t begin = static_cast<std::size_t>(pass.position) * width_;
+    auto* const rows = static_cast<std::byte*>(table.data()) + begin * element_bytes(table.type());
+    add_table(o.inputs[0], {rows, elements_, table.type()}, o.output, context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
@@ -99,7 +101,8 @@ class PositionalEmbeddingOperation final : public Operation {
   }
 
   Context& context_;
-  std::size_t elements_;  // of the table that are used
+  std::size_t elements_;  // of the table that a pass uses
+  std::size_t width_;     // from the row of a position to the next; 0 if all have the same
   ChannelLayout layout_;
   ScratchPlan scratch_;
   std::size_t partials_at_;

@@ -38,7 +38,8 @@ class Embedding final : public BuiltinLayer {
   Traits traits() const override {
     return {.index_count = std::max<std::int64_t>(options_.vocabulary, 1),
             .shares_parameter = true,
-            .incremental = true};
+            .incremental = true,
+            .incremental_on_gpu = true};
   }
 
  private:

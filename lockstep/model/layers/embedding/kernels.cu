@@ -147,7 +147,9 @@ void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std
 
 void add_table(const TensorView& input, const TensorView& table, const TensorView& output,
                cudaStream_t stream) {
-  with_width(input.type(), static_cast<std::int64_t>(table.size()),
+  // Of a table that begins in the middle of another one.
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(table.data()) % kPackBytes == 0;
+  with_width(input.type(), is_aligned ? static_cast<std::int64_t>(table.size()) : 1,
              [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
                const std::size_t packs = input.size() / kWidth;
                launch(add_table_packs<T, kWidth>, blocks_for(packs), kThreads, stream,

@@ -43,7 +43,7 @@ class PositionalEmbedding final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
-  Traits traits() const override { return {.incremental = true}; }
+  Traits traits() const override { return {.incremental = true, .incremental_on_gpu = true}; }
 
  private:
   PositionalEmbeddingSpec spec(const CompileContext& context) const;

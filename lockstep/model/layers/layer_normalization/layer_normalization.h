@@ -21,7 +21,7 @@ class RowNormalization : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
-  Traits traits() const override { return {.incremental = true}; }
+  Traits traits() const override { return {.incremental = true, .incremental_on_gpu = true}; }
 
  protected:
   /// `epsilon` is added before the square root; `centers`: whether to subtract the mean and add

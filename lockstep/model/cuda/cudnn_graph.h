@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -27,6 +28,7 @@ constexpr cudnnBackendAttributeType_t attribute_type() {
   if constexpr (std::is_same_v<T, cudnnConvolutionMode_t>) return CUDNN_TYPE_CONVOLUTION_MODE;
   if constexpr (std::is_same_v<T, cudnnGenStatsMode_t>) return CUDNN_TYPE_GENSTATS_MODE;
   if constexpr (std::is_same_v<T, cudnnPointwiseMode_t>) return CUDNN_TYPE_POINTWISE_MODE;
+  if constexpr (std::is_same_v<T, cudnnReduceTensorOp_t>) return CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
   if constexpr (std::is_same_v<T, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
   if constexpr (std::is_same_v<T, std::int64_t>) return CUDNN_TYPE_INT64;
 }
@@ -70,17 +72,32 @@ using TensorSizes = std::array<std::int64_t, 4>;
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
                                 bool is_virtual = false);
 
+/// Where a tensor of a graph is.
+enum class TensorMemory {
+  gpu,     ///< 16-byte aligned memory of the GPU
+  host,    ///< one value in host memory, read when the graph is enqueued
+  nowhere  ///< virtual: it is only passed from one operation to the next
+};
+
+/// A tensor with the given strides, in elements.
+GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
+                                const TensorSizes& strides, TensorMemory memory);
+
+/// The maximum workspace of an operation of cuDNN: a part of a step's memory, not most of it.
+constexpr std::size_t kMaxWorkspace = std::size_t{1} << 30;
+
 /// What the engine of a graph must guarantee.
 struct EngineRequirements {
   bool exact = false;          ///< rounds no factor to fewer bits, as TF32 does
   bool deterministic = false;  ///< gives the same bits in every run
+  /// May compile its kernels when a plan is made, which takes up to seconds.
+  bool may_compile = false;
 };
 EngineRequirements requirements(const ComputeOptions& options);
 
 /// The engine configurations that cuDNN's heuristics propose for `graph`, the presumably fastest
-/// first, then those that are likely to work; empty if it has none. Without engines that compile
-/// their kernels when a plan is made, which takes up to seconds. For the GPU of the graph's handle,
-/// or for a GPU with the properties `gpu`.
+/// first, then those that are likely to work; empty if it has none. For the GPU of the graph's
+/// handle, or for a GPU with the properties `gpu`.
 std::vector<GraphDescriptor> usable_configurations(const GraphDescriptor& graph,
                                                    const EngineRequirements& required,
                                                    const GraphDescriptor* gpu = nullptr);
@@ -92,6 +109,9 @@ class GraphPlan {
   /// `configuration` must outlive the plan.
   static std::optional<GraphPlan> of(cudnnHandle_t handle, const GraphDescriptor& configuration);
 
+  /// The same plan, with addresses of its own. What the plan needs must outlive it, too.
+  GraphPlan shared() const { return GraphPlan(plan_, workspace_bytes_); }
+
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
   /// Enqueues the graph on the handle's stream: its tensors `ids` are at the addresses `memory`, in
@@ -101,10 +121,10 @@ class GraphPlan {
            void* workspace);
 
  private:
-  GraphPlan(GraphDescriptor plan, std::size_t workspace_bytes)
+  GraphPlan(std::shared_ptr<const GraphDescriptor> plan, std::size_t workspace_bytes)
       : plan_(std::move(plan)), workspace_bytes_(workspace_bytes) {}
 
-  GraphDescriptor plan_;
+  std::shared_ptr<const GraphDescriptor> plan_;
   std::size_t workspace_bytes_;
   std::optional<GraphDescriptor> pack_;  // the addresses below as a cuDNN variant pack
   std::vector<void*> memory_;

@@ -1,4 +1,4 @@
-#include "lockstep/model/layers/conv_2d/cudnn_graph.h"
+#include "lockstep/model/cuda/cudnn_graph.h"
 
 #include <fmt/format.h>
 
@@ -64,14 +64,20 @@ bool GraphDescriptor::try_to_finalize() {
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
                                 bool is_virtual) {
   const auto [n, c, h, w] = sizes;
-  const TensorSizes strides{h * w * c, 1, w * c, c};
+  return describe_tensor(id, type, sizes, {h * w * c, 1, w * c, c},
+                         is_virtual ? TensorMemory::nowhere : TensorMemory::gpu);
+}
+
+GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
+                                const TensorSizes& strides, TensorMemory memory) {
   GraphDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
       .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
       .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
       .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES, strides)
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment);
-  if (is_virtual) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
+  if (memory == TensorMemory::nowhere) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
+  if (memory == TensorMemory::host) tensor.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, true);
   tensor.finalize();
   return tensor;
 }
@@ -134,7 +140,8 @@ bool has_numerical_note(const GraphDescriptor& engine,
 
 bool is_usable(const GraphDescriptor& configuration, const EngineRequirements& required) {
   const GraphDescriptor engine = engine_of(configuration);
-  if (has_note<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
+  if (!required.may_compile &&
+      has_note<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
           engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
           {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}))
     return false;
@@ -172,7 +179,8 @@ std::optional<GraphPlan> GraphPlan::of(cudnnHandle_t handle, const GraphDescript
   check(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                  CUDNN_TYPE_INT64, 1, &count, &bytes),
         "the workspace of a graph of operations");
-  return GraphPlan(std::move(plan), static_cast<std::size_t>(bytes));
+  return GraphPlan(std::make_shared<const GraphDescriptor>(std::move(plan)),
+                   static_cast<std::size_t>(bytes));
 }
 
 void GraphPlan::run(cudnnHandle_t handle, std::span<const std::int64_t> ids,
@@ -187,7 +195,7 @@ void GraphPlan::run(cudnnHandle_t handle, std::span<const std::int64_t> ids,
     memory_.assign(memory.begin(), memory.end());
     workspace_ = workspace;
   }
-  check(cudnnBackendExecute(handle, plan_.get(), pack_->get()), "a graph of operations");
+  check(cudnnBackendExecute(handle, plan_->get(), pack_->get()), "a graph of operations");
 }
 
 }  // namespace lockstep::model::cuda
