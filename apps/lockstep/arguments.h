@@ -106,7 +106,7 @@ struct DataArguments {
   /// Number of unreadable training records to skip; nullopt: fail.
   std::optional<std::int64_t> bad_records;
   std::int64_t global_batch = 64;
-  int threads = 1;
+  int threads = 0;  ///< 0: strategy::reading_threads() decides
   int prefetch = 2;
 };
 void add_data_options(CLI::App& command, DataArguments& arguments);

@@ -174,6 +174,7 @@ class DataBenchmark {
  public:
   explicit DataBenchmark(const DataBenchmarkOptions& options)
       : options_(options),
+        threads_(std::max(options.data.threads, 1)),
         dataset_(checked_sizes(open_dataset(options.data, options.data.data, "train", 1))),
         files_(dynamic_cast<const data::TFRecordSource*>(&dataset_.source())),
         sample_bytes_((dataset_.spec().feature_count() + dataset_.spec().target_count()) *
@@ -185,20 +186,19 @@ class DataBenchmark {
   void run() {
     print_head();
     const data::Dataset warm = over(std::make_shared<FirstRecords>(dataset_.source(), records_));
-    const int threads = options_.data.threads;
     add("synthetic",
-        data::Dataset::from_source(std::make_shared<BlankSource>(warm.spec(), records_)), threads);
+        data::Dataset::from_source(std::make_shared<BlankSource>(warm.spec(), records_)), threads_);
     // This reads all measured records, so the files are in the page cache from here on.
     add("decoded",
         data::Dataset::from_source(
             std::make_shared<DecodedSamples>(warm.batch(options_.data.global_batch))),
-        threads);
+        threads_);
     if (files_ != nullptr)
-      add("stored", over(std::make_shared<StoredRecords>(*files_, records_)), threads);
-    add("warm", warm, threads);
+      add("stored", over(std::make_shared<StoredRecords>(*files_, records_)), threads_);
+    add("warm", warm, threads__);
     const DataLimit limit = find_limit(rates_);
     for (const int count : thread_counts(available_cores()))
-      if (count != threads) add("warm", warm, count);
+      if (count != threads_) add("warm", warm, count);
     if (files_ != nullptr) measure_cold(warm);
     print_limit(limit);
   }
@@ -233,7 +233,7 @@ class DataBenchmark {
           fmt::format("the system kept {:.0f} % of a file in the page cache after a request to "
                       "drop it; cold reading was not measured",
                       100 * resident));
-    add("cold", warm, options_.data.threads, true);
+    add("cold", warm, threads_, true);
   }
 
   void print_head() const {
@@ -272,15 +272,16 @@ class DataBenchmark {
     if (options_.output.json)
       fmt::print("{}\n", nlohmann::ordered_json{{"event", "data_limit"},
                                                 {"stage", limit.stage},
-                                                {"threads", options_.data.threads},
+                                                {"threads", threads_},
                                                 {"share", limit.share}}
                              .dump());
     else
       fmt::print("bottleneck with warm files and {}: {}, {:.0f} % of a record's time\n",
-                 counted(options_.data.threads, "thread"), limit.stage, 100 * limit.share);
+                 counted(threads_, "thread"), limit.stage, 100 * limit.share);
   }
 
   DataBenchmarkOptions options_;
+  int threads_;
   data::Dataset dataset_;
   const data::TFRecordSource* files_;  // null: the records are in memory or generated
   std::int64_t sample_bytes_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -98,6 +99,17 @@ void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>
 
 }  // namespace
 
+int reading_threads(int requested, const Strategy& strategy) {
+  constexpr int kMost = 8;
+  if (requested > 0 || !strategy.has_gpu()) return std::max(requested, 1);
+  const std::vector<job::Placement>& all = strategy.placements();
+  const job::Placement& mine = all[static_cast<std::size_t>(strategy.first_replica())];
+  std::set<int> ranks;
+  for (const job::Placement& one : all)
+    if (one.host == mine.host && one.processor_list == mine.processor_list) ranks.insert(one.rank);
+  return std::clamp(mine.processors / static_cast<int>(ranks.size()), 1, kMost);
+}
+
 data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch,
                              int threads) {
   return {.first_step = 0,
@@ -106,7 +118,7 @@ data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& data
           .first_replica = strategy.first_replica(),
           .local_replicas = strategy.local_replicas(),
           .prefetch = prefetch,
-          .threads = threads,
+          .threads = reading_threads(threads, strategy),
           .pixels = strategy.has_gpu()};
 }
 

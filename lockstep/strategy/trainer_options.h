@@ -175,7 +175,7 @@ struct FitOptions {
   /// ProgressBar or the session is quiet.
   bool progress = true;
   int prefetch = 2;      ///< number of global batches to read ahead
-  int data_threads = 1;  ///< maximum number of background threads that read
+  int data_threads = 0;  ///< maximum number of background threads that read (reading_threads())
   /// Number of steps between checks that all replicas have the same values; 0 checks only at
   /// checkpoints.
   std::int64_t check_replicas = 1000;
@@ -194,7 +194,7 @@ struct FitOptions {
 /// How Trainer::evaluate() and Trainer::predict() read their data.
 struct ReadOptions {
   int prefetch = 2;      ///< number of global batches to read ahead
-  int data_threads = 1;  ///< maximum number of background threads that read
+  int data_threads = 0;  ///< maximum number of background threads that read (reading_threads())
 };
 
 /// The result of Trainer::fit().

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/strategy/evaluation.h"
 
 namespace lockstep::strategy {
 
@@ -34,7 +35,7 @@ void StepRunner::begin(const Position& position) {
                             .first_replica = strategy.first_replica(),
                             .local_replicas = strategy.local_replicas(),
                             .prefetch = plan_.fit.prefetch,
-                            .threads = plan_.fit.data_threads,
+                            .threads = reading_threads(plan_.fit.data_threads, strategy),
                             .pixels = strategy.has_gpu(),
                             .micro_batches = shares_statistics ? plan_.trainer.accumulate : 1});
 }
