@@ -1,7 +1,7 @@
 #include "lockstep/model/loss.h"
 
 #include <fmt/format.h>
-
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -15,14 +15,59 @@ namespace {
 
 using Row = std::span<const float>;
 
+// Outputs of a row that are computed at a time, with vector instructions. The sum of a row does not
+// depend on where the row is.
+constexpr Eigen::Index kBlock = 512;
+using Block = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kBlock, 1>;
+using Values = Eigen::Map<Eigen::ArrayXf>;
+
+// logits - largest, and the exponentials of these.
+struct Exponentials {
+  Block shifted;
+  Block values;
+
+  Exponentials(Row logits, float largest) {
+    constexpr float kLeast = -87;  // of whose exponential is a normal number
+    const auto count = static_cast<Eigen::Index>(logits.size());
+    shifted = Eigen::Map<const Eigen::ArrayXf>(logits.data(), count) - largest;
+    if (std::isinf(largest))
+      std::ranges::transform(logits, shifted.data(),
+                             [&](float logit) { return below_largest(logit, largest); });
+    values = shifted.exp();
+    // Eigen's function has a limit, but an excluded class has probability 0.
+    for (Eigen::Index k = 0; k < count; ++k) values[k] = shifted[k] < kLeast ? 0 : values[k];
+  }
+};
+
+// Calls visit(first, exponentials) for the blocks of a row.
+template <typename Visit>
+void for_exponentials(Row logits, float largest, const Visit& visit) {
+  for (std::size_t first = 0; first < logits.size(); first += kBlock) {
+    const std::size_t count = std::min<std::size_t>(kBlock, logits.size() - first);
+    visit(first, Exponentials(logits.subspan(first, count), largest));
+  }
+}
+
+// Number of `values` for which `is_behind` is false.
+template <typename IsBehind>
+std::int64_t count_before(Row values, const IsBehind& is_behind) {
+  constexpr std::size_t kAtOnce = 4096;  // counted in 32 bits, as wide as the values
+  std::int64_t count = 0;
+  for (std::size_t first = 0; first < values.size(); first += kAtOnce) {
+    std::int32_t some = 0;
+    for (const float value : values.subspan(first, std::min(kAtOnce, values.size() - first)))
+      some += !is_behind(value);
+    count += some;
+  }
+  return count;
+}
+
 // Number of outputs that precede output `label` when sorted in descending order, ties in index
 // order. NaN outputs come first, so that a diverged model is never counted as correct.
 std::int64_t rank_of(Row outputs, std::size_t label) {
   const float chosen = outputs[label];
-  std::int64_t before = 0;
-  for (std::size_t i = 0; i < label; ++i) before += !(outputs[i] < chosen);
-  for (std::size_t i = label + 1; i < outputs.size(); ++i) before += !(outputs[i] <= chosen);
-  return before;
+  return count_before(outputs.first(label), [=](float value) { return value < chosen; }) +
+         count_before(outputs.subspan(label + 1), [=](float value) { return value <= chosen; });
 }
 
 // The target classes of one sample: the first has `weight`, the second the remainder.
@@ -33,28 +78,13 @@ struct TrueClasses {
 };
 
 // Cross-entropy of one sample. With z' = z - max(z), no exponential overflows: loss = log(sum exp
-// z') - (1 - s) z'[label] - s mean(z'), d loss / dz[k] = softmax(z)[k] - target[k].
+// z') - (1 - s) z'[label] - s mean(z'), d loss / dz[k] = softmax(z)[k] - target[k]. The gradient
+// may overwrite the outputs.
 double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, float scale,
                      std::span<float> gradient) {
-  const float largest = *std::ranges::max_element(outputs);
+  const auto count = static_cast<Eigen::Index>(outputs.size());
+  const float largest = Eigen::Map<const Eigen::ArrayXf>(outputs.data(), count).maxCoeff();
   const auto width = static_cast<float>(outputs.size());
-  float sum = 0;
-  float shifted_sum = 0;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const float shifted = below_largest(outputs[k], largest);
-    const float exponential = std::exp(shifted);
-    sum += exponential;
-    shifted_sum += shifted;
-    if (!gradient.empty()) gradient[k] = exponential;
-  }
-  if (!gradient.empty()) {
-    const float normalizer = scale / sum;
-    const float off_target = scale * smoothing / width;
-    for (float& value : gradient) value = value * normalizer - off_target;
-    gradient[classes.label] -= scale * (1 - smoothing) * classes.weight;
-    if (classes.weight < 1)
-      gradient[classes.partner] -= scale * (1 - smoothing) * (1 - classes.weight);
-  }
   // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the
   // product is NaN.
   double of_classes = 0;
@@ -64,6 +94,22 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
   if (classes.weight < 1)
     of_classes += static_cast<double>(1 - classes.weight) *
                   static_cast<double>(below_largest(outputs[classes.partner], largest));
+  float sum = 0;
+  float shifted_sum = 0;
+  for_exponentials(outputs, largest, [&](std::size_t first, const Exponentials& exponentials) {
+    sum += exponentials.values.sum();
+    if (smoothing != 0) shifted_sum += exponentials.shifted.sum();
+    if (!gradient.empty())
+      Values(&gradient[first], exponentials.values.size()) = exponentials.values;
+  });
+  if (!gradient.empty()) {
+    const float normalizer = scale / sum;
+    const float off_target = scale * smoothing / width;
+    for (float& value : gradient) value = value * normalizer - off_target;
+    gradient[classes.label] -= scale * (1 - smoothing) * classes.weight;
+    if (classes.weight < 1)
+      gradient[classes.partner] -= scale * (1 - smoothing) * (1 - classes.weight);
+  }
   const double loss =
       static_cast<double>(std::log(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   return smoothing == 0
@@ -74,22 +120,26 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
 // The same for a distribution `target` over the classes: loss = sum target (log(sum exp z') - z').
 double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row targets, float scale,
                         std::span<float> gradient) {
-  const float largest = *std::ranges::max_element(outputs);
+  const auto count = static_cast<Eigen::Index>(outputs.size());
+  const float largest = Eigen::Map<const Eigen::ArrayXf>(outputs.data(), count).maxCoeff();
   const auto width = static_cast<float>(outputs.size());
   float sum = 0;
   float total = 0;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    sum += std::exp(below_largest(outputs[k], largest));
-    total += loss.smoothed(targets[k], width);
-  }
+  for_exponentials(outputs, largest, [&](std::size_t first, const Exponentials& exponentials) {
+    sum += exponentials.values.sum();
+    if (!gradient.empty())
+      Values(&gradient[first], exponentials.values.size()) = exponentials.values;
+  });
+  for (const float target : targets) total += loss.smoothed(target, width);
   const float log_sum = std::log(sum);
   double result = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const float target = loss.smoothed(targets[k], width);
-    const float shifted = below_largest(outputs[k], largest);
     // 0 times minus infinity, an excluded class, is NaN
-    if (target != 0) result += static_cast<double>(target) * static_cast<double>(log_sum - shifted);
-    if (!gradient.empty()) gradient[k] = scale * (std::exp(shifted) / sum * total - target);
+    if (target != 0)
+      result += static_cast<double>(target) *
+                static_cast<double>(log_sum - below_largest(outputs[k], largest));
+    if (!gradient.empty()) gradient[k] = scale * (gradient[k] / sum * total - target);
   }
   return result;
 }
