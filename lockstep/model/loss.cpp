@@ -17,14 +17,14 @@ using Row = std::span<const float>;
 
 // Outputs of a row that are computed at a time, with vector instructions. The sum of a row does not
 // depend on where the row is.
-constexpr Eigen::Index kBlock = 512;
-using Block = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kBlock, 1>;
-using Values = Eigen::Map<Eigen::ArrayXf>;
+constexpr Eigen::Index kLogitBlock = 512;
+using LogitBlock = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kLogitBlock, 1>;
+using WrittenLogits = Eigen::Map<Eigen::ArrayXf>;
 
 // logits - largest, and the exponentials of these.
 struct Exponentials {
-  Block shifted;
-  Block values;
+  LogitBlock shifted;
+  LogitBlock values;
 
   Exponentials(Row logits, float largest) {
     constexpr float kLeast = -87;  // of whose exponential is a normal number
@@ -42,8 +42,8 @@ struct Exponentials {
 // Calls visit(first, exponentials) for the blocks of a row.
 template <typename Visit>
 void for_exponentials(Row logits, float largest, const Visit& visit) {
-  for (std::size_t first = 0; first < logits.size(); first += kBlock) {
-    const std::size_t count = std::min<std::size_t>(kBlock, logits.size() - first);
+  for (std::size_t first = 0; first < logits.size(); first += kLogitBlock) {
+    const std::size_t count = std::min<std::size_t>(kLogitBlock, logits.size() - first);
     visit(first, Exponentials(logits.subspan(first, count), largest));
   }
 }
@@ -100,7 +100,7 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
     sum += exponentials.values.sum();
     if (smoothing != 0) shifted_sum += exponentials.shifted.sum();
     if (!gradient.empty())
-      Values(&gradient[first], exponentials.values.size()) = exponentials.values;
+      WrittenLogits(&gradient[first], exponentials.values.size()) = exponentials.values;
   });
   if (!gradient.empty()) {
     const float normalizer = scale / sum;
@@ -128,7 +128,7 @@ double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row ta
   for_exponentials(outputs, largest, [&](std::size_t first, const Exponentials& exponentials) {
     sum += exponentials.values.sum();
     if (!gradient.empty())
-      Values(&gradient[first], exponentials.values.size()) = exponentials.values;
+      WrittenLogits(&gradient[first], exponentials.values.size()) = exponentials.values;
   });
   for (const float target : targets) total += loss.smoothed(target, width);
   const float log_sum = std::log(sum);
@@ -144,14 +144,18 @@ double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row ta
   return result;
 }
 
+// Rows of a batch.
 struct Batch {
   std::span<const float> outputs;
-  std::size_t samples;
+  std::size_t first;      // row in the batch
+  std::size_t rows;       // number
+  std::size_t samples;    // of the batch
   std::size_t positions;  // of each sample
-  std::size_t width;      // outputs of a position
   std::span<float> gradient;
   float scale;  // 1 / divisor
   const Targets& targets;
+
+  std::size_t width() const { return outputs.size() / rows; }  // outputs of a position
 };
 
 float weight_of(const Targets& targets, std::size_t sample) {
@@ -242,25 +246,31 @@ std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
 
 template <typename T>
 MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
-  const std::size_t rows = batch.samples * batch.positions;
-  MetricSums result{.samples = static_cast<std::int64_t>(batch.samples),
+  const std::int64_t samples = batch.first == 0 ? static_cast<std::int64_t>(batch.samples) : 0;
+  MetricSums result{.samples = samples,
                     .has_accuracy = has_classes,
-                    .more_positions = static_cast<std::int64_t>(rows - batch.samples)};
+                    .more_positions = static_cast<std::int64_t>(batch.rows) - samples};
   std::vector<double> evaluated;
   if constexpr (std::is_same_v<T, CustomLossPointer>) {
-    evaluated.resize(rows);
-    if (rows > 0) loss->evaluate(batch.outputs, batch.targets, evaluated, batch.gradient);
+    evaluated.resize(batch.rows);
+    if (batch.rows > 0) loss->evaluate(batch.outputs, batch.targets, evaluated, batch.gradient);
   }
   const std::span<const float> weights = batch.targets.sample_weights;
-  const std::size_t rows_per_weight = weights.empty() ? 1 : rows / weights.size();
-  for (std::size_t i = 0; i < rows; ++i) {
+  const std::size_t rows_per_weight =
+      weights.empty() ? 1 : batch.samples * batch.positions / weights.size();
+  for (std::size_t row = 0; row < batch.rows; ++row) {
+    const std::size_t i = batch.first + row;
     const bool is_masked = batch.positions > 1 && batch.targets.labels[i] == kMasked;
     const float weight = is_masked ? 0 : weight_of(batch.targets, i / rows_per_weight);
-    const auto row_of = [&](auto values) { return values.subspan(i * batch.width, batch.width); };
+    const auto row_of = [&](auto values) {
+      return values.subspan(row * batch.width(), batch.width());
+    };
     const Sample sample{
         batch.targets,         i,
         row_of(batch.outputs), batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
-        batch.scale * weight,  evaluated.empty() ? 0 : evaluated[i]};
+        batch.scale * weight,  evaluated.empty() ? 0 : evaluated[row]};
+    // Before the gradient, which may overwrite the outputs.
+    const std::int64_t rank = is_masked || !has_classes ? 0 : rank_in(loss, sample);
     if (weight > 0)
       result.loss_sum += static_cast<double>(weight) * evaluate(loss, sample);
     else
@@ -271,7 +281,6 @@ MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
     }
     result.weight_excess += static_cast<double>(weight) - 1;
     if (!has_classes) continue;
-    const std::int64_t rank = rank_in(loss, sample);
     result.correct += rank < 1;
     result.correct_top5 += rank < 5;
   }
@@ -309,12 +318,31 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
   }
   check_targets(loss, samples, static_cast<std::int64_t>(of_sample), targets);
   const auto positions = static_cast<std::size_t>(positions_of(targets, samples));
-  const std::size_t width = of_sample / positions;
-  const Batch batch{outputs, count,    positions,
-                    width,   gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
-                    targets};
-  const bool has_classes = class_count(loss, static_cast<std::int64_t>(width)) > 0;
+  const Batch batch{.outputs = outputs,
+                    .first = 0,
+                    .rows = count * positions,
+                    .samples = count,
+                    .positions = positions,
+                    .gradient = gradient,
+                    .scale = gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
+                    .targets = targets};
+  const bool has_classes = class_count(loss, static_cast<std::int64_t>(of_sample / positions)) > 0;
   return std::visit([&](const auto& chosen) { return sums(chosen, has_classes, batch); }, loss);
+}
+
+MetricSums compute_loss(const SparseCategoricalCrossentropy& loss, std::span<const float> outputs,
+                        const RowRange& rows, std::int64_t samples, const Targets& targets,
+                        double divisor, std::span<float> gradient) {
+  LOCKSTEP_CHECK_OP(rows.count, >, 0);
+  return sums(loss, true,
+              Batch{.outputs = outputs,
+                    .first = static_cast<std::size_t>(rows.first),
+                    .rows = static_cast<std::size_t>(rows.count),
+                    .samples = static_cast<std::size_t>(samples),
+                    .positions = static_cast<std::size_t>(positions_of(targets, samples)),
+                    .gradient = gradient,
+                    .scale = gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
+                    .targets = targets});
 }
 
 }  // namespace lockstep::model

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -92,6 +93,10 @@ struct PassContext {
   std::int64_t position = 0;       ///< of the first row; see CompileContext::positions
 };
 
+/// Computes the loss of rows of an output of the network, of which `first` is the index of the
+/// first one in the batch, and overwrites their logits by the gradient.
+using RowLoss = std::function<void(const TensorView& logits, std::int64_t first)>;
+
 /// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major;
 /// images are NHWC. Activations and their gradients have the plan's precision, the other arrays are
 /// float32.
@@ -99,7 +104,8 @@ struct Operands {
   std::vector<TensorView> inputs;  ///< read only
   /// The input Layer::index_input(), whose view in `inputs` is empty; read only.
   std::span<const std::int32_t> indices;
-  TensorView output;                        ///< written by forward
+  /// Written by forward. With CompileContext::loss_rows the memory for so many rows, in backward.
+  TensorView output;
   TensorView output_gradient;               ///< backward may overwrite it: it is not read later
   std::vector<TensorView> input_gradients;  ///< written, not added to; empty if not needed
   /// Backward adds to input_gradients[0], which another reader of the input has written, instead of
@@ -124,6 +130,7 @@ struct Operands {
   /// Kept between the passes over a sequence, Needs::cache_bytes bytes, 64-byte aligned, at first
   /// zeroed.
   std::span<std::byte> cache;
+  RowLoss loss;  ///< with CompileContext::loss_rows, in backward
 };
 
 /// The memory that an operation needs from the plan.
@@ -197,6 +204,10 @@ struct CompileContext {
   /// `output` are these rows. Only on a CPU, with Traits::incremental, in inference. A sequence is
   /// one document: segments are not read.
   std::int64_t positions = 0;
+  /// Nonzero: only the loss reads the output. Instead of forward(), which is not called, backward()
+  /// computes it, at most so many rows at a time, and its loss by Operands::loss, which leaves the
+  /// output's gradient. Only in training, with Traits::computes_loss.
+  std::int64_t loss_rows = 0;
 
   /// Whether backward() is called.
   bool has_backward() const { return training && (input_gradients || !frozen); }
@@ -226,9 +237,11 @@ struct Traits {
   /// A later layer may use parameter 0, too (BuildContext::shared_parameter): backward honors
   /// Operands::add_parameter_gradient, which a CustomLayer cannot.
   bool shares_parameter = false;
-  /// Row t of the output [T, ...] depends on rows 0 to t of the inputs [T, ...] alone, and compile()
-  /// on a CPU honors CompileContext::positions.
+  /// Row t of the output [T, ...] depends on rows 0 to t of the inputs [T, ...] alone, and
+  /// compile() on a CPU honors CompileContext::positions.
   bool incremental = false;
+  /// compile() honors CompileContext::loss_rows.
+  bool computes_loss = false;
 };
 
 /// Fusions that the operations of a device support.

@@ -18,7 +18,9 @@ class FullyConnected : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   std::int64_t flop(const CompileContext& context) const override;
-  Traits traits() const override { return {.absorbs_relu = true, .incremental = true}; }
+  Traits traits() const override {
+    return {.absorbs_relu = true, .incremental = true, .computes_loss = true};
+  }
 
  protected:
   /// `use_bias`: whether to add b.
@@ -92,6 +94,7 @@ struct DenseSpec {
   bool relu = false;            ///< whether to fuse a ReLU into the output
   bool training = false;        ///< whether a backward pass follows
   bool input_gradient = false;  ///< whether backward must write the input's gradient
+  std::int64_t loss_rows = 0;   ///< CompileContext::loss_rows
 };
 
 }  // namespace lockstep::model
