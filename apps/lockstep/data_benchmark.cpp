@@ -195,7 +195,7 @@ class DataBenchmark {
         threads_);
     if (files_ != nullptr)
       add("stored", over(std::make_shared<StoredRecords>(*files_, records_)), threads_);
-    add("warm", warm, threads__);
+    add("warm", warm, threads_);
     const DataLimit limit = find_limit(rates_);
     for (const int count : thread_counts(available_cores()))
       if (count != threads_) add("warm", warm, count);

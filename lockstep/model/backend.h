@@ -95,10 +95,13 @@ class Backend {
   /// the other sums. `outputs` [samples, width] are compared with the targets of the term in the
   /// batch loaded last. A further term is a mean like the first one: if they have other numbers of
   /// positions a sample, its sum is multiplied by their ratio. If `gradient` is not empty, also
-  /// writes the gradient of the outputs, with the scale given to begin_pass().
-  /// model::compute_loss() is the reference implementation.
+  /// writes the gradient of the outputs, with the scale given to begin_pass(). With a number of
+  /// `rows`, `outputs` and `gradient`, which may be the same memory, are those of these rows, one
+  /// part of several; only with sparse categorical cross-entropy. model::compute_loss() is the
+  /// reference implementation.
   virtual void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
-                            std::int64_t samples, const TensorView& gradient) = 0;
+                            std::int64_t samples, const TensorView& gradient,
+                            const RowRange& rows) = 0;
   /// Writes the sums since clear_sums() to `summable` on this device, as floats that can be summed
   /// over replicas (MetricSums::write).
   virtual void write_sums(std::span<float> summable) = 0;

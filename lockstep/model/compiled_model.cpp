@@ -20,6 +20,21 @@ device::Buffer allocate_floats(device::Allocator& allocator, std::size_t count) 
   return allocator.allocate(count * sizeof(float));
 }
 
+constexpr std::size_t kHostLogitsBytes = std::size_t{64} << 20;
+constexpr std::size_t kGpuLogitsBytes = std::size_t{256} << 20;  // fewer, larger products
+
+// How many of `rows` rows to compute at a time: blocks of about the same size and of at most
+// `bytes` bytes, but not so small that adding to the gradient of the weights takes as long as the
+// products. Multiples of kMultiple rows are aligned.
+std::int64_t rows_of_block(std::int64_t rows, std::size_t row_bytes, std::size_t bytes) {
+  constexpr std::int64_t kLeast = 64;
+  constexpr std::int64_t kMultiple = 16;
+  const auto divided = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t most = std::max(static_cast<std::int64_t>(bytes / row_bytes), kLeast);
+  const std::int64_t each = divided(rows, divided(rows, most));
+  return std::min(divided(each, kMultiple) * kMultiple, rows);
+}
+
 void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<float> flat) {
   std::ranges::fill(flat, 0.0f);
   for (const ParameterInfo& entry : table.entries())
@@ -33,7 +48,10 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
     : network_(std::move(network)),
       backend_(make_backend(device, options)),
       normalizes_together_(options.statistics != nullptr),
-      recompute_(options.recompute) {
+      recompute_(options.recompute),
+      logits_bytes_(options.logits_bytes > 0   ? options.logits_bytes
+                    : backend_->runs_on_host() ? kHostLogitsBytes
+                                               : kGpuLogitsBytes) {
   network_->check_complete();
   index_limits_.resize(network_->inputs().size());
   host_outputs_.resize(network_->outputs().size());
@@ -86,7 +104,7 @@ Plan& CompiledModel::plan(const PlanKey& key) {
   if (!plan) {
     plan = std::make_unique<Plan>(*network_, *backend_, key.samples, key.training,
                                   Plan::Arrays{parameters(), weights(), buffers()}, key.rows,
-                                  recompute_);
+                                  recompute_, key.loss_rows);
     if (plan->arena_bytes() > arena_.size() || !arena_.data())
       grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), key);
     else
@@ -121,9 +139,31 @@ void CompiledModel::grow_arena(std::size_t bytes, const PlanKey& key) try {
   throw;
 }
 
-void CompiledModel::prepare(std::int64_t samples, bool training) {
+// The plan of a training pass. It depends on the loss only if there are too many logits to store
+// them whole.
+CompiledModel::PlanKey CompiledModel::training_key(std::int64_t samples,
+                                                   const TotalLoss& loss) const {
+  PlanKey key{.samples = samples, .training = true};
+  if (kept_samples_ > 0) return key;
+  for (const LossTerm& term : loss.terms()) {
+    const NodeId node = network_->outputs()[term.output].node;
+    if (!std::holds_alternative<SparseCategoricalCrossentropy>(term.loss) ||
+        !network_->nodes()[node].layer->traits().computes_loss)
+      continue;
+    const Shape& shape = network_->shape(node);
+    const std::int64_t rows = samples * element_count(shape) / shape.back();
+    const std::size_t row_bytes =
+        static_cast<std::size_t>(shape.back()) * element_bytes(backend_->precision());
+    if (static_cast<std::size_t>(rows) <= logits_bytes_ / row_bytes) continue;
+    key.loss_rows.resize(network_->outputs().size());
+    key.loss_rows[term.output] = rows_of_block(rows, row_bytes, logits_bytes_);
+  }
+  return key;
+}
+
+void CompiledModel::prepare(std::int64_t samples, bool training, const TotalLoss& loss) {
   if (samples > 0)
-    plan({.samples = samples, .training = training});
+    plan(training ? training_key(samples, loss) : PlanKey{.samples = samples});
   else if (training && normalizes_together_)
     plan({.samples = 1, .training = true});  // as train_without_samples() does
 }
@@ -156,7 +196,7 @@ void CompiledModel::load(const BatchView& batch, const StepContext& context, con
     return prepare(0, true);  // not in the step, where the other replicas wait
   check_inputs(batch);
   // first, because compiling a plan registers its layers with the backend
-  Plan& active = plan({.samples = batch.samples, .training = true});
+  Plan& active = plan(training_key(batch.samples, loss));
   backend_->begin_pass({.training = true,
                         .seed = context.seed,
                         .step = context.step,
@@ -173,7 +213,7 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
                                  const TotalLoss& loss, bool accumulate,
                                  const GradientReady& ready) {
   if (samples == 0) return train_without_samples(accumulate, ready);
-  Plan& active = plan({.samples = samples, .training = true});
+  Plan& active = plan(training_key(samples, loss));
   const PassContext pass{.training = true,
                          .seed = context.seed,
                          .step = context.step,
@@ -186,9 +226,20 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
       backend_->fill_with_zeros(active.output_gradient(k));
   std::size_t bytes = 0;
   for (std::size_t term = 0; term < terms.size(); ++term) {
+    if (active.computes_loss(terms[term].output)) {
+      const std::int64_t width =
+          network_->shape(network_->outputs()[terms[term].output].node).back();
+      active.set_loss(terms[term].output, [this, &loss, term, samples, width](
+                                              const TensorView& logits, std::int64_t first) {
+        const std::int64_t rows = static_cast<std::int64_t>(logits.size()) / width;
+        backend_->compute_loss(loss, term, logits, samples, logits,
+                               {.first = first, .count = rows});
+      });
+      continue;
+    }
     const TensorView output = active.output(terms[term].output);
     const TensorView gradient = active.output_gradient(terms[term].output);
-    backend_->compute_loss(loss, term, output, samples, gradient);
+    backend_->compute_loss(loss, term, output, samples, gradient, {});
     bytes += output.size_bytes() + gradient.size_bytes();
   }
   keep(active, samples);  // before the backward pass, which reuses the memory
@@ -262,7 +313,7 @@ MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const TotalLoss
   backend_->clear_sums();
   const Plan& active = forward_in_inference(batch);
   for (std::size_t term = 0; term < loss.terms().size(); ++term)
-    backend_->compute_loss(loss, term, active.output(loss[term].output), batch.samples, {});
+    backend_->compute_loss(loss, term, active.output(loss[term].output), batch.samples, {}, {});
   backend_->fetch_sums();
   const MetricSums sums = backend_->read_sums();
   if (outputs != nullptr) *outputs = all_on_host(active);

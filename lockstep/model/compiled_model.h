@@ -104,8 +104,9 @@ class CompiledModel {
   MetricSums evaluate_batch(const BatchView& batch, const TotalLoss& loss,
                             std::vector<std::span<const float>>* outputs = nullptr);
 
-  /// Makes the next train_loaded() calls, for `samples` samples together, copy their outputs to
-  /// host memory, which a recording does too. 0: none.
+  /// Makes the next load() and train_loaded() calls, for `samples` samples together, copy their
+  /// outputs to host memory, which a recording does too. They are then stored whole
+  /// (ComputeOptions::logits_bytes). 0: none.
   void keep_outputs(std::int64_t samples);
   /// The outputs since keep_outputs(), as predict_outputs(), once the work on the backend's stream
   /// is complete.
@@ -142,8 +143,8 @@ class CompiledModel {
   /// Creates the plan for `samples` now instead of in the first pass that needs it, and allocates
   /// its memory: activations, workspaces and what operations save. Throws Error (device) if that
   /// does not fit, as the pass would. Buffers that copy a batch to the device are allocated with
-  /// the first batch of its size.
-  void prepare(std::int64_t samples, bool training);
+  /// the first batch of its size. `loss`: that of training.
+  void prepare(std::int64_t samples, bool training, const TotalLoss& loss = {});
 
   /// Changes when memory used by passes has moved. Anything recorded before is then invalid.
   std::uint64_t placement() const;
@@ -172,11 +173,13 @@ class CompiledModel {
   struct PlanKey {
     std::int64_t samples = 0;
     bool training = false;
-    std::int64_t rows = 0;  // of sequences; 0: all
+    std::int64_t rows = 0;                     // of sequences; 0: all
+    std::vector<std::int64_t> loss_rows = {};  // of each output, see Plan; empty: all whole
     auto operator<=>(const PlanKey&) const = default;
   };
 
   Plan& plan(const PlanKey& key);
+  PlanKey training_key(std::int64_t samples, const TotalLoss& loss) const;
   void check_inputs(const BatchView& batch, std::int64_t rows = 0) const;
   void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
@@ -192,6 +195,7 @@ class CompiledModel {
   std::unique_ptr<Backend> backend_;
   bool normalizes_together_;  // batch normalization is synchronized with other replicas
   Recompute recompute_;
+  std::size_t logits_bytes_;  // stored whole in training
   device::Buffer parameters_;
   device::Buffer gradients_;
   device::Buffer buffers_;

@@ -1,7 +1,7 @@
 #include "lockstep/model/loss.h"
 
 #include <fmt/format.h>
-
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -15,14 +15,59 @@ namespace {
 
 using Row = std::span<const float>;
 
+// Outputs of a row that are computed at a time, with vector instructions. The sum of a row does not
+// depend on where the row is.
+constexpr Eigen::Index kLogitBlock = 512;
+using LogitBlock = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kLogitBlock, 1>;
+using WrittenLogits = Eigen::Map<Eigen::ArrayXf>;
+
+// logits - largest, and the exponentials of these.
+struct Exponentials {
+  LogitBlock shifted;
+  LogitBlock values;
+
+  Exponentials(Row logits, float largest) {
+    constexpr float kLeast = -87;  // of whose exponential is a normal number
+    const auto count = static_cast<Eigen::Index>(logits.size());
+    shifted = Eigen::Map<const Eigen::ArrayXf>(logits.data(), count) - largest;
+    if (std::isinf(largest))
+      std::ranges::transform(logits, shifted.data(),
+                             [&](float logit) { return below_largest(logit, largest); });
+    values = shifted.exp();
+    // Eigen's function has a limit, but an excluded class has probability 0.
+    for (Eigen::Index k = 0; k < count; ++k) values[k] = shifted[k] < kLeast ? 0 : values[k];
+  }
+};
+
+// Calls visit(first, exponentials) for the blocks of a row.
+template <typename Visit>
+void for_exponentials(Row logits, float largest, const Visit& visit) {
+  for (std::size_t first = 0; first < logits.size(); first += kLogitBlock) {
+    const std::size_t count = std::min<std::size_t>(kLogitBlock, logits.size() - first);
+    visit(first, Exponentials(logits.subspan(first, count), largest));
+  }
+}
+
+// Number of `values` for which `is_behind` is false.
+template <typename IsBehind>
+std::int64_t count_before(Row values, const IsBehind& is_behind) {
+  constexpr std::size_t kAtOnce = 4096;  // counted in 32 bits, as wide as the values
+  std::int64_t count = 0;
+  for (std::size_t first = 0; first < values.size(); first += kAtOnce) {
+    std::int32_t some = 0;
+    for (const float value : values.subspan(first, std::min(kAtOnce, values.size() - first)))
+      some += !is_behind(value);
+    count += some;
+  }
+  return count;
+}
+
 // Number of outputs that precede output `label` when sorted in descending order, ties in index
 // order. NaN outputs come first, so that a diverged model is never counted as correct.
 std::int64_t rank_of(Row outputs, std::size_t label) {
   const float chosen = outputs[label];
-  std::int64_t before = 0;
-  for (std::size_t i = 0; i < label; ++i) before += !(outputs[i] < chosen);
-  for (std::size_t i = label + 1; i < outputs.size(); ++i) before += !(outputs[i] <= chosen);
-  return before;
+  return count_before(outputs.first(label), [=](float value) { return value < chosen; }) +
+         count_before(outputs.subspan(label + 1), [=](float value) { return value <= chosen; });
 }
 
 // The target classes of one sample: the first has `weight`, the second the remainder.
@@ -33,28 +78,13 @@ struct TrueClasses {
 };
 
 // Cross-entropy of one sample. With z' = z - max(z), no exponential overflows: loss = log(sum exp
-// z') - (1 - s) z'[label] - s mean(z'), d loss / dz[k] = softmax(z)[k] - target[k].
+// z') - (1 - s) z'[label] - s mean(z'), d loss / dz[k] = softmax(z)[k] - target[k]. The gradient
+// may overwrite the outputs.
 double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, float scale,
                      std::span<float> gradient) {
-  const float largest = *std::ranges::max_element(outputs);
+  const auto count = static_cast<Eigen::Index>(outputs.size());
+  const float largest = Eigen::Map<const Eigen::ArrayXf>(outputs.data(), count).maxCoeff();
   const auto width = static_cast<float>(outputs.size());
-  float sum = 0;
-  float shifted_sum = 0;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const float shifted = below_largest(outputs[k], largest);
-    const float exponential = std::exp(shifted);
-    sum += exponential;
-    shifted_sum += shifted;
-    if (!gradient.empty()) gradient[k] = exponential;
-  }
-  if (!gradient.empty()) {
-    const float normalizer = scale / sum;
-    const float off_target = scale * smoothing / width;
-    for (float& value : gradient) value = value * normalizer - off_target;
-    gradient[classes.label] -= scale * (1 - smoothing) * classes.weight;
-    if (classes.weight < 1)
-      gradient[classes.partner] -= scale * (1 - smoothing) * (1 - classes.weight);
-  }
   // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the
   // product is NaN.
   double of_classes = 0;
@@ -64,6 +94,22 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
   if (classes.weight < 1)
     of_classes += static_cast<double>(1 - classes.weight) *
                   static_cast<double>(below_largest(outputs[classes.partner], largest));
+  float sum = 0;
+  float shifted_sum = 0;
+  for_exponentials(outputs, largest, [&](std::size_t first, const Exponentials& exponentials) {
+    sum += exponentials.values.sum();
+    if (smoothing != 0) shifted_sum += exponentials.shifted.sum();
+    if (!gradient.empty())
+      WrittenLogits(&gradient[first], exponentials.values.size()) = exponentials.values;
+  });
+  if (!gradient.empty()) {
+    const float normalizer = scale / sum;
+    const float off_target = scale * smoothing / width;
+    for (float& value : gradient) value = value * normalizer - off_target;
+    gradient[classes.label] -= scale * (1 - smoothing) * classes.weight;
+    if (classes.weight < 1)
+      gradient[classes.partner] -= scale * (1 - smoothing) * (1 - classes.weight);
+  }
   const double loss =
       static_cast<double>(std::log(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   return smoothing == 0
@@ -74,34 +120,42 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
 // The same for a distribution `target` over the classes: loss = sum target (log(sum exp z') - z').
 double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row targets, float scale,
                         std::span<float> gradient) {
-  const float largest = *std::ranges::max_element(outputs);
+  const auto count = static_cast<Eigen::Index>(outputs.size());
+  const float largest = Eigen::Map<const Eigen::ArrayXf>(outputs.data(), count).maxCoeff();
   const auto width = static_cast<float>(outputs.size());
   float sum = 0;
   float total = 0;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    sum += std::exp(below_largest(outputs[k], largest));
-    total += loss.smoothed(targets[k], width);
-  }
+  for_exponentials(outputs, largest, [&](std::size_t first, const Exponentials& exponentials) {
+    sum += exponentials.values.sum();
+    if (!gradient.empty())
+      WrittenLogits(&gradient[first], exponentials.values.size()) = exponentials.values;
+  });
+  for (const float target : targets) total += loss.smoothed(target, width);
   const float log_sum = std::log(sum);
   double result = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const float target = loss.smoothed(targets[k], width);
-    const float shifted = below_largest(outputs[k], largest);
     // 0 times minus infinity, an excluded class, is NaN
-    if (target != 0) result += static_cast<double>(target) * static_cast<double>(log_sum - shifted);
-    if (!gradient.empty()) gradient[k] = scale * (std::exp(shifted) / sum * total - target);
+    if (target != 0)
+      result += static_cast<double>(target) *
+                static_cast<double>(log_sum - below_largest(outputs[k], largest));
+    if (!gradient.empty()) gradient[k] = scale * (gradient[k] / sum * total - target);
   }
   return result;
 }
 
+// Rows of a batch.
 struct Batch {
   std::span<const float> outputs;
-  std::size_t samples;
+  std::size_t first;      // row in the batch
+  std::size_t rows;       // number
+  std::size_t samples;    // of the batch
   std::size_t positions;  // of each sample
-  std::size_t width;      // outputs of a position
   std::span<float> gradient;
   float scale;  // 1 / divisor
   const Targets& targets;
+
+  std::size_t width() const { return outputs.size() / rows; }  // outputs of a position
 };
 
 float weight_of(const Targets& targets, std::size_t sample) {
@@ -192,25 +246,31 @@ std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
 
 template <typename T>
 MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
-  const std::size_t rows = batch.samples * batch.positions;
-  MetricSums result{.samples = static_cast<std::int64_t>(batch.samples),
+  const std::int64_t samples = batch.first == 0 ? static_cast<std::int64_t>(batch.samples) : 0;
+  MetricSums result{.samples = samples,
                     .has_accuracy = has_classes,
-                    .more_positions = static_cast<std::int64_t>(rows - batch.samples)};
+                    .more_positions = static_cast<std::int64_t>(batch.rows) - samples};
   std::vector<double> evaluated;
   if constexpr (std::is_same_v<T, CustomLossPointer>) {
-    evaluated.resize(rows);
-    if (rows > 0) loss->evaluate(batch.outputs, batch.targets, evaluated, batch.gradient);
+    evaluated.resize(batch.rows);
+    if (batch.rows > 0) loss->evaluate(batch.outputs, batch.targets, evaluated, batch.gradient);
   }
   const std::span<const float> weights = batch.targets.sample_weights;
-  const std::size_t rows_per_weight = weights.empty() ? 1 : rows / weights.size();
-  for (std::size_t i = 0; i < rows; ++i) {
+  const std::size_t rows_per_weight =
+      weights.empty() ? 1 : batch.samples * batch.positions / weights.size();
+  for (std::size_t row = 0; row < batch.rows; ++row) {
+    const std::size_t i = batch.first + row;
     const bool is_masked = batch.positions > 1 && batch.targets.labels[i] == kMasked;
     const float weight = is_masked ? 0 : weight_of(batch.targets, i / rows_per_weight);
-    const auto row_of = [&](auto values) { return values.subspan(i * batch.width, batch.width); };
+    const auto row_of = [&](auto values) {
+      return values.subspan(row * batch.width(), batch.width());
+    };
     const Sample sample{
         batch.targets,         i,
         row_of(batch.outputs), batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
-        batch.scale * weight,  evaluated.empty() ? 0 : evaluated[i]};
+        batch.scale * weight,  evaluated.empty() ? 0 : evaluated[row]};
+    // Before the gradient, which may overwrite the outputs.
+    const std::int64_t rank = is_masked || !has_classes ? 0 : rank_in(loss, sample);
     if (weight > 0)
       result.loss_sum += static_cast<double>(weight) * evaluate(loss, sample);
     else
@@ -221,7 +281,6 @@ MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
     }
     result.weight_excess += static_cast<double>(weight) - 1;
     if (!has_classes) continue;
-    const std::int64_t rank = rank_in(loss, sample);
     result.correct += rank < 1;
     result.correct_top5 += rank < 5;
   }
@@ -259,12 +318,31 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
   }
   check_targets(loss, samples, static_cast<std::int64_t>(of_sample), targets);
   const auto positions = static_cast<std::size_t>(positions_of(targets, samples));
-  const std::size_t width = of_sample / positions;
-  const Batch batch{outputs, count,    positions,
-                    width,   gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
-                    targets};
-  const bool has_classes = class_count(loss, static_cast<std::int64_t>(width)) > 0;
+  const Batch batch{.outputs = outputs,
+                    .first = 0,
+                    .rows = count * positions,
+                    .samples = count,
+                    .positions = positions,
+                    .gradient = gradient,
+                    .scale = gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
+                    .targets = targets};
+  const bool has_classes = class_count(loss, static_cast<std::int64_t>(of_sample / positions)) > 0;
   return std::visit([&](const auto& chosen) { return sums(chosen, has_classes, batch); }, loss);
+}
+
+MetricSums compute_loss(const SparseCategoricalCrossentropy& loss, std::span<const float> outputs,
+                        const RowRange& rows, std::int64_t samples, const Targets& targets,
+                        double divisor, std::span<float> gradient) {
+  LOCKSTEP_CHECK_OP(rows.count, >, 0);
+  return sums(loss, true,
+              Batch{.outputs = outputs,
+                    .first = static_cast<std::size_t>(rows.first),
+                    .rows = static_cast<std::size_t>(rows.count),
+                    .samples = static_cast<std::size_t>(samples),
+                    .positions = static_cast<std::size_t>(positions_of(targets, samples)),
+                    .gradient = gradient,
+                    .scale = gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
+                    .targets = targets});
 }
 
 }  // namespace lockstep::model

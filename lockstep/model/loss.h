@@ -42,6 +42,12 @@ class TotalLoss {
   std::vector<LossTerm> terms_;
 };
 
+/// Consecutive rows of a batch: samples, or with several labels for each sample their positions.
+struct RowRange {
+  std::int64_t first = 0;  ///< index in the batch
+  std::int64_t count = 0;  ///< how many; 0: all
+};
+
 /// Sums of loss and metrics over the samples of `outputs` [samples, width], or with several labels
 /// for each sample over the positions of [samples, positions, width]. If `gradient` (same shape) is
 /// not empty, it receives d(weighted sum of losses)/d(outputs) / divisor. If the divisor is the
@@ -50,5 +56,11 @@ class TotalLoss {
 /// width-1 and for a weight outside 0 .. 1.
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples,
                         const Targets& targets, double divisor, std::span<float> gradient);
+/// The part of `rows` in the sums and the gradient, whose `outputs` [rows, width] these are.
+/// `gradient` may be their memory. Only row 0 counts the samples of the batch, and the targets,
+/// which are those of all rows, must have been checked.
+MetricSums compute_loss(const SparseCategoricalCrossentropy& loss, std::span<const float> outputs,
+                        const RowRange& rows, std::int64_t samples, const Targets& targets,
+                        double divisor, std::span<float> gradient);
 
 }  // namespace lockstep::model

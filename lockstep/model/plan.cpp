@@ -50,12 +50,14 @@ ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
 }
 
 Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
-           const Arrays& arrays, std::int64_t rows, Recompute recompute)
+           const Arrays& arrays, std::int64_t rows, Recompute recompute,
+           std::vector<std::int64_t> loss_rows)
     : backend_(backend),
       batch_(batch),
       training_(training),
       rows_(rows),
       positions_(rows > 0 ? network.input_shape().front() : 0),
+      loss_rows_(std::move(loss_rows)),
       places_(network.inputs().size()),
       inputs_(network.inputs().size()),
       parameter_entries_(network.parameters().entries()),
@@ -127,6 +129,9 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     step.frozen = network.is_frozen(*step.node);
     output.needs_gradient |= std::ranges::any_of(step.node->parameters, is_trained);
     if (step.graph.absorbed) continue;
+    step.loss_rows = loss_rows(graph, step);
+    if (step.loss_rows > 0)
+      output.elements = static_cast<std::size_t>(step.loss_rows * step.graph.output_shape.back());
     const NodeId first_input = step.graph.inputs.front();
     const bool is_read_later = std::any_of(
         graph.steps.begin() + index + 1, graph.steps.end(),
@@ -146,7 +151,8 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
         .adds_input_gradient = input_gradients && (is_read_later || is_output(first_input)),
         .reads_network_input =
             is_input(first_input) && input_readers[input_index(first_input)] == 1,
-        .positions = positions_};
+        .positions = positions_,
+        .loss_rows = step.loss_rows};
     step.operation = step.node->layer->compile(context, backend_);
     step.flop = step.node->layer->flop(context);
     if (step.operation) step.needs = step.operation->needs();
@@ -163,6 +169,18 @@ bool Plan::has_input_statistics(const Step& step) const {
 
 bool Plan::is_output(NodeId node) const {
   return std::ranges::find(outputs_, node) != outputs_.end();
+}
+
+// How many rows of the output of `step` are computed at a time, with their loss; 0: all. Called
+// while the steps are compiled.
+std::int64_t Plan::loss_rows(const Graph& graph, const Step& step) const {
+  const auto output = std::ranges::find(outputs_, step.graph.node);
+  if (loss_rows_.empty() || output == outputs_.end() || step.graph.fused_relu ||
+      !step.node->layer->traits().computes_loss || !value(step.graph.node).needs_gradient)
+    return 0;
+  for (const GraphStep& other : graph.steps)
+    if (std::ranges::count(other.inputs, step.graph.node) > 0) return 0;
+  return loss_rows_[static_cast<std::size_t>(output - outputs_.begin())];
 }
 
 void Plan::pad_input(NodeId node, std::int64_t channels, std::int64_t padded) {
@@ -297,9 +315,10 @@ void Plan::assign_storage() {
     const int time = static_cast<int>(i);
     const bool in_place = !step.operation || may_run_in_place(i);
     Value& output = value(step.graph.node);
+    const int written = step.loss_rows > 0 ? step.backward_time : time;
     output.storage = in_place ? value(step.graph.inputs.front()).storage
-                              : new_array(output.elements, time, time);
-    extend(output.storage, time);
+                              : new_array(output.elements, written, written);
+    extend(output.storage, written);
     if (recomputation_.runs_again[i]) write_again(output.storage, step.again_time);
     for (const NodeId input : step.graph.inputs) {
       extend(value(input).storage, time);
@@ -311,16 +330,17 @@ void Plan::assign_storage() {
       extend(output.storage, step.backward_time);
   }
   // Outputs are read after the last step.
-  for (const NodeId output : outputs_) extend(value(output).storage, end_of_forward());
+  for (std::size_t k = 0; k < outputs_.size(); ++k)
+    if (!computes_loss(k)) extend(value(outputs_[k]).storage, end_of_forward());
 }
 
 // Backward visits steps in reverse. If a value has several readers, the last one writes its
 // gradient and the others add to it: in their operation if that can, otherwise through an array of
 // their own. The first to write the gradient of an output is who asks for it.
 void Plan::assign_gradients() {
-  for (const NodeId node : outputs_) {
-    Value& output = value(node);
-    if (output.needs_gradient)
+  for (std::size_t k = 0; k < outputs_.size(); ++k) {
+    Value& output = value(outputs_[k]);
+    if (output.needs_gradient && !computes_loss(k))
       output.gradient = new_array(output.elements, end_of_forward(), end_of_forward());
   }
   for (std::size_t i = steps_.size(); i-- > 0;) {
@@ -329,7 +349,7 @@ void Plan::assign_gradients() {
     step.addends.assign(step.graph.inputs.size(), kNone);
     if (!step.runs_backward) continue;
     const StorageId mine = value(step.graph.node).gradient;
-    LOCKSTEP_CHECK_OP(mine, !=, kNone);
+    LOCKSTEP_CHECK(mine != kNone || step.loss_rows > 0);
     extend(mine, time);
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
       Value& input = value(step.graph.inputs[k]);
@@ -512,7 +532,7 @@ void Plan::forward(const PassContext& pass) {
         step.operands.inputs[k] =
             inputs_[static_cast<std::size_t>(kExternal - input.storage)].features;
     }
-    if (step.operation) run_forward(step, pass, Part::forward);
+    if (step.operation && step.loss_rows == 0) run_forward(step, pass, Part::forward);
   }
 }
 
@@ -653,6 +673,7 @@ Work Plan::work_of(const Step& step, Part part) {
       flop = step.flop;
       break;
   }
+  if (part == Part::backward && step.loss_rows > 0) flop += step.flop;  // forward is part of it
   return {.bytes = static_cast<std::int64_t>(moved), .flop = flop};
 }
 

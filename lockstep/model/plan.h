@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/model/backend.h"
@@ -54,8 +55,12 @@ class Plan {
   };
   /// With `rows`, in inference, passes over so many positions of sequences, whose length is the
   /// first extent of all shapes (CompileContext::positions). `recompute` applies to training.
+  /// `loss_rows`, in training: for each output of the network how many rows of it to compute at a
+  /// time, with their loss, if its layer can (Traits::computes_loss) and only the loss reads it; 0,
+  /// or an empty list: all.
   Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
-       const Arrays& arrays, std::int64_t rows = 0, Recompute recompute = Recompute::none);
+       const Arrays& arrays, std::int64_t rows = 0, Recompute recompute = Recompute::none,
+       std::vector<std::int64_t> loss_rows = {});
   ~Plan();
 
   /// Size of the arena that bind() needs.
@@ -79,6 +84,11 @@ class Plan {
   /// To be written for every output between forward and backward; empty if nothing that the output
   /// depends on is trained.
   TensorView output_gradient(std::size_t index = 0) const;
+  /// Whether this output, and its loss, are computed some rows at a time, in backward. It then has
+  /// neither an output() nor an output_gradient(), but a loss.
+  bool computes_loss(std::size_t index) const { return step_of(index).loss_rows > 0; }
+  /// Sets that loss for the next backward.
+  void set_loss(std::size_t index, RowLoss loss) { step_of(index).operands.loss = std::move(loss); }
   /// Writes every trained parameter's gradient to the flat array `gradients` and calls `ready` (may
   /// be empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
@@ -102,7 +112,8 @@ class Plan {
     const Node* node = nullptr;
     std::unique_ptr<Operation> operation;  // null: the output is the memory of the input
     Needs needs;
-    std::int64_t flop = 0;  // of forward
+    std::int64_t flop = 0;       // of forward
+    std::int64_t loss_rows = 0;  // CompileContext::loss_rows
     bool runs_backward = false;
     // Times after forward, in which step i runs at time i: of backward, and of the second forward
     // in backward if the step runs again.
@@ -154,6 +165,7 @@ class Plan {
   bool has_input_statistics(const Step& step) const;
   void pad_input(NodeId node, std::int64_t channels, std::int64_t padded);
   bool is_output(NodeId node) const;
+  std::int64_t loss_rows(const Graph& graph, const Step& step) const;
 
   StorageId new_storage(std::size_t bytes, int first, int last);
   void extend(StorageId storage, int time);
@@ -165,6 +177,13 @@ class Plan {
   }
   Value& value(NodeId node) { return values_[index_of(node)]; }
   const Value& value(NodeId node) const { return values_[index_of(node)]; }
+  // The step that writes an output.
+  Step& step_of(std::size_t output) {
+    return steps_[static_cast<std::size_t>(value(outputs_[output]).producer)];
+  }
+  const Step& step_of(std::size_t output) const {
+    return steps_[static_cast<std::size_t>(value(outputs_[output]).producer)];
+  }
   TensorView view(StorageId storage, std::size_t elements) const;
   StorageId new_array(std::size_t elements, int first, int last);
   void point_gradients_at(std::span<float> gradients);
@@ -174,8 +193,9 @@ class Plan {
   Backend& backend_;
   std::int64_t batch_;
   bool training_;
-  std::int64_t rows_;       // 0: all
-  std::int64_t positions_;  // of which rows are computed; 0: all at once
+  std::int64_t rows_;                    // 0: all
+  std::int64_t positions_;               // of which rows are computed; 0: all at once
+  std::vector<std::int64_t> loss_rows_;  // of each output; may be empty
   std::vector<Step> steps_;
   std::vector<Value> values_;        // the network's inputs, the last one first, then the nodes
   std::vector<LoadedInput> places_;  // of the inputs, in the arena; empty if read in place

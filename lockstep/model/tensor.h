@@ -70,6 +70,10 @@ struct ComputeOptions {
   /// Treated as `never` if `deterministic`.
   FusedStatistics fused_statistics = FusedStatistics::where_faster;
   Convolutions convolutions = Convolutions::automatic;  ///< except those that fuse statistics
+  /// The most bytes of logits of a training pass that are stored whole. If an output has more and
+  /// only sparse categorical cross-entropy reads it, a Dense or TiedDense computes them and their
+  /// loss in blocks of about so many bytes. 0: 64 MiB, on a GPU 256 MiB.
+  std::size_t logits_bytes = 0;
   /// The group that synchronizes batch normalization in training; must outlive the model. Null:
   /// each model uses its own samples only.
   StatisticsExchange* statistics = nullptr;

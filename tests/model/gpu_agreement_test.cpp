@@ -775,6 +775,50 @@ TEST_P(GpuInput, OfLabelsAtPositionsHasTheLossOfTheCpu) {
       }
 }
 
+/// The logits of some rows at a time: two blocks of 64, and one of 26.
+TEST_P(GpuInput, OfLogitsInBlocksHasTheLossOfTheCpu) {
+  const bool is_exact = GetParam() == Precision::float32;
+  const std::vector<std::int32_t> all = labels(154, 5, 4);
+  std::vector<std::int32_t> masked = all;
+  for (const std::size_t at : {0U, 63U, 64U, 65U, 128U, 153U}) masked[at] = kMasked;
+  std::vector<float> of_samples = numbers(22, 6);
+  std::vector<float> of_labels = numbers(154, 5);
+  for (std::vector<float>* weights : {&of_samples, &of_labels})
+    for (float& weight : *weights) weight = std::max(weight, 0.0f);
+  for (const bool tied : {false, true}) {
+    Network network({{.name = "words", .shape = {7}, .type = ElementType::int32}});
+    network.add(Embedding({.vocabulary = 5, .dimension = 8}));
+    network.add(Dense({.units = 8}));
+    network.add(Tanh());
+    if (tied)
+      network.add(TiedDense({.to = "embedding"}));
+    else
+      network.add(Dense({.units = 5}));
+    const auto shared = std::make_shared<const Network>(std::move(network));
+    Side gpu(kGpu, shared, {.precision = GetParam(), .logits_bytes = 1});
+    Side cpu(Device{}, shared, {});
+    const std::vector<std::int32_t> words = labels(154, 5, 3);
+    for (const Loss& loss : {kLoss, Loss(SparseCategoricalCrossentropy{0.1f})})
+      for (const std::vector<float>& weights : {std::vector<float>(), of_samples, of_labels}) {
+        const BatchView batch{.samples = 22,
+                              .indices = words,
+                              .targets = {.labels = masked, .sample_weights = weights}};
+        const StepContext scaled{.global_samples = 25, .loss_scale = 16};
+        const MetricSums of_gpu = gpu.model().train_batch(batch, scaled, loss);
+        const MetricSums of_cpu = cpu.model().train_batch(batch, scaled, loss);
+        EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);
+        EXPECT_EQ(of_gpu.samples, 22);
+        EXPECT_EQ(of_gpu.more_positions, 132);
+        EXPECT_EQ(of_gpu.masked, 6);
+        EXPECT_NEAR(of_gpu.weight_sum(), of_cpu.weight_sum(), 1e-12);
+        if (is_exact) {
+          EXPECT_EQ(of_gpu.correct, of_cpu.correct);
+        }
+        EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 3e-2);
+      }
+  }
+}
+
 /// A term with several positions beside one with a single one: each is a mean of its own.
 TEST_P(GpuInput, OfPositionsBesideSamplesHasTheGradientsOfTheCpu) {
   const auto network = std::make_shared<Network>(Shape{7, 3});

@@ -86,6 +86,33 @@ TEST(CrossEntropy, NotANumberReachesTheLoss) {
   EXPECT_EQ(entropy(Values(10, kNan), {0}).correct, 0) << "a diverged model is not right";
 }
 
+// Rows of several blocks, and one that ends in the middle of one.
+TEST(CrossEntropy, OfManyClassesHasTheValuesOfItsFormula) {
+  for (const std::size_t width : {16U, 512U, 1300U}) {
+    Values outputs = numbers(width, 7);
+    for (float& output : outputs) output *= 20;
+    outputs[width / 3] = -std::numeric_limits<float>::infinity();
+    double sum = 0;
+    for (const float output : outputs) sum += std::exp(static_cast<double>(output));
+    const Labels label = {static_cast<std::int32_t>(width - 2)};
+    const auto chosen = static_cast<double>(outputs[width - 2]);
+    EXPECT_NEAR(entropy(outputs, label).loss_sum, std::log(sum) - chosen, 1e-5);
+    const Values gradient =
+        gradient_of(SparseCategoricalCrossentropy{}, outputs, 1, {.labels = label}, 2);
+    for (std::size_t k = 0; k < width; ++k)
+      EXPECT_NEAR(gradient[k],
+                  (std::exp(static_cast<double>(outputs[k])) / sum - (k == width - 2 ? 1 : 0)) / 2,
+                  1e-6)
+          << k;
+    EXPECT_EQ(gradient[width / 3], 0);
+    std::int64_t before = 0;
+    for (const float output : outputs) before += output > outputs[width - 2];
+    EXPECT_EQ(entropy(outputs, label).correct_top5, before < 5 ? 1 : 0);
+    outputs[width / 2] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(entropy(outputs, label).loss_sum)) << width;
+  }
+}
+
 TEST(CrossEntropy, SmoothingMixesInTheMeanOverClasses) {
   const Values outputs = {2, -1, 0.5f, 0};
   double mean = 0;

@@ -337,6 +337,30 @@ TEST(Metrics, OfPositionsLeaveOutMaskedOnes) {
   }
 }
 
+TEST(Metrics, ReadTheSumsOfTheLossIfTheseHaveAllTheyNeed) {
+  const MetricData data = class_data();
+  const Metrics metrics = make_metrics("accuracy,top5,perplexity", kEntropy, 4);
+  MetricTotals totals;
+  for (int part = 0; part < 2; ++part) {
+    add_sums(metrics,
+             compute_loss(kEntropy, data.outputs, data.samples, {.labels = data.labels}, 1, {}),
+             totals);
+    add_batch(metrics, data.outputs, {.labels = data.labels}, data.samples, totals);
+  }
+  const auto values = values_of(metrics, totals);
+  const auto expected = measure(metrics, data);
+  ASSERT_EQ(values.size(), 3U);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i].values[0], expected[i].values[0], 1e-6) << values[i].name;
+  for (const auto& metric : metrics) EXPECT_TRUE(metric->reads_sums(kEntropy)) << metric->name();
+  const Loss smoothed = SparseCategoricalCrossentropy{0.1f};
+  EXPECT_TRUE(metrics[0]->reads_sums(smoothed));
+  EXPECT_FALSE(metrics[2]->reads_sums(smoothed)) << "its loss is another one";
+  for (const auto& metric : make_metrics("top2,f1,confusion", kEntropy, 4))
+    EXPECT_FALSE(metric->reads_sums(kEntropy)) << metric->name();
+  EXPECT_FALSE(make_metrics("mae", MeanSquaredError{}, 1)[0]->reads_sums(MeanSquaredError{}));
+}
+
 TEST(Metrics, CountNanAsWrong) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const MetricData data{

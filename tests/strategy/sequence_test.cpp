@@ -127,6 +127,36 @@ TEST(Sequences, OfAnyNumberOfReplicasAndMicroBatchesHaveTheSameLosses) {
   }
 }
 
+/// The texts of 0 to 6 tokens are sorted by length, so that micro-batches have very different
+/// numbers of them: means of each would be others than the mean over all tokens.
+TEST(Sequences, OfMicroBatchesAreDividedByTheTokensOfTheGlobalBatch) {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> next;
+  for (int batch = 0; batch < 6; ++batch)
+    for (const int length : {0, 0, 1, 1, 1, 2, 3, 5, 6, 6, 6, 6}) {
+      const Texts text = texts(7 * static_cast<int>(tokens.size()) + length, 1);
+      ASSERT_EQ(text.lengths.front(), length);
+      tokens.insert(tokens.end(), text.tokens.begin(), text.tokens.end());
+      next.insert(next.end(), text.next.begin(), text.next.end());
+    }
+  const data::Dataset data = Texts{tokens, next, {}, {}}.dataset().batch(12);
+  TrainerOptions options{.optimizer = model::Sgd{}, .schedule = {.peak = 0.2F}};
+  const Outcome one = train(1, sequence_network(), data, options, {.epochs = 1});
+  ASSERT_EQ(one.losses.size(), 6U);
+  EXPECT_EQ(one.steps[0].metrics.positions(), 37);
+  for (const int replicas : {1, 3})
+    for (const int accumulate : {1, 2, 4}) {
+      SCOPED_TRACE(fmt::format("{} replicas, {} micro-batches", replicas, accumulate));
+      options.accumulate = accumulate;
+      const Outcome several = train(replicas, sequence_network(), data, options, {.epochs = 1});
+      ASSERT_EQ(several.parameters.size(), one.parameters.size());
+      for (std::size_t i = 0; i < one.parameters.size(); ++i)
+        EXPECT_NEAR(several.parameters[i], one.parameters[i], 1e-6) << i;
+      for (std::size_t i = 0; i < one.losses.size(); ++i)
+        EXPECT_NEAR(several.losses[i], one.losses[i], 1e-6) << i;
+    }
+}
+
 /// Rows that are masked at the end are those of a shorter network.
 TEST(Sequences, LearnFromTheirUnmaskedPositionsAlone) {
   Texts masked = texts(0, 60);

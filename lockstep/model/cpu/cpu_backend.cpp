@@ -78,18 +78,22 @@ class CpuBackend final : public Backend {
   }
 
   void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
-                    std::int64_t samples, const TensorView& gradient) override {
+                    std::int64_t samples, const TensorView& gradient,
+                    const RowRange& rows) override {
     const std::span<const float> values = widened(outputs, wide_outputs_);
-    if (gradient.type() != Precision::float32) wide_gradient_.resize(gradient.size());
-    const std::span<float> target = gradient.type() == Precision::float32
-                                        ? gradient.as<float>()
-                                        : std::span<float>(wide_gradient_);
+    std::vector<float>& wide = rows.count > 0 ? wide_outputs_ : wide_gradient_;
+    if (gradient.type() != Precision::float32) wide.resize(gradient.size());
+    const std::span<float> target =
+        gradient.type() == Precision::float32 ? gradient.as<float>() : std::span<float>(wide);
     const auto weight = static_cast<double>(loss[term].weight);
     const auto positions = static_cast<double>(positions_of(targets_[term], samples));
     const double divisor = static_cast<double>(scale_.divisor) /
                            static_cast<double>(scale_.loss_scale) / weight * positions;
-    MetricSums sums =
-        model::compute_loss(loss[term].loss, values, samples, targets_[term], divisor, target);
+    MetricSums sums = rows.count > 0 ? model::compute_loss(
+                                           std::get<SparseCategoricalCrossentropy>(loss[term].loss),
+                                           values, rows, samples, targets_[term], divisor, target)
+                                     : model::compute_loss(loss[term].loss, values, samples,
+                                                           targets_[term], divisor, target);
     sums.loss_sum *= weight * static_cast<double>(positions_of(targets_[0], samples)) / positions;
     if (term == 0)
       sums_ += sums;

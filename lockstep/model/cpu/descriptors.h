@@ -51,6 +51,15 @@ dnnl::inner_product_backward_data::primitive_desc describe_backward_data(
     const engine& engine, const InnerProductArrays& arrays, const primitive_attr& attributes,
     const dnnl::inner_product_forward::primitive_desc& forward);
 
+/// target = source * weights.
+struct ProductArrays {
+  memory::desc source;
+  memory::desc weights;
+  memory::desc target;
+};
+dnnl::matmul::primitive_desc describe_product(const engine& engine, const ProductArrays& arrays,
+                                              const primitive_attr& attributes);
+
 /// A pooling without dilation.
 struct PoolingArrays {
   dnnl::algorithm algorithm;

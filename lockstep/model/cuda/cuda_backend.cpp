@@ -97,19 +97,25 @@ class CudaBackend final : public Backend {
   }
 
   void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
-                    std::int64_t samples, const TensorView& gradient) override {
+                    std::int64_t samples, const TensorView& gradient,
+                    const RowRange& range) override {
     const std::int64_t positions = feed_.positions(term, samples);
-    const std::int64_t rows = samples * positions;
+    const std::int64_t all_rows = samples * positions;
+    const std::int64_t rows = range.count > 0 ? range.count : all_rows;
     const float weight = loss[term].weight;
+    const auto from_row = [&](const auto* of_rows) {
+      return of_rows == nullptr ? nullptr : of_rows + range.first;
+    };
     const cuda::LossArguments arguments{
         .outputs = outputs,
         .gradient = gradient,
-        .labels = feed_.labels(term),
-        .partner_labels = feed_.partner_labels(term),
-        .weights = feed_.weights(term),
+        .labels = from_row(feed_.labels(term)),
+        .partner_labels = from_row(feed_.partner_labels(term)),
+        .weights = from_row(feed_.weights(term)),
         .targets = feed_.values(term),
         .sample_weights = feed_.sample_weights(term),
-        .rows_per_weight = rows / std::max<std::int64_t>(feed_.sample_weight_count(term), 1),
+        .rows_per_weight = all_rows / std::max<std::int64_t>(feed_.sample_weight_count(term), 1),
+        .first_row = range.first,
         .gradient_factor = &pass_.data()->gradient_factor,
         .gradient_weight = weight / static_cast<float>(positions),
         .loss_weight = weight * static_cast<float>(feed_.positions(0, samples)) /
@@ -117,7 +123,7 @@ class CudaBackend final : public Backend {
         .is_first_term = term == 0,
         .of_rows = of_rows_.as<cuda::SampleLoss>().data(),
         .sums = sums_.as<MetricSums>().data(),
-        .samples = samples,
+        .samples = range.first == 0 ? samples : 0,
         .rows = rows,
         .width = static_cast<std::int64_t>(outputs.size()) / rows};
     cuda::compute_loss(loss[term].loss, arguments, context_.native());

@@ -104,7 +104,8 @@ __device__ inline TrueClasses classes_of(const LossArguments& a, std::int64_t ro
 }
 
 __device__ inline float weight_of(const LossArguments& a, std::int64_t row) {
-  return a.sample_weights != nullptr ? a.sample_weights[row / a.rows_per_weight] : 1;
+  return a.sample_weights != nullptr ? a.sample_weights[(a.first_row + row) / a.rows_per_weight]
+                                     : 1;
 }
 
 // A label in range is kMasked only at one of several positions.
@@ -137,6 +138,9 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   const TrueClasses classes = classes_of(a, row);
   const auto width = static_cast<float>(a.width);
   const float largest = row_max(z, a.width);
+  const std::int64_t rank = rank_of(z, a.width, classes.label);
+  const float of_label = below_largest(widen(z[classes.label]), largest);
+  const float of_partner = below_largest(widen(z[classes.partner]), largest);
   float sum = 0;
   float shifted_sum = 0;
   for (std::int64_t k = lane(); k < a.width; k += kWarp) {
@@ -146,6 +150,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   }
   sum = warp_sum(sum);
   shifted_sum = warp_sum(shifted_sum);
+  __syncwarp();  // the gradient may overwrite the outputs, which all lanes have read
   if (gradient != nullptr) {
     const float factor = factor_of(a, row);
     const float normalizer = factor / sum;
@@ -158,17 +163,14 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
       gradient[row * a.width + k] = narrow<T>(masked(a, row, value));
     }
   }
-  const std::int64_t rank = rank_of(z, a.width, classes.label);
   if (lane() != 0) return;
   // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the
   // product is NaN.
   double of_classes = 0;
   if (classes.weight > 0)
-    of_classes = static_cast<double>(classes.weight) *
-                 static_cast<double>(below_largest(widen(z[classes.label]), largest));
+    of_classes = static_cast<double>(classes.weight) * static_cast<double>(of_label);
   if (classes.weight < 1)
-    of_classes += static_cast<double>(1 - classes.weight) *
-                  static_cast<double>(below_largest(widen(z[classes.partner]), largest));
+    of_classes += static_cast<double>(1 - classes.weight) * static_cast<double>(of_partner);
   double loss = static_cast<double>(logf(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   if (smoothing != 0)
     loss -= static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);

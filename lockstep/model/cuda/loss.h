@@ -26,21 +26,22 @@ struct SampleLoss {
 
 /// All pointers are to GPU memory. A row is a sample, or a position of a sample with several.
 struct LossArguments {
-  TensorView outputs;                            ///< [rows, width]
-  TensorView gradient;                           ///< [rows, width], or empty
+  TensorView outputs;   ///< [rows, width]
+  TensorView gradient;  ///< [rows, width], or empty; with classes also the memory of the outputs
   const std::int32_t* labels = nullptr;          ///< [rows], in range; null: `targets`
   const std::int32_t* partner_labels = nullptr;  ///< [rows], in range; null without mixup
   const float* weights = nullptr;                ///< [rows], weights of `labels`, with mixup
   const float* targets = nullptr;                ///< [rows, width]
   const float* sample_weights = nullptr;         ///< [rows / rows_per_weight]; null: all are 1
   std::int64_t rows_per_weight = 1;
+  std::int64_t first_row = 0;              ///< of the rows, in `sample_weights` alone
   const float* gradient_factor = nullptr;  ///< loss scale / samples of the global batch
   float gradient_weight = 1;               ///< LossTerm::weight / positions of a sample
   float loss_weight = 1;                   ///< LossTerm::weight, in positions of the first term
   bool is_first_term = true;      ///< whether its samples and accuracy are added to the sums
   SampleLoss* of_rows = nullptr;  ///< [rows], scratch
   MetricSums* sums = nullptr;     ///< accumulated into
-  std::int64_t samples = 0;
+  std::int64_t samples = 0;       ///< that are added to the sums
   std::int64_t rows = 0;
   std::int64_t width = 0;
 };

@@ -110,14 +110,14 @@ void MatrixProduct::choose() {
 }
 
 void MatrixProduct::run(const void* left, const void* right, const void* bias, void* workspace,
-                        void* result) {
+                        void* result, bool adds) {
   constexpr float kOne = 1;
-  constexpr float kZero = 0;
+  const float kept = adds ? 1 : 0;  // factor on what the result was before
   if (spec_.bias) set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, description_);
   const auto try_first = [&] {
     const cublasLtMatmulHeuristicResult_t& first = algorithms_.front();
     return cublasLtMatmul(context_.cublas(), operation_.get(), &kOne, right, right_.get(), left,
-                          left_.get(), &kZero, result, result_.get(), result, result_.get(),
+                          left_.get(), &kept, result, result_.get(), result, result_.get(),
                           &first.algo, workspace, first.workspaceSize, context_.native());
   };
   cublasStatus_t status = try_first();

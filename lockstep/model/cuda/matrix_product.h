@@ -35,9 +35,10 @@ class MatrixProduct {
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
   /// Enqueues the product on the context's stream. `bias` is used if the spec has one; arrays are
-  /// 16-byte aligned. Drops algorithms that cuBLASLt refuses to run. Throws Error (device) if it
-  /// refuses all of them.
-  void run(const void* left, const void* right, const void* bias, void* workspace, void* result);
+  /// 16-byte aligned. With `adds`, adds it to the result instead of writing it. Drops algorithms
+  /// that cuBLASLt refuses to run. Throws Error (device) if it refuses all of them.
+  void run(const void* left, const void* right, const void* bias, void* workspace, void* result,
+           bool adds = false);
 
  private:
   using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -96,6 +97,10 @@ struct PassContext {
   bool recomputing = false;
 };
 
+/// Computes the loss of rows of an output of the network, of which `first` is the index of the
+/// first one in the batch, and overwrites their logits by the gradient.
+using RowLoss = std::function<void(const TensorView& logits, std::int64_t first)>;
+
 /// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major;
 /// images are NHWC. Activations and their gradients have the plan's precision, the other arrays are
 /// float32.
@@ -103,7 +108,8 @@ struct Operands {
   std::vector<TensorView> inputs;  ///< read only
   /// The input Layer::index_input(), whose view in `inputs` is empty; read only.
   std::span<const std::int32_t> indices;
-  TensorView output;                        ///< written by forward
+  /// Written by forward. With CompileContext::loss_rows the memory for so many rows, in backward.
+  TensorView output;
   TensorView output_gradient;               ///< backward may overwrite it: it is not read later
   std::vector<TensorView> input_gradients;  ///< written, not added to; empty if not needed
   /// Backward adds to input_gradients[0], which another reader of the input has written, instead of
@@ -128,6 +134,7 @@ struct Operands {
   /// Kept between the passes over a sequence, Needs::cache_bytes bytes, 64-byte aligned, at first
   /// zeroed.
   std::span<std::byte> cache;
+  RowLoss loss;  ///< with CompileContext::loss_rows, in backward
 };
 
 /// The memory that an operation needs from the plan.
@@ -206,6 +213,10 @@ struct CompileContext {
   /// `output` are these rows. Only in inference, with Traits::incremental; on a GPU with
   /// Traits::incremental_on_gpu, too. A sequence is one document: segments are not read.
   std::int64_t positions = 0;
+  /// Nonzero: only the loss reads the output. Instead of forward(), which is not called, backward()
+  /// computes it, at most so many rows at a time, and its loss by Operands::loss, which leaves the
+  /// output's gradient. Only in training, with Traits::computes_loss.
+  std::int64_t loss_rows = 0;
 
   /// Whether backward() is called.
   bool has_backward() const { return training && (input_gradients || !frozen); }
@@ -240,6 +251,8 @@ struct Traits {
   bool incremental = false;
   /// compile() on a GPU honors it, too.
   bool incremental_on_gpu = false;
+  /// compile() honors CompileContext::loss_rows.
+  bool computes_loss = false;
 };
 
 /// Fusions that the operations of a device support.

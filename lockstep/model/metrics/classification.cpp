@@ -40,6 +40,13 @@ class TopK final : public Metric {
       ++sums[1];
     });
   }
+  bool reads_sums(const Loss& loss) const override {
+    return std::holds_alternative<SparseCategoricalCrossentropy>(loss) && (k_ == 1 || k_ == 5);
+  }
+  void add_sums(const MetricSums& samples, std::vector<double>& sums) const override {
+    sums[0] += static_cast<double>(k_ == 1 ? samples.correct : samples.correct_top5);
+    sums[1] += static_cast<double>(samples.positions());
+  }
   std::vector<MetricValue> values(std::span<const double> sums) const override {
     return {{.name = name_, .values = {mean_of(sums[0], sums[1])}}};
   }
@@ -158,6 +165,14 @@ class Perplexity final : public Metric {
           std::log(sum) + largest - static_cast<double>(row[static_cast<std::size_t>(label)]);
       ++sums[1];
     });
+  }
+  bool reads_sums(const Loss& loss) const override {
+    const auto* const own = std::get_if<SparseCategoricalCrossentropy>(&loss);
+    return own != nullptr && own->label_smoothing == 0;
+  }
+  void add_sums(const MetricSums& samples, std::vector<double>& sums) const override {
+    sums[0] += samples.loss_sum;
+    sums[1] += static_cast<double>(samples.positions());
   }
   std::vector<MetricValue> values(std::span<const double> sums) const override {
     return {{.name = name(), .values = {std::exp(mean_of(sums[0], sums[1]))}}};

@@ -195,6 +195,10 @@ class NamedMetric final : public Metric {
            std::vector<double>& sums) const override {
     metric_->add(outputs, targets, samples, sums);
   }
+  bool reads_sums(const Loss& loss) const override { return metric_->reads_sums(loss); }
+  void add_sums(const MetricSums& samples, std::vector<double>& sums) const override {
+    metric_->add_sums(samples, sums);
+  }
   std::vector<MetricValue> values(std::span<const double> sums) const override {
     std::vector<MetricValue> all = metric_->values(sums);
     for (MetricValue& value : all) value.name = prefix_ + value.name;

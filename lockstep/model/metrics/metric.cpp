@@ -20,6 +20,11 @@ void add_batch(const Metrics& metrics, std::span<const float> outputs, const Tar
     metrics[i]->add(outputs, targets, samples, totals[i]);
 }
 
+void add_sums(const Metrics& metrics, const MetricSums& samples, MetricTotals& totals) {
+  begin_totals(metrics, totals);
+  for (std::size_t i = 0; i < metrics.size(); ++i) metrics[i]->add_sums(samples, totals[i]);
+}
+
 void add_totals(const Metrics& metrics, const MetricTotals& more, MetricTotals& totals) {
   begin_totals(metrics, totals);
   for (std::size_t i = 0; i < more.size(); ++i) {

@@ -43,6 +43,11 @@ class Metric {
   /// label kMasked does not count.
   virtual void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
                    std::vector<double>& sums) const = 0;
+  /// Whether `loss` alone, with samples of weight 1, has in its sums what add() needs, such as the
+  /// number of correct labels. add_sums() can then replace add(), and nobody has to keep outputs.
+  virtual bool reads_sums(const Loss& /*loss*/) const { return false; }
+  /// Adds the samples of which the loss has these sums. Only with reads_sums().
+  virtual void add_sums(const MetricSums& /*samples*/, std::vector<double>& /*sums*/) const {}
   /// The values of the sums, always of the same names and shapes. Called with sums of 0 too.
   virtual std::vector<MetricValue> values(std::span<const double> sums) const = 0;
 };
@@ -55,6 +60,8 @@ using MetricTotals = std::vector<std::vector<double>>;
 /// Adds a batch to the totals of all `metrics`.
 void add_batch(const Metrics& metrics, std::span<const float> outputs, const Targets& targets,
                std::int64_t samples, MetricTotals& totals);
+/// Adds samples by the sums of their loss, which all `metrics` read.
+void add_sums(const Metrics& metrics, const MetricSums& samples, MetricTotals& totals);
 /// Adds `more` to `totals`, the lists behind those that exist.
 void add_totals(const Metrics& metrics, const MetricTotals& more, MetricTotals& totals);
 /// The values of all metrics.

@@ -1,5 +1,6 @@
 #include "lockstep/strategy/replica/replica.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -153,9 +154,10 @@ void Replica::prepare(std::int64_t global_samples, bool training) {
       model_.prepare(samples, false);
       continue;
     }
+    if (!options_.metrics.empty()) model_.keep_outputs(reads_sums(part) ? 0 : samples);
     // Micro-batches have at most two sizes.
     for (const std::int64_t piece : {std::int64_t{0}, micro_batches_.count(part) - 1})
-      model_.prepare(micro_batches_.range(part, piece).size(), true);
+      model_.prepare(micro_batches_.range(part, piece).size(), true, options_.loss);
   }
 }
 
@@ -164,7 +166,8 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const bool is_timed =
       profile_ != nullptr && profile_->begin_step(part.samples, request.input_seconds);
   timing_ = is_timed ? profile_ : nullptr;
-  if (!options_.metrics.empty()) model_.keep_outputs(part.samples);
+  const bool keeps_outputs = !reads_sums(part);
+  if (!options_.metrics.empty()) model_.keep_outputs(keeps_outputs ? part.samples : 0);
   enqueue_step(part, request);
   if (next != nullptr) model_.stage(view(*next, 0));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
@@ -186,7 +189,10 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
     result.overflow = loss_scaler_.update(result.applied);
   if (!result.applied) return result;
   metrics_ += mine;
-  if (!options_.metrics.empty()) add_metrics(part, model_.kept_outputs(), metric_totals_);
+  if (keeps_outputs)
+    add_metrics(part, model_.kept_outputs(), metric_totals_);
+  else
+    model::add_sums(options_.metrics, mine, metric_totals_);
   if (!result.weightless) moving_statistics_->add_samples(part.samples);
   return result;
 }
@@ -296,11 +302,26 @@ model::MetricTotals Replica::take_metric_totals() { return std::exchange(metric_
 
 model::MetricSums Replica::evaluate(const data::Batch& part, model::MetricTotals& totals) {
   const model::BatchView batch = micro_batches_.view(part);
-  if (options_.metrics.empty()) return model_.evaluate_batch(batch, options_.loss);
+  if (reads_sums(part)) {
+    const model::MetricSums sums = model_.evaluate_batch(batch, options_.loss);
+    model::add_sums(options_.metrics, sums, totals);
+    return sums;
+  }
   std::vector<std::span<const float>> outputs;
   const model::MetricSums sums = model_.evaluate_batch(batch, options_.loss, &outputs);
   add_metrics(part, outputs, totals);
   return sums;
+}
+
+bool Replica::reads_sums(const data::Batch& part) const {
+  const model::LossTerm& term = options_.loss[0];
+  const bool is_plain = options_.loss.terms().size() == 1 && term.weight == 1 &&
+                        options_.class_weights.empty() && part.weights.empty() &&
+                        part.partner_labels.empty();
+  return options_.metrics.empty() ||
+         (is_plain && std::ranges::all_of(options_.metrics, [&](const auto& metric) {
+            return metric->reads_sums(term.loss);
+          }));
 }
 
 void Replica::add_metrics(const data::Batch& part,

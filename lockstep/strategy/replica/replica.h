@@ -178,6 +178,8 @@ class Replica {
   model::BatchView view(const data::Batch& part, std::int64_t number);
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  /// Whether the sums of the loss over the samples of `part` are what all metrics read.
+  bool reads_sums(const data::Batch& part) const;
   void add_metrics(const data::Batch& part, const std::vector<std::span<const float>>& outputs,
                    model::MetricTotals& totals);
   void end_piece(std::string_view name, const model::Work& work = {});

@@ -136,7 +136,8 @@ class DistantBackend : public Backend {
   MOCK_METHOD(void, begin_pass, (const PassContext&, const GradientScale&), (override));
   MOCK_METHOD(void, load, (std::span<LoadedInput>, const BatchView&, bool), (override));
   MOCK_METHOD(void, compute_loss,
-              (const TotalLoss&, std::size_t, const TensorView&, std::int64_t, const TensorView&),
+              (const TotalLoss&, std::size_t, const TensorView&, std::int64_t, const TensorView&,
+               const RowRange&),
               (override));
   MOCK_METHOD(void, write_sums, (std::span<float>), (override));
   MOCK_METHOD(void, clear_sums, (), (override));

@@ -102,6 +102,31 @@ class PointwiseLayers : public testing::TestWithParam<PointwiseCase> {
 
 TEST_P(PointwiseLayers, ComputeTheirFunction) { expect_values(Trial(network(), 1), 1e-6); }
 
+// So many that they are computed in blocks, with vector instructions where the function allows.
+TEST_P(PointwiseLayers, ComputeTheirFunctionOfManyElements) {
+  Network wide({1100});
+  wide.add(Shift());
+  wide.add_node(network().nodes().front().layer, {wide.last()}, "");
+  Trial trial(std::move(wide), 1);
+  std::ranges::fill(trial.parameter("shift/offset"), 0.0f);
+  for (float& x : trial.features()) x *= 8;
+  const std::vector<float> outputs = trial.predict();
+  std::vector<float>& targets = trial.targets();  // so that the gradient of an output is 1
+  for (std::size_t i = 0; i < outputs.size(); ++i) targets[i] = outputs[i] - 550;
+  trial.train();
+  const auto gradient = trial.gradient("shift/offset");
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto x = static_cast<double>(trial.features()[i]);
+    const double expected = GetParam().function(x);
+    EXPECT_NEAR(outputs[i], expected, 2e-6 * std::max(1.0, std::abs(expected))) << x;
+    if (std::abs(x) < 0.01 || std::abs(x - 6) < 0.01) continue;  // where some have a kink
+    const double step = 1e-4;
+    const double slope =
+        (GetParam().function(x + step) - GetParam().function(x - step)) / (2 * step);
+    EXPECT_NEAR(gradient[i], slope, 1e-4) << x;
+  }
+}
+
 TEST_P(PointwiseLayers, RoundToBfloat16) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   expect_values(Trial(network(), 1, 1, Precision::bfloat16), 1.0 / 256);

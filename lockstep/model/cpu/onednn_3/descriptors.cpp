@@ -53,6 +53,11 @@ inner_product_backward_data::primitive_desc describe_backward_data(
   return {engine, a.source, a.weights, a.target, forward, attributes};
 }
 
+matmul::primitive_desc describe_product(const engine& engine, const ProductArrays& a,
+                                        const primitive_attr& attributes) {
+  return {engine, a.source, a.weights, a.target, attributes};
+}
+
 pooling_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
                                                  const PoolingArrays& a,
                                                  const primitive_attr& attributes) {

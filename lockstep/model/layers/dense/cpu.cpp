@@ -1,8 +1,10 @@
+#include <Eigen/Core>
 #include <algorithm>
 
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/dense/dense.h"
+#include "lockstep/model/layers/dense/row_loss.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cpu {
@@ -43,6 +45,7 @@ class DenseOperation final : public Operation {
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
     backward_weights_ = Primitive(context, dnnl::inner_product_backward_weights(gradient),
                                   arguments, gradient.scratchpad_desc());
+    if (spec.loss_rows > 0) add_weights_ = sum_of_products(context);
 
     if (!spec.input_gradient) return;
     const auto data = describe_backward_data(context.engine, arrays, user_scratchpad(), hint);
@@ -53,11 +56,12 @@ class DenseOperation final : public Operation {
   }
 
   Needs needs() const override {
-    return {.inputs_in_backward = true,
-            .output_in_backward = spec_.relu,
-            .skips_frozen = true,
-            .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
-                                       backward_data_.scratch_bytes()})};
+    return {
+        .inputs_in_backward = true,
+        .output_in_backward = spec_.relu,
+        .skips_frozen = true,
+        .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
+                                   add_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
@@ -70,7 +74,9 @@ class DenseOperation final : public Operation {
 
   void backward(const Operands& t, const PassContext& pass) override {
     if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
-    if (!t.parameter_gradients[0].empty()) {
+    if (!t.parameter_gradients[0].empty() && t.add_parameter_gradient) {
+      add_to_gradients(t);
+    } else if (!t.parameter_gradients[0].empty()) {
       backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
       backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
       backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, t.parameter_gradients[0]);
@@ -87,9 +93,46 @@ class DenseOperation final : public Operation {
   }
 
  private:
+  // weights += transposed target x source
+  Primitive sum_of_products(Context& context) const {
+    const memory::desc target({spec_.units, spec_.rows}, context.type, memory::format_tag::ba);
+    const memory::desc source = matrix(context.type, spec_.rows, spec_.inputs);
+    const memory::desc weights = matrix(memory::data_type::f32, spec_.units, spec_.inputs);
+    dnnl::post_ops sum;
+    sum.append_sum();
+    dnnl::primitive_attr attributes = user_scratchpad();
+    attributes.set_post_ops(sum);
+    const auto product = describe_product(context.engine, {target, source, weights}, attributes);
+    return Primitive(context, dnnl::matmul(product),
+                     {{DNNL_ARG_SRC, target}, {DNNL_ARG_WEIGHTS, source}, {DNNL_ARG_DST, weights}},
+                     product.scratchpad_desc());
+  }
+
+  void add_to_gradients(const Operands& t) {
+    add_weights_.place(DNNL_ARG_SRC, t.output_gradient);
+    add_weights_.place(DNNL_ARG_WEIGHTS, t.inputs[0]);
+    add_weights_.place(DNNL_ARG_DST, t.parameter_gradients[0]);
+    add_weights_.run(t.scratch);
+    if (!spec_.bias) return;
+    if (t.output_gradient.type() == Precision::float32)
+      add_rows<float>(t.output_gradient, t.parameter_gradients[1]);
+    else
+      add_rows<Eigen::bfloat16>(t.output_gradient, t.parameter_gradients[1]);
+  }
+
+  template <typename T>
+  void add_rows(const TensorView& rows, std::span<float> sums) const {
+    const auto* row = static_cast<const T*>(rows.data());
+    Eigen::Map<Eigen::ArrayXf> sum(sums.data(), spec_.units);
+    for (std::int64_t i = 0; i < spec_.rows; ++i, row += spec_.units)
+      sum += Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>(row, spec_.units)
+                 .template cast<float>();
+  }
+
   DenseSpec spec_;
   Primitive forward_;
   Primitive backward_weights_;
+  Primitive add_weights_;  // with loss_rows
   Primitive backward_data_;
   Relu relu_;
 };
@@ -101,7 +144,10 @@ namespace lockstep::model {
 
 std::unique_ptr<Operation> FullyConnected::compile_cpu(const CompileContext& context,
                                                        cpu::Context& cpu) const {
-  return std::make_unique<cpu::DenseOperation>(cpu, spec(context));
+  const DenseSpec dense = spec(context);
+  if (dense.loss_rows > 0)
+    return std::make_unique<DenseLossOperation<cpu::DenseOperation>>(cpu, dense);
+  return std::make_unique<cpu::DenseOperation>(cpu, dense);
 }
 
 }  // namespace lockstep::model

@@ -6,6 +6,7 @@
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/cuda/matrix_product.h"
 #include "lockstep/model/layers/dense/dense.h"
+#include "lockstep/model/layers/dense/row_loss.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cuda {
@@ -38,6 +39,8 @@ class DenseOperation final : public Operation {
         workspace = std::max(workspace, data_->workspace_bytes());
       }
       if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
+      if (spec.bias && spec.loss_rows > 0)
+        sums_at_ = scratch_.add(static_cast<std::size_t>(spec.units) * sizeof(float));
     }
     workspace_at_ = scratch_.add(workspace);
   }
@@ -59,11 +62,10 @@ class DenseOperation final : public Operation {
     if (spec_.relu)
       relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
     if (!o.parameter_gradients[0].empty()) {
-      if (spec_.bias)
-        column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_),
-                    o.parameter_gradients[1].data(), context_.native());
+      if (spec_.bias) bias_gradient(o);
       weights_->run(o.output_gradient.data(), o.inputs[0].data(), nullptr,
-                    part_of(o.scratch, workspace_at_), o.parameter_gradients[0].data());
+                    part_of(o.scratch, workspace_at_), o.parameter_gradients[0].data(),
+                    o.add_parameter_gradient);
       end_part(pass, Part::weight_gradient);
     }
     if (o.input_gradients[0].empty()) return;
@@ -72,6 +74,16 @@ class DenseOperation final : public Operation {
   }
 
  private:
+  void bias_gradient(const Operands& o) {
+    const std::span<float> gradient = o.parameter_gradients[1];
+    std::span<float> sums = gradient;
+    if (o.add_parameter_gradient)
+      sums = {reinterpret_cast<float*>(part_of(o.scratch, sums_at_)), gradient.size()};
+    column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_), sums.data(),
+                context_.native());
+    if (o.add_parameter_gradient) add(gradient, sums, false, gradient, context_.native());
+  }
+
   Context& context_;
   DenseSpec spec_;
   MatrixProduct forward_;
@@ -80,6 +92,7 @@ class DenseOperation final : public Operation {
   ChannelLayout outputs_;
   ScratchPlan scratch_;
   std::size_t partials_at_ = 0;
+  std::size_t sums_at_ = 0;  // of a bias gradient that is added
   std::size_t workspace_at_ = 0;
 };
 
@@ -90,7 +103,10 @@ namespace lockstep::model {
 
 std::unique_ptr<Operation> FullyConnected::compile_gpu(const CompileContext& context,
                                                        cuda::Context& gpu) const {
-  return std::make_unique<cuda::DenseOperation>(gpu, spec(context));
+  const DenseSpec dense = spec(context);
+  if (dense.loss_rows > 0)
+    return std::make_unique<DenseLossOperation<cuda::DenseOperation>>(gpu, dense);
+  return std::make_unique<cuda::DenseOperation>(gpu, dense);
 }
 
 }  // namespace lockstep::model

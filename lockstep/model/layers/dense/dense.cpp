@@ -53,7 +53,8 @@ DenseSpec FullyConnected::spec(const CompileContext& context) const {
           .bias = use_bias_,
           .relu = context.fused_relu,
           .training = context.has_backward(),
-          .input_gradient = context.input_gradients};
+          .input_gradient = context.input_gradients,
+          .loss_rows = context.loss_rows};
 }
 
 std::int64_t FullyConnected::flop(const CompileContext& context) const {

@@ -19,7 +19,10 @@ class FullyConnected : public BuiltinLayer {
                                          cuda::Context& gpu) const override;
   std::int64_t flop(const CompileContext& context) const override;
   Traits traits() const override {
-    return {.absorbs_relu = true, .incremental = true, .incremental_on_gpu = true};
+    return {.absorbs_relu = true,
+            .incremental = true,
+            .incremental_on_gpu = true,
+            .computes_loss = true};
   }
 
  protected:
@@ -94,6 +97,7 @@ struct DenseSpec {
   bool relu = false;            ///< whether to fuse a ReLU into the output
   bool training = false;        ///< whether a backward pass follows
   bool input_gradient = false;  ///< whether backward must write the input's gradient
+  std::int64_t loss_rows = 0;   ///< CompileContext::loss_rows
 };
 
 }  // namespace lockstep::model

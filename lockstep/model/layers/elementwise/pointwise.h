@@ -32,6 +32,9 @@ class PointwiseLayer : public BuiltinLayer {
 ///       static constexpr float gradient(float y, float dy); // of x, from y and its gradient
 ///     };
 ///
+/// If both are templates that also take arrays of elements, as those of tanh.h, a CPU computes them
+/// with vector instructions.
+///
 /// If F has a member `kGradientReadsInput`, gradient() is called with x instead of y. The options
 /// of a function are its data members; it then also has `static F read(JsonObject&)`,
 /// `void write(nlohmann::json&) const` and, if not all values are valid,

@@ -9,9 +9,21 @@ namespace lockstep::model {
 
 /// The function of Sigmoid.
 struct SigmoidFunction {
-  static constexpr const char* kKind = "sigmoid";                             ///< Layer::kind()
-  static constexpr float forward(float x) { return 1 / (1 + std::exp(-x)); }  ///< y
-  static constexpr float gradient(float y, float dy) { return dy * y * (1 - y); }  ///< of x
+  static constexpr const char* kKind = "sigmoid";  ///< Layer::kind()
+
+  // Of one element, or of arrays of elements, for which exp is vectorized.
+
+  /// y
+  template <typename X>
+  static constexpr X forward(const X& x) {
+    using std::exp;
+    return 1.0f / (1.0f + exp(-x));
+  }
+  /// Of x.
+  template <typename X>
+  static constexpr X gradient(const X& y, const X& dy) {
+    return dy * y * (1.0f - y);
+  }
 };
 
 /// 1 / (1 + exp(-x)). Any shape.

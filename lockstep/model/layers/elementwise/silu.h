@@ -4,18 +4,28 @@
 #include <cmath>
 
 #include "lockstep/model/layers/elementwise/pointwise.h"
+#include "lockstep/model/layers/elementwise/sigmoid.h"
 
 namespace lockstep::model {
 
 /// The function of SiLU.
 struct SiluFunction {
-  static constexpr const char* kKind = "silu";                                ///< Layer::kind()
-  static constexpr bool kGradientReadsInput = true;                           ///< see FunctionLayer
-  static constexpr float forward(float x) { return x / (1 + std::exp(-x)); }  ///< y
+  static constexpr const char* kKind = "silu";       ///< Layer::kind()
+  static constexpr bool kGradientReadsInput = true;  ///< see FunctionLayer
+
+  // Of one element, or of arrays of elements, for which exp is vectorized.
+
+  /// y
+  template <typename X>
+  static constexpr X forward(const X& x) {
+    using std::exp;
+    return x / (1.0f + exp(-x));
+  }
   /// Of x.
-  static constexpr float gradient(float x, float dy) {
-    const float share = 1 / (1 + std::exp(-x));
-    return dy * share * (1 + x * (1 - share));
+  template <typename X>
+  static constexpr X gradient(const X& x, const X& dy) {
+    const X share = SigmoidFunction::forward(x);
+    return dy * share * (1.0f + x * (1.0f - share));
   }
 };
 

@@ -9,9 +9,21 @@ namespace lockstep::model {
 
 /// The function of Tanh.
 struct TanhFunction {
-  static constexpr const char* kKind = "tanh";                      ///< Layer::kind()
-  static constexpr float forward(float x) { return std::tanh(x); }  ///< y
-  static constexpr float gradient(float y, float dy) { return dy * (1 - y * y); }  ///< of x
+  static constexpr const char* kKind = "tanh";  ///< Layer::kind()
+
+  // Of one element, or of arrays of elements, for which tanh is vectorized.
+
+  /// y
+  template <typename X>
+  static constexpr X forward(const X& x) {
+    using std::tanh;
+    return tanh(x);
+  }
+  /// Of x.
+  template <typename X>
+  static constexpr X gradient(const X& y, const X& dy) {
+    return dy * (1.0f - y * y);
+  }
 };
 
 /// tanh(x). Any shape.

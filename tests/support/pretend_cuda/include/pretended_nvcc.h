@@ -64,6 +64,8 @@ T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSi
   return lockstep::pretend::shuffle(mask, value, is_inside ? lane + distance : lane);
 }
 
+inline void __syncwarp(unsigned mask = 0xffffffffU) { lockstep::pretend::meet_warp(mask, 0); }
+
 inline void __stwb(uint4* to, uint4 value) { *to = value; }
 
 // Several streams may work on the same memory.

@@ -1,0 +1,81 @@
+// A fully connected layer whose output only the cross-entropy reads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/model/layers/dense/dense.h"
+
+namespace lockstep::model {
+
+/// `Layer`, the operation of a fully connected layer on one kind of device, and the loss of its
+/// output: some rows at a time, so that the logits of a batch are never stored whole, nor their
+/// gradient (Hsu et al., "Liger Kernel", arXiv 2410.10989; Wijmans et al., "Cut your losses in
+/// large-vocabulary language models", arXiv 2411.09009). For each block of rows, backward computes
+/// the logits, the loss, whose gradient overwrites them, and the gradients of input and parameters.
+/// Logits are computed once, as without blocks.
+///
+/// `Layer` is made of a device's context and a DenseSpec; if that has `loss_rows`, its backward
+/// honors Operands::add_parameter_gradient for all its parameters.
+template <typename Layer>
+class DenseLossOperation final : public Operation {
+ public:
+  template <typename Context>
+  DenseLossOperation(Context& context, const DenseSpec& spec)
+      : spec_(spec), block_(context, of_rows(spec, spec.loss_rows)) {
+    if (const std::int64_t rest = spec.rows % spec.loss_rows; rest > 0)
+      rest_.emplace(context, of_rows(spec, rest));
+  }
+
+  Needs needs() const override {
+    Needs needs = block_.needs();
+    if (rest_) needs.scratch_bytes = std::max(needs.scratch_bytes, rest_->needs().scratch_bytes);
+    return needs;
+  }
+
+  void forward(const Operands& /*operands*/, const PassContext& /*pass*/) override {}
+
+  void backward(const Operands& all, const PassContext& /*pass*/) override {
+    Operands& o = of_block_;
+    o.weights = all.weights;
+    o.parameters = all.parameters;
+    o.parameter_gradients = all.parameter_gradients;
+    o.scratch = all.scratch;
+    o.inputs.resize(1);
+    o.input_gradients.resize(1);
+    for (std::int64_t first = 0; first < spec_.rows; first += spec_.loss_rows) {
+      const std::int64_t rows = std::min(spec_.loss_rows, spec_.rows - first);
+      Layer& layer = rows == spec_.loss_rows ? block_ : *rest_;
+      o.inputs[0] = part_of_rows(all.inputs[0], first, rows, spec_.inputs);
+      o.input_gradients[0] = part_of_rows(all.input_gradients[0], first, rows, spec_.inputs);
+      o.output = part_of_rows(all.output, 0, rows, spec_.units);
+      o.output_gradient = o.output;
+      o.add_parameter_gradient = first > 0;
+      layer.forward(o, {});
+      all.loss(o.output, first);
+      layer.backward(o, {});
+    }
+  }
+
+ private:
+  static DenseSpec of_rows(DenseSpec spec, std::int64_t rows) {
+    spec.rows = rows;
+    return spec;
+  }
+  static TensorView part_of_rows(const TensorView& array, std::int64_t first, std::int64_t rows,
+                                 std::int64_t columns) {
+    if (array.empty()) return {};
+    const std::size_t begin = static_cast<std::size_t>(first * columns);
+    return {static_cast<std::byte*>(array.data()) + begin * element_bytes(array.type()),
+            static_cast<std::size_t>(rows * columns), array.type()};
+  }
+
+  DenseSpec spec_;
+  Layer block_;
+  std::optional<Layer> rest_;  // the last block, if it has fewer rows
+  Operands of_block_;
+};
+
+}  // namespace lockstep::model
