@@ -1,6 +1,7 @@
 """Implementation of scripts/gpu_check, run if there is a GPU; see scripts/gpu_check for the options."""
 
 import argparse
+import concurrent.futures
 import datetime
 import json
 import os
@@ -22,6 +23,7 @@ TARGETS = ["lockstep_program", "lockstep_bench_attention", "lockstep_bench_convo
 GROUPS = {"facts": 30, "tests": 180, "resnet50": 360, "conv": 150, "torch": 210, "attention": 180, "cifar": 60, "adam": 45, "cnn": 45,
           "trainings": 120, "memcheck": 120, "racecheck": 60, "jpeg": 90}
 BUILD_SECONDS = 500
+SHARDS = {"model": 8}  # processes that share the tests of a module
 
 
 class Check:
@@ -90,11 +92,19 @@ class Check:
     # ---- Tests
 
     def test(self, module):
-        environment = dict(self.steps.environment, CUDNN_LOGLEVEL_DBG="1", CUDNN_LOGDEST_DBG="stderr")
-        output = self.steps.run([self.programs.path(TESTS[module]), "--gtest_brief=1"], 90, environment=environment)
-        counts = test_counts(output.text)
-        if output.status != 0:
-            raise Failed(f"status {output.status}, {counts['failed']} tests failed, {counts['passed']} passed; {output.last_words()}")
+        """Runs a test program, or several parts of it at once: most of the time cuDNN prepares algorithms, on one core each."""
+        shards = min(SHARDS.get(module, 1), os.cpu_count())
+
+        def run(shard):
+            environment = dict(self.steps.environment, CUDNN_LOGLEVEL_DBG="1", CUDNN_LOGDEST_DBG="stderr", GTEST_TOTAL_SHARDS=str(shards),
+                               GTEST_SHARD_INDEX=str(shard))
+            return self.steps.run([self.programs.path(TESTS[module]), "--gtest_brief=1"], 150, environment=environment)
+        with concurrent.futures.ThreadPoolExecutor(shards) as pool:
+            outputs = list(pool.map(run, range(shards)))
+        each = [test_counts(output.text) for output in outputs]
+        counts = {kind: sum(one[kind] for one in each) for kind in each[0]}
+        if wrong := [output for output in outputs if output.status != 0]:
+            raise Failed(f"status {wrong[0].status}, {counts['failed']} tests failed, {counts['passed']} passed; {wrong[0].last_words()}")
         if counts["passed"] == 0:
             raise Failed(f"no test ran; {counts['skipped']} were skipped")
         return f"{counts['passed']} passed, {counts['skipped']} skipped", counts

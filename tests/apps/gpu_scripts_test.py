@@ -439,7 +439,7 @@ class WholeRun(unittest.TestCase):
         environment = dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}")
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         # As it is carried: scripts/gpu_check unpacks it.
-        shutil.make_archive(str(prebuilt), "gztar", self.folder, prebuilt.name)
+        shutil.make_archive(str(prebuilt), "xztar", self.folder, prebuilt.name)
         shutil.rmtree(prebuilt)
         answer = subprocess.run([SCRIPTS / "gpu_check", "--prebuilt", prebuilt, "--out", self.folder / "out", "--only", only, "--cache", cache],
                                 capture_output=True, text=True, check=False, env=environment)
@@ -511,6 +511,22 @@ class Tests(unittest.TestCase):
                 self.assertRaisesRegex(Failed, errors, check.test, "device")
             else:
                 self.assertEqual(check.test("device")[0], "1 passed, 2 skipped")
+
+    def test_of_the_model_are_divided_among_processes(self):
+        check = gpu_check.Check.__new__(gpu_check.Check)
+        seen = []
+
+        def run(command, limit, environment):
+            seen.append((environment["GTEST_SHARD_INDEX"], environment["GTEST_TOTAL_SHARDS"]))
+            return Output(int(environment["GTEST_SHARD_INDEX"] == failing), "[  PASSED  ] 3 tests.\n[  FAILED  ] 1 test, listed below:\n", "", 1, None)
+        check.steps = types.SimpleNamespace(environment={}, run=run)
+        check.programs = types.SimpleNamespace(path=lambda name: name)
+        shards = min(gpu_check.SHARDS["model"], os.cpu_count())
+        failing = None
+        self.assertEqual(check.test("model")[1]["passed"], 3 * shards)
+        self.assertEqual(sorted(seen), [(str(i), str(shards)) for i in range(shards)])
+        failing = str(shards - 1)
+        self.assertRaisesRegex(Failed, f"status 1, {shards} tests failed", check.test, "model")
 
     def test_a_refusal_has_its_status_and_says_what_it_needed(self):
         trainings = gpu_trainings.Trainings.__new__(gpu_trainings.Trainings)
