@@ -140,7 +140,7 @@ std::string SentencePiece::normalized(std::string_view text) const {
     }
     if (!replaced.empty()) follows_space = removes && replaced.ends_with(' ');
   }
-  while (removes && result.ends_with(space)) result.resize(result.size() - space.size());
+  while (removes && result.ends_with(space)) result.erase(result.size() - space.size());
   if (definition_.has_added_space && definition_.space_is_suffix) result += space;
   return result;
 }
