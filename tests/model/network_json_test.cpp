@@ -457,9 +457,12 @@ void expect_equal(const Network& network, const Network& other) {
 TEST(NetworkToJson, EveryNetworkOfTheZooIsReadBack) {
   for (const std::string_view name : zoo::names()) {
     SCOPED_TRACE(name);
-    const zoo::DataInput tokens{{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65};
-    const Network network = name == "gpt" || name == "bert" || name == "minilm"
-                                ? zoo::make(name, std::span(&tokens, 1), 10)
+    const zoo::DataInput inputs[] = {
+        {{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65},
+        {{.name = "image", .shape = {32, 32, 3}}}};
+    const Network network = name == "caption" ? zoo::make(name, inputs, 65)
+                            : name == "gpt" || name == "bert" || name == "minilm"
+                                ? zoo::make(name, std::span(inputs).first(1), 10)
                                 : zoo::make(name, {32, 32, 3}, 10);
     expect_equal(network, read_back(network));
   }

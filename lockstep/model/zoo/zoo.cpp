@@ -25,13 +25,14 @@ constexpr std::string_view kGpt = "gpt";
 constexpr std::string_view kBert = "bert";
 constexpr std::string_view kMiniLmName = "minilm";
 constexpr std::string_view kVit = "vit";
+constexpr std::string_view kCaption = "caption";
 
 struct Recipe {
   std::string_view name;
   Network (*make)(Shape input, std::int64_t classes);  ///< null: it reads several inputs
 };
 
-const std::array<Recipe, 16> kRecipes = {{
+const std::array<Recipe, 17> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -54,6 +55,7 @@ const std::array<Recipe, 16> kRecipes = {{
     {kGpt, nullptr},
     {kBert, nullptr},
     {kMiniLmName, nullptr},
+    {kCaption, nullptr},
     {kVit, [](Shape input, std::int64_t classes) { return vit(std::move(input), classes); }},
 }};
 
@@ -191,6 +193,39 @@ TransformerOptions transformer_options(std::string_view name) {
   return options;
 }
 
+/// Parses the options in "caption:256,dropout=0.3,cnn=resnet18"; each may be absent, and what
+/// follows "cnn=" is its whole name.
+CaptionOptions caption_options(std::string_view name) {
+  constexpr std::string_view kDropout = "dropout=";
+  constexpr std::string_view kCnn = "cnn=";
+  CaptionOptions options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
+  for (std::size_t begin = colon + 1; begin <= name.size();) {
+    const std::string_view rest = name.substr(begin);
+    const std::string_view setting = rest.substr(0, rest.find(','));
+    bool is_known = false;
+    begin += setting.size() + 1;
+    if (rest.starts_with(kCnn)) {
+      options.cnn = rest.substr(kCnn.size());
+      is_known = !options.cnn.empty();
+      begin = name.size() + 1;
+    } else if (setting.starts_with(kDropout)) {
+      options.dropout = parse_number<float>(setting.substr(kDropout.size())).value_or(-1);
+      is_known = options.dropout >= 0 && options.dropout < 1;
+    } else {
+      options.width = parse_number<std::int32_t>(setting).value_or(0);
+      is_known = options.width > 0;
+    }
+    if (!is_known)
+      throw Error(ErrorCategory::input, "model",
+                  "expected a width, a dropout below 1, or the name of a network of images at the "
+                  "end, such as caption:256,dropout=0.3,cnn=resnet18",
+                  fmt::format("got \"{}\"", name));
+  }
+  return options;
+}
+
 }  // namespace
 
 std::vector<std::string_view> names() {
@@ -226,14 +261,15 @@ Network make(std::string_view name, std::span<const DataInput> inputs, std::int6
   if (kind == kGpt) return gpt(inputs, transformer_options(name));
   if (kind == kBert) return bert(inputs, classes, transformer_options(name));
   if (kind == kMiniLmName) return minilm(inputs, classes, transformer_options(name));
+  if (kind == kCaption) return caption(inputs, caption_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
   if (inputs.size() == 1 && kind == kLstm) return lstm(inputs.front(), classes, lstm_options(name));
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
   throw Error(ErrorCategory::input, "model",
-              "expected gpt, bert, minilm, wide_deep or a FILE.json for data with several inputs, "
-              "or one of them or lstm for data with indices",
+              "expected gpt, bert, minilm, caption, wide_deep or a FILE.json for data with several "
+              "inputs, or one of them or lstm for data with indices",
               fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
@@ -245,7 +281,7 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const std::string_view kind = name.substr(0, name.find(':'));
   if (kind == kLstm)
     return lstm({{.name = "features", .shape = std::move(input)}}, classes, lstm_options(name));
-  if (kind == kWideDeep || kind == kGpt || kind == kBert || kind == kMiniLmName)
+  if (kind == kWideDeep || kind == kGpt || kind == kBert || kind == kMiniLmName || kind == kCaption)
     return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
                 classes);
   if (kind == kVit) return vit(std::move(input), classes, transformer_options(name));

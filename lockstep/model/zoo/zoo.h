@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -201,21 +202,41 @@ model::Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
 model::Network vit(model::Shape input, std::int64_t classes,
                    const TransformerOptions& options = {});
 
+/// Options of caption().
+struct CaptionOptions {
+  std::int64_t width = 512;  ///< elements of an embedding, and units of the LSTM
+  float dropout = 0;         ///< rate before and after the LSTM
+  /// The name for make() of the network whose features_of() describe the image. Default: cnn for
+  /// images up to 64x64, otherwise resnet18.
+  std::string cnn = {};
+};
+
+/// Captions of images: an image [H, W, C] and tokens [T] to logits [T, vocabulary] of the token
+/// after each position (Vinyals et al., "Show and tell", arXiv 1411.4555). The features of the
+/// image, through a dense layer, are what an LSTM reads first; the embeddings of the tokens follow,
+/// and the LSTM's outputs at their positions, through another dense layer, are the logits.
+/// `inputs` are the image and the tokens, int32 [T] with `categories`, in either order. The layers
+/// of the cnn keep their names, so that weights of it fit. Beside them, it has (features + 1 +
+/// vocabulary) * width + 8 * width^2 + 4 * width + (width + 1) * vocabulary parameters. Its name is
+/// that for make(), such as "caption:256,dropout=0.3,cnn=mobilenet_v2". Throws Error (input) for
+/// other inputs.
+model::Network caption(std::span<const DataInput> inputs, const CaptionOptions& options = {});
+
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
 /// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a
-/// gpt, bert, minilm or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of
-/// them, ":features" leaves out the head, as features_of() does, and `classes` does not matter.
-/// Throws Error (input) for an unknown name.
+/// gpt, bert, minilm or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1", or a caption
+/// of another width or cnn. After any of them, ":features" leaves out the head, as features_of()
+/// does, and `classes` does not matter. Throws Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep, gpt, bert and minilm alone read several; they and
-/// lstm read int32.
+/// The same for data with any inputs; wide_deep, gpt, bert, minilm and caption alone read several;
+/// they and lstm read int32.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, vit.
+/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, caption, vit.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo
