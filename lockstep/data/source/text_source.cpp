@@ -22,7 +22,7 @@ namespace {
 constexpr auto kDocuments =
     enum_names<TextDocuments>({{TextDocuments::files, "files"}, {TextDocuments::lines, "lines"}});
 constexpr auto kKeys = std::to_array<std::string_view>(
-    {"tokenizer", "length", "stride", "documents", "column", "label"});
+    {"tokenizer", "length", "stride", "documents", "column", "label", "image", "target"});
 constexpr const char* kAnyBytes = "bytes";
 
 /// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
@@ -89,6 +89,8 @@ TextOptions TextOptions::parse(std::string_view text, const std::string& where) 
     if (key == "documents") options.documents = kDocuments.parse(where, value);
     if (key == "column") options.column = value;
     if (key == "label") options.label = value;
+    if (key == "image") options.image = value;
+    if (key == "target") options.target = value;
   }
   return options;
 }
@@ -138,6 +140,9 @@ TextSource::TextSource(const std::vector<std::filesystem::path>& files, TextOpti
                 options_.is_table() ? "expected a text, not a column of a table"
                                     : "expected column=, the column of the texts, with label=",
                 options_.is_table() ? "got column=" : "there is none");
+  if (options_.has_images())
+    throw Error(ErrorCategory::input, files_.front().string(),
+                "expected a text, not captions of images", "got image=");
   const auto exchange = std::exchange(options_.exchange, {});
   if (exchange.members > 1)
     for (const auto& file : files_) InputFile{file};  // a rank that lacks one says so

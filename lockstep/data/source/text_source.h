@@ -30,6 +30,8 @@ struct TextOptions {
   std::optional<TextDocuments> documents = {};  ///< default: files
   std::string column = {};      ///< of tables (TextTableSource): the name of the texts' column
   std::string label = {};       ///< of tables: the name of the classes' column
+  std::string image = {};       ///< of captions (CaptionSource): the name of the images' column
+  std::string target = {};      ///< of captions: the name of their column
   bool without_labels = false;  ///< of tables: the classes are not read
   std::shared_ptr<const TextSchema> schema = {};  ///< that of the training text
   IndexExchange exchange = {};                    ///< the ranks that open the files together
@@ -45,6 +47,8 @@ struct TextOptions {
   /// as TextSchema::of().
   TextSchema describe(const std::string& file,
                       const std::function<std::string()>& characters) const;
+  /// Whether the texts are captions of images.
+  bool has_images() const { return !image.empty() || (schema && !schema->image.empty()); }
   /// Whether the texts are in a column of a table.
   bool is_table() const { return !column.empty() || (schema && !schema->column.empty()); }
 };

@@ -45,6 +45,8 @@ TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::st
                       .has_segments = json_member<bool>(json, "segments")};
     if (json.contains("column")) schema.column = json_member<std::string>(json, "column");
     if (json.contains("label")) schema.label = json_member<std::string>(json, "label");
+    if (json.contains("image")) schema.image = json_member<std::string>(json, "image");
+    if (json.contains("target")) schema.target = json_member<std::string>(json, "target");
     if (schema.length < 1 || schema.length > kMaxLength)
       throw std::invalid_argument(fmt::format("its length is {}", schema.length));
     if (schema.tokenizer == kChars) CharsTokenizer{schema.vocabulary};
@@ -65,6 +67,8 @@ nlohmann::json TextSchema::to_json() const {
                          {"segments", has_segments}};
   if (!column.empty()) json["column"] = column;
   if (!label.empty()) json["label"] = label;
+  if (!image.empty()) json["image"] = image;
+  if (!target.empty()) json["target"] = target;
   return json;
 }
 

@@ -193,7 +193,8 @@ TEST_F(TextSourceTest, IsOpenedByItsName) {
   EXPECT_EQ(data_files(files + ":length=4").size(), 2U);
   for (const auto& [options, reason] :
        {std::pair{"lenght=4",
-                  "expected options of tokenizer, length, stride, documents, column, label, got "
+                  "expected options of tokenizer, length, stride, documents, column, label, image, "
+                  "target, got "
                   "\"lenght\" (did you mean length?)"},
         {"length=0", "expected length from 1 to 1048576, got \"0\""},
         {"stride=x", "expected stride from 1 to 1048576, got \"x\""},
