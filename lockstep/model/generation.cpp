@@ -6,14 +6,17 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 namespace {
 
+constexpr const char* kTokens = "tokens";
 constexpr const char* kSegments = "segments";
 constexpr std::size_t kMaxPassRows = 64;  // of an incremental pass
 
@@ -87,19 +90,28 @@ Generator::Generator(CompiledModel& model, std::int64_t vocabulary, Passes passe
   const auto refuse = [&](const std::string& expected, const std::string& actual) {
     throw Error(ErrorCategory::input, network.name(), expected, actual);
   };
+  const bool has_context =
+      inputs.size() > 1 &&
+      std::ranges::count(inputs, std::string_view(kTokens), &NetworkInput::name) > 0;
   std::string given;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     given += fmt::format("{}{} {}", k == 0 ? "" : ", ", inputs[k].name, to_string(inputs[k].shape));
     if (inputs.size() > 1 && inputs[k].name == kSegments)
       segment_input_ = k;
+    else if (has_context && inputs[k].name != kTokens)
+      context_inputs_.push_back(k);
     else
       token_input_ = k;
   }
+  inputs_.resize(inputs.size());
+  is_incremental_ = is_incremental_ && context_inputs_.empty();
   const Shape& shape = inputs[token_input_].shape;
-  const bool are_positions = std::ranges::all_of(inputs, [&](const NetworkInput& input) {
+  const auto has_positions = [&](const NetworkInput& input) {
     return input.type == ElementType::int32 && input.shape.size() == 1 && input.shape == shape;
-  });
-  if (!are_positions || inputs.size() > (segment_input_ ? 2u : 1u))
+  };
+  if (!has_positions(inputs[token_input_]) ||
+      (segment_input_ && !has_positions(inputs[*segment_input_])) ||
+      inputs.size() > (segment_input_ ? 2u : 1u) + context_inputs_.size())
     refuse("expected a network of tokens: one int32 input [T], and perhaps its segments [T]",
            "got " + given);
   if (const Shape logits = {shape.front(), vocabulary}; network.output_shape() != logits)
@@ -109,10 +121,16 @@ Generator::Generator(CompiledModel& model, std::int64_t vocabulary, Passes passe
   positions_ = static_cast<std::size_t>(shape.front());
 }
 
-void Generator::start(std::vector<std::int32_t> tokens) {
+void Generator::start(std::vector<std::int32_t> tokens, std::vector<InputView> context) {
   if (tokens.empty())
     throw Error(ErrorCategory::input, "generate", "expected at least one token to begin with",
                 "got none");
+  if (context.size() != context_inputs_.size())
+    throw Error(
+        ErrorCategory::input, "generate",
+        fmt::format("expected {} beside the tokens", counted(std::ssize(context_inputs_), "input")),
+        fmt::format("got {}", context.size()));
+  for (std::size_t k = 0; k < context.size(); ++k) inputs_[context_inputs_[k]] = context[k];
   tokens_ = std::move(tokens);
   computed_ = 0;
   cache_ = {};  // a NaN that other parameters have left there would remain: 0 * NaN is NaN
@@ -165,7 +183,7 @@ BatchView Generator::batch_of(std::span<const std::int32_t> tokens, std::size_t 
   segments_.resize(count);
   inputs_[token_input_].indices = padded_;
   if (segment_input_) inputs_[*segment_input_].indices = segments_;
-  return {.samples = 1, .inputs = std::span(inputs_).first(segment_input_ ? 2 : 1)};
+  return {.samples = 1, .inputs = inputs_};
 }
 
 }  // namespace lockstep::model

@@ -1,7 +1,6 @@
 // Generating sequences of tokens with a network that predicts the next one.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -33,15 +32,16 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 
 /// Generates tokens with a network that reads int32 tokens [T], and perhaps int32 "segments" [T],
 /// and whose first output are logits [T, V] of the token after each position. An output must not
-/// depend on later tokens, as with causal attention.
+/// depend on later tokens, as with causal attention. It may read other inputs, such as an image, if
+/// that of the tokens is called "tokens": they are the context of a sequence.
 ///
 /// The network reads all tokens, up to T of them. Of more it reads those from a multiple of T/2
 /// (rounded down) on, the smallest that leaves at most T: the window moves by T/2 when it is full.
 ///
 /// If the model is incremental (CompiledModel::is_incremental), a token takes a pass over one
 /// position, which reads the keys and values of those before. The tokens of start(), and those of
-/// the window after it has moved, are computed up to 64 at a time. If the model is not, each token
-/// takes a pass over T positions.
+/// the window after it has moved, are computed up to 64 at a time. If the model is not, or has a
+/// context, each token takes a pass over T positions.
 class Generator {
  public:
   /// Whether a token takes a pass over one position or over all of them.
@@ -51,9 +51,11 @@ class Generator {
   /// model is.
   Generator(CompiledModel& model, std::int64_t vocabulary, Passes passes = Passes::incremental);
 
-  /// Replaces the sequence; call it again after the parameters have changed. Throws Error (input)
-  /// if `tokens` are empty.
-  void start(std::vector<std::int32_t> tokens);
+  /// Replaces the sequence; call it again after the parameters have changed. `context` are the
+  /// inputs of one sample beside tokens and segments, in the order of Network::inputs(), in memory
+  /// that stays until the next call. Throws Error (input) if `tokens` are empty, and for another
+  /// number of inputs in the context.
+  void start(std::vector<std::int32_t> tokens, std::vector<InputView> context = {});
   /// Draws the token after the sequence, and appends it. The position of the first token of a
   /// sequence is 0. Throws the errors of sample_token(), and Error (data) for tokens outside of the
   /// vocabulary.
@@ -76,7 +78,8 @@ class Generator {
   std::size_t begin_ = 0;     // of the tokens that are read
   std::size_t computed_ = 0;  // of these, those that the cache is of
   device::Buffer cache_;
-  std::array<InputView, 2> inputs_;
+  std::vector<std::size_t> context_inputs_;
+  std::vector<InputView> inputs_;
   std::vector<std::int32_t> padded_;    // the tokens of a pass
   std::vector<std::int32_t> segments_;  // of a pass
 };
