@@ -1,7 +1,8 @@
-// lockstep generate: text from a model that predicts the next token.
+// lockstep generate: text from a model that predicts the next token, or describes an image.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
+#include "apps/lockstep/caption_image.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/generated_text.h"
 #include "apps/lockstep/model_source.h"
@@ -21,6 +23,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/text/target_text.h"
 #include "lockstep/data/text/tokenizer.h"
 #include "lockstep/device/device.h"
 #include "lockstep/job/device_share.h"
@@ -37,6 +40,7 @@ namespace {
 struct GenerateArguments {
   std::string checkpoint;
   std::string prompt;
+  std::vector<std::string> images;  ///< files to describe
   std::string device = "auto";
   std::string path = "-";     ///< of the text; "-" is standard output
   std::int64_t tokens = 100;  ///< the most that are generated
@@ -54,14 +58,21 @@ struct Generated {
   double seconds = 0;
 };
 
-/// The tokenizer of the training. Throws Error (checkpoint).
+/// The tokenizer of the training. Throws Error (checkpoint), and Error (input) unless there are
+/// images for captions alone.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(
-    const checkpoint::RestoredCheckpoint& checkpoint) {
+    const checkpoint::RestoredCheckpoint& checkpoint, const GenerateArguments& arguments) {
   const auto names = strategy::DataNames::of(checkpoint.state.configuration);
   if (names.text == nullptr)
     throw Error(ErrorCategory::checkpoint, checkpoint.path.string(),
                 "expected a model that was trained on text (--data text:FILES)",
                 "it was trained on other data");
+  if (const bool describes = !names.text->image.empty(); describes == arguments.images.empty())
+    throw Error(ErrorCategory::input, describes ? checkpoint.path.string() : "image",
+                describes ? "expected --image FILE, because the model describes images"
+                          : "expected a model that was trained on captions of images (--data "
+                            "text:FILE:image=COLUMN,target=COLUMN)",
+                describes ? "it was not given" : "it was trained on text alone");
   return names.text->open();
 }
 
@@ -137,6 +148,74 @@ void report(const GenerateArguments& arguments, const checkpoint::RestoredCheckp
   }
 }
 
+/// The caption of an image.
+Generated generate_caption(model::CompiledModel& model, const GenerateArguments& arguments,
+                           const data::Tokenizer& tokenizer, const ModelSource& source,
+                           const std::string& file) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto around = data::TargetTokens::of(tokenizer);
+  const auto inputs = model.network().inputs();
+  const auto image = std::ranges::find(inputs, ElementType::float32, &model::NetworkInput::type);
+  if (image == inputs.end())
+    throw Error(ErrorCategory::input, model.network().name(), "expected a network of images",
+                "it reads none");
+  model::Generator generator(model, around.vocabulary_size);
+  const std::vector<float> features = read_image(file, source, image->shape);
+  generator.start({around.begin}, {{.features = features}});
+  const std::int64_t positions = model.network().output_shape().front();
+  Generated generated;
+  std::vector<std::int32_t> tokens;
+  while (generated.tokens < std::min(arguments.tokens, positions)) {
+    const std::int32_t token = generator.next(arguments.sampling);
+    generated.reached_end = token == around.end;
+    if (generated.reached_end) break;
+    ++generated.tokens;
+    // The tokens around texts may not be of the tokenizer.
+    if (token < tokenizer.vocabulary_size()) tokens.push_back(token);
+  }
+  std::string bytes = tokenizer.decode(tokens);
+  generated.text = take_characters(bytes);
+  generated.seconds = seconds_since(begin);
+  return generated;
+}
+
+void report_caption(const GenerateArguments& arguments,
+                    const checkpoint::RestoredCheckpoint& checkpoint, const std::string& image,
+                    const Generated& generated) {
+  nlohmann::ordered_json event = {{"event", "generate"},
+                                  {"checkpoint", checkpoint.path.string()},
+                                  {"step", checkpoint.state.step},
+                                  {"image", encode_bytes(image)}};
+  if (arguments.is_printed())
+    event["text"] = generated.text;
+  else
+    event["output"] = arguments.path;
+  event["tokens"] = generated.tokens;
+  event["stop"] = generated.reached_end ? "end" : "length";
+  event["seconds"] = generated.seconds;
+  event["time"] = seconds_since_1970();
+  fmt::print("{}\n", dump_json(event));
+}
+
+/// A line for each image.
+void describe_images(const GenerateArguments& arguments, const ModelSource& source,
+                     const checkpoint::RestoredCheckpoint& checkpoint,
+                     const data::Tokenizer& tokenizer, model::CompiledModel& model) {
+  std::optional<AtomicFile> file;
+  if (!arguments.is_printed()) file.emplace(arguments.path);
+  Generated all;
+  for (const std::string& image : arguments.images) {
+    const Generated one = generate_caption(model, arguments, tokenizer, source, image);
+    all.tokens += one.tokens;
+    all.seconds += one.seconds;
+    if (file) file->write(one.text + "\n");
+    if (arguments.output.json) report_caption(arguments, checkpoint, image, one);
+    if (!file && !arguments.output.json) fmt::print("{}\n", one.text);
+  }
+  if (file) file->commit();
+  if (!arguments.output.json) report(arguments, checkpoint, all);
+}
+
 /// The only device of --devices.
 device::Device chosen_device(const job::Session& session, const std::string& name) {
   const auto devices = job::choose_devices(session, name);
@@ -153,7 +232,13 @@ int generate(job::Session& session, const GenerateArguments& arguments) {
       strategy, source.make(),
       {.loss = source.loss, .losses = source.losses, .precision = arguments.precision});
   const checkpoint::RestoredCheckpoint checkpoint = trainer.restore(arguments.checkpoint);
-  const auto tokenizer = tokenizer_of(checkpoint);
+  const auto tokenizer = tokenizer_of(checkpoint, arguments);
+  if (!arguments.images.empty()) {
+    trainer.replicas().run([&](strategy::Replica& replica, int) {
+      describe_images(arguments, source, checkpoint, *tokenizer, replica.model());
+    });
+    return 0;
+  }
   std::optional<AtomicFile> file;
   if (!arguments.is_printed()) file.emplace(arguments.path);
   const bool is_shown = arguments.is_printed() && !arguments.output.json;
@@ -197,9 +282,10 @@ void add_sampling_options(CLI::App& command, GenerateArguments& arguments) {
 void add_generate_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command = program.add_subcommand(
       "generate",
-      "Generate text with a checkpoint that was trained on text\n\n"
-      "Example:\n"
-      "  lockstep generate --checkpoint run --prompt 'The ' --tokens 200 --temperature 0.8\n");
+      "Generate text with a checkpoint that was trained on text, or captions of images\n\n"
+      "Examples:\n"
+      "  lockstep generate --checkpoint run --prompt 'The ' --tokens 200 --temperature 0.8\n"
+      "  lockstep generate --checkpoint captions --image a.png b.jpg --temperature 0\n");
   const auto arguments = std::make_shared<GenerateArguments>();
   command->get_help_ptr()->group(kCommonOptions);
   command->option_defaults()->group(kCommonOptions);
@@ -213,6 +299,12 @@ void add_generate_command(CLI::App& program, const Invocation& invocation, int& 
                    "Text to continue, which is written before what is generated. May be left out "
                    "if the tokenizer has a token between texts, such as <|endoftext|>")
       ->type_name("WORDS");
+  command
+      ->add_option("--image", arguments->images,
+                   "Images to describe, JPEG or PNG, with a model that was trained on captions; "
+                   "each caption is a line")
+      ->type_name("FILE")
+      ->excludes("--prompt");
   add_at_least(*command, "--tokens", arguments->tokens, 1,
                "Number of tokens to generate; fewer if the model ends the text")
       ->default_str(std::to_string(arguments->tokens));
