@@ -110,6 +110,11 @@ TEST_F(Generate, RefusesPromptsItCannotRead) {
     EXPECT_THAT(result.errors, HasSubstr(message));
     EXPECT_EQ(result.output, "");
   }
+  const Result image = run_lockstep(generate("--image a.png"));
+  EXPECT_EQ(image.status, 2);
+  EXPECT_THAT(image.errors,
+              HasSubstr("[image] expected a model that was trained on captions of images (--data "
+                        "text:FILE:image=COLUMN,target=COLUMN); it was trained on text alone"));
   const Result several = run_lockstep(generate("--prompt a --devices cpu:0,cpu:0"));
   EXPECT_EQ(several.status, 2);
   EXPECT_THAT(several.errors,
