@@ -31,6 +31,9 @@ struct TextOptions {
   std::string column = {};      ///< of tables (TextTableSource): the name of the texts' column
   std::string label = {};       ///< of tables: the name of the classes' column
   bool without_labels = false;  ///< of tables: the classes are not read
+  std::string source = {};      ///< of tables of pairs: the name of the column of the first texts
+  std::string target = {};      ///< of tables of pairs: that of the texts to generate from them
+  std::int64_t target_length = 0;                 ///< tokens of a target; default: the length
   std::shared_ptr<const TextSchema> schema = {};  ///< that of the training text
   IndexExchange exchange = {};                    ///< the ranks that open the files together
 
@@ -46,7 +49,13 @@ struct TextOptions {
   TextSchema describe(const std::string& file,
                       const std::function<std::string()>& characters) const;
   /// Whether the texts are in a column of a table.
-  bool is_table() const { return !column.empty() || (schema && !schema->column.empty()); }
+  bool is_table() const {
+    return !column.empty() || (schema && !schema->column.empty()) || is_pairs();
+  }
+  /// Whether they are pairs in two columns.
+  bool is_pairs() const {
+    return !source.empty() || !target.empty() || (schema && !schema->source.empty());
+  }
 };
 
 /// Files and their options.

@@ -45,6 +45,16 @@ TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::st
                       .has_segments = json_member<bool>(json, "segments")};
     if (json.contains("column")) schema.column = json_member<std::string>(json, "column");
     if (json.contains("label")) schema.label = json_member<std::string>(json, "label");
+    if (json.contains("source")) {
+      schema.source = json_member<std::string>(json, "source");
+      schema.target = json_member<std::string>(json, "target");
+      schema.target_length = json_member<std::int64_t>(json, "target_length");
+      if (schema.source.empty() || schema.target.empty() || schema.target_length < 1 ||
+          schema.target_length > kMaxLength)
+        throw std::invalid_argument(fmt::format("its pairs are \"{}\" and \"{}\" of length {}",
+                                                schema.source, schema.target,
+                                                schema.target_length));
+    }
     if (schema.length < 1 || schema.length > kMaxLength)
       throw std::invalid_argument(fmt::format("its length is {}", schema.length));
     if (schema.tokenizer == kChars) CharsTokenizer{schema.vocabulary};
@@ -65,6 +75,10 @@ nlohmann::json TextSchema::to_json() const {
                          {"segments", has_segments}};
   if (!column.empty()) json["column"] = column;
   if (!label.empty()) json["label"] = label;
+  if (source.empty()) return json;
+  json["source"] = source;
+  json["target"] = target;
+  json["target_length"] = target_length;
   return json;
 }
 
