@@ -301,8 +301,8 @@ TEST(GeneratorOfTokens, RefusesOtherNetworks) {
   Network floats({4}, "floats");
   floats.add(Dense({.units = 5}));
   EXPECT_EQ(refusal(std::move(floats)),
-            "[floats] expected a network of tokens: one int32 input [T], and perhaps its segments "
-            "[T], got features [4]");
+            "[floats] expected a network of tokens: one int32 input [T], called tokens if there "
+            "are others, and perhaps its segments [T], got features [4]");
   Network classifier({positions("tokens")}, "classifier");
   classifier.add(Embedding({.vocabulary = 5, .dimension = 5}));
   classifier.add(Flatten());
