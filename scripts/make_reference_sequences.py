@@ -102,7 +102,7 @@ def our_name(module, name):
     """The name in Lockstep of the parameter `name` of `module`; the last part of it."""
     if not isinstance(module, nn.RNNBase):
         names = {nn.LayerNorm: {"weight": "gamma", "bias": "beta"}, nn.RMSNorm: {"weight": "gamma"},
-                 nn.Embedding: {"weight": "embeddings"}, Learned: {"weight": "embeddings"}}
+                 nn.Embedding: {"weight": "embeddings"}, Learned: {"weight": "embeddings"}, Additive: {"scale": "scale"}}
         return names.get(type(module), {"weight": "kernel", "bias": "bias"})[name]
     kind = name.split("_l0")[0]
     names = {"weight_ih": "kernel", "weight_hh": "recurrent_kernel", "bias_ih": "bias", "bias_hh": "recurrent_bias"}
@@ -185,6 +185,18 @@ class Segments(nn.Module):
         return attend(*rows.chunk(3, -1), 2, causal=True, segments=segments)
 
 
+class Additive(nn.Module):
+    """Additive attention of all but the last two positions to all; the values are hyperbolic tangents."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.empty(width))
+
+    def forward(self, x):
+        scores = (x[:, :-2, None] + x[:, None]).tanh() @ self.scale
+        return scores.softmax(-1) @ x.tanh()
+
+
 def layer_cases():
     """The shape of a sample, and a function of a batch, by name; a module has parameters, of the layer of the given name."""
     def packed(heads, shared, width, **options):
@@ -211,7 +223,7 @@ def layer_cases():
              "sinusoidal_embedding": ((5, 6), None, lambda x: x + positions(5, 6))}
     for name, module in {"lstm": nn.LSTM, "gru": nn.GRU, "simple_rnn": nn.RNN}.items():
         cases |= {name: last_outputs(module), f"{name}_bidirectional": last_outputs(module, bidirectional=True)}
-    return cases
+    return cases | {"additive_attention": ((6, 5), Additive(5), None)}
 
 
 def layer_values(kind, shape, module, function, seed):

@@ -112,9 +112,6 @@ Dataset open_text(const std::string& text, const DataSpecOptions& options) {
   if (spec.options.has_images())
     return Dataset::from_source(std::make_shared<CaptionSource>(files, std::move(spec.options),
                                                                 options.tfrecord.input_shape));
-  if (!spec.options.target.empty())
-    fail_input("text:" + text,
-               "expected image=, the column of the images' names, with target=", "there is none");
   if (spec.options.is_table())
     return Dataset::from_source(std::make_shared<TextTableSource>(files, std::move(spec.options)));
   return Dataset::from_source(std::make_shared<TextSource>(files, std::move(spec.options)));

@@ -86,8 +86,7 @@ TEST_F(Captions, NeedAnImageThatCanBeRead) {
   data::write_bytes(path("text.png"), "no image");
   for (const auto& [options, message] :
        {std::pair{std::string("--prompt a"),
-                  std::string("expected --image FILE, because the model describes images; it was "
-                              "not given")},
+                  std::string("[image] expected --image FILE for a model of captions, got none")},
         {"--image " + path("missing.png"), path("missing.png")},
         {"--image " + path("shapes"), path("shapes")},
         {"--image " + path("text.png"), path("text.png")}}) {

@@ -227,8 +227,9 @@ TEST(GeneratorOfTokens, ReadsAContext) {
     for (int i = 0; i < 6; ++i)
       EXPECT_EQ(generator.next({.temperature = 0}), static_cast<std::int32_t>(favourite));
   }
+  EXPECT_EQ(generator.context().size(), 1u);
   EXPECT_EQ(input_error_of([&] { generator.start({0}); }),
-            "[generate] expected 1 input beside the tokens, got 0");
+            "[generate] expected a context of 1 further input, got 0");
 }
 
 TEST(IncrementalPasses, ComputeTheRowsOfAFullPass) {
@@ -328,8 +329,8 @@ TEST(GeneratorOfTokens, RefusesOtherNetworks) {
   Network floats({4}, "floats");
   floats.add(Dense({.units = 5}));
   EXPECT_EQ(refusal(std::move(floats)),
-            "[floats] expected a network of tokens: one int32 input [T], and perhaps its segments "
-            "[T], got features [4]");
+            "[floats] expected a network of tokens: one int32 input [T], called tokens if there "
+            "are others, and perhaps its segments [T], got features [4]");
   Network classifier({positions("tokens")}, "classifier");
   classifier.add(Embedding({.vocabulary = 5, .dimension = 5}));
   classifier.add(Flatten());

@@ -501,6 +501,7 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
     {"type": "conv2d_transpose", "name": "x", "inputs": ["input"], "filters": 3, "kernel": [3, 2], "strides": [2, 1], "padding": "same", "use_bias": false, "initializer": "he_uniform"},
     {"type": "attention", "name": "aa", "inputs": ["q"], "heads": 11, "key_value_heads": 1, "causal": true, "rotary": 10000},
+    {"type": "additive_attention", "name": "af", "inputs": ["q", "q", "q"]},
     {"type": "cropping1d", "name": "ad", "inputs": ["q"], "cropping": [0, 17]},
     {"type": "dense", "name": "ae", "inputs": ["ad"], "units": 2, "use_bias": true, "initializer": "zeros", "stddev": 0.25},
     {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";

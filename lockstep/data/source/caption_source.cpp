@@ -84,8 +84,9 @@ void CaptionSource::check_texts() {
   schema.target = options_.target;
   schema_ = std::make_shared<const TextSchema>(std::move(schema));
   tokenizer_ = schema_->open();
+  vocabulary_ = TargetVocabulary::of(*tokenizer_);
   for_each_text([&](const std::string& text) {
-    if (std::ssize(tokenizer_->encode(text)) >= schema_->length) ++cut_;
+    if (target_tokens(*tokenizer_, text, static_cast<std::size_t>(schema_->length)).is_cut) ++cut_;
   });
 }
 
@@ -110,7 +111,7 @@ void CaptionSource::set_spec(std::vector<std::int64_t> shape) {
     return TensorSpec{.name = name,
                       .type = ElementType::int32,
                       .shape = {schema_->length},
-                      .classes = TargetTokens::of(*tokenizer_).vocabulary_size};
+                      .classes = vocabulary_.size};
   };
   spec_ = {.inputs = {{.name = "image", .shape = std::move(shape)}, tensor("tokens")},
            .targets = {tensor("next")}};
@@ -141,9 +142,10 @@ void CaptionSource::fail_image(std::int64_t record_id, const Error& error) const
 
 void CaptionSource::read(std::int64_t record_id, Sample& sample) const {
   const Caption& caption = captions_[static_cast<std::size_t>(record_id)];
-  const TargetText text = encode_target(*tokenizer_, caption.text, schema_->length);
-  std::ranges::copy(text.tokens, sample.inputs[1].as<std::int32_t>().begin());
-  std::ranges::copy(text.targets, sample.targets[0].as<std::int32_t>().begin());
+  const TextTokens text =
+      target_tokens(*tokenizer_, caption.text, static_cast<std::size_t>(schema_->length));
+  write_target(text.tokens, vocabulary_, sample.inputs[1].as<std::int32_t>(),
+               sample.targets[0].as<std::int32_t>());
   std::string bytes = read_image(record_id);
   if (StoredImage* const image = sample.image) {
     image->memory = std::move(bytes);

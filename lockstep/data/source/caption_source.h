@@ -29,8 +29,8 @@ class CaptionSource final : public RecordSource {
  public:
   /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first, whose header is
   /// read. Throws Error (data) with file, line and column for what is no table, no text or no name
-  /// of a file, and without rows. Throws Error (input) for invalid options, for a column that a
-  /// table lacks, and for another tokenizer than that of the schema.
+  /// of a file, for an empty text, and without rows. Throws Error (input) for invalid options, for
+  /// a column that a table lacks, and for another tokenizer than that of the schema.
   explicit CaptionSource(const std::vector<std::filesystem::path>& files, TextOptions options,
                          const std::vector<std::int64_t>& shape = {});
 
@@ -66,6 +66,7 @@ class CaptionSource final : public RecordSource {
   std::int64_t cut_ = 0;  // texts that are too long
   std::shared_ptr<const TextSchema> schema_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  TargetVocabulary vocabulary_;
   std::optional<ImageTransform> as_stored_;
   SampleSpec spec_;
 };

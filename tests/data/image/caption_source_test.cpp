@@ -146,6 +146,8 @@ TEST_F(CaptionTest, NamesFileLineAndColumnOfATableItCannotRead) {
              ": line 2, column 1] expected 2 columns, as in the first row; there are 1"},
         Case{"file,caption\na.png,a\na.png,\xff\n",
              ": line 3] expected text in UTF-8, got the byte 0xff at offset 0"},
+        Case{"file,caption\na.png,\n",
+             ": line 2] expected a text of at least one token; the text is empty"},
         Case{"file,caption\n", "expected at least one row after the first line; there is none"}}) {
     const std::string error =
         data_error_of([&] { CaptionSource({add("c.csv", one.table)}, options); });
@@ -195,10 +197,10 @@ TEST_F(CaptionTest, RefusesOptionsOfOtherTexts) {
                   "captions.csv] expected image= and target=, the columns of the images' names and "
                   "of the captions, got no target="},
         {":target=caption",
-         "expected image=, the column of the images' names, with target=; there is none"},
+         "expected source= and target=, the columns of both texts; there is no source="},
         {":image=file,target=caption,stride=2",
-         "expected none of column=, label=, stride= and documents= with image="},
-        {":image=file,target=caption,column=id", "with image=, got one of them"}})
+         "expected only tokenizer=, length= and target= with image=, got other options"},
+        {":image=file,target=caption,column=id", "with image=, got other options"}})
     EXPECT_THAT(input_error_of([&] { open_data(spec + options); }), HasSubstr(reason));
   EXPECT_THAT(input_error_of([&] {
                 const TextSource text({table()}, {.image = "file", .target = "caption"});
