@@ -457,12 +457,16 @@ void expect_equal(const Network& network, const Network& other) {
 TEST(NetworkToJson, EveryNetworkOfTheZooIsReadBack) {
   for (const std::string_view name : zoo::names()) {
     SCOPED_TRACE(name);
-    const zoo::DataInput inputs[] = {
-        {{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65},
-        {{.name = "image", .shape = {32, 32, 3}}}};
-    const Network network = name == "caption" ? zoo::make(name, inputs, 65)
+    const zoo::DataInput tokens{{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65};
+    const zoo::DataInput pair[] = {
+        {{.name = "source", .shape = {6}, .type = ElementType::int32}, 65},
+        {{.name = "source_segments", .shape = {6}, .type = ElementType::int32}, 0},
+        tokens};
+    const zoo::DataInput caption[] = {{{.name = "image", .shape = {32, 32, 3}}}, tokens};
+    const Network network = name == "caption"   ? zoo::make(name, caption, 10)
+                            : name == "seq2seq" ? zoo::make(name, pair, 10)
                             : name == "gpt" || name == "bert" || name == "minilm"
-                                ? zoo::make(name, std::span(inputs).first(1), 10)
+                                ? zoo::make(name, std::span(&tokens, 1), 10)
                                 : zoo::make(name, {32, 32, 3}, 10);
     expect_equal(network, read_back(network));
   }
