@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -129,6 +130,28 @@ TEST_F(Generate, WritesUtf8EvenFromBytes) {
   EXPECT_EQ(take_characters(rest), text);
 }
 
+TEST_F(Generate, FindsTheMostProbableTextWithBeams) {
+  train();
+  const Result result = run_lockstep(generate("--prompt cd --tokens 6 --beams 3 --json"));
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const nlohmann::json event = result.event("generate");
+  EXPECT_EQ(event["text"], "efghab");
+  EXPECT_EQ(event["tokens"], 6);
+  EXPECT_LT(event["log_probability"].get<double>(), 0);
+  EXPECT_EQ(event["score"], event["log_probability"]) << "without a length penalty";
+  EXPECT_EQ(run_lockstep(generate("--prompt cd --tokens 6 --beams 1 --quiet")).output,
+            "cdefghab\n");
+}
+
+TEST_F(Generate, RefusesASourceForAModelWithoutPairs) {
+  train();
+  const Result result = run_lockstep(generate("--source abc"));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors,
+              HasSubstr("[source] expected a model of pairs of texts (--data "
+                        "text:FILE:source=A,target=B); it was trained on texts without sources"));
+}
+
 TEST_F(Generate, RefusesPromptsItCannotRead) {
   train();
   for (const auto& [prompt, message] :
@@ -143,6 +166,12 @@ TEST_F(Generate, RefusesPromptsItCannotRead) {
     EXPECT_THAT(result.errors, HasSubstr(message));
     EXPECT_EQ(result.output, "");
   }
+  const Result image = run_lockstep(generate("--image a.png"));
+  EXPECT_EQ(image.status, 2);
+  EXPECT_THAT(
+      image.errors,
+      HasSubstr("[image] expected a model of captions (--data text:FILE:image=A,target=B); it "
+                "was trained on texts without images"));
   const Result several = run_lockstep(generate("--prompt a --devices cpu:0,cpu:0"));
   EXPECT_EQ(several.status, 2);
   EXPECT_THAT(several.errors,
@@ -179,6 +208,14 @@ TEST(TakeCharacters, LeavesTheBeginningOfOne) {
     EXPECT_EQ(take_characters(left), text) << bytes;
     EXPECT_EQ(left, rest) << bytes;
   }
+}
+
+TEST(GeneratedText, LeavesOutTokensAfterTheVocabulary) {
+  GeneratedText text(std::make_shared<data::BytesTokenizer>(), std::nullopt);
+  EXPECT_EQ(text.add(256), "");
+  EXPECT_EQ(text.add('y'), "y");
+  EXPECT_EQ(text.add(257), "");
+  EXPECT_EQ(text.add('z'), "z");
 }
 
 TEST(GeneratedText, CompletesCharactersOfSeveralTokens) {
