@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"unknown_model", "train --model mpl" + kData, 2,
                 "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
                 "resnet50, resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, "
-                "vit, or a FILE.json, "
+                "seq2seq, vit, or a FILE.json, "
                 "got \"mpl\""},
         Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
                 "command line] expected --global-batch to be a whole number, written in digits, "

@@ -458,7 +458,12 @@ TEST(NetworkToJson, EveryNetworkOfTheZooIsReadBack) {
   for (const std::string_view name : zoo::names()) {
     SCOPED_TRACE(name);
     const zoo::DataInput tokens{{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65};
-    const Network network = name == "gpt" || name == "bert" || name == "minilm"
+    const zoo::DataInput pair[] = {
+        {{.name = "source", .shape = {6}, .type = ElementType::int32}, 65},
+        {{.name = "source_segments", .shape = {6}, .type = ElementType::int32}, 0},
+        tokens};
+    const Network network = name == "seq2seq" ? zoo::make(name, pair, 10)
+                            : name == "gpt" || name == "bert" || name == "minilm"
                                 ? zoo::make(name, std::span(&tokens, 1), 10)
                                 : zoo::make(name, {32, 32, 3}, 10);
     expect_equal(network, read_back(network));

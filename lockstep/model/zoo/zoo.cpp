@@ -24,6 +24,7 @@ constexpr std::string_view kLstm = "lstm";
 constexpr std::string_view kGpt = "gpt";
 constexpr std::string_view kBert = "bert";
 constexpr std::string_view kMiniLmName = "minilm";
+constexpr std::string_view kSeq2Seq = "seq2seq";
 constexpr std::string_view kVit = "vit";
 
 struct Recipe {
@@ -31,7 +32,7 @@ struct Recipe {
   Network (*make)(Shape input, std::int64_t classes);  ///< null: it reads several inputs
 };
 
-const std::array<Recipe, 16> kRecipes = {{
+const std::array<Recipe, 17> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -54,6 +55,7 @@ const std::array<Recipe, 16> kRecipes = {{
     {kGpt, nullptr},
     {kBert, nullptr},
     {kMiniLmName, nullptr},
+    {kSeq2Seq, nullptr},
     {kVit, [](Shape input, std::int64_t classes) { return vit(std::move(input), classes); }},
 }};
 
@@ -191,6 +193,41 @@ TransformerOptions transformer_options(std::string_view name) {
   return options;
 }
 
+/// Parses the options in "seq2seq:2x256,embedding=128,dropout=0.1"; all but the sizes may be
+/// absent.
+Seq2SeqOptions seq2seq_options(std::string_view name) {
+  constexpr std::string_view kDimension = "embedding=";
+  constexpr std::string_view kDropout = "dropout=";
+  Seq2SeqOptions options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
+  const auto count = [&](std::string_view text) -> std::int64_t {
+    const auto number = parse_number<std::int32_t>(text);
+    if (number && *number > 0) return *number;
+    throw Error(ErrorCategory::input, "model",
+                "expected the number of layers and their units, and optionally the dimension of "
+                "the embeddings and a dropout below 1, such as "
+                "seq2seq:2x256,embedding=128,dropout=0.1",
+                fmt::format("got \"{}\"", name));
+  };
+  const auto settings = split(name.substr(colon + 1), ',');
+  const auto sizes = split(settings.front(), 'x');
+  if (sizes.size() != 2) count("");
+  options.layers = count(sizes[0]);
+  options.units = count(sizes[1]);
+  for (const std::string_view setting : std::span(settings).subspan(1)) {
+    if (setting.starts_with(kDimension)) {
+      options.embedding = count(setting.substr(kDimension.size()));
+    } else if (setting.starts_with(kDropout)) {
+      options.dropout = parse_number<float>(setting.substr(kDropout.size())).value_or(-1);
+      if (!(options.dropout >= 0 && options.dropout < 1)) count("");
+    } else {
+      count("");
+    }
+  }
+  return options;
+}
+
 }  // namespace
 
 std::vector<std::string_view> names() {
@@ -226,15 +263,17 @@ Network make(std::string_view name, std::span<const DataInput> inputs, std::int6
   if (kind == kGpt) return gpt(inputs, transformer_options(name));
   if (kind == kBert) return bert(inputs, classes, transformer_options(name));
   if (kind == kMiniLmName) return minilm(inputs, classes, transformer_options(name));
+  if (kind == kSeq2Seq) return seq2seq(inputs, seq2seq_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
   if (inputs.size() == 1 && kind == kLstm) return lstm(inputs.front(), classes, lstm_options(name));
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
-  throw Error(ErrorCategory::input, "model",
-              "expected gpt, bert, minilm, wide_deep or a FILE.json for data with several inputs, "
-              "or one of them or lstm for data with indices",
-              fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
+  throw Error(
+      ErrorCategory::input, "model",
+      "expected gpt, bert, minilm, seq2seq, wide_deep or a FILE.json for data with several inputs, "
+      "or one of them or lstm for data with indices",
+      fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
 Network make(std::string_view name, Shape input, std::int64_t classes) {
@@ -245,7 +284,7 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const std::string_view kind = name.substr(0, name.find(':'));
   if (kind == kLstm)
     return lstm({{.name = "features", .shape = std::move(input)}}, classes, lstm_options(name));
-  if (kind == kWideDeep || kind == kGpt || kind == kBert || kind == kMiniLmName)
+  if (kind == kWideDeep || kind == kGpt || kind == kBert || kind == kMiniLmName || kind == kSeq2Seq)
     return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
                 classes);
   if (kind == kVit) return vit(std::move(input), classes, transformer_options(name));

@@ -265,11 +265,46 @@ TEST(Lstm, RefusesOtherInputsAndOptions) {
 
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
-            "[model] expected gpt, bert, minilm, wide_deep or a FILE.json for data with several "
-            "inputs, or one of them or lstm for data with indices, got \"mlp\" for features, city, "
+            "[model] expected gpt, bert, minilm, seq2seq, wide_deep or a FILE.json for data with "
+            "several inputs, or one of them or lstm for data with indices, got \"mlp\" for "
+            "features, city, "
             "city x "
             "color");
   EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
+}
+
+const DataInput kPair[] = {
+    {{.name = "source", .shape = {7}, .type = ElementType::int32}, 20},
+    {{.name = "source_segments", .shape = {7}, .type = ElementType::int32}, 0},
+    {{.name = "tokens", .shape = {5}, .type = ElementType::int32}, 22}};
+
+TEST(Seq2Seq, PredictsTheTokensOfTargets) {
+  const Network network = make("seq2seq:2x8,embedding=6", kPair, 0);
+  EXPECT_EQ(network.name(), "seq2seq:2x8,embedding=6");
+  EXPECT_EQ(network.output_shape(), Shape({5, 22}));
+  EXPECT_EQ(shape_of(network, "encoder.lstm.1"), Shape({7, 8}));
+  EXPECT_EQ(shape_of(network, "decoder.initial.1"), Shape({16}));
+  EXPECT_EQ(shape_of(network, "attention.weights"), Shape({5, 8}));
+  EXPECT_EQ(network.parameters().element_count(),
+            20u * 6 + 22 * 6 + 2 * (32 * (6 + 8 + 1) + 32 * (8 + 8 + 1)) + 2 * 16 * 9 + 8 * 8 +
+                8 * 9 + 8 + 16 * 8 + 22 * 9);
+  EXPECT_EQ(make("seq2seq", kPair, 0).name(), "seq2seq:1x256");
+  EXPECT_EQ(make("seq2seq:1x8,dropout=0.5", kPair, 0).name(), "seq2seq:1x8,dropout=0.5");
+  const DataInput without[] = {kPair[0], kPair[2]};
+  EXPECT_EQ(make("seq2seq:1x8", without, 0).output_shape(), Shape({5, 22}));
+}
+
+TEST(Seq2Seq, RefusesOtherInputsAndOptions) {
+  EXPECT_EQ(input_error_of([] { make("seq2seq", std::span(kPair).last(2), 0); }),
+            "[seq2seq] expected source [S] and tokens [T] of vocabularies, and optionally "
+            "source_segments [S], as of pairs of texts (--data text:FILE:source=A,target=B), got "
+            "source_segments [7], tokens [5]");
+  EXPECT_THAT(input_error_of([] { make("seq2seq", {7, 3}, 0); }), HasSubstr("got features [7, 3]"));
+  for (const char* name : {"seq2seq:", "seq2seq:2", "seq2seq:0x8", "seq2seq:1x8x2",
+                           "seq2seq:1x8,dropout=1", "seq2seq:1x8,heads=2"})
+    EXPECT_THAT(input_error_of([&] { make(name, kPair, 0); }),
+                HasSubstr(std::string("seq2seq:2x256,embedding=128,dropout=0.1, got \"") + name))
+        << name;
 }
 
 TEST(Vit, ClassifiesAnImageBySquares) {
@@ -468,14 +503,15 @@ TEST(Make, LeavesOutTheHeadOfFeatures) {
 }
 
 TEST(Make, RefusesAnUnknownNameWithTheNearest) {
-  EXPECT_EQ(input_error_of([] {
-              make("resnet-18", {28, 28, 1}, 10);
-            }),
-            "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, vit, or a "
-            "FILE.json, "
-            "got "
-            "\"resnet-18\" (did you mean resnet18?)");
+  EXPECT_EQ(
+      input_error_of([] {
+        make("resnet-18", {28, 28, 1}, 10);
+      }),
+      "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
+      "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, seq2seq, vit, or a "
+      "FILE.json, "
+      "got "
+      "\"resnet-18\" (did you mean resnet18?)");
 }
 
 TEST(Make, RefusesSizesThatAreNone) {
