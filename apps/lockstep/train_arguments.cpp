@@ -138,6 +138,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                       "lstm:2x256,embedding=64 the number of layers and their sizes; "
                       "gpt:4x128x2,dropout=0.1 the layers, the width, the heads and the dropout, "
                       "vit:4x128,patch=4 also the side of its squares; "
+                      "seq2seq:1x256,embedding=128,dropout=0.1 the layers, the units, the "
+                      "embeddings and the dropout; "
                       "FILE.json describes the layers; FILE.pt is a TorchScript file",
                       list_names(names)))
       ->type_name("NAME|FILE")
