@@ -130,6 +130,57 @@ TEST_F(Generate, WritesUtf8EvenFromBytes) {
   EXPECT_EQ(take_characters(rest), text);
 }
 
+TEST_F(Generate, WritesALineForEachSource) {
+  std::ofstream words(path("words.csv"));
+  words << "word,reversed\n";
+  for (const std::string first : {"", "a", "b", "c"})
+    for (const std::string second : {"", "a", "b", "c"})
+      for (const std::string third : {"a", "b", "c"})
+        if (!second.empty() || first.empty())
+          words << first << second << third << "," << third << second << first << "\n";
+  words.close();
+  const Result trained = run_lockstep(
+      fmt::format("train --model seq2seq:1x32 --data text:{}:source=word,target=reversed,length=3,"
+                  "target-length=4 --global-batch 39 --steps 300 --learning-rate 0.01 --quiet "
+                  "--checkpoint-dir {}",
+                  path("words.csv"), path("run")));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  std::ofstream(path("sources")) << "abc\nab\r\ncca\nabcab\n";
+  const std::string expected = "cba\nba\nacc\ncba\n";
+  const Result found = run_lockstep(generate("--beams 3 --source-file " + path("sources")));
+  EXPECT_EQ(found.output, expected);
+  EXPECT_THAT(found.errors, HasSubstr("lockstep: generated 4 texts of 11 tokens in "));
+  EXPECT_THAT(found.errors, HasSubstr("; 1 longer source cut"));
+  EXPECT_EQ(run_lockstep(generate("--temperature 0 --quiet --source-file " + path("sources") +
+                                  " --output " + path("text")))
+                .output,
+            "");
+  EXPECT_EQ(checkpoint::contents_of(path("text")), expected);
+
+  const nlohmann::json event =
+      run_lockstep(generate("--source bca --prompt a --beams 2 --json")).event("generate");
+  EXPECT_EQ(event["source"], "bca");
+  EXPECT_EQ(event["text"], "cb") << "after the prompt";
+  EXPECT_EQ(event["stop"], "end");
+  EXPECT_EQ(event["source_is_cut"], false);
+
+  std::ofstream(path("sources")) << "abc\n\n";
+  for (const auto& [options, message] :
+       {std::pair<std::string, std::string>{
+            "--source-file " + path("sources"),
+            "sources: line 2] expected a text of at least one token; the text is empty"},
+        {"--source abx", "[source] expected characters of the training text"},
+        {"--source a --prompt abcab",
+         "[prompt] expected fewer than 4 tokens, as many as the network reads, got 5"},
+        {"",
+         "[source] expected --source TEXT or --source-file FILE for a model of pairs of "
+         "texts, got neither"}}) {
+    const Result refused = run_lockstep(generate(options));
+    EXPECT_EQ(refused.status, 2) << options;
+    EXPECT_THAT(refused.errors, HasSubstr(message));
+  }
+}
+
 TEST_F(Generate, FindsTheMostProbableTextWithBeams) {
   train();
   const Result result = run_lockstep(generate("--prompt cd --tokens 6 --beams 3 --json"));

@@ -158,7 +158,7 @@ TEST_F(TextTableTest, RefusesPairsThatAreIncomplete) {
                                                  "least one token; the text is empty"));
   EXPECT_THAT(reason("to,from\na,b\na,\n"), HasSubstr("a.csv: line 3, column 2] expected a text"));
   EXPECT_THAT(reason("from,to\n"), HasSubstr("expected at least one row"));
-  const std::string table = "text:" + write("b.csv", "from,to\nrank,a\n");
+  const std::string table = "text:" + write("b.csv", "from,to,again,again\nrank,a,b,c\n");
   for (const auto& [options, expected] :
        {std::pair{":source=from",
                   "expected source= and target=, the columns of both texts; there is no target="},
@@ -169,6 +169,7 @@ TEST_F(TextTableTest, RefusesPairsThatAreIncomplete) {
         {":source=from,target=to,stride=3",
          "expected neither stride= nor documents= with source=, got stride="},
         {":source=from,target=two", "expected a column \"two\""},
+        {":source=again,target=to", "expected one column \"again\", got several"},
         {":column=from,target-length=3",
          "expected source= and target= with target-length=; there is neither"}})
     EXPECT_THAT(input_error_of([&] { open_data(table + options); }), HasSubstr(expected));
