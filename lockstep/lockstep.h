@@ -77,6 +77,7 @@ using model::UpdateElements;
 using model::UpdateNumbers;
 
 using model::Add;
+using model::AdditiveAttention;
 using model::Attention;
 using model::AveragePool2D;
 using model::BatchNormalization;

@@ -12,6 +12,7 @@ SAMPLES, POSITIONS, VOCABULARY, CLASSES = 4, 16, 24, 5  # SAMPLES of a batch
 STEPS, BATCHES = 20, 3
 WIDTH, HEADS, BLOCKS, UNITS = 32, 2, 2, 16
 SEED, TOKENS_SEED, LABELS_SEED = 21, 500, 600
+SOURCES, TARGET_VOCABULARY, SOURCE_SEED, SOURCE_LENGTHS_SEED = 10, VOCABULARY + 2, 700, 800  # of pairs; SOURCES positions
 
 
 def attend(queries, keys, values, heads, shared=None, causal=False, segments=None, rotary=None):
@@ -85,6 +86,41 @@ class Classifier(nn.Module):
         return self.dense(x[:, -1])
 
 
+class Seq2Seq(nn.Module):
+    """`seq2seq` of LAYERS layers: an encoder of padded sources, and a decoder that attends to its outputs."""
+
+    LAYERS = 2
+
+    def __init__(self):
+        super().__init__()
+        def layers():
+            return nn.ModuleList(recurrent(nn.LSTM, UNITS if i else 8) for i in range(self.LAYERS))
+
+        self.encoder = nn.ModuleDict({"embedding": nn.Embedding(VOCABULARY, 8), "lstm": layers()})
+        self.decoder = nn.ModuleDict({
+            "embedding": nn.Embedding(TARGET_VOCABULARY, 8), "lstm": layers(),
+            "initial": nn.ModuleList(nn.Linear(UNITS, 2 * UNITS) for _ in range(self.LAYERS)),
+            "combine": nn.Linear(2 * UNITS, UNITS, bias=False), "output": nn.Linear(UNITS, TARGET_VOCABULARY)})
+        self.attention = nn.ModuleDict({"query": nn.Linear(UNITS, UNITS, bias=False), "key": nn.Linear(UNITS, UNITS),
+                                        "weights": Additive(UNITS)})
+
+    def forward(self, inputs):
+        source, segments, tokens = inputs
+        present = (segments != 0)[..., None]
+        encoded = self.encoder.embedding(source)
+        for layer in self.encoder.lstm:
+            encoded = layer(encoded)[0] * present
+        mean = encoded.sum(1) / present.sum(1)
+        decoded = self.decoder.embedding(tokens)
+        for layer, initial_state in zip(self.decoder.lstm, self.decoder.initial):
+            state = initial_state(mean).tanh()[None].chunk(2, -1)
+            decoded, _ = layer(decoded, tuple(part.contiguous() for part in state))
+        query, key = self.attention.query(decoded), self.attention.key(encoded)
+        scores = (query[:, :, None] + key[:, None]).tanh() @ self.attention.weights.scale
+        context = scores.masked_fill(~present.mT, -torch.inf).softmax(-1) @ encoded
+        return self.decoder.output(self.decoder.combine(torch.cat([context, decoded], -1)).tanh())
+
+
 def recurrent(module, inputs, **options):
     return without_second_bias(module(inputs, UNITS, batch_first=True, **options))
 
@@ -102,7 +138,7 @@ def our_name(module, name):
     """The name in Lockstep of the parameter `name` of `module`; the last part of it."""
     if not isinstance(module, nn.RNNBase):
         names = {nn.LayerNorm: {"weight": "gamma", "bias": "beta"}, nn.RMSNorm: {"weight": "gamma"},
-                 nn.Embedding: {"weight": "embeddings"}, Learned: {"weight": "embeddings"}}
+                 nn.Embedding: {"weight": "embeddings"}, Learned: {"weight": "embeddings"}, Additive: {"scale": "scale"}}
         return names.get(type(module), {"weight": "kernel", "bias": "bias"})[name]
     kind = name.split("_l0")[0]
     names = {"weight_ih": "kernel", "weight_hh": "recurrent_kernel", "bias_ih": "bias", "bias_hh": "recurrent_bias"}
@@ -134,7 +170,8 @@ def trainings():
     return {"gpt": (Gpt, True, adamw),
             "lstm": (lambda: Classifier(("lstm", recurrent(nn.LSTM, 8)), ("lstm_1", recurrent(nn.LSTM, UNITS))), False, sgd),
             "gru": (lambda: Classifier(("gru", recurrent(nn.GRU, 8, bidirectional=True)),
-                                       ("gru_1", recurrent(nn.GRU, 2 * UNITS))), False, adam)}
+                                       ("gru_1", recurrent(nn.GRU, 2 * UNITS))), False, adam),
+            "seq2seq": (Seq2Seq, True, sgd)}
 
 
 def losses(make, at_positions, make_optimizer, kind=torch.float64):
@@ -146,15 +183,21 @@ def losses(make, at_positions, make_optimizer, kind=torch.float64):
             arrays[name].copy_(initial(name, arrays[name], SEED + number))
     optimizer = make_optimizer(list(arrays.values()))
     shape = (BATCHES, SAMPLES, POSITIONS)
-    tokens = numbers_below(VOCABULARY, shape, TOKENS_SEED)
+    vocabulary = TARGET_VOCABULARY if make is Seq2Seq else VOCABULARY
+    tokens = numbers_below(vocabulary, shape, TOKENS_SEED)
+    inputs = tokens
+    if make is Seq2Seq:
+        source = numbers_below(VOCABULARY, (*shape[:2], SOURCES), SOURCE_SEED)
+        lengths = numbers_below(SOURCES, shape[:2], SOURCE_LENGTHS_SEED) + 1
+        inputs = list(zip(source, (torch.arange(SOURCES) < lengths[..., None]).int(), tokens))
     if at_positions:  # a part is masked
-        labels = (numbers_below(VOCABULARY + 2, shape, LABELS_SEED) - 2).clamp(min=-1)
+        labels = (numbers_below(vocabulary + 2, shape, LABELS_SEED) - 2).clamp(min=-1)
     else:
         labels = numbers_below(CLASSES, shape[:2], LABELS_SEED)
     result = []
     for step in range(STEPS):
         optimizer.zero_grad()
-        logits = model(tokens[step % BATCHES])
+        logits = model(inputs[step % BATCHES])
         loss = functional.cross_entropy(logits.flatten(0, -2), labels[step % BATCHES].flatten(), ignore_index=-1)
         loss.backward()
         optimizer.step()
@@ -185,6 +228,18 @@ class Segments(nn.Module):
         return attend(*rows.chunk(3, -1), 2, causal=True, segments=segments)
 
 
+class Additive(nn.Module):
+    """Additive attention of all but the last two positions to all; the values are hyperbolic tangents."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.empty(width))
+
+    def forward(self, x):
+        scores = (x[:, :-2, None] + x[:, None]).tanh() @ self.scale
+        return scores.softmax(-1) @ x.tanh()
+
+
 def layer_cases():
     """The shape of a sample, and a function of a batch, by name; a module has parameters, of the layer of the given name."""
     def packed(heads, shared, width, **options):
@@ -211,7 +266,7 @@ def layer_cases():
              "sinusoidal_embedding": ((5, 6), None, lambda x: x + positions(5, 6))}
     for name, module in {"lstm": nn.LSTM, "gru": nn.GRU, "simple_rnn": nn.RNN}.items():
         cases |= {name: last_outputs(module), f"{name}_bidirectional": last_outputs(module, bidirectional=True)}
-    return cases
+    return cases | {"additive_attention": ((6, 5), Additive(5), None)}
 
 
 def layer_values(kind, shape, module, function, seed):

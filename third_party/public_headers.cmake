@@ -4,7 +4,7 @@ cmake_policy(VERSION 3.25)
 set(lockstep_header_roots
   lockstep/lockstep.h
   lockstep/allreduce/groups.h
-  lockstep/data/image/augmentation.h lockstep/data/image/decode_image.h lockstep/data/image/resize.h
+  lockstep/data/image/augmentation.h lockstep/data/image/decode_image.h lockstep/data/image/encode_png.h lockstep/data/image/resize.h
   lockstep/data/record/example.h lockstep/data/record/mapped_file.h lockstep/data/record/tfrecord.h
   lockstep/data/source/memory_source.h lockstep/data/source/tfrecord_shards.h
   lockstep/base/system/host.h lockstep/device/device_list.h lockstep/device/gpu.h lockstep/base/random.h

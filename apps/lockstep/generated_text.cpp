@@ -52,11 +52,12 @@ std::string take_characters(std::string& bytes) {
 
 std::string GeneratedText::add(std::int32_t token) {
   // The text of a piece may depend on the one before it: whether there is a space between them.
-  const std::array both = {last_, token};
-  const std::string before = tokenizer_->decode(std::span(both).first(1));
-  const std::string text = tokenizer_->decode(both);
-  incomplete_ += text.starts_with(before) ? text.substr(before.size())
-                                          : tokenizer_->decode(std::span(both).last(1));
+  if (token >= tokenizer_->vocabulary_size()) return "";
+  const std::array both = {last_.value_or(token), token};
+  const std::string alone = tokenizer_->decode(std::span(both).last(1));
+  const std::string before = last_ ? tokenizer_->decode(std::span(both).first(1)) : "";
+  const std::string text = last_ ? tokenizer_->decode(both) : alone;
+  incomplete_ += text.starts_with(before) ? text.substr(before.size()) : alone;
   last_ = token;
   return take_characters(incomplete_);
 }

@@ -12,11 +12,13 @@
 namespace lockstep::apps {
 
 /// Decodes tokens as they are generated. All text is UTF-8: a character of several tokens, such as
-/// bytes, appears with the last one, and bytes that are no UTF-8 become U+FFFD.
+/// bytes, appears with the last one, and bytes that are no UTF-8 become U+FFFD. Tokens after the
+/// vocabulary of the tokenizer, such as that before a target (data::TargetVocabulary), have no
+/// text.
 class GeneratedText {
  public:
-  /// `last`: the token before the first one.
-  GeneratedText(std::shared_ptr<const data::Tokenizer> tokenizer, std::int32_t last)
+  /// `last`: the token before the first one; nullopt: the text begins with it.
+  GeneratedText(std::shared_ptr<const data::Tokenizer> tokenizer, std::optional<std::int32_t> last)
       : tokenizer_(std::move(tokenizer)), last_(last) {}
 
   /// The text that the next token completes.
@@ -26,7 +28,7 @@ class GeneratedText {
 
  private:
   std::shared_ptr<const data::Tokenizer> tokenizer_;
-  std::int32_t last_;
+  std::optional<std::int32_t> last_;
   std::string incomplete_;  // the beginning of a character
 };
 

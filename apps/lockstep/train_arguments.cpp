@@ -140,6 +140,10 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                       "gpt:4x128x2,dropout=0.1 the layers, the width, the heads and the dropout, "
                       "with ,ffn=swiglu a gated hidden layer, "
                       "vit:4x128,patch=4 also the side of its squares; "
+                      "seq2seq:1x256,embedding=128,dropout=0.1 the layers, the units, the "
+                      "embeddings and the dropout; "
+                      "caption:256,dropout=0.3,cnn=resnet18 the width, the dropout and the network "
+                      "of the images; "
                       "FILE.json describes the layers; FILE.pt is a TorchScript file",
                       list_names(names)))
       ->type_name("NAME|FILE")

@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/source/caption_source.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/file_options.h"
@@ -108,6 +109,9 @@ Dataset open_text(const std::string& text, const DataSpecOptions& options) {
   spec.options.exchange = options.tfrecord.exchange;
   spec.options.without_labels = options.may_lack_labels;
   const Paths files = matching_files({spec.files});
+  if (spec.options.has_images())
+    return Dataset::from_source(std::make_shared<CaptionSource>(files, std::move(spec.options),
+                                                                options.tfrecord.input_shape));
   if (spec.options.is_table())
     return Dataset::from_source(std::make_shared<TextTableSource>(files, std::move(spec.options)));
   return Dataset::from_source(std::make_shared<TextSource>(files, std::move(spec.options)));

@@ -10,10 +10,12 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 namespace {
 
+constexpr const char* kTokens = "tokens";
 constexpr const char* kSegments = "segments";
 constexpr std::size_t kMaxPassRows = 64;  // of an incremental pass
 
@@ -28,14 +30,6 @@ void check_sampling(const SamplingOptions& options) {
     refuse("expected top_p from 0 to 1", options.top_p);
 }
 
-void check_logits(std::span<const float> logits) {
-  LOCKSTEP_CHECK(!logits.empty());
-  const auto bad = std::ranges::find_if_not(logits, [](float x) { return std::isfinite(x); });
-  if (bad != logits.end())
-    throw Error(ErrorCategory::checkpoint, "generate", "expected finite logits",
-                fmt::format("got {} for token {}", *bad, bad - logits.begin()));
-}
-
 // In [0, 1), 53 bits.
 double random_share(std::uint64_t seed, std::int64_t position) {
   const Philox random(random_key(seed, "generate"));
@@ -45,6 +39,14 @@ double random_share(std::uint64_t seed, std::int64_t position) {
 }
 
 }  // namespace
+
+void check_logits(std::span<const float> logits) {
+  LOCKSTEP_CHECK(!logits.empty());
+  const auto bad = std::ranges::find_if_not(logits, [](float x) { return std::isfinite(x); });
+  if (bad != logits.end())
+    throw Error(ErrorCategory::checkpoint, "generate", "expected finite logits",
+                fmt::format("got {} for token {}", *bad, bad - logits.begin()));
+}
 
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options,
                           std::int64_t position) {
@@ -88,20 +90,33 @@ Generator::Generator(CompiledModel& model, std::int64_t vocabulary, Passes passe
     throw Error(ErrorCategory::input, network.name(), expected, actual);
   };
   std::string given;
+  std::vector<std::size_t> others;
+  std::optional<std::size_t> tokens;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     given += fmt::format("{}{} {}", k == 0 ? "" : ", ", inputs[k].name, to_string(inputs[k].shape));
     if (inputs.size() > 1 && inputs[k].name == kSegments)
       segment_input_ = k;
+    else if (inputs[k].name == kTokens)
+      tokens = k;
     else
-      token_input_ = k;
+      others.push_back(k);
   }
+  const auto are_positions = [&](std::size_t k) {
+    return inputs[k].type == ElementType::int32 && inputs[k].shape.size() == 1;
+  };
+  if (!tokens && others.size() == 1) tokens = std::exchange(others, {}).front();
+  if (!tokens || !are_positions(*tokens) ||
+      (segment_input_ &&
+       (!are_positions(*segment_input_) || inputs[*segment_input_].shape != inputs[*tokens].shape)))
+    refuse(
+        "expected a network of tokens: one int32 input [T], called tokens if there are others, "
+        "and perhaps its segments [T]",
+        "got " + given);
+  token_input_ = *tokens;
+  context_inputs_ = std::move(others);
+  if (!context_inputs_.empty()) is_incremental_ = false;
+  inputs_.resize(inputs.size());
   const Shape& shape = inputs[token_input_].shape;
-  const bool are_positions = std::ranges::all_of(inputs, [&](const NetworkInput& input) {
-    return input.type == ElementType::int32 && input.shape.size() == 1 && input.shape == shape;
-  });
-  if (!are_positions || inputs.size() > (segment_input_ ? 2u : 1u))
-    refuse("expected a network of tokens: one int32 input [T], and perhaps its segments [T]",
-           "got " + given);
   if (const Shape logits = {shape.front(), vocabulary}; network.output_shape() != logits)
     refuse(fmt::format("expected an output {}, a logit of each token for each position",
                        to_string(logits)),
@@ -109,11 +124,35 @@ Generator::Generator(CompiledModel& model, std::int64_t vocabulary, Passes passe
   positions_ = static_cast<std::size_t>(shape.front());
 }
 
-void Generator::start(std::vector<std::int32_t> tokens) {
+std::vector<NetworkInput> Generator::context() const {
+  std::vector<NetworkInput> inputs;
+  for (const std::size_t k : context_inputs_) inputs.push_back(model_.network().inputs()[k]);
+  return inputs;
+}
+
+void Generator::start(std::vector<std::int32_t> tokens, std::vector<InputView> context) {
   if (tokens.empty())
     throw Error(ErrorCategory::input, "generate", "expected at least one token to begin with",
                 "got none");
+  if (context.size() != context_inputs_.size())
+    throw Error(ErrorCategory::input, "generate",
+                fmt::format("expected a context of {}",
+                            counted(std::ssize(context_inputs_), "further input")),
+                fmt::format("got {}", context.size()));
+  for (std::size_t i = 0; i < context.size(); ++i) {
+    const NetworkInput& input = model_.network().inputs()[context_inputs_[i]];
+    const std::size_t size = input.type == ElementType::int32
+                                 ? context[i].indices.size()
+                                 : std::max(context[i].features.size(), context[i].pixels.size());
+    if (std::cmp_not_equal(size, element_count(input.shape)))
+      throw Error(ErrorCategory::input, "generate",
+                  fmt::format("expected {} elements of the input \"{}\"",
+                              element_count(input.shape), input.name),
+                  fmt::format("got {}", size));
+    inputs_[context_inputs_[i]] = context[i];
+  }
   tokens_ = std::move(tokens);
+  started_ = tokens_.size();
   computed_ = 0;
   cache_ = {};  // a NaN that other parameters have left there would remain: 0 * NaN is NaN
 }
@@ -122,6 +161,19 @@ std::int32_t Generator::next(const SamplingOptions& options) {
   LOCKSTEP_CHECK(!tokens_.empty());
   tokens_.push_back(sample_token(logits(), options, std::ssize(tokens_)));
   return tokens_.back();
+}
+
+std::span<const float> Generator::logits_after(std::span<const std::int32_t> continuation) {
+  LOCKSTEP_CHECK(!tokens_.empty());
+  const std::span<const std::int32_t> before = std::span(tokens_).subspan(started_);
+  const auto same = std::ranges::mismatch(before, continuation).in1 - before.begin();
+  const std::size_t kept = started_ + static_cast<std::size_t>(same);
+  tokens_.resize(kept);
+  tokens_.insert(tokens_.end(), continuation.begin() + same, continuation.end());
+  computed_ = std::min(computed_, kept - std::min(kept, begin_));
+  const std::span<const float> result = logits();
+  check_logits(result);
+  return result;
 }
 
 // Of the token after the last one.
@@ -165,7 +217,7 @@ BatchView Generator::batch_of(std::span<const std::int32_t> tokens, std::size_t 
   segments_.resize(count);
   inputs_[token_input_].indices = padded_;
   if (segment_input_) inputs_[*segment_input_].indices = segments_;
-  return {.samples = 1, .inputs = std::span(inputs_).first(segment_input_ ? 2 : 1)};
+  return {.samples = 1, .inputs = inputs_};
 }
 
 }  // namespace lockstep::model

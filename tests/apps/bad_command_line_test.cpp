@@ -70,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{
             "misspelt_network_with_sizes", "train --model mpl:8" + kData, 2,
             "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, vit, or a "
-            "FILE.json, "
+            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, seq2seq, "
+            "caption, vit, or a FILE.json, "
             "got \"mpl\" (did you mean mlp?)"},
         Refusal{"nothing_to_inspect", "data inspect", 2,
                 "command line] expected files, as `lockstep data inspect --help` describes, got "
@@ -149,6 +149,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --top-p to be from 0 to 1, got 1.5"},
         Refusal{"top_k_of_none", "generate --checkpoint run --top-k 0", 2,
                 "command line] expected --top-k to be at least 1, got 0"},
+        Refusal{"no_beams", "generate --checkpoint run --beams 0", 2,
+                "command line] expected --beams to be at least 1, got 0"},
+        Refusal{"beams_and_draws", "generate --checkpoint run --beams 2 --top-k 3", 2,
+                "command line] expected --beams without --top-k, got both"},
+        Refusal{"penalty_without_beams", "generate --checkpoint run --length-penalty 1", 2,
+                "command line] expected --beams with --length-penalty; it was not given"},
+        Refusal{"two_kinds_of_sources", "generate --checkpoint run --source-file a --source b", 2,
+                "command line] expected --source-file without --source, got both"},
         Refusal{"no_tokens", "generate --checkpoint run --tokens 0", 2,
                 "command line] expected --tokens to be at least 1, got 0"},
         Refusal{"without_model", "train" + kData, 2,
@@ -156,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"unknown_model", "train --model mpl" + kData, 2,
                 "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
                 "resnet50, resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, "
-                "vit, or a FILE.json, "
+                "seq2seq, caption, vit, or a FILE.json, "
                 "got \"mpl\""},
         Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
                 "command line] expected --global-batch to be a whole number, written in digits, "

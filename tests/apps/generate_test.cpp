@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -129,6 +130,79 @@ TEST_F(Generate, WritesUtf8EvenFromBytes) {
   EXPECT_EQ(take_characters(rest), text);
 }
 
+TEST_F(Generate, WritesALineForEachSource) {
+  std::ofstream words(path("words.csv"));
+  words << "word,reversed\n";
+  for (const std::string first : {"", "a", "b", "c"})
+    for (const std::string second : {"", "a", "b", "c"})
+      for (const std::string third : {"a", "b", "c"})
+        if (!second.empty() || first.empty())
+          words << first << second << third << "," << third << second << first << "\n";
+  words.close();
+  const Result trained = run_lockstep(
+      fmt::format("train --model seq2seq:1x32 --data text:{}:source=word,target=reversed,length=3,"
+                  "target-length=4 --global-batch 39 --steps 300 --learning-rate 0.01 --quiet "
+                  "--checkpoint-dir {}",
+                  path("words.csv"), path("run")));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  std::ofstream(path("sources")) << "abc\nab\r\ncca\nabcab\n";
+  const std::string expected = "cba\nba\nacc\ncba\n";
+  const Result found = run_lockstep(generate("--beams 3 --source-file " + path("sources")));
+  EXPECT_EQ(found.output, expected);
+  EXPECT_THAT(found.errors, HasSubstr("lockstep: generated 4 texts of 11 tokens in "));
+  EXPECT_THAT(found.errors, HasSubstr("; 1 longer source cut"));
+  EXPECT_EQ(run_lockstep(generate("--temperature 0 --quiet --source-file " + path("sources") +
+                                  " --output " + path("text")))
+                .output,
+            "");
+  EXPECT_EQ(checkpoint::contents_of(path("text")), expected);
+
+  const nlohmann::json event =
+      run_lockstep(generate("--source bca --prompt a --beams 2 --json")).event("generate");
+  EXPECT_EQ(event["source"], "bca");
+  EXPECT_EQ(event["text"], "cb") << "after the prompt";
+  EXPECT_EQ(event["stop"], "end");
+  EXPECT_EQ(event["source_is_cut"], false);
+
+  std::ofstream(path("sources")) << "abc\n\n";
+  for (const auto& [options, message] :
+       {std::pair<std::string, std::string>{
+            "--source-file " + path("sources"),
+            "sources: line 2] expected a text of at least one token; the text is empty"},
+        {"--source abx", "[source] expected characters of the training text"},
+        {"--source a --prompt abcab",
+         "[prompt] expected fewer than 4 tokens, as many as the network reads, got 5"},
+        {"",
+         "[source] expected --source TEXT or --source-file FILE for a model of pairs of "
+         "texts, got neither"}}) {
+    const Result refused = run_lockstep(generate(options));
+    EXPECT_EQ(refused.status, 2) << options;
+    EXPECT_THAT(refused.errors, HasSubstr(message));
+  }
+}
+
+TEST_F(Generate, FindsTheMostProbableTextWithBeams) {
+  train();
+  const Result result = run_lockstep(generate("--prompt cd --tokens 6 --beams 3 --json"));
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const nlohmann::json event = result.event("generate");
+  EXPECT_EQ(event["text"], "efghab");
+  EXPECT_EQ(event["tokens"], 6);
+  EXPECT_LT(event["log_probability"].get<double>(), 0);
+  EXPECT_EQ(event["score"], event["log_probability"]) << "without a length penalty";
+  EXPECT_EQ(run_lockstep(generate("--prompt cd --tokens 6 --beams 1 --quiet")).output,
+            "cdefghab\n");
+}
+
+TEST_F(Generate, RefusesASourceForAModelWithoutPairs) {
+  train();
+  const Result result = run_lockstep(generate("--source abc"));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors,
+              HasSubstr("[source] expected a model of pairs of texts (--data "
+                        "text:FILE:source=A,target=B); it was trained on texts without sources"));
+}
+
 TEST_F(Generate, RefusesPromptsItCannotRead) {
   train();
   for (const auto& [prompt, message] :
@@ -143,6 +217,12 @@ TEST_F(Generate, RefusesPromptsItCannotRead) {
     EXPECT_THAT(result.errors, HasSubstr(message));
     EXPECT_EQ(result.output, "");
   }
+  const Result image = run_lockstep(generate("--image a.png"));
+  EXPECT_EQ(image.status, 2);
+  EXPECT_THAT(
+      image.errors,
+      HasSubstr("[image] expected a model of captions (--data text:FILE:image=A,target=B); it "
+                "was trained on texts without images"));
   const Result several = run_lockstep(generate("--prompt a --devices cpu:0,cpu:0"));
   EXPECT_EQ(several.status, 2);
   EXPECT_THAT(several.errors,
@@ -179,6 +259,14 @@ TEST(TakeCharacters, LeavesTheBeginningOfOne) {
     EXPECT_EQ(take_characters(left), text) << bytes;
     EXPECT_EQ(left, rest) << bytes;
   }
+}
+
+TEST(GeneratedText, LeavesOutTokensAfterTheVocabulary) {
+  GeneratedText text(std::make_shared<data::BytesTokenizer>(), std::nullopt);
+  EXPECT_EQ(text.add(256), "");
+  EXPECT_EQ(text.add('y'), "y");
+  EXPECT_EQ(text.add(257), "");
+  EXPECT_EQ(text.add('z'), "z");
 }
 
 TEST(GeneratedText, CompletesCharactersOfSeveralTokens) {

@@ -164,8 +164,27 @@ TEST_F(Saved, OnSentencesReadOtherTablesByTheirColumns) {
   EXPECT_EQ(rows[0].size(), 17U);
   const Result other = train("column=title,tokenizer=bytes,length=24 --steps 11");
   EXPECT_EQ(other.status, 3);
-  EXPECT_THAT(other.errors, HasSubstr("expected the columns \"sentence\" and \"topic\" of the "
-                                      "texts and classes of "));
+  EXPECT_THAT(other.errors, HasSubstr("expected the columns of the texts of "));
+  EXPECT_THAT(other.errors, HasSubstr(", column=sentence,label=topic, got column=title,"
+                                      "label=topic; use another --checkpoint-dir"));
+}
+
+TEST_F(Saved, OnPairsOfTextsGoOnWithTheSameColumnsAlone) {
+  std::ofstream(directory("pairs.csv")) << "number,english,french\n1,one,un\n2,two,deux\n"
+                                           "3,three,trois\n4,four,quatre\n";
+  const auto train = [&](const std::string& options) {
+    return run_lockstep(
+        "train --model seq2seq:1x4 --quiet --global-batch 4 --learning-rate 0.01 "
+        "--checkpoint-dir " +
+        directory() + " --data text:" + directory("pairs.csv") +
+        ":tokenizer=bytes,length=8,source=number," + options);
+  };
+  ASSERT_EQ(train("target=english --steps 2").status, 0);
+  const Result other = train("target=french --steps 3");
+  EXPECT_EQ(other.status, 3);
+  EXPECT_THAT(other.errors, HasSubstr(", source=number,target=english, got source=number,"
+                                      "target=french; use another --checkpoint-dir"));
+  EXPECT_EQ(train("target=english --steps 3").status, 0);
 }
 
 }  // namespace

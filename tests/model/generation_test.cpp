@@ -222,6 +222,34 @@ std::vector<Network> incremental_networks(std::int64_t length) {
   return networks;
 }
 
+/// The logits of each position are the sum of the context and a row of the embedding.
+Network with_context(std::int64_t length) {
+  Network network({{.name = "by", .shape = {5}}, positions("tokens", length)}, "with_context");
+  const NodeId by = network.add(Reshape({.shape = {1, 5}}));
+  const NodeId rows = network.add(Embedding({.vocabulary = 5, .dimension = 5}), {-2});
+  std::vector<NodeId> repeated(static_cast<std::size_t>(length), by);
+  const NodeId each = network.add(Concatenate({.axis = 1}), repeated);
+  network.add(Add(), {each, rows});
+  return network;
+}
+
+TEST(GeneratorOfTokens, ReadsAContext) {
+  Trial trial(with_context(4), 1);
+  std::ranges::fill(trial.parameter("embedding/embeddings"), 0.0f);
+  trial.model().parameters_changed();
+  Generator generator(trial.model(), 5);
+  for (const std::size_t favourite : {3, 1}) {
+    std::vector<float> context(5);
+    context[favourite] = 1;
+    generator.start({0}, {{.features = context}});
+    for (int i = 0; i < 6; ++i)
+      EXPECT_EQ(generator.next({.temperature = 0}), static_cast<std::int32_t>(favourite));
+  }
+  EXPECT_EQ(generator.context().size(), 1u);
+  EXPECT_EQ(input_error_of([&] { generator.start({0}); }),
+            "[generate] expected a context of 1 further input, got 0");
+}
+
 TEST(IncrementalPasses, ComputeTheRowsOfAFullPass) {
   constexpr std::int64_t kLength = 70;
   const std::vector<std::int32_t> tokens = labels(kLength, 5, 3);
@@ -357,8 +385,8 @@ TEST(GeneratorOfTokens, RefusesOtherNetworks) {
   Network floats({4}, "floats");
   floats.add(Dense({.units = 5}));
   EXPECT_EQ(refusal(std::move(floats)),
-            "[floats] expected a network of tokens: one int32 input [T], and perhaps its segments "
-            "[T], got features [4]");
+            "[floats] expected a network of tokens: one int32 input [T], called tokens if there "
+            "are others, and perhaps its segments [T], got features [4]");
   Network classifier({positions("tokens")}, "classifier");
   classifier.add(Embedding({.vocabulary = 5, .dimension = 5}));
   classifier.add(Flatten());

@@ -338,6 +338,26 @@ const AgreementCase kAgreementCases[] = {
        network.add(Attention({.heads = 2, .key_value_heads = 1}), {queries, keys, values});
        return ended(std::move(network));
      }},
+    {"additive_attention",
+     [] {
+       Network network({{.name = "queries", .shape = {5, 3}}, {.name = "keys", .shape = {67, 2}}});
+       const NodeId queries =
+           network.add(Conv1D({.filters = 33, .kernel = 1}), {network.input("queries")});
+       const NodeId keys =
+           network.add(Conv1D({.filters = 33, .kernel = 1}), {network.input("keys")});
+       const NodeId values = network.add(Conv1D({.filters = 40, .kernel = 1}), {keys});
+       network.add(AdditiveAttention(), {queries, keys, values});
+       return ended(std::move(network));
+     }},
+    {"additive_attention_in_segments",
+     [] {
+       Network network({{.name = "values", .shape = {6, 3}},
+                        {.name = "segments", .shape = {6}, .type = ElementType::int32}});
+       const NodeId keys = network.add(Conv1D({.filters = 8, .kernel = 1}), {kInput});
+       const NodeId queries = network.add(Cropping1D({.before = 1, .after = 2}), {keys});
+       network.add(AdditiveAttention(), {queries, keys, keys, network.input("segments")});
+       return ended(std::move(network));
+     }},
     {"tied_dense",
      [] {
        Network network({{.name = "words", .shape = {6}, .type = ElementType::int32}});

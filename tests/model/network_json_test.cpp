@@ -458,7 +458,14 @@ TEST(NetworkToJson, EveryNetworkOfTheZooIsReadBack) {
   for (const std::string_view name : zoo::names()) {
     SCOPED_TRACE(name);
     const zoo::DataInput tokens{{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65};
-    const Network network = name == "gpt" || name == "bert" || name == "minilm"
+    const zoo::DataInput pair[] = {
+        {{.name = "source", .shape = {6}, .type = ElementType::int32}, 65},
+        {{.name = "source_segments", .shape = {6}, .type = ElementType::int32}, 0},
+        tokens};
+    const zoo::DataInput caption[] = {{{.name = "image", .shape = {32, 32, 3}}}, tokens};
+    const Network network = name == "caption"   ? zoo::make(name, caption, 10)
+                            : name == "seq2seq" ? zoo::make(name, pair, 10)
+                            : name == "gpt" || name == "bert" || name == "minilm"
                                 ? zoo::make(name, std::span(&tokens, 1), 10)
                                 : zoo::make(name, {32, 32, 3}, 10);
     expect_equal(network, read_back(network));
@@ -499,6 +506,7 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
     {"type": "conv2d_transpose", "name": "x", "inputs": ["input"], "filters": 3, "kernel": [3, 2], "strides": [2, 1], "padding": "same", "use_bias": false, "initializer": "he_uniform"},
     {"type": "attention", "name": "aa", "inputs": ["q"], "heads": 11, "key_value_heads": 1, "causal": true, "rotary": 10000},
+    {"type": "additive_attention", "name": "af", "inputs": ["q", "q", "q"]},
     {"type": "cropping1d", "name": "ad", "inputs": ["q"], "cropping": [0, 17]},
     {"type": "dense", "name": "ae", "inputs": ["ad"], "units": 2, "use_bias": true, "initializer": "zeros", "stddev": 0.25},
     {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";

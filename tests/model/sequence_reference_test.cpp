@@ -129,6 +129,69 @@ const SequenceCase kSequenceCases[] = {
     {"gru", bidirectional_gru, Adam{}, 1e-2f, false},
 };
 
+// The constants of the pairs in scripts/make_reference_sequences.py.
+constexpr std::int64_t kSourceLength = 10;
+constexpr std::int32_t kTargetVocabulary = kSequenceVocabulary + 2;
+constexpr std::uint32_t kSourceSeed = 700;
+constexpr std::uint32_t kSourceLengthsSeed = 800;
+
+class PairReference : public ::testing::TestWithParam<device::DeviceKind> {};
+
+TEST_P(PairReference, TwentyStepsFollowPyTorch) {
+  if (GetParam() == device::DeviceKind::gpu && !device::gpu_is_available())
+    GTEST_SKIP() << device::gpu_unavailable_reason();
+  const ReferenceFile reference("sequences");
+  const std::vector<float>& losses = reference.array("seq2seq/losses").values;
+  ASSERT_EQ(losses.size(), kSequenceSteps);
+
+  const auto input = [](const char* name, std::int64_t length, std::int64_t categories) {
+    return zoo::DataInput{{.name = name, .shape = {length}, .type = ElementType::int32},
+                          categories};
+  };
+  const std::array inputs = {input("source", kSourceLength, kSequenceVocabulary),
+                             input("source_segments", kSourceLength, 0),
+                             input("tokens", kSequenceLength, kTargetVocabulary)};
+  const Network network = zoo::make("seq2seq:2x16,embedding=8", inputs, 0);
+  ReferenceTraining training(
+      network, GetParam(),
+      [seeds = seeds_of(network)](const ParameterInfo& entry, std::span<float> values) {
+        fill_hashed(entry, seeds.at(entry.name), values);
+      });
+  constexpr std::size_t kSamples = kSequenceBatches * kSequenceBatch;
+  const std::vector<std::int32_t> source =
+      hashed_below(kSequenceVocabulary, kSamples * kSourceLength, kSourceSeed);
+  const std::vector<std::int32_t> lengths =
+      hashed_below(kSourceLength, kSamples, kSourceLengthsSeed);  // without the first token
+  std::vector<std::int32_t> segments;
+  for (const std::int32_t length : lengths)
+    for (std::int32_t i = 0; i < kSourceLength; ++i) segments.push_back(i <= length ? 1 : 0);
+  const std::vector<std::int32_t> tokens =
+      hashed_below(kTargetVocabulary, kSamples * kSequenceLength, kTokensSeed);
+  std::vector<std::int32_t> labels =
+      hashed_below(kTargetVocabulary + 2, kSamples * kSequenceLength, kLabelsSeed);
+  for (std::int32_t& label : labels) label = std::max(label - 2, -1);
+  const auto part = [](const std::vector<std::int32_t>& all, std::size_t batch) {
+    const std::size_t size = all.size() / kSequenceBatches;
+    return std::span(all).subspan(batch * size, size);
+  };
+  const std::unique_ptr<Updater> updater = training.updater(Sgd{.momentum = 0.9f});
+  for (std::size_t step = 0; step < kSequenceSteps; ++step) {
+    const std::size_t batch = step % kSequenceBatches;
+    const InputView views[] = {{.indices = part(source, batch)},
+                               {.indices = part(segments, batch)},
+                               {.indices = part(tokens, batch)}};
+    const double loss = training.train(
+        {.samples = kSequenceBatch, .targets = {.labels = part(labels, batch)}, .inputs = views});
+    EXPECT_NEAR(loss, losses[step], 1e-4 * static_cast<double>(losses[step])) << "step " << step;
+    training.update(*updater, 0.1f, static_cast<std::int64_t>(step) + 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PairReference, ::testing::ValuesIn(reference_devices()),
+                         [](const auto& one) {
+                           return one.param == device::DeviceKind::gpu ? "gpu" : "cpu";
+                         });
+
 INSTANTIATE_TEST_SUITE_P(Models, SequenceReference,
                          ::testing::Combine(::testing::ValuesIn(kSequenceCases),
                                             ::testing::ValuesIn(reference_devices())),

@@ -21,8 +21,9 @@ namespace {
 
 constexpr auto kDocuments =
     enum_names<TextDocuments>({{TextDocuments::files, "files"}, {TextDocuments::lines, "lines"}});
-constexpr auto kKeys = std::to_array<std::string_view>(
-    {"tokenizer", "length", "stride", "documents", "column", "label"});
+constexpr auto kKeys =
+    std::to_array<std::string_view>({"tokenizer", "length", "stride", "documents", "column",
+                                     "label", "image", "source", "target", "target-length"});
 constexpr const char* kAnyBytes = "bytes";
 
 /// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
@@ -76,7 +77,7 @@ TextOptions TextOptions::parse(std::string_view text, const std::string& where) 
       throw Error(ErrorCategory::input, where,
                   fmt::format("expected options of {}", list_names(kKeys)), got_name(key, kKeys));
     const auto number = parse_number<std::int64_t>(value);
-    const bool is_number = key == "length" || key == "stride";
+    const bool is_number = key.ends_with("length") || key == "stride";
     const bool fits = number && *number >= 1 && *number <= TextSchema::kMaxLength;
     if (value.empty() || (is_number && !fits))
       throw Error(ErrorCategory::input, where,
@@ -89,6 +90,10 @@ TextOptions TextOptions::parse(std::string_view text, const std::string& where) 
     if (key == "documents") options.documents = kDocuments.parse(where, value);
     if (key == "column") options.column = value;
     if (key == "label") options.label = value;
+    if (key == "image") options.image = value;
+    if (key == "source") options.source = value;
+    if (key == "target") options.target = value;
+    if (key == "target-length") options.target_length = *number;
   }
   return options;
 }
@@ -115,6 +120,16 @@ TextSchema TextOptions::describe(const std::string& file,
                 fmt::format("got {}", described.length));
   described.column = !column.empty() || known == nullptr ? column : known->column;
   described.label = !label.empty() || known == nullptr ? label : known->label;
+  described.source = !source.empty() || known == nullptr ? source : known->source;
+  described.target = !target.empty() || known == nullptr ? target : known->target;
+  if (described.source.empty()) return described;
+  described.target_length = target_length > 0                              ? target_length
+                            : known != nullptr && known->target_length > 0 ? known->target_length
+                                                                           : described.length;
+  if (described.target_length > TextSchema::kMaxLength)
+    throw Error(ErrorCategory::input, file,
+                fmt::format("expected a length of targets up to {}", TextSchema::kMaxLength),
+                fmt::format("got {}", described.target_length));
   return described;
 }
 
@@ -137,7 +152,15 @@ TextSource::TextSource(const std::vector<std::filesystem::path>& files, TextOpti
     throw Error(ErrorCategory::input, files_.front().string(),
                 options_.is_table() ? "expected a text, not a column of a table"
                                     : "expected column=, the column of the texts, with label=",
-                options_.is_table() ? "got column=" : "there is none");
+                options_.is_pairs()   ? "got source= and target="
+                : options_.is_table() ? "got column="
+                                      : "there is none");
+  if (options_.target_length > 0)
+    throw Error(ErrorCategory::input, files_.front().string(),
+                "expected source= and target= with target-length=", "there is neither");
+  if (options_.has_images())
+    throw Error(ErrorCategory::input, files_.front().string(),
+                "expected a text, not captions of images", "got image=");
   const auto exchange = std::exchange(options_.exchange, {});
   if (exchange.members > 1)
     for (const auto& file : files_) InputFile{file};  // a rank that lacks one says so

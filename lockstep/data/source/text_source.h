@@ -30,7 +30,11 @@ struct TextOptions {
   std::optional<TextDocuments> documents = {};  ///< default: files
   std::string column = {};      ///< of tables (TextTableSource): the name of the texts' column
   std::string label = {};       ///< of tables: the name of the classes' column
+  std::string image = {};       ///< of captions (CaptionSource): the name of the images' column
   bool without_labels = false;  ///< of tables: the classes are not read
+  std::string source = {};      ///< of tables of pairs: the name of the column of the first texts
+  std::string target = {};      ///< of pairs and captions: that of the texts to generate
+  std::int64_t target_length = 0;                 ///< tokens of a target; default: the length
   std::shared_ptr<const TextSchema> schema = {};  ///< that of the training text
   IndexExchange exchange = {};                    ///< the ranks that open the files together
 
@@ -45,8 +49,17 @@ struct TextOptions {
   /// as TextSchema::of().
   TextSchema describe(const std::string& file,
                       const std::function<std::string()>& characters) const;
+  /// Whether the texts are captions of images.
+  bool has_images() const { return !image.empty() || (schema && !schema->image.empty()); }
   /// Whether the texts are in a column of a table.
-  bool is_table() const { return !column.empty() || (schema && !schema->column.empty()); }
+  bool is_table() const {
+    return !column.empty() || (schema && !schema->column.empty()) || is_pairs();
+  }
+  /// Whether they are pairs in two columns.
+  bool is_pairs() const {
+    return !source.empty() || (!target.empty() && !has_images()) ||
+           (schema && !schema->source.empty());
+  }
 };
 
 /// Files and their options.

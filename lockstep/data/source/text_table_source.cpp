@@ -18,45 +18,53 @@
 namespace lockstep::data {
 namespace {
 
-/// The place of the column `name` of a header.
-std::size_t column_of(const CsvRows& header, const std::filesystem::path& file,
-                      const std::string& name) {
-  const auto& names = header.fields();
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end())
-    throw Error(
-        ErrorCategory::input, file.string(),
-        fmt::format("expected a column \"{}\" in the first line, which names the columns", name),
-        got_name(name, names));
-  if (std::find(found + 1, names.end(), name) != names.end())
-    throw Error(ErrorCategory::input, file.string(),
-                fmt::format("expected one column \"{}\"", name), "got several");
-  return static_cast<std::size_t>(found - names.begin());
-}
-
-/// Calls use(text, label) for each row, with the fields of the columns of `schema`; without a label
-/// if it has none. An Error (data) of `use` gets the place of the text.
-void for_each_text(const std::vector<std::filesystem::path>& files, const TextSchema& schema,
-                   const std::function<void(std::string_view text, std::string_view label)>& use) {
+/// Calls use(number, field) for the fields of the columns called `names` in each row, in the order
+/// of the names. An Error (data) of `use` gets the place of the field.
+void for_each_field(const std::vector<std::filesystem::path>& files,
+                    const std::vector<std::string>& names,
+                    const std::function<void(std::size_t number, std::string_view field)>& use) {
   for (const auto& file : files) {
     const std::string bytes = read_all(InputFile(file), Compression::none);
     CsvRows rows(bytes, file.string(), separator_of(bytes, ','));
     if (!rows.next()) continue;
-    const std::size_t columns = rows.fields().size();
-    const std::size_t text = column_of(rows, file, schema.column);
-    const std::size_t label = schema.label.empty() ? columns : column_of(rows, file, schema.label);
+    const std::size_t count = rows.fields().size();
+    std::vector<std::size_t> columns;
+    for (const std::string& name : names) columns.push_back(rows.require_column(name));
     while (rows.next()) {
-      rows.require_fields(columns);
-      if (label < columns && rows.fields()[label].empty())
-        rows.fail(label, "expected a class", "the field is empty");
-      try {
-        use(rows.fields()[text], label < columns ? rows.fields()[label] : std::string_view());
-      } catch (const Error& error) {
-        if (error.category() != ErrorCategory::data) throw;
-        rows.fail(text, error.message().expected, error.message().actual);
+      rows.require_fields(count);
+      for (std::size_t number = 0; number < columns.size(); ++number) {
+        try {
+          use(number, rows.fields()[columns[number]]);
+        } catch (const Error& error) {
+          if (error.category() != ErrorCategory::data) throw;
+          rows.fail(columns[number], error.message().expected, error.message().actual);
+        }
       }
     }
   }
+}
+
+/// The columns that are read of tables of texts: with classes, or with targets.
+std::vector<std::string> columns_of(const TextSchema& schema, bool without_labels) {
+  if (!schema.source.empty()) return {schema.source, schema.target};
+  if (schema.label.empty() || without_labels) return {schema.column};
+  return {schema.column, schema.label};
+}
+
+/// Throws Error (input) unless the columns of both texts are known, and no others.
+void check_pairs(const TextOptions& options, const std::string& where) {
+  const TextSchema* const known = options.schema.get();
+  const auto refuse = [&](const char* expected, const char* actual) {
+    throw Error(ErrorCategory::input, where, expected, actual);
+  };
+  const bool is_known = known != nullptr && !known->source.empty();
+  if (!is_known && (options.source.empty() || options.target.empty()))
+    refuse("expected source= and target=, the columns of both texts",
+           options.source.empty() ? "there is no source=" : "there is no target=");
+  if (!options.column.empty() || !options.label.empty() ||
+      (known != nullptr && !known->column.empty()))
+    refuse("expected neither column= nor label= with source= and target=",
+           !options.label.empty() ? "got label=" : "got column=");
 }
 
 }  // namespace
@@ -70,9 +78,15 @@ TextTableSource::TextTableSource(const std::vector<std::filesystem::path>& files
   if (!options_.is_table())
     throw Error(ErrorCategory::input, where, "expected column=, the column of the texts",
                 "there is none");
+  const char* const columns = options_.is_pairs() ? "source=" : "column=";
   if (options_.stride > 0 || options_.documents)
-    throw Error(ErrorCategory::input, where, "expected neither stride= nor documents= with column=",
+    throw Error(ErrorCategory::input, where,
+                fmt::format("expected neither stride= nor documents= with {}", columns),
                 options_.stride > 0 ? "got stride=" : "got documents=");
+  if (options_.is_pairs()) check_pairs(options_, where);
+  if (!options_.is_pairs() && options_.target_length > 0)
+    throw Error(ErrorCategory::input, where,
+                "expected source= and target= with target-length=", "there is neither");
   const auto exchange = std::exchange(options_.exchange, {});
   if (exchange.members > 1)
     for (const auto& file : files_) InputFile{file};  // a rank that lacks one says so
@@ -87,29 +101,42 @@ TextTableSource::TextTableSource(const std::vector<std::filesystem::path>& files
 
 void TextTableSource::read_files() {
   const std::string where = files_.front().string();
-  TextSchema schema = options_.describe(where, [this] {
+  const auto characters = [this] {
     TextSchema columns;
-    columns.column = options_.column.empty() ? options_.schema->column : options_.column;
-    CharacterSet characters;
-    for_each_text(files_, columns,
-                  [&](std::string_view text, std::string_view) { characters.add(text); });
-    return characters.vocabulary();
-  });
+    columns.column =
+        options_.column.empty() && options_.schema ? options_.schema->column : options_.column;
+    columns.source =
+        options_.source.empty() && options_.schema ? options_.schema->source : options_.source;
+    columns.target =
+        options_.target.empty() && options_.schema ? options_.schema->target : options_.target;
+    CharacterSet all;
+    for_each_field(files_, columns_of(columns, true),
+                   [&](std::size_t, std::string_view text) { all.add(text); });
+    return all.vocabulary();
+  };
+  TextSchema schema = options_.describe(where, characters);
   schema.has_segments = true;
-  TextSchema columns = schema;
-  if (options_.without_labels) columns.label.clear();
   schema_ = std::make_shared<const TextSchema>(std::move(schema));
   const auto tokenizer = schema_->open();
   vocabulary_size_ = tokenizer->vocabulary_size();
-  if (tokenizer->begin_token() && schema_->length < 3)
-    throw Error(ErrorCategory::input, where,
-                "expected a length of at least 3, with the tokens before and after each text",
-                fmt::format("got {}", schema_->length));
+  targets_ = TargetVocabulary::of(*tokenizer);
+  const auto length = static_cast<std::size_t>(schema_->length);
+  const auto target_length = static_cast<std::size_t>(schema_->target_length);
   std::vector<std::string> words;
-  for_each_text(files_, columns, [&](std::string_view text, std::string_view label) {
-    add_text(*tokenizer, text);
-    if (!columns.label.empty()) words.emplace_back(label);
-  });
+  for_each_field(
+      files_, columns_of(*schema_, options_.without_labels),
+      [&](std::size_t number, std::string_view field) {
+        if (number == 0)
+          add_text(whole_text(
+              *tokenizer,
+              is_pairs() ? encode_nonempty(*tokenizer, field) : tokenizer->encode(field), length));
+        else if (is_pairs())
+          add_text(target_tokens(*tokenizer, field, target_length));
+        else if (field.empty())
+          throw Error(ErrorCategory::data, where, "expected a class", "the field is empty");
+        else
+          words.emplace_back(field);
+      });
   if (own_ends_.empty())
     throw Error(ErrorCategory::data, where, "expected at least one row after the first line",
                 "there is none");
@@ -120,18 +147,10 @@ void TextTableSource::read_files() {
   set_spec();
 }
 
-void TextTableSource::add_text(const Tokenizer& tokenizer, std::string_view text) {
-  std::vector<std::int32_t> tokens = tokenizer.encode(text);
-  const auto begin = tokenizer.begin_token();
-  const auto room = static_cast<std::size_t>(schema_->length - (begin ? 2 : 0));
-  if (tokens.size() > room) {
-    tokens.resize(room);
-    ++cut_;
-  }
-  if (begin) own_tokens_.push_back(*begin);
-  own_tokens_.insert(own_tokens_.end(), tokens.begin(), tokens.end());
-  if (begin) own_tokens_.push_back(tokenizer.end_token().value());
+void TextTableSource::add_text(const TextTokens& text) {
+  own_tokens_.insert(own_tokens_.end(), text.tokens.begin(), text.tokens.end());
   own_ends_.push_back(own_tokens_.size());
+  if (text.is_cut) ++cut_;
 }
 
 void TextTableSource::number_classes(const std::vector<std::string>& words) {
@@ -154,11 +173,19 @@ void TextTableSource::number_classes(const std::vector<std::string>& words) {
 }
 
 void TextTableSource::set_spec() {
-  const auto tensor = [&](const char* name, std::int64_t classes) {
+  const auto tensor = [&](const char* name, std::int64_t length, std::int64_t classes) {
     return TensorSpec{
-        .name = name, .type = ElementType::int32, .shape = {schema_->length}, .classes = classes};
+        .name = name, .type = ElementType::int32, .shape = {length}, .classes = classes};
   };
-  spec_ = {.inputs = {tensor("tokens", vocabulary_size_), tensor("segments", 0)}};
+  const std::int64_t length = schema_->length;
+  if (is_pairs()) {
+    spec_ = {
+        .inputs = {tensor("source", length, vocabulary_size_), tensor("source_segments", length, 0),
+                   tensor("tokens", schema_->target_length, targets_.size)},
+        .targets = {tensor("next", schema_->target_length, targets_.size)}};
+    return;
+  }
+  spec_ = {.inputs = {tensor("tokens", length, vocabulary_size_), tensor("segments", length, 0)}};
   if (!class_names_.empty())
     spec_.targets = {{.name = "label",
                       .type = ElementType::int32,
@@ -170,6 +197,9 @@ NodeData TextTableSource::data() const {
   std::string bytes;
   nlohmann::json::to_cbor({{"schema", schema_->to_json()},
                            {"vocabulary_size", vocabulary_size_},
+                           {"begin", targets_.begin},
+                           {"end", targets_.end},
+                           {"target_size", targets_.size},
                            {"cut", cut_},
                            {"class_names", encode_strings(class_names_)}},
                           bytes);
@@ -182,6 +212,9 @@ void TextTableSource::use(const NodeData& data, SharedSegment memory) {
   if (schema_) schema.adopt(schema_->content);  // of the member that has read the files
   schema_ = std::make_shared<const TextSchema>(std::move(schema));
   vocabulary_size_ = described.at("vocabulary_size");
+  targets_ = {.begin = described.at("begin"),
+              .end = described.at("end"),
+              .size = described.at("target_size")};
   cut_ = described.at("cut");
   class_names_ = decode_strings(described.at("class_names")).get<std::vector<std::string>>();
   const auto numbers = [&]<typename T>(std::span<const T>& array, std::size_t number) {
@@ -198,29 +231,38 @@ void TextTableSource::use(const NodeData& data, SharedSegment memory) {
   memory_ = std::move(memory);
 }
 
+std::span<const std::int32_t> TextTableSource::text(std::size_t number) const {
+  const std::size_t begin = number == 0 ? 0 : ends_[number - 1];
+  return tokens_.subspan(begin, ends_[number] - begin);
+}
+
 void TextTableSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
-  const std::size_t begin = record == 0 ? 0 : ends_[record - 1];
-  const auto text = tokens_.subspan(begin, ends_[record] - begin);
+  const auto whole = text(is_pairs() ? 2 * record : record);
   const auto tokens = sample.inputs[0].as<std::int32_t>();
   const auto segments = sample.inputs[1].as<std::int32_t>();
-  std::ranges::copy(text, tokens.begin());
-  std::ranges::fill(tokens.subspan(text.size()), 0);
-  std::ranges::fill(segments.first(text.size()), 1);
-  std::ranges::fill(segments.subspan(text.size()), 0);
-  if (!spec_.targets.empty()) sample.label() = labels_[record];
+  std::ranges::copy(whole, tokens.begin());
+  std::ranges::fill(tokens.subspan(whole.size()), 0);
+  std::ranges::fill(segments.first(whole.size()), 1);
+  std::ranges::fill(segments.subspan(whole.size()), 0);
+  if (is_pairs())
+    write_target(text(2 * record + 1), targets_, sample.inputs[2].as<std::int32_t>(),
+                 sample.targets[0].as<std::int32_t>());
+  else if (!spec_.targets.empty())
+    sample.label() = labels_[record];
 }
 
 std::string TextTableSource::description() const {
   return fmt::format(
-      "{} of {}{}", counted(size(), "text"),
+      "{} of {}{}", counted(size(), is_pairs() ? "pair" : "text"),
       files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "table"),
       preparation());
 }
 
 std::string TextTableSource::preparation() const {
-  return fmt::format(", tokenizer {} ({} tokens, {}), {}{}", schema_->name(), vocabulary_size_,
+  return fmt::format(", tokenizer {} ({} tokens, {}), {}{}{}", schema_->name(), vocabulary_size_,
                      schema_->hash, counted(schema_->length, "position"),
+                     is_pairs() ? fmt::format(" and {} of targets", schema_->target_length) : "",
                      cut_ == 0 ? "" : fmt::format(", {} cut", counted(cut_, "longer text")));
 }
 

@@ -1,4 +1,4 @@
-// Texts in a column of tables, for networks that classify them.
+// Texts in columns of tables, for networks that classify them or generate one from the other.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/source/text_source.h"
+#include "lockstep/data/text/target_text.h"
 
 namespace lockstep::data {
 
@@ -21,6 +22,11 @@ namespace lockstep::data {
 /// tokens; preparation() counts such texts. With TextOptions::label, the target "label" is the
 /// class that this column has: its words are the names of the classes, in alphabetical order, or by
 /// value if all are whole numbers.
+///
+/// With TextOptions::source and target, a sample is the pair of texts of a row: the inputs "source"
+/// [S] and "source_segments" [S], as above, and "tokens" [T], the text of the target after a begin
+/// token (TargetVocabulary); the target "next" [T] is this text and its end token, then -1. Neither
+/// text may be empty.
 ///
 /// The files are tables in UTF-8 whose first line has the names of the columns, separated as in
 /// that line. All tokens are in memory, with 4 bytes each, once per node if ranks open the files
@@ -35,7 +41,7 @@ class TextTableSource final : public RecordSource {
                            TextOptions options = {});
 
   const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return std::ssize(ends_); }
+  std::int64_t size() const override { return std::ssize(ends_) / (is_pairs() ? 2 : 1); }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::vector<std::string> class_names() const override { return class_names_; }
   std::string description() const override;
@@ -44,7 +50,9 @@ class TextTableSource final : public RecordSource {
 
  private:
   void read_files();
-  void add_text(const Tokenizer& tokenizer, std::string_view text);
+  bool is_pairs() const { return !schema_->source.empty(); }
+  void add_text(const TextTokens& text);
+  std::span<const std::int32_t> text(std::size_t number) const;
   void number_classes(const std::vector<std::string>& words);
   NodeData data() const;
   void use(const NodeData& data, SharedSegment memory);
@@ -53,6 +61,7 @@ class TextTableSource final : public RecordSource {
   std::vector<std::filesystem::path> files_;
   TextOptions options_;
   std::int64_t vocabulary_size_ = 0;
+  TargetVocabulary targets_;
   std::int64_t cut_ = 0;  // texts that were too long
   std::vector<std::string> class_names_;
   std::shared_ptr<const TextSchema> schema_;
@@ -64,7 +73,7 @@ class TextTableSource final : public RecordSource {
   std::vector<std::int32_t> own_labels_;
   // Of all texts, those or in the memory of the node.
   std::span<const std::int32_t> tokens_;
-  std::span<const std::uint64_t> ends_;  // of the texts, one past their last token
+  std::span<const std::uint64_t> ends_;  // of the texts, one past their last token; two of a pair
   std::span<const std::int32_t> labels_;
   SharedSegment memory_;
 };

@@ -58,6 +58,19 @@ void CsvRows::require_fields(std::size_t count) const {
          fmt::format("there are {}", fields_.size()));
 }
 
+std::size_t CsvRows::require_column(std::string_view name) const {
+  const auto found = std::ranges::find(fields_, name);
+  if (found == fields_.end())
+    throw Error(
+        ErrorCategory::input, file_,
+        fmt::format("expected a column \"{}\" in the first line, which names the columns", name),
+        got_name(name, fields_));
+  if (std::find(found + 1, fields_.end(), name) != fields_.end())
+    throw Error(ErrorCategory::input, file_, fmt::format("expected one column \"{}\"", name),
+                "got several");
+  return static_cast<std::size_t>(found - fields_.begin());
+}
+
 void CsvRows::skip_blanks() {
   if (!rest_.empty() && rest_.front() > ' ') return;
   rest_.remove_prefix(std::min(rest_.find_first_not_of(blank_), rest_.size()));

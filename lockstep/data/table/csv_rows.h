@@ -55,6 +55,8 @@ class CsvRows {
                          std::string_view actual) const;
   /// Throws Error (data) unless the row has `count` fields.
   void require_fields(std::size_t count) const;
+  /// The place of the column `name` of this row, which names the columns. Throws Error (input).
+  std::size_t require_column(std::string_view name) const;
 
  private:
   /// The end of the row; null if it is not plain.

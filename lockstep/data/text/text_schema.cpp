@@ -50,6 +50,17 @@ TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::st
                       .has_segments = json_member<bool>(json, "segments")};
     if (json.contains("column")) schema.column = json_member<std::string>(json, "column");
     if (json.contains("label")) schema.label = json_member<std::string>(json, "label");
+    if (json.contains("image")) schema.image = json_member<std::string>(json, "image");
+    if (json.contains("target")) schema.target = json_member<std::string>(json, "target");
+    if (json.contains("source")) {
+      schema.source = json_member<std::string>(json, "source");
+      schema.target_length = json_member<std::int64_t>(json, "target_length");
+      if (schema.source.empty() || schema.target.empty() || schema.target_length < 1 ||
+          schema.target_length > kMaxLength)
+        throw std::invalid_argument(fmt::format("its pairs are \"{}\" and \"{}\" of length {}",
+                                                schema.source, schema.target,
+                                                schema.target_length));
+    }
     if (schema.length < 1 || schema.length > kMaxLength)
       throw std::invalid_argument(fmt::format("its length is {}", schema.length));
     if (schema.tokenizer == kChars) CharsTokenizer{schema.vocabulary};
@@ -70,6 +81,11 @@ nlohmann::json TextSchema::to_json() const {
                          {"segments", has_segments}};
   if (!column.empty()) json["column"] = column;
   if (!label.empty()) json["label"] = label;
+  if (!image.empty()) json["image"] = image;
+  if (!target.empty()) json["target"] = target;
+  if (source.empty()) return json;
+  json["source"] = source;
+  json["target_length"] = target_length;
   return json;
 }
 
@@ -113,7 +129,8 @@ std::string TextSchema::why_content() const {
 bool TextSchema::operator==(const TextSchema& other) const {
   const auto compared = [](const TextSchema& schema) {
     return std::tie(schema.tokenizer, schema.vocabulary, schema.hash, schema.length,
-                    schema.has_segments, schema.column, schema.label);
+                    schema.has_segments, schema.column, schema.label, schema.image, schema.source,
+                    schema.target, schema.target_length);
   };
   return compared(*this) == compared(other);
 }

@@ -20,6 +20,10 @@ struct TextSchema {
   bool has_segments = false;    ///< the documents are lines, or fields of a column
   std::string column = {};      ///< of a table of texts: the name of their column; else empty
   std::string label = {};       ///< the name of the column of their classes; empty: they have none
+  std::string image = {};       ///< of captions: the name of the column of the images; else empty
+  std::string source = {};  ///< of pairs of texts: the name of the first ones' column; else empty
+  std::string target = {};  ///< the name of the column of what is generated from these
+  std::int64_t target_length = 0;  ///< tokens per target; 0: there are none
   /// The bytes of the file, with the hash; null if they are not at hand. A checkpoint stores them
   /// beside its JSON. Not compared.
   std::shared_ptr<const std::string> content = {};

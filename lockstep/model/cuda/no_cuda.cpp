@@ -19,6 +19,10 @@ std::unique_ptr<Backend> make_gpu_backend(device::Device device,
           : reason);
 }
 
+std::unique_ptr<Operation> AdditiveAttention::compile_gpu(const CompileContext&,
+                                                          cuda::Context&) const {
+  return nullptr;
+}
 std::unique_ptr<Operation> Attention::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/layers/additive_attention/additive_attention.h"
 #include "lockstep/model/layers/attention/attention.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
@@ -86,6 +87,7 @@ inline constexpr std::tuple kLayers{
     Registration<Tanh>{.name = "tanh", .is_activation = true},
     Registration<Embedding>{"embedding"},
     Registration<Attention>{"attention"},
+    Registration<AdditiveAttention>{"additive_attention"},
     Registration<PositionalEmbedding>{"positional_embedding"},
     Registration<TiedDense>{"tied_dense"},
     Registration<LSTM>{"lstm"},

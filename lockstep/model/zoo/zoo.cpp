@@ -24,14 +24,16 @@ constexpr std::string_view kLstm = "lstm";
 constexpr std::string_view kGpt = "gpt";
 constexpr std::string_view kBert = "bert";
 constexpr std::string_view kMiniLmName = "minilm";
+constexpr std::string_view kSeq2Seq = "seq2seq";
 constexpr std::string_view kVit = "vit";
+constexpr std::string_view kCaption = "caption";
 
 struct Recipe {
   std::string_view name;
   Network (*make)(Shape input, std::int64_t classes);  ///< null: it reads several inputs
 };
 
-const std::array<Recipe, 16> kRecipes = {{
+const std::array<Recipe, 18> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -54,6 +56,8 @@ const std::array<Recipe, 16> kRecipes = {{
     {kGpt, nullptr},
     {kBert, nullptr},
     {kMiniLmName, nullptr},
+    {kSeq2Seq, nullptr},
+    {kCaption, nullptr},
     {kVit, [](Shape input, std::int64_t classes) { return vit(std::move(input), classes); }},
 }};
 
@@ -210,6 +214,74 @@ TransformerOptions transformer_options(std::string_view name) {
   return options;
 }
 
+/// Parses the options in "caption:256,dropout=0.3,cnn=resnet18"; each may be absent, and what
+/// follows "cnn=" is its whole name.
+CaptionOptions caption_options(std::string_view name) {
+  constexpr std::string_view kDropout = "dropout=";
+  constexpr std::string_view kCnn = "cnn=";
+  CaptionOptions options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
+  for (std::size_t begin = colon + 1; begin <= name.size();) {
+    const std::string_view rest = name.substr(begin);
+    const std::string_view setting = rest.substr(0, rest.find(','));
+    bool is_known = false;
+    begin += setting.size() + 1;
+    if (rest.starts_with(kCnn)) {
+      options.cnn = rest.substr(kCnn.size());
+      is_known = !options.cnn.empty();
+      begin = name.size() + 1;
+    } else if (setting.starts_with(kDropout)) {
+      options.dropout = parse_number<float>(setting.substr(kDropout.size())).value_or(-1);
+      is_known = options.dropout >= 0 && options.dropout < 1;
+    } else {
+      options.width = parse_number<std::int32_t>(setting).value_or(0);
+      is_known = options.width > 0;
+    }
+    if (!is_known)
+      throw Error(ErrorCategory::input, "model",
+                  "expected a width, a dropout below 1, or the name of a network of images at the "
+                  "end, such as caption:256,dropout=0.3,cnn=resnet18",
+                  fmt::format("got \"{}\"", name));
+  }
+  return options;
+}
+
+/// Parses the options in "seq2seq:2x256,embedding=128,dropout=0.1"; all but the sizes may be
+/// absent.
+Seq2SeqOptions seq2seq_options(std::string_view name) {
+  constexpr std::string_view kDimension = "embedding=";
+  constexpr std::string_view kDropout = "dropout=";
+  Seq2SeqOptions options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
+  const auto count = [&](std::string_view text) -> std::int64_t {
+    const auto number = parse_number<std::int32_t>(text);
+    if (number && *number > 0) return *number;
+    throw Error(ErrorCategory::input, "model",
+                "expected the number of layers and their units, and optionally the dimension of "
+                "the embeddings and a dropout below 1, such as "
+                "seq2seq:2x256,embedding=128,dropout=0.1",
+                fmt::format("got \"{}\"", name));
+  };
+  const auto settings = split(name.substr(colon + 1), ',');
+  const auto sizes = split(settings.front(), 'x');
+  if (sizes.size() != 2) count("");
+  options.layers = count(sizes[0]);
+  options.units = count(sizes[1]);
+  for (const std::string_view setting : std::span(settings).subspan(1)) {
+    if (setting.starts_with(kDimension)) {
+      options.embedding = count(setting.substr(kDimension.size()));
+    } else if (setting.starts_with(kDropout)) {
+      options.dropout = parse_number<float>(setting.substr(kDropout.size())).value_or(-1);
+      if (!(options.dropout >= 0 && options.dropout < 1)) count("");
+    } else {
+      count("");
+    }
+  }
+  return options;
+}
+
 }  // namespace
 
 std::vector<std::string_view> names() {
@@ -245,14 +317,16 @@ Network make(std::string_view name, std::span<const DataInput> inputs, std::int6
   if (kind == kGpt) return gpt(inputs, transformer_options(name));
   if (kind == kBert) return bert(inputs, classes, transformer_options(name));
   if (kind == kMiniLmName) return minilm(inputs, classes, transformer_options(name));
+  if (kind == kSeq2Seq) return seq2seq(inputs, seq2seq_options(name));
+  if (kind == kCaption) return caption(inputs, caption_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
   if (kind == kLstm) return lstm(inputs, classes, lstm_options(name));
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
   throw Error(ErrorCategory::input, "model",
-              "expected gpt, bert, minilm, lstm, wide_deep or a FILE.json for data with several "
-              "inputs, or with indices",
+              "expected gpt, bert, minilm, lstm, seq2seq, caption, wide_deep or a FILE.json for "
+              "data with several inputs, or with indices",
               fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
@@ -262,7 +336,8 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
     return features_of(make(name, std::move(input), 1));
   }
   const std::string_view kind = name.substr(0, name.find(':'));
-  if (kind == kWideDeep || kind == kLstm || kind == kGpt || kind == kBert || kind == kMiniLmName) {
+  if (kind == kWideDeep || kind == kLstm || kind == kGpt || kind == kBert || kind == kMiniLmName ||
+      kind == kSeq2Seq || kind == kCaption) {
     const std::array inputs = {DataInput{{.name = "features", .shape = std::move(input)}}};
     return kind == kLstm ? lstm(inputs, classes, lstm_options(name)) : make(name, inputs, classes);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -207,6 +208,25 @@ inline constexpr TransformerOptions kMiniLm = {.layers = 6, .width = 384};
 model::Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
                       const TransformerOptions& options = kMiniLm);
 
+/// Options of seq2seq().
+struct Seq2SeqOptions {
+  std::int64_t layers = 1;     ///< of the encoder, and of the decoder
+  std::int64_t units = 256;    ///< of each
+  std::int64_t embedding = 0;  ///< dimension of both embeddings; 0: as many as units
+  float dropout = 0;           ///< rate after the embeddings, and before the last layer
+};
+
+/// Translates texts: "source" [S], perhaps "source_segments" [S] and "tokens" [T], all int32, to
+/// logits [T, vocabulary] of the token after each position, as of pairs of texts
+/// (data::TextTableSource). An encoder of LSTM layers reads the source. A decoder of LSTM layers
+/// reads the tokens; each starts from tanh of a dense layer of the mean of the encoder's outputs
+/// (Sennrich et al., "Nematus", arXiv 1703.04357). Its outputs attend to those of the encoder
+/// (additive attention, Bahdanau et al., arXiv 1409.0473), and tanh of a dense layer of both is
+/// what the last layer reads (Luong et al., arXiv 1508.04025). Names: "encoder.lstm.0",
+/// "decoder.lstm.0", "decoder.initial.0", "attention.query". Its name is that for make(), such as
+/// "seq2seq:1x256". Throws Error (input) for other inputs.
+model::Network seq2seq(std::span<const DataInput> inputs, const Seq2SeqOptions& options = {});
+
 /// A classifier of images, whose positions are squares (Dosovitskiy et al., arXiv 2010.11929): a
 /// strided convolution, learned positions, blocks that normalize before each residual, and the mean
 /// of all positions, as in Beyer et al., arXiv 2205.01580. Names ("blocks.0.attn.qkv") follow timm,
@@ -217,21 +237,41 @@ model::Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
 model::Network vit(model::Shape input, std::int64_t classes,
                    const TransformerOptions& options = {});
 
+/// Options of caption().
+struct CaptionOptions {
+  std::int64_t width = 512;  ///< elements of an embedding, and units of the LSTM
+  float dropout = 0;         ///< rate before and after the LSTM
+  /// The name for make() of the network whose features_of() describe the image. Default: cnn for
+  /// images up to 64x64, otherwise resnet18.
+  std::string cnn = {};
+};
+
+/// Captions of images: an image [H, W, C] and tokens [T] to logits [T, vocabulary] of the token
+/// after each position (Vinyals et al., "Show and tell", arXiv 1411.4555). The features of the
+/// image, through a dense layer, are what an LSTM reads first; the embeddings of the tokens follow,
+/// and the LSTM's outputs at their positions, through another dense layer, are the logits.
+/// `inputs` are the image and the tokens, int32 [T] with `categories`, in either order. The layers
+/// of the cnn keep their names, so that weights of it fit. Beside them, it has (features + 1 +
+/// vocabulary) * width + 8 * width^2 + 4 * width + (width + 1) * vocabulary parameters. Its name is
+/// that for make(), such as "caption:256,dropout=0.3,cnn=mobilenet_v2". Throws Error (input) for
+/// other inputs.
+model::Network caption(std::span<const DataInput> inputs, const CaptionOptions& options = {});
+
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a
-/// gpt, bert, minilm or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1,ffn=swiglu".
-/// After any of them, ":features" leaves out the head, as features_of() does, and `classes` does
-/// not matter. Throws Error (input) for an unknown name.
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, a gpt,
+/// bert, minilm, seq2seq or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1,ffn=swiglu",
+/// or a caption of another width or cnn. After any of them, ":features" leaves out the head, as
+/// features_of() does, and `classes` does not matter. Throws Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep, lstm, gpt, bert and minilm alone read several, or
-/// int32.
+/// The same for data with any inputs; wide_deep, lstm, gpt, bert, minilm, seq2seq and caption alone
+/// read several, or int32.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, vit.
+/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, seq2seq, caption, vit.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo

@@ -11,11 +11,13 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/table/schema.h"
+#include "lockstep/data/text/text_schema.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/strategy/fit/data_fit.h"
@@ -180,6 +182,18 @@ void check_same_network(const std::string& path, const nlohmann::json& saved,
            std::to_string(others.size()));
 }
 
+/// "column=sentence,label=topic": the columns of a table of texts, or "none".
+std::string columns_of(const data::TextSchema& text) {
+  std::vector<std::string> columns;
+  for (const auto& [key, name] : {std::pair{"column", &text.column},
+                                  {"label", &text.label},
+                                  {"image", &text.image},
+                                  {"source", &text.source},
+                                  {"target", &text.target}})
+    if (!name->empty()) columns.push_back(fmt::format("{}={}", key, *name));
+  return columns.empty() ? "none" : fmt::format("{}", fmt::join(columns, ","));
+}
+
 /// Class i and feature i must mean the same in both runs.
 void check_same_names(const std::string& path, const DataNames& saved, const DataNames& given) {
   if (!saved.classes.empty() && !given.classes.empty() && saved.classes != given.classes)
@@ -203,11 +217,10 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
     refuse(fmt::format("expected the tokenizer of {}, {} with the hash {}", path,
                        saved.text->name(), saved.text->hash),
            fmt::format("{} with the hash {}", given.text->name(), given.text->hash));
-  if (saved.text && given.text &&
-      (saved.text->column != given.text->column || saved.text->label != given.text->label))
-    refuse(fmt::format("expected the columns \"{}\" and \"{}\" of the texts and classes of {}",
-                       saved.text->column, saved.text->label, path),
-           fmt::format("\"{}\" and \"{}\"", given.text->column, given.text->label));
+  if (saved.text && given.text && columns_of(*saved.text) != columns_of(*given.text))
+    refuse(
+        fmt::format("expected the columns of the texts of {}, {}", path, columns_of(*saved.text)),
+        columns_of(*given.text));
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,

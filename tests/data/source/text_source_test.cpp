@@ -193,8 +193,10 @@ TEST_F(TextSourceTest, IsOpenedByItsName) {
   EXPECT_EQ(data_files(files + ":length=4").size(), 2U);
   for (const auto& [options, reason] :
        {std::pair{"lenght=4",
-                  "expected options of tokenizer, length, stride, documents, column, label, got "
-                  "\"lenght\" (did you mean length?)"},
+                  "expected options of tokenizer, length, stride, documents, column, label, image, "
+                  "source, target, target-length, got \"lenght\" (did you mean length?)"},
+        {"target-length=0", "expected target-length from 1 to 1048576, got \"0\""},
+        {"target-length=4", "expected source= and target= with target-length=; there is neither"},
         {"length=0", "expected length from 1 to 1048576, got \"0\""},
         {"stride=x", "expected stride from 1 to 1048576, got \"x\""},
         {"tokenizer=", "expected tokenizer=VALUE, got \"\""},

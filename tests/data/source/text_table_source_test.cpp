@@ -36,6 +36,10 @@ class TextTableTest : public ::testing::Test {
     return copy(read(source, record).memory.input(name).as<std::int32_t>());
   }
 
+  static Integers next(const RecordSource& source, std::int64_t record) {
+    return copy(read(source, record).memory.target("next").as<std::int32_t>());
+  }
+
   const TemporaryDirectory directory_;
 };
 
@@ -98,6 +102,82 @@ TEST_F(TextTableTest, ReadsOtherTablesAsThatOfTheTraining) {
   EXPECT_THAT(
       input_error_of([&] { open_data(other + ":tokenizer=chars", {.text = schema}); }),
       HasSubstr("expected the tokenizer of the training, vocab.txt with the hash " + schema->hash));
+}
+
+TEST_F(TextTableTest, MakesPairsOfASourceAndATarget) {
+  const TextTableSource pairs =
+      source("id,from,to\n1,ab,cab\n2,b,a\n", {.length = 3, .source = "from", .target = "to"});
+  EXPECT_EQ(to_string(pairs.spec()),
+            "source [3] (3 classes) and source_segments int32 [3] and tokens [3] (5 classes) with "
+            "next [3] (5 classes)");
+  ASSERT_EQ(pairs.size(), 2);
+  EXPECT_EQ(input(pairs, 0, "source"), (Integers{0, 1, 0}));
+  EXPECT_EQ(input(pairs, 0, "source_segments"), (Integers{1, 1, 0}));
+  EXPECT_EQ(input(pairs, 0, "tokens"), (Integers{3, 2, 0})) << "3 begins, 4 ends a text";
+  EXPECT_EQ(next(pairs, 0), (Integers{2, 0, 1})) << "a text that is cut has no end";
+  EXPECT_EQ(input(pairs, 1, "tokens"), (Integers{3, 0, 0}));
+  EXPECT_EQ(next(pairs, 1), (Integers{0, 4, -1}));
+  EXPECT_THAT(pairs.description(),
+              MatchesRegex("2 pairs of .*a.csv, tokenizer chars \\(3 tokens, [0-9a-f]+\\), 3 "
+                           "positions and 3 of targets, 1 longer text cut"));
+}
+
+TEST_F(TextTableTest, ReadsOtherPairsAsThoseOfTheTraining) {
+  const std::string table = "text:" + write("a.csv", "from,to\nrank wait,wait\n");
+  const Dataset training = open_data(
+      table + ":source=from,target=to,length=8,target-length=5,tokenizer=" + vocabulary());
+  EXPECT_EQ(input(training.source(), 0, "source"), (Integers{2, 5, 6, 3, 0, 0, 0, 0}));
+  EXPECT_EQ(input(training.source(), 0, "tokens"), (Integers{2, 6, 0, 0, 0}));
+  EXPECT_EQ(next(training.source(), 0), (Integers{6, 3, -1, -1, -1}));
+  const auto schema = training.source().text();
+  EXPECT_EQ(TextSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
+  const Dataset other = open_data("text:" + write("b.csv", "to,from\nrank,and\n"),
+                                  {.text = schema, .may_lack_labels = true});
+  EXPECT_EQ(other.spec(), training.spec());
+  EXPECT_EQ(input(other.source(), 0, "source"), (Integers{2, 7, 3, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(next(other.source(), 0), (Integers{5, 3, -1, -1, -1}));
+
+  nlohmann::json json = schema->to_json();
+  for (const auto& [key, value] : {std::pair<const char*, nlohmann::json>{"target_length", 0},
+                                   {"target_length", std::int64_t{1} << 40},
+                                   {"target", ""},
+                                   {"source", 3}}) {
+    nlohmann::json damaged = json;
+    damaged[key] = value;
+    EXPECT_THROW(TextSchema::from_checkpoint(damaged, "state.json"), Error) << key;
+  }
+  json.erase("target");
+  EXPECT_THROW(TextSchema::from_checkpoint(json, "state.json"), Error);
+}
+
+TEST_F(TextTableTest, RefusesPairsThatAreIncomplete) {
+  const auto reason = [&](const std::string& table) {
+    return data_error_of([&] { source(table, {.source = "from", .target = "to"}); });
+  };
+  EXPECT_THAT(reason("from,to\na,\n"), HasSubstr("a.csv: line 2, column 2] expected a text of at "
+                                                 "least one token; the text is empty"));
+  EXPECT_THAT(reason("to,from\na,b\na,\n"), HasSubstr("a.csv: line 3, column 2] expected a text"));
+  EXPECT_THAT(reason("from,to\n"), HasSubstr("expected at least one row"));
+  const std::string table = "text:" + write("b.csv", "from,to,again,again\nrank,a,b,c\n");
+  for (const auto& [options, expected] :
+       {std::pair{":source=from",
+                  "expected source= and target=, the columns of both texts; there is no target="},
+        {":target=to", "there is no source="},
+        {":source=from,target=to,label=to",
+         "expected neither column= nor label= with source= and target=, got label="},
+        {":source=from,target=to,column=to", "got column="},
+        {":source=from,target=to,stride=3",
+         "expected neither stride= nor documents= with source=, got stride="},
+        {":source=from,target=two", "expected a column \"two\""},
+        {":source=again,target=to", "expected one column \"again\", got several"},
+        {":column=from,target-length=3",
+         "expected source= and target= with target-length=; there is neither"}})
+    EXPECT_THAT(input_error_of([&] { open_data(table + options); }), HasSubstr(expected));
+  const auto schema = open_data(table + ":source=from,target=to").source().text();
+  EXPECT_THAT(data_error_of([&] {
+                open_data("text:" + write("c.csv", "from,to\nrank,x\n"), {.text = schema});
+              }),
+              HasSubstr("c.csv: line 2, column 2] expected characters of the training text"));
 }
 
 TEST_F(TextTableTest, NamesFileLineAndColumn) {

@@ -245,6 +245,12 @@ INSTANTIATE_TEST_SUITE_P(
                     network.add(Attention({.heads = 2, .key_value_heads = 1}),
                                 {queries, keys, network.add(Tanh())});
                   }},
+        LayerCase{"additive_attention",
+                  [](Network& network) {
+                    const NodeId keys = network.last();
+                    const NodeId queries = network.add(Cropping1D({.before = 0, .after = 2}));
+                    network.add(AdditiveAttention(), {queries, keys, network.add(Tanh(), {keys})});
+                  }},
         layer_case("rms_normalization", RMSNormalization()),
         layer_case("positional_embedding", PositionalEmbedding()),
         layer_case("sinusoidal_embedding",

@@ -1,5 +1,6 @@
 #include "lockstep/model/zoo/zoo.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -304,9 +305,44 @@ TEST(Lstm, RefusesOtherInputsAndOptions) {
 
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
-            "[model] expected gpt, bert, minilm, lstm, wide_deep or a FILE.json for data with "
-            "several inputs, or with indices, got \"mlp\" for features, city, city x color");
+            "[model] expected gpt, bert, minilm, lstm, seq2seq, caption, wide_deep or a FILE.json "
+            "for data with several inputs, or with indices, got \"mlp\" for features, city, city x "
+            "color");
   EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
+}
+
+const DataInput kPair[] = {
+    {{.name = "source", .shape = {7}, .type = ElementType::int32}, 20},
+    {{.name = "source_segments", .shape = {7}, .type = ElementType::int32}, 0},
+    {{.name = "tokens", .shape = {5}, .type = ElementType::int32}, 22}};
+
+TEST(Seq2Seq, PredictsTheTokensOfTargets) {
+  const Network network = make("seq2seq:2x8,embedding=6", kPair, 0);
+  EXPECT_EQ(network.name(), "seq2seq:2x8,embedding=6");
+  EXPECT_EQ(network.output_shape(), Shape({5, 22}));
+  EXPECT_EQ(shape_of(network, "encoder.lstm.1"), Shape({7, 8}));
+  EXPECT_EQ(shape_of(network, "decoder.initial.1"), Shape({16}));
+  EXPECT_EQ(shape_of(network, "attention.weights"), Shape({5, 8}));
+  EXPECT_EQ(network.parameters().element_count(),
+            20u * 6 + 22 * 6 + 2 * (32 * (6 + 8 + 1) + 32 * (8 + 8 + 1)) + 2 * 16 * 9 + 8 * 8 +
+                8 * 9 + 8 + 16 * 8 + 22 * 9);
+  EXPECT_EQ(make("seq2seq", kPair, 0).name(), "seq2seq:1x256");
+  EXPECT_EQ(make("seq2seq:1x8,dropout=0.5", kPair, 0).name(), "seq2seq:1x8,dropout=0.5");
+  const DataInput without[] = {kPair[0], kPair[2]};
+  EXPECT_EQ(make("seq2seq:1x8", without, 0).output_shape(), Shape({5, 22}));
+}
+
+TEST(Seq2Seq, RefusesOtherInputsAndOptions) {
+  EXPECT_EQ(input_error_of([] { make("seq2seq", std::span(kPair).last(2), 0); }),
+            "[seq2seq] expected source [S] and tokens [T] of vocabularies, and optionally "
+            "source_segments [S], as of pairs of texts (--data text:FILE:source=A,target=B), got "
+            "source_segments [7], tokens [5]");
+  EXPECT_THAT(input_error_of([] { make("seq2seq", {7, 3}, 0); }), HasSubstr("got features [7, 3]"));
+  for (const char* name : {"seq2seq:", "seq2seq:2", "seq2seq:0x8", "seq2seq:1x8x2",
+                           "seq2seq:1x8,dropout=1", "seq2seq:1x8,heads=2"})
+    EXPECT_THAT(input_error_of([&] { make(name, kPair, 0); }),
+                HasSubstr(std::string("seq2seq:2x256,embedding=128,dropout=0.1, got \"") + name))
+        << name;
 }
 
 TEST(Vit, ClassifiesAnImageBySquares) {
@@ -363,16 +399,97 @@ TEST(FastCifar, TakesImagesOfOtherSizesAndWidths) {
 const DataInput kTokens[] = {{{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65},
                              {{.name = "segments", .shape = {8}, .type = ElementType::int32}, 0}};
 
+const DataInput kCaptions[] = {{{.name = "image", .shape = {32, 32, 3}}},
+                               {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 20}};
+
 TEST(Make, KnowsEveryName) {
   for (const std::string_view name : names()) {
     const bool reads_tokens = name == "gpt" || name == "bert" || name == "minilm";
-    const Network network =
-        reads_tokens ? make(name, std::span(kTokens).first(1), 10) : make(name, {28, 28, 1}, 10);
+    const Network network = name == "caption"   ? make(name, kCaptions, 20)
+                            : name == "seq2seq" ? make(name, kPair, 20)
+                            : reads_tokens      ? make(name, std::span(kTokens).first(1), 10)
+                                                : make(name, {28, 28, 1}, 10);
     const bool is_transformer = reads_tokens || name == "vit";
-    const char* const sizes = name == "minilm" ? ":6x384" : is_transformer ? ":12x768" : "";
+    const char* const sizes = name == "minilm"    ? ":6x384"
+                              : name == "caption" ? ":512"
+                              : name == "seq2seq" ? ":1x256"
+                              : is_transformer    ? ":12x768"
+                                                  : "";
     EXPECT_EQ(network.name(), std::string(name) + sizes);
-    EXPECT_EQ(network.output_shape(), name == "gpt" ? Shape({8, 65}) : Shape({10})) << name;
+    EXPECT_EQ(network.output_shape(), name == "gpt"       ? Shape({8, 65})
+                                      : name == "caption" ? Shape({6, 20})
+                                      : name == "seq2seq" ? Shape({5, kPair[2].categories})
+                                                          : Shape({10}))
+        << name;
   }
+}
+
+TEST(Caption, ReadsTheImageBeforeTheTokens) {
+  const Network network = make("caption:8", kCaptions, 20);
+  EXPECT_EQ(network.name(), "caption:8");
+  ASSERT_EQ(network.inputs().size(), 2u);
+  network.check_complete();
+  EXPECT_EQ(network.output_shape(), Shape({6, 20}));
+  EXPECT_EQ(shape_of(network, "encoder.linear"), Shape({8}));
+  EXPECT_EQ(shape_of(network, "concatenate"), Shape({7, 8}));
+  EXPECT_EQ(shape_of(network, "decoder.lstm"), Shape({7, 8}));
+  EXPECT_EQ(shape_of(network, "cropping1d"), Shape({6, 8}));
+  const std::size_t cnn = make("cnn:features", {32, 32, 3}, 0).parameters().element_count();
+  EXPECT_EQ(network.parameters().element_count(),
+            cnn + (128u + 1 + 20) * 8 + 8 * 8 * 8 + 4 * 8 + 9 * 20);
+}
+
+TEST(Caption, KeepsTheNamesOfItsCnn) {
+  for (const auto& [name, features] : {std::pair{"mobilenet_v2:0.5", 1280}, {"resnet18", 512}}) {
+    const std::string whole = fmt::format("caption:16,dropout=0.3,cnn={}", name);
+    const Network network = make(whole, kCaptions, 20);
+    EXPECT_EQ(network.name(), whole);
+    const Network cnn = make(name + std::string(":features"), {32, 32, 3}, 0);
+    EXPECT_EQ(cnn.output_shape(), Shape({features}));
+    for (const auto& entry : cnn.parameters().entries())
+      EXPECT_NE(network.parameters().find(entry.name), nullptr) << entry.name;
+    EXPECT_EQ(network.buffers().element_count(), cnn.buffers().element_count());
+    EXPECT_EQ(network.parameters().element_count(), cnn.parameters().element_count() +
+                                                        (features + 1u + 20) * 16 + 8 * 16 * 16 +
+                                                        4 * 16 + 17 * 20);
+    EXPECT_EQ(std::ranges::count(network.nodes(), "dropout",
+                                 [](const model::Node& node) { return node.layer->kind(); }),
+              2 + std::ranges::count(cnn.nodes(), "dropout",
+                                     [](const model::Node& node) { return node.layer->kind(); }));
+  }
+}
+
+TEST(Caption, ChoosesItsCnnByTheImageUnlessTold) {
+  DataInput inputs[] = {kCaptions[1], {{.name = "photo", .shape = {65, 65, 3}}}};
+  const Network network = make("caption:8", inputs, 20);
+  network.check_complete();
+  EXPECT_EQ(shape_of(network, "conv1"), Shape({33, 33, 64})) << "resnet18, of the second input";
+  EXPECT_EQ(shape_of(network, "concatenate"), Shape({7, 8}));
+  inputs[1].input.shape = {64, 64, 3};
+  EXPECT_EQ(shape_of(make("caption:8", inputs, 20), "dense"), Shape({128})) << "cnn";
+}
+
+TEST(Caption, RefusesOtherInputsAndOptions) {
+  const std::string expected =
+      "[caption] expected an image [height, width, channels], and tokens of a vocabulary, one "
+      "int32 for each position of its caption, got ";
+  EXPECT_EQ(input_error_of([&] { make("caption", kTokens, 65); }),
+            expected + "tokens [8], segments [8]");
+  EXPECT_EQ(input_error_of([&] {
+              make("caption", {28, 28, 1}, 10);
+            }),
+            expected + "features [28, 28, 1]");
+  const DataInput unknown[] = {kCaptions[0],
+                               {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 0}};
+  EXPECT_EQ(input_error_of([&] { make("caption", unknown, 20); }),
+            expected + "image [32, 32, 3], tokens [6]");
+  for (const char* options : {":", ":0", ":8x8", ":8,dropout=1", ":8,dropout=", ":8,cnn=", ":8,"})
+    EXPECT_EQ(input_error_of([&] { make(std::string("caption") + options, kCaptions, 20); }),
+              "[model] expected a width, a dropout below 1, or the name of a network of images at "
+              "the end, such as caption:256,dropout=0.3,cnn=resnet18, got \"caption" +
+                  std::string(options) + "\"");
+  EXPECT_THAT(input_error_of([&] { make("caption:8,cnn=resnet-18", kCaptions, 20); }),
+              HasSubstr("(did you mean resnet18?)"));
 }
 
 TEST(Gpt, HasTheSizeOfGpt2) {
@@ -537,14 +654,14 @@ TEST(Make, LeavesOutTheHeadOfFeatures) {
 }
 
 TEST(Make, RefusesAnUnknownNameWithTheNearest) {
-  EXPECT_EQ(input_error_of([] {
-              make("resnet-18", {28, 28, 1}, 10);
-            }),
-            "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, vit, or a "
-            "FILE.json, "
-            "got "
-            "\"resnet-18\" (did you mean resnet18?)");
+  EXPECT_EQ(
+      input_error_of([] {
+        make("resnet-18", {28, 28, 1}, 10);
+      }),
+      "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
+      "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, seq2seq, caption, "
+      "vit, or a FILE.json, got "
+      "\"resnet-18\" (did you mean resnet18?)");
 }
 
 TEST(Make, RefusesSizesThatAreNone) {
