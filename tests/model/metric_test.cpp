@@ -98,15 +98,15 @@ TEST(SummableMetrics, TurnAGradientOverSamplesIntoOneOverWeights) {
 }
 
 TEST(SummableMetrics, RoundCountsOfLongSequences) {
-  constexpr std::int64_t kMany = (std::int64_t{1} << 26) + 1;  // not a float
+  constexpr std::int64_t kBeyondFloat = (std::int64_t{1} << 26) + 1;  // not a float
   std::array<float, SummableMetrics::kSize> values{};
-  SummableMetrics({.samples = 3, .more_positions = kMany, .masked = 5}).write(values.data());
+  SummableMetrics({.samples = 3, .more_positions = kBeyondFloat, .masked = 5}).write(values.data());
   const MetricSums sums =
       SummableMetrics(std::span<const float, SummableMetrics::kSize>(values)).sums();
   EXPECT_EQ(sums.samples, 3);
-  EXPECT_NEAR(static_cast<double>(sums.positions()), kMany - 2, 8);
+  EXPECT_NEAR(static_cast<double>(sums.positions()), kBeyondFloat - 2, 8);
   EXPECT_EQ(sums.weight_excess, 0) << "rounded alike";
-  SummableMetrics({.samples = 3, .more_positions = kMany}).write(values.data());
+  SummableMetrics({.samples = 3, .more_positions = kBeyondFloat}).write(values.data());
   EXPECT_EQ(SummableMetrics::gradient_factor(values.data()), 1);
 }
 
