@@ -1,22 +1,28 @@
 """The part of scripts/bench with transformers and LSTM, against the same networks in PyTorch."""
 
 import collections
+import itertools
 import random
+import statistics
 import sys
 import tempfile
 
-from bench_tools import LOCKSTEP, ROOT, Run, compare, on_core, physical_cores, title
+from bench_tools import LOCKSTEP, ROOT, Run, compare, on_core, physical_cores, row, spread, title
 
 # An LSTM has floats as its input, `vocabulary` at each position.
 Work = collections.namedtuple("Work", "model positions vocabulary batch steps precision")
 WORKS = [Work("gpt:4x128", 64, 96, 32, 20, "float32"), Work("gpt:4x128", 64, 96, 32, 20, "bfloat16"),
          Work("gpt:6x384", 256, 8000, 8, 5, "float32"), Work("gpt:6x384", 256, 8000, 8, 5, "bfloat16"),
-         Work("lstm:2x256", 64, 256, 64, 10, "float32")]
+         Work("lstm:2x256", 64, 256, 64, 10, "float32"), Work("minilm:6x384", 128, 30522, 32, 3, "float32"),
+         Work("gpt:12x768", 256, 50257, 4, 3, "float32")]
+REPLICAS = WORKS[0]
 
 
 def write_text(path, work):
     """Random characters, each of the vocabulary at least once, for the steps of an epoch."""
-    characters = [chr(0x4E00 + i) for i in range(work.vocabulary)]
+    surrogates = range(0xD800, 0xE000)
+    codes = itertools.filterfalse(surrogates.__contains__, itertools.count(0x4E00))
+    characters = [chr(code) for code in itertools.islice(codes, work.vocabulary)]
     generator = random.Random(1)
     text = characters + generator.choices(characters, k=work.steps * work.batch * work.positions - work.vocabulary)
     generator.shuffle(text)
@@ -24,25 +30,70 @@ def write_text(path, work):
         file.write("".join(text))
 
 
+def write_sentences(directory, work):
+    """A WordPiece vocabulary of made-up words, and a table of sentences that fill all positions, of two classes."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] + [f"w{i}" for i in range(work.vocabulary - 4)]
+    with open(f"{directory}/vocab.txt", "w", encoding="utf-8") as file:
+        file.write("\n".join(words) + "\n")
+    generator = random.Random(1)
+    with open(f"{directory}/sentences.csv", "w", encoding="utf-8") as file:
+        file.write("sentence,topic\n")
+        for i in range(work.steps * work.batch):
+            file.write(f"{' '.join(generator.choices(words[4:], k=work.positions - 2))},{'ab'[i % 2]}\n")
+
+
+def data_of(directory, work):
+    """Writes the data of a work; the value of --data."""
+    if work.model.startswith("minilm"):
+        write_sentences(directory, work)
+        return f"text:{directory}/sentences.csv:column=sentence,label=topic,tokenizer={directory}/vocab.txt,length={work.positions}"
+    if work.model.startswith("gpt"):
+        write_text(f"{directory}/text.txt", work)
+        return f"text:{directory}/text.txt:tokenizer=chars,length={work.positions}"
+    return f"synthetic:{work.positions}x{work.vocabulary}x1:10:{work.steps * work.batch}"
+
+
+def train(options, work, data, batch):
+    return [str(LOCKSTEP), "train", "--model", work.model, "--data", data, "--devices", "cpu:0", "--global-batch", str(batch),
+            "--epochs", str(options.epochs), "--optimizer", "adamw", "--learning-rate", "0.001", "--precision", work.precision,
+            "--log-format", "json"]
+
+
+def measure_ranks(options, result):
+    """Two ranks on two cores against two independent runs of half the batch at the same time."""
+    cores, work = physical_cores(2), REPLICAS
+    with tempfile.TemporaryDirectory() as directory:
+        data = data_of(directory, work._replace(steps=2 * work.steps))
+        mpirun = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none"]
+        ranks, independent = [], []
+        for _ in range(options.rounds):
+            pair = [Run(train(options, work, data, work.batch), [core]) for core in cores]
+            independent.append(sum(run.finish().rate() for run in pair) * work.positions)
+            ranks.append(Run(mpirun + train(options, work, data, 2 * work.batch), cores, threads=None).finish().rate() * work.positions)
+    ours, other = statistics.median(ranks), statistics.median(independent)
+    result["ranks"] = {"ranks": ranks, "independent": independent}
+    title("2 x one")
+    row(f"tokens per second, {work.model}, two ranks", f"{ours:,.0f}", f"{other:,.0f}", f"{ours / other:.0%}",
+        f"ours {spread(ranks)}, two independent runs {spread(independent)}")
+
+
 def measure_sequences(options, result):
-    """One core; PyTorch eagerly or compiled, whichever is faster."""
+    """One core; PyTorch eagerly or compiled, whichever is faster. The memory is the maximum of eager PyTorch's process and of ours."""
     [core] = physical_cores(1)
     result["sequences"] = []
     title("PyTorch")
     for work in WORKS:
         with tempfile.TemporaryDirectory() as directory:
-            data = f"synthetic:{work.positions}x{work.vocabulary}x1:10:{work.steps * work.batch}"
-            if work.model.startswith("gpt"):
-                write_text(f"{directory}/text.txt", work)
-                data = f"text:{directory}/text.txt:tokenizer=chars,length={work.positions}"
-            train = [str(LOCKSTEP), "train", "--model", work.model, "--data", data, "--devices", "cpu:0",
-                     "--global-batch", str(work.batch), "--epochs", str(options.epochs), "--optimizer", "adamw",
-                     "--learning-rate", "0.001", "--precision", work.precision, "--log-format", "json"]
+            command = train(options, work, data_of(directory, work), work.batch)
             other = [sys.executable, ROOT / "scripts" / "bench_sequences_torch.py", *work]
-            ours, theirs = [], []
+            ours, theirs, megabytes = [], [], []
             for _ in range(options.rounds):
-                ours.append(Run(train, [core]).finish().rate() * work.positions)
+                run = Run(command, [core]).finish()
+                ours.append(run.rate() * work.positions)
+                megabytes.append(run.resident_megabytes)
                 theirs.append(on_core(other, core))
-        result["sequences"].append(work._asdict() | {"lockstep": ours, "torch": theirs})
+        result["sequences"].append(work._asdict() | {"lockstep": ours, "megabytes": megabytes, "torch": theirs})
         compare(f"tokens per second, {work.model}, {work.precision}", ours, [each["tokens_per_second"] for each in theirs], 1, 0,
                 f": {theirs[0]['setting']}")
+        compare(f"peak memory in MB, {work.model}, {work.precision}", megabytes, [each["megabytes"] for each in theirs], 1, 0)
+    measure_ranks(options, result)

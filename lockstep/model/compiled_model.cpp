@@ -102,9 +102,17 @@ void CompiledModel::parameters_changed() {
 Plan& CompiledModel::plan(const PlanKey& key) {
   std::unique_ptr<Plan>& plan = plans_[key];
   if (!plan) {
-    plan = std::make_unique<Plan>(*network_, *backend_, key.samples, key.training,
-                                  Plan::Arrays{parameters(), weights(), buffers()}, key.rows,
-                                  recompute_, key.loss_rows);
+    const auto plan_with = [&](Recompute recompute) {
+      return std::make_unique<Plan>(*network_, *backend_, key.samples, key.training,
+                                    Plan::Arrays{parameters(), weights(), buffers()}, key.rows,
+                                    recompute, key.loss_rows);
+    };
+    plan = plan_with(recompute_);
+    if (recompute_ != Recompute::none && key.training) {
+      // Segments are chosen by an estimate: where they save nothing, there are none.
+      auto all_kept = plan_with(Recompute::none);
+      if (all_kept->arena_bytes() <= plan->arena_bytes()) plan = std::move(all_kept);
+    }
     if (plan->arena_bytes() > arena_.size() || !arena_.data())
       grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), key);
     else

@@ -101,7 +101,8 @@ void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>
 
 int reading_threads(int requested, const Strategy& strategy) {
   constexpr int kMost = 8;
-  if (requested > 0 || !strategy.has_gpu()) return std::max(requested, 1);
+  if (requested != 0) return requested;
+  if (!strategy.has_gpu()) return 1;
   const std::vector<job::Placement>& all = strategy.placements();
   const job::Placement& mine = all[static_cast<std::size_t>(strategy.first_replica())];
   std::set<int> ranks;

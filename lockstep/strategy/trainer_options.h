@@ -174,8 +174,10 @@ struct FitOptions {
   /// The chief prints the progress to standard output (ProgressBar), unless `callbacks` has a
   /// ProgressBar or the session is quiet.
   bool progress = true;
-  int prefetch = 2;      ///< number of global batches to read ahead
-  int data_threads = 0;  ///< maximum number of background threads that read (reading_threads())
+  int prefetch = 2;  ///< number of global batches to read ahead
+  /// Maximum number of background threads that read; 0: one, and for replicas on GPUs as many as
+  /// the process has cores, up to 8.
+  int data_threads = 0;
   /// Number of steps between checks that all replicas have the same values; 0 checks only at
   /// checkpoints.
   std::int64_t check_replicas = 1000;
@@ -193,8 +195,10 @@ struct FitOptions {
 
 /// How Trainer::evaluate() and Trainer::predict() read their data.
 struct ReadOptions {
-  int prefetch = 2;      ///< number of global batches to read ahead
-  int data_threads = 0;  ///< maximum number of background threads that read (reading_threads())
+  int prefetch = 2;  ///< number of global batches to read ahead
+  /// Maximum number of background threads that read; 0: one, and for replicas on GPUs as many as
+  /// the process has cores, up to 8.
+  int data_threads = 0;
 };
 
 /// The result of Trainer::fit().

@@ -45,7 +45,7 @@ std::vector<StepArrays> chain_of_steps(int steps, std::size_t bytes) {
 TEST(Recomputation, DividesAChainIntoAboutTheSquareRootOfItsSteps) {
   const Recomputation plan = plan_recomputation(chain_of_steps(101, 1000));
   EXPECT_EQ(plan.segments.front(), 0);
-  EXPECT_GE(plan.segments.back(), 8);
+  EXPECT_GE(plan.segments.back(), 7);
   EXPECT_LE(plan.segments.back(), 11);
   EXPECT_EQ(std::ranges::count(plan.kept, true), plan.segments.back()) << "one for each boundary";
   EXPECT_TRUE(std::ranges::is_sorted(plan.segments));
@@ -273,15 +273,15 @@ INSTANTIATE_TEST_SUITE_P(
                             return zoo::mobilenet_v2({32, 32, 3}, 5, {.width = 0.25});
                           },
                           0.9},
-        RecomputationCase{"frozen_in_part", frozen_in_part, 1.1},
-        RecomputationCase{"in_place_on_the_input", in_place_on_the_input, 1.1},
-        RecomputationCase{"aliases", with_aliases, 1.1},
-        RecomputationCase{"lstm", [] { return zoo::make("lstm:4x16", tokens_of(8), 4); }, 1.1},
+        RecomputationCase{"frozen_in_part", frozen_in_part, 1.0},
+        RecomputationCase{"in_place_on_the_input", in_place_on_the_input, 1.0},
+        RecomputationCase{"aliases", with_aliases, 1.0},
+        RecomputationCase{"lstm", [] { return zoo::make("lstm:4x16", tokens_of(8), 4); }, 1.0},
         RecomputationCase{"cnn",
                           [] {
                             return zoo::cnn({16, 16, 2}, 10);
                           },
-                          1.1}),
+                          1.0}),
     [](const auto& setting) { return std::string(setting.param.name); });
 
 TEST(Recomputation, InBfloat16GivesTheSameBits) {

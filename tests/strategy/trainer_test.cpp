@@ -251,7 +251,7 @@ TEST(Trainer, EvaluatesAndPredictsWithItsReadOptions) {
   const auto ignore = [](const Predictions&) {};
   EXPECT_EQ(trainer.evaluate(dataset, {.prefetch = 5, .data_threads = 3}).loss_sum,
             trainer.evaluate(dataset).loss_sum);
-  EXPECT_THAT(error_of([&] { trainer.evaluate(dataset, {.data_threads = 0}); }),
+  EXPECT_THAT(error_of([&] { trainer.evaluate(dataset, {.data_threads = -1}); }),
               HasSubstr("expected at least 1 thread"));
   EXPECT_THAT(error_of([&] { trainer.predict(dataset, ignore, {.prefetch = 0}); }),
               HasSubstr("expected a prefetch of at least 1 batch"));

@@ -101,7 +101,12 @@ TextTableSource::TextTableSource(const std::vector<std::filesystem::path>& files
 
 void TextTableSource::read_files() {
   const std::string where = files_.front().string();
-  const auto characters = [this] {
+  const auto require_rows = [&](bool has_rows) {
+    if (!has_rows)
+      throw Error(ErrorCategory::data, where, "expected at least one row after the first line",
+                  "there is none");
+  };
+  const auto characters = [&] {
     TextSchema columns;
     columns.column =
         options_.column.empty() && options_.schema ? options_.schema->column : options_.column;
@@ -110,8 +115,12 @@ void TextTableSource::read_files() {
     columns.target =
         options_.target.empty() && options_.schema ? options_.schema->target : options_.target;
     CharacterSet all;
-    for_each_field(files_, columns_of(columns, true),
-                   [&](std::size_t, std::string_view text) { all.add(text); });
+    bool has_rows = false;
+    for_each_field(files_, columns_of(columns, true), [&](std::size_t, std::string_view text) {
+      all.add(text);
+      has_rows = true;
+    });
+    require_rows(has_rows);
     return all.vocabulary();
   };
   TextSchema schema = options_.describe(where, characters);
@@ -137,9 +146,7 @@ void TextTableSource::read_files() {
         else
           words.emplace_back(field);
       });
-  if (own_ends_.empty())
-    throw Error(ErrorCategory::data, where, "expected at least one row after the first line",
-                "there is none");
+  require_rows(!own_ends_.empty());
   number_classes(words);
   tokens_ = own_tokens_;
   ends_ = own_ends_;

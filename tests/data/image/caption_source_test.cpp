@@ -199,8 +199,8 @@ TEST_F(CaptionTest, RefusesOptionsOfOtherTexts) {
         {":target=caption",
          "expected source= and target=, the columns of both texts; there is no source="},
         {":image=file,target=caption,stride=2",
-         "expected only tokenizer=, length= and target= with image=, got other options"},
-        {":image=file,target=caption,column=id", "with image=, got other options"}})
+         "expected none of column=, label=, stride= and documents= with image=, got one of them"},
+        {":image=file,target=caption,column=id", "documents= with image=, got one of them"}})
     EXPECT_THAT(input_error_of([&] { open_data(spec + options); }), HasSubstr(reason));
   EXPECT_THAT(input_error_of([&] {
                 const TextSource text({table()}, {.image = "file", .target = "caption"});

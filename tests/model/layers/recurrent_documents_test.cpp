@@ -105,7 +105,8 @@ TEST_P(RecurrentDocuments, RoundToBfloat16) {
   Trial exact(GetParam().network(), 3);
   Trial rounded(GetParam().network(), 3, 1, Precision::bfloat16);
   exact.indices() = rounded.indices() = segments_of_samples();
-  EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.1f), exact.predict()));
+  EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.15f), exact.predict()))
+      << "values up to 5, where bfloat16 has steps of 0.03";
 }
 
 TEST_P(RecurrentDocuments, AreReadBackFromTheirDescription) {

@@ -51,9 +51,9 @@ class RecurrentOperation final : public Operation {
     library_at_ = parts_.add(scratch);
     if (spec.positions > 0) {
       const std::int64_t rows = (spec.positions + 1) * spec.rows * spec.units;
-      cached_state_at_ = cache_.add(static_cast<std::size_t>(rows) * sizeof(T));
+      cache_.add(static_cast<std::size_t>(rows) * sizeof(T));
       if (spec.cell == RecurrentCell::lstm)
-        cache_.add(static_cast<std::size_t>(rows) * sizeof(float));
+        cached_state_at_ = cache_.add(static_cast<std::size_t>(rows) * sizeof(float));
     }
   }
 
