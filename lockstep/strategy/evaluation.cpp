@@ -100,7 +100,7 @@ void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>
 }  // namespace
 
 int reading_threads(int requested, const Strategy& strategy) {
-  constexpr int kMost = 8;
+  constexpr int kMaxThreads = 8;
   if (requested != 0) return requested;
   if (!strategy.has_gpu()) return 1;
   const std::vector<job::Placement>& all = strategy.placements();
@@ -108,7 +108,7 @@ int reading_threads(int requested, const Strategy& strategy) {
   std::set<int> ranks;
   for (const job::Placement& one : all)
     if (one.host == mine.host && one.processor_list == mine.processor_list) ranks.insert(one.rank);
-  return std::clamp(mine.processors / static_cast<int>(ranks.size()), 1, kMost);
+  return std::clamp(mine.processors / static_cast<int>(ranks.size()), 1, kMaxThreads);
 }
 
 data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch,

@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
         ScriptRefusal{"gpu_check --out", "scripts/gpu_check: error: --out needs a folder"},
         ScriptRefusal{"gpu_check --only tests,speed",
                       "scripts/gpu_check: error: --only: expected some of "
-                      "tests,resnet50,conv,torch,cifar,adam,cnn,trainings,memcheck,racecheck,jpeg, "
+                      "tests,resnet50,conv,torch,attention,cifar,adam,cnn,trainings,memcheck,racecheck,jpeg, "
                       "got 'speed'"},
         ScriptRefusal{"gpu_check --prebuilt /dev",
                       "scripts/gpu_check: error: --prebuilt: expected a folder that "

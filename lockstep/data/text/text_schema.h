@@ -53,6 +53,7 @@ struct TextSchema {
   bool agrees_with(const TextSchema& other) const { return hash == other.hash; }
   /// "chars", or the name of the file.
   std::string name() const;
+  /// Whether all fields that are stored are equal.
   bool operator==(const TextSchema& other) const;
 };
 

@@ -122,8 +122,9 @@ struct RecurrentSpec {
   }
   /// Arrays of `units` elements that a step leaves to the next one.
   std::int64_t states() const { return cell == RecurrentCell::lstm ? 2 : 1; }
-  /// Elements of a sample's initial state, and from its begin to that of a direction.
+  /// Elements of a sample's initial state.
   std::int64_t state_elements() const { return directions * states() * units; }
+  /// Elements from its begin to that of a direction.
   std::int64_t state_offset(int direction) const { return direction * states() * units; }
   /// Rows of all steps.
   std::int64_t all_rows() const { return steps * rows; }
