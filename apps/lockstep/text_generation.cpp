@@ -67,7 +67,7 @@ Generated generate_text(model::Generator& generator, const GenerateOptions& opti
                   fmt::format("got {}", start.size() - 1));
   }
   generator.start(start, std::move(context));
-  const bool is_at_beginning = tokens.are_targets && start.size() == 1;
+  const bool is_at_beginning = start.size() == 1 && start.front() == tokens.begin;
   GeneratedText text(tokens.tokenizer,
                      is_at_beginning ? std::nullopt : std::optional(start.back()));
   Generated generated;

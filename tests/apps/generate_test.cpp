@@ -115,6 +115,8 @@ TEST_F(Generate, ReadsTheTokenizerFromTheCheckpointIfItsFileIsGone) {
   const Result after = run_lockstep(command);
   ASSERT_EQ(after.status, 0) << after.errors;
   EXPECT_EQ(after.output, before.output);
+  EXPECT_NE(run_lockstep(generate("--tokens 3 --temperature 0 --quiet")).output.front(), ' ')
+      << "[SEP], which it begins with, is no word before the text";
   EXPECT_THAT(after.errors, HasSubstr(message + " is missing"));
   std::ofstream(path("vocab.txt")) << "[UNK]\n";
   const Result evaluated = run_lockstep(evaluate);
@@ -182,6 +184,10 @@ TEST_F(Generate, WritesALineForEachSource) {
     EXPECT_EQ(refused.status, 2) << options;
     EXPECT_THAT(refused.errors, HasSubstr(message));
   }
+  std::vector<std::string> piped = {"sh", "-c", "printf 'abc\\n\\n' | \"$0\" \"$@\""};
+  const auto program = lockstep(generate("--source-file -"));
+  piped.insert(piped.end(), program.begin(), program.end());
+  EXPECT_THAT(run(piped).errors, HasSubstr("[standard input: line 2] expected a text of at least"));
 }
 
 TEST_F(Generate, FindsTheMostProbableTextWithBeams) {
