@@ -22,6 +22,7 @@
 #include "apps/lockstep/text_generation.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/device.h"
@@ -90,7 +91,8 @@ void report_json(const GenerateArguments& arguments,
 }
 
 /// The shape of the image that is the only input of a network besides its tokens. Throws Error
-/// (input) for other inputs, and for images where there should be none.
+/// (input) for other inputs, and for images where there should be none; Error (data) for a file
+/// that cannot be opened.
 model::Shape image_shape(const GenerateArguments& arguments, const GeneratedTokens& tokens,
                          const std::vector<model::NetworkInput>& inputs) {
   if (tokens.are_captions == arguments.images.empty())
@@ -100,6 +102,7 @@ model::Shape image_shape(const GenerateArguments& arguments, const GeneratedToke
                     : "expected a model of captions (--data text:FILE:image=A,target=B)",
                 tokens.are_captions ? "got none" : "it was trained on texts without images");
   if (!tokens.are_captions) return {};
+  for (const std::string& file : arguments.images) InputFile{file};  // before the first caption
   std::vector<std::string> names;
   for (const model::NetworkInput& input : inputs) names.push_back(input.name);
   if (inputs.size() != 1 || inputs.front().type != ElementType::float32)
