@@ -1,6 +1,5 @@
 #include "apps/lockstep/generated_text.h"
 
-#include <array>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -51,14 +50,13 @@ std::string take_characters(std::string& bytes) {
 }
 
 std::string GeneratedText::add(std::int32_t token) {
-  // The text of a piece may depend on the one before it: whether there is a space between them.
   if (token >= tokenizer_->vocabulary_size()) return "";
-  const std::array both = {last_.value_or(token), token};
-  const std::string alone = tokenizer_->decode(std::span(both).last(1));
-  const std::string before = last_ ? tokenizer_->decode(std::span(both).first(1)) : "";
-  const std::string text = last_ ? tokenizer_->decode(both) : alone;
+  const std::string before = tokenizer_->decode(last_);
+  last_.push_back(token);
+  const std::string text = tokenizer_->decode(last_);
+  const std::string alone = tokenizer_->decode(std::span(last_).last(1));
   incomplete_ += text.starts_with(before) ? text.substr(before.size()) : alone;
-  last_ = token;
+  if (!alone.empty()) last_ = {token};
   return take_characters(incomplete_);
 }
 

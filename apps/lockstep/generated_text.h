@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lockstep/data/text/tokenizer.h"
 
@@ -19,7 +20,9 @@ class GeneratedText {
  public:
   /// `last`: the token before the first one; nullopt: the text begins with it.
   GeneratedText(std::shared_ptr<const data::Tokenizer> tokenizer, std::optional<std::int32_t> last)
-      : tokenizer_(std::move(tokenizer)), last_(last) {}
+      : tokenizer_(std::move(tokenizer)) {
+    if (last) last_ = {*last};
+  }
 
   /// The text that the next token completes.
   std::string add(std::int32_t token);
@@ -28,7 +31,9 @@ class GeneratedText {
 
  private:
   std::shared_ptr<const data::Tokenizer> tokenizer_;
-  std::optional<std::int32_t> last_;
+  // The last token that has a text of its own, and those after it. The text of a token may depend
+  // on the ones before: a space of SentencePiece has none at the beginning.
+  std::vector<std::int32_t> last_;
   std::string incomplete_;  // the beginning of a character
 };
 

@@ -25,9 +25,13 @@ std::vector<std::string> read_source_lines(const std::string& path) {
     at = end + 1;
   }
   if (lines.empty())
-    throw Error(ErrorCategory::data, path == "-" ? "standard input" : path,
-                "expected at least one line", "there is none");
+    throw Error(ErrorCategory::data, name_of_sources(path), "expected at least one line",
+                "there is none");
   return lines;
+}
+
+std::string name_of_sources(const std::string& path) {
+  return path == "-" ? "standard input" : path;
 }
 
 SourceText::SourceText(std::string text, const data::Tokenizer& tokenizer,

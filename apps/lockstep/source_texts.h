@@ -14,6 +14,8 @@ namespace lockstep::apps {
 
 /// The lines of a file, or of standard input if `path` is "-". Throws Error (data).
 std::vector<std::string> read_source_lines(const std::string& path);
+/// `path`, or "standard input", for messages.
+std::string name_of_sources(const std::string& path);
 
 /// The context of a source: the inputs "source" [S] and, if the network has it, "source_segments"
 /// [S], as pairs of texts in tables have them (data::TextTableSource).

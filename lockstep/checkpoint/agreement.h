@@ -18,7 +18,7 @@ namespace lockstep::checkpoint {
 std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks,
                                        const std::function<std::string()>& work);
 
-/// Gives TrainingState::tokenizer of the chief to all ranks. Collective.
+/// Sends TrainingState::tokenizer of the chief to all ranks. Collective.
 void share_tokenizer(const allreduce::Communicator& ranks, TrainingState& state);
 
 /// Describes the files that a rank wrote, for check_identical().

@@ -81,15 +81,18 @@ std::vector<Beam> beam_search(const NextLogits& logits, const BeamOptions& optio
   std::vector<Continuation> all;
   for (std::int64_t length = 1; length <= options.tokens; ++length) {
     all.clear();
-    for (std::size_t beam = 0; beam < beams.size(); ++beam)
-      add_continuations(logits, beams, beam, all);
     // At most one continuation of each beam ends, so this many are enough.
-    const std::size_t count = std::min(all.size(), width + beams.size());
-    std::ranges::partial_sort(
-        all, all.begin() + static_cast<std::ptrdiff_t>(count),
-        [&](const Continuation& a, const Continuation& b) { return is_before(a, b, beams); });
+    const std::size_t count = width + beams.size();
+    for (std::size_t beam = 0; beam < beams.size(); ++beam) {
+      add_continuations(logits, beams, beam, all);
+      const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), count));
+      std::ranges::partial_sort(all, end, [&](const Continuation& a, const Continuation& b) {
+        return is_before(a, b, beams);
+      });
+      all.erase(end, all.end());
+    }
     std::vector<Beam> continued;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
       const Continuation& one = all[i];
       const bool has_ended = one.token == options.end;
       if (has_ended ? i >= width : continued.size() == width) continue;

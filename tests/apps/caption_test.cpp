@@ -88,6 +88,7 @@ TEST_F(Captions, NeedAnImageThatCanBeRead) {
        {std::pair{std::string("--prompt a"),
                   std::string("[image] expected --image FILE for a model of captions, got none")},
         {"--image " + path("missing.png"), path("missing.png")},
+        {"--image " + image(0) + " " + path("missing.png"), path("missing.png")},
         {"--image " + path("shapes"), path("shapes")},
         {"--image " + path("text.png"), path("text.png")}}) {
     const Result result = run_lockstep(generate(options));

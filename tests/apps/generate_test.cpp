@@ -3,16 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "apps/lockstep/generated_text.h"
+#include "lockstep/data/text/text_schema.h"
 #include "lockstep/data/text/tokenizer.h"
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
@@ -112,6 +115,8 @@ TEST_F(Generate, ReadsTheTokenizerFromTheCheckpointIfItsFileIsGone) {
   const Result after = run_lockstep(command);
   ASSERT_EQ(after.status, 0) << after.errors;
   EXPECT_EQ(after.output, before.output);
+  EXPECT_NE(run_lockstep(generate("--tokens 3 --temperature 0 --quiet")).output.front(), ' ')
+      << "[SEP], which it begins with, is no word before the text";
   EXPECT_THAT(after.errors, HasSubstr(message + " is missing"));
   std::ofstream(path("vocab.txt")) << "[UNK]\n";
   const Result evaluated = run_lockstep(evaluate);
@@ -179,6 +184,10 @@ TEST_F(Generate, WritesALineForEachSource) {
     EXPECT_EQ(refused.status, 2) << options;
     EXPECT_THAT(refused.errors, HasSubstr(message));
   }
+  std::vector<std::string> piped = {"sh", "-c", "printf 'abc\\n\\n' | \"$0\" \"$@\""};
+  const auto program = lockstep(generate("--source-file -"));
+  piped.insert(piped.end(), program.begin(), program.end());
+  EXPECT_THAT(run(piped).errors, HasSubstr("[standard input: line 2] expected a text of at least"));
 }
 
 TEST_F(Generate, FindsTheMostProbableTextWithBeams) {
@@ -277,6 +286,34 @@ TEST(GeneratedText, CompletesCharactersOfSeveralTokens) {
   EXPECT_EQ(text.add(0xE2), "");
   EXPECT_EQ(text.finish(), "\xEF\xBF\xBD");
   EXPECT_EQ(text.finish(), "");
+}
+
+TEST(GeneratedText, IsTheTextOfAllTokens) {
+  // Whether a piece of SentencePiece begins with a space depends on those before it.
+  for (const auto& [name, space] :
+       {std::pair{"unigram", 6}, {"bpe", 526}, {"bare", 125}}) {  // the space alone is likely
+    const auto tokenizer =
+        data::TextSchema::of(fmt::format(LOCKSTEP_SOURCE_DIR "/tests/reference/sentencepiece_{}"
+                                                             ".model",
+                                         name))
+            .open();
+    const std::int64_t kinds = tokenizer->vocabulary_size();
+    for (std::uint32_t seed = 1; seed <= 50; ++seed) {
+      std::minstd_rand random(seed);
+      std::vector<std::int32_t> tokens(30);
+      for (std::int32_t& token : tokens) {
+        const auto number = static_cast<std::int64_t>(random()) % (2 * kinds);
+        token = number < kinds ? static_cast<std::int32_t>(number) : space;
+      }
+      GeneratedText pieces(tokenizer, std::nullopt);
+      std::string text;
+      for (const std::int32_t token : tokens) text += pieces.add(token);
+      text += pieces.finish();
+      std::string whole = tokenizer->decode(tokens);
+      const std::string expected = take_characters(whole);
+      EXPECT_EQ(text, whole.empty() ? expected : expected + "\xEF\xBF\xBD") << name << ' ' << seed;
+    }
+  }
 }
 
 }  // namespace

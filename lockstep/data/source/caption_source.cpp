@@ -14,6 +14,20 @@
 #include "lockstep/data/table/csv_rows.h"
 
 namespace lockstep::data {
+namespace {
+
+/// An option of other texts than captions; empty: there is none.
+std::string other_option(const TextOptions& options) {
+  const bool is_of_pairs = options.schema && !options.schema->source.empty();
+  if (!options.source.empty() || is_of_pairs) return "source=";
+  if (options.target_length > 0) return "target-length=";
+  if (!options.column.empty()) return "column=";
+  if (!options.label.empty()) return "label=";
+  if (options.stride > 0) return "stride=";
+  return options.documents ? "documents=" : "";
+}
+
+}  // namespace
 
 CaptionSource::CaptionSource(const std::vector<std::filesystem::path>& files, TextOptions options,
                              const std::vector<std::int64_t>& shape)
@@ -29,11 +43,9 @@ CaptionSource::CaptionSource(const std::vector<std::filesystem::path>& files, Te
     throw Error(ErrorCategory::input, where,
                 "expected image= and target=, the columns of the images' names and of the captions",
                 fmt::format("got no {}=", options_.image.empty() ? "image" : "target"));
-  if (!options_.column.empty() || !options_.label.empty() || options_.stride > 0 ||
-      options_.documents)
-    throw Error(
-        ErrorCategory::input, where,
-        "expected none of column=, label=, stride= and documents= with image=", "got one of them");
+  if (const std::string other = other_option(options_); !other.empty())
+    throw Error(ErrorCategory::input, where,
+                "expected only tokenizer=, length= and target= with image=", "got " + other);
   read_rows();
   check_texts();
   set_spec(shape);

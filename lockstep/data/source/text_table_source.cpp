@@ -61,8 +61,9 @@ void check_pairs(const TextOptions& options, const std::string& where) {
   if (!is_known && (options.source.empty() || options.target.empty()))
     refuse("expected source= and target=, the columns of both texts",
            options.source.empty() ? "there is no source=" : "there is no target=");
-  if (!options.column.empty() || !options.label.empty() ||
-      (known != nullptr && !known->column.empty()))
+  if (known != nullptr && !known->column.empty())
+    refuse("expected a column of texts, as in the training", "got source= or target=");
+  if (!options.column.empty() || !options.label.empty())
     refuse("expected neither column= nor label= with source= and target=",
            !options.label.empty() ? "got label=" : "got column=");
 }

@@ -145,7 +145,8 @@ std::string SentencePiece::normalized(std::string_view text) const {
   return result;
 }
 
-/// Of the paths to each byte the best one (Viterbi). Sums are rounded as in the library.
+/// Of the paths to each byte the best one (Viterbi). Sums are rounded to floats before they are
+/// compared, as in the library since 0.2.2: this decides between paths that are about equal.
 SentencePiece::Parts SentencePiece::encode_unigram(std::string_view text) const {
   struct Path {
     float score = 0;
@@ -153,10 +154,10 @@ SentencePiece::Parts SentencePiece::encode_unigram(std::string_view text) const 
     std::size_t begin = 0;    // of that token
   };
   std::vector<Path> paths(text.size() + 1);
-  const auto offer = [&](std::size_t begin, std::size_t end, std::int32_t token, auto score) {
+  const auto offer = [&](std::size_t begin, std::size_t end, std::int32_t token, float score) {
     Path& path = paths[end];
     if (path.token >= 0 && !(score > path.score)) return;
-    path = {static_cast<float>(score), token, begin};
+    path = {score, token, begin};
   };
   for (std::size_t begin = 0; begin < text.size();) {
     const std::string_view rest = text.substr(begin);
@@ -169,7 +170,8 @@ SentencePiece::Parts SentencePiece::encode_unigram(std::string_view text) const 
       const double score = piece.kind == Kind::user
                                ? static_cast<float>(length) * highest_score_ - 0.1
                                : static_cast<double>(piece.score);
-      offer(begin, begin + length, found.second, score + static_cast<double>(before));
+      offer(begin, begin + length, found.second,
+            static_cast<float>(score + static_cast<double>(before)));
       has_character = has_character || length == character;
     });
     if (!has_character)

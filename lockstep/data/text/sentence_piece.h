@@ -66,6 +66,8 @@ class SentencePiece final : public Tokenizer {
     bool space_is_suffix = false;  ///< of a word
   };
   explicit SentencePiece(Definition definition);
+  SentencePiece(const SentencePiece&) = delete;  // it has views of its pieces
+  SentencePiece& operator=(const SentencePiece&) = delete;
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> tokens) const override;

@@ -199,8 +199,12 @@ TEST_F(CaptionTest, RefusesOptionsOfOtherTexts) {
         {":target=caption",
          "expected source= and target=, the columns of both texts; there is no source="},
         {":image=file,target=caption,stride=2",
-         "expected none of column=, label=, stride= and documents= with image=, got one of them"},
-        {":image=file,target=caption,column=id", "documents= with image=, got one of them"}})
+         "expected only tokenizer=, length= and target= with image=, got stride="},
+        {":image=file,target=caption,documents=lines", "with image=, got documents="},
+        {":image=file,target=caption,column=id", "with image=, got column="},
+        {":image=file,target=caption,label=id", "with image=, got label="},
+        {":image=file,target=caption,source=id", "with image=, got source="},
+        {":image=file,target=caption,target-length=3", "with image=, got target-length="}})
     EXPECT_THAT(input_error_of([&] { open_data(spec + options); }), HasSubstr(reason));
   EXPECT_THAT(input_error_of([&] {
                 const TextSource text({table()}, {.image = "file", .target = "caption"});

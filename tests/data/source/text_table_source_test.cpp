@@ -173,6 +173,10 @@ TEST_F(TextTableTest, RefusesPairsThatAreIncomplete) {
         {":column=from,target-length=3",
          "expected source= and target= with target-length=; there is neither"}})
     EXPECT_THAT(input_error_of([&] { open_data(table + options); }), HasSubstr(expected));
+  const auto column = open_data(table + ":column=from").source().text();
+  EXPECT_THAT(
+      input_error_of([&] { open_data(table + ":source=from,target=to", {.text = column}); }),
+      HasSubstr("expected a column of texts, as in the training, got source= or target="));
   const auto schema = open_data(table + ":source=from,target=to").source().text();
   EXPECT_THAT(data_error_of([&] {
                 open_data("text:" + write("c.csv", "from,to\nrank,x\n"), {.text = schema});

@@ -112,6 +112,13 @@ TEST(SentencePiece, TakesTheBestPieces) {
   EXPECT_THAT(model_of(merged)->encode("abba"), ElementsAre(4, 3, 2));
 }
 
+TEST(SentencePiece, KeepsTheFirstOfPathsThatAreEqualAsFloats) {
+  // As doubles, the last sum of "ww", "w" is larger than the float of "w", "ww".
+  const std::string pieces = piece_field("x", -1000, kNormal) + piece_field("w", -0.2F, kNormal) +
+                             piece_field("ww", -0.2F, kNormal);
+  EXPECT_THAT(model_of(small_model(pieces))->encode("xwww"), ElementsAre(5, 6, 7));
+}
+
 TEST(SentencePiece, NamesWhatIsWrong) {
   const std::string whole = reference_bytes("sentencepiece_unigram.model");
   std::string map = {8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};

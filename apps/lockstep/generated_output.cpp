@@ -1,0 +1,39 @@
+#include "apps/lockstep/generated_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace lockstep::apps {
+
+GeneratedOutput::GeneratedOutput(const Options& options)
+    : is_shown_(options.path == "-" && options.is_shown), are_lines_(options.are_lines) {
+  if (options.path != "-") file_.emplace(options.path);
+}
+
+void GeneratedOutput::write(std::string piece) {
+  if (are_lines_) std::ranges::replace(piece, '\n', ' ');
+  put(piece);
+}
+
+void GeneratedOutput::end_text() {
+  if (are_lines_)
+    put("\n");
+  else if (is_shown_ && !ends_line_)
+    fmt::print("\n");
+}
+
+void GeneratedOutput::commit() {
+  if (file_) file_->commit();
+}
+
+void GeneratedOutput::put(const std::string& piece) {
+  if (file_) file_->write(piece);
+  if (!is_shown_ || piece.empty()) return;
+  fmt::print("{}", piece);
+  std::fflush(stdout);  // as it arrives
+  ends_line_ = piece.ends_with('\n');
+}
+
+}  // namespace lockstep::apps
