@@ -12,13 +12,13 @@
 namespace lockstep::model {
 
 bool Lifetime::overlaps(const Lifetime& other) const {
-  const auto meet = [](int begin, int end, int other_begin, int other_end) {
+  const auto share_a_time = [](int begin, int end, int other_begin, int other_end) {
     return begin <= other_end && other_begin <= end;  // false for the empty one, 0 to -1
   };
-  return meet(first, last, other.first, other.last) ||
-         meet(again_first, again_last, other.first, other.last) ||
-         meet(first, last, other.again_first, other.again_last) ||
-         meet(again_first, again_last, other.again_first, other.again_last);
+  return share_a_time(first, last, other.first, other.last) ||
+         share_a_time(again_first, again_last, other.first, other.last) ||
+         share_a_time(first, last, other.again_first, other.again_last) ||
+         share_a_time(again_first, again_last, other.again_first, other.again_last);
 }
 
 ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
