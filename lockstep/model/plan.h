@@ -1,5 +1,4 @@
-// A network compiled for one batch size, and the memory planner that places its buffers in one
-// arena.
+// A network compiled for one batch size, whose buffers are in one arena.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/model/arena.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/graph.h"
 #include "lockstep/model/network.h"
@@ -16,32 +16,6 @@
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model {
-
-/// A buffer's size and the time intervals, both ends included, in which its contents are needed.
-struct Lifetime {
-  std::size_t bytes = 0;
-  int first = 0;
-  int last = 0;
-  /// Of a buffer that is written again: the second interval, after the first one. Without one it is
-  /// empty.
-  int again_first = 0;
-  int again_last = -1;
-
-  bool has_again() const { return again_first <= again_last; }  ///< whether there is a second one
-  /// Whether there is a time at which both are needed.
-  bool overlaps(const Lifetime& other) const;
-};
-
-struct ArenaLayout {
-  std::vector<std::size_t> offsets;  ///< one per lifetime; multiples of 64
-  std::size_t bytes = 0;
-};
-
-/// Assigns offsets in one arena. Two buffers may share bytes if they are never needed at the same
-/// time. Greedy by size: the largest buffer first, each at the lowest offset without a conflict
-/// (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020).
-/// Deterministic.
-ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes);
 
 /// Forward and, in training, backward for exactly `batch` samples: the order of operations, and the
 /// place of every buffer in one arena. A pass does not allocate memory.
@@ -119,6 +93,7 @@ class Plan {
     // in backward if the step runs again.
     int backward_time = 0;
     int again_time = -1;
+    std::vector<std::size_t> again;    // steps that run again before its backward, in their order
     bool frozen = false;               // Network::is_frozen()
     StorageId discarded = kNone;       // gradients of frozen parameters that nobody reads
     std::vector<std::size_t> trained;  // of node->own_parameters(), ascending and without gaps
@@ -151,8 +126,6 @@ class Plan {
   StepArrays arrays_of(std::size_t step) const;
   void assign_times(Recompute recompute);
   void run_forward(Step& step, const PassContext& pass, Part part);
-  template <typename Visit>
-  void for_steps_again(std::size_t last, const Visit& visit);
   bool is_shared(std::size_t parameter) const;
   void assign_storage();
   void assign_gradients();

@@ -45,81 +45,87 @@ std::vector<StepArray> step_arrays_of(std::span<const StepArrays> steps,
   return arrays;
 }
 
-// Bytes of the segment of the steps from `first` to before `end`, for all ends.
+// Bytes of a segment.
 struct SegmentBytes {
-  std::vector<std::size_t> kept;    // outputs that later segments read
-  std::vector<std::size_t> inside;  // what backward reads and is not kept
+  std::size_t kept = 0;    // outputs that later segments read
+  std::size_t inside = 0;  // what backward reads and is not kept
 };
 
-SegmentBytes bytes_of_segments(std::span<const StepArrays> steps, std::span<const StepArray> arrays,
-                               std::span<const std::vector<int>> last_reads, std::size_t first) {
-  SegmentBytes bytes{.kept = std::vector<std::size_t>(steps.size() + 1),
-                     .inside = std::vector<std::size_t>(steps.size() + 1)};
-  std::size_t kept = 0;
-  std::size_t inside = 0;
+// Calls visit(end, bytes) for the segments of the steps from `first` to before `end`, for ascending
+// ends, until it returns false.
+template <typename Visit>
+void for_segments(std::span<const StepArrays> steps, std::span<const StepArray> arrays,
+                  std::span<const std::vector<int>> last_reads, std::size_t first,
+                  const Visit& visit) {
+  SegmentBytes bytes;
   for (std::size_t i = first; i < steps.size(); ++i) {
     const StepArray& output = arrays[i];
-    inside += steps[i].saved_bytes;
+    bytes.inside += steps[i].saved_bytes;
     if (output.last_read > static_cast<int>(i))
-      kept += output.bytes;
+      bytes.kept += output.bytes;
     else if (output.in_backward)
-      inside += output.bytes;
+      bytes.inside += output.bytes;
     for (const int writer : last_reads[i]) {
       if (writer < static_cast<int>(first)) continue;
       const StepArray& read = arrays[static_cast<std::size_t>(writer)];
-      kept -= read.bytes;
-      if (read.in_backward) inside += read.bytes;
+      bytes.kept -= read.bytes;
+      if (read.in_backward) bytes.inside += read.bytes;
     }
-    bytes.kept[i + 1] = kept;
-    bytes.inside[i + 1] = inside;
+    if (!visit(i + 1, bytes)) return;
   }
-  return bytes;
 }
+
+// The best division of the steps before one of them.
+struct Division {
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  std::size_t kept = kNone;  // bytes; none: there is no division
+  std::size_t begin = 0;     // of its last segment
+  std::size_t inside = 0;    // bytes of its last segment
+};
 
 // The ends of the segments, ascending: the best division into segments of at most so many bytes,
 // for several limits, each found by dynamic programming.
 std::vector<std::size_t> best_ends(std::span<const StepArrays> steps,
                                    std::span<const StepArray> arrays) {
-  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
   constexpr std::size_t kMaxLimits = 64;
   const std::size_t count = steps.size();
   std::vector<std::vector<int>> last_reads(count);  // of each step the arrays that it reads last
   for (std::size_t i = 0; i < count; ++i)
     if (arrays[i].last_read > static_cast<int>(i))
       last_reads[static_cast<std::size_t>(arrays[i].last_read)].push_back(static_cast<int>(i));
-  std::vector<SegmentBytes> segments;
-  for (std::size_t first = 0; first < count; ++first)
-    segments.push_back(bytes_of_segments(steps, arrays, last_reads, first));
 
   std::vector<std::size_t> best = {count};
-  std::size_t least = segments[0].inside[count];
-  const std::size_t whole = least;
+  std::size_t whole = 0;
+  for_segments(steps, arrays, last_reads, 0, [&](std::size_t /*end*/, const SegmentBytes& bytes) {
+    whole = bytes.inside;
+    return true;
+  });
+  std::size_t least = whole;
   for (std::size_t parts = 2; parts <= std::min(count, kMaxLimits); ++parts) {
     const std::size_t limit = whole / parts;
-    // Of the steps before `end`: bytes that are kept, and where the last segment begins.
-    std::vector<std::size_t> kept(count + 1, kNone);
-    std::vector<std::size_t> begins(count + 1);
-    kept[0] = 0;
+    std::vector<Division> divisions(count + 1);  // of the steps before each
+    divisions[0].kept = 0;
     for (std::size_t first = 0; first < count; ++first) {
-      if (kept[first] == kNone) continue;
-      for (std::size_t end = first + 1; end <= count; ++end) {
-        if (segments[first].inside[end] > limit) break;
-        if (end < count && !steps[end - 1].may_end_segment) continue;
-        const std::size_t sum = kept[first] + segments[first].kept[end];
-        if (sum >= kept[end]) continue;
-        kept[end] = sum;
-        begins[end] = first;
-      }
+      const std::size_t before = divisions[first].kept;
+      if (before == Division::kNone) continue;
+      for_segments(steps, arrays, last_reads, first,
+                   [&](std::size_t end, const SegmentBytes& bytes) {
+                     if (bytes.inside > limit) return false;
+                     const bool may_end = end == count || steps[end - 1].may_end_segment;
+                     if (may_end && before + bytes.kept < divisions[end].kept)
+                       divisions[end] = {before + bytes.kept, first, bytes.inside};
+                     return true;
+                   });
     }
-    if (kept[count] == kNone) break;  // smaller limits cannot be kept either
+    if (divisions[count].kept == Division::kNone) break;  // nor is there one for smaller limits
     std::vector<std::size_t> ends;
     std::size_t largest = 0;
-    for (std::size_t end = count; end > 0; end = begins[end]) {
+    for (std::size_t end = count; end > 0; end = divisions[end].begin) {
       ends.push_back(end);
-      largest = std::max(largest, segments[begins[end]].inside[end]);
+      largest = std::max(largest, divisions[end].inside);
     }
-    if (kept[count] + largest >= least) continue;
-    least = kept[count] + largest;
+    if (divisions[count].kept + largest >= least) continue;
+    least = divisions[count].kept + largest;
     best.assign(ends.rbegin(), ends.rend());
   }
   return best;

@@ -1,4 +1,4 @@
-#include "lockstep/model/plan.h"
+#include "lockstep/model/arena.h"
 
 #include <gtest/gtest.h>
 
