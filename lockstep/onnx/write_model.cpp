@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <protozero/pbf_builder.hpp>
 #include <set>
 #include <type_traits>
@@ -13,7 +12,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// Field numbers of the messages of onnx.proto3.
+// Field numbers of the messages of onnx.proto. Lists of numbers are not packed, as there.
 using Tag = protozero::pbf_tag_type;
 enum class ModelField : Tag {
   ir_version = 1,
@@ -57,7 +56,7 @@ constexpr std::int32_t kAttributeTypes[] = {1, 2, 3, 4, 6, 7, 8};
 
 void write_tensor(protozero::pbf_builder<TensorField> to, const Tensor& tensor) {
   LOCKSTEP_CHECK(tensor.type != TensorType::string);
-  to.add_packed_int64(TensorField::dims, tensor.shape.begin(), tensor.shape.end());
+  for (const std::int64_t extent : tensor.shape) to.add_int64(TensorField::dims, extent);
   to.add_int32(TensorField::data_type, static_cast<std::int32_t>(tensor.type));
   if (!tensor.name.empty()) to.add_string(TensorField::name, tensor.name);
   to.add_bytes(TensorField::raw_data, tensor.bytes);
@@ -75,9 +74,9 @@ void write_attribute(protozero::pbf_builder<AttributeField> to, const Attribute&
     } else if constexpr (std::is_same_v<T, Tensor>) {
       write_tensor({to, AttributeField::t}, value);
     } else if constexpr (std::is_same_v<T, std::vector<float>>) {
-      to.add_packed_float(AttributeField::floats, value.begin(), value.end());
+      for (const float one : value) to.add_float(AttributeField::floats, one);
     } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
-      to.add_packed_int64(AttributeField::ints, value.begin(), value.end());
+      for (const std::int64_t one : value) to.add_int64(AttributeField::ints, one);
     } else {
       for (const std::string& one : value) to.add_bytes(AttributeField::strings, one);
     }
@@ -127,16 +126,17 @@ std::size_t weight_bytes(const Model& model) {
   return bytes;
 }
 
-void check_size(std::size_t bytes) {
-  if (bytes > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
-    throw Error(ErrorCategory::input, "ONNX", "expected a model of less than 2 GiB",
+void check_size(std::size_t bytes, std::size_t limit) {
+  if (bytes > limit)
+    throw Error(ErrorCategory::input, "ONNX",
+                fmt::format("expected a model of at most {} bytes", limit),
                 fmt::format("got {} bytes", bytes));
 }
 
 }  // namespace
 
-std::string write_model(const Model& model) {
-  check_size(weight_bytes(model));
+std::string write_model(const Model& model, std::size_t limit) {
+  check_size(weight_bytes(model), limit);
   std::string bytes;
   bytes.reserve(weight_bytes(model) + (std::size_t{1} << 16));
   protozero::pbf_builder<ModelField> to(bytes);
@@ -158,7 +158,7 @@ std::string write_model(const Model& model) {
     entry.add_string(EntryField::key, key);
     entry.add_string(EntryField::value, value);
   }
-  check_size(bytes.size());
+  check_size(bytes.size(), limit);
   return bytes;
 }
 
