@@ -7,11 +7,13 @@ import importlib.util
 import json
 import os
 import pathlib
+import pickle
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 import zlib
 
 SKIPPED = 77
@@ -66,9 +68,7 @@ def predicted(checkpoint, data, directory):
     """The logits of `lockstep predict`, [records, classes]."""
     output = directory / "predicted.jsonl"
     lockstep("predict", "--checkpoint", checkpoint, "--data", data, "--outputs", "logits", "--output", output, "--quiet")
-    lines = [json.loads(line) for line in output.read_text().splitlines()]
-    key = next(name for name, value in lines[0].items() if isinstance(value, list))
-    return numpy.array([line[key] for line in lines], dtype="float32")
+    return numpy.array([json.loads(line)["logits"] for line in output.read_text().splitlines()], dtype="float32")
 
 
 def png(pixels):
@@ -79,6 +79,34 @@ def png(pixels):
     rows = b"".join(b"\0" + pixels[row].tobytes() for row in range(height))
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+class StateDict(pickle.Unpickler):
+    """Reads a file of torch.save without PyTorch."""
+
+    def __init__(self, path):
+        self.archive = zipfile.ZipFile(path)
+        super().__init__(self.archive.open("archive/data.pkl"))
+
+    def find_class(self, module, name):
+        if name == "_rebuild_tensor_v2":
+            return lambda storage, offset, shape, strides, *_: storage[offset:].reshape(shape)
+        return dict if name == "OrderedDict" else {"FloatStorage": "float32"}[name]
+
+    def persistent_load(self, pid):
+        _, kind, key, _, count = pid
+        values = numpy.frombuffer(self.archive.read(f"archive/data/{key}"), dtype=kind)
+        assert values.size == count
+        return values
+
+
+def safetensors(path):
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: numpy.frombuffer(data[8 + size:][slice(*entry["data_offsets"])], dtype="float32").reshape(entry["shape"])
+            for name, entry in header.items()}
 
 
 class Export(unittest.TestCase):
@@ -127,7 +155,7 @@ class Export(unittest.TestCase):
             (folder / f"{number:02}.png").write_bytes(png(image))
         data = f"images:{self.directory / 'images'}"
         run = self.directory / "run"
-        lockstep("train", "--model", "mobilenet_v2:0.25", "--data", data, "--images", "crop=16,normalize=imagenet",
+        lockstep("train", "--model", "mobilenet_v2:0.25", "--data", data, "--images", "resize=16,normalize=imagenet",
                  "--global-batch", 8, "--steps", 4, "--checkpoint-dir", run, "--quiet")
         model = self.directory / "model.onnx"
         for options in ([], ["--no-fold"]):
@@ -147,6 +175,21 @@ class Export(unittest.TestCase):
         self.assertEqual((repository / "labels.txt").read_text(), "class0\nclass1\n")
         self.assertIn("dims: [ 3, 16, 16 ]", (repository / "config.pbtxt").read_text())
         onnx.checker.check_model(onnx.load(repository / "1" / "model.onnx"))
+
+    def test_writes_a_trained_network_as_a_state_dict(self):
+        run = self.directory / "run"
+        lockstep("train", "--model", "cnn", "--data", "synthetic:12x12x3:4:64", "--global-batch", 32, "--steps", 1,
+                 "--checkpoint-dir", run, "--quiet")
+        for ending in ("pt", "safetensors"):
+            lockstep("checkpoint", "export", run, "--output", self.directory / f"model.{ending}")
+        own = safetensors(self.directory / "model.safetensors")
+        state = StateDict(self.directory / "model.pt").load()
+        self.assertEqual(list(state), ["conv2d.weight", "conv2d.bias", "conv2d_1.weight", "conv2d_1.bias", "dense.weight",
+                                       "dense.bias", "dense_1.weight", "dense_1.bias"])
+        numpy.testing.assert_array_equal(state["conv2d.weight"], own["conv2d/kernel"].transpose(0, 3, 1, 2))
+        flat = own["dense/kernel"].reshape(128, -1, 64).transpose(0, 2, 1).reshape(128, -1)
+        numpy.testing.assert_array_equal(state["dense.weight"], flat)
+        numpy.testing.assert_array_equal(state["dense_1.bias"], own["dense_1/bias"])
 
     def test_exports_a_trained_network_of_a_table_with_its_scaling(self):
         random = numpy.random.default_rng(1)
