@@ -20,6 +20,7 @@ BELOW = {
     "allreduce": ["base", "net", "device"],
     "job": ["base", "net", "device", "allreduce"],
     "checkpoint": ["base", "net", "device", "model", "data", "allreduce", "job"],
+    "onnx": ["base", "device", "model", "data", "checkpoint"],
     "strategy": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
     "interop": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
 }
