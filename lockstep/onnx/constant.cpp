@@ -137,19 +137,27 @@ std::optional<Constant> slice(const Constant& input, Inputs inputs) {
   const std::vector<std::size_t> strides = strides_of(input.shape);
   Shape shape = input.shape;
   std::size_t begin = 0;
+  std::vector<std::ptrdiff_t> distances(strides.begin(), strides.end());
+  std::vector<bool> seen(rank);
   for (std::size_t i = 0; i < starts->size(); ++i) {
     const auto axis = axis_of(axes != nullptr ? (*axes)[i] : static_cast<std::int64_t>(i), rank);
-    if (!axis || (steps != nullptr && (*steps)[i] != 1)) return std::nullopt;
+    const std::int64_t step = steps != nullptr ? (*steps)[i] : 1;
+    if (!axis || seen[*axis] || (step != 1 && step != -1)) return std::nullopt;
+    seen[*axis] = true;
     const std::int64_t extent = input.shape[*axis];
-    const auto clamped = [&](std::int64_t place) {
-      if (place < 0) place = place < -extent ? 0 : place + extent;
-      return std::min(place, extent);
+    // Backwards, the first is at most the last element, and the end may be before element 0.
+    const std::int64_t before = step < 0 ? -1 : 0;
+    const auto clamped = [&](std::int64_t place, std::int64_t least) {
+      if (place < 0) place = place < -extent ? least : place + extent;
+      return std::clamp(place, least, std::max(extent + before, least));
     };
-    const std::int64_t first = clamped((*starts)[i]);
-    shape[*axis] = std::max<std::int64_t>(clamped((*ends)[i]) - first, 0);
-    begin += static_cast<std::size_t>(first) * strides[*axis];
+    const std::int64_t first = clamped((*starts)[i], 0);
+    const std::int64_t end = clamped((*ends)[i], before);
+    shape[*axis] = std::max<std::int64_t>((end - first) * step, 0);
+    if (extent > 0) begin += static_cast<std::size_t>(first) * strides[*axis];
+    distances[*axis] *= static_cast<std::ptrdiff_t>(step);
   }
-  return picked(input, shape, places(shape, begin, {strides.begin(), strides.end()}));
+  return picked(input, shape, places(shape, begin, distances));
 }
 
 std::optional<Constant> gather(const Node& node, const Constant& input, Inputs inputs) {
