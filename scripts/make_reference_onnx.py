@@ -5,6 +5,7 @@
 DIRECTORY (tests/reference/onnx) gets NAME.onnx, NAME_after.onnx with the weights after the step, and expected.safetensors. Needs torch, onnx,
 onnxscript, numpy and safetensors. Inputs and outputs that are images are channels last in expected.safetensors.
 """
+import copy
 import pathlib
 import sys
 import warnings
@@ -104,7 +105,8 @@ class Positions(nn.Module):
 
 
 def export(network, example, path, opset, training, dynamo):
-    network.train(training)
+    values = {name: value.numpy().copy() for name, value in network.state_dict().items()}
+    network = copy.deepcopy(network).train(training)
     names = {"input_names": ["x"], "output_names": ["y"], "opset_version": opset}
     if dynamo:
         torch.onnx.export(network, (example,), path, dynamo=True, dynamic_shapes=({0: torch.export.Dim("n")},), external_data=False, **names)
@@ -116,6 +118,9 @@ def export(network, example, path, opset, training, dynamo):
     for node in model.graph.node:
         node.ClearField("doc_string")
         del node.metadata_props[:]
+    for tensor in model.graph.initializer:
+        if training and tensor.name in values:  # the exporter has run the network, which changed moving statistics
+            tensor.CopyFrom(numpy_helper.from_array(values[tensor.name], tensor.name))
     del model.graph.value_info[:]
     del model.metadata_props[:]
     onnx.save(model, path)

@@ -231,8 +231,11 @@ void Importer::add_positions(const Node& node, std::size_t index, const Constant
            fmt::format("the constant is {}, a sample {}", model::to_string(rows.shape),
                        model::to_string(sample)));
   Array output = input;
-  output.node =
-      add(node, model::PositionalEmbedding(), {plain(node, input)}, layer_name(node, 1 - index));
+  const std::string& given = node.inputs[1 - index];
+  const bool is_named =
+      initializers_.contains(given) && given.find_first_of(":/") == std::string::npos;
+  output.node = add(node, model::PositionalEmbedding(), {plain(node, input)},
+                    is_named ? given : layer_name(node, 1 - index));
   output.axes = sample;
   output.order = {0, 1};
   put(output.node, "embeddings", *rows.floats());

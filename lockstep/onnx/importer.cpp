@@ -250,6 +250,7 @@ void Importer::add_inputs() {
                       .type = is_indices ? ElementType::int32 : ElementType::float32});
     tensors_.emplace(value.name, array);
   }
+  if (inputs.empty()) return;  // then an output is a constant, which is refused
   try {
     const std::string name = network_.name();
     // As in descriptions, the name of the only input does not matter.

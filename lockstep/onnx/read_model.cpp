@@ -353,6 +353,7 @@ class ModelReader {
     bool is_external = false;
     for (pbf_reader head = message; head.next();) switch (head.tag_and_type()) {
         case tag_and_type(1, kInteger):
+          if (tensor.shape.size() > kMaxRank) tensor.shape.pop_back();
           tensor.shape.push_back(head.get_int64());
           break;
         case tag_and_type(1, kText):
@@ -375,7 +376,6 @@ class ModelReader {
           if (head.get_enum() == 1) is_external = true;
           break;
         default:
-          if (tensor.shape.size() > kMaxRank) break;
           head.skip();
       }
     const std::string label =
