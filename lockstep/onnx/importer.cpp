@@ -250,6 +250,8 @@ void Importer::add_inputs() {
                       .type = is_indices ? ElementType::int32 : ElementType::float32});
     tensors_.emplace(value.name, array);
   }
+  names_.insert("input");
+  for (const model::NetworkInput& input : inputs) names_.insert(input.name);
   if (inputs.empty()) return;  // then an output is a constant, which is refused
   try {
     const std::string name = network_.name();
@@ -423,16 +425,10 @@ NodeId Importer::add_layer(const Node& node, std::shared_ptr<const model::Layer>
   if (network_.nodes().size() == kMaxLayers)
     refuse(node, fmt::format("expected a graph of at most {} layers", kMaxLayers),
            "there are more");
-  const auto is_taken = [&](const std::string& candidate) {
-    return candidate == "input" ||
-           std::ranges::find(network_.nodes(), candidate, &model::Node::name) !=
-               network_.nodes().end() ||
-           std::ranges::find(network_.inputs(), candidate, &model::NetworkInput::name) !=
-               network_.inputs().end();
-  };
   const std::string stem = name.empty() ? layer->kind() : name;
   std::string unique = stem;
-  for (int i = 1; is_taken(unique); ++i) unique = fmt::format("{}_{}", stem, i);
+  int& next = numbers_[stem];
+  while (!names_.insert(unique).second) unique = fmt::format("{}_{}", stem, ++next);
   try {
     return network_.add_node(std::move(layer), std::move(inputs), unique);
   } catch (const Error& error) {

@@ -205,6 +205,8 @@ class Importer {
   std::vector<bool> needed_;
   std::set<const Node*> done_;  ///< imported with an earlier node
   std::map<std::tuple<model::NodeId, model::Shape, Axes>, model::NodeId> moves_;
+  std::set<std::string, std::less<>> names_;  ///< of layers and inputs
+  std::map<std::string, int> numbers_;        ///< the last that made a name unique, by name
   std::map<std::string, std::vector<float>, std::less<>> weights_;
 };
 
