@@ -20,7 +20,7 @@ using Inputs = std::span<const Constant* const>;
 template <typename Element>
 std::vector<Element> elements_of(const std::string& bytes) {
   std::vector<Element> values(bytes.size() / sizeof(Element));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(Element));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(Element));
   return values;
 }
 
