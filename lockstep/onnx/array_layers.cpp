@@ -18,7 +18,7 @@ using Ints = std::vector<std::int64_t>;
 
 // ---- Options
 
-Ints extent_of(const nlohmann::json& options, const char* key) {
+Ints extents_of_option(const nlohmann::json& options, const char* key) {
   const nlohmann::json& value = options.at(key);
   if (value.is_array()) return value.get<Ints>();
   const auto both = value.get<std::int64_t>();
@@ -28,8 +28,8 @@ Ints extent_of(const nlohmann::json& options, const char* key) {
 /// The window of a convolution or pooling of images of shape `input`.
 model::WindowGeometry window_of(const nlohmann::json& options, const char* kernel,
                                 const Shape& input) {
-  const Ints window = extent_of(options, kernel);
-  const Ints strides = options.contains("strides") ? extent_of(options, "strides") : window;
+  const Ints window = extents_of_option(options, kernel);
+  const Ints strides = options.contains("strides") ? extents_of_option(options, "strides") : window;
   return model::window_geometry(input, {window[0], window[1]}, {strides[0], strides[1]},
                                 model::parse_padding(options.at("padding").get<std::string>()));
 }
@@ -139,7 +139,7 @@ Operand product(const LayerExport& layer, const std::string& input, const std::s
   return layer.plain(has_bias ? layer.add("Add", sum) : sum.front());
 }
 
-std::vector<float> transposed(std::span<const float> kernel, std::int64_t rows) {
+std::vector<float> transposed_kernel(std::span<const float> kernel, std::int64_t rows) {
   return channels_to_front(kernel, 1, rows, static_cast<std::int64_t>(kernel.size()) / rows);
 }
 
@@ -153,7 +153,7 @@ Operand convolution_1d(const LayerExport& layer) {
   if (kernel == 1 && strides == 1 && groups == 1)
     return product(layer, layer.exporter.channels_last(layer.input()).name,
                    layer.graph().floats(layer.name("kernel"), {channels, filters},
-                                        transposed(weights.kernel, filters)),
+                                        transposed_kernel(weights.kernel, filters)),
                    weights);
   const Operand input = layer.exporter.channels_first(layer.input());
   const model::WindowGeometry window =
@@ -181,7 +181,7 @@ Operand dense(const LayerExport& layer) {
   if (shape.size() > 1)
     return product(layer, layer.exporter.channels_last(layer.input()).name,
                    graph.floats(layer.name("kernel"), {shape.back(), units},
-                                transposed(weights.kernel, units)),
+                                transposed_kernel(weights.kernel, units)),
                    weights);
   // The order of a flattened image is that of the weights of each unit.
   const Shape& image = layer.input().flattened;
@@ -290,7 +290,7 @@ Operand global_pooling(const LayerExport& layer) {
 
 Operand up_sampling(const LayerExport& layer) {
   const Operand input = layer.exporter.channels_first(layer.input());
-  const Ints size = extent_of(layer.options, "size");
+  const Ints size = extents_of_option(layer.options, "size");
   const std::vector<float> factors{1, 1, static_cast<float>(size[0]), static_cast<float>(size[1])};
   const std::string scales = layer.graph().floats(layer.name("scales"), {4}, factors);
   const bool is_nearest = layer.options.at("interpolation") == "nearest";
@@ -362,7 +362,7 @@ Operand dropout(const LayerExport& layer) { return layer.like_input(layer.input(
 
 /// A sum or product of several arrays.
 template <const char* kOperator>
-Operand combined(const LayerExport& layer) {
+Operand combined_inputs(const LayerExport& layer) {
   const Operand& first = layer.input();
   const bool have_one_order = std::ranges::all_of(layer.inputs, [&](const Operand& input) {
     return input.channels_first == first.channels_first && input.flattened == first.flattened;
@@ -382,7 +382,7 @@ constexpr char kMul[] = "Mul";
 // ---- Shapes
 
 /// What keeps the order of the elements: flatten and reshape.
-Operand reshaped(const LayerExport& layer) {
+Operand reshaped_input(const LayerExport& layer) {
   const Operand& input = layer.input();
   if (layer.shape() == input.shape) return layer.like_input(input.name);
   if (layer.shape().size() == 1 && input.flattened.empty()) {
@@ -455,10 +455,10 @@ constexpr LayerRow kArrayLayers[] = {
     {"softmax", softmax},
     {"tanh", element_wise<kTanh>},
     {"dropout", dropout},
-    {"add", combined<kAdd>},
-    {"multiply", combined<kMul>},
-    {"flatten", reshaped},
-    {"reshape", reshaped},
+    {"add", combined_inputs<kAdd>},
+    {"multiply", combined_inputs<kMul>},
+    {"flatten", reshaped_input},
+    {"reshape", reshaped_input},
     {"permute", permuted},
     {"concatenate", concatenated},
     {"zero_padding2d", zero_padding},

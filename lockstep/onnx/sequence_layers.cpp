@@ -19,11 +19,6 @@ using Ints = std::vector<std::int64_t>;
 
 constexpr float kHidden = -1e30f;  // a score that is as good as -infinity, but leaves no NaN
 
-std::string cast(const LayerExport& layer, const std::string& value, TensorType type,
-                 std::string_view part) {
-  return layer.add("Cast", {value}, {{"to", static_cast<std::int64_t>(type)}}, part);
-}
-
 /// Whether a position of the segments `segments`, [batch, T] int32, is not padding: bool [batch,
 /// T]. One value for all layers.
 std::string is_text(const LayerExport& layer, const std::string& segments) {
@@ -237,6 +232,36 @@ class AttentionExport {
 
 Operand attention(const LayerExport& layer) { return AttentionExport(layer).write(); }
 
+/// The softmax over the keys of the sum of scale * tanh(query + key), times the values.
+Operand additive_attention(const LayerExport& layer) {
+  GraphBuilder& graph = layer.graph();
+  const auto spread = [&](std::size_t input, std::int64_t axis, std::string_view part) {
+    return layer.add(
+        "Unsqueeze",
+        {layer.exporter.channels_last(layer.inputs[input]).name, graph.integers({axis})}, {}, part);
+  };
+  const std::string sums = layer.add("Add", {spread(0, 2, "queries"), spread(1, 1, "keys")}, {},
+                                     "sums");  // [batch, T, S, U]
+  const std::string scale =
+      graph.floats(layer.name("scale"), {layer.inputs[0].shape[1], 1}, layer.values("scale"));
+  std::string scores =
+      layer.add("MatMul", {layer.add("Tanh", {sums}, {}, "tanh"), scale}, {}, "scores_of_units");
+  scores = layer.add("Squeeze", {scores, graph.integers({3})}, {}, "scores");
+  const std::string segments = layer.inputs.size() == 4 ? layer.inputs[3].name : std::string();
+  if (!segments.empty()) {
+    const std::string mask = layer.exporter.shared_value("text row " + segments, [&] {
+      return graph.add("Unsqueeze", {is_text(layer, segments), graph.integers({1})},
+                       segments + "/text_row");
+    });
+    scores = layer.add("Where", {mask, scores, graph.number(kHidden)}, {}, "scores_masked");
+  }
+  std::string weights = layer.add("Softmax", {scores}, {{"axis", std::int64_t{-1}}}, "weights");
+  if (!segments.empty())  // 0 also where there is nothing but padding
+    weights = layer.add("Mul", {weights, text_weights(layer, segments, 1)}, {}, "weights_of_text");
+  return layer.plain(
+      layer.add("MatMul", {weights, layer.exporter.channels_last(layer.inputs[2]).name}));
+}
+
 // ---- Recurrent layers
 
 /// What ONNX calls a cell, and the order of its gates in blocks of Lockstep's arrays.
@@ -421,13 +446,10 @@ Operand cropped(const LayerExport& layer) {
 }
 
 constexpr LayerRow kSequenceLayers[] = {
-    {"embedding", embedding},
-    {"positional_embedding", positional_embedding},
-    {"attention", attention},
-    {"lstm", recurrent},
-    {"gru", recurrent},
-    {"simple_rnn", recurrent},
-    {"global_average_pooling1d", mean_of_positions},
+    {"embedding", embedding},  {"positional_embedding", positional_embedding},
+    {"attention", attention},  {"additive_attention", additive_attention},
+    {"lstm", recurrent},       {"gru", recurrent},
+    {"simple_rnn", recurrent}, {"global_average_pooling1d", mean_of_positions},
     {"cropping1d", cropped},
 };
 

@@ -20,6 +20,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/onnx/import.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/weight_names.h"
 
@@ -35,9 +36,52 @@ constexpr std::array<std::string_view, 4> kTypes{"F32", "BF16", "F16", "F64"};
 /// What torch.nn.parallel.DistributedDataParallel and torch.compile put before every name.
 constexpr std::array<std::string_view, 2> kWrappers{"module.", "_orig_mod."};
 
+using StoredTensor = checkpoint::SafetensorsFile::Entry;
+
+/// A file of weights: safetensors, or ONNX.
+class WeightsFile {
+ public:
+  explicit WeightsFile(const std::filesystem::path& path) : path_(path) {
+    if (path.extension() != ".onnx") {
+      const auto tensors = safetensors_.emplace(path).tensors();
+      tensors_.assign(tensors.begin(), tensors.end());
+      return;
+    }
+    onnx_ = onnx::import_file(path);
+    weights_ = own_weights(onnx_->network, onnx_->parameters, onnx_->buffers);
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      tensors_.push_back({.name = weights_[i].name,
+                          .type = "F32",
+                          .shape = weights_[i].shape,
+                          .offset = i,
+                          .bytes = weights_[i].values.size_bytes()});
+  }
+  WeightsFile(const WeightsFile&) = delete;
+  WeightsFile& operator=(const WeightsFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  bool is_onnx() const { return onnx_.has_value(); }
+  /// In the order of the file; of ONNX in that of the layers, with Lockstep's names and shapes.
+  std::span<const StoredTensor> tensors() const { return tensors_; }
+  /// Of ONNX: the layers of tensors().
+  const std::string& layer(std::size_t tensor) const { return weights_[tensor].layer; }
+
+  void read_widened(const StoredTensor& tensor, std::span<float> into) const {
+    if (safetensors_) return safetensors_->read_widened(tensor, into);
+    std::ranges::copy(weights_[tensor.offset].values, into.begin());
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::optional<checkpoint::SafetensorsFile> safetensors_;
+  std::optional<onnx::ImportedNetwork> onnx_;
+  std::vector<NamedWeight> weights_;  ///< views of `onnx_`
+  std::vector<StoredTensor> tensors_;
+};
+
 /// What wrappers of the PyTorch model put before the names of all tensors of the file. A layer of
 /// `network` may have such a name itself.
-std::string wrapper_prefix(const checkpoint::SafetensorsFile& file, const model::Network& network) {
+std::string wrapper_prefix(const WeightsFile& file, const model::Network& network) {
   std::string prefix;
   const auto all_continue = [&](std::string_view wrapper) {
     const auto continues = [&](const auto& entry) {
@@ -91,7 +135,7 @@ std::filesystem::path weights_file(const std::filesystem::path& given, Logger& l
 }
 
 /// The tensors of the file by the names that the network has for them.
-using StoredTensors = std::map<std::string, const checkpoint::SafetensorsFile::Entry*, std::less<>>;
+using StoredTensors = std::map<std::string, const StoredTensor*, std::less<>>;
 
 /// The name in the network of the tensor `name` of the file; nullopt if the rule is for others.
 std::optional<std::string> renamed(const NameMap& rule, std::string_view name) {
@@ -108,11 +152,11 @@ std::optional<std::string> renamed(const NameMap& rule, std::string_view name) {
 }
 
 /// Without `prefix`, which all names have, and renamed by the first rule that matches.
-StoredTensors stored_tensors(const checkpoint::SafetensorsFile& file, const std::string& prefix,
+StoredTensors stored_tensors(const WeightsFile& file, const std::string& prefix,
                              const std::vector<NameMap>& rules) {
   StoredTensors tensors;
   std::vector<bool> used(rules.size());
-  for (const checkpoint::SafetensorsFile::Entry& entry : file.tensors()) {
+  for (const StoredTensor& entry : file.tensors()) {
     std::string name = entry.name.substr(prefix.size());
     for (std::size_t i = 0; i < rules.size(); ++i) {
       auto other = renamed(rules[i], name);
@@ -136,6 +180,30 @@ StoredTensors stored_tensors(const checkpoint::SafetensorsFile& file, const std:
   return tensors;
 }
 
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('/') + 1); }
+
+/// The tensors of a file of ONNX by the names of `wanted`, if both have as many of the same kinds
+/// and shapes in the same order: the names of its layers may be those of another program. The last
+/// layer of each may differ if the network keeps its head, `kept_head`. nullopt if they differ.
+std::optional<StoredTensors> paired_by_order(const WeightsFile& file,
+                                             const std::vector<NamedWeight>& wanted,
+                                             const std::string& kept_head) {
+  std::vector<const StoredTensor*> stored;
+  for (std::size_t i = 0; i < file.tensors().size(); ++i)
+    if (kept_head.empty() || file.layer(i) != file.layer(file.tensors().size() - 1))
+      stored.push_back(&file.tensors()[i]);
+  StoredTensors tensors;
+  std::size_t next = 0;
+  for (const NamedWeight& one : wanted) {
+    if (one.layer == kept_head) continue;
+    if (next == stored.size() || stored[next]->shape != one.shape ||
+        last_part(stored[next]->name) != last_part(one.name))
+      return std::nullopt;
+    tensors.emplace(one.name, stored[next++]);
+  }
+  return next == stored.size() ? std::optional(std::move(tensors)) : std::nullopt;
+}
+
 /// The first of `texts`, and the number of the others.
 std::string first_of(const std::vector<std::string>& texts) {
   const std::size_t shown = std::min<std::size_t>(texts.size(), 10);
@@ -149,7 +217,7 @@ class Comparison {
  public:
   struct Pair {
     const NamedWeight* wanted;
-    const checkpoint::SafetensorsFile::Entry* stored;
+    const StoredTensor* stored;
   };
 
   Comparison(const StoredTensors& stored, const std::vector<NamedWeight>& wanted,
@@ -199,7 +267,7 @@ class Comparison {
   }
 
  private:
-  void compare(const NamedWeight& wanted, const checkpoint::SafetensorsFile::Entry* stored) {
+  void compare(const NamedWeight& wanted, const StoredTensor* stored) {
     const std::string shape = model::to_string(wanted.shape);
     if (stored != nullptr && stored->shape == wanted.shape &&
         std::ranges::find(kTypes, stored->type) != kTypes.end()) {
@@ -224,8 +292,7 @@ class Comparison {
   std::vector<std::string> layers_;     // whose weights are missing or different
 };
 
-void read(const checkpoint::SafetensorsFile& file, const checkpoint::SafetensorsFile::Entry& stored,
-          const NamedWeight& wanted) {
+void read(const WeightsFile& file, const StoredTensor& stored, const NamedWeight& wanted) {
   if (wanted.channels == 0) {
     file.read_widened(stored, wanted.values);
   } else {
@@ -260,9 +327,10 @@ NameMap NameMap::parse(std::string_view text) {
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log) {
   for (const NameMap& rule : from.map) rule.check();
-  const checkpoint::SafetensorsFile file(weights_file(from.path, log));
-  const bool own = std::ranges::any_of(
-      file.tensors(), [](const auto& entry) { return entry.name.find('/') != std::string::npos; });
+  const WeightsFile file(weights_file(from.path, log));
+  const bool own = file.is_onnx() || std::ranges::any_of(file.tensors(), [](const auto& entry) {
+                     return entry.name.find('/') != std::string::npos;
+                   });
   // Read into separate memory first; the arrays change only when everything was read.
   std::vector<float> parameters(arrays.parameters.begin(), arrays.parameters.end());
   std::vector<float> buffers(arrays.buffers.begin(), arrays.buffers.end());
@@ -272,9 +340,15 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   const std::vector<NamedWeight> wanted =
       own ? own_weights(network, parameters, buffers)
           : torch_weights(network, parameters, buffers, kWhere, file.path().string());
-  const StoredTensors stored = stored_tensors(file, prefix, from.map);
   const std::string head = head_of(network);
   const std::string kept_head = from.reset_head ? head : "";
+  StoredTensors stored = stored_tensors(file, prefix, from.map);
+  if (file.is_onnx() && from.map.empty() && !Comparison(stored, wanted, kept_head).fits())
+    if (auto paired = paired_by_order(file, wanted, kept_head)) {
+      log.info("the weights of {} are read by their order and shapes, as names differ",
+               file.path().string());
+      stored = std::move(*paired);
+    }
 
   const Comparison comparison(stored, wanted, kept_head);
   const std::size_t fitting = comparison.taken().size();
@@ -286,8 +360,11 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
       advice += fmt::format("; --partial loads the {} that fit",
                             counted(std::int64_t(fitting), "tensor"));
     throw Error(ErrorCategory::checkpoint, kWhere,
-                fmt::format("expected the weights of {} in {}, with {} names", network.name(),
-                            file.path().string(), own ? "Lockstep's" : "PyTorch's"),
+                fmt::format("expected the weights of {} in {}, with {}", network.name(),
+                            file.path().string(),
+                            file.is_onnx() ? "the same names, or the same order and shapes"
+                            : own          ? "Lockstep's names"
+                                           : "PyTorch's names"),
                 fmt::format("got {}{}", comparison.differences(), advice));
   }
   for (const auto& [tensor, entry] : comparison.taken()) read(file, *entry, *tensor);

@@ -39,6 +39,7 @@ constexpr std::int64_t kSamples = 8;
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kCategories = 5;  // of int32 inputs
 constexpr const char* kSegments = "segments";
+constexpr const char* kPadded = "padded";  // an int32 input whose first sample is padding alone
 
 enum class Preparation { none, pixels, columns };
 
@@ -133,8 +134,10 @@ class Writer {
     std::normal_distribution<float> normal;
     for (std::int64_t i = 0; i < kSamples * elements; ++i) {
       if (input.type == ElementType::int32)
-        result.indices.push_back(input.name == kSegments
+        result.indices.push_back(input.name.ends_with(kSegments)
                                      ? segment(one, i / elements, i % elements, elements)
+                                 : input.name == kPadded && i < elements
+                                     ? 0
                                      : static_cast<std::int32_t>(random_() % kCategories));
       else if (one.preparation == Preparation::pixels)
         result.pixels.push_back(static_cast<std::uint8_t>(random_()));
@@ -230,6 +233,18 @@ std::vector<Case> ready_made() {
     add(file + "-segments", zoo::make(name, documents, kClasses)).one_document =
         file.starts_with("lstm");
   }
+  const auto text_input = [](const char* name, std::int64_t positions) -> DataInput {
+    return {.input = {.name = name, .shape = {positions}, .type = ElementType::int32},
+            .categories = kCategories};
+  };
+  const std::vector<DataInput> pair{text_input("source", 12), text_input("tokens", 10)};
+  const std::vector<DataInput> padded_pair{
+      text_input("source", 12), text_input("source_segments", 12), text_input("tokens", 10)};
+  add("seq2seq", zoo::make("seq2seq:2x16,embedding=8", pair, kClasses));
+  add("seq2seq-segments", zoo::make("seq2seq:1x16", padded_pair, kClasses)).one_document = true;
+  const std::vector<DataInput> picture{{.input = {.name = "image", .shape = {16, 16, 3}}},
+                                       text_input("tokens", 8)};
+  add("caption", zoo::make("caption:24", picture, kClasses));
   const std::vector<DataInput> table{
       {.input = {.name = "features", .shape = {6}}},
       {.input = {.name = "city", .shape = {}, .type = ElementType::int32},

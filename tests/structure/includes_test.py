@@ -21,7 +21,7 @@ BELOW = {
     "job": ["base", "net", "device", "allreduce"],
     "checkpoint": ["base", "net", "device", "model", "data", "allreduce", "job"],
     "onnx": ["base", "device", "model", "data", "checkpoint"],
-    "strategy": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
+    "strategy": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint", "onnx"],
     "interop": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
 }
 # Headers that only machines with a CUDA toolkit, cuDNN or NCCL have, and the sources that every machine compiles.
