@@ -525,7 +525,7 @@ TEST(PretrainedOnnx, NamesWhatDoesNotFit) {
             fmt::format("[init-from] expected the weights of residual in {}, with the same names, "
                         "or the same order and shapes, got fc/kernel [5, 96] instead of [7, 96], "
                         "fc/bias [5] instead of [7]; --reset-head does not load fc; --partial "
-                        "loads the 8 tensors that fit",
+                        "loads the 7 tensors that fit",
                         onnx_reference("residual").string()));
   const PretrainedWeights taken =
       begun.trainer().initialize_from({.path = onnx_reference("residual"), .partial = true});
