@@ -288,12 +288,12 @@ std::uint64_t export_onnx(const fs::path& checkpoint, const ExportArguments& arg
                           const fs::path& output) {
   const TrainedModel trained = read_model(checkpoint);
   const auto& text = trained.names.text;
-  onnx::ExportOptions options{.fold = !arguments.keep_normalization,
-                              // A field of a table is one document.
-                              .one_document = text != nullptr &&
-                                              !(text->column.empty() && text->source.empty()),
-                              .producer_version = LOCKSTEP_VERSION,
-                              .metadata = metadata_of(trained, arguments.with_preprocessing)};
+  onnx::ExportOptions options{
+      .fold = !arguments.keep_normalization,
+      // A field of a table is one document.
+      .one_document = text != nullptr && !(text->column.empty() && text->source.empty()),
+      .producer_version = LOCKSTEP_VERSION,
+      .metadata = metadata_of(trained, arguments.with_preprocessing)};
   if (arguments.with_preprocessing) options.preprocessing = preprocessing_of(trained);
   const onnx::Model model = onnx::export_network(
       trained.network, {.parameters = trained.parameters, .buffers = trained.buffers}, options);

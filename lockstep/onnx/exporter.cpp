@@ -18,7 +18,7 @@ namespace {
 using model::Shape;
 using nlohmann::json;
 
-constexpr const char* kBatch = "batch";
+constexpr const char* kBatchName = "batch";
 constexpr const char* kPreprocessing = "preprocessing";
 
 /// Layers whose last array axis is that of the channels, and which a normalization after them can
@@ -37,7 +37,7 @@ bool is_same_in_any_order(const Shape& shape) {
 
 /// [batch, shape...]
 std::vector<Extent> with_batch(const Shape& shape) {
-  std::vector<Extent> extents{kBatch};
+  std::vector<Extent> extents{kBatchName};
   extents.insert(extents.end(), shape.begin(), shape.end());
   return extents;
 }
