@@ -8,6 +8,7 @@ set(lockstep_header_roots
   lockstep/data/record/example.h lockstep/data/record/mapped_file.h lockstep/data/record/tfrecord.h
   lockstep/data/source/memory_source.h lockstep/data/source/tfrecord_shards.h
   lockstep/base/system/host.h lockstep/device/device_list.h lockstep/device/gpu.h lockstep/base/random.h
+  lockstep/onnx/import.h
   lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h
   lockstep/strategy/replica/local_replicas.h
   lockstep/job/delayed_termination.h lockstep/job/failure.h)

@@ -28,7 +28,7 @@ summary_row("oneDNN" "${dnnl_VERSION}" "CPU convolution, pooling, normalization,
 summary_row("OpenMP" "${OpenMP_CXX_VERSION}" "threads of oneDNN, one budget per replica")
 summary_row("Eigen" "${Eigen3_VERSION}" "other CPU mathematics")
 summary_row("ISA-L" "${ISAL_VERSION}" "CRC-32C of TFRecord")
-summary_row("protozero" "${protozero_version}" "tf.train.Example, TensorBoard events")
+summary_row("protozero" "${protozero_version}" "tf.train.Example, TensorBoard events, ONNX")
 summary_row("zlib" "${ZLIB_VERSION_STRING}" "gzip and zlib files")
 summary_row("libjpeg-turbo" "${LIBJPEG_VERSION}" "JPEG images")
 summary_row("libpng" "${PNG_VERSION_STRING}" "PNG images")

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
+#include "apps/lockstep/checkpoint_export.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/model_source.h"
-#include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
@@ -31,7 +31,7 @@ using nlohmann::ordered_json;
 
 struct CheckpointArguments {
   fs::path path;
-  fs::path output;
+  ExportArguments exported;
   bool json = false;
 };
 
@@ -260,33 +260,11 @@ fs::path choose(const fs::path& path) {
   refuse(path, "expected a complete checkpoint", found.front().damage);
 }
 
-/// Throws Error (input) for the suffix of another format. Devices and FIFOs have none.
-void check_format(const fs::path& output) {
-  const fs::path suffix = output.extension();
-  if (!suffix.empty() && suffix != ".safetensors")
-    throw Error(ErrorCategory::input, "command line",
-                "expected --output to end in .safetensors, the only format of an export",
-                fmt::format("got \"{}\"", output.string()));
-}
-
 void run_export(const CheckpointArguments& arguments, std::ostream& out) {
-  check_format(arguments.output);
+  check_export(arguments.exported);
   const fs::path chosen = choose(arguments.path);
   checkpoint::check_contents(chosen, checkpoint::read_manifest(chosen));
-  remove_abandoned_temporaries(arguments.output.parent_path(),
-                               arguments.output.filename().native());
-  const InputFile model(chosen / checkpoint::kModelFile, ErrorCategory::checkpoint);
-  AtomicFile file(arguments.output, Durability::synced, ErrorCategory::checkpoint);
-  std::string buffer(1 << 20, '\0');
-  std::uint64_t bytes = 0;
-  while (const std::size_t got = model.read_at(bytes, buffer.data(), buffer.size())) {
-    file.write(std::string_view(buffer).substr(0, got));
-    bytes += got;
-  }
-  file.commit();
-  // The output may be standard output, where this line would corrupt the model.
-  if (file.is_atomic())
-    fmt::print(out, "{}: {} bytes from {}\n", arguments.output.string(), bytes, chosen.string());
+  export_checkpoint(chosen, arguments.exported, out);
 }
 
 using Run = void (*)(const CheckpointArguments&, std::ostream&);
@@ -320,12 +298,12 @@ void add_checkpoint_command(CLI::App& program, std::ostream& out) {
         add_action(*command, "verify", "Read all files and compare them with their checksums",
                    run_verify, arguments, out)})
     add_json_option(*action, arguments->json, "Print one JSON object per line");
-  add_action(*command, "export",
-             "Write the model of the newest complete checkpoint, or of the given one, to a "
-             "safetensors file",
-             run_export, arguments, out)
-      ->add_option("--output", arguments->output, "The file to write, FILE.safetensors")
-      ->required();
+  CLI::App* const exports = add_action(
+      *command, "export",
+      "Write the model of the newest complete checkpoint, or of the given one, to a file "
+      "for other programs",
+      run_export, arguments, out);
+  add_export_options(*exports, arguments->exported);
 }
 
 }  // namespace lockstep::apps

@@ -17,6 +17,7 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/model/network_json.h"
+#include "lockstep/onnx/import.h"
 #include "lockstep/strategy/fit/fit_state.h"
 
 namespace lockstep::apps {
@@ -33,6 +34,22 @@ std::string read_description(const fs::path& file) {
                 "expected the name of a network or a JSON file that can be read",
                 fmt::format("{}: {}", file.string(), error.message().actual));
   }
+}
+
+/// The description of the network of a file of ONNX.
+std::string describe_onnx(const fs::path& file, bool reset_head) {
+  const model::Network network = onnx::import_file(file).network;
+  auto description = model::network_to_json(network);
+  if (!description)
+    throw Error(ErrorCategory::input, "model", "expected a network of ONNX that can be described",
+                file.string());
+  json& layers = (*description)["layers"];
+  for (std::size_t i = network.nodes().size(); reset_head && i-- > 0;) {
+    if (network.nodes()[i].parameters.empty()) continue;
+    if (layers[i]["type"] == "dense") layers[i]["units"] = "classes";
+    break;
+  }
+  return dump_json(*description);
 }
 
 /// The state file of the newest complete checkpoint in `directory`; empty if there is none.
@@ -229,13 +246,14 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
 }
 
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
-                         const model::Loss& loss, const std::string& images) {
+                         const model::Loss& loss, const std::string& images, bool reset_head) {
   const bool is_script = is_torchscript(name);
-  if (!name.ends_with(".json")) data::check_fixed_sizes(spec.inputs, "model " + name);
+  const bool is_described = name.ends_with(".json") || is_onnx(name);
+  if (!is_described) data::check_fixed_sizes(spec.inputs, "model " + name);
   std::int64_t classes = spec.classes();
   // "classes" of a description may be those of any target.
   for (const data::TensorSpec& target : spec.targets)
-    if (classes == 0 && name.ends_with(".json")) classes = target.classes;
+    if (classes == 0 && is_described) classes = target.classes;
   // Two classes may be one logit.
   const std::int64_t outputs = classes == 0 ? spec.target_count()
                                : std::holds_alternative<model::BinaryCrossentropy>(loss) ? 1
@@ -252,10 +270,14 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
          .categories = input.classes});
   if (name.ends_with(".json"))
     source.description = read_description(name);
+  else if (is_onnx(name))
+    source.description = describe_onnx(name, reset_head);
   else if (is_script)
     source.script = hash_torchscript(name);
   return source;
 }
+
+bool is_onnx(std::string_view name) { return name.ends_with(".onnx"); }
 
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path,
                                 const std::string& script) {

@@ -1,4 +1,4 @@
-// The network of a command: from a name, a JSON or TorchScript file, or a checkpoint.
+// The network of a command: from a name, a file (JSON, ONNX, TorchScript), or a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -61,9 +61,14 @@ struct ModelSource {
 };
 
 /// The network `name` (the value of --model) for samples of `spec`, with `loss` as the first of its
-/// training. Throws Error (input).
+/// training. A file of ONNX becomes a description, as that of a JSON file; with `reset_head` its
+/// last layer, if it is dense, has as many units as the data have classes. Throws Error (input).
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
-                         const model::Loss& loss, const std::string& images);
+                         const model::Loss& loss, const std::string& images,
+                         bool reset_head = false);
+
+/// Whether `name`, a value of --model, is for a file of ONNX, which also has the initial weights.
+bool is_onnx(std::string_view name);
 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The
 /// chief reads it. `script`: where the TorchScript file of its training is now; empty: where it

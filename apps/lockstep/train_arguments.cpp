@@ -144,15 +144,16 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                       "embeddings and the dropout; "
                       "caption:256,dropout=0.3,cnn=resnet18 the width, the dropout and the network "
                       "of the images; "
-                      "FILE.json describes the layers; FILE.pt is a TorchScript file",
+                      "FILE.json describes the layers; FILE.onnx is a network of ONNX with its "
+                      "initial weights; FILE.pt is a TorchScript file",
                       list_names(names)))
       ->type_name("NAME|FILE")
       ->group(kCommonOptions);
   command
       .add_option("--init-from", a.pretrained.path,
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
-                  "a checkpoint, a directory of checkpoints, or DIR:best. Ignored when the run "
-                  "resumes from a checkpoint")
+                  "a FILE.onnx, a checkpoint, a directory of checkpoints, or DIR:best. Ignored "
+                  "when the run resumes from a checkpoint")
       ->type_name("PATH");
   command.add_flag("--reset-head", a.pretrained.reset_head,
                    "With --init-from, do not load the last layer that has parameters, so that the "
@@ -619,6 +620,7 @@ void complete(TrainArguments& a) {
     refuse("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");
   if (a.fit.validate_every > 0 && a.validation_data.empty())
     refuse("expected --validation-data with --validate-every", "it was not given");
+  if (is_onnx(a.model) && a.pretrained.path.empty()) a.pretrained.path = a.model;
   if (const char* const option = a.pretrained.reset_head     ? "--reset-head"
                                  : a.pretrained.partial      ? "--partial"
                                  : !a.pretrained.map.empty() ? "--map"

@@ -148,7 +148,8 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
   ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss.of_classes(),
-                                    arguments.data.images.value_or(kImagesAsStored));
+                                    arguments.data.images.value_or(kImagesAsStored),
+                                    arguments.pretrained.reset_head);
   source.losses = arguments.loss.losses;
   if (const auto* records = dynamic_cast<const data::TFRecordSource*>(&dataset.source())) {
     source.input_feature = records->decoder().input_feature();

@@ -20,8 +20,9 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/safetensors.h"
-#include "lockstep/model/layers/elementwise/pointwise.h"
+#include "lockstep/onnx/import.h"
 #include "lockstep/strategy/replica/local_replicas.h"
+#include "lockstep/strategy/weight_names.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -35,73 +36,52 @@ constexpr std::array<std::string_view, 4> kTypes{"F32", "BF16", "F16", "F64"};
 /// What torch.nn.parallel.DistributedDataParallel and torch.compile put before every name.
 constexpr std::array<std::string_view, 2> kWrappers{"module.", "_orig_mod."};
 
-enum class Names { own, torch };
+using StoredTensor = checkpoint::SafetensorsFile::Entry;
 
-/// A tensor to load from the file.
-struct Wanted {
-  std::string name;    ///< name in the file
-  model::Shape shape;  ///< in the file: [O, C, H, W] or [O, C, T] for the kernel of a convolution
-  /// If not 0, the values of each output are channels first, C of them, in the file, and channels
-  /// last in the network.
-  std::int64_t channels = 0;
-  std::string layer;
-  std::span<float> into;
+/// A file of weights: safetensors, or ONNX.
+class WeightsFile {
+ public:
+  explicit WeightsFile(const std::filesystem::path& path) : path_(path) {
+    if (path.extension() != ".onnx") {
+      const auto tensors = safetensors_.emplace(path).tensors();
+      tensors_.assign(tensors.begin(), tensors.end());
+      return;
+    }
+    onnx_ = onnx::import_file(path);
+    weights_ = own_weights(onnx_->network, onnx_->parameters, onnx_->buffers);
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      tensors_.push_back({.name = weights_[i].name,
+                          .type = "F32",
+                          .shape = weights_[i].shape,
+                          .offset = i,
+                          .bytes = weights_[i].values.size_bytes()});
+  }
+  WeightsFile(const WeightsFile&) = delete;
+  WeightsFile& operator=(const WeightsFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  bool is_onnx() const { return onnx_.has_value(); }
+  /// In the order of the file; of ONNX in that of the layers, with Lockstep's names and shapes.
+  std::span<const StoredTensor> tensors() const { return tensors_; }
+  /// Of ONNX: the layers of tensors().
+  const std::string& layer(std::size_t tensor) const { return weights_[tensor].layer; }
+
+  void read_widened(const StoredTensor& tensor, std::span<float> into) const {
+    if (safetensors_) return safetensors_->read_widened(tensor, into);
+    std::ranges::copy(weights_[tensor.offset].values, into.begin());
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::optional<checkpoint::SafetensorsFile> safetensors_;
+  std::optional<onnx::ImportedNetwork> onnx_;
+  std::vector<NamedWeight> weights_;  ///< views of `onnx_`
+  std::vector<StoredTensor> tensors_;
 };
-
-/// PyTorch's name of a layer's parameter.
-std::string_view torch_name(std::string_view name) {
-  using Spelling = std::pair<std::string_view, std::string_view>;
-  constexpr std::array<Spelling, 6> kSpellings{{{"kernel", "weight"},
-                                                {"embeddings", "weight"},
-                                                {"gamma", "weight"},
-                                                {"beta", "bias"},
-                                                {"moving_mean", "running_mean"},
-                                                {"moving_variance", "running_var"}}};
-  const auto* const found = std::ranges::find(kSpellings, name, &Spelling::first);
-  return found == kSpellings.end() ? name : found->second;
-}
-
-/// `flattened`: the channels of the flattened image that the layer reads, or 0.
-Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Names names,
-                 std::int64_t flattened, std::span<float> flat) {
-  Wanted wanted{.name = entry.name,
-                .shape = entry.shape,
-                .layer = layer,
-                .into = model::ParameterTable::slice(flat, entry)};
-  if (names == Names::own) return wanted;
-  const std::string last = entry.name.substr(layer.size() + 1);
-  wanted.name = fmt::format("{}.{}", layer, torch_name(last));
-  if (entry.shape.size() == 4 && last == "kernel") {
-    wanted.channels = entry.shape[3];
-    wanted.shape = {entry.shape[0], entry.shape[3], entry.shape[1], entry.shape[2]};
-  } else if (entry.shape.size() == 3 && last == "kernel") {
-    wanted.channels = entry.shape[2];
-    wanted.shape = {entry.shape[0], entry.shape[2], entry.shape[1]};
-  } else if (entry.shape.size() == 2 && last == "kernel") {
-    wanted.channels = flattened;
-  }
-  return wanted;
-}
-
-/// In the order of the layers.
-std::vector<Wanted> all_wanted(const model::Network& network, Names names,
-                               std::span<const std::int64_t> flattened, std::span<float> parameters,
-                               std::span<float> buffers) {
-  std::vector<Wanted> all;
-  for (std::size_t n = 0; n < network.nodes().size(); ++n) {
-    const model::Node& node = network.nodes()[n];
-    for (const std::size_t i : node.own_parameters())
-      all.push_back(
-          wanted_of(node.name, network.parameters().entries()[i], names, flattened[n], parameters));
-    for (const std::size_t i : node.buffers)
-      all.push_back(wanted_of(node.name, network.buffers().entries()[i], names, 0, buffers));
-  }
-  return all;
-}
 
 /// What wrappers of the PyTorch model put before the names of all tensors of the file. A layer of
 /// `network` may have such a name itself.
-std::string wrapper_prefix(const checkpoint::SafetensorsFile& file, const model::Network& network) {
+std::string wrapper_prefix(const WeightsFile& file, const model::Network& network) {
   std::string prefix;
   const auto all_continue = [&](std::string_view wrapper) {
     const auto continues = [&](const auto& entry) {
@@ -154,53 +134,8 @@ std::filesystem::path weights_file(const std::filesystem::path& given, Logger& l
               fmt::format("{} damaged, the newest: {}", checkpoints.size(), damage));
 }
 
-/// PyTorch flattens images channels first, so the values after a flatten layer are in a different
-/// order. Returns, per node, the channels of the flattened image that a dense layer reads, else 0.
-/// Throws Error unless only dense layers read flattened images, after layers that keep the order.
-std::vector<std::int64_t> flattened_channels(const model::Network& network,
-                                             const std::filesystem::path& file) {
-  const auto nodes = network.nodes();
-  std::vector<std::int64_t> ordered(
-      nodes.size());  // of the flattened image that a node's output is
-  std::vector<std::int64_t> read(nodes.size());
-  const auto refuse = [&](const model::Node& node) {
-    throw Error(ErrorCategory::checkpoint, kWhere,
-                fmt::format("expected a network whose flattened images only dense layers read, for "
-                            "{}, which has PyTorch's names and order of values",
-                            file.string()),
-                fmt::format("got {}, where {} passes them on", network.name(), node.name));
-  };
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const std::string kind = nodes[i].layer->kind();
-    const model::Shape& image = network.shape(nodes[i].inputs.front());
-    const auto depends_on_order = [](const model::Shape& shape) {
-      return shape.size() == 3 && shape[0] * shape[1] > 1 && shape[2] > 1;
-    };
-    const bool is_flat = nodes[i].output_shape.size() == 1;
-    if ((kind == "flatten" || (kind == "reshape" && is_flat)) && depends_on_order(image))
-      ordered[i] = image[2];
-    else if (kind == "permute" || kind == "reshape")
-      if (depends_on_order(image) || depends_on_order(nodes[i].output_shape)) refuse(nodes[i]);
-    for (const model::NodeId input : nodes[i].inputs) {
-      const std::int64_t channels = model::is_input(input) ? 0 : ordered[input];
-      if (channels == 0) continue;
-      if (kind == "dense")
-        read[i] = channels;
-      else if (kind == "re_lu" || kind == "dropout" || kind == "flatten" ||
-               (kind == "reshape" && is_flat) ||
-               dynamic_cast<const model::PointwiseLayer*>(nodes[i].layer.get()) != nullptr)
-        ordered[i] = channels;
-      else
-        refuse(nodes[i]);
-    }
-  }
-  for (const model::NetworkOutput& output : network.outputs())
-    if (!nodes.empty() && ordered[output.node] > 0) refuse(nodes[output.node]);
-  return read;
-}
-
 /// The tensors of the file by the names that the network has for them.
-using StoredTensors = std::map<std::string, const checkpoint::SafetensorsFile::Entry*, std::less<>>;
+using StoredTensors = std::map<std::string, const StoredTensor*, std::less<>>;
 
 /// The name in the network of the tensor `name` of the file; nullopt if the rule is for others.
 std::optional<std::string> renamed(const NameMap& rule, std::string_view name) {
@@ -217,11 +152,11 @@ std::optional<std::string> renamed(const NameMap& rule, std::string_view name) {
 }
 
 /// Without `prefix`, which all names have, and renamed by the first rule that matches.
-StoredTensors stored_tensors(const checkpoint::SafetensorsFile& file, const std::string& prefix,
+StoredTensors stored_tensors(const WeightsFile& file, const std::string& prefix,
                              const std::vector<NameMap>& rules) {
   StoredTensors tensors;
   std::vector<bool> used(rules.size());
-  for (const checkpoint::SafetensorsFile::Entry& entry : file.tensors()) {
+  for (const StoredTensor& entry : file.tensors()) {
     std::string name = entry.name.substr(prefix.size());
     for (std::size_t i = 0; i < rules.size(); ++i) {
       auto other = renamed(rules[i], name);
@@ -245,6 +180,30 @@ StoredTensors stored_tensors(const checkpoint::SafetensorsFile& file, const std:
   return tensors;
 }
 
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('/') + 1); }
+
+/// The tensors of a file of ONNX by the names of `wanted`, if both have as many of the same kinds
+/// and shapes in the same order: the names of its layers may be those of another program. The last
+/// layer of each may differ if the network keeps its head, `kept_head`. nullopt if they differ.
+std::optional<StoredTensors> paired_by_order(const WeightsFile& file,
+                                             const std::vector<NamedWeight>& wanted,
+                                             const std::string& kept_head) {
+  std::vector<const StoredTensor*> stored;
+  for (std::size_t i = 0; i < file.tensors().size(); ++i)
+    if (kept_head.empty() || file.layer(i) != file.layer(file.tensors().size() - 1))
+      stored.push_back(&file.tensors()[i]);
+  StoredTensors tensors;
+  std::size_t next = 0;
+  for (const NamedWeight& one : wanted) {
+    if (one.layer == kept_head) continue;
+    if (next == stored.size() || stored[next]->shape != one.shape ||
+        last_part(stored[next]->name) != last_part(one.name))
+      return std::nullopt;
+    tensors.emplace(one.name, stored[next++]);
+  }
+  return next == stored.size() ? std::optional(std::move(tensors)) : std::nullopt;
+}
+
 /// The first of `texts`, and the number of the others.
 std::string first_of(const std::vector<std::string>& texts) {
   const std::size_t shown = std::min<std::size_t>(texts.size(), 10);
@@ -257,13 +216,13 @@ std::string first_of(const std::vector<std::string>& texts) {
 class Comparison {
  public:
   struct Pair {
-    const Wanted* wanted;
-    const checkpoint::SafetensorsFile::Entry* stored;
+    const NamedWeight* wanted;
+    const StoredTensor* stored;
   };
 
-  Comparison(const StoredTensors& stored, const std::vector<Wanted>& wanted,
+  Comparison(const StoredTensors& stored, const std::vector<NamedWeight>& wanted,
              const std::string& kept_head) {
-    for (const Wanted& tensor : wanted) {
+    for (const NamedWeight& tensor : wanted) {
       const auto found = stored.find(tensor.name);
       if (tensor.layer != kept_head)
         compare(tensor, found == stored.end() ? nullptr : found->second);
@@ -274,7 +233,7 @@ class Comparison {
       const bool is_no_weight = std::ranges::any_of(
           kNoWeights, [&](std::string_view ending) { return name.ends_with(ending); });
       if (of_kept_head || is_no_weight) continue;
-      if (std::ranges::find(wanted, name, &Wanted::name) == wanted.end())
+      if (std::ranges::find(wanted, name, &NamedWeight::name) == wanted.end())
         unused_.push_back(fmt::format("{} {}", entry->name, model::to_string(entry->shape)));
     }
   }
@@ -308,7 +267,7 @@ class Comparison {
   }
 
  private:
-  void compare(const Wanted& wanted, const checkpoint::SafetensorsFile::Entry* stored) {
+  void compare(const NamedWeight& wanted, const StoredTensor* stored) {
     const std::string shape = model::to_string(wanted.shape);
     if (stored != nullptr && stored->shape == wanted.shape &&
         std::ranges::find(kTypes, stored->type) != kTypes.end()) {
@@ -333,28 +292,15 @@ class Comparison {
   std::vector<std::string> layers_;     // whose weights are missing or different
 };
 
-/// [O, C, H, W] to [O, H, W, C].
-void to_channels_last(std::span<const float> from, std::int64_t outputs, std::int64_t channels,
-                      std::span<float> to) {
-  const auto c = static_cast<std::size_t>(channels);
-  const std::size_t positions = to.size() / static_cast<std::size_t>(outputs) / c;
-  for (std::size_t output = 0; output < to.size() / (positions * c); ++output)
-    for (std::size_t position = 0; position < positions; ++position)
-      for (std::size_t channel = 0; channel < c; ++channel)
-        to[(output * positions + position) * c + channel] =
-            from[(output * c + channel) * positions + position];
-}
-
-void read(const checkpoint::SafetensorsFile& file, const checkpoint::SafetensorsFile::Entry& stored,
-          const Wanted& wanted) {
+void read(const WeightsFile& file, const StoredTensor& stored, const NamedWeight& wanted) {
   if (wanted.channels == 0) {
-    file.read_widened(stored, wanted.into);
+    file.read_widened(stored, wanted.values);
   } else {
-    std::vector<float> channels_first(wanted.into.size());
+    std::vector<float> channels_first(wanted.values.size());
     file.read_widened(stored, channels_first);
-    to_channels_last(channels_first, wanted.shape.front(), wanted.channels, wanted.into);
+    wanted.set_channels_first(channels_first);
   }
-  if (!std::ranges::all_of(wanted.into, [](float value) { return std::isfinite(value); }))
+  if (!std::ranges::all_of(wanted.values, [](float value) { return std::isfinite(value); }))
     throw Error(ErrorCategory::checkpoint, kWhere,
                 fmt::format("expected finite weights in {}", file.path().string()),
                 fmt::format("got NaN or infinity in {}", wanted.name));
@@ -381,24 +327,28 @@ NameMap NameMap::parse(std::string_view text) {
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log) {
   for (const NameMap& rule : from.map) rule.check();
-  const checkpoint::SafetensorsFile file(weights_file(from.path, log));
-  const bool own = std::ranges::any_of(
-      file.tensors(), [](const auto& entry) { return entry.name.find('/') != std::string::npos; });
-  const Names names = own ? Names::own : Names::torch;
-  const std::vector<std::int64_t> flattened =
-      own ? std::vector<std::int64_t>(network.nodes().size())
-          : flattened_channels(network, file.path());
-
+  const WeightsFile file(weights_file(from.path, log));
+  const bool own = file.is_onnx() || std::ranges::any_of(file.tensors(), [](const auto& entry) {
+                     return entry.name.find('/') != std::string::npos;
+                   });
   // Read into separate memory first; the arrays change only when everything was read.
   std::vector<float> parameters(arrays.parameters.begin(), arrays.parameters.end());
   std::vector<float> buffers(arrays.buffers.begin(), arrays.buffers.end());
   const std::string prefix = own ? "" : wrapper_prefix(file, network);
   if (!prefix.empty())
     log.info("the names in {} are read without \"{}\"", file.path().string(), prefix);
-  const std::vector<Wanted> wanted = all_wanted(network, names, flattened, parameters, buffers);
-  const StoredTensors stored = stored_tensors(file, prefix, from.map);
+  const std::vector<NamedWeight> wanted =
+      own ? own_weights(network, parameters, buffers)
+          : torch_weights(network, parameters, buffers, kWhere, file.path().string());
   const std::string head = head_of(network);
   const std::string kept_head = from.reset_head ? head : "";
+  StoredTensors stored = stored_tensors(file, prefix, from.map);
+  if (file.is_onnx() && from.map.empty() && !Comparison(stored, wanted, kept_head).fits())
+    if (auto paired = paired_by_order(file, wanted, kept_head)) {
+      log.info("the weights of {} are read by their order and shapes, as names differ",
+               file.path().string());
+      stored = std::move(*paired);
+    }
 
   const Comparison comparison(stored, wanted, kept_head);
   const std::size_t fitting = comparison.taken().size();
@@ -410,8 +360,11 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
       advice += fmt::format("; --partial loads the {} that fit",
                             counted(std::int64_t(fitting), "tensor"));
     throw Error(ErrorCategory::checkpoint, kWhere,
-                fmt::format("expected the weights of {} in {}, with {} names", network.name(),
-                            file.path().string(), own ? "Lockstep's" : "PyTorch's"),
+                fmt::format("expected the weights of {} in {}, with {}", network.name(),
+                            file.path().string(),
+                            file.is_onnx() ? "the same names, or the same order and shapes"
+                            : own          ? "Lockstep's names"
+                                           : "PyTorch's names"),
                 fmt::format("got {}{}", comparison.differences(), advice));
   }
   for (const auto& [tensor, entry] : comparison.taken()) read(file, *entry, *tensor);

@@ -31,8 +31,9 @@ struct NameMap {
 
 /// The source of initial weights.
 struct Pretrained {
-  /// A safetensors file, a checkpoint, or a directory of checkpoints, of which the newest undamaged
-  /// one is used; DIR:best is the best one (CheckpointPlan::keep_best).
+  /// A safetensors file, a file of ONNX (FILE.onnx), a checkpoint, or a directory of checkpoints,
+  /// of which the newest undamaged one is used; DIR:best is the best one
+  /// (CheckpointPlan::keep_best).
   std::filesystem::path path = {};
   /// Does not load the head, the last layer with parameters, so that the number of classes may
   /// differ.
@@ -61,7 +62,9 @@ struct PretrainedWeights {
 /// is left out. float16, bfloat16 and float64 become float32. The kernels
 /// of dense layers that read a flattened image are reordered, because PyTorch flattens channels
 /// first; PyTorch's names are refused if other layers than dense, dropout, relu and PointwiseLayer
-/// read one. `log` is told of damaged checkpoints that were skipped. Throws one Error (checkpoint)
+/// read one. A file of ONNX is imported (onnx/import.h): its weights match by the names of its
+/// layers, or all of them by order and shape. `log` is told of damaged checkpoints that were
+/// skipped. Throws one Error (checkpoint)
 /// `[init-from] expected …, got …` that names what is missing, left over, of another shape or of
 /// another type, up to ten tensors, unless the load is partial; or two tensors with the same name
 /// after `map`, or a tensor with a value that is not finite. Then, and where the file fails,

@@ -448,9 +448,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "predict --checkpoint nowhere --data synthetic:8x8x1:4:10 --output p.txt", 2,
                 "command line] expected --output to end in .csv, .jsonl or .tfrecord, or to be -, "
                 "or --format, got \"p.txt\""},
-        Refusal{"export_to_another_format", "checkpoint export nowhere --output w.onnx", 2,
-                "command line] expected --output to end in .safetensors, the only format of an "
-                "export, got \"w.onnx\""},
+        Refusal{"export_to_another_format", "checkpoint export nowhere --output w.h5", 2,
+                "command line] expected --output to end in .safetensors, .onnx, .pt or .pth, or "
+                "--format, got \"w.h5\""},
+        Refusal{"fold_for_another_format", "checkpoint export nowhere --output w.pt --no-fold", 2,
+                "command line] expected --no-fold only for the format onnx, got torch"},
+        Refusal{"layout_of_another_format",
+                "checkpoint export nowhere --output w --format torch --layout triton", 2,
+                "command line] expected --layout triton only for the format onnx, got torch"},
         Refusal{"allreduce_bench_one_replica", "allreduce-bench", 2,
                 "allreduce-bench] expected at least two replicas: mpirun -np 2, or --devices "
                 "cpu:0,cpu:0, got one"},

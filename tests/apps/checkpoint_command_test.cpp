@@ -165,6 +165,24 @@ TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
               HasSubstr("expected a complete checkpoint; ["));
 }
 
+TEST_F(CheckpointCommand, ExportToOtherProgramsNeedsTheNetwork) {
+  for (const char* const name : {"model.onnx", "model.pt"}) {
+    const fs::path file = scratch_.path() / name;
+    EXPECT_THAT(checkpoint_error([&] {
+                  run({"export", directory().string(), "--output", file.string()});
+                }),
+                HasSubstr("expected a checkpoint that describes its network"));
+    EXPECT_FALSE(fs::exists(file));
+  }
+}
+
+TEST_F(CheckpointCommand, ExportTakesAFormatForAnyEnding) {
+  const fs::path file = scratch_.path() / "model.bin";
+  run({"export", directory().string(), "--output", file.string(), "--format", "safetensors"});
+  EXPECT_EQ(checkpoint::contents_of(file),
+            checkpoint::contents_of(newest() / checkpoint::kModelFile));
+}
+
 TEST_F(CheckpointCommand, RefusesADirectoryWithoutCheckpoints) {
   const std::string needed = fmt::format(
       "[{}] expected a checkpoint, or a directory of checkpoints; ", scratch_.path().string());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "lockstep/base/system/host.h"
@@ -180,6 +181,43 @@ TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
   EXPECT_THAT(run_lockstep(other + " --partial").errors,
               AllOf(HasSubstr("taken                        4  dense/kernel, dense/bias, "),
                     HasSubstr("of another shape or type     2  dense_2/kernel [4, 128] instead")));
+}
+
+TEST(TrainCommand, TrainsTheNetworkOfAFileOfOnnx) {
+  const ScratchDirectory directory;
+  const std::string run = directory.path() / "run";
+  const std::string file = directory.path() / "rows.onnx";
+  std::filesystem::copy_file(
+      std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/reference/onnx/rows.onnx", file);
+  const std::string data = " --data synthetic:4x3x2:5:200 --global-batch 50 ";
+  const std::string train = "train --log-format json --steps 4 --model " + file;
+  const Result trained = run_lockstep(train + data + "--checkpoint-dir " + run);
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_EQ(trained.event("start")["initialized_from"], file);
+  EXPECT_EQ(trained.event("start")["parameters"], 175 + 40);
+  // Without the file: the checkpoint describes the network.
+  std::filesystem::rename(file, file + ".moved.onnx");
+  EXPECT_EQ(run_lockstep("evaluate --checkpoint " + run + " --data synthetic:4x3x2:5:200").status,
+            0);
+  EXPECT_EQ(run_lockstep(train + data).status, 2);
+}
+
+TEST(TrainCommand, GivesTheNetworkOfAFileOfOnnxAnotherHead) {
+  const std::string train =
+      "train --log-format json --steps 2 --global-batch 50 --data synthetic:4x3x2:3:200 --model " +
+      std::string(LOCKSTEP_SOURCE_DIR) + "/tests/reference/onnx/rows.onnx";
+  const Result tuned = run_lockstep(train + " --reset-head --freeze layers.2/*");
+  EXPECT_EQ(tuned.status, 0) << tuned.errors;
+  EXPECT_EQ(tuned.event("start")["trained_parameters"], 3 * 7 + 3);
+}
+
+TEST(TrainCommand, RefusesOnnxThatIsNoNetwork) {
+  const ScratchDirectory directory;
+  const std::string file = directory.path() / "net.onnx";
+  std::ofstream(file) << "no protobuf";
+  const Result refused = run_lockstep("train --steps 1 --model " + file + kData);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("net.onnx] expected a model of ONNX"));
 }
 
 TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {

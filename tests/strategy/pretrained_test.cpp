@@ -458,6 +458,92 @@ TEST(Pretrained, NamesATensorThatIsNotFinite) {
   EXPECT_THAT(begun.refusal({.path = path}), HasSubstr("got NaN or infinity in dense.bias"));
 }
 
+// ---- ONNX
+
+std::filesystem::path onnx_reference(const std::string& name) {
+  return std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/reference/onnx" / (name + ".onnx");
+}
+
+/// The network of residual.onnx, whose layers are "stem", "norm", "conv" and "fc".
+model::Network onnx_network(const std::array<std::string, 4>& names, std::int64_t classes = 5) {
+  model::Network network({8, 8, 3}, "residual");
+  network.add(model::Conv2D({.filters = 6, .padding = model::Padding::same, .use_bias = false}),
+              {model::kInput}, names[0]);
+  network.add(model::BatchNormalization({.momentum = 0.9f, .epsilon = 1e-5f}), {network.last()},
+              names[1]);
+  const model::NodeId stem = network.add(model::ReLU());
+  network.add(model::Conv2D({.filters = 6, .padding = model::Padding::same}), {stem}, names[2]);
+  const model::NodeId branch = network.add(model::GELU());
+  network.add(model::Add(), {branch, stem});
+  network.add(model::MaxPool2D());
+  network.add(model::Flatten());
+  network.add(model::Dense({.units = classes}), {network.last()}, names[3]);
+  return network;
+}
+
+TEST(PretrainedOnnx, IsTakenByTheNamesOfTheLayers) {
+  const checkpoint::SafetensorsFile file(std::filesystem::path(LOCKSTEP_SOURCE_DIR) /
+                                         "tests/reference/onnx/expected.safetensors");
+  const auto values = [&](const std::string& name) {
+    const checkpoint::SafetensorsFile::Entry& entry = *file.find(name);
+    std::vector<float> read(static_cast<std::size_t>(model::element_count(entry.shape)));
+    file.read(entry, read);
+    return read;
+  };
+  Begun begun(onnx_network({"stem", "norm", "conv", "fc"}));
+  const PretrainedWeights taken =
+      begun.trainer().initialize_from({.path = onnx_reference("residual")});
+  EXPECT_EQ(taken.file, onnx_reference("residual"));
+  EXPECT_THAT(begun.logits(values("residual/input")),
+              Pointwise(FloatNear(1e-5F), values("residual/output")));
+}
+
+TEST(PretrainedOnnx, IsTakenByOrderAndShapeIfNamesDiffer) {
+  Begun named(onnx_network({"stem", "norm", "conv", "fc"}));
+  named.trainer().initialize_from({.path = onnx_reference("residual")});
+  Begun begun(onnx_network({"a", "b", "c", "d"}));
+  begun.trainer().initialize_from({.path = onnx_reference("residual")});
+  EXPECT_EQ(begun.parameter("a/kernel"), named.parameter("stem/kernel"));
+  EXPECT_EQ(begun.parameter("d/bias"), named.parameter("fc/bias"));
+}
+
+TEST(PretrainedOnnx, LeavesAnotherHeadAsItIs) {
+  Begun named(onnx_network({"stem", "norm", "conv", "fc"}));
+  named.trainer().initialize_from({.path = onnx_reference("residual")});
+  for (const std::string head : {"fc", "classes"}) {  // by name, and by order
+    Begun begun(onnx_network({"stem", "norm", "conv", head}, 7));
+    const std::vector<float> kernel = begun.parameter(head + "/kernel");
+    begun.trainer().initialize_from({.path = onnx_reference("residual"), .reset_head = true});
+    EXPECT_EQ(begun.parameter(head + "/kernel"), kernel);
+    EXPECT_EQ(begun.parameter("conv/kernel"), named.parameter("conv/kernel"));
+  }
+}
+
+TEST(PretrainedOnnx, NamesWhatDoesNotFit) {
+  Begun begun(onnx_network({"stem", "norm", "conv", "fc"}, 7));
+  EXPECT_EQ(begun.refusal({.path = onnx_reference("residual")}),
+            fmt::format("[init-from] expected the weights of residual in {}, with the same names, "
+                        "or the same order and shapes, got fc/kernel [5, 96] instead of [7, 96], "
+                        "fc/bias [5] instead of [7]; --reset-head does not load fc; --partial "
+                        "loads the 7 tensors that fit",
+                        onnx_reference("residual").string()));
+  const PretrainedWeights taken =
+      begun.trainer().initialize_from({.path = onnx_reference("residual"), .partial = true});
+  EXPECT_THAT(taken.table,
+              Contains(HasSubstr("of another shape or type     2  fc/kernel [5, 96]")));
+}
+
+TEST(PretrainedOnnx, MayBeRenamed) {
+  Begun begun(onnx_network({"stem", "norm", "conv", "fc"}, 7));
+  begun.trainer().initialize_from({.path = onnx_reference("residual"),
+                                   .partial = true,
+                                   .map = {{.from = "fc/*", .to = "head/*"}}});
+  Begun other(onnx_network({"stem", "norm", "conv", "head"}));
+  other.trainer().initialize_from(
+      {.path = onnx_reference("residual"), .map = {{.from = "fc/*", .to = "head/*"}}});
+  EXPECT_EQ(other.parameter("conv/bias"), begun.parameter("conv/bias"));
+}
+
 // ---- Our own checkpoints
 
 FitOptions saving_to(const std::filesystem::path& directory, std::int64_t steps) {

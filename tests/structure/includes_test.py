@@ -20,7 +20,8 @@ BELOW = {
     "allreduce": ["base", "net", "device"],
     "job": ["base", "net", "device", "allreduce"],
     "checkpoint": ["base", "net", "device", "model", "data", "allreduce", "job"],
-    "strategy": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
+    "onnx": ["base", "device", "model", "data", "checkpoint"],
+    "strategy": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint", "onnx"],
     "interop": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
 }
 # Headers that only machines with a CUDA toolkit, cuDNN or NCCL have, and the sources that every machine compiles.

@@ -44,10 +44,7 @@ PositionalEmbeddingSpec PositionalEmbedding::spec(const CompileContext& context)
           .training = context.training};
 }
 
-std::vector<float> PositionalEmbedding::fixed_table(const CompileContext& context) const {
-  if (options_.kind != Kind::sinusoidal) return {};
-  const std::int64_t positions = context.positions > 0 ? context.positions : context.output[0];
-  const std::int64_t width = context.output[1];
+std::vector<float> sinusoidal_table(std::int64_t positions, std::int64_t width) {
   std::vector<float> table;
   table.reserve(static_cast<std::size_t>(positions * width));
   for (std::int64_t position = 0; position < positions; ++position)
@@ -57,6 +54,12 @@ std::vector<float> PositionalEmbedding::fixed_table(const CompileContext& contex
       table.push_back(static_cast<float>(i % 2 == 0 ? std::sin(angle) : std::cos(angle)));
     }
   return table;
+}
+
+std::vector<float> PositionalEmbedding::fixed_table(const CompileContext& context) const {
+  if (options_.kind != Kind::sinusoidal) return {};
+  return sinusoidal_table(context.positions > 0 ? context.positions : context.output[0],
+                          context.output[1]);
 }
 
 std::shared_ptr<const Layer> PositionalEmbedding::read(JsonObject& object,

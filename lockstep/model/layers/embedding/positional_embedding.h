@@ -53,6 +53,9 @@ class PositionalEmbedding final : public BuiltinLayer {
   Options options_;
 };
 
+/// The rows [positions, width] that a sinusoidal embedding adds.
+std::vector<float> sinusoidal_table(std::int64_t positions, std::int64_t width);
+
 /// A positional embedding for one batch size.
 struct PositionalEmbeddingSpec {
   std::int64_t samples = 0;   ///< parts of the batch to which the same is added

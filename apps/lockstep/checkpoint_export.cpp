@@ -1,0 +1,352 @@
+#include "apps/lockstep/checkpoint_export.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/model_source.h"
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/base/json.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/checkpoint/torch_file.h"
+#include "lockstep/onnx/export.h"
+#include "lockstep/onnx/triton.h"
+#include "lockstep/onnx/write_model.h"
+#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/weight_names.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kTriton = "triton";
+constexpr const char* kPreprocessing = "with-preprocessing";
+
+/// A format by the endings of its files; an output without an ending, such as a device, is in the
+/// first one.
+struct Format {
+  std::string_view name;
+  std::array<std::string_view, 2> endings;
+};
+constexpr std::array<Format, 3> kFormats{{{"safetensors", {"", ".safetensors"}},
+                                          {"onnx", {".onnx", ".onnx"}},
+                                          {"torch", {".pt", ".pth"}}}};
+
+std::string format_of(const ExportArguments& arguments) {
+  if (arguments.format != "auto") return arguments.format;
+  if (arguments.layout == kTriton) return "onnx";
+  const std::string ending = arguments.output.extension().string();
+  const auto* const found = std::ranges::find_if(kFormats, [&](const Format& format) {
+    return std::ranges::find(format.endings, ending) != format.endings.end();
+  });
+  if (found == kFormats.end())
+    throw Error(ErrorCategory::input, "command line",
+                "expected --output to end in .safetensors, .onnx, .pt or .pth, or --format",
+                fmt::format("got \"{}\"", arguments.output.string()));
+  return std::string(found->name);
+}
+
+void write_whole(const fs::path& path, std::string_view bytes) {
+  AtomicFile file(path, Durability::synced, ErrorCategory::checkpoint);
+  file.write(bytes);
+  file.commit();
+}
+
+// ---- The model of a checkpoint
+
+/// The model as evaluate and predict use it: the parameters are their moving averages if the
+/// training had them.
+struct TrainedModel {
+  ModelSource source;
+  model::Network network;
+  std::vector<float> parameters;
+  std::vector<float> buffers;
+  checkpoint::TrainingState state;
+  strategy::DataNames names;
+};
+
+TrainedModel read_model(const fs::path& path) {
+  const std::string where = (path / checkpoint::kStateFile).string();
+  const checkpoint::TrainingState described =
+      checkpoint::parse_training_state(checkpoint::read_small_file(where), where);
+  ModelSource source = ModelSource::of_configuration(*described.configuration, where);
+  model::Network network = source.make();
+  std::vector<float> parameters(network.parameters().flat_size());
+  std::vector<float> buffers(network.buffers().flat_size());
+  const checkpoint::ReplicaArrays arrays{.parameter_table = &network.parameters(),
+                                         .parameters = parameters,
+                                         .buffer_table = &network.buffers(),
+                                         .buffers = buffers,
+                                         .slots = {}};
+  checkpoint::check_checkpoint_fits(path, arrays);
+  checkpoint::TrainingState state = checkpoint::read_checkpoint_files(path, arrays);
+  auto names = strategy::DataNames::of(state);
+  return {std::move(source),  std::move(network), std::move(parameters),
+          std::move(buffers), std::move(state),   std::move(names)};
+}
+
+// ---- What the metadata say
+
+/// The function that turns an output into probabilities, by the name of the output; outputs that
+/// are none are left out.
+json activations_of(const TrainedModel& trained) {
+  json activations = json::object();
+  const auto add = [&](const model::NetworkOutput& output, const model::Loss& loss) {
+    const std::string_view activation = model::activation_of(loss);
+    if (!activation.empty() && model::final_activation(trained.network, output.node) != activation)
+      activations[output.name] = activation;
+  };
+  const auto outputs = trained.network.outputs();
+  if (trained.source.losses.empty()) {
+    add(outputs.front(), trained.source.loss);
+    return activations;
+  }
+  for (const strategy::OutputLoss& one : trained.source.losses)
+    for (const model::NetworkOutput& output : outputs)
+      if (output.name == one.output) add(output, one.loss);
+  return activations;
+}
+
+bool has_images(const model::Network& network) {
+  const auto is_image = [](const model::NetworkInput& input) {
+    return input.type == ElementType::float32 && input.shape.size() == 3;
+  };
+  return std::ranges::any_of(network.inputs(), is_image);
+}
+
+/// How uint8 pixels become the input of the network.
+json pixels_to_json(const TrainedModel& trained) {
+  const std::optional<data::ImageRecipe>& recipe = trained.source.test_images;
+  json pixels = {{"divisor", 255}};
+  if (!recipe) return pixels;
+  const ChannelNormalization& normalization = recipe->normalization;
+  const auto channels = static_cast<std::size_t>(normalization.channels);
+  if (channels > 0) {
+    pixels["mean"] = std::span(normalization.mean).first(channels);
+    pixels["deviation"] = std::span(normalization.deviation).first(channels);
+  }
+  return pixels;
+}
+
+/// Of a text, without the path on the machine of the training.
+json tokenizer_to_json(const data::TextSchema& text) {
+  json tokenizer = {{"name", text.name()}, {"xxh3", text.hash}, {"length", text.length}};
+  if (!text.vocabulary.empty()) tokenizer["vocabulary"] = text.vocabulary;
+  return tokenizer;
+}
+
+std::map<std::string, std::string> metadata_of(const TrainedModel& trained, bool in_graph) {
+  std::map<std::string, std::string> metadata = {
+      {"lockstep.network", trained.network.name()},
+      {"lockstep.step", std::to_string(trained.state.step)},
+      {"lockstep.epoch", std::to_string(trained.state.epoch)}};
+  const auto add = [&](const char* key, const json& value) {
+    if (!value.empty()) metadata[std::string("lockstep.") + key] = dump_json(value);
+  };
+  add("activations", activations_of(trained));
+  add("classes", trained.names.classes);
+  add("features", trained.names.features);
+  add("targets", trained.names.targets);
+  if (has_images(trained.network) && !trained.names.table) {
+    metadata["lockstep.layout"] = "NCHW";
+    add("pixels", pixels_to_json(trained));
+    if (trained.source.test_images) {
+      add("images", trained.source.test_images->to_json());
+      metadata["lockstep.image_recipe"] = trained.source.test_images->name;
+    }
+  }
+  if (trained.names.table) add("table", trained.names.table->to_json());
+  if (trained.names.text) add("tokenizer", tokenizer_to_json(*trained.names.text));
+  if (!trained.source.mapped.empty()) add("mapped", trained.source.mapped);
+  metadata["lockstep.preprocessing"] = in_graph ? "graph" : "caller";
+  return metadata;
+}
+
+// ---- Preprocessing in the graph
+
+[[noreturn]] void refuse_preprocessing(std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::input, kPreprocessing, expected, actual);
+}
+
+/// Adds the scaling of one feature of a table; those that are an input of their own have none.
+void add_scaling(const data::TableFeature& feature, onnx::Preprocessing& steps) {
+  if (feature.is_index()) return;
+  if (!feature.is_plain() || feature.has_indicator)
+    refuse_preprocessing(
+        "expected a table of numbers, as stored or scaled",
+        fmt::format("got the feature {}, which {}", feature.columns.front(),
+                    !feature.has_numbers()  ? "has categories"
+                    : feature.has_indicator ? "tells where numbers are missing"
+                                            : "is a function of the number or a date"));
+  const bool is_scaled = feature.scale != data::ColumnScale::none;
+  steps.offsets.push_back(is_scaled ? feature.offset : 0);
+  steps.divisors.push_back(is_scaled ? feature.divisor : 1);
+}
+
+onnx::Preprocessing preprocessing_of(const TrainedModel& trained) {
+  onnx::Preprocessing steps;
+  if (!trained.source.mapped.empty())
+    refuse_preprocessing("expected data that were not changed by the program of the training",
+                         fmt::format("they were mapped ({})", trained.source.mapped));
+  if (trained.names.text)
+    refuse_preprocessing("expected images or a table",
+                         "the model reads text, and ONNX has no operator for its tokenizer");
+  if (trained.names.table) {
+    const data::TableSchema& table = *trained.names.table;
+    if (table.window.rows > 0)
+      refuse_preprocessing("expected a table whose samples are its rows",
+                           fmt::format("they are windows of {}", table.window.rows));
+    for (const data::TableFeature& feature : table.features) add_scaling(feature, steps);
+    return steps;
+  }
+  if (!has_images(trained.network))
+    refuse_preprocessing("expected images or a table",
+                         "the model reads numbers as they are stored");
+  steps.pixels = trained.source.test_images ? trained.source.test_images->normalization
+                                            : ChannelNormalization{};
+  return steps;
+}
+
+// ---- Formats
+
+void report(const fs::path& output, std::uint64_t bytes, const fs::path& checkpoint,
+            std::ostream& out) {
+  // A device may be standard output, where this line would corrupt the model.
+  std::error_code unknown;
+  if (fs::is_regular_file(output, unknown) || fs::is_directory(output, unknown))
+    fmt::print(out, "{}: {} bytes from {}\n", output.string(), bytes, checkpoint.string());
+}
+
+std::uint64_t export_safetensors(const fs::path& checkpoint, const fs::path& output) {
+  const InputFile model(checkpoint / checkpoint::kModelFile, ErrorCategory::checkpoint);
+  AtomicFile file(output, Durability::synced, ErrorCategory::checkpoint);
+  std::string buffer(1 << 20, '\0');
+  std::uint64_t bytes = 0;
+  while (const std::size_t got = model.read_at(bytes, buffer.data(), buffer.size())) {
+    file.write(std::string_view(buffer).substr(0, got));
+    bytes += got;
+  }
+  file.commit();
+  return bytes;
+}
+
+std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output) {
+  TrainedModel trained = read_model(checkpoint);
+  const std::vector<strategy::NamedWeight> weights = strategy::torch_weights(
+      trained.network, trained.parameters, trained.buffers, "export", output.string());
+  std::vector<std::vector<float>> moved;  // of the tensors with another layout
+  moved.reserve(weights.size());
+  std::vector<checkpoint::TensorView> tensors;
+  for (const strategy::NamedWeight& weight : weights) {
+    std::span<const float> values = weight.values;
+    if (weight.channels > 0) values = moved.emplace_back(weight.channels_first());
+    tensors.push_back({weight.name, weight.shape, values});
+  }
+  return checkpoint::write_torch_file(output, tensors);
+}
+
+/// Writes FOLDER/1/model.onnx, FOLDER/labels.txt and FOLDER/config.pbtxt.
+void write_triton(const fs::path& folder, const onnx::Model& model, std::string_view bytes,
+                  const std::vector<std::string>& classes) {
+  const fs::path version = folder / "1";
+  std::error_code error;
+  fs::create_directories(version, error);
+  if (error)
+    throw Error(ErrorCategory::checkpoint, version.string(), "expected to create the folder",
+                error.message());
+  try {
+    write_whole(version / "model.onnx", bytes);
+    std::string labels;
+    for (const std::string& name : classes) labels += name + '\n';
+    if (!classes.empty()) write_whole(folder / "labels.txt", labels);
+    write_whole(folder / "config.pbtxt",
+                onnx::triton_config(model, folder.filename().string(), !classes.empty()));
+  } catch (const Error&) {
+    fs::remove(version, error);  // if they are empty
+    fs::remove(folder, error);
+    throw;
+  }
+}
+
+std::uint64_t export_onnx(const fs::path& checkpoint, const ExportArguments& arguments,
+                          const fs::path& output) {
+  const TrainedModel trained = read_model(checkpoint);
+  const auto& text = trained.names.text;
+  onnx::ExportOptions options{
+      .fold = !arguments.keep_normalization,
+      // A field of a table is one document.
+      .one_document = text != nullptr && !(text->column.empty() && text->source.empty()),
+      .producer_version = LOCKSTEP_VERSION,
+      .metadata = metadata_of(trained, arguments.with_preprocessing)};
+  if (arguments.with_preprocessing) options.preprocessing = preprocessing_of(trained);
+  const onnx::Model model = onnx::export_network(
+      trained.network, {.parameters = trained.parameters, .buffers = trained.buffers}, options);
+  const std::string bytes = onnx::write_model(model);
+  if (arguments.layout == kTriton)
+    write_triton(output, model, bytes, trained.names.classes);
+  else
+    write_whole(output, bytes);
+  return bytes.size();
+}
+
+}  // namespace
+
+void add_export_options(CLI::App& command, ExportArguments& arguments) {
+  command
+      .add_option("--output", arguments.output,
+                  "The file to write: FILE.safetensors, FILE.onnx or FILE.pt")
+      ->required();
+  add_one_of(command, "--format", arguments.format, {"auto", "safetensors", "onnx", "torch"},
+             "Format of the file; auto: by its ending. torch is a state_dict for torch.load");
+  command.add_flag("--no-fold", arguments.keep_normalization,
+                   "onnx: keep batch normalizations instead of folding them into the layers before "
+                   "them");
+  command.add_flag("--with-preprocessing", arguments.with_preprocessing,
+                   "onnx: the graph normalizes its input: uint8 pixels, or the numbers of a table");
+  add_one_of(command, "--layout", arguments.layout, {"file", kTriton},
+             "onnx: write one file, or a folder --output for a model repository of NVIDIA Triton");
+}
+
+void check_export(const ExportArguments& arguments) {
+  const std::string format = format_of(arguments);
+  const std::pair<const char*, bool> of_onnx[] = {
+      {"--no-fold", arguments.keep_normalization},
+      {"--with-preprocessing", arguments.with_preprocessing},
+      {"--layout triton", arguments.layout == kTriton}};
+  for (const auto& [option, is_given] : of_onnx)
+    if (is_given && format != "onnx")
+      throw Error(ErrorCategory::input, "command line",
+                  fmt::format("expected {} only for the format onnx", option),
+                  fmt::format("got {}", format));
+}
+
+void export_checkpoint(const fs::path& checkpoint, const ExportArguments& arguments,
+                       std::ostream& out) {
+  const std::string format = format_of(arguments);
+  // A folder may be given with a "/" at its end.
+  const fs::path output =
+      arguments.output.has_filename() ? arguments.output : arguments.output.parent_path();
+  remove_abandoned_temporaries(output.parent_path(), output.filename().native());
+  const std::uint64_t bytes = format == "onnx"    ? export_onnx(checkpoint, arguments, output)
+                              : format == "torch" ? export_torch(checkpoint, output)
+                                                  : export_safetensors(checkpoint, output);
+  report(output, bytes, checkpoint, out);
+}
+
+}  // namespace lockstep::apps

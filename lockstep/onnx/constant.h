@@ -1,0 +1,87 @@
+// Arrays of an ONNX graph that do not depend on its inputs, and the operators that only rearrange
+// them.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "lockstep/model/tensor.h"
+#include "lockstep/onnx/model.h"
+
+namespace lockstep::onnx {
+
+/// As an extent or an element of a shape: the number of samples.
+inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
+
+/// An array that is known before the graph runs. Copies share the elements.
+struct Constant {
+  template <typename Element>
+  using Elements = std::shared_ptr<const std::vector<Element>>;
+
+  model::Shape shape;
+  /// Floating-point types as float32, all others as int64.
+  std::variant<Elements<float>, Elements<std::int64_t>> values;
+  /// There is one element in `values`, which all elements of the array equal. Only then `shape` may
+  /// contain kBatch, and is then not exact.
+  bool is_uniform = false;
+
+  /// The elements if they are floats, else null.
+  const std::vector<float>* floats() const;
+  /// The elements if they are integers, else null.
+  const std::vector<std::int64_t>* integers() const;
+  /// The value of an array of one element.
+  std::optional<double> scalar() const;
+  /// Whether all elements are 0.
+  bool is_zero() const;
+};
+
+/// The elements of `tensor`.
+Constant constant_of(const Tensor& tensor);
+/// A vector of integers, such as a shape.
+Constant constant_of(std::vector<std::int64_t> values);
+
+/// Options of a node by name.
+class Attributes {
+ public:
+  /// Refers to the node.
+  explicit Attributes(const Node& node) : node_(&node) {}
+
+  std::int64_t integer(std::string_view name, std::int64_t fallback) const;
+  float number(std::string_view name, float fallback) const;
+  std::string text(std::string_view name, std::string_view fallback) const;
+  std::optional<std::vector<std::int64_t>> integers(std::string_view name) const;
+  const Tensor* tensor(std::string_view name) const;  ///< null if there is none
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+
+ private:
+  const Attribute* find(std::string_view name) const;
+
+  const Node* node_;
+};
+
+/// Computes nodes whose inputs are constants.
+class ConstantFolder {
+ public:
+  /// Folding may make `elements` elements in all, so that no graph exhausts the memory.
+  explicit ConstantFolder(std::size_t elements) : left_(elements) {}
+
+  /// The output of `node`, whose inputs are `inputs` (null: left out); nullopt for operators and
+  /// options that are not folded. Throws Error (input) of `where` above the limit of elements.
+  std::optional<Constant> fold(const Node& node, std::span<const Constant* const> inputs,
+                               std::int64_t opset, std::string_view where);
+
+ private:
+  std::size_t left_;
+};
+
+/// `axis`, which counts from the end if it is negative; nullopt if it is not one of `rank` axes.
+std::optional<std::size_t> axis_of(std::int64_t axis, std::size_t rank);
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,211 @@
+"""What onnxruntime computes with exported networks is what Lockstep computes.
+
+Usage: export_test.py RANDOM_MODELS LOCKSTEP. Exits with 77 where no Python has onnx and onnxruntime.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import pickle
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+import zlib
+
+SKIPPED = 77
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOLERANCE = 1e-4
+PYTHONS = [os.environ.get("LOCKSTEP_ONNX_PYTHON"), ROOT / "build/onnx-venv/bin/python"]
+PEERS = ("onnx", "onnxruntime")
+
+
+def go_on_with_peers():
+    """Continues in the first Python that has them; installs nothing."""
+    has_peers = f"import importlib.util, sys; sys.exit(any(importlib.util.find_spec(peer) is None for peer in {PEERS}))"
+    for python in PYTHONS:
+        if python and os.path.exists(python) and subprocess.run([python, "-c", has_peers]).returncode == 0:
+            os.execv(python, [python, *sys.argv])
+    print("skipped: no Python here has onnx and onnxruntime. scripts/test makes build/onnx-venv, in which this test runs; "
+          "LOCKSTEP_ONNX_PYTHON names another")
+    sys.exit(SKIPPED)
+
+
+if any(importlib.util.find_spec(peer) is None for peer in PEERS):
+    go_on_with_peers()
+
+import numpy  # noqa: E402
+import onnx  # noqa: E402
+import onnxruntime  # noqa: E402
+
+RANDOM_MODELS, LOCKSTEP = sys.argv[1:3]
+NETWORKS = pathlib.Path(__file__).parent / "networks"
+
+
+def session(path):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 2
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def channels_first(array):
+    """[N, H, W, C] as [N, C, H, W]; other arrays as they are."""
+    return numpy.ascontiguousarray(array.transpose(0, 3, 1, 2)) if array.ndim == 4 else array
+
+
+def lockstep(*arguments):
+    result = subprocess.run([LOCKSTEP, *map(str, arguments)], capture_output=True, text=True)
+    if result.returncode != 0:
+        raise AssertionError(f"lockstep {' '.join(map(str, arguments))}: {result.stderr}")
+    return result.stdout
+
+
+def predicted(checkpoint, data, directory):
+    """The logits of `lockstep predict`, [records, classes]."""
+    output = directory / "predicted.jsonl"
+    lockstep("predict", "--checkpoint", checkpoint, "--data", data, "--outputs", "logits", "--output", output, "--quiet")
+    return numpy.array([json.loads(line)["logits"] for line in output.read_text().splitlines()], dtype="float32")
+
+
+def png(pixels):
+    """The bytes of a PNG of pixels [H, W, 3]."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    height, width, _ = pixels.shape
+    rows = b"".join(b"\0" + pixels[row].tobytes() for row in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+class StateDict(pickle.Unpickler):
+    """Reads a file of torch.save without PyTorch."""
+
+    def __init__(self, path):
+        self.archive = zipfile.ZipFile(path)
+        super().__init__(self.archive.open("archive/data.pkl"))
+
+    def find_class(self, module, name):
+        if name == "_rebuild_tensor_v2":
+            return lambda storage, offset, shape, strides, *_: storage[offset:].reshape(shape)
+        return dict if name == "OrderedDict" else {"FloatStorage": "float32"}[name]
+
+    def persistent_load(self, pid):
+        _, kind, key, _, count = pid
+        values = numpy.frombuffer(self.archive.read(f"archive/data/{key}"), dtype=kind)
+        assert values.size == count
+        return values
+
+
+def safetensors(path):
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: numpy.frombuffer(data[8 + size:][slice(*entry["data_offsets"])], dtype="float32").reshape(entry["shape"])
+            for name, entry in header.items()}
+
+
+class Export(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.directory = pathlib.Path(scratch.name)
+
+    def assert_close(self, actual, expected):
+        self.assertEqual(actual.shape, expected.shape)
+        self.assertLess(numpy.abs(actual - expected).max(), TOLERANCE * max(1, numpy.abs(expected).max()))
+
+    def test_computes_what_lockstep_computes(self):
+        subprocess.run([RANDOM_MODELS, NETWORKS, self.directory], check=True)
+        files = sorted(self.directory.glob("*.json"))
+        self.assertGreater(len(files), 30)
+        for file in files:
+            name = file.stem
+            about = json.loads(file.read_text())
+
+            def array(kind, number, entry, kind_of_elements):
+                values = numpy.fromfile(self.directory / f"{name}.{kind}.{number}", dtype=kind_of_elements)
+                return values.reshape([about["samples"], *entry["shape"]])
+
+            with self.subTest(name):
+                path = self.directory / f"{name}.onnx"
+                onnx.checker.check_model(onnx.load(path), full_check=True)
+                runner = session(path)
+                feeds = {entry["name"]: channels_first(array("in", k, entry, entry["type"]))
+                         for k, entry in enumerate(about["inputs"])}
+                self.assertEqual([output.name for output in runner.get_outputs()],
+                                 [entry["name"] for entry in about["outputs"]])
+                for k, (entry, actual) in enumerate(zip(about["outputs"], runner.run(None, feeds))):
+                    with self.subTest(entry["name"]):
+                        expected = channels_first(array("out", k, entry, "float32"))
+                        self.assert_close(actual, expected)
+                        if expected.ndim == 2:
+                            numpy.testing.assert_array_equal(actual.argmax(1), expected.argmax(1))
+
+    def test_exports_a_trained_network_of_images_with_its_preprocessing(self):
+        random = numpy.random.default_rng(1)
+        pixels = random.integers(0, 256, (24, 16, 16, 3), dtype="uint8")
+        for number, image in enumerate(pixels):
+            folder = self.directory / "images" / f"class{number // 12}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number:02}.png").write_bytes(png(image))
+        data = f"images:{self.directory / 'images'}"
+        run = self.directory / "run"
+        lockstep("train", "--model", "mobilenet_v2:0.25", "--data", data, "--images", "resize=16,normalize=imagenet",
+                 "--global-batch", 8, "--steps", 4, "--checkpoint-dir", run, "--quiet")
+        model = self.directory / "model.onnx"
+        for options in ([], ["--no-fold"]):
+            lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing", *options)
+            actual = session(model).run(None, {"features": channels_first(pixels)})[0]
+            self.assert_close(actual, predicted(run, data, self.directory))
+        metadata = {entry.key: entry.value for entry in onnx.load(model).metadata_props}
+        self.assertEqual(json.loads(metadata["lockstep.classes"]), ["class0", "class1"])
+        self.assertEqual(metadata["lockstep.step"], "4")
+        self.assertEqual(metadata["lockstep.preprocessing"], "graph")
+        before = model.read_bytes()
+        lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing", "--no-fold")
+        self.assertEqual(model.read_bytes(), before)
+
+        repository = self.directory / "repository" / "images"
+        lockstep("checkpoint", "export", run, "--output", repository, "--layout", "triton")
+        self.assertEqual((repository / "labels.txt").read_text(), "class0\nclass1\n")
+        self.assertIn("dims: [ 3, 16, 16 ]", (repository / "config.pbtxt").read_text())
+        onnx.checker.check_model(onnx.load(repository / "1" / "model.onnx"))
+
+    def test_writes_a_trained_network_as_a_state_dict(self):
+        run = self.directory / "run"
+        lockstep("train", "--model", "cnn", "--data", "synthetic:12x12x3:4:64", "--global-batch", 32, "--steps", 1,
+                 "--checkpoint-dir", run, "--quiet")
+        for ending in ("pt", "safetensors"):
+            lockstep("checkpoint", "export", run, "--output", self.directory / f"model.{ending}")
+        own = safetensors(self.directory / "model.safetensors")
+        state = StateDict(self.directory / "model.pt").load()
+        self.assertEqual(list(state), ["conv2d.weight", "conv2d.bias", "conv2d_1.weight", "conv2d_1.bias", "dense.weight",
+                                       "dense.bias", "dense_1.weight", "dense_1.bias"])
+        numpy.testing.assert_array_equal(state["conv2d.weight"], own["conv2d/kernel"].transpose(0, 3, 1, 2))
+        flat = own["dense/kernel"].reshape(128, -1, 64).transpose(0, 2, 1).reshape(128, -1)
+        numpy.testing.assert_array_equal(state["dense.weight"], flat)
+        numpy.testing.assert_array_equal(state["dense_1.bias"], own["dense_1/bias"])
+
+    def test_exports_a_trained_network_of_a_table_with_its_scaling(self):
+        random = numpy.random.default_rng(1)
+        numbers = random.normal(2000, 50, (40, 3)).round(3)
+        table = self.directory / "table.csv"
+        lines = [",".join([*map(str, row), "ab"[number % 2]]) for number, row in enumerate(numbers)]
+        table.write_text("\n".join(["x,y,z,label", *lines]) + "\n")
+        run = self.directory / "run"
+        data = f"csv:{table}?label=label&scale=standard"
+        lockstep("train", "--model", "mlp:8", "--data", data, "--global-batch", 8, "--steps", 4,
+                 "--checkpoint-dir", run, "--quiet")
+        model = self.directory / "model.onnx"
+        lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing")
+        actual = session(model).run(None, {"features": numbers.astype("float32")})[0]
+        self.assert_close(actual, predicted(run, f"csv:{table}?label=label", self.directory))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
