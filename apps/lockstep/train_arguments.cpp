@@ -149,12 +149,11 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       .add_option("--init-from", a.pretrained.path,
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
                   "a FILE.onnx, a checkpoint, a directory of checkpoints, or DIR:best. Ignored "
-                  "when the run "
-                  "resumes from a checkpoint")
+                  "when the run resumes from a checkpoint")
       ->type_name("PATH");
   command.add_flag("--reset-head", a.pretrained.reset_head,
-                   "With --init-from, do not load the last layer that has parameters, so that the "
-                   "number of classes may differ");
+                   "With --init-from or --model FILE.onnx, do not load the last layer that has "
+                   "parameters, so that the number of classes may differ");
   command.add_flag("--partial", a.pretrained.partial,
                    "With --init-from, load the tensors that fit and print a table of the others");
   command

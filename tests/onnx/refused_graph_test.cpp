@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/onnx/import.h"
+#include "lockstep/onnx/model.h"
 
 namespace lockstep::onnx {
 namespace {
