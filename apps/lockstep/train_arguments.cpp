@@ -156,8 +156,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                   "when the run resumes from a checkpoint")
       ->type_name("PATH");
   command.add_flag("--reset-head", a.pretrained.reset_head,
-                   "With --init-from, do not load the last layer that has parameters, so that the "
-                   "number of classes may differ");
+                   "With --init-from or --model FILE.onnx, do not load the last layer that has "
+                   "parameters, so that the number of classes may differ");
   command.add_flag("--partial", a.pretrained.partial,
                    "With --init-from, load the tensors that fit and print a table of the others");
   command

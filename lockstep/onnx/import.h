@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "lockstep/model/network.h"
-#include "lockstep/onnx/model.h"
 
 namespace lockstep::onnx {
+
+struct Model;
 
 /// A network with the weights of the file it comes from.
 struct ImportedNetwork {

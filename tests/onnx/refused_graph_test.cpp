@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/onnx/import.h"
+#include "lockstep/onnx/model.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -373,9 +374,8 @@ TEST(OnnxRefusals, EndAGraphThatMakesTooManyConstants) {
     nodes.push_back(twice);
   }
   nodes.push_back(node_of("Gemm", {"x", last}));
-  EXPECT_THAT(
-      message_of(graph_of(kRow, nodes, {floats("w", {6, 4})})),
-      HasSubstr("expected constants that can be computed in memory; node \"the Concat\""));
+  EXPECT_THAT(message_of(graph_of(kRow, nodes, {floats("w", {6, 4})})),
+              HasSubstr("expected constants that can be computed in memory; node \"the Concat\""));
 }
 
 TEST(OnnxRefusals, EndALongChainOfFunctions) {
