@@ -41,12 +41,12 @@ Shape without_ones(Shape shape) {
 }  // namespace
 
 std::size_t Array::batch() const {
-  return static_cast<std::size_t>(std::ranges::find(shape, kBatch) - shape.begin());
+  return static_cast<std::size_t>(std::ranges::find(shape, kSampleCount) - shape.begin());
 }
 
 Shape Array::sample() const {
   Shape result = shape;
-  std::erase(result, kBatch);
+  std::erase(result, kSampleCount);
   return result;
 }
 
@@ -94,7 +94,7 @@ Array Importer::with_sample_axes(const Node& node, Array array) {
     if (moving_axes(array.axes, array.order) != moving_axes(array.axes, same)) {
       Array before = array;
       before.shape = array.axes;
-      before.shape.insert(before.shape.begin(), kBatch);
+      before.shape.insert(before.shape.begin(), kSampleCount);
       array.node = arranged(node, before, same);
     }
     array.order = identity(sample.size());

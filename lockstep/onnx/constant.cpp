@@ -45,7 +45,7 @@ Constant widened(const Tensor& tensor) {
   return make(tensor.shape, std::move(wide));
 }
 
-bool has_batch(const Shape& shape) { return std::ranges::find(shape, kBatch) != shape.end(); }
+bool has_batch(const Shape& shape) { return std::ranges::find(shape, kSampleCount) != shape.end(); }
 
 std::size_t size_of(const Shape& shape) {
   return static_cast<std::size_t>(model::element_count(shape));
@@ -300,8 +300,8 @@ std::optional<std::int64_t> integer_result(const std::string& type, std::int64_t
                                            std::int64_t b) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 31;  // no product of two overflows
   // The number of samples is only multiplied and divided by 1.
-  if (a == kBatch && b == 1 && (type == "Mul" || type == "Div")) return kBatch;
-  if (a == 1 && b == kBatch && type == "Mul") return kBatch;
+  if (a == kSampleCount && b == 1 && (type == "Mul" || type == "Div")) return kSampleCount;
+  if (a == 1 && b == kSampleCount && type == "Mul") return kSampleCount;
   if (std::max(a, b) > kLargest || std::min(a, b) < -kLargest) return std::nullopt;
   if (type == "Add") return a + b;
   if (type == "Sub") return a - b;
@@ -335,7 +335,7 @@ std::optional<Constant> cast(const Node& node, const Constant& input) {
   if (to_floats == (input.floats() != nullptr)) return input;
   if (to_floats) {
     const std::vector<std::int64_t>& values = *input.integers();
-    if (std::ranges::find(values, kBatch) != values.end()) return std::nullopt;
+    if (std::ranges::find(values, kSampleCount) != values.end()) return std::nullopt;
     std::vector<float> floats;
     for (const std::int64_t value : values) floats.push_back(static_cast<float>(value));
     return make(input.shape, std::move(floats), input.is_uniform);
@@ -354,7 +354,7 @@ std::optional<Constant> uniform(const Constant& value, Shape shape) {
   if (shape.size() > 16) return std::nullopt;
   std::size_t total = 1;
   for (const std::int64_t extent : shape) {
-    if (extent == kBatch) continue;
+    if (extent == kSampleCount) continue;
     if (extent < 0 || extent > (std::int64_t{1} << 31)) return std::nullopt;
     total *= static_cast<std::size_t>(extent);
     if (total > (std::size_t{1} << 31)) return std::nullopt;
@@ -410,7 +410,7 @@ std::optional<Constant> folded(const Node& node, Inputs inputs) {
   if (type == "Identity") return input;
   if (type == "Cast") return cast(node, input);
   // Zeros of an initial state, for example, remain zeros wherever they go.
-  if (has_batch(input.shape)) return reshaped(input, {kBatch});
+  if (has_batch(input.shape)) return reshaped(input, {kSampleCount});
   if (type == "Transpose") return transpose(node, input);
   if (type == "Slice") return slice(input, inputs);
   if (type == "Gather") return gather(node, input, inputs);

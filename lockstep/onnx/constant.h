@@ -18,7 +18,7 @@
 namespace lockstep::onnx {
 
 /// As an extent or an element of a shape: the number of samples.
-inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
+inline constexpr std::int64_t kSampleCount = std::numeric_limits<std::int64_t>::min();
 
 /// An array that is known before the graph runs. Copies share the elements.
 struct Constant {
@@ -29,7 +29,7 @@ struct Constant {
   /// Floating-point types as float32, all others as int64.
   std::variant<Elements<float>, Elements<std::int64_t>> values;
   /// There is one element in `values`, which all elements of the array equal. Only then `shape` may
-  /// contain kBatch, and is then not exact.
+  /// contain kSampleCount, and is then not exact.
   bool is_uniform = false;
 
   /// The elements if they are floats, else null.

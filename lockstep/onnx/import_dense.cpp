@@ -249,7 +249,7 @@ bool Importer::import_decomposed_normalization(const Node& node) {
     const auto axes = integers_at(mean, 1, "axes");
     return axes && axes->size() == 1 && axis_of(axes->front(), shape.size()) == shape.size() - 1;
   };
-  if (shape.size() < 2 || shape.back() == kBatch || !is_of_last_axis(node)) return false;
+  if (shape.size() < 2 || shape.back() == kSampleCount || !is_of_last_axis(node)) return false;
 
   const Node* const difference = next(&node, "Sub");
   if (difference == nullptr || difference->inputs.size() != 2 ||

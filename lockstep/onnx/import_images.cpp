@@ -74,7 +74,7 @@ Array channels_first(NodeId node, const Shape& output) {
   array.axes = output;
   std::rotate(array.axes.begin(), array.axes.end() - 1, array.axes.end());
   array.shape = array.axes;
-  array.shape.insert(array.shape.begin(), kBatch);
+  array.shape.insert(array.shape.begin(), kSampleCount);
   for (std::size_t axis = 1; axis < output.size(); ++axis) array.order.push_back(axis);
   array.order.push_back(0);
   return array;

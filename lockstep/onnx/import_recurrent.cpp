@@ -135,14 +135,15 @@ void Importer::import_recurrent(const Node& node) {
   all.node = layer;
   all.axes = {positions, directions, units};
   all.order = {0, 1, 2};
-  all.shape = batch == 0 ? Shape{kBatch, positions, directions, units}
-                         : Shape{positions, directions, kBatch, units};
+  all.shape = batch == 0 ? Shape{kSampleCount, positions, directions, units}
+                         : Shape{positions, directions, kSampleCount, units};
   if (sequences) set(node, all);
   if (!last) return;
   Array end;
   end.node = layer;
   if (sequences) end = cropped(node, all, batch == 0 ? 1 : 0, positions - 1, positions);
-  end.shape = batch == 0 ? Shape{kBatch, directions, units} : Shape{directions, kBatch, units};
+  end.shape =
+      batch == 0 ? Shape{kSampleCount, directions, units} : Shape{directions, kSampleCount, units};
   if (!sequences) {
     end.axes = {directions, units};
     end.order = {0, 1};

@@ -40,7 +40,7 @@ std::optional<Shape> reshaped_around(const Array& array, Shape wanted, std::size
   }
   if (known > total || total % known != 0 || (!free && known != total)) return std::nullopt;
   if (free) wanted[*free] = total / known;
-  wanted[batch] = kBatch;
+  wanted[batch] = kSampleCount;
   if (extent_between(wanted, 0, batch) != extent_between(array.shape, 0, array.batch()))
     return std::nullopt;
   return wanted;
@@ -105,7 +105,7 @@ void Importer::import_flatten(const Node& node) {
   if (axis != 1 && axis != 1 - static_cast<std::int64_t>(rank))
     refuse(node, "expected to flatten the axes of each sample (\"axis\" 1)",
            fmt::format("got {}", axis));
-  reshape_to(node, input, {kBatch, model::element_count(input.sample())});
+  reshape_to(node, input, {kSampleCount, model::element_count(input.sample())});
 }
 
 void Importer::import_reshape(const Node& node) {
@@ -120,7 +120,7 @@ void Importer::import_reshape(const Node& node) {
   // Which axis is that of the samples: as the graph says, else a number of samples that the file
   // states, else the one that is left free.
   for (const std::optional<std::int64_t> sign :
-       {std::optional(kBatch), samples_, std::optional(std::int64_t{-1})})
+       {std::optional(kSampleCount), samples_, std::optional(std::int64_t{-1})})
     for (std::size_t axis = 0; axis < wanted.size(); ++axis)
       if (sign && wanted[axis] == *sign)
         if (auto shape = reshaped_around(input, wanted, axis))
@@ -128,7 +128,7 @@ void Importer::import_reshape(const Node& node) {
   std::string text;
   for (const std::int64_t extent : *given)
     text += fmt::format("{}{}", text.empty() ? "" : ", ",
-                        extent == kBatch ? "N" : fmt::format("{}", extent));
+                        extent == kSampleCount ? "N" : fmt::format("{}", extent));
   refuse(node, "expected a shape that keeps samples apart",
          fmt::format("got [{}] for samples of {}", text, model::to_string(input.sample())));
 }

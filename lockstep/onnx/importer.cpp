@@ -226,7 +226,7 @@ void Importer::add_inputs() {
     if (stated != nullptr && *stated > 0) samples_ = *stated;
     Array array;
     array.node = model::kInput - static_cast<NodeId>(inputs.size());
-    array.shape = {kBatch};
+    array.shape = {kSampleCount};
     for (std::size_t axis = 1; axis < value.shape.size(); ++axis) {
       const auto* const extent = std::get_if<std::int64_t>(&value.shape[axis]);
       if (extent == nullptr || *extent <= 0 || *extent >= (std::int64_t{1} << 31)) {

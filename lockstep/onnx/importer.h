@@ -38,7 +38,7 @@ using Axes = std::vector<std::size_t>;
 /// The output of a layer, or an input of the network, as a tensor of the graph.
 struct Array {
   model::NodeId node = model::kInput;
-  model::Shape shape;  ///< in the graph, with kBatch once
+  model::Shape shape;  ///< in the graph, with kSampleCount once
   /// How the elements of a sample lie: axis k of the layer's output is axis order[k] of an array of
   /// the shape `axes`, which has the elements in the graph's order. `axes` is `shape` without the
   /// batch, or another shape before a reshape. The layer's output may have another shape of as many
