@@ -313,14 +313,16 @@ void add_export_options(CLI::App& command, ExportArguments& arguments) {
                   "The file to write: FILE.safetensors, FILE.onnx or FILE.pt")
       ->required();
   add_one_of(command, "--format", arguments.format, {"auto", "safetensors", "onnx", "torch"},
-             "Format of the file; auto: by its ending. torch is a state_dict for torch.load");
+             "Format of the file; auto: by its ending. torch is a state_dict for torch.load")
+      ->type_name("FORMAT");
   command.add_flag("--no-fold", arguments.keep_normalization,
                    "onnx: keep batch normalizations instead of folding them into the layers before "
                    "them");
   command.add_flag("--with-preprocessing", arguments.with_preprocessing,
                    "onnx: the graph normalizes its input: uint8 pixels, or the numbers of a table");
   add_one_of(command, "--layout", arguments.layout, {"file", kTriton},
-             "onnx: write one file, or a folder --output for a model repository of NVIDIA Triton");
+             "onnx: write one file, or a folder --output for a model repository of NVIDIA Triton")
+      ->type_name("file|triton");
 }
 
 void check_export(const ExportArguments& arguments) {
