@@ -21,17 +21,17 @@ class Captions : public ::testing::Test {
 
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  /// Draws images, and trains a small network until it knows them.
-  void train() const {
+  /// Draws images, and trains a small network, which knows them after 300 steps.
+  void train(int steps) const {
     const Result drawn =
         run({LOCKSTEP_EXAMPLES "/example_shapes", path("shapes"), std::to_string(kImages), "3"});
     ASSERT_EQ(drawn.status, 0) << drawn.errors;
     EXPECT_EQ(drawn.output, fmt::format("6 images with captions in {}\n", path("shapes")));
     const Result trained = run_lockstep(fmt::format(
         "train --model caption:32 --data text:{0}/captions.csv:image=image,target=caption,"
-        "tokenizer={0}/vocab.txt,length=8 --global-batch {1} --steps 300 --learning-rate 3e-3 "
-        "--quiet --checkpoint-dir {2}",
-        path("shapes"), kImages, path("run")));
+        "tokenizer={0}/vocab.txt,length=8 --global-batch {1} --steps {2} --learning-rate 3e-3 "
+        "--quiet --checkpoint-dir {3}",
+        path("shapes"), kImages, steps, path("run")));
     ASSERT_EQ(trained.status, 0) << trained.errors;
   }
   std::string generate(const std::string& options) const {
@@ -43,7 +43,7 @@ class Captions : public ::testing::Test {
 };
 
 TEST_F(Captions, DescribeTheImagesOfTheTraining) {
-  train();
+  train(300);
   std::string images;
   std::string expected = "image,caption\n";
   for (int i = 0; i < kImages; ++i) images += " " + image(i);
@@ -82,7 +82,7 @@ TEST_F(Captions, DescribeTheImagesOfTheTraining) {
 }
 
 TEST_F(Captions, NeedAnImageThatCanBeRead) {
-  train();
+  train(1);
   data::write_bytes(path("text.png"), "no image");
   for (const auto& [options, message] :
        {std::pair{std::string("--prompt a"),

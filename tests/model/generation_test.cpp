@@ -364,7 +364,7 @@ TEST(GeneratorOfTokens, DrawsTheSameOnAnyNumberOfThreads) {
       set_thread_budget(threads);
       Generator generator(trial.model(), kKinds, passes);
       generator.start(labels(20, kKinds, 2));
-      for (int i = 0; i < 80; ++i) generator.next({.temperature = 4, .seed = 5});
+      for (int i = 0; i < 32; ++i) generator.next({.temperature = 4, .seed = 5});
       tokens.assign(generator.tokens().begin(), generator.tokens().end());
     });
     return tokens;
