@@ -32,7 +32,7 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr std::int64_t kProgressEvery = 1000;
+constexpr std::int64_t kShowEvery = 1000;
 /// Number of mismatches printed per file: one wrong column may be wrong in a million rows.
 constexpr std::int64_t kMaxMismatchesPrinted = 20;
 
@@ -203,7 +203,7 @@ FileReport verify_file(const std::filesystem::path& path, SampleCheck& samples,
         report.add(error);
       }
       report.records = reader.records_read();
-      if (report.records % (images != nullptr ? kProgressEvery / 10 : kProgressEvery) == 0)
+      if (report.records % (images != nullptr ? kShowEvery / 10 : kShowEvery) == 0)
         progress.show(report.records);
     }
   } catch (const Error& error) {
@@ -247,7 +247,7 @@ FileReport verify_records(const data::RecordSource& source) {
     } catch (const Error& error) {
       report.add(error);
     }
-    if (report.records % (kProgressEvery / 10) == 0) progress.show(report.records);
+    if (report.records % (kShowEvery / 10) == 0) progress.show(report.records);
   }
   return report;
 }

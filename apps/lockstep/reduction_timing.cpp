@@ -274,7 +274,7 @@ std::int64_t time_reductions(job::Session& session, int local_replicas, const Re
       local_replicas, budget,
       [&](int local, const std::string& reason) { arena.abort(local, reason); });
   std::int64_t errors = 0;
-  with_element_type(plan.dtype, [&]<typename T>(const ElementType<T>& type) {
+  with_element_type(plan.dtype, [&]<typename T>(const ElementTag<T>& type) {
     threads.run([&](int local) {
       const bool tells = session.is_chief() && local == 0;
       Member<T> member(arena, local, plan, type.mpi, tells ? &chief : nullptr);

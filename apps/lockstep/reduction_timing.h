@@ -46,20 +46,20 @@ inline constexpr int kPrecision<BFloat16> = 8;
 
 /// An element type: its name and its MPI datatype (null if MPI has none).
 template <typename T>
-struct ElementType {
+struct ElementTag {
   std::string_view name;
   MPI_Datatype mpi;
 };
 
-/// Calls `body(ElementType<T>)` for each of the types.
+/// Calls `body(ElementTag<T>)` for each of the types.
 template <typename Body>
 void for_each_element_type(const Body& body) {
-  body(ElementType<float>{"float32", MPI_FLOAT});
-  body(ElementType<double>{"float64", MPI_DOUBLE});
-  body(ElementType<Float16>{"float16", MPI_DATATYPE_NULL});
-  body(ElementType<BFloat16>{"bfloat16", MPI_DATATYPE_NULL});
-  body(ElementType<std::int32_t>{"int32", MPI_INT32_T});
-  body(ElementType<std::int64_t>{"int64", MPI_INT64_T});
+  body(ElementTag<float>{"float32", MPI_FLOAT});
+  body(ElementTag<double>{"float64", MPI_DOUBLE});
+  body(ElementTag<Float16>{"float16", MPI_DATATYPE_NULL});
+  body(ElementTag<BFloat16>{"bfloat16", MPI_DATATYPE_NULL});
+  body(ElementTag<std::int32_t>{"int32", MPI_INT32_T});
+  body(ElementTag<std::int64_t>{"int64", MPI_INT64_T});
 }
 
 /// Calls `body` for the type of this name; does nothing for an unknown name.

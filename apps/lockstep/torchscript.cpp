@@ -25,7 +25,7 @@ constexpr std::string_view kZipBegin = "PK\x03\x04";
 /// A file in every archive of torch.jit.save, and in none of torch.save.
 constexpr std::string_view kScriptMember = "/constants.pkl";
 
-[[noreturn]] void refuse(std::string_view expected, const std::string& actual) {
+[[noreturn]] void refuse_script(std::string_view expected, const std::string& actual) {
   throw Error(ErrorCategory::input, "model", expected, actual);
 }
 
@@ -53,8 +53,8 @@ Contents read_contents(const fs::path& file) try {
   contents.hash = hasher.value();
   return contents;
 } catch (const Error& error) {
-  refuse("expected a TorchScript file that can be read",
-         fmt::format("{}: {}", file.string(), error.message().actual));
+  refuse_script("expected a TorchScript file that can be read",
+                fmt::format("{}: {}", file.string(), error.message().actual));
 }
 
 LoadedLibrary load_plugin(const fs::path& file) {
@@ -66,7 +66,7 @@ LoadedLibrary load_plugin(const fs::path& file) {
                         .category = ErrorCategory::input});
   const std::string version = loaded.function<torch::PluginVersion>(torch::kPluginVersionName)();
   if (version != LOCKSTEP_VERSION)
-    refuse(
+    refuse_script(
         fmt::format("expected {} of Lockstep {}", file.string(), LOCKSTEP_VERSION),
         fmt::format("got version {}: install lockstep and lockstep-torch of one version", version));
   return loaded;
@@ -81,7 +81,7 @@ const LoadedLibrary& plugin() {
     for (const fs::path& folder : folders)
       if (const fs::path file = folder / torch::kTorchScriptPlugin; fs::exists(file, unknown))
         return load_plugin(file);
-    refuse(
+    refuse_script(
         "expected the package lockstep-torch to be installed, or a build with LibTorch "
         "(LOCKSTEP_TORCH=ON), for a TorchScript file",
         fmt::format("there is no {} in {} or {}", torch::kTorchScriptPlugin, folders[0].string(),
@@ -110,11 +110,12 @@ std::uint64_t hash_torchscript(const fs::path& file) {
       "expected a TorchScript file, which torch.jit.script(module).save(FILE) writes, or "
       "torch.jit.trace";
   if (!contents.is_zip)
-    refuse(kExpected, fmt::format("got {}, which is another format", file.string()));
+    refuse_script(kExpected, fmt::format("got {}, which is another format", file.string()));
   if (contents.end.find(kScriptMember) == std::string::npos)
-    refuse(kExpected, fmt::format("got {}, which has no code: torch.save writes tensors, and a "
-                                  "state_dict does not say what to compute",
-                                  file.string()));
+    refuse_script(kExpected,
+                  fmt::format("got {}, which has no code: torch.save writes tensors, and a "
+                              "state_dict does not say what to compute",
+                              file.string()));
   return contents.hash;
 }
 

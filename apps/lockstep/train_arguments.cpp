@@ -76,7 +76,7 @@ constexpr auto kConvolutions =
                                      {model::Convolutions::graph, "graph"},
                                      {model::Convolutions::legacy, "legacy"}});
 
-[[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
+[[noreturn]] void refuse_arguments(std::string_view expected, std::string_view actual) {
   throw Error(ErrorCategory::input, "command line", expected, actual);
 }
 
@@ -88,8 +88,8 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
   if (!options.tune_buckets) {
     const double value = parse_number<double>(mebibytes).value_or(0);
     if (!(value > 0 && value <= kMebibyte))
-      refuse("expected --bucket-mib to be a number above 0, or auto",
-             fmt::format("got \"{}\"", mebibytes));
+      refuse_arguments("expected --bucket-mib to be a number above 0, or auto",
+                       fmt::format("got \"{}\"", mebibytes));
     buckets.bytes = static_cast<std::size_t>(value * kMebibyte);
   }
   buckets.first_bytes = std::min(buckets.first_bytes, buckets.bytes);
@@ -99,15 +99,16 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
 void set_label_smoothing(LossArguments& arguments, double smoothing) {
   if (smoothing == 0) return;
   if (arguments.is_named())
-    refuse("expected the setting label_smoothing=S of --loss OUTPUT=LOSS", "got --label-smoothing");
+    refuse_arguments("expected the setting label_smoothing=S of --loss OUTPUT=LOSS",
+                     "got --label-smoothing");
   model::Loss& loss = arguments.loss;
   for (const auto& [name, value] : model::loss_parameters(loss))
     if (name == "label_smoothing") {
       *value = static_cast<float>(smoothing);
       return;
     }
-  refuse("expected a cross-entropy as --loss with --label-smoothing",
-         fmt::format("got {}", model::name_of(loss)));
+  refuse_arguments("expected a cross-entropy as --loss with --label-smoothing",
+                   fmt::format("got {}", model::name_of(loss)));
 }
 
 /// Of the numbers "1,2.5"; none for "auto" and "".
@@ -118,8 +119,9 @@ std::vector<float> class_weights_of(std::string_view text) {
     const std::size_t comma = rest.find(',');
     const auto weight = parse_number<float>(rest.substr(0, comma));
     if (!weight)
-      refuse("expected --class-weights to be auto or a number for each class, such as 1,2.5",
-             fmt::format("got \"{}\"", text));
+      refuse_arguments(
+          "expected --class-weights to be auto or a number for each class, such as 1,2.5",
+          fmt::format("got \"{}\"", text));
     weights.push_back(*weight);
     if (comma == std::string_view::npos) return weights;
     rest.remove_prefix(comma + 1);
@@ -343,8 +345,8 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
 /// The groups of "a/*:lr=0.1,decay=0,b/*:lr=0.2": a part with a colon begins the next one.
 void add_groups(std::vector<strategy::ParameterGroup>& groups, const std::string& text) {
   const auto refuse_group = [&] {
-    refuse("expected --group PATTERN:lr=X,decay=Y, or one of the two",
-           fmt::format("got \"{}\"", text));
+    refuse_arguments("expected --group PATTERN:lr=X,decay=Y, or one of the two",
+                     fmt::format("got \"{}\"", text));
   };
   std::string_view rest = text;
   bool is_first = true;
@@ -472,8 +474,9 @@ checkpoint::Resume parse_resume_option(const std::string& text) try {
   std::error_code unreadable;
   if (text.find('/') == std::string::npos && !std::filesystem::is_directory(text, unreadable))
     throw;
-  refuse("expected --resume auto, never or require (--checkpoint-dir names the directory)",
-         fmt::format("got \"{}\"", text));
+  refuse_arguments(
+      "expected --resume auto, never or require (--checkpoint-dir names the directory)",
+      fmt::format("got \"{}\"", text));
 }
 
 void add_keeping_options(CLI::App& command, TrainArguments& a) {
@@ -543,13 +546,14 @@ model::OptimizerOptions optimizer_options(const OptimizerArguments& a) {
                allowed == harmless.end() || allowed->second != *value) {
       std::string option = "--" + name;
       std::ranges::replace(option, '_', '-');
-      refuse(fmt::format("expected --optimizer {} with {}",
-                         list_optimizers(optimizers_with(name), " or "), option),
-             given);
+      refuse_arguments(fmt::format("expected --optimizer {} with {}",
+                                   list_optimizers(optimizers_with(name), " or "), option),
+                       given);
     }
   }
   auto* const sgd = std::get_if<model::Sgd>(&options);
-  if (a.nesterov && sgd == nullptr) refuse("expected --optimizer sgd with --nesterov", given);
+  if (a.nesterov && sgd == nullptr)
+    refuse_arguments("expected --optimizer sgd with --nesterov", given);
   if (sgd != nullptr) sgd->nesterov = a.nesterov;
   return options;
 }
@@ -562,16 +566,17 @@ void check_schedule_options(const strategy::TrainerOptions& trainer) {
   const std::string given = fmt::format("got {}", to_string(schedule.kind));
   if (schedule.final_fraction != defaults.final_fraction && schedule.kind != Kind::cosine &&
       schedule.kind != Kind::linear && schedule.kind != Kind::polynomial)
-    refuse("expected --lr-schedule cosine, linear or polynomial with --lr-final", given);
+    refuse_arguments("expected --lr-schedule cosine, linear or polynomial with --lr-final", given);
   if (schedule.power != defaults.power && schedule.kind != Kind::polynomial)
-    refuse("expected --lr-schedule polynomial with --lr-power", given);
+    refuse_arguments("expected --lr-schedule polynomial with --lr-power", given);
   if (schedule.kind != Kind::step && schedule.kind != Kind::exponential &&
       (schedule.step_every != defaults.step_every || schedule.step_factor != defaults.step_factor))
-    refuse("expected --lr-schedule step or exponential with --lr-step-every or --lr-step-factor",
-           given);
+    refuse_arguments(
+        "expected --lr-schedule step or exponential with --lr-step-every or --lr-step-factor",
+        given);
   if (trainer.base_batch != strategy::TrainerOptions{}.base_batch &&
       trainer.rate_scaling == strategy::RateScaling::none)
-    refuse("expected --lr-scaling linear or sqrt with --lr-base-batch", "got none");
+    refuse_arguments("expected --lr-scaling linear or sqrt with --lr-base-batch", "got none");
 }
 
 /// Throws Error (input) for options of checkpoints if there is no directory for them.
@@ -584,7 +589,7 @@ void check_checkpoint_options(const strategy::CheckpointPlan& checkpoint) {
                              : checkpoint.keep_best                         ? "--keep-best"
                                                                             : nullptr;
   if (option != nullptr)
-    refuse(fmt::format("expected --checkpoint-dir with {}", option), "it was not given");
+    refuse_arguments(fmt::format("expected --checkpoint-dir with {}", option), "it was not given");
 }
 
 }  // namespace
@@ -617,16 +622,16 @@ void complete(TrainArguments& a) {
   a.trainer.losses = a.loss.losses;
   a.trainer.class_weights = class_weights_of(a.class_weights);
   if (a.fit.profile == "-")
-    refuse("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");
+    refuse_arguments("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");
   if (a.fit.validate_every > 0 && a.validation_data.empty())
-    refuse("expected --validation-data with --validate-every", "it was not given");
+    refuse_arguments("expected --validation-data with --validate-every", "it was not given");
   if (is_onnx(a.model) && a.pretrained.path.empty()) a.pretrained.path = a.model;
   if (const char* const option = a.pretrained.reset_head     ? "--reset-head"
                                  : a.pretrained.partial      ? "--partial"
                                  : !a.pretrained.map.empty() ? "--map"
                                                              : nullptr;
       option != nullptr && a.pretrained.path.empty())
-    refuse(fmt::format("expected --init-from with {}", option), "it was not given");
+    refuse_arguments(fmt::format("expected --init-from with {}", option), "it was not given");
   a.trainer.optimizer = optimizer_options(a.optimizer);
   if (a.fit.epochs == 0 && a.fit.steps == 0) a.fit.epochs = 1;
   a.fit.prefetch = a.data.prefetch;

@@ -15,7 +15,7 @@
 namespace lockstep::torch {
 namespace {
 
-constexpr const char* kWhere = "distributed_optimizer";
+constexpr const char* kInOptimizer = "distributed_optimizer";
 
 /// The number of parameters in each group.
 std::vector<std::size_t> group_sizes(const ::torch::optim::Optimizer& optimizer) {
@@ -33,7 +33,7 @@ void check_names(const ::torch::optim::Optimizer& optimizer, const NamedTensors&
   for (const auto& group : optimizer.param_groups())
     for (const at::Tensor& parameter : group.params()) {
       if (!named.contains(parameter.unsafeGetTensorImpl()))
-        throw Error(ErrorCategory::input, kWhere,
+        throw Error(ErrorCategory::input, kInOptimizer,
                     "expected a name for each parameter of the optimizer",
                     fmt::format("its parameter {} of shape {} is not among the named parameters",
                                 number, fmt::join(parameter.sizes().vec(), " x ")));
@@ -42,13 +42,14 @@ void check_names(const ::torch::optim::Optimizer& optimizer, const NamedTensors&
     }
   for (const auto& [name, tensor] : parameters.pairs())
     if (tensor.requires_grad() && !updated.contains(tensor.unsafeGetTensorImpl()))
-      throw Error(ErrorCategory::input, kWhere, "expected only parameters of the optimizer",
+      throw Error(ErrorCategory::input, kInOptimizer, "expected only parameters of the optimizer",
                   fmt::format("{} is not one of them", name));
 }
 
 void check_kind(const ::torch::optim::Optimizer& optimizer) {
   if (dynamic_cast<const ::torch::optim::LBFGS*>(&optimizer) != nullptr)
-    throw Error(ErrorCategory::input, kWhere, "expected an optimizer whose step() only updates",
+    throw Error(ErrorCategory::input, kInOptimizer,
+                "expected an optimizer whose step() only updates",
                 "LBFGS evaluates losses in step(), where ranks cannot stay synchronized");
 }
 
@@ -84,7 +85,7 @@ void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer,
   for (const auto& [parameter, kept] : optimizer.state())
     if (kept == nullptr)
       throw Error(
-          ErrorCategory::input, kWhere, "expected each parameter only once in the optimizer",
+          ErrorCategory::input, kInOptimizer, "expected each parameter only once in the optimizer",
           "LibTorch restores the state of a repeated parameter only for its first occurrence");
   for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     ::torch::serialize::InputArchive options;
@@ -95,7 +96,7 @@ void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer,
 
 NamedTensors checked(job::Workers& workers, ::torch::optim::Optimizer& optimizer,
                      const NamedTensors& parameters) {
-  interop::check_together(workers, kWhere, [&] {
+  interop::check_together(workers, kInOptimizer, [&] {
     check_kind(optimizer);
     check_names(optimizer, parameters);
     return std::string();
@@ -110,7 +111,7 @@ OptimizerExchange::OptimizerExchange(job::Workers& workers, ::torch::optim::Opti
                                      const interop::ReducerOptions& options)
     : optimizer_(optimizer),
       gradients_(workers, checked(workers, optimizer, parameters), options,
-                 {.where = kWhere,
+                 {.where = kInOptimizer,
                   .unchanged = "from backward() to step(): call synchronize() before changing them "
                                "and zero_grad() after step()",
                   .plan = [this] { return PassPlan{samples_}; }}),
@@ -124,12 +125,12 @@ void OptimizerExchange::broadcast_parameters(int root) {
 void OptimizerExchange::broadcast_optimizer_state(int root) {
   gradients_.reducer().require_between_steps("broadcast_optimizer_state()");
   job::Workers& workers = gradients_.reducer().workers();
-  interop::check_together(workers, kWhere, [&] {
+  interop::check_together(workers, kInOptimizer, [&] {
     return fmt::format("parameter groups of {}", fmt::join(group_sizes(optimizer_), ", "));
   });
   const c10::Device device = gradients_.parameters().front().second.device();
   broadcast_archive(
-      workers, kWhere, root, [&] { return serialize(optimizer_); },
+      workers, kInOptimizer, root, [&] { return serialize(optimizer_); },
       [&](const std::string& bytes) { deserialize(bytes, optimizer_, device); });
 }
 
