@@ -164,11 +164,13 @@ INSTANTIATE_TEST_SUITE_P(Files, OnnxImport, ::testing::ValuesIn(kOnnxCases),
                          [](const auto& one) { return std::string(one.param.name); });
 
 TEST(OnnxImportOfImages, NeedsNoLayerThatMovesElements) {
-  for (const char* const name : {"residual", "mobile", "tensorflow"})
-    for (const model::Node& node : import_file(onnx_file(name)).network.nodes()) {
+  for (const char* const name : {"residual", "mobile", "tensorflow"}) {
+    const ImportedNetwork imported = import_file(onnx_file(name));
+    for (const model::Node& node : imported.network.nodes()) {
       EXPECT_NE(node.layer->kind(), "permute") << name;
       EXPECT_NE(node.layer->kind(), "reshape") << name;
     }
+  }
 }
 
 }  // namespace
