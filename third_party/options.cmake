@@ -45,12 +45,6 @@ function(lockstep_group_sources TARGET)
   endif()
 endfunction()
 
-# Every build compiles `COUNT` sources of TARGET at once, which has no arithmetic of its own.
-function(lockstep_group_all_sources TARGET COUNT)
-  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${COUNT})
-  target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-endfunction()
-
 # One module: a static library of the given sources that sees the modules in DEPENDS and nothing above it.
 # Our own flags stay ours: who links an installed Lockstep gets its headers and libraries, not our warnings.
 function(lockstep_module NAME)
