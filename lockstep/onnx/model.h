@@ -61,7 +61,7 @@ struct Value {
 
 /// Nodes in an order in which they can run.
 struct Graph {
-  std::string name;                  ///< for people
+  std::string name;                  ///< shown by other programs; has no meaning
   std::vector<Node> nodes;           ///< each after those whose outputs it reads
   std::vector<Tensor> initializers;  ///< constants, such as weights
   std::vector<Value> inputs;         ///< without the initializers
