@@ -2,7 +2,7 @@
 
 import sys
 
-from bench_tools import LOCKSTEP, ROOT, Run, compare, on_core, physical_cores, title
+from bench_tools import LOCKSTEP, ROOT, Run, compare, on_cores, physical_cores, title
 
 SIZE, BATCH, STEPS = 96, 32, 20
 
@@ -17,7 +17,7 @@ def measure_mobilenet(options, result):
     ours, theirs = [], []
     for _ in range(options.rounds):
         ours.append(Run(train, [core]).finish().rate())
-        theirs.append(on_core(other, core))
+        theirs.append(on_cores(other, [core]))
     result["mobilenet"] = {"lockstep": ours, "torch": theirs}
     title("PyTorch")
     compare(f"images per second, mobilenet_v2, {SIZE}x{SIZE}", ours, [each["samples_per_second"] for each in theirs], 1, 1,

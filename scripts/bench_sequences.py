@@ -1,20 +1,24 @@
 """The part of scripts/bench with transformers and LSTM, against the same networks in PyTorch."""
 
+import argparse
 import collections
 import itertools
+import json
+import pathlib
 import random
 import statistics
 import sys
 import tempfile
 
-from bench_tools import LOCKSTEP, ROOT, Run, compare, on_core, physical_cores, row, spread, title
+from bench_tools import LOCKSTEP, ROOT, Run, compare, on_cores, physical_cores, row, spread, title
 
 # An LSTM has floats as its input, `vocabulary` at each position.
-Work = collections.namedtuple("Work", "model positions vocabulary batch steps precision")
+Work = collections.namedtuple("Work", "model positions vocabulary batch steps precision replicas", defaults=[1])
 WORKS = [Work("gpt:4x128", 64, 96, 32, 20, "float32"), Work("gpt:4x128", 64, 96, 32, 20, "bfloat16"),
          Work("gpt:6x384", 256, 8000, 8, 5, "float32"), Work("gpt:6x384", 256, 8000, 8, 5, "bfloat16"),
          Work("lstm:2x256", 64, 256, 64, 10, "float32"), Work("minilm:6x384", 128, 30522, 32, 3, "float32"),
-         Work("gpt:12x768", 256, 50257, 4, 3, "float32")]
+         Work("gpt:12x768", 256, 50257, 4, 3, "float32"),
+         Work("gpt:12x768", 256, 50257, 8, 3, "float32", 2), Work("gpt:12x768", 256, 50257, 8, 3, "bfloat16", 2)]
 REPLICAS = WORKS[0]
 
 
@@ -54,9 +58,20 @@ def data_of(directory, work):
 
 
 def train(options, work, data, batch):
-    return [str(LOCKSTEP), "train", "--model", work.model, "--data", data, "--devices", "cpu:0", "--global-batch", str(batch),
+    devices = ",".join(f"cpu:{replica}" for replica in range(work.replicas))
+    return [str(LOCKSTEP), "train", "--model", work.model, "--data", data, "--devices", devices, "--global-batch", str(batch),
             "--epochs", str(options.epochs), "--optimizer", "adamw", "--learning-rate", "0.001", "--precision", work.precision,
             "--log-format", "json"]
+
+
+def floor_of_step(work, data, cores):
+    """The rows of --profile of a training: times beside those that the same products and bytes need at the speed of a core."""
+    epochs = -(-10 // work.steps)  # 5 steps are not measured
+    command = train(argparse.Namespace(epochs=epochs), work, data, work.batch)
+    with tempfile.TemporaryDirectory() as directory:
+        profile = pathlib.Path(directory) / "profile.json"
+        Run([*command, "--profile", str(profile)], cores).finish()
+        return [json.loads(line) for line in profile.read_text(encoding="utf-8").splitlines()]
 
 
 def measure_ranks(options, result):
@@ -78,22 +93,29 @@ def measure_ranks(options, result):
 
 
 def measure_sequences(options, result):
-    """One core; PyTorch eagerly or compiled, whichever is faster. The memory is the maximum of eager PyTorch's process and of ours."""
-    [core] = physical_cores(1)
+    """A core for each replica; PyTorch eagerly or compiled, whichever is faster, with as many threads in one process. The memory is the
+    maximum of eager PyTorch's process and of ours."""
     result["sequences"] = []
     title("PyTorch")
     for work in WORKS:
+        name, cores = f"{work.model}, {work.precision}, {work.replicas} x", physical_cores(work.replicas)
         with tempfile.TemporaryDirectory() as directory:
-            command = train(options, work, data_of(directory, work), work.batch)
+            data = data_of(directory, work)
+            command = train(options, work, data, work.batch)
             other = [sys.executable, ROOT / "scripts" / "bench_sequences_torch.py", *work]
             ours, theirs, megabytes = [], [], []
             for _ in range(options.rounds):
-                run = Run(command, [core]).finish()
+                run = Run(command, cores).finish()
                 ours.append(run.rate() * work.positions)
                 megabytes.append(run.resident_megabytes)
-                theirs.append(on_core(other, core))
-        result["sequences"].append(work._asdict() | {"lockstep": ours, "megabytes": megabytes, "torch": theirs})
-        compare(f"tokens per second, {work.model}, {work.precision}", ours, [each["tokens_per_second"] for each in theirs], 1, 0,
+                theirs.append(on_cores(other, cores))
+            profile = floor_of_step(work, data, cores)
+        result["sequences"].append(work._asdict() | {"lockstep": ours, "megabytes": megabytes, "torch": theirs, "profile": profile})
+        compare(f"tokens per second, {name}", ours, [each["tokens_per_second"] for each in theirs], 1, 0,
                 f": {theirs[0]['setting']}")
-        compare(f"peak memory in MB, {work.model}, {work.precision}", megabytes, [each["megabytes"] for each in theirs], 1, 0)
+        step = profile[-1]
+        products = sum(each["floor_ms"] for each in profile[:-1] if each["flop"])
+        row(f"ms of a step, {name}", f"{step['ms']:.1f}", f"{step['floor_ms']:.1f}", f"{step['share']:.0%}",
+            f"share of the floor of the same products and bytes; of the products alone {products / step['ms']:.0%}")
+        compare(f"peak memory in MB, {name}", megabytes, [each["megabytes"] for each in theirs], 1, 0)
     measure_ranks(options, result)

@@ -1,6 +1,6 @@
-"""PyTorch's side of scripts/bench --only sequences: networks of sequences on one thread, one batch in memory.
+"""PyTorch's side of scripts/bench --only sequences: networks of sequences, one batch in memory.
 
-Usage: bench_sequences_torch.py KIND:LAYERSxWIDTH POSITIONS VOCABULARY BATCH STEPS PRECISION. KIND is gpt, minilm, or lstm, whose
+Usage: bench_sequences_torch.py KIND:LAYERSxWIDTH POSITIONS VOCABULARY BATCH STEPS PRECISION THREADS. KIND is gpt, minilm, or lstm, whose
 positions have VOCABULARY features. PRECISION is float32 or bfloat16, with autocast. Prints one JSON object: the tokens per second of
 the faster of eager PyTorch and torch.compile, and the most memory of the process with eager PyTorch.
 """
@@ -103,7 +103,7 @@ def rate(is_compiled, kind, sizes, positions, vocabulary, batch, steps, precisio
 
 
 def main():
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(sys.argv[7]))
     torch.set_num_interop_threads(1)
     kind, sizes = sys.argv[1].split(":")
     arguments = kind, [int(size) for size in sizes.split("x")], *map(int, sys.argv[2:6]), sys.argv[6]

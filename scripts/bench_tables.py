@@ -6,7 +6,7 @@ import pathlib
 import statistics
 import sys
 
-from bench_tools import BUILD, LOCKSTEP, ROOT, Run, compare, on_core, physical_cores, row, title
+from bench_tools import BUILD, LOCKSTEP, ROOT, Run, compare, on_cores, physical_cores, row, title
 
 TABLE = BUILD / "apps" / "bench" / "lockstep_bench_table"
 KEPT = ROOT / "build" / "bench-table"
@@ -52,10 +52,10 @@ def measure_tables(options, result):
              "--log-format", "json"]
     read, rates, theirs = [], [], {name: [] for name in peers}
     for _ in range(options.rounds):
-        read.append(on_core([TABLE, table, "--label", "label", "--features", features, "--batch", BATCH], core))
+        read.append(on_cores([TABLE, table, "--label", "label", "--features", features, "--batch", BATCH], [core]))
         rates.append(Run(train, [core]).finish().rate())
         for name, command in peers.items():
-            theirs[name].append(on_core(command, core))
+            theirs[name].append(on_cores(command, [core]))
     result["tables"] = {"read": read, "wide_deep": rates, "theirs": theirs}
     if tensorflow:
         title("tf.data")

@@ -53,11 +53,11 @@ class Run:
         return next(seconds for seconds, event in self.events if event["event"] == "step")
 
 
-def on_core(command, core):
-    """The last line of JSON that a command prints, run on one core."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", TF_CPP_MIN_LOG_LEVEL="2")
+def on_cores(command, cores):
+    """The last line of JSON that a command prints, run with a thread on each of the cores."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(len(cores)), TF_CPP_MIN_LOG_LEVEL="2")
     lines = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                           env=environment, preexec_fn=lambda: os.sched_setaffinity(0, [core])).stdout
+                           env=environment, preexec_fn=lambda: os.sched_setaffinity(0, cores)).stdout
     return json.loads(lines.splitlines()[-1])
 
 
