@@ -34,16 +34,21 @@ def write_text(path, work):
         file.write("".join(text))
 
 
-def write_sentences(directory, work):
-    """A WordPiece vocabulary of made-up words, and a table of sentences that fill all positions, of two classes."""
+def write_words(directory, work):
+    """A WordPiece vocabulary of made-up words; those that are not special."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] + [f"w{i}" for i in range(work.vocabulary - 4)]
     with open(f"{directory}/vocab.txt", "w", encoding="utf-8") as file:
         file.write("\n".join(words) + "\n")
-    generator = random.Random(1)
+    return words[4:]
+
+
+def write_sentences(directory, work):
+    """A vocabulary, and a table of sentences that fill all positions, of two classes."""
+    words, generator = write_words(directory, work), random.Random(1)
     with open(f"{directory}/sentences.csv", "w", encoding="utf-8") as file:
         file.write("sentence,topic\n")
         for i in range(work.steps * work.batch):
-            file.write(f"{' '.join(generator.choices(words[4:], k=work.positions - 2))},{'ab'[i % 2]}\n")
+            file.write(f"{' '.join(generator.choices(words, k=work.positions - 2))},{'ab'[i % 2]}\n")
 
 
 def data_of(directory, work):
@@ -51,6 +56,11 @@ def data_of(directory, work):
     if work.model.startswith("minilm"):
         write_sentences(directory, work)
         return f"text:{directory}/sentences.csv:column=sentence,label=topic,tokenizer={directory}/vocab.txt,length={work.positions}"
+    tokens = work.steps * work.batch * work.positions
+    if work.model.startswith("gpt") and work.vocabulary > tokens:
+        with open(f"{directory}/text.txt", "w", encoding="utf-8") as file:
+            file.write(" ".join(random.Random(1).choices(write_words(directory, work), k=tokens)))
+        return f"text:{directory}/text.txt:tokenizer={directory}/vocab.txt,length={work.positions}"
     if work.model.startswith("gpt"):
         write_text(f"{directory}/text.txt", work)
         return f"text:{directory}/text.txt:tokenizer=chars,length={work.positions}"
