@@ -4,9 +4,11 @@ import argparse
 import collections
 import itertools
 import json
+import os
 import pathlib
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 
@@ -75,13 +77,26 @@ def train(options, work, data, batch):
 
 
 def floor_of_step(work, data, cores):
-    """The rows of --profile of a training: times beside those that the same products and bytes need at the speed of a core."""
-    epochs = -(-10 // work.steps)  # 5 steps are not measured
+    """The milliseconds of a step, and those of its floor: the same products of oneDNN alone, as it times them in such a training, and
+    what all else needs at the speed of a core (--profile)."""
+    epochs = -(-10 // work.steps)  # the profile leaves out 5 steps
     command = train(argparse.Namespace(epochs=epochs), work, data, work.batch)
     with tempfile.TemporaryDirectory() as directory:
         profile = pathlib.Path(directory) / "profile.json"
         Run([*command, "--profile", str(profile)], cores).finish()
-        return [json.loads(line) for line in profile.read_text(encoding="utf-8").splitlines()]
+        *pieces, step = [json.loads(line) for line in profile.read_text(encoding="utf-8").splitlines()]
+    lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                           env=dict(os.environ, ONEDNN_VERBOSE="1", OMP_NUM_THREADS="1"),
+                           preexec_fn=lambda: os.sched_setaffinity(0, cores)).stdout.splitlines()
+    times = collections.defaultdict(list)  # of each product
+    for line in lines:
+        words = line.split(",")
+        if words[0] == "onednn_verbose" and "exec" in words and {"inner_product", "matmul"}.intersection(words):
+            times[",".join(words[:-1])].append(float(words[-1]))
+    steps = epochs * work.steps * work.replicas
+    products = sum(statistics.median(each) * len(each) for each in times.values()) / steps
+    others = sum(piece["floor_ms"] for piece in pieces if not piece["flop"] or "attention " in piece["name"])
+    return {"ms": step["ms"], "products_ms": products, "others_ms": others, "peak_share": step["share"]}
 
 
 def measure_ranks(options, result):
@@ -119,13 +134,12 @@ def measure_sequences(options, result):
                 ours.append(run.rate() * work.positions)
                 megabytes.append(run.resident_megabytes)
                 theirs.append(on_cores(other, cores))
-            profile = floor_of_step(work, data, cores)
-        result["sequences"].append(work._asdict() | {"lockstep": ours, "megabytes": megabytes, "torch": theirs, "profile": profile})
+            step = floor_of_step(work, data, cores)
+        result["sequences"].append(work._asdict() | {"lockstep": ours, "megabytes": megabytes, "torch": theirs, "step": step})
         compare(f"tokens per second, {name}", ours, [each["tokens_per_second"] for each in theirs], 1, 0,
                 f": {theirs[0]['setting']}")
-        step = profile[-1]
-        products = sum(each["floor_ms"] for each in profile[:-1] if each["flop"])
-        row(f"ms of a step, {name}", f"{step['ms']:.1f}", f"{step['floor_ms']:.1f}", f"{step['share']:.0%}",
-            f"share of the floor of the same products and bytes; of the products alone {products / step['ms']:.0%}")
+        floor = step["products_ms"] + step["others_ms"]
+        row(f"ms of a step, {name}", f"{step['ms']:.1f}", f"{floor:.1f}", f"{floor / step['ms']:.0%}",
+            f"the floor, of which products {step['products_ms']:.1f}; at the peak of a core {step['peak_share']:.0%}")
         compare(f"peak memory in MB, {name}", megabytes, [each["megabytes"] for each in theirs], 1, 0)
     measure_ranks(options, result)

@@ -9,6 +9,14 @@ macro(need FOUND PACKAGE)
   endif()
 endmacro()
 
+# The folder of a wheel's LibTorch also has headers of oneDNN, fmt and protobuf, of other versions than the libraries: it is for LibTorch alone.
+set(prefixes_before "${CMAKE_PREFIX_PATH}")
+foreach(prefix IN LISTS prefixes_before)
+  if(EXISTS "${prefix}/share/cmake/Torch" AND EXISTS "${prefix}/include/torch")
+    list(REMOVE_ITEM CMAKE_PREFIX_PATH "${prefix}")
+  endif()
+endforeach()
+
 find_package(PkgConfig QUIET)
 need(PKG_CONFIG_FOUND pkg-config)
 find_package(Threads REQUIRED)
@@ -57,6 +65,7 @@ if(LOCKSTEP_TESTS AND NOT LOCKSTEP_INSTALLED)
   find_package(Protobuf QUIET)
   need(Protobuf_FOUND "libprotobuf-dev protobuf-compiler")
 endif()
+set(CMAKE_PREFIX_PATH "${prefixes_before}")
 list(REMOVE_DUPLICATES missing_packages)
 string(REPLACE ";" " " missing_packages "${missing_packages}")
 

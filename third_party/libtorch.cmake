@@ -42,4 +42,9 @@ if(torch_found)
   target_include_directories(lockstep_libtorch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
   target_link_libraries(lockstep_libtorch INTERFACE torch_library ${TORCH_LIBRARIES})
   target_compile_options(lockstep_libtorch INTERFACE ${TORCH_CXX_FLAGS})
+  # A wheel's libraries find those of CUDA beside them when they are loaded; the linker may see older ones of the system.
+  target_link_options(lockstep_libtorch INTERFACE LINKER:--allow-shlib-undefined)
+  # It also has a oneDNN of its own, some of whose functions (callbacks of std::call_once) hide those of ours where they are loaded first. An
+  # option, because CMake puts libraries that others need last.
+  target_link_options(lockstep_libtorch INTERFACE LINKER:--push-state,--no-as-needed,$<TARGET_FILE:DNNL::dnnl>,--pop-state)
 endif()

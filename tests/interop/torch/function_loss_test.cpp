@@ -154,8 +154,11 @@ TEST(FunctionLoss, RefusesWhatIsNoLossOfEachSample) {
        "got values of type Long"},
       {[](const at::Tensor& o, const at::Tensor&) { return torch::zeros_like(o); },
        "[mine] expected a loss that depends on the outputs; autograd has no graph of it"},
-      {[](const at::Tensor& o, const at::Tensor&) { return o.matmul(o); },
-       "[mine] expected a function that computes this batch; LibTorch: mat1 and mat2"}};
+      {[](const at::Tensor& o, const at::Tensor&) {
+         TORCH_CHECK(o.dim() == 1, "this loss wants vectors");
+         return o;
+       },
+       "[mine] expected a function that computes this batch; LibTorch: this loss wants vectors"}};
   for (const auto& [function, error] : refusals) {
     Values gradient(6);
     EXPECT_THAT(error_of([&, &function = function] {
