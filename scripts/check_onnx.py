@@ -145,6 +145,13 @@ def train(options, work, data, run):
     record.write_text(written)
 
 
+def check_file(path):
+    try:
+        onnx.checker.check_model(onnx.load(path), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise Failed(f"{path}: onnx.checker: {error}") from error
+
+
 def export(options, run, output, *more):
     started = time.perf_counter()
     lockstep(options, "checkpoint", "export", run, "--output", output, *more)
@@ -191,7 +198,7 @@ def quantize(options, data, run, float32, int8, core, row):
     calibration = ":".join(data.train.split(":")[:2]) if data.train.startswith("text:") else data.train
     lockstep(options, "quantize", "--checkpoint", run, "--data", calibration, "--validation-data", data.test,
              "--max-drop", MAX_DROP, "--output", int8)
-    onnx.checker.check_model(onnx.load(int8), full_check=True)
+    check_file(int8)
     row["int8_bytes"] = int8.stat().st_size
     row["int8_accuracy"] = accuracy(outputs_of(int8, data.inputs), data.labels)
     row["rates"] = dict(zip(("float32", "int8"), images_per_second([float32, int8], data.inputs, options, core)))
@@ -217,7 +224,7 @@ def check(options, work, data, core):
     float32, kept = folder / "float32.onnx", folder / "kept.onnx"
     row["export_seconds"] = statistics.median(export(options, run, float32) for _ in range(3))
     row["bytes"] = float32.stat().st_size
-    onnx.checker.check_model(onnx.load(float32), full_check=True)
+    check_file(float32)
     lockstep(options, "predict", "--checkpoint", run, "--data", data.samples, "--output", folder / "predicted.jsonl", "--quiet",
              *(["--outputs", "logits"] if data.labels.ndim == 1 else []))
     outputs = outputs_of(float32, data.inputs)

@@ -37,6 +37,15 @@ def megabytes(row, name):
     return f"{row[name] / 1e6:.3g}" if name in row else "–"
 
 
+def accuracies(row):
+    cells = [f"`{row['model']}`", row["data"], f"{row['accuracy']:.2f} %"]
+    cells += [f"{row[name]:.2f} %" if name in row else "–" for name in ("float16_accuracy", "int8_accuracy")]
+    if "rates" not in row:
+        return cells + ["–"] * 4
+    float32, int8 = row["rates"]["float32"], row["rates"]["int8"]
+    return cells + [f"{row['int8_bytes'] / row['bytes']:.3f}", f"{float32:,.0f}", f"{int8:,.0f}", f"{int8 / float32:.2f} x"]
+
+
 def print_tables(rows):
     print(f"\nonnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}, {datetime.date.today()}; {SAMPLES:,} "
           "samples; differences are relative to the largest output (or 1); accuracies on all test samples.")
@@ -46,18 +55,18 @@ def print_tables(rows):
                megabytes(row, "int8_bytes")] for row in rows])
     if any(row["positions"] for row in rows):
         print("\n¹ of the probabilities of the predicted tokens")
-    percent = [[f"`{row['model']}`", row["data"], f"{row['accuracy']:.2f} %",
-                *(f"{row[name]:.2f} %" if name in row else "–" for name in ("float16_accuracy", "int8_accuracy")),
-                *([f"{row['int8_bytes'] / row['bytes']:.3f}", f"{row['rates']['float32']:,.0f}", f"{row['rates']['int8']:,.0f}",
-                   f"{row['rates']['int8'] / row['rates']['float32']:.2f} x"] if "rates" in row else ["–"] * 4)] for row in rows]
-    markdown(["network", "data", "float32", "float16", "int8", "size of int8", "float32, samples/s ²", "int8", "ratio"], percent)
-    print(f"\n² onnxruntime on one core, batches of {TIMED}")
-    markdown(["imported network", "losses", "ours, samples/s ³", "imported", "ratio"],
-             [[f"`{row['model']}`", f"{row['losses']:.1e}" + (" ⁴" if row["dropout"] else ""),
-               *(f"{row['trained'][name]:,.1f}" for name in ("ours", "imported")),
-               f"{row['trained']['imported'] / row['trained']['ours']:.2f} x"] for row in rows if "trained" in row])
-    print("\n³ training on one core")
-    if any(row["dropout"] and "losses" in row for row in rows):
+    if any("float16_accuracy" in row or "rates" in row for row in rows):
+        markdown(["network", "data", "float32", "float16", "int8", "size of int8", "float32, samples/s ²", "int8", "ratio"],
+                 [accuracies(row) for row in rows])
+        print(f"\n² onnxruntime on one core, batches of {TIMED}")
+    trained = [row for row in rows if "trained" in row]
+    if trained:
+        markdown(["imported network", "data", "losses", "ours, samples/s ³", "imported", "ratio"],
+                 [[f"`{row['model']}`", row["data"], f"{row['losses']:.1e}" + (" ⁴" if row["dropout"] else ""),
+                   *(f"{row['trained'][name]:,.1f}" for name in ("ours", "imported")),
+                   f"{row['trained']['imported'] / row['trained']['ours']:.2f} x"] for row in trained])
+        print("\n³ training on one core")
+    if any(row["dropout"] for row in trained):
         print("\n⁴ the export leaves out the dropout")
     for row in rows:
         for name in ("no_int8", "no_import"):

@@ -1,6 +1,7 @@
 """What onnxruntime computes with exported networks is what Lockstep computes, and exported networks can be trained on.
 
 Usage: export_test.py RANDOM_MODELS LOCKSTEP. Exits with 77 where no Python has onnx and onnxruntime.
+LOCKSTEP_TORCH_PYTHON names a Python with torchvision, for the test that loads a network in it.
 """
 
 import importlib.util
