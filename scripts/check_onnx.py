@@ -294,7 +294,8 @@ def main():
         rows.append(row)
         failed += [f"{one.model}: {problem}" for problem in problems(row)]
         (options.work / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
-    print_tables(rows)
+    if rows:
+        print_tables(rows)
     for problem in failed:
         say(f"error: {problem}")
     sys.exit(bool(failed) or not rows)
