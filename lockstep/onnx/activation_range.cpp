@@ -10,13 +10,12 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr auto kCalibrations =
-    enum_names<Calibration>({{Calibration::min_max, "min-max"},
-                             {Calibration::percentile, "percentile"},
-                             {Calibration::entropy, "entropy"}});
+constexpr auto kCalibrations = enum_names<Calibration>({{Calibration::min_max, "min-max"},
+                                                        {Calibration::percentile, "percentile"},
+                                                        {Calibration::entropy, "entropy"}});
 
-constexpr double kLevels = 255;   // steps of uint8
-constexpr double kCut = 0.0001;   // of the values, at each end
+constexpr double kLevels = 255;  // steps of uint8
+constexpr double kCut = 0.0001;  // of the values, at each end
 
 /// Kullback-Leibler divergence of what `levels` integers keep of the first `bins` of `counts` from
 /// the values clamped to them. Each integer stands for equal parts of a run of bins, as far as they

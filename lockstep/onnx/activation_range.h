@@ -52,7 +52,7 @@ class ActivationHistogram {
   ActivationRange percentile() const;
   double threshold() const;
 
-  double limit_ = 0;  // upper edge of the last bin, a power of two; 0: all values are 0
+  double limit_ = 0;              // upper edge of the last bin, a power of two; 0: all values are 0
   Counts below_ = Counts(kBins);  // by magnitude
   Counts above_ = Counts(kBins);
   std::int64_t zeros_ = 0;
