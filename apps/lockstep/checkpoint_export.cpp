@@ -36,6 +36,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kTriton = "triton";
+constexpr const char* kFloat32 = "float32";
+constexpr const char* kFloat16 = "float16";
 constexpr const char* kPreprocessing = "with-preprocessing";
 
 /// A format by the endings of its files; an output without an ending, such as a device, is in the
@@ -290,6 +292,8 @@ std::uint64_t export_onnx(const fs::path& checkpoint, const ExportArguments& arg
   const auto& text = trained.names.text;
   onnx::ExportOptions options{
       .fold = !arguments.keep_normalization,
+      .weights = arguments.weights == kFloat16 ? onnx::WeightStorage::float16
+                                               : onnx::WeightStorage::float32,
       // A field of a table is one document.
       .one_document = text != nullptr && !(text->column.empty() && text->source.empty()),
       .producer_version = LOCKSTEP_VERSION,
@@ -320,6 +324,10 @@ void add_export_options(CLI::App& command, ExportArguments& arguments) {
                    "them");
   command.add_flag("--with-preprocessing", arguments.with_preprocessing,
                    "onnx: the graph normalizes its input: uint8 pixels, or the numbers of a table");
+  add_one_of(command, "--weights", arguments.weights, {kFloat32, kFloat16},
+             "onnx: how arrays of weights are stored. float16 makes half of the file; programs "
+             "still compute in float32")
+      ->type_name("float32|float16");
   add_one_of(command, "--layout", arguments.layout, {"file", kTriton},
              "onnx: write one file, or a folder --output for a model repository of NVIDIA Triton")
       ->type_name("file|triton");
@@ -330,6 +338,7 @@ void check_export(const ExportArguments& arguments) {
   const std::pair<const char*, bool> of_onnx[] = {
       {"--no-fold", arguments.keep_normalization},
       {"--with-preprocessing", arguments.with_preprocessing},
+      {"--weights float16", arguments.weights == kFloat16},
       {"--layout triton", arguments.layout == kTriton}};
   for (const auto& [option, is_given] : of_onnx)
     if (is_given && format != "onnx")

@@ -16,6 +16,7 @@ struct ExportArguments {
   std::string format = "auto";  ///< by the ending of `output`
   bool keep_normalization = false;
   bool with_preprocessing = false;
+  std::string weights = "float32";
   std::string layout = "file";
 };
 

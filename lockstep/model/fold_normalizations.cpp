@@ -105,8 +105,8 @@ void fold(const ChannelAffine& affine, bool channels_are_last, std::span<float> 
 }
 
 /// The values of the entries of `from` that have the names of those of `to`.
-std::vector<float> moved(const ParameterTable& from, std::span<const float> values,
-                         const ParameterTable& to) {
+std::vector<float> carried_over(const ParameterTable& from, std::span<const float> values,
+                                const ParameterTable& to) {
   std::vector<float> result(to.flat_size());
   std::map<std::string_view, const ParameterInfo*> by_name;
   for (const ParameterInfo& entry : from.entries()) by_name[entry.name] = &entry;
@@ -148,7 +148,7 @@ FoldedNetwork fold_normalizations(const Network& network, std::span<const float>
     for (const NetworkOutput& output : network.outputs())
       if (!is_input(output.node)) result.output(output.name, place_of(output.node));
 
-  std::vector<float> folded = moved(network.parameters(), parameters, result.parameters());
+  std::vector<float> folded = carried_over(network.parameters(), parameters, result.parameters());
   const NamedArrays arrays{network, parameters, buffers};
   for (const auto& [before, normalization] : folds) {
     const Node& node = network.nodes()[static_cast<std::size_t>(before)];
@@ -163,7 +163,7 @@ FoldedNetwork fold_normalizations(const Network& network, std::span<const float>
     fold(affine_of(arrays, of.name, options.at("epsilon").get<double>()),
          describe_layer(*node.layer).first == "conv2d_transpose", array("kernel"), array("bias"));
   }
-  std::vector<float> kept = moved(network.buffers(), buffers, result.buffers());
+  std::vector<float> kept = carried_over(network.buffers(), buffers, result.buffers());
   return {
       .network = std::move(result), .parameters = std::move(folded), .buffers = std::move(kept)};
 }

@@ -75,9 +75,9 @@ Weights weights_of(const LayerExport& layer) {
 /// A constant of integers, and the DequantizeLinear that makes it the array LAYER/part. `steps` are
 /// the scales of the elements along the axis `axis`.
 template <typename Integer>
-std::string integers_of(const LayerExport& layer, std::string_view part, TensorType type,
-                        const Shape& shape, std::span<const float> values,
-                        std::span<const float> steps, std::int64_t axis) {
+std::string integer_constant(const LayerExport& layer, std::string_view part, TensorType type,
+                             const Shape& shape, std::span<const float> values,
+                             std::span<const float> steps, std::int64_t axis) {
   std::int64_t inner = 1;  // elements between neighbors along the axis
   for (std::size_t k = static_cast<std::size_t>(axis) + 1; k < shape.size(); ++k) inner *= shape[k];
   const auto channels = static_cast<std::int64_t>(steps.size());
@@ -106,8 +106,8 @@ std::string integers_of(const LayerExport& layer, std::string_view part, TensorT
 std::string kernel_constant(const LayerExport& layer, const Weights& weights, const Shape& shape,
                             std::span<const float> values, std::int64_t axis = 0) {
   if (weights.scales.empty()) return layer.graph().floats(layer.name("kernel"), shape, values);
-  return integers_of<std::int8_t>(layer, "kernel", TensorType::int8, shape, values, weights.scales,
-                                  axis);
+  return integer_constant<std::int8_t>(layer, "kernel", TensorType::int8, shape, values,
+                                       weights.scales, axis);
 }
 
 void add_bias(const LayerExport& layer, const Weights& weights, std::vector<std::string>& inputs) {
@@ -119,8 +119,8 @@ void add_bias(const LayerExport& layer, const Weights& weights, std::vector<std:
   }
   std::vector<float> steps;
   for (const float scale : weights.scales) steps.push_back(weights.input_scale * scale);
-  inputs.push_back(
-      integers_of<std::int32_t>(layer, "bias", TensorType::int32, shape, weights.bias, steps, 0));
+  inputs.push_back(integer_constant<std::int32_t>(layer, "bias", TensorType::int32, shape,
+                                                  weights.bias, steps, 0));
 }
 
 // ---- Convolutions and dense layers
