@@ -204,15 +204,15 @@ int quantize(job::Session& session, const QuantizeArguments& arguments) {
                             {.parameters = folded.parameters, .buffers = folded.buffers}, options))
           .size();
 
-  strategy::Evaluation last;
+  std::vector<strategy::Evaluation> tried;
   const auto drop_of = [&](const model::FoldedNetwork& network) {
-    last = evaluation_of(restored, network, validation, arguments.restored.data);
-    return lost(result.before, last);
+    tried.push_back(evaluation_of(restored, network, validation, arguments.restored.data));
+    return lost(result.before, tried.back());
   };
   onnx::QuantizeOptions how = arguments.options;
   how.threads = strategy::reading_threads(arguments.restored.data.threads, *restored.strategy);
   const onnx::QuantizedModel model = onnx::quantize(folded, restored.dataset, drop_of, how);
-  result.after = evaluation_of(restored, model.network, validation, arguments.restored.data);
+  result.after = tried.at(model.call);
 
   options.int8_layers = model.int8_layers;
   options.metadata["lockstep.int8"] =

@@ -134,7 +134,7 @@ ActivationRange ActivationHistogram::percentile() const {
     while (bin > 0 && outside + counts[bin - 1] <= cut) outside += counts[--bin];
     return static_cast<float>(static_cast<double>(bin) * limit_ / kBins);
   };
-  return {.low = std::max(lowest_, -edge(below_)), .high = std::min(highest_, edge(above_))};
+  return {.low = std::max(lowest_, 0.0f - edge(below_)), .high = std::min(highest_, edge(above_))};
 }
 
 /// The magnitude above which values are clamped. The value 0 does not count: it has an integer of

@@ -248,6 +248,7 @@ class Search {
 
   std::optional<model::FoldedNetwork> network;  ///< the best so far
   double drop = 0;                              ///< of this network
+  std::size_t call = 0;                         ///< of DropOf, for this network
   std::set<NodeId> int8;                        ///< its layers
 
  private:
@@ -256,10 +257,12 @@ class Search {
     std::set<NodeId> chosen(layers_.begin() + static_cast<std::ptrdiff_t>(kept), layers_.end());
     model::FoldedNetwork quantized = quantizer_.quantized(chosen);
     last_drop_ = drop_of_(quantized);
+    ++calls_;
     constexpr double kRounding = 1e-9;
     if (!(last_drop_ <= max_drop_ + kRounding)) return false;
     network.emplace(std::move(quantized));
     drop = last_drop_;
+    call = calls_ - 1;
     int8 = std::move(chosen);
     return true;
   }
@@ -269,6 +272,7 @@ class Search {
   const DropOf& drop_of_;
   double max_drop_;
   double last_drop_ = 0;
+  std::size_t calls_ = 0;
 };
 
 }  // namespace
@@ -299,8 +303,10 @@ QuantizedModel quantize(const model::FoldedNetwork& original, const data::Datase
 
   Search search(quantizer, std::move(noisiest), drop_of, options.max_drop);
   search.run();
-  QuantizedModel result{
-      .network = std::move(*search.network), .drop = search.drop, .samples = quantizer.samples()};
+  QuantizedModel result{.network = std::move(*search.network),
+                        .drop = search.drop,
+                        .call = search.call,
+                        .samples = quantizer.samples()};
   const RoundingPlan plan(network, search.int8);
   for (const NodeId layer : all) {
     const model::Node& node = network.nodes()[static_cast<std::size_t>(layer)];

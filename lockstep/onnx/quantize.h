@@ -2,6 +2,7 @@
 // compute with 8-bit integers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -50,7 +51,8 @@ struct QuantizedModel {
   std::set<std::string, std::less<>> int8_layers = {};  ///< ExportOptions::int8_layers
   std::vector<QuantizedLayer> layers = {};              ///< in the order of the network
   double drop = 0;                                      ///< of DropOf
-  std::int64_t samples = 0;                             ///< that the ranges are of
+  std::size_t call = 0;      ///< which call of DropOf, from 0, was for this network
+  std::int64_t samples = 0;  ///< that the ranges are of
 };
 
 /// Quantizes `original` without training (Jacob et al., "Quantization and training of neural

@@ -208,6 +208,7 @@ TEST(Quantize, KeepsTheNoisiestLayerInFloat) {
   const QuantizedModel model = quantize(original, samples_for(original), first_loses);
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(model.drop, 0.25);
+  EXPECT_EQ(model.call, 1u);
   EXPECT_EQ(model.int8_layers.size(), 2u);
   const auto noisiest = std::ranges::min_element(
       model.layers, {}, [](const QuantizedLayer& layer) { return layer.decibels.value(); });
