@@ -197,11 +197,13 @@ Operand convolution_1d(const LayerExport& layer) {
   const std::int64_t filters = layer.shape().back();
   const std::int64_t channels = layer.input().shape.back() / groups;
   const Weights weights = weights_of(layer);
-  if (kernel == 1 && strides == 1 && groups == 1)
-    return product(layer, layer.exporter.channels_last(layer.input()).name,
+  if (kernel == 1 && strides == 1 && groups == 1) {
+    const Operand rows = layer.exporter.channels_last(layer.input());
+    return product(layer, rows.name,
                    kernel_constant(layer, weights, {channels, filters},
                                    transposed_kernel(weights.kernel, filters), 1),
                    weights);
+  }
   const Operand input = layer.exporter.channels_first(layer.input());
   const model::WindowGeometry window =
       model::window_geometry({1, input.shape[0], input.shape[1]}, {1, kernel}, {1, strides},
@@ -223,11 +225,13 @@ Operand dense(const LayerExport& layer) {
   const std::int64_t units = layer.shape().back();
   const Shape& shape = layer.input().shape;
   const Weights weights = weights_of(layer);
-  if (shape.size() > 1)
-    return product(layer, layer.exporter.channels_last(layer.input()).name,
+  if (shape.size() > 1) {
+    const Operand rows = layer.exporter.channels_last(layer.input());
+    return product(layer, rows.name,
                    kernel_constant(layer, weights, {shape.back(), units},
                                    transposed_kernel(weights.kernel, units), 1),
                    weights);
+  }
   // The order of a flattened image is that of the weights of each unit.
   const Shape& image = layer.input().flattened;
   std::vector<std::string> inputs{layer.input().name};

@@ -59,10 +59,10 @@ struct ExportOptions {
 /// Inputs and outputs have the names of the network's. Those with three axes [H, W, C] are
 /// [batch, C, H, W]; all others have Lockstep's order. Images are channels first inside, too: the
 /// constants are transposed. An array of weights has its name in the network ("conv1/kernel"), an
-/// operator that of its layer; what a stored array of another type is called, "conv1/kernel/int8",
-/// begins with that name. A fake_quantize is a QuantizeLinear and a DequantizeLinear, which
-/// programs fuse with the int8 layers between them (QDQ). Batch normalizations are of the moving
-/// statistics; a dropout is left out.
+/// operator that of its layer; the name of an array that is stored as another type,
+/// "conv1/kernel/int8", begins with it. A fake_quantize is a QuantizeLinear and a DequantizeLinear,
+/// which programs fuse with the int8 layers between them (QDQ). Batch normalizations are of the
+/// moving statistics; a dropout is left out.
 ///
 /// Throws Error (input) `[LAYER (TYPE)] expected …, got …` for a layer that has no operators: that
 /// of a program, of a TorchScript file, or a recurrent layer whose segments may be several

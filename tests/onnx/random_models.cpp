@@ -20,12 +20,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/onnx/export.h"
+#include "lockstep/onnx/int8_layers.h"
 #include "lockstep/onnx/write_model.h"
 
 namespace lockstep {
@@ -49,6 +51,8 @@ struct Case {
   bool fold = true;
   bool one_document = false;
   Preparation preparation = Preparation::none;
+  bool is_float16 = false;                              ///< the weights
+  std::set<std::string, std::less<>> int8_layers = {};  ///< see ExportOptions
 };
 
 /// The arrays of one input.
@@ -77,7 +81,12 @@ class Writer {
     model::CompiledModel compiled(one.network, device::Device{}, allocator);
     compiled.initialize(1);
     randomize(compiled);
-    onnx::ExportOptions options{.fold = one.fold, .one_document = one.one_document};
+    store_rounded(one, compiled);
+    onnx::ExportOptions options{
+        .fold = one.fold,
+        .weights = one.is_float16 ? onnx::WeightStorage::float16 : onnx::WeightStorage::float32,
+        .int8_layers = one.int8_layers,
+        .one_document = one.one_document};
     json about;
     std::vector<RandomInput> inputs;
     for (const model::NetworkInput& input : one.network->inputs())
@@ -124,6 +133,20 @@ class Writer {
     for (const model::ParameterInfo& entry : compiled.buffer_table().entries())
       for (float& value : model::ParameterTable::slice(compiled.buffers(), entry))
         value = entry.name.ends_with("variance") ? near_one(random_) : normal(random_);
+    compiled.parameters_changed();
+  }
+
+  /// Rounds the weights to those of the file.
+  static void store_rounded(const Case& one, model::CompiledModel& compiled) {
+    const std::span<float> parameters = compiled.parameters();
+    if (one.is_float16) {
+      std::vector<Float16> halves(parameters.size());
+      narrow(parameters, halves);
+      widen(halves, parameters);
+    }
+    for (std::size_t i = 0; i < one.network->nodes().size(); ++i)
+      if (one.int8_layers.contains(one.network->nodes()[i].name))
+        onnx::round_int8_layer(*one.network, static_cast<model::NodeId>(i), parameters);
     compiled.parameters_changed();
   }
 
@@ -217,6 +240,25 @@ std::vector<Case> ready_made() {
   Case& pixels = add_image("cnn", {32, 32, 3});
   pixels.name += "-pixels";
   pixels.preparation = Preparation::pixels;
+
+  Case& halves = add_image("mobilenet_v2", {32, 32, 3});
+  halves.name += "-float16";
+  halves.fold = false;  // the weights of the file are those that are rounded
+  halves.is_float16 = true;
+  // Single layers: of several, a difference of 1e-7 may round a value the other way.
+  for (const char* const layer :
+       {R"({"type": "conv2d", "filters": 6, "kernel": [3, 2], "name": "y"})",
+        R"({"type": "depthwise_conv2d", "kernel": 3, "padding": "same", "name": "y"})",
+        R"({"type": "dense", "units": 5, "name": "y"})",
+        R"({"type": "flatten"}, {"type": "fake_quantize", "scale": 0.02, "zero_point": 120,
+            "dtype": "uint8"}, {"type": "dense", "units": 10, "name": "y"})"}) {
+    const std::string text = fmt::format(
+        R"({{"input": [6, 7, 4], "layers": [{{"type": "fake_quantize", "scale": 0.02,
+            "zero_point": 120, "dtype": "uint8"}}, {}]}})",
+        layer);
+    add(fmt::format("int8-{}", cases.size()), model::network_from_json(text, "net.json"))
+        .int8_layers = {"y"};
+  }
 
   const DataInput tokens{.input = {.name = "tokens", .shape = {16}, .type = ElementType::int32},
                          .categories = kCategories};
