@@ -9,7 +9,6 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,7 +78,7 @@ strategy::Evaluation evaluation_of(const Restored& restored, model::FoldedNetwor
 
 // ---- Output
 
-ordered_json to_json(const onnx::QuantizedLayer& layer) {
+ordered_json describe_row(const onnx::QuantizedLayer& layer) {
   ordered_json line = {{"layer", layer.name},
                        {"type", layer.type},
                        {"int8", layer.is_int8},
@@ -99,7 +98,7 @@ void print_json(const Restored& restored, const QuantizeArguments& arguments,
                         {"calibration_samples", model.samples},
                         {"samples", result.before.samples},
                         {"layers", ordered_json::array()}};
-  for (const onnx::QuantizedLayer& layer : model.layers) event["layers"].push_back(to_json(layer));
+  for (const onnx::QuantizedLayer& layer : model.layers) event["layers"].push_back(describe_row(layer));
   if (result.before.has_accuracy) {
     event["float32_accuracy"] = result.before.accuracy();
     event["accuracy"] = result.after.accuracy();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,7 +27,8 @@ using model::Network;
 using model::NodeId;
 
 constexpr std::int64_t kMaxBatch = 32;
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 28;  // of the observed values of a batch
+constexpr std::int64_t kMaxObservedBytes = std::int64_t{1}
+                                           << 28;  // of the observed values of a batch
 
 /// A network in inference on the CPU.
 class Inference {
@@ -127,7 +129,7 @@ void Quantizer::calibrate(const data::Dataset& dataset, const QuantizeOptions& o
   for (const model::NetworkOutput& output : observed.outputs())
     bytes += model::element_count(observed.shape(output.node)) *
              static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t batch_size = std::clamp<std::int64_t>(kMaxBytes / bytes, 1, kMaxBatch);
+  const std::int64_t batch_size = std::clamp<std::int64_t>(kMaxObservedBytes / bytes, 1, kMaxBatch);
   samples_ = std::min(options.samples, dataset.size());
   if (samples_ < kMinCalibrationSamples)
     throw Error(

@@ -65,7 +65,7 @@ NodeId after_relu(const Network& network, NodeId node) {
   return reader;
 }
 
-bool has_layer(const Network& network, const std::string& name) {
+bool is_taken(const Network& network, const std::string& name) {
   return std::ranges::find(network.nodes(), name, &model::Node::name) != network.nodes().end();
 }
 
@@ -135,7 +135,7 @@ model::FoldedNetwork quantized_network(const model::FoldedNetwork& original,
     const auto range = ranges.find(plan.range_of(value));
     LOCKSTEP_CHECK(range != ranges.end());
     std::string own_name = name + "_uint8";
-    while (has_layer(from, own_name) || has_layer(network, own_name)) own_name += "_";
+    while (is_taken(from, own_name) || is_taken(network, own_name)) own_name += "_";
     rounded[value] = network.add(model::FakeQuantize(rounding_to_uint8(range->second)),
                                  {copies.at(value)}, own_name);
   };
