@@ -222,6 +222,44 @@ class Export(unittest.TestCase):
         self.assertIn("dims: [ 3, 16, 16 ]", (repository / "config.pbtxt").read_text())
         onnx.checker.check_model(onnx.load(repository / "1" / "model.onnx"))
 
+    def test_quantizes_a_trained_network_of_images(self):
+        random = numpy.random.default_rng(1)
+        labels = numpy.arange(240) % 3
+        pixels = random.integers(0, 100, (240, 16, 16, 3), dtype="uint8")
+        pixels[numpy.arange(240), :, :, labels] += 60  # the class is the color
+        for number, image in enumerate(pixels):
+            folder = self.directory / "images" / f"class{labels[number]}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number:03}.png").write_bytes(png(image))
+        data = f"images:{self.directory / 'images'}"
+        for name, least in ("cnn", 3), ("resnet18", 18), ("mobilenet_v2:0.25", 40):
+            with self.subTest(name):
+                run = self.directory / name.replace(":", "_")
+                lockstep("train", "--model", name, "--data", data, "--images", "resize=16,normalize=imagenet",
+                         "--global-batch", 24, "--steps", 40, "--checkpoint-dir", run, "--quiet")
+                model = self.directory / "model.onnx"
+                quantize = ["quantize", "--checkpoint", run, "--data", data, "--output", model, "--with-preprocessing",
+                            "--samples", 64, "--max-drop", 2, "--json"]
+                report = json.loads(lockstep(*quantize))
+                before = model.read_bytes()
+                onnx.checker.check_model(onnx.load(model), full_check=True)
+                logits = session(model).run(None, {"features": channels_first(pixels)})[0]
+                # Where a value is between two integers, either may be the nearest.
+                self.assertAlmostEqual((logits.argmax(1) == labels).mean(), report["accuracy"], delta=0.02)
+                self.assertLessEqual(report["drop"], 2)
+                self.assertGreaterEqual(len(report["layers"]), least)
+                self.assertGreaterEqual(sum(layer["int8"] for layer in report["layers"]), least // 2)
+                self.assertEqual(report["bytes"], len(before))
+                self.assertLess(report["bytes"], 0.6 * report["float32_bytes"])
+                if name == "resnet18":
+                    self.assertLess(report["bytes"], 0.27 * report["float32_bytes"])
+                    quantize[-1:] = ["--quiet", "--calibration", "entropy"]
+                    lockstep(*quantize)
+                    self.assertNotEqual(model.read_bytes(), before)
+                    quantize[-1] = "min-max"
+                    lockstep(*quantize)
+                    self.assertEqual(model.read_bytes(), before)
+
     def test_writes_a_trained_network_as_a_state_dict(self):
         run = self.directory / "run"
         lockstep("train", "--model", "cnn", "--data", "synthetic:12x12x3:4:64", "--global-batch", 32, "--steps", 1,
