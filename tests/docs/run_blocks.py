@@ -66,14 +66,15 @@ def blocks_of(text):
     return blocks
 
 
-def environment(prefix):
+def environment(prefix, python=None):
+    """The variables by which a block finds Lockstep, and `python` as python3 if that is given."""
     values = dict(os.environ, SOURCE=str(SOURCE))
 
     def prepend(name, *folders):
         values[name] = os.pathsep.join([*map(str, folders), *filter(None, [values.get(name)])])
 
     libraries = sorted({file.parent for file in prefix.glob("**/liblockstep.so")})
-    prepend("PATH", prefix / "bin")
+    prepend("PATH", prefix / "bin", *([pathlib.Path(python).parent] if python else []))
     prepend("CMAKE_PREFIX_PATH", prefix)
     prepend("PKG_CONFIG_PATH", *[folder / "pkgconfig" for folder in libraries])
     prepend("LD_LIBRARY_PATH", *libraries)
@@ -117,8 +118,7 @@ def main():
         elif block.packages:
             python = python_with(block.packages)
             if python:
-                folder = str(pathlib.Path(python).parent)
-                run(block, arguments.work, dict(values, PATH=os.pathsep.join([folder, values["PATH"]])))
+                run(block, arguments.work, environment(arguments.prefix.resolve(), python))
             else:
                 left_out.append(f"line {block.line} needs {' and '.join(block.packages)}")
         else:
