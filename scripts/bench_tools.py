@@ -15,7 +15,7 @@ LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
 
 
 def fail(message):
-    sys.exit(f"scripts/bench: error: {message}")
+    sys.exit(f"scripts/{pathlib.Path(sys.argv[0]).stem}: error: {message}")
 
 
 class Run:

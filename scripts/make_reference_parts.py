@@ -55,7 +55,8 @@ def layer_cases():
         "silu": (vector, functional.silu),
         "sigmoid": (vector, torch.sigmoid),
         "softmax": (vector, lambda x: x.softmax(-1)),
-        "tanh": (vector, torch.tanh)}
+        "tanh": (vector, torch.tanh),
+        "fake_quantize": (vector, lambda x: torch.fake_quantize_per_tensor_affine(x.float(), 2**-6, 10, -128, 127))}
     return modules | functions
 
 

@@ -140,8 +140,8 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
       .add_option(
           "--data", arguments.data,
           "Data set (required): " + data::data_usage() +
-              ". The part defaults to train, and for --validation-data, evaluate and predict to "
-              "test")
+              ". The part defaults to train, and for --validation-data, evaluate, predict and "
+              "quantize to test")
       ->group(kCommonOptions);
   command
       .add_option("--data-dir", arguments.open.data_dir,

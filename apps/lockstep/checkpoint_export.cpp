@@ -36,6 +36,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kTriton = "triton";
+constexpr const char* kFloat32 = "float32";
+constexpr const char* kFloat16 = "float16";
 constexpr const char* kPreprocessing = "with-preprocessing";
 
 /// A format by the endings of its files; an output without an ending, such as a device, is in the
@@ -69,17 +71,6 @@ void write_whole(const fs::path& path, std::string_view bytes) {
 }
 
 // ---- The model of a checkpoint
-
-/// The model as evaluate and predict use it: the parameters are their moving averages if the
-/// training had them.
-struct TrainedModel {
-  ModelSource source;
-  model::Network network;
-  std::vector<float> parameters;
-  std::vector<float> buffers;
-  checkpoint::TrainingState state;
-  strategy::DataNames names;
-};
 
 TrainedModel read_model(const fs::path& path) {
   const std::string where = (path / checkpoint::kStateFile).string();
@@ -284,25 +275,18 @@ void write_triton(const fs::path& folder, const onnx::Model& model, std::string_
   }
 }
 
-std::uint64_t export_onnx(const fs::path& checkpoint, const ExportArguments& arguments,
-                          const fs::path& output) {
+/// A folder may be given with a "/" at its end.
+fs::path without_slash(const fs::path& output) {
+  return output.has_filename() ? output : output.parent_path();
+}
+
+std::uint64_t export_onnx(const fs::path& checkpoint, const ExportArguments& arguments) {
   const TrainedModel trained = read_model(checkpoint);
-  const auto& text = trained.names.text;
-  onnx::ExportOptions options{
-      .fold = !arguments.keep_normalization,
-      // A field of a table is one document.
-      .one_document = text != nullptr && !(text->column.empty() && text->source.empty()),
-      .producer_version = LOCKSTEP_VERSION,
-      .metadata = metadata_of(trained, arguments.with_preprocessing)};
-  if (arguments.with_preprocessing) options.preprocessing = preprocessing_of(trained);
-  const onnx::Model model = onnx::export_network(
-      trained.network, {.parameters = trained.parameters, .buffers = trained.buffers}, options);
-  const std::string bytes = onnx::write_model(model);
-  if (arguments.layout == kTriton)
-    write_triton(output, model, bytes, trained.names.classes);
-  else
-    write_whole(output, bytes);
-  return bytes.size();
+  return write_onnx(
+      onnx::export_network(trained.network,
+                           {.parameters = trained.parameters, .buffers = trained.buffers},
+                           onnx_options(trained, arguments)),
+      trained, arguments);
 }
 
 }  // namespace
@@ -318,6 +302,14 @@ void add_export_options(CLI::App& command, ExportArguments& arguments) {
   command.add_flag("--no-fold", arguments.keep_normalization,
                    "onnx: keep batch normalizations instead of folding them into the layers before "
                    "them");
+  add_one_of(command, "--weights", arguments.weights, {kFloat32, kFloat16},
+             "onnx: how arrays of weights are stored. float16 makes half of the file; programs "
+             "still compute in float32")
+      ->type_name("float32|float16");
+  add_onnx_options(command, arguments);
+}
+
+void add_onnx_options(CLI::App& command, ExportArguments& arguments) {
   command.add_flag("--with-preprocessing", arguments.with_preprocessing,
                    "onnx: the graph normalizes its input: uint8 pixels, or the numbers of a table");
   add_one_of(command, "--layout", arguments.layout, {"file", kTriton},
@@ -330,6 +322,7 @@ void check_export(const ExportArguments& arguments) {
   const std::pair<const char*, bool> of_onnx[] = {
       {"--no-fold", arguments.keep_normalization},
       {"--with-preprocessing", arguments.with_preprocessing},
+      {"--weights float16", arguments.weights == kFloat16},
       {"--layout triton", arguments.layout == kTriton}};
   for (const auto& [option, is_given] : of_onnx)
     if (is_given && format != "onnx")
@@ -338,14 +331,37 @@ void check_export(const ExportArguments& arguments) {
                   fmt::format("got {}", format));
 }
 
+onnx::ExportOptions onnx_options(const TrainedModel& trained, const ExportArguments& arguments) {
+  const auto& text = trained.names.text;
+  onnx::ExportOptions options{
+      .fold = !arguments.keep_normalization,
+      .weights = arguments.weights == kFloat16 ? onnx::WeightStorage::float16
+                                               : onnx::WeightStorage::float32,
+      // A field of a table is one document.
+      .one_document = text != nullptr && !(text->column.empty() && text->source.empty()),
+      .producer_version = LOCKSTEP_VERSION,
+      .metadata = metadata_of(trained, arguments.with_preprocessing)};
+  if (arguments.with_preprocessing) options.preprocessing = preprocessing_of(trained);
+  return options;
+}
+
+std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
+                         const ExportArguments& arguments) {
+  const fs::path output = without_slash(arguments.output);
+  const std::string bytes = onnx::write_model(model);
+  if (arguments.layout == kTriton)
+    write_triton(output, model, bytes, trained.names.classes);
+  else
+    write_whole(output, bytes);
+  return bytes.size();
+}
+
 void export_checkpoint(const fs::path& checkpoint, const ExportArguments& arguments,
                        std::ostream& out) {
   const std::string format = format_of(arguments);
-  // A folder may be given with a "/" at its end.
-  const fs::path output =
-      arguments.output.has_filename() ? arguments.output : arguments.output.parent_path();
+  const fs::path output = without_slash(arguments.output);
   remove_abandoned_temporaries(output.parent_path(), output.filename().native());
-  const std::uint64_t bytes = format == "onnx"    ? export_onnx(checkpoint, arguments, output)
+  const std::uint64_t bytes = format == "onnx"    ? export_onnx(checkpoint, arguments)
                               : format == "torch" ? export_torch(checkpoint, output)
                                                   : export_safetensors(checkpoint, output);
   report(output, bytes, checkpoint, out);

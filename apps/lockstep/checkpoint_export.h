@@ -1,9 +1,17 @@
 // lockstep checkpoint export: a trained model as a file for other programs.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <iosfwd>
 #include <string>
+#include <vector>
+
+#include "apps/lockstep/model_source.h"
+#include "lockstep/checkpoint/training_state.h"
+#include "lockstep/model/network.h"
+#include "lockstep/onnx/export.h"
+#include "lockstep/strategy/fit/data_fit.h"
 
 namespace CLI {
 class App;
@@ -16,6 +24,7 @@ struct ExportArguments {
   std::string format = "auto";  ///< by the ending of `output`
   bool keep_normalization = false;
   bool with_preprocessing = false;
+  std::string weights = "float32";
   std::string layout = "file";
 };
 
@@ -30,5 +39,28 @@ void check_export(const ExportArguments& arguments);
 /// The output appears whole or not at all. Throws Error.
 void export_checkpoint(const std::filesystem::path& checkpoint, const ExportArguments& arguments,
                        std::ostream& out);
+
+/// A model as evaluate and predict use it: the parameters are their moving averages if the training
+/// had them.
+struct TrainedModel {
+  ModelSource source;
+  model::Network network;
+  std::vector<float> parameters;
+  std::vector<float> buffers;
+  checkpoint::TrainingState state;
+  strategy::DataNames names;
+};
+
+/// Declares --with-preprocessing and --layout.
+void add_onnx_options(CLI::App& command, ExportArguments& arguments);
+
+/// How `trained` is exported as ONNX: with its metadata, and the preprocessing if the arguments ask
+/// for it, which throws Error (input) if ONNX has no operators for it.
+onnx::ExportOptions onnx_options(const TrainedModel& trained, const ExportArguments& arguments);
+
+/// Writes the file, or with the layout "triton" the folder, and returns the bytes of the model. It
+/// appears whole or not at all. Throws Error.
+std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
+                         const ExportArguments& arguments);
 
 }  // namespace lockstep::apps

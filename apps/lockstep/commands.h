@@ -27,6 +27,7 @@ struct Invocation {
 void add_train_command(CLI::App& program, const Invocation& invocation, int& status);
 void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& status);
 void add_predict_command(CLI::App& program, const Invocation& invocation, int& status);
+void add_quantize_command(CLI::App& program, const Invocation& invocation, int& status);
 void add_generate_command(CLI::App& program, const Invocation& invocation, int& status);
 /// `lockstep data convert | index | inspect | verify | benchmark`.
 void add_data_commands(CLI::App& program);

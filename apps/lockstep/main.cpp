@@ -43,6 +43,7 @@ int run(const apps::Invocation& invocation) {
   apps::add_train_command(program, invocation, status);
   apps::add_evaluate_command(program, invocation, status);
   apps::add_predict_command(program, invocation, status);
+  apps::add_quantize_command(program, invocation, status);
   apps::add_generate_command(program, invocation, status);
   apps::add_data_commands(program);
   apps::add_checkpoint_command(program, std::cout);

@@ -232,6 +232,13 @@ Network network_from_json(std::string_view text, std::string_view source, const 
   return network;
 }
 
+std::pair<std::string_view, json> describe_layer(const Layer& layer) {
+  for (const LayerType& type : kLayerTypes)
+    if (json options = json::object(); type.write(layer, options))
+      return {type.name, std::move(options)};
+  return {};
+}
+
 std::optional<json> network_to_json(const Network& network) {
   if (network.nodes().empty()) return std::nullopt;
   std::vector<std::string> inputs;

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/model/network.h"
 
@@ -20,6 +21,10 @@ Network network_from_json(std::string_view text, std::string_view source,
 /// inputs, layers, names and options. nullopt if it has no layers, a user-defined layer, or one
 /// with the name of an input (of a single input: "input"), which a description cannot hold.
 std::optional<nlohmann::json> network_to_json(const Network& network);
+
+/// The type of `layer` in descriptions, such as "conv2d", and its options; the type is empty for
+/// layers that are not of this library.
+std::pair<std::string_view, nlohmann::json> describe_layer(const Layer& layer);
 
 /// Reads the description from a file. Throws Error (input) if the file cannot be read.
 Network read_network(const std::filesystem::path& file, const DataShape& data = {});

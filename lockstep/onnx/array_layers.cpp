@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/layers/window.h"
 #include "lockstep/onnx/exporter.h"
+#include "lockstep/onnx/int8_layers.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -42,38 +45,82 @@ std::vector<Attribute> attributes_of(const model::WindowGeometry& window) {
 
 // ---- Weights
 
-/// Kernel and bias of a layer, with the normalization that is folded into it.
+/// A kernel in Lockstep's order, or reordered so that neither the count of elements nor that of the
+/// output channels changes, and a bias.
 struct Weights {
   std::vector<float> kernel;
-  std::vector<float> bias;  // empty: none
+  std::vector<float> bias;    // empty: none
+  std::vector<float> scales;  // of the output channels, if the kernel is stored as int8
+  float input_scale = 1;
 };
 
-/// `is_last`: output channels are the last axis of the kernel, not the first.
-Weights weights_of(const LayerExport& layer, std::int64_t channels, bool is_last = false) {
+/// Of a layer with `kernel` and maybe `bias`.
+Weights weights_of(const LayerExport& layer) {
   const auto array = [&](const char* name) -> std::vector<float> {
     if (layer.find(name) == nullptr) return {};
     const std::span<const float> values = layer.values(name);
     return {values.begin(), values.end()};
   };
-  Weights weights{.kernel = array("kernel"), .bias = array("bias")};
-  const ChannelAffine* const affine = layer.exporter.folded(layer.id);
-  if (affine == nullptr) return weights;
-  const auto size = static_cast<std::size_t>(channels);
-  const std::size_t row = weights.kernel.size() / size;
-  for (std::size_t i = 0; i < weights.kernel.size(); ++i)
-    weights.kernel[i] = static_cast<float>(double{weights.kernel[i]} *
-                                           affine->factor[is_last ? i % size : i / row]);
-  weights.bias.resize(size);
-  for (std::size_t c = 0; c < size; ++c)
-    weights.bias[c] =
-        static_cast<float>(double{weights.bias[c]} * affine->factor[c] + affine->term[c]);
+  Weights weights{.kernel = array("kernel"), .bias = array("bias"), .scales = {}};
+  if (!layer.is_int8()) return weights;
+  const model::Network& network = layer.exporter.network();
+  weights.input_scale = input_range(network, layer.id)->function().scale;
+  weights.scales = quantize_channels(
+      weights.kernel, layer.shape().back(),
+      has_int8_bias(network, layer.id) ? std::span(weights.bias) : std::span<float>(),
+      weights.input_scale);
   return weights;
 }
 
+/// A constant of integers, and the DequantizeLinear that makes it the array LAYER/part. `steps` are
+/// the scales of the elements along the axis `axis`.
+template <typename Integer>
+std::string integer_constant(const LayerExport& layer, std::string_view part, TensorType type,
+                             const Shape& shape, std::span<const float> values,
+                             std::span<const float> steps, std::int64_t axis) {
+  std::int64_t inner = 1;  // elements between neighbors along the axis
+  for (std::size_t k = static_cast<std::size_t>(axis) + 1; k < shape.size(); ++k) inner *= shape[k];
+  const auto channels = static_cast<std::int64_t>(steps.size());
+  std::vector<Integer> integers(values.size());
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(values.size()); ++i)
+    integers[i] = static_cast<Integer>(std::nearbyint(values[i] / steps[i / inner % channels]));
+  GraphBuilder& graph = layer.graph();
+  const std::string name = layer.name(part);
+  const auto constant = [&](const char* ending, const Shape& extents, auto numbers) {
+    using Number = decltype(numbers)::value_type;
+    return graph.tensor({.name = fmt::format("{}/{}", name, ending),
+                         .type = std::is_same_v<Number, float> ? TensorType::float32 : type,
+                         .shape = extents,
+                         .bytes = bytes_of<Number>(numbers)});
+  };
+  const bool is_int8 = type == TensorType::int8;
+  const std::string stored = constant(is_int8 ? "int8" : "int32", shape, integers);
+  const std::string scale =
+      constant("scale", {channels}, std::vector<float>(steps.begin(), steps.end()));
+  const std::string zeros = constant("zero_point", {channels}, std::vector<Integer>(steps.size()));
+  return layer.add("DequantizeLinear", {stored, scale, zeros}, {{"axis", axis}}, part);
+}
+
+/// The kernel as a constant of `shape`, whose axis `axis` are the output channels. `values` are
+/// those of weights.kernel in the order of the shape.
+std::string kernel_constant(const LayerExport& layer, const Weights& weights, const Shape& shape,
+                            std::span<const float> values, std::int64_t axis = 0) {
+  if (weights.scales.empty()) return layer.graph().floats(layer.name("kernel"), shape, values);
+  return integer_constant<std::int8_t>(layer, "kernel", TensorType::int8, shape, values,
+                                       weights.scales, axis);
+}
+
 void add_bias(const LayerExport& layer, const Weights& weights, std::vector<std::string>& inputs) {
-  if (!weights.bias.empty())
-    inputs.push_back(layer.graph().floats(
-        layer.name("bias"), {static_cast<std::int64_t>(weights.bias.size())}, weights.bias));
+  if (weights.bias.empty()) return;
+  const Shape shape{static_cast<std::int64_t>(weights.bias.size())};
+  if (weights.scales.empty() || !has_int8_bias(layer.exporter.network(), layer.id)) {
+    inputs.push_back(layer.graph().floats(layer.name("bias"), shape, weights.bias));
+    return;
+  }
+  std::vector<float> steps;
+  for (const float scale : weights.scales) steps.push_back(weights.input_scale * scale);
+  inputs.push_back(integer_constant<std::int32_t>(layer, "bias", TensorType::int32, shape,
+                                                  weights.bias, steps, 0));
 }
 
 // ---- Convolutions and dense layers
@@ -86,13 +133,13 @@ Operand convolution(const LayerExport& layer) {
                                   ? window.channels
                                   : layer.options.at("groups").get<std::int64_t>();
   const std::int64_t channels = window.channels / groups;
-  const Weights weights = weights_of(layer, filters);
+  const Weights weights = weights_of(layer);
   std::vector<std::string> inputs{
       input.name,
-      layer.graph().floats(
-          layer.name("kernel"), {filters, channels, window.kernel_height, window.kernel_width},
-          channels_to_front(weights.kernel, filters, window.kernel_height * window.kernel_width,
-                            channels))};
+      kernel_constant(layer, weights,
+                      {filters, channels, window.kernel_height, window.kernel_width},
+                      channels_to_front(weights.kernel, filters,
+                                        window.kernel_height * window.kernel_width, channels))};
   add_bias(layer, weights, inputs);
   std::vector<Attribute> attributes = attributes_of(window);
   attributes.push_back({"group", groups});
@@ -107,7 +154,7 @@ Operand transposed_convolution(const LayerExport& layer) {
   const model::WindowGeometry window = window_of(layer.options, "kernel", output);
   const std::int64_t filters = output.back();
   const std::int64_t channels = input.shape.back();
-  const Weights weights = weights_of(layer, filters, true);
+  const Weights weights = weights_of(layer);
   std::vector<std::string> inputs{
       input.name,
       layer.graph().floats(layer.name("kernel"),
@@ -149,20 +196,21 @@ Operand convolution_1d(const LayerExport& layer) {
   const auto groups = layer.options.at("groups").get<std::int64_t>();
   const std::int64_t filters = layer.shape().back();
   const std::int64_t channels = layer.input().shape.back() / groups;
-  const Weights weights = weights_of(layer, filters);
-  if (kernel == 1 && strides == 1 && groups == 1)
-    return product(layer, layer.exporter.channels_last(layer.input()).name,
-                   layer.graph().floats(layer.name("kernel"), {channels, filters},
-                                        transposed_kernel(weights.kernel, filters)),
+  const Weights weights = weights_of(layer);
+  if (kernel == 1 && strides == 1 && groups == 1) {
+    const Operand rows = layer.exporter.channels_last(layer.input());
+    return product(layer, rows.name,
+                   kernel_constant(layer, weights, {channels, filters},
+                                   transposed_kernel(weights.kernel, filters), 1),
                    weights);
+  }
   const Operand input = layer.exporter.channels_first(layer.input());
   const model::WindowGeometry window =
       model::window_geometry({1, input.shape[0], input.shape[1]}, {1, kernel}, {1, strides},
                              model::parse_padding(layer.options.at("padding").get<std::string>()));
   std::vector<std::string> inputs{
-      input.name,
-      layer.graph().floats(layer.name("kernel"), {filters, channels, kernel},
-                           channels_to_front(weights.kernel, filters, kernel, channels))};
+      input.name, kernel_constant(layer, weights, {filters, channels, kernel},
+                                  channels_to_front(weights.kernel, filters, kernel, channels))};
   add_bias(layer, weights, inputs);
   return {.name = layer.add("Conv", inputs,
                             {{"kernel_shape", Ints{kernel}},
@@ -176,18 +224,19 @@ Operand convolution_1d(const LayerExport& layer) {
 Operand dense(const LayerExport& layer) {
   const std::int64_t units = layer.shape().back();
   const Shape& shape = layer.input().shape;
-  const Weights weights = weights_of(layer, units);
-  GraphBuilder& graph = layer.graph();
-  if (shape.size() > 1)
-    return product(layer, layer.exporter.channels_last(layer.input()).name,
-                   graph.floats(layer.name("kernel"), {shape.back(), units},
-                                transposed_kernel(weights.kernel, units)),
+  const Weights weights = weights_of(layer);
+  if (shape.size() > 1) {
+    const Operand rows = layer.exporter.channels_last(layer.input());
+    return product(layer, rows.name,
+                   kernel_constant(layer, weights, {shape.back(), units},
+                                   transposed_kernel(weights.kernel, units), 1),
                    weights);
+  }
   // The order of a flattened image is that of the weights of each unit.
   const Shape& image = layer.input().flattened;
   std::vector<std::string> inputs{layer.input().name};
-  inputs.push_back(graph.floats(
-      layer.name("kernel"), {units, shape.back()},
+  inputs.push_back(kernel_constant(
+      layer, weights, {units, shape.back()},
       image.empty()
           ? weights.kernel
           : channels_to_front(weights.kernel, units, shape.back() / image.back(), image.back())));
@@ -213,7 +262,6 @@ Operand tied_dense(const LayerExport& layer) {
 // ---- Normalizations
 
 Operand batch_normalization(const LayerExport& layer) {
-  if (layer.exporter.is_folded(layer.id)) return layer.like_input(layer.input().name);
   const Shape& shape = layer.shape();
   const Shape& image = layer.input().flattened;
   const std::int64_t channels = shape.back();
@@ -226,19 +274,22 @@ Operand batch_normalization(const LayerExport& layer) {
     std::vector<std::string> inputs{layer.input().name};
     for (const char* const name : {"gamma", "beta"})
       inputs.push_back(graph.floats(layer.name(name), {channels}, in_order(layer.values(name))));
-    for (const char* const name : {"moving_mean", "moving_variance"}) {
-      const model::ParameterInfo* const entry = layer.find(name, true);
-      LOCKSTEP_CHECK(entry != nullptr);
-      inputs.push_back(graph.floats(layer.name(name), {channels},
-                                    in_order(layer.exporter.values(*entry, true))));
-    }
+    for (const char* const name : {"moving_mean", "moving_variance"})
+      inputs.push_back(
+          graph.floats(layer.name(name), {channels}, in_order(layer.values(name, true))));
     return layer.like_input(layer.add("BatchNormalization", inputs,
                                       {{"epsilon", layer.options.at("epsilon").get<float>()}}));
   }
-  const ChannelAffine affine =
-      layer.exporter.affine(layer.node, layer.options.at("epsilon").get<double>());
-  const std::vector<float> factor(affine.factor.begin(), affine.factor.end());
-  const std::vector<float> term(affine.term.begin(), affine.term.end());
+  std::vector<float> factor;
+  std::vector<float> term;
+  for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
+    const double of_channel = double{layer.values("gamma")[c]} /
+                              std::sqrt(double{layer.values("moving_variance", true)[c]} +
+                                        layer.options.at("epsilon").get<double>());
+    factor.push_back(static_cast<float>(of_channel));
+    term.push_back(static_cast<float>(double{layer.values("beta")[c]} -
+                                      double{layer.values("moving_mean", true)[c]} * of_channel));
+  }
   const std::string scaled =
       layer.add("Mul", {layer.input().name, graph.floats(layer.name("factor"), {channels}, factor)},
                 {}, "scaled");
@@ -358,6 +409,21 @@ Operand softmax(const LayerExport& layer) {
       layer.add("Softmax", {layer.input().name}, {{"axis", std::int64_t{is_image ? 1 : -1}}}));
 }
 
+Operand fake_quantize(const LayerExport& layer) {
+  const auto scale = layer.options.at("scale").get<float>();
+  const auto zero_point = layer.options.at("zero_point").get<int>();
+  const bool is_int8 = layer.options.at("dtype") == "int8";
+  GraphBuilder& graph = layer.graph();
+  const std::string step = graph.floats(layer.name("scale"), {}, {&scale, 1});
+  const std::string zero = graph.tensor({.name = layer.name("zero_point"),
+                                         .type = is_int8 ? TensorType::int8 : TensorType::uint8,
+                                         .shape = {},
+                                         .bytes = std::string(1, static_cast<char>(zero_point))});
+  const std::string integers =
+      layer.add("QuantizeLinear", {layer.input().name, step, zero}, {}, "quantized");
+  return layer.like_input(layer.add("DequantizeLinear", {integers, step, zero}));
+}
+
 Operand dropout(const LayerExport& layer) { return layer.like_input(layer.input().name); }
 
 /// A sum or product of several arrays.
@@ -454,6 +520,7 @@ constexpr LayerRow kArrayLayers[] = {
     {"sigmoid", element_wise<kSigmoid>},
     {"softmax", softmax},
     {"tanh", element_wise<kTanh>},
+    {"fake_quantize", fake_quantize},
     {"dropout", dropout},
     {"add", combined_inputs<kAdd>},
     {"multiply", combined_inputs<kMul>},

@@ -394,9 +394,42 @@ std::optional<Constant> constant_node(const Node& node) {
   return std::nullopt;
 }
 
-constexpr std::array<std::string_view, 16> kFolded{
-    "Constant",  "ConstantOfShape", "Identity", "Cast",   "Transpose", "Slice", "Gather", "Concat",
-    "Unsqueeze", "Squeeze",         "Reshape",  "Expand", "Add",       "Sub",   "Mul",    "Div"};
+/// (x - zero point) * scale, of one scale or of one for each index of an axis.
+std::optional<Constant> dequantize(const Node& node, const Constant& input, Inputs inputs) {
+  const Constant* const scale = inputs.size() > 1 ? inputs[1] : nullptr;
+  const auto* const zeros = integers_at(inputs, 2);
+  const bool has_zeros = inputs.size() > 2 && inputs[2] != nullptr;
+  const Attributes attributes(node);
+  if (input.integers() == nullptr || scale == nullptr || scale->floats() == nullptr ||
+      has_zeros != (zeros != nullptr) || attributes.integer("block_size", 0) != 0)
+    return std::nullopt;
+  const std::vector<float>& scales = *scale->floats();
+  std::size_t inner = 1;  // elements with one scale that follow each other
+  if (scales.size() != 1) {
+    const auto axis = axis_of(attributes.integer("axis", 1), input.shape.size());
+    if (!axis || scale->shape.size() != 1 || scale->shape.front() != input.shape[*axis])
+      return std::nullopt;
+    inner = strides_of(input.shape)[*axis];
+  }
+  if (scales.empty() || (zeros != nullptr && zeros->size() != scales.size())) return std::nullopt;
+  std::vector<float> values;
+  values.reserve(input.integers()->size());
+  for (const std::int64_t integer : *input.integers()) {
+    const std::size_t channel = values.size() / inner % scales.size();
+    const std::int64_t zero = zeros == nullptr ? 0 : (*zeros)[channel];
+    constexpr std::int64_t kLargest = std::int64_t{1} << 32;  // of the types that ONNX allows
+    if (integer < -kLargest || integer > kLargest || zero < -kLargest || zero > kLargest)
+      return std::nullopt;
+    values.push_back(static_cast<float>(integer - zero) * scales[channel]);
+  }
+  return make(input.shape, std::move(values));
+}
+
+constexpr std::array<std::string_view, 17> kFolded{
+    "Constant", "ConstantOfShape", "Identity", "Cast",      "Transpose",
+    "Slice",    "Gather",          "Concat",   "Unsqueeze", "Squeeze",
+    "Reshape",  "Expand",          "Add",      "Sub",       "Mul",
+    "Div",      "DequantizeLinear"};
 
 std::optional<Constant> folded(const Node& node, Inputs inputs) {
   const std::string& type = node.type;
@@ -411,6 +444,7 @@ std::optional<Constant> folded(const Node& node, Inputs inputs) {
   if (type == "Cast") return cast(node, input);
   // Zeros of an initial state, for example, remain zeros wherever they go.
   if (has_batch(input.shape)) return reshaped(input, {kSampleCount});
+  if (type == "DequantizeLinear") return dequantize(node, input, inputs);
   if (type == "Transpose") return transpose(node, input);
   if (type == "Slice") return slice(input, inputs);
   if (type == "Gather") return gather(node, input, inputs);

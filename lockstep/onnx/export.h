@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,10 +30,21 @@ struct Preprocessing {
   std::vector<double> divisors = {};  ///< as many
 };
 
+/// How arrays of weights are stored.
+enum class WeightStorage {
+  float32,  ///< as they are
+  float16,  ///< those of at least 128 elements as float16, with a Cast to float32
+};
+
 /// How a network is exported.
 struct ExportOptions {
   /// Whether batch normalizations become part of the convolutions and dense layers before them.
   bool fold = true;
+  /// Of the arrays that are not int8 or int32.
+  WeightStorage weights = WeightStorage::float32;
+  /// Names of layers whose kernel is stored as int8, with a scale for each output channel, and
+  /// their bias as int32 (int8_layers.h). Their inputs are fake_quantize layers.
+  std::set<std::string, std::less<>> int8_layers = {};
   Preprocessing preprocessing = {};
   /// Whether segments are those of one text, 1, and the padding after it, 0: a recurrent layer
   /// needs that.
@@ -47,12 +59,16 @@ struct ExportOptions {
 /// Inputs and outputs have the names of the network's. Those with three axes [H, W, C] are
 /// [batch, C, H, W]; all others have Lockstep's order. Images are channels first inside, too: the
 /// constants are transposed. An array of weights has its name in the network ("conv1/kernel"), an
-/// operator that of its layer. Batch normalizations are of the moving statistics; a dropout is left
-/// out.
+/// operator that of its layer; the name of an array that is stored as another type,
+/// "conv1/kernel/int8", begins with it. A fake_quantize is a QuantizeLinear and a DequantizeLinear,
+/// which programs fuse with the int8 layers between them (QDQ). Batch normalizations are of the
+/// moving statistics; a dropout is left out.
 ///
 /// Throws Error (input) `[LAYER (TYPE)] expected …, got …` for a layer that has no operators: that
 /// of a program, of a TorchScript file, or a recurrent layer whose segments may be several
-/// documents; and for preprocessing that the network has no input for.
+/// documents; for preprocessing that the network has no input for; for weights that float16 cannot
+/// hold; and for `int8_layers` that why_not_int8() (int8_layers.h) refuses, or with weights that
+/// are not finite.
 Model export_network(const model::Network& network, const NetworkArrays& arrays,
                      const ExportOptions& options = {});
 

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/fold_normalizations.h"
+#include "lockstep/model/network_json.h"
+#include "lockstep/onnx/int8_layers.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -23,9 +25,6 @@ constexpr const char* kPreprocessing = "preprocessing";
 
 /// Layers whose last array axis is that of the channels, and which a normalization after them can
 /// change.
-constexpr std::array<std::string_view, 5> kFoldable{"conv2d", "conv1d", "depthwise_conv2d",
-                                                    "conv2d_transpose", "dense"};
-
 std::int64_t positions_of(const Shape& shape) {
   return model::element_count(Shape(shape.begin(), shape.end() - 1));
 }
@@ -54,14 +53,6 @@ std::vector<std::int64_t> of_batch(const Shape& shape) {
   std::vector<std::int64_t> extents{0};
   extents.insert(extents.end(), shape.begin(), shape.end());
   return extents;
-}
-
-/// The type of a layer in descriptions, and its options; an empty type for others than Lockstep's.
-std::pair<std::string_view, json> describe(const model::Layer& layer) {
-  for (const model::LayerType& type : model::kLayerTypes)
-    if (json options = json::object(); type.write(layer, options))
-      return {type.name, std::move(options)};
-  return {};
 }
 
 ExportLayer find_row(std::string_view type) {
@@ -104,11 +95,13 @@ const model::ParameterInfo* LayerExport::find(std::string_view wanted, bool is_b
   return table.find(name(wanted));
 }
 
-std::span<const float> LayerExport::values(std::string_view wanted) const {
-  const model::ParameterInfo* const entry = find(wanted);
+std::span<const float> LayerExport::values(std::string_view wanted, bool is_buffer) const {
+  const model::ParameterInfo* const entry = find(wanted, is_buffer);
   LOCKSTEP_CHECK(entry != nullptr);
-  return exporter.values(*entry, false);
+  return exporter.values(*entry, is_buffer);
 }
+
+bool LayerExport::is_int8() const { return exporter.options().int8_layers.contains(node.name); }
 
 Operand LayerExport::like_input(std::string value) const {
   return {.name = std::move(value),
@@ -128,8 +121,8 @@ Exporter::Exporter(const model::Network& network, const NetworkArrays& arrays,
     : network_(network),
       arrays_(arrays),
       options_(options),
-      results_(network.nodes().size()),
-      folded_(network.nodes().size()) {
+      graph_(options.weights == WeightStorage::float16),
+      results_(network.nodes().size()) {
   LOCKSTEP_CHECK_OP(arrays.parameters.size(), ==, network.parameters().flat_size());
   LOCKSTEP_CHECK_OP(arrays.buffers.size(), ==, network.buffers().flat_size());
 }
@@ -143,32 +136,6 @@ std::string Exporter::shared_parameter(const model::ParameterInfo& entry) {
                       [&] { return graph_.floats(entry.name, entry.shape, values(entry, false)); });
 }
 
-ChannelAffine Exporter::affine(const model::Node& node, double epsilon) const {
-  const auto array = [&](const char* name, bool is_buffer) {
-    const model::ParameterTable& table = is_buffer ? network_.buffers() : network_.parameters();
-    const model::ParameterInfo* const entry = table.find(fmt::format("{}/{}", node.name, name));
-    LOCKSTEP_CHECK(entry != nullptr);
-    return values(*entry, is_buffer);
-  };
-  const std::span<const float> gamma = array("gamma", false);
-  const std::span<const float> beta = array("beta", false);
-  const std::span<const float> mean = array("moving_mean", true);
-  const std::span<const float> variance = array("moving_variance", true);
-  ChannelAffine affine;
-  for (std::size_t c = 0; c < gamma.size(); ++c) {
-    affine.factor.push_back(double{gamma[c]} / std::sqrt(double{variance[c]} + epsilon));
-    affine.term.push_back(double{beta[c]} - double{mean[c]} * affine.factor.back());
-  }
-  return affine;
-}
-
-const ChannelAffine* Exporter::folded(model::NodeId node) const {
-  const auto found = folds_.find(node);
-  return found == folds_.end() ? nullptr : &found->second;
-}
-
-bool Exporter::is_folded(model::NodeId node) const { return folded_[node]; }
-
 std::vector<bool> Exporter::needed() const {
   std::vector<bool> needed(network_.nodes().size());
   for (const model::NetworkOutput& output : network_.outputs()) needed[output.node] = true;
@@ -178,22 +145,24 @@ std::vector<bool> Exporter::needed() const {
   return needed;
 }
 
-void Exporter::find_folds() {
+void Exporter::check_int8_layers() const {
   const auto nodes = network_.nodes();
-  std::vector<int> readers(nodes.size());
-  for (const model::Node& node : nodes)
-    for (const model::NodeId input : node.inputs)
-      if (!model::is_input(input)) ++readers[input];
-  for (const model::NetworkOutput& output : network_.outputs()) ++readers[output.node];
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const auto [type, options] = describe(*nodes[i].layer);
-    if (type != "batch_normalization") continue;
-    const model::NodeId before = nodes[i].inputs.front();
-    if (model::is_input(before) || readers[before] != 1 ||
-        std::ranges::find(kFoldable, describe(*nodes[before].layer).first) == kFoldable.end())
-      continue;
-    folds_[before] = affine(nodes[i], options.at("epsilon").get<double>());
-    folded_[i] = true;
+  for (const std::string& name : options_.int8_layers) {
+    const auto found = std::ranges::find(nodes, name, &model::Node::name);
+    const std::string_view expected =
+        "expected a layer of convolutions or a dense one after a "
+        "fake_quantize, to store its kernel as int8";
+    if (found == nodes.end())
+      throw Error(ErrorCategory::input, name, expected, "the network has no such layer");
+    const auto node = static_cast<model::NodeId>(found - nodes.begin());
+    if (const std::string_view reason = why_not_int8(network_, node); !reason.empty())
+      throw Error(ErrorCategory::input, name, expected, fmt::format("got {}", reason));
+    for (const std::size_t index : found->parameters) {
+      const model::ParameterInfo& entry = network_.parameters().entries()[index];
+      if (!std::ranges::all_of(values(entry, false), [](float x) { return std::isfinite(x); }))
+        throw Error(ErrorCategory::input, entry.name, "expected finite numbers to store as int8",
+                    "got others");
+    }
   }
 }
 
@@ -305,7 +274,6 @@ Operand Exporter::add_input(const model::NetworkInput& input) {
 }
 
 Graph Exporter::run() {
-  network_.check_complete();
   const bool preprocesses =
       options_.preprocessing.pixels || !options_.preprocessing.offsets.empty();
   const bool has_floats = std::ranges::any_of(
@@ -314,7 +282,7 @@ Graph Exporter::run() {
     throw Error(ErrorCategory::input, kPreprocessing, "expected an input of float32",
                 fmt::format("got none in {}", network_.name()));
   graph_.graph.name = network_.name();
-  if (options_.fold) find_folds();
+  check_int8_layers();
   for (const model::NetworkInput& input : network_.inputs()) inputs_.push_back(add_input(input));
   std::vector<std::string> names;
   for (const model::NetworkOutput& output : network_.outputs())
@@ -323,7 +291,7 @@ Graph Exporter::run() {
   for (std::size_t i = 0; i < needed.size(); ++i) {
     if (!needed[i]) continue;
     const model::Node& node = network_.nodes()[i];
-    const auto [type, options] = describe(*node.layer);
+    const auto [type, options] = model::describe_layer(*node.layer);
     std::vector<Operand> inputs;
     for (const model::NodeId input : node.inputs)
       inputs.push_back(model::is_input(input) ? inputs_[model::input_index(input)]
@@ -355,6 +323,15 @@ Graph Exporter::run() {
 
 Model export_network(const model::Network& network, const NetworkArrays& arrays,
                      const ExportOptions& options) {
+  network.check_complete();
+  if (options.fold) {
+    const model::FoldedNetwork folded =
+        model::fold_normalizations(network, arrays.parameters, arrays.buffers);
+    ExportOptions rest = options;
+    rest.fold = false;
+    return export_network(folded.network,
+                          {.parameters = folded.parameters, .buffers = folded.buffers}, rest);
+  }
   Model model{.producer = "lockstep",
               .producer_version = options.producer_version,
               .graph = Exporter(network, arrays, options).run(),

@@ -31,12 +31,6 @@ struct Operand {
 std::vector<float> channels_to_front(std::span<const float> values, std::int64_t outer,
                                      std::int64_t spatial, std::int64_t channels);
 
-/// factor * x + term for each channel: what a normalization with moving statistics is.
-struct ChannelAffine {
-  std::vector<double> factor;  ///< of each channel
-  std::vector<double> term;    ///< of each channel
-};
-
 /// What the layers are written to.
 class Exporter {
  public:
@@ -61,13 +55,6 @@ class Exporter {
   /// `operand`, which has at least two axes, with the channels first.
   Operand channels_first(const Operand& operand);
 
-  /// The normalization that is folded into the layer `node`; null if there is none.
-  const ChannelAffine* folded(model::NodeId node) const;
-  /// Whether the normalization `node` is folded into the layer before it.
-  bool is_folded(model::NodeId node) const;
-  /// The normalization of the node, a batch_normalization.
-  ChannelAffine affine(const model::Node& node, double epsilon) const;
-
   /// A value that several layers share, by a key: the name of an earlier one, or that which `make`
   /// returns.
   template <typename Make>
@@ -77,7 +64,7 @@ class Exporter {
   }
 
  private:
-  void find_folds();
+  void check_int8_layers() const;
   Operand add_input(const model::NetworkInput& input);
   void preprocess(const model::NetworkInput& input, Operand& operand, Value& value);
   std::vector<bool> needed() const;
@@ -88,8 +75,6 @@ class Exporter {
   GraphBuilder graph_;
   std::vector<Operand> inputs_;
   std::vector<Operand> results_;  // of the layers
-  std::map<model::NodeId, ChannelAffine> folds_;
-  std::vector<bool> folded_;
   std::map<std::string, std::string> shared_;
 };
 
@@ -114,8 +99,10 @@ struct LayerExport {
   std::string name(std::string_view part) const;
   /// The entry of its parameter, or buffer, `name`; null if it has none.
   const model::ParameterInfo* find(std::string_view name, bool is_buffer = false) const;
-  /// The values of its parameter `name`, which it has.
-  std::span<const float> values(std::string_view name) const;
+  /// The values of its parameter or buffer `name`, which it has.
+  std::span<const float> values(std::string_view name, bool is_buffer = false) const;
+  /// Whether its kernel is stored as int8.
+  bool is_int8() const;
 
   /// The first input of the layer, and its output, have the same layout.
   Operand like_input(std::string value) const;

@@ -4,8 +4,27 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
 
 namespace lockstep::onnx {
+namespace {
+
+std::vector<Float16> narrowed(std::string_view name, std::span<const float> values) {
+  constexpr std::uint16_t kInfinity = 0x7c00;
+  std::vector<Float16> halves(values.size());
+  narrow(values, halves);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if ((halves[i].bits & 0x7fff) == kInfinity && std::isfinite(values[i]))
+      throw Error(ErrorCategory::input, std::string(name),
+                  "expected weights that float16 can hold, at most 65504",
+                  fmt::format("got {}", values[i]));
+  return halves;
+}
+
+}  // namespace
 
 std::string GraphBuilder::unique_name(std::string_view wanted) {
   std::string name(wanted);
@@ -52,6 +71,13 @@ std::string GraphBuilder::tensor(Tensor tensor) {
 
 std::string GraphBuilder::floats(std::string_view name, std::vector<std::int64_t> shape,
                                  std::span<const float> values) {
+  if (stores_float16_ && values.size() >= kFloat16Elements)
+    return add("Cast",
+               {tensor({.name = fmt::format("{}/float16", name),
+                        .type = TensorType::float16,
+                        .shape = std::move(shape),
+                        .bytes = bytes_of<Float16>(narrowed(name, values))})},
+               name, {{"to", static_cast<std::int64_t>(TensorType::float32)}});
   return tensor({.name = std::string(name),
                  .type = TensorType::float32,
                  .shape = std::move(shape),

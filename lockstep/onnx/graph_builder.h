@@ -23,6 +23,12 @@ std::string bytes_of(std::span<const T> values) {
 /// Builds a graph. Names of values are unique; those of operators are those of their first outputs.
 class GraphBuilder {
  public:
+  /// `stores_float16`: whether floats() stores arrays of kFloat16Elements or more as float16.
+  explicit GraphBuilder(bool stores_float16 = false) : stores_float16_(stores_float16) {}
+
+  /// Below this, a Cast takes more of a file than is saved.
+  static constexpr std::size_t kFloat16Elements = 128;
+
   /// `wanted`, or with a number if that is taken. Takes it.
   std::string unique_name(std::string_view wanted);
 
@@ -37,7 +43,8 @@ class GraphBuilder {
   void add_node(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs,
                 std::vector<Attribute> attributes = {});
 
-  /// Adds a constant array of float32 called `name` or like it. Returns its name.
+  /// Adds a constant array of float32 called `name` or like it. Returns its name. Throws Error
+  /// (input) of `name` if it is stored as float16, which cannot hold one of its finite values.
   std::string floats(std::string_view name, std::vector<std::int64_t> shape,
                      std::span<const float> values);
   /// Adds a constant of any type. Returns its name.
@@ -54,6 +61,7 @@ class GraphBuilder {
   Graph graph;  ///< what was built
 
  private:
+  bool stores_float16_;
   std::set<std::string, std::less<>> names_;
   std::map<std::string, std::string> shared_;  // constants by type and bytes
 };

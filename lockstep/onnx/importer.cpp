@@ -71,6 +71,7 @@ std::span<const Importer::Operator> Importer::operators() {
       Operator{"Clip", &Importer::import_function},
       Operator{"Concat", &Importer::import_concatenation},
       Operator{"Conv", &Importer::import_convolution},
+      Operator{"DequantizeLinear", &Importer::import_dequantize},
       Operator{"Div", &Importer::import_combination},
       Operator{"Dropout", &Importer::import_dropout},
       Operator{"Erf", &Importer::import_function},
@@ -90,6 +91,7 @@ std::span<const Importer::Operator> Importer::operators() {
       Operator{"Mul", &Importer::import_combination},
       Operator{"Pad", &Importer::import_padding},
       Operator{"Pow", &Importer::import_combination},
+      Operator{"QuantizeLinear", &Importer::import_quantize},
       Operator{"ReduceMax", &Importer::import_reduction},
       Operator{"ReduceMean", &Importer::import_reduction},
       Operator{"Relu", &Importer::import_function},
@@ -187,7 +189,8 @@ Axes Importer::input_order(const Value& value) const {
     }
     const bool keeps_order = std::ranges::any_of(
         std::initializer_list<std::string_view>{"Pad", "Relu", "Identity", "Cast", "Mul", "Add",
-                                                "Sub", "Div", "Dropout", "Clip"},
+                                                "Sub", "Div", "Dropout", "Clip", "QuantizeLinear",
+                                                "DequantizeLinear"},
         [&](std::string_view type) { return reader.type == type; });
     if (!keeps_order || reader.outputs.empty()) break;
     name = reader.outputs.front();
@@ -361,7 +364,12 @@ bool Importer::is_made(const std::string& name) {
   const auto found = producers_.find(name);
   if (found == producers_.end()) return false;
   const Node& producer = model_.graph.nodes[found->second];
-  return producer.type == "Constant" && producer.inputs.empty() && fold(producer);
+  const bool reads_constants = std::ranges::all_of(producer.inputs, [&](const std::string& input) {
+    return input.empty() || initializers_.contains(input);
+  });
+  if (!reads_constants || !fold(producer)) return false;
+  done_.insert(&producer);
+  return true;
 }
 
 const Constant* Importer::constant_at(const Node& node, std::size_t index) {
@@ -440,7 +448,9 @@ NodeId Importer::add_layer(const Node& node, std::shared_ptr<const model::Layer>
 std::string Importer::layer_name(const Node& node, std::size_t weight) const {
   std::string name;
   if (weight < node.inputs.size()) {
-    const std::string& given = node.inputs[weight];
+    std::string_view given = node.inputs[weight];
+    for (const std::string_view ending : {"_DequantizeLinear_Output", "_DequantizeLinear"})
+      if (given.ends_with(ending)) given.remove_suffix(ending.size());  // of onnxruntime
     for (const std::string_view ending : {".weight", "/kernel", "/gamma", "/embeddings"})
       if (given.ends_with(ending)) name = given.substr(0, given.size() - ending.size());
   }

@@ -25,6 +25,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/network.h"
 #include "lockstep/onnx/constant.h"
 #include "lockstep/onnx/import.h"
@@ -100,8 +101,8 @@ class Importer {
   bool has_input(const Node& node, std::size_t index) const;
   bool is_used(const Node& node, std::size_t output) const;
   const Imported& imported(const Node& node, const std::string& name);
-  /// Whether a tensor that a later node reads is known already, or is the output of a Constant,
-  /// which may stand right before its reader.
+  /// Whether a tensor that a later node reads is known already, or can be computed from constants
+  /// of the file by one node, which may stand right before its reader.
   bool is_made(const std::string& name);
   const Constant* constant_at(const Node& node, std::size_t index);  // null: not a constant
   /// A constant of floats with its elements; refuses everything else.
@@ -172,6 +173,12 @@ class Importer {
   std::optional<Function> as_function(const Node& node, const std::string& tensor);
   Array combined(const Node& node, const Array& a, const Array& b, bool multiplies);
 
+  // import_quantization.cpp
+  TensorType quantized_type(const Node& node) const;
+  model::FakeQuantizeFunction quantization(const Node& node);
+  void import_quantize(const Node& node);
+  void import_dequantize(const Node& node);
+
   // import_shapes.cpp
   void import_identity(const Node& node);
   void import_cast(const Node& node);
@@ -203,6 +210,8 @@ class Importer {
   std::unordered_map<std::string, std::vector<const Node*>> readers_;  ///< of needed nodes
   std::set<std::string, std::less<>> outputs_;
   std::vector<bool> needed_;
+  /// How the outputs of QuantizeLinear are quantized, which tensors_ has as floats.
+  std::unordered_map<std::string, model::FakeQuantizeFunction> quantized_;
   std::set<const Node*> done_;  ///< imported with an earlier node
   std::map<std::tuple<model::NodeId, model::Shape, Axes>, model::NodeId> moves_;
   std::set<std::string, std::less<>> names_;  ///< of layers and inputs

@@ -448,11 +448,32 @@ INSTANTIATE_TEST_SUITE_P(
                 "predict --checkpoint nowhere --data synthetic:8x8x1:4:10 --output p.txt", 2,
                 "command line] expected --output to end in .csv, .jsonl or .tfrecord, or to be -, "
                 "or --format, got \"p.txt\""},
+        Refusal{"quantize_without_output",
+                "quantize --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
+                "command line] expected --output FILE.onnx; it was not given"},
+        Refusal{"quantize_into_no_folder",
+                "quantize --checkpoint nowhere --data synthetic:8x8x1:4:10 --output "
+                "/nowhere/q.onnx",
+                3, "/nowhere/q.onnx] expected a file in a folder; /nowhere is none"},
+        Refusal{
+            "quantize_with_an_unknown_calibration",
+            "quantize --checkpoint nowhere --data synthetic:8x8x1:4:10 --output q.onnx "
+            "--calibration minmax",
+            2,
+            "calibration] expected min-max, percentile or entropy, got \"minmax\" (did you mean "
+            "min-max?)"},
+        Refusal{"quantize_with_few_samples",
+                "quantize --checkpoint nowhere --data synthetic:8x8x1:4:10 --output q.onnx "
+                "--samples 3",
+                2, "command line] expected --samples to be at least 16, got 3"},
         Refusal{"export_to_another_format", "checkpoint export nowhere --output w.h5", 2,
                 "command line] expected --output to end in .safetensors, .onnx, .pt or .pth, or "
                 "--format, got \"w.h5\""},
         Refusal{"fold_for_another_format", "checkpoint export nowhere --output w.pt --no-fold", 2,
                 "command line] expected --no-fold only for the format onnx, got torch"},
+        Refusal{"float16_for_another_format",
+                "checkpoint export nowhere --output w.pt --weights float16", 2,
+                "command line] expected --weights float16 only for the format onnx, got torch"},
         Refusal{"layout_of_another_format",
                 "checkpoint export nowhere --output w --format torch --layout triton", 2,
                 "command line] expected --layout triton only for the format onnx, got torch"},

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 #include <string>
 
@@ -61,6 +62,52 @@ TEST(IrisExample, SaysWhatItNeeds) {
   const Result result = run({example("iris"), "nowhere.csv", "nowhere.csv"});
   EXPECT_NE(result.status, 0);
   EXPECT_THAT(result.errors, HasSubstr("[nowhere.csv] expected a file that can be read"));
+}
+
+/// A program that is built only where onnxruntime is.
+class OnnxruntimeExample : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(example("onnxruntime")))
+      GTEST_SKIP() << "built without onnxruntime's headers and library (ONNXRUNTIME_ROOT)";
+  }
+
+  /// Runs the example with a file as standard input.
+  Result classify(const std::string& model, const std::string& samples) const {
+    data::write_bytes(directory_ / "samples.csv", samples);
+    return run({"/bin/sh", "-c", R"("$0" "$1" < "$2")", example("onnxruntime"), model,
+                directory_ / "samples.csv"});
+  }
+
+  data::TemporaryDirectory directory_;
+};
+
+TEST_F(OnnxruntimeExample, NamesTheClassOfEachLine) {
+  const std::string model = directory_ / "iris.onnx";
+  data::write_bytes(directory_ / "train.csv", flowers(120, 1));
+  const std::string data = "csv:" + (directory_ / "train.csv").string();
+  ASSERT_EQ(run({LOCKSTEP_PROGRAM, "train", "--quiet", "--model", "mlp:10,10", "--data", data,
+                 "--global-batch", "32", "--epochs", "60", "--learning-rate", "0.01",
+                 "--checkpoint-dir", directory_ / "run"})
+                .status,
+            0);
+  ASSERT_EQ(run({LOCKSTEP_PROGRAM, "checkpoint", "export", directory_ / "run",
+                 "--with-preprocessing", "--output", model})
+                .status,
+            0);
+  const Result result = classify(model, "5.0,3.4,1.5,0.2\n5.9,2.8,4.3,1.3\n6.6,3.0,5.6,2.0\n");
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.output, "setosa\nversicolor\nvirginica\n");
+
+  EXPECT_THAT(classify(model, "1,2,3\n").errors, HasSubstr("expected 4 numbers, got 1,2,3"));
+  EXPECT_THAT(classify(model, "1,2,x,4\n").errors, HasSubstr("expected 4 numbers, got 1,2,x,4"));
+  EXPECT_THAT(classify(model, "").errors, HasSubstr("expected samples on standard input"));
+  EXPECT_EQ(classify(model, "").status, 1);
+}
+
+TEST_F(OnnxruntimeExample, SaysWhatItNeeds) {
+  EXPECT_THAT(run({example("onnxruntime")}).errors, HasSubstr("usage: example_onnxruntime MODEL"));
+  EXPECT_EQ(classify(directory_ / "nowhere.onnx", "1\n").status, 1);
 }
 
 TEST(CustomLayerExample, LearnsWithItsOwnLayer) {

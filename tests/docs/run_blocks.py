@@ -7,11 +7,12 @@ A comment of HTML before a block says what it is:
 
     <!-- file: train.cpp -->   its text is written to that file
     <!-- run -->               its lines are run by bash, which ends at the first that fails
+    <!-- run with PACKAGE… --> likewise, and its python3 has these packages of Python
     <!-- prints: REGEX -->     after a `run`: what its output must contain, as a regular expression
     <!-- first: COMMAND -->    makes what the reader has; $SOURCE is the source folder
 
 All blocks of a document work in one new folder, which has the `apps` of the source folder. PREFIX is where Lockstep was installed: its programs are in PATH, and CMake, pkg-config and
-the loader find it. Leaves with 77 where the system lacks the data set that a block names.
+the loader find it. Leaves with 77 where the system lacks the data set that a block names, or, after all other blocks, where no Python has the packages of one.
 """
 import argparse
 import os
@@ -21,14 +22,17 @@ import shutil
 import subprocess
 import sys
 
-MARK = re.compile(r"^<!-- (run|file: (?P<file>\S+)|prints: (?P<prints>.+)|first: (?P<first>.+)) -->$")
+MARK = re.compile(r"^<!-- (run(?: with (?P<packages>.+))?|file: (?P<file>\S+)|prints: (?P<prints>.+)|first: (?P<first>.+)) -->$")
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tests/support"))
+from python_with import HOW, python_with  # noqa: E402
+
 FASHION_MNIST = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 class Block:
-    def __init__(self, line, file):
-        self.line, self.file, self.prints, self.text = line, file, None, ""
+    def __init__(self, line, file, packages=None):
+        self.line, self.file, self.packages, self.prints, self.text = line, file, (packages or "").split(), None, ""
 
 
 def blocks_of(text):
@@ -51,7 +55,7 @@ def blocks_of(text):
         elif mark:
             if waiting:
                 raise SystemExit(f"line {waiting.line}: no block follows")
-            waiting = Block(number, mark["file"])
+            waiting = Block(number, mark["file"], mark["packages"])
         elif waiting and line.startswith("```"):
             inside = waiting
             blocks.append(inside)
@@ -62,14 +66,15 @@ def blocks_of(text):
     return blocks
 
 
-def environment(prefix):
+def environment(prefix, python=None):
+    """The variables by which a block finds Lockstep, and `python` as python3 if that is given."""
     values = dict(os.environ, SOURCE=str(SOURCE))
 
     def prepend(name, *folders):
         values[name] = os.pathsep.join([*map(str, folders), *filter(None, [values.get(name)])])
 
     libraries = sorted({file.parent for file in prefix.glob("**/liblockstep.so")})
-    prepend("PATH", prefix / "bin")
+    prepend("PATH", prefix / "bin", *([pathlib.Path(python).parent] if python else []))
     prepend("CMAKE_PREFIX_PATH", prefix)
     prepend("PKG_CONFIG_PATH", *[folder / "pkgconfig" for folder in libraries])
     prepend("LD_LIBRARY_PATH", *libraries)
@@ -104,13 +109,23 @@ def main():
     arguments.work.mkdir(parents=True)
     (arguments.work / "apps").symlink_to(SOURCE / "apps")
     values = environment(arguments.prefix.resolve())
+    left_out = []
     for block in blocks:
         if block.file:
             file = arguments.work / block.file
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block.text)
+        elif block.packages:
+            python = python_with(block.packages)
+            if python:
+                run(block, arguments.work, environment(arguments.prefix.resolve(), python))
+            else:
+                left_out.append(f"line {block.line} needs {' and '.join(block.packages)}")
         else:
             run(block, arguments.work, values)
+    if left_out:
+        print(f"skipped: {', '.join(left_out)}, of a Python; the other blocks ran. {HOW}")
+        return 77
     return 0
 
 

@@ -489,9 +489,18 @@ std::vector<AgreementCase> activation_cases() {
   return cases;
 }
 
-// Networks so deep that the rounding of one layer to 16 bits is amplified by the next: compared in
-// float32 alone.
+// Networks so deep that the rounding of one layer to 16 bits is amplified by the next, or that
+// round themselves: compared in float32 alone.
 const AgreementCase kDeepCases[] = {
+    {"fake_quantize",
+     [] {
+       return network_from_json(R"({"input": [7, 5, 3], "layers": [
+           {"type": "conv2d", "filters": 4, "kernel": 1},
+           {"type": "fake_quantize", "scale": 0.01, "zero_point": 100, "dtype": "uint8"},
+           {"type": "flatten"},
+           {"type": "dense", "units": 5}]})",
+                                "net.json");
+     }},
     {"resnet18",
      [] {
        return zoo::resnet18({32, 32, 3}, 5, {.width = 4});

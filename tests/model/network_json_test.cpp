@@ -487,6 +487,8 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "leaky_relu", "name": "l", "inputs": ["j"], "negative_slope": 0.25},
     {"type": "gelu", "name": "m", "inputs": ["l"], "approximate": true},
     {"type": "softmax", "name": "k", "inputs": ["m"]},
+    {"type": "fake_quantize", "name": "fa", "inputs": ["k"], "scale": 0.25, "zero_point": -3, "dtype": "int8"},
+    {"type": "fake_quantize", "name": "fb", "inputs": ["fa"], "scale": 0.5, "zero_point": 255, "dtype": "uint8"},
     {"type": "zero_padding2d", "name": "n", "inputs": ["input"], "padding": [[0, 1], [2, 3]]},
     {"type": "concatenate", "name": "o", "inputs": ["n", "n"], "axis": 1},
     {"type": "multiply", "name": "p", "inputs": ["o", "o"]},

@@ -1,6 +1,7 @@
-"""What onnxruntime computes with exported networks is what Lockstep computes.
+"""What onnxruntime computes with exported networks is what Lockstep computes, and exported networks can be trained on.
 
 Usage: export_test.py RANDOM_MODELS LOCKSTEP. Exits with 77 where no Python has onnx and onnxruntime.
+LOCKSTEP_TORCH_PYTHON names a Python with torchvision, for the test that loads a network in it.
 """
 
 import importlib.util
@@ -8,6 +9,7 @@ import json
 import os
 import pathlib
 import pickle
+import shutil
 import struct
 import subprocess
 import sys
@@ -19,8 +21,11 @@ import zlib
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-4
+UNDECIDED = 1e-5  # the largest outputs of a sample may be that close in either order
+BATCH = 100
 PYTHONS = [os.environ.get("LOCKSTEP_ONNX_PYTHON"), ROOT / "build/onnx-venv/bin/python"]
 PEERS = ("onnx", "onnxruntime")
+TORCH_PYTHONS = [os.environ.get("LOCKSTEP_TORCH_PYTHON"), ROOT / "build/bench-venv/bin/python"]
 
 
 def go_on_with_peers():
@@ -57,11 +62,45 @@ def channels_first(array):
     return numpy.ascontiguousarray(array.transpose(0, 3, 1, 2)) if array.ndim == 4 else array
 
 
+def computed(path, feeds):
+    """The outputs of a model, in batches: one of all samples would take much memory."""
+    runner = session(path)
+    samples = len(next(iter(feeds.values())))
+    parts = [runner.run(None, {name: values[start:start + BATCH] for name, values in feeds.items()})
+             for start in range(0, samples, BATCH)]
+    return [numpy.concatenate(output) for output in zip(*parts)]
+
+
+def run_lockstep(*arguments):
+    return subprocess.run([LOCKSTEP, *map(str, arguments)], capture_output=True, text=True)
+
+
 def lockstep(*arguments):
-    result = subprocess.run([LOCKSTEP, *map(str, arguments)], capture_output=True, text=True)
+    result = run_lockstep(*arguments)
     if result.returncode != 0:
         raise AssertionError(f"lockstep {' '.join(map(str, arguments))}: {result.stderr}")
     return result.stdout
+
+
+def python_with(module, pythons):
+    """The first of these programs that has a module."""
+    has_module = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+    return next((python for python in pythons if python and os.path.exists(python) and
+                 subprocess.run([python, "-c", has_module]).returncode == 0), None)
+
+
+def losses(output):
+    """Of the steps of a training with --json, and the hash of the parameters after them."""
+    events = [json.loads(line) for line in output.splitlines()]
+    return ([event["loss"] for event in events if event["event"] == "step"], events[-1]["parameter_hash"])
+
+
+def write_model(path, nodes, constants=(), inputs=("x",)):
+    """A model of float32 inputs [n, 4], whose output is y."""
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(nodes, "g", [value(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in inputs],
+                                   [value("y", onnx.TensorProto.FLOAT, ["n", 4])], list(constants))
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
 
 
 def predicted(checkpoint, data, directory):
@@ -119,10 +158,18 @@ class Export(unittest.TestCase):
         self.assertEqual(actual.shape, expected.shape)
         self.assertLess(numpy.abs(actual - expected).max(), TOLERANCE * max(1, numpy.abs(expected).max()))
 
+    def assert_same_top(self, actual, expected):
+        """Of each sample the same class, if rounding does not decide which."""
+        largest = numpy.sort(expected, axis=1)
+        if expected.shape[1] > 1:
+            decided = largest[:, -1] - largest[:, -2] > UNDECIDED * max(1, numpy.abs(expected).max())
+            numpy.testing.assert_array_equal(actual.argmax(1)[decided], expected.argmax(1)[decided])
+
     def test_computes_what_lockstep_computes(self):
         subprocess.run([RANDOM_MODELS, NETWORKS, self.directory], check=True)
         files = sorted(self.directory.glob("*.json"))
         self.assertGreater(len(files), 30)
+        self.assertGreater(sum(json.loads(file.read_text())["samples"] == 1000 for file in files), 20)
         for file in files:
             name = file.stem
             about = json.loads(file.read_text())
@@ -134,17 +181,16 @@ class Export(unittest.TestCase):
             with self.subTest(name):
                 path = self.directory / f"{name}.onnx"
                 onnx.checker.check_model(onnx.load(path), full_check=True)
-                runner = session(path)
                 feeds = {entry["name"]: channels_first(array("in", k, entry, entry["type"]))
                          for k, entry in enumerate(about["inputs"])}
-                self.assertEqual([output.name for output in runner.get_outputs()],
+                self.assertEqual([output.name for output in session(path).get_outputs()],
                                  [entry["name"] for entry in about["outputs"]])
-                for k, (entry, actual) in enumerate(zip(about["outputs"], runner.run(None, feeds))):
+                for k, (entry, actual) in enumerate(zip(about["outputs"], computed(path, feeds))):
                     with self.subTest(entry["name"]):
                         expected = channels_first(array("out", k, entry, "float32"))
                         self.assert_close(actual, expected)
                         if expected.ndim == 2:
-                            numpy.testing.assert_array_equal(actual.argmax(1), expected.argmax(1))
+                            self.assert_same_top(actual, expected)
 
     def test_exports_a_trained_network_of_images_with_its_preprocessing(self):
         random = numpy.random.default_rng(1)
@@ -176,6 +222,44 @@ class Export(unittest.TestCase):
         self.assertIn("dims: [ 3, 16, 16 ]", (repository / "config.pbtxt").read_text())
         onnx.checker.check_model(onnx.load(repository / "1" / "model.onnx"))
 
+    def test_quantizes_a_trained_network_of_images(self):
+        random = numpy.random.default_rng(1)
+        labels = numpy.arange(240) % 3
+        pixels = random.integers(0, 100, (240, 16, 16, 3), dtype="uint8")
+        pixels[numpy.arange(240), :, :, labels] += 60  # the class is the color
+        for number, image in enumerate(pixels):
+            folder = self.directory / "images" / f"class{labels[number]}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number:03}.png").write_bytes(png(image))
+        data = f"images:{self.directory / 'images'}"
+        for name, least in ("cnn", 3), ("resnet18", 18), ("mobilenet_v2:0.25", 40):
+            with self.subTest(name):
+                run = self.directory / name.replace(":", "_")
+                lockstep("train", "--model", name, "--data", data, "--images", "resize=16,normalize=imagenet",
+                         "--global-batch", 24, "--steps", 40, "--checkpoint-dir", run, "--quiet")
+                model = self.directory / "model.onnx"
+                quantize = ["quantize", "--checkpoint", run, "--data", data, "--output", model, "--with-preprocessing",
+                            "--samples", 64, "--max-drop", 2, "--json"]
+                report = json.loads(lockstep(*quantize))
+                before = model.read_bytes()
+                onnx.checker.check_model(onnx.load(model), full_check=True)
+                logits = session(model).run(None, {"features": channels_first(pixels)})[0]
+                # Where a value is between two integers, either may be the nearest.
+                self.assertAlmostEqual((logits.argmax(1) == labels).mean(), report["accuracy"], delta=0.02)
+                self.assertLessEqual(report["drop"], 2)
+                self.assertGreaterEqual(len(report["layers"]), least)
+                self.assertGreaterEqual(sum(layer["int8"] for layer in report["layers"]), least // 2)
+                self.assertEqual(report["bytes"], len(before))
+                self.assertLess(report["bytes"], 0.6 * report["float32_bytes"])
+                if name == "resnet18":
+                    self.assertLess(report["bytes"], 0.27 * report["float32_bytes"])
+                    quantize[-1:] = ["--quiet", "--calibration", "entropy"]
+                    lockstep(*quantize)
+                    self.assertNotEqual(model.read_bytes(), before)
+                    quantize[-1] = "min-max"
+                    lockstep(*quantize)
+                    self.assertEqual(model.read_bytes(), before)
+
     def test_writes_a_trained_network_as_a_state_dict(self):
         run = self.directory / "run"
         lockstep("train", "--model", "cnn", "--data", "synthetic:12x12x3:4:64", "--global-batch", 32, "--steps", 1,
@@ -205,6 +289,88 @@ class Export(unittest.TestCase):
         lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing")
         actual = session(model).run(None, {"features": numbers.astype("float32")})[0]
         self.assert_close(actual, predicted(run, f"csv:{table}?label=label", self.directory))
+
+    def test_an_exported_network_trains_on_as_the_checkpoint_does(self):
+        # None with a dropout, which the export leaves out.
+        images, run, model = "synthetic:32x32x3:10:64", self.directory / "run", self.directory / "model.onnx"
+        for name, data in (("linear", images), ("mlp", "synthetic:12x1x1:3:64"), ("cnn", images), ("fast_cifar", images),
+                           ("resnet18", images), ("lstm:2x16", "synthetic:9x6x1:3:64")):
+            with self.subTest(name):
+                shutil.rmtree(run, ignore_errors=True)
+                train = ("train", "--data", data, "--global-batch", 8, "--optimizer", "sgd", "--learning-rate", 0.01, "--json",
+                         "--log-every", 1)
+                lockstep(*train, "--model", name, "--steps", 2, "--checkpoint-dir", run)
+                lockstep("checkpoint", "export", run, "--output", model, "--no-fold")
+                expected = losses(lockstep(*train, "--model", name, "--init-from", run, "--steps", 3, "--seed", 2))
+                actual = losses(lockstep(*train, "--model", model, "--steps", 3, "--seed", 2))
+                self.assertEqual(len(expected[0]), 3)
+                numpy.testing.assert_allclose(actual[0], expected[0], rtol=1e-5)
+
+    def test_torchvision_loads_an_exported_residual_network(self):
+        python = python_with("torchvision", TORCH_PYTHONS)
+        if python is None:
+            self.skipTest("no Python here has torchvision; LOCKSTEP_TORCH_PYTHON names one")
+        pixels = numpy.random.default_rng(1).integers(0, 256, (6, 72, 72, 3), dtype="uint8")
+        for number, image in enumerate(pixels):
+            folder = self.directory / "images" / f"class{number // 3}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number}.png").write_bytes(png(image))
+        data = f"images:{self.directory / 'images'}"
+        run = self.directory / "run"
+        numpy.save(self.directory / "pixels.npy", channels_first(pixels).astype("float32") / 255)
+        for name in ("resnet18", "mobilenet_v2"):
+            with self.subTest(name):
+                shutil.rmtree(run, ignore_errors=True)
+                lockstep("train", "--model", name, "--data", data, "--global-batch", 6, "--steps", 2, "--checkpoint-dir", run,
+                         "--quiet")
+                lockstep("checkpoint", "export", run, "--output", self.directory / "model.pt")
+                subprocess.run([python, "-c", f"""
+import numpy, torch, torchvision
+model = torchvision.models.{name}(num_classes=2).eval()
+model.load_state_dict(torch.load("model.pt", weights_only=True))
+with torch.no_grad():
+    numpy.save("logits.npy", model(torch.from_numpy(numpy.load("pixels.npy"))).numpy())
+"""], cwd=self.directory, check=True)
+                self.assert_close(numpy.load(self.directory / "logits.npy"), predicted(run, data, self.directory))
+
+    def assert_refused(self, arguments, *parts):
+        """One line with these parts, exit status 2 or 3, and nothing is written."""
+        before = sorted(self.directory.rglob("*"))
+        result = run_lockstep(*arguments)
+        self.assertIn(result.returncode, (2, 3), result.stderr)
+        lines = [line for line in result.stderr.splitlines() if "error: " in line]
+        self.assertEqual(len(lines), 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, lines[0])
+        self.assertEqual(sorted(self.directory.rglob("*")), before)
+
+    def test_a_graph_with_control_flow_or_an_unknown_operator_is_refused(self):
+        model = self.directory / "net.onnx"
+        node = onnx.helper.make_node
+        branch = onnx.helper.make_graph([node("Relu", ["x"], ["z"])], "branch", [],
+                                        [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["n", 4])])
+        yes = onnx.helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])
+        train = ("train", "--model", model, "--data", "synthetic:4x1x1:4:32", "--steps", 1, "--checkpoint-dir",
+                 self.directory / "run")
+        write_model(model, [node("If", ["yes"], ["y"], name="choice", then_branch=branch, else_branch=branch)], [yes])
+        self.assert_refused(train, "without control flow", "choice", "(If)")
+        write_model(model, [node("Det", ["x"], ["y"], name="volume")])
+        self.assert_refused(train, "Det", "volume")
+        write_model(model, [node("Relu", ["x"], ["y"], name="own", domain="com.example")])
+        self.assert_refused(train, "com.example", "own")
+
+    def test_an_incomplete_checkpoint_is_refused(self):
+        run = self.directory / "run"
+        lockstep("train", "--model", "mlp:8", "--data", "synthetic:4x1x1:3:64", "--global-batch", 8, "--steps", 2,
+                 "--checkpoint-dir", run, "--quiet")
+        weights = next(run.glob("step-*")) / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-8])
+        for name in ("model.onnx", "model.pt", "model.safetensors"):
+            self.assert_refused(("checkpoint", "export", run, "--output", self.directory / name), "model.safetensors")
+        self.assert_refused(("checkpoint", "export", run, "--layout", "triton", "--output", self.directory / "repository" / "m"),
+                            "model.safetensors")
+        next(run.glob("step-*/MANIFEST.json")).unlink()
+        self.assert_refused(("checkpoint", "export", run, "--output", self.directory / "model.onnx"), "complete checkpoint")
 
 
 if __name__ == "__main__":

@@ -20,12 +20,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/onnx/export.h"
+#include "lockstep/onnx/int8_layers.h"
 #include "lockstep/onnx/write_model.h"
 
 namespace lockstep {
@@ -35,7 +37,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using zoo::DataInput;
 
-constexpr std::int64_t kSamples = 8;
+constexpr std::int64_t kSamples = 1000;
+constexpr std::int64_t kFewSamples = 8;            // of networks with more parameters than
+constexpr std::int64_t kLargeNetwork = 1'500'000;  // this, which take longer
+constexpr std::int64_t kBatch = 100;
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kCategories = 5;  // of int32 inputs
 constexpr const char* kSegments = "segments";
@@ -49,7 +54,16 @@ struct Case {
   bool fold = true;
   bool one_document = false;
   Preparation preparation = Preparation::none;
+  bool is_float16 = false;                              ///< the weights
+  std::set<std::string, std::less<>> int8_layers = {};  ///< see ExportOptions
+
+  std::int64_t samples() const {
+    return network->parameters().flat_size() > kLargeNetwork ? kFewSamples : kSamples;
+  }
 };
+
+constexpr ChannelNormalization kNormalization{
+    .channels = 3, .mean = {0.4f, 0.5f, 0.45f}, .deviation = {0.2f, 0.3f, 0.25f}};
 
 /// The arrays of one input.
 struct RandomInput {
@@ -57,6 +71,19 @@ struct RandomInput {
   std::vector<float> raw;  ///< before the preparation
   std::vector<std::uint8_t> pixels;
   std::vector<std::int32_t> indices;
+
+  /// `count` samples from the sample `first` on, of `elements` each.
+  model::InputView view(std::int64_t first, std::int64_t count, std::int64_t elements) const {
+    const auto part = [&]<typename T>(const std::vector<T>& values) -> std::span<const T> {
+      if (values.empty()) return {};
+      return std::span(values).subspan(static_cast<std::size_t>(first * elements),
+                                       static_cast<std::size_t>(count * elements));
+    };
+    return {.features = part(features),
+            .pixels = part(pixels),
+            .indices = part(indices),
+            .normalization = pixels.empty() ? ChannelNormalization{} : kNormalization};
+  }
 };
 
 template <typename T>
@@ -77,42 +104,36 @@ class Writer {
     model::CompiledModel compiled(one.network, device::Device{}, allocator);
     compiled.initialize(1);
     randomize(compiled);
-    onnx::ExportOptions options{.fold = one.fold, .one_document = one.one_document};
+    store_rounded(one, compiled);
+    onnx::ExportOptions options{
+        .fold = one.fold,
+        .weights = one.is_float16 ? onnx::WeightStorage::float16 : onnx::WeightStorage::float32,
+        .int8_layers = one.int8_layers,
+        .one_document = one.one_document};
     json about;
     std::vector<RandomInput> inputs;
     for (const model::NetworkInput& input : one.network->inputs())
       inputs.push_back(random_input(one, input, options.preprocessing));
-    std::vector<model::InputView> views;
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
-      const RandomInput& input = inputs[k];
-      views.push_back(
-          {.features = input.features,
-           .pixels = input.pixels,
-           .indices = input.indices,
-           .normalization = input.pixels.empty() ? ChannelNormalization{} : kNormalization});
-      write_input(fmt::format("{}.in.{}", one.name, k), one.network->inputs()[k], input, about);
-    }
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      write_input(fmt::format("{}.in.{}", one.name, k), one.network->inputs()[k], inputs[k], about);
     const onnx::Model model = onnx::export_network(
         *one.network, {.parameters = compiled.parameters(), .buffers = compiled.buffers()},
         options);
     const std::string bytes = onnx::write_model(model);
     write_array<char>(directory_ / (one.name + ".onnx"), bytes);
-    const auto outputs = compiled.predict_outputs({.samples = kSamples, .inputs = views});
+    const std::vector<std::vector<float>> outputs = predicted(one, compiled, inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const model::NetworkOutput& output = one.network->outputs()[k];
       about["outputs"].push_back(
           {{"name", output.name}, {"shape", one.network->shape(output.node)}});
-      write_array(directory_ / fmt::format("{}.out.{}", one.name, k), outputs[k]);
+      write_array<float>(directory_ / fmt::format("{}.out.{}", one.name, k), outputs[k]);
     }
-    about["samples"] = kSamples;
+    about["samples"] = one.samples();
     const std::string text = about.dump();
     write_array<char>(directory_ / (one.name + ".json"), text);
   }
 
  private:
-  static constexpr ChannelNormalization kNormalization{
-      .channels = 3, .mean = {0.4f, 0.5f, 0.45f}, .deviation = {0.2f, 0.3f, 0.25f}};
-
   /// Biases and statistics are no longer 0 and 1.
   void randomize(model::CompiledModel& compiled) {
     std::normal_distribution<float> normal(0, 0.2f);
@@ -127,12 +148,44 @@ class Writer {
     compiled.parameters_changed();
   }
 
+  /// Rounds the weights to those of the file.
+  static void store_rounded(const Case& one, model::CompiledModel& compiled) {
+    const std::span<float> parameters = compiled.parameters();
+    if (one.is_float16) {
+      std::vector<Float16> halves(parameters.size());
+      narrow(parameters, halves);
+      widen(halves, parameters);
+    }
+    for (std::size_t i = 0; i < one.network->nodes().size(); ++i)
+      if (one.int8_layers.contains(one.network->nodes()[i].name))
+        onnx::round_int8_layer(*one.network, static_cast<model::NodeId>(i), parameters);
+    compiled.parameters_changed();
+  }
+
+  /// What the network computes, in batches: a batch of all samples would take much memory.
+  static std::vector<std::vector<float>> predicted(const Case& one, model::CompiledModel& compiled,
+                                                   const std::vector<RandomInput>& inputs) {
+    std::vector<std::vector<float>> outputs(one.network->outputs().size());
+    for (std::int64_t first = 0; first < one.samples(); first += kBatch) {
+      const std::int64_t count = std::min(kBatch, one.samples() - first);
+      std::vector<model::InputView> views;
+      for (std::size_t k = 0; k < inputs.size(); ++k) {
+        const std::int64_t elements = model::element_count(one.network->inputs()[k].shape);
+        views.push_back(inputs[k].view(first, count, elements));
+      }
+      const auto computed = compiled.predict_outputs({.samples = count, .inputs = views});
+      for (std::size_t k = 0; k < outputs.size(); ++k)
+        outputs[k].insert(outputs[k].end(), computed[k].begin(), computed[k].end());
+    }
+    return outputs;
+  }
+
   RandomInput random_input(const Case& one, const model::NetworkInput& input,
                            onnx::Preprocessing& steps) {
     RandomInput result;
     const std::int64_t elements = model::element_count(input.shape);
     std::normal_distribution<float> normal;
-    for (std::int64_t i = 0; i < kSamples * elements; ++i) {
+    for (std::int64_t i = 0; i < one.samples() * elements; ++i) {
       if (input.type == ElementType::int32)
         result.indices.push_back(input.name.ends_with(kSegments)
                                      ? segment(one, i / elements, i % elements, elements)
@@ -217,6 +270,25 @@ std::vector<Case> ready_made() {
   Case& pixels = add_image("cnn", {32, 32, 3});
   pixels.name += "-pixels";
   pixels.preparation = Preparation::pixels;
+
+  Case& halves = add_image("mobilenet_v2", {32, 32, 3});
+  halves.name += "-float16";
+  halves.fold = false;  // the weights of the file are those that are rounded
+  halves.is_float16 = true;
+  // Single layers: of several, a difference of 1e-7 may round a value the other way.
+  for (const char* const layer :
+       {R"({"type": "conv2d", "filters": 6, "kernel": [3, 2], "name": "y"})",
+        R"({"type": "depthwise_conv2d", "kernel": 3, "padding": "same", "name": "y"})",
+        R"({"type": "dense", "units": 5, "name": "y"})",
+        R"({"type": "flatten"}, {"type": "fake_quantize", "scale": 0.02, "zero_point": 120,
+            "dtype": "uint8"}, {"type": "dense", "units": 10, "name": "y"})"}) {
+    const std::string text = fmt::format(
+        R"({{"input": [6, 7, 4], "layers": [{{"type": "fake_quantize", "scale": 0.02,
+            "zero_point": 120, "dtype": "uint8"}}, {}]}})",
+        layer);
+    add(fmt::format("int8-{}", cases.size()), model::network_from_json(text, "net.json"))
+        .int8_layers = {"y"};
+  }
 
   const DataInput tokens{.input = {.name = "tokens", .shape = {16}, .type = ElementType::int32},
                          .categories = kCategories};

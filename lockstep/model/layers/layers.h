@@ -16,6 +16,7 @@
 #include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/elementwise/relu6.h"
@@ -85,6 +86,7 @@ inline constexpr std::tuple kLayers{
     Registration<Sigmoid>{.name = "sigmoid", .is_activation = true},
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
+    Registration<FakeQuantize>{"fake_quantize"},
     Registration<Embedding>{"embedding"},
     Registration<Attention>{"attention"},
     Registration<AdditiveAttention>{"additive_attention"},

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lockstep/model/layers/dense/dense.h"
+#include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/elementwise/relu6.h"
@@ -168,6 +169,61 @@ TEST(ReLU6Layer, PassesTheGradientBetweenZeroAndSix) {
 TEST(LeakyReLULayer, RefusesASlopeBelowZero) {
   EXPECT_EQ(input_error_of([] { Network({4}).add(LeakyReLU({.negative_slope = -0.5f})); }),
             "[layer leaky_re_lu (leaky_re_lu)] expected a negative_slope of at least 0, got -0.5");
+}
+
+// A network of one FakeQuantize after a Shift of 0.
+Trial quantized(const FakeQuantizeFunction& function, const std::vector<float>& features,
+                Precision precision = Precision::float32) {
+  Network network({static_cast<std::int64_t>(features.size())});
+  network.add(Shift());
+  network.add(FakeQuantize(function));
+  Trial trial(std::move(network), 1, 1, precision);
+  trial.features() = features;
+  std::ranges::fill(trial.parameter("shift/offset"), 0.0f);
+  return trial;
+}
+
+TEST(FakeQuantizeLayer, RoundsToTheIntegersOfItsTypeWithTiesToEven) {
+  const std::vector<float> features = {-1e30f, -70,   -64.25f, -0.75f, -0.25f, 0.2f,
+                                       0.25f,  0.75f, 1.1f,    63.3f,  64,     1e30f};
+  EXPECT_THAT(quantized({.scale = 0.5f}, features).predict(),
+              ElementsAre(-64, -64, -64, -1, 0, 0, 0, 1, 1, 63.5f, 63.5f, 63.5f));
+  EXPECT_THAT(quantized({.scale = 0.5f, .zero_point = 3}, {-70, 70}).predict(),
+              ElementsAre(-65.5f, 62));
+  EXPECT_THAT(
+      quantized({.scale = 0.5f, .zero_point = 5, .dtype = Int8Type::uint8}, {-3, -2.5f, 0.6f, 200})
+          .predict(),
+      ElementsAre(-2.5f, -2.5f, 0.5f, 125));
+}
+
+TEST(FakeQuantizeLayer, PassesTheGradientInsideItsRange) {
+  Trial trial = quantized({.scale = 0.5f, .zero_point = 3}, {-66, -65.6f, -65, 0.2f, 62.1f, 62.4f});
+  const std::vector<float> outputs = trial.predict();
+  // Of the mean of six squares the gradient is 1 where the difference is 3.
+  for (std::size_t i = 0; i < outputs.size(); ++i) trial.targets()[i] = outputs[i] - 3;
+  trial.train();
+  EXPECT_THAT(trial.gradient("shift/offset"), ElementsAre(0, 1, 1, 1, 1, 0));
+}
+
+TEST(FakeQuantizeLayer, RoundsValuesOfBfloat16) {
+  if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
+  EXPECT_THAT(quantized({.scale = 0.5f}, {-70, -0.75f, 0.625f, 70}, Precision::bfloat16).predict(),
+              ElementsAre(-64, -1, 0.5f, 63.5f));
+}
+
+TEST(FakeQuantizeLayer, RefusesScalesAndZeroPointsOutsideTheirRanges) {
+  const auto message = [](const FakeQuantizeFunction& function) {
+    return input_error_of([&] { Network({4}).add(FakeQuantize(function)); });
+  };
+  const std::string where = "[layer fake_quantize (fake_quantize)] ";
+  EXPECT_EQ(message({.scale = 0}), where + "expected a scale above 0, got 0");
+  EXPECT_EQ(message({.scale = -1}), where + "expected a scale above 0, got -1");
+  EXPECT_EQ(message({.scale = NAN}), where + "expected a scale above 0, got nan");
+  EXPECT_EQ(message({.scale = INFINITY}), where + "expected a scale above 0, got inf");
+  EXPECT_EQ(message({.zero_point = 128}),
+            where + "expected a zero_point from -128 to 127, got 128");
+  EXPECT_EQ(message({.zero_point = -1, .dtype = Int8Type::uint8}),
+            where + "expected a zero_point from 0 to 255, got -1");
 }
 
 TEST(FlattenLayer, RenamesTheShapeAndKeepsTheOrder) {

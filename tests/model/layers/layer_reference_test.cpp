@@ -158,7 +158,8 @@ INSTANTIATE_TEST_SUITE_P(
         layer_case("leaky_relu", LeakyReLU()), layer_case("gelu", GELU()),
         layer_case("approximate_gelu", GELU({.approximate = true})), layer_case("silu", SiLU()),
         layer_case("sigmoid", Sigmoid()), layer_case("softmax", Softmax()),
-        layer_case("tanh", Tanh())),
+        layer_case("tanh", Tanh()),
+        layer_case("fake_quantize", FakeQuantize({.scale = 0.015625f, .zero_point = 10}))),
     name_of_layer);
 
 class RecurrentReference : public ::testing::TestWithParam<LayerCase> {};

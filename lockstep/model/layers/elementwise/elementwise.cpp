@@ -2,14 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/enum_names.h"
+#include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
 namespace {
+
+constexpr auto kInt8Types =
+    enum_names<Int8Type>({{Int8Type::int8, "int8"}, {Int8Type::uint8, "uint8"}});
 
 // The shape that two or more inputs have in common.
 Shape common_shape(const BuildContext& context) {
@@ -54,6 +61,29 @@ GeluFunction GeluFunction::read(JsonObject& object) {
 }
 
 void GeluFunction::write(nlohmann::json& object) const { object["approximate"] = approximate; }
+
+FakeQuantizeFunction FakeQuantizeFunction::read(JsonObject& object) {
+  object.required("scale");
+  const FakeQuantizeFunction defaults;
+  return {.scale = object.number("scale", defaults.scale),
+          .zero_point = static_cast<int>(object.integer("zero_point", defaults.zero_point)),
+          .dtype = kInt8Types.parse(object.where(), object.text("dtype", "int8"))};
+}
+
+void FakeQuantizeFunction::write(nlohmann::json& object) const {
+  object["scale"] = scale;
+  object["zero_point"] = zero_point;
+  object["dtype"] = kInt8Types.name(dtype);
+}
+
+void FakeQuantizeFunction::check(const BuildContext& context) const {
+  if (!(scale >= std::numeric_limits<float>::min()) || !std::isfinite(scale))
+    context.refuse("expected a scale above 0", fmt::format("got {}", scale));
+  const int first = dtype == Int8Type::int8 ? -128 : 0;
+  if (zero_point < first || zero_point > first + 255)
+    context.refuse(fmt::format("expected a zero_point from {} to {}", first, first + 255),
+                   fmt::format("got {}", zero_point));
+}
 
 Shape Dropout::build(BuildContext& context) const {
   if (!(options_.rate >= 0 && options_.rate < 1))

@@ -1,0 +1,79 @@
+// A trained model of a checkpoint on a data set: what evaluate, predict and quantize begin with.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/model_source.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/job/delayed_termination.h"
+#include "lockstep/job/session.h"
+#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/strategy.h"
+#include "lockstep/strategy/trainer.h"
+
+namespace lockstep::apps {
+
+struct RestoredArguments {
+  std::string checkpoint;
+  std::string script;  ///< --model
+  DataArguments data;
+  PlaceArguments place;
+  OutputArguments output;
+  model::Precision precision = model::Precision::float32;
+  std::string metrics;      ///< of evaluate
+  bool embeddings = false;  // without the last layer
+};
+
+/// A trained model on its replicas, and the batched data set in record order.
+struct Restored {
+  std::unique_ptr<strategy::Strategy> strategy;
+  ModelSource source;
+  data::Dataset dataset;
+  std::unique_ptr<strategy::Trainer> trainer;
+  checkpoint::RestoredCheckpoint checkpoint;
+  strategy::DataNames names;  ///< of the training data
+};
+
+/// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) for a
+/// required option that was not given.
+template <typename Work>
+int run_restored(const Invocation& invocation, const RestoredArguments& arguments, Work work) {
+  require_given("--checkpoint DIR", arguments.checkpoint);
+  require_given("--data", arguments.data.data);
+  job::Session session(
+      invocation.argc, invocation.argv,
+      {.quiet = arguments.output.quiet, .stall_timeout = arguments.place.options.stall_timeout});
+  const job::DelayedTermination late(session);
+  return session.guard([&] { return work(session); });
+}
+
+/// Declares --checkpoint.
+void add_checkpoint_option(CLI::App& command, std::string& checkpoint);
+
+/// Declares the options of `arguments` that evaluate and predict have. `quiet`: what --quiet does.
+void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet);
+
+strategy::ReadOptions read_options(const DataArguments& data);
+
+/// The number of classes and the image preprocessing default to those of the model's training.
+/// A table is read as that of the training, `names`.
+data::Dataset open_test_data(DataArguments data, const ModelSource& source,
+                             const strategy::DataNames& names);
+
+/// Loads the checkpoint and opens the data set. Throws Error. Collective.
+Restored restore(job::Session& session, const RestoredArguments& arguments);
+
+/// Throws Error (checkpoint) unless the checkpoint `path` describes all losses of `source`.
+void check_losses_known(const ModelSource& source, const std::string& path);
+
+/// A trainer of `network`, whose arrays have the values of those of the same names in `from`.
+std::unique_ptr<strategy::Trainer> trainer_with(strategy::Strategy& strategy,
+                                                model::Network network,
+                                                const checkpoint::ReplicaArrays& from,
+                                                const strategy::TrainerOptions& options);
+
+}  // namespace lockstep::apps

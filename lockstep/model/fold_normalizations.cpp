@@ -1,0 +1,171 @@
+#include "lockstep/model/fold_normalizations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/network_json.h"
+
+namespace lockstep::model {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<std::string_view, 5> kFoldable{"conv2d", "conv1d", "depthwise_conv2d",
+                                                    "conv2d_transpose", "dense"};
+
+/// factor * x + term of each channel: what a normalization with moving statistics is.
+struct ChannelAffine {
+  std::vector<double> factor;
+  std::vector<double> term;
+};
+
+/// The arrays of a network by name.
+struct NamedArrays {
+  const Network& network;
+  std::span<const float> parameters;
+  std::span<const float> buffers;
+
+  std::span<const float> at(const std::string& layer, const char* name) const {
+    const std::string full = fmt::format("{}/{}", layer, name);
+    if (const ParameterInfo* const entry = network.parameters().find(full))
+      return ParameterTable::slice(parameters, *entry);
+    const ParameterInfo* const entry = network.buffers().find(full);
+    LOCKSTEP_CHECK(entry != nullptr);
+    return ParameterTable::slice(buffers, *entry);
+  }
+};
+
+ChannelAffine affine_of(const NamedArrays& arrays, const std::string& layer, double epsilon) {
+  const std::span<const float> gamma = arrays.at(layer, "gamma");
+  const std::span<const float> beta = arrays.at(layer, "beta");
+  const std::span<const float> mean = arrays.at(layer, "moving_mean");
+  const std::span<const float> variance = arrays.at(layer, "moving_variance");
+  ChannelAffine affine;
+  for (std::size_t c = 0; c < gamma.size(); ++c) {
+    affine.factor.push_back(double{gamma[c]} / std::sqrt(double{variance[c]} + epsilon));
+    affine.term.push_back(double{beta[c]} - double{mean[c]} * affine.factor.back());
+  }
+  return affine;
+}
+
+/// Which normalizations are folded, by the layers before them.
+std::map<NodeId, NodeId> find_folds(const Network& network) {
+  const std::span<const Node> nodes = network.nodes();
+  std::vector<int> readers(nodes.size());
+  for (const Node& node : nodes)
+    for (const NodeId input : node.inputs)
+      if (!is_input(input)) ++readers[static_cast<std::size_t>(input)];
+  for (const NetworkOutput& output : network.outputs())
+    if (!is_input(output.node)) ++readers[static_cast<std::size_t>(output.node)];
+  std::map<NodeId, NodeId> folds;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (describe_layer(*nodes[i].layer).first != "batch_normalization") continue;
+    const NodeId before = nodes[i].inputs.front();
+    if (is_input(before) || readers[static_cast<std::size_t>(before)] != 1) continue;
+    const std::string_view type =
+        describe_layer(*nodes[static_cast<std::size_t>(before)].layer).first;
+    if (std::ranges::find(kFoldable, type) != kFoldable.end())
+      folds[before] = static_cast<NodeId>(i);
+  }
+  return folds;
+}
+
+std::shared_ptr<const Layer> with_bias(const std::shared_ptr<const Layer>& layer) {
+  auto [name, options] = describe_layer(*layer);
+  if (options.at("use_bias").get<bool>()) return layer;
+  options["use_bias"] = true;
+  const auto* const type = std::ranges::find(kLayerTypes, name, &LayerType::name);
+  JsonObject object(options, std::string(name));
+  return type->read(object, {});
+}
+
+/// kernel * factor, and bias * factor + term, in the arrays of the network that is made.
+void fold(const ChannelAffine& affine, bool channels_are_last, std::span<float> kernel,
+          std::span<float> bias) {
+  const std::size_t channels = affine.factor.size();
+  LOCKSTEP_CHECK_OP(bias.size(), ==, channels);
+  const std::size_t row = kernel.size() / channels;
+  for (std::size_t i = 0; i < kernel.size(); ++i)
+    kernel[i] = static_cast<float>(double{kernel[i]} *
+                                   affine.factor[channels_are_last ? i % channels : i / row]);
+  for (std::size_t c = 0; c < channels; ++c)
+    bias[c] = static_cast<float>(double{bias[c]} * affine.factor[c] + affine.term[c]);
+}
+
+/// The values of the entries of `from` that have the names of those of `to`.
+std::vector<float> carried_over(const ParameterTable& from, std::span<const float> values,
+                                const ParameterTable& to) {
+  std::vector<float> result(to.flat_size());
+  std::map<std::string_view, const ParameterInfo*> by_name;
+  for (const ParameterInfo& entry : from.entries()) by_name[entry.name] = &entry;
+  for (const ParameterInfo& entry : to.entries())
+    if (const auto found = by_name.find(entry.name); found != by_name.end())
+      std::ranges::copy(ParameterTable::slice(values, *found->second),
+                        ParameterTable::slice(std::span(result), entry).begin());
+  return result;
+}
+
+}  // namespace
+
+FoldedNetwork fold_normalizations(const Network& network, std::span<const float> parameters,
+                                  std::span<const float> buffers) {
+  LOCKSTEP_CHECK_OP(parameters.size(), ==, network.parameters().flat_size());
+  LOCKSTEP_CHECK_OP(buffers.size(), ==, network.buffers().flat_size());
+  const std::map<NodeId, NodeId> folds = find_folds(network);
+  std::vector<NodeId> places;  // of the nodes, in the result
+  Network result(network.inputs(), network.name());
+  const auto place_of = [&](NodeId node) {
+    return is_input(node) ? node : places[static_cast<std::size_t>(node)];
+  };
+  for (const Node& node : network.nodes()) {
+    const auto id = static_cast<NodeId>(places.size());
+    const NodeId before = node.inputs.front();
+    if (const auto fold = folds.find(before); fold != folds.end() && fold->second == id) {
+      places.push_back(place_of(before));
+      continue;
+    }
+    std::vector<NodeId> inputs;
+    for (const NodeId input : node.inputs) inputs.push_back(place_of(input));
+    places.push_back(result.add_node(folds.contains(id) ? with_bias(node.layer) : node.layer,
+                                     std::move(inputs), node.name));
+  }
+  const bool is_default = !network.has_named_outputs() && network.last() >= 0 &&
+                          place_of(network.last()) == result.last() &&
+                          result.nodes().back().name == network.nodes().back().name;
+  if (!is_default)
+    for (const NetworkOutput& output : network.outputs())
+      if (!is_input(output.node)) result.output(output.name, place_of(output.node));
+
+  std::vector<float> folded = carried_over(network.parameters(), parameters, result.parameters());
+  const NamedArrays arrays{network, parameters, buffers};
+  for (const auto& [before, normalization] : folds) {
+    const Node& node = network.nodes()[static_cast<std::size_t>(before)];
+    const Node& of = network.nodes()[static_cast<std::size_t>(normalization)];
+    const json options = describe_layer(*of.layer).second;
+    const auto array = [&](const char* name) {
+      const ParameterInfo* const entry =
+          result.parameters().find(fmt::format("{}/{}", node.name, name));
+      LOCKSTEP_CHECK(entry != nullptr);
+      return ParameterTable::slice(std::span(folded), *entry);
+    };
+    fold(affine_of(arrays, of.name, options.at("epsilon").get<double>()),
+         describe_layer(*node.layer).first == "conv2d_transpose", array("kernel"), array("bias"));
+  }
+  std::vector<float> kept = carried_over(network.buffers(), buffers, result.buffers());
+  return {
+      .network = std::move(result), .parameters = std::move(folded), .buffers = std::move(kept)};
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,63 @@
+// The range of an activation that 8-bit integers represent, from the values that were seen.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/model/layers/elementwise/fake_quantize.h"
+
+namespace lockstep::onnx {
+
+/// How a range follows from values.
+enum class Calibration {
+  min_max,     ///< all values
+  percentile,  ///< without the lowest and the highest values, 0.01% each
+  /// The threshold for which the distribution of the integers is nearest to that of the values, by
+  /// the Kullback-Leibler divergence (Migacz, "8-bit inference with TensorRT", GTC 2017).
+  entropy,
+};
+
+/// Parses "min-max", "percentile" or "entropy". Throws Error (input) that lists the names.
+Calibration parse_calibration(std::string_view name);
+std::string_view to_string(Calibration calibration);  ///< the reverse of parse_calibration()
+
+/// The values that integers represent; outside of them they are clamped.
+struct ActivationRange {
+  float low = 0;   ///< at most 0
+  float high = 0;  ///< at least 0
+
+  bool operator==(const ActivationRange&) const = default;
+};
+
+/// The rounding to uint8 of `range`, with an integer for 0. A range of 0 alone has the scale 1.
+model::FakeQuantizeFunction rounding_to_uint8(const ActivationRange& range);
+
+/// Counts values by their magnitude, in 2048 bins on each side of 0. When a value is above the last
+/// bin, all bins double their width: the result is the same in any order of the values.
+class ActivationHistogram {
+ public:
+  /// Counts `values`; false, without a change, if one of them is not finite.
+  bool add(std::span<const float> values);
+
+  /// Of the values so far; always includes 0.
+  ActivationRange range(Calibration calibration) const;
+
+ private:
+  static constexpr std::int64_t kBins = 2048;
+  using Counts = std::vector<std::int64_t>;
+
+  void grow(double largest);
+  ActivationRange percentile() const;
+  double threshold() const;
+
+  double limit_ = 0;              // upper edge of the last bin, a power of two; 0: all values are 0
+  Counts below_ = Counts(kBins);  // by magnitude
+  Counts above_ = Counts(kBins);
+  std::int64_t zeros_ = 0;
+  float lowest_ = 0;
+  float highest_ = 0;
+};
+
+}  // namespace lockstep::onnx

@@ -1,0 +1,75 @@
+// Post-training quantization: from a trained network to one whose convolutions and dense layers
+// compute with 8-bit integers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/model/fold_normalizations.h"
+#include "lockstep/onnx/activation_range.h"
+
+namespace lockstep::onnx {
+
+/// The fewest samples that quantize() calibrates with.
+inline constexpr std::int64_t kMinCalibrationSamples = 16;
+
+/// How a network is quantized.
+struct QuantizeOptions {
+  Calibration calibration = Calibration::min_max;  ///< how the ranges of activations are chosen
+  std::int64_t samples = 512;                      ///< to choose them from, at most
+  /// Globs over names of layers to keep in float32.
+  std::vector<std::string> keep_float = {};
+  double max_drop = 0.5;  ///< what the network may lose, in the unit of DropOf
+  int threads = 1;        ///< that read samples
+};
+
+/// What `network` loses compared with the network in float32, such as points of accuracy; below 0
+/// if it is better.
+using DropOf = std::function<double(const model::FoldedNetwork& network)>;
+
+/// A convolution or a dense layer of a quantized network.
+struct QuantizedLayer {
+  std::string name;                     ///< of the layer
+  std::string type;                     ///< of descriptions, such as "conv2d"
+  bool is_int8 = false;                 ///< otherwise it computes with float32
+  std::string kept_by = {};             ///< the option that keeps it in float32: "keep-float"
+  ActivationRange input = {};           ///< that integers represent
+  std::optional<double> decibels = {};  ///< see quantize(); none: it was not tried, or is exact
+};
+
+/// The result of quantize().
+struct QuantizedModel {
+  /// With fake_quantize layers, and weights that int8 represents: what it computes is what
+  /// export_network() writes with `int8_layers`.
+  model::FoldedNetwork network;
+  std::set<std::string, std::less<>> int8_layers = {};  ///< ExportOptions::int8_layers
+  std::vector<QuantizedLayer> layers = {};              ///< in the order of the network
+  double drop = 0;                                      ///< of DropOf
+  std::size_t call = 0;      ///< which call of DropOf, from 0, was for this network
+  std::int64_t samples = 0;  ///< that the ranges are of
+};
+
+/// Quantizes `original` without training (Jacob et al., "Quantization and training of neural
+/// networks for efficient integer-arithmetic-only inference", CVPR 2018): weights are symmetric
+/// int8 with a scale for each output channel, activations uint8 with a range for each value,
+/// chosen from what the network computes on a CPU for samples of `calibration`, whose labels do not
+/// matter. RoundingPlan says which values are rounded.
+///
+/// For each layer the outputs of the network with this layer alone in int8 are compared with those
+/// in float32, for up to 32 samples: `decibels` is the ratio of signal and noise. If `drop_of` is
+/// above `max_drop` with all layers in int8, the fewest layers of the lowest ratio are kept in
+/// float32 with which it is not: as many calls as the bits of their number, twice. The same data
+/// give the same network.
+///
+/// Throws Error (input) if no layer can be int8, if a pattern matches none, or if `max_drop` cannot
+/// be kept; Error (data) for too few samples, and for values that are not finite.
+QuantizedModel quantize(const model::FoldedNetwork& original, const data::Dataset& calibration,
+                        const DropOf& drop_of, const QuantizeOptions& options = {});
+
+}  // namespace lockstep::onnx
