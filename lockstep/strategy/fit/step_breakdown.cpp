@@ -86,8 +86,7 @@ class Judge {
     if (step_.other > (1 - Limits::kCoverage) * total_)
       return {.bound_by = "",
               .text = cut_to_line(
-                  fmt::format("{} of the time is between the steps' parts: callbacks, or "
-                              "steps that are too short",
+                  fmt::format("{} of the time is between steps: callbacks, or too short steps",
                               percent_text(share(step_.other))))};
     struct Candidate {
       const char* bound_by;
@@ -134,16 +133,16 @@ class Judge {
     const auto needed =
         static_cast<std::int64_t>(std::ceil(sums_.data_workers * total_ / rest - 1e-6));
     const std::int64_t more = std::max<std::int64_t>(1, needed - sums_.data_workers);
-    const std::string threads =
-        fmt::format("{} more data thread{} would hide it (--data-threads {})", more,
-                    more == 1 ? "" : "s", sums_.data_workers + more);
     // If the whole process computes for less than half of the time of its data threads, these wait.
     const double reading = sums_.data_workers * sums_.seconds.total();
     if (sums_.processor_seconds > 0 && sums_.processor_seconds < 0.5 * reading)
-      return cut_to_line(fmt::format("it waits for storage; {}", threads));
-    if (needed <= facts_.processors) return threads;
-    return fmt::format("{} processors would hide it, this rank has {}; prepare the data once",
-                       needed, facts_.processors);
+      return fmt::format("slow storage; --data-threads {} would hide it",
+                         sums_.data_workers + more);
+    if (needed <= facts_.processors)
+      return fmt::format("{} more data thread{} would hide it (--data-threads {})", more,
+                         more == 1 ? "" : "s", sums_.data_workers + more);
+    return fmt::format("hiding it takes {} processors, not {}; prepare the data once", needed,
+                       facts_.processors);
   }
 
   /// The batch of a replica with which a part of `seconds`, which does not depend on the batch,
@@ -153,7 +152,7 @@ class Judge {
     const double fixed = step_.communication + step_.update + step_.other;
     const double factor = (seconds / Limits::kGoal - fixed) / step_.compute;
     const double wanted = std::max(1.0, factor) * batch();
-    constexpr double kSmallBatch = 256;
+    constexpr double kSmallBatch = 1024;
     constexpr double kLargestFactor = 8;
     if (wanted > std::max(kLargestFactor * batch(), kSmallBatch)) return std::nullopt;
     const auto rounded = std::bit_ceil(static_cast<std::uint64_t>(std::ceil(wanted)));
@@ -162,20 +161,20 @@ class Judge {
 
   std::string communication_remedy() const {
     if (const auto batch = batch_to_reduce(step_.communication))
-      return fmt::format("a per-replica batch of {} would reduce it from {} to {}", *batch,
-                         percent_text(share(step_.communication)), percent_text(Limits::kGoal));
+      return fmt::format("a per-replica batch of {} would cut it to {}", *batch,
+                         percent_text(Limits::kGoal));
     constexpr std::int64_t kManyBytes = std::int64_t{1} << 20;
     if (facts_.gradient_bytes >= kManyBytes && !facts_.has_narrow_gradients)
-      return fmt::format("half of {:.1f} MB a step with --comm-dtype bfloat16 would help",
+      return fmt::format("--comm-dtype bfloat16 would halve {:.1f} MB a step",
                          1e-6 * static_cast<double>(facts_.gradient_bytes));
-    return fmt::format("{} per step for {:.3g} MB; fewer replicas or a faster link",
-                       duration_text_of(step_.communication),
-                       1e-6 * static_cast<double>(facts_.gradient_bytes));
+    return fmt::format("{:.3g} MB take {}; a faster link or fewer replicas",
+                       1e-6 * static_cast<double>(facts_.gradient_bytes),
+                       duration_text_of(step_.communication));
   }
 
   std::string memory_remedy() const {
     if (const auto batch = batch_to_reduce(step_.update))
-      return fmt::format("a per-replica batch of {} would reduce the update to {}", *batch,
+      return fmt::format("a per-replica batch of {} would cut the update to {}", *batch,
                          percent_text(Limits::kGoal));
     return fmt::format("the update takes {}; sgd, with less state, moves fewer bytes",
                        percent_text(share(step_.update)));
@@ -184,13 +183,12 @@ class Judge {
   std::string checkpoint_remedy() const {
     constexpr double kFew = 0.05;
     const double factor = step_.checkpoint * (1 - kFew) / (kFew * (total_ - step_.checkpoint));
-    return fmt::format("saving {:.0f} times less often would reduce it to {} (--save-every)",
+    return fmt::format("--save-every {:.0f} times as large would cut it to {}",
                        std::ceil(std::min(factor, 1e6)), percent_text(kFew));
   }
 
   std::string straggler_remedy() const {
-    if (stragglers_.empty())
-      return "replicas wait for each other in turn: their processors are shared";
+    if (stragglers_.empty()) return "replicas wait in turn; they share processors";
     const allreduce::Straggler& slowest = stragglers_.front();
     const std::string name = slowest.replica < facts_.names.size()
                                  ? facts_.names[slowest.replica]
@@ -205,10 +203,10 @@ class Judge {
       if (i != slowest.replica) others = std::max(others, processor_share(i));
     constexpr double kLess = 0.85;
     if (mine > 0 && mine < kLess * others)
-      return fmt::format("{} gets {} of a processor, others {}; free its cores", name,
-                         percent_text(mine), percent_text(others));
+      return fmt::format("{} has {} of a core, others {}: free its cores", name, percent_text(mine),
+                         percent_text(others));
     if (mine > 0)
-      return fmt::format("{} computes at {} of the usual speed: slower cores", name,
+      return fmt::format("{} computes at {} of the others' speed", name,
                          percent_text(slowest.median / slowest.seconds));
     return fmt::format("{} computes {}, others {}", name, duration_text_of(slowest.seconds),
                        duration_text_of(slowest.median));
@@ -221,7 +219,7 @@ class Judge {
 
   std::string compute_remedy() const {
     if (facts_.world_size == 1) return "more replicas, or a faster device, would shorten it";
-    return fmt::format("more replicas would divide it; communication and waiting take {}",
+    return fmt::format("more replicas would help; communication and waiting take {}",
                        percent_text(share(step_.communication + step_.waiting)));
   }
 
