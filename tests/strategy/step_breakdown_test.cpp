@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/fit/step_interval.h"
 
 namespace lockstep::strategy {
 namespace {

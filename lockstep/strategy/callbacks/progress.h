@@ -10,6 +10,7 @@
 
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/fit/step_interval.h"
 
 namespace lockstep::strategy {
 

@@ -15,6 +15,7 @@
 #include "lockstep/strategy/fit/profiling.h"
 #include "lockstep/strategy/fit/step_breakdown.h"
 #include "lockstep/strategy/fit/step_health.h"
+#include "lockstep/strategy/fit/step_interval.h"
 #include "lockstep/strategy/fit/step_runner.h"
 #include "lockstep/strategy/fit/stop_decision.h"
 

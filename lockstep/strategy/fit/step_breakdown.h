@@ -70,9 +70,6 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-struct TrainBegin;
-struct StepLogs;
-
 /// What a verdict has to know of a training besides its times.
 struct TrainingFacts {
   int world_size = 1;                   ///< number of replicas
@@ -81,9 +78,6 @@ struct TrainingFacts {
   bool has_narrow_gradients = false;    ///< whether they are sent in 16 bits
   int processors = 1;                   ///< number of processors that rank 0 may use
   std::vector<std::string> names = {};  ///< of all replicas: "rank 1"; by default "replica 1"
-
-  /// Of this training.
-  static TrainingFacts of(const TrainBegin& begin);
 };
 
 /// The sums over the steps of an interval.
@@ -121,29 +115,6 @@ struct VerdictLimits {
 /// - memory: the update, which computes little and reads and writes all parameters.
 /// - checkpoint: the pauses in which checkpoints are saved.
 std::optional<Verdict> judge(const StepSums& sums, const TrainingFacts& facts);
-
-/// Adds up the steps of a log interval, and judges them.
-class StepInterval {
- public:
-  /// Begins with the first interval of a training.
-  void begin(const TrainBegin& begin);
-  /// Adds a step, except the first one of a run, which creates plans and allocates memory.
-  void add(const StepLogs& logs);
-  std::int64_t steps() const { return sums_.steps; }  ///< number of steps added
-  /// Where the time of a step went on average; zeros without steps.
-  StepBreakdown mean() const;
-  /// The sums over the steps.
-  const StepSums& sums() const { return sums_; }
-  /// The verdict; nullopt if the interval is too short for one.
-  std::optional<Verdict> verdict() const;
-  void restart();  ///< begins the next interval
-
- private:
-  TrainingFacts facts_;
-  std::int64_t first_step_ = 1;
-  StepSums sums_;
-  double processor_before_ = 0;
-};
 
 /// Completes the breakdowns of a training with what is between the steps.
 class StepClock {
