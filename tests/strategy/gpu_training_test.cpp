@@ -335,6 +335,22 @@ TEST_F(GpuStep, IsTimedLayerByLayer) {
   }
 }
 
+TEST_F(GpuStep, TellsWhereItsTimeWentRecordedAndNot) {
+  for (const bool records : {true, false})
+    for (const std::size_t replicas : {1, 2}) {
+      const Trained trained = train_on(std::vector<Device>(replicas, kGpu), plain_network(),
+                                       {.records_steps = records});
+      ASSERT_EQ(trained.steps.size(), 20U);
+      for (const StepLogs& logs : trained.steps) {
+        EXPECT_GT(logs.breakdown.compute, 0) << "step " << logs.step;
+        EXPECT_GT(logs.breakdown.update, 0) << "step " << logs.step;
+        EXPECT_GE(logs.breakdown.communication, 0) << "step " << logs.step;
+        EXPECT_GE(logs.breakdown.waiting, 0) << "step " << logs.step;
+        EXPECT_LT(logs.breakdown.total(), 100) << "step " << logs.step;
+      }
+    }
+}
+
 TEST_F(GpuStep, TrainsImagesInBfloat16) {
   job::Session session(0, nullptr);
   const auto run = [&](Device device, model::Precision precision) {
