@@ -280,6 +280,22 @@ TEST_F(GpuStep, ComputesActivationsAgainInRecordings) {
 
 // Batches that are read in time travel to the GPU during the step before; validation comes between
 // two of them.
+TEST_F(GpuStep, TellsWhereItsTimeWentRecordedAndNot) {
+  for (const bool records : {true, false})
+    for (const std::size_t replicas : {1, 2}) {
+      const Trained trained = train_on(std::vector<Device>(replicas, kGpu), plain_network(),
+                                       {.records_steps = records});
+      ASSERT_EQ(trained.steps.size(), 20U);
+      for (const StepLogs& logs : trained.steps) {
+        EXPECT_GT(logs.breakdown.compute, 0) << "step " << logs.step;
+        EXPECT_GT(logs.breakdown.update, 0) << "step " << logs.step;
+        EXPECT_GE(logs.breakdown.communication, 0) << "step " << logs.step;
+        EXPECT_GE(logs.breakdown.waiting, 0) << "step " << logs.step;
+        EXPECT_LT(logs.breakdown.total(), 100) << "step " << logs.step;
+      }
+    }
+}
+
 TEST_F(GpuStep, TakesImagesAsPixels) {
   const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
   const auto run = [&](std::vector<Device> devices, int accumulate) {
@@ -333,22 +349,6 @@ TEST_F(GpuStep, IsTimedLayerByLayer) {
     EXPECT_GT(profile.speed.bytes_per_second, 0);
     EXPECT_GT(profile.speed.flop_per_second, 0);
   }
-}
-
-TEST_F(GpuStep, TellsWhereItsTimeWentRecordedAndNot) {
-  for (const bool records : {true, false})
-    for (const std::size_t replicas : {1, 2}) {
-      const Trained trained = train_on(std::vector<Device>(replicas, kGpu), plain_network(),
-                                       {.records_steps = records});
-      ASSERT_EQ(trained.steps.size(), 20U);
-      for (const StepLogs& logs : trained.steps) {
-        EXPECT_GT(logs.breakdown.compute, 0) << "step " << logs.step;
-        EXPECT_GT(logs.breakdown.update, 0) << "step " << logs.step;
-        EXPECT_GE(logs.breakdown.communication, 0) << "step " << logs.step;
-        EXPECT_GE(logs.breakdown.waiting, 0) << "step " << logs.step;
-        EXPECT_LT(logs.breakdown.total(), 100) << "step " << logs.step;
-      }
-    }
 }
 
 TEST_F(GpuStep, TrainsImagesInBfloat16) {

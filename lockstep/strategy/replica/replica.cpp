@@ -223,7 +223,7 @@ void Replica::enqueue_step(const data::Batch& part, const StepRequest& request) 
   if (!recordings_) return enqueue_work(part, request, false);
   load(part, request, 0);
   end_piece("input");
-  step_scalars_.stage(request.signal, {request.input_seconds, breakdown_.compute});
+  step_scalars_.stage(request.signal, {request.input_seconds, gpu_busy_});
   recordings_->run(
       part.samples, model_.placement(), [&] { enqueue_work(part, request, true); },
       timing_ != nullptr);
@@ -242,7 +242,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   mark(kGradients);
   exchanged_ = seconds_in_exchange() - exchanged_before;
   if (is_on_gpu() && !is_loaded)
-    step_scalars_.stage(request.signal, {request.input_seconds, breakdown_.compute});
+    step_scalars_.stage(request.signal, {request.input_seconds, gpu_busy_});
   else if (!is_on_gpu())
     step_scalars_.stage(request.signal,
                         {request.input_seconds, seconds_between(kBegin, kGradients) - exchanged_,
@@ -278,6 +278,9 @@ void Replica::measure_step(const allreduce::CommunicationTimes& communicated, do
     breakdown_.waiting = communicated.waited;
     return;
   }
+  // The first step waits for the host, which makes plans.
+  gpu_busy_ = has_measured_ ? breakdown_.compute : 0;
+  has_measured_ = true;
   const auto seconds = [](const allreduce::BusySeconds& busy) { return busy.input + busy.compute; };
   double longest = 0;
   for (const allreduce::BusySeconds& busy : this->busy())

@@ -219,6 +219,8 @@ class Replica {
   std::array<device::Event, kMarks> marks_;  // recordings move them
   double exchanged_ = 0;                     // in the current step, for statistics
   StepBreakdown breakdown_;                  // of the last step
+  double gpu_busy_ = 0;                      // its `compute` on a GPU, for the next step
+  bool has_measured_ = false;                // a step
   std::optional<StepRecordings>
       recordings_;  // after group_: NCCL's communicators end once no recording holds them
   std::set<std::int64_t> launched_;  // numbers of samples whose kernels have been launched before
