@@ -278,8 +278,6 @@ TEST_F(GpuStep, ComputesActivationsAgainInRecordings) {
   }
 }
 
-// Batches that are read in time travel to the GPU during the step before; validation comes between
-// two of them.
 TEST_F(GpuStep, TellsWhereItsTimeWentRecordedAndNot) {
   for (const bool records : {true, false})
     for (const std::size_t replicas : {1, 2}) {
@@ -296,6 +294,8 @@ TEST_F(GpuStep, TellsWhereItsTimeWentRecordedAndNot) {
     }
 }
 
+// Batches that are read in time travel to the GPU during the step before; validation comes between
+// two of them.
 TEST_F(GpuStep, TakesImagesAsPixels) {
   const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
   const auto run = [&](std::vector<Device> devices, int accumulate) {
