@@ -73,7 +73,17 @@ struct BucketOptions {
 /// wait for it.
 struct BusySeconds {
   double input = 0;    ///< waiting for its own data
-  double compute = 0;  ///< forward, backward up to the last gradient, update
+  double compute = 0;  ///< forward, backward up to the last gradient
+  /// Processor time that the replica's thread used in `compute`; 0 on a GPU.
+  double processor = 0;
+
+  /// Adds the times of another step.
+  BusySeconds& operator+=(const BusySeconds& more) {
+    input += more.input;
+    compute += more.compute;
+    processor += more.processor;
+    return *this;
+  }
 };
 
 /// Communication time in seconds on the host since construction.

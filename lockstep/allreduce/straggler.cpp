@@ -39,10 +39,7 @@ StragglerReport::StragglerReport(std::size_t replicas) : sums_(replicas) {}
 
 void StragglerReport::add(std::span<const BusySeconds> busy, std::size_t steps) {
   LOCKSTEP_CHECK_OP(busy.size(), ==, sums_.size());
-  for (std::size_t i = 0; i < sums_.size(); ++i) {
-    sums_[i].input += busy[i].input;
-    sums_[i].compute += busy[i].compute;
-  }
+  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += busy[i];
   steps_ += steps;
 }
 

@@ -36,6 +36,11 @@ class CpuStream final : public StreamImpl {
   std::unique_ptr<EventImpl> record(bool timed) override {
     return std::make_unique<CpuEvent>(timed ? Clock::now() : Clock::time_point());
   }
+  void record(EventImpl& timed) override {
+    auto* event = dynamic_cast<CpuEvent*>(&timed);
+    LOCKSTEP_CHECK(event != nullptr);
+    *event = CpuEvent(Clock::now());
+  }
   void wait(const EventImpl& event) override { event.synchronize(); }
   void synchronize() override {}
   void copy(void* to, const void* from, std::size_t bytes) override {
@@ -72,6 +77,7 @@ Stream::~Stream() = default;
 Device Stream::device() const { return impl_->device(); }
 Event Stream::record() { return Event(impl_->record(false)); }
 Event Stream::record_timed() { return Event(impl_->record(true)); }
+void Stream::record(Event& event) { impl_->record(event.impl()); }
 void Stream::wait(const Event& event) { impl_->wait(event.impl()); }
 void Stream::synchronize() { impl_->synchronize(); }
 

@@ -30,6 +30,7 @@ class Event {
 
   /// For code specific to the kind of device (stream_impl.h).
   const EventImpl& impl() const { return *impl_; }
+  EventImpl& impl() { return *impl_; }  ///< likewise
 
  private:
   std::unique_ptr<EventImpl> impl_;
@@ -49,6 +50,9 @@ class Stream {
   Event record();
   /// The same, with the time at which the device reaches it.
   Event record_timed();
+  /// Moves `event`, from record_timed() on this stream, to the current end of the stream, without
+  /// allocating. While the work of the stream is recorded (Recorder), every launch moves it.
+  void record(Event& event);
   /// Makes all later work on this stream wait for `event`. Blocks the host only if this is a CPU
   /// stream and `event` is of a GPU.
   void wait(const Event& event);

@@ -18,6 +18,7 @@
 #include "lockstep/model/loss.h"
 #include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/step_profile.h"
+#include "lockstep/strategy/fit/step_breakdown.h"
 
 namespace lockstep::strategy {
 
@@ -50,6 +51,8 @@ struct TrainBegin {
   std::vector<std::string> class_names = {};  ///< of the training data; empty if they have none
   std::int64_t global_batch = 0;              ///< samples per step over all replicas
   std::int64_t per_replica_batch = 0;         ///< maximum number of samples per step of a replica
+  std::int64_t gradient_bytes = 0;            ///< of a replica, as sent to an all-reduce
+  bool has_narrow_gradients = false;          ///< whether gradients are sent in 16 bits
   std::int64_t micro_batch = 0;               ///< maximum number of samples per micro-batch
   std::int64_t steps_per_epoch = 0;           ///< including a smaller last step
   std::int64_t first_step = 0;  ///< completed steps at the beginning: 0, or that of the checkpoint
@@ -79,6 +82,8 @@ struct StepLogs {
   allreduce::CommunicationTimes communication = {};
   /// Busy time of each replica of the job in this step, without waiting for other replicas.
   std::span<const allreduce::BusySeconds> busy = {};
+  StepBreakdown breakdown = {};  ///< where the time of this step went on this rank
+  int data_workers = 0;          ///< active threads of this rank that read data
   /// Whether all replicas skipped the update because a loss or the reduced gradient was not finite.
   bool skipped = false;
   bool overflow = false;                 ///< skipped because the loss scale was too large
@@ -115,7 +120,11 @@ struct EpochLogs {
   double input_wait_seconds = 0;        ///< time that this rank waited for input in this epoch
   int data_workers = 0;  ///< active background threads of this rank at the end of the epoch
   allreduce::CommunicationTimes communication = {};  ///< of this epoch, as in StepLogs
-  float learning_rate = 0;                           ///< of the last step
+  /// Where the time of a step went on this rank: the mean of the steps of this run in the epoch,
+  /// without the first one of the run; zeros if there is none.
+  StepBreakdown breakdown = {};
+  std::optional<Verdict> verdict = {};  ///< on these steps; nullopt if they are too few
+  float learning_rate = 0;              ///< of the last step
   /// Of TrainerOptions::metrics, over the samples that `metrics` covers, and over all validation
   /// records. A run that resumes within the epoch continues the sums of at most 4096 numbers that
   /// a checkpoint keeps; other values (auc:exact=true) would be of a part of the epoch, and are

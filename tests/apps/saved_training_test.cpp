@@ -66,7 +66,8 @@ TEST_F(Saved, KeepsItsBestAndStopsEarly) {
   const Result best =
       run_lockstep("evaluate --log-format json --checkpoint " + directory() + ":best" + kData);
   EXPECT_EQ(best.event("evaluate")["step"], 11) << "the loss was the largest";
-  EXPECT_EQ(numbers_of(checkpoint::contents_of(directory("log.csv"))).size(), 3U);
+  const std::string log = checkpoint::contents_of(directory("log.csv"));
+  EXPECT_EQ(std::ranges::count(log, '\n'), 4) << "a header and an epoch each: " << log;
 }
 
 TEST_F(Saved, RemembersHowItsImagesWerePrepared) {

@@ -90,6 +90,34 @@ TEST_F(OnAGpu, EventsTellTheTimeBetweenThem) {
   EXPECT_THROW(static_cast<void>(untimed.seconds_since(begin)), Error);
 }
 
+TEST_F(OnAGpu, EventsAreMovedByEachLaunchOfARecording) {
+  const Buffer from = on_gpu();
+  const Buffer to = on_gpu();
+  Stream stream(kGpu);
+  Event begin = stream.record_timed();
+  Event end = stream.record_timed();
+  const auto enqueue = [&] {
+    stream.record(begin);
+    copy(to.data(), from.data(), kBytes, stream);
+    stream.record(end);
+  };
+  enqueue();
+  stream.synchronize();
+  EXPECT_GT(end.seconds_since(begin), 0);
+  Recorder recorder(stream);
+  enqueue();
+  Recording recording = recorder.finish();
+  for (int launch = 0; launch < 3; ++launch) {
+    const Event before = stream.record_timed();
+    recording.launch(stream);
+    const Event after = stream.record_timed();
+    stream.synchronize();
+    EXPECT_GT(end.seconds_since(begin), 0);
+    EXPECT_GE(begin.seconds_since(before), 0);
+    EXPECT_GE(after.seconds_since(end), 0);
+  }
+}
+
 TEST_F(OnAGpu, StreamsWaitForEachOther) {
   Stream first(kGpu);
   Stream second(kGpu);

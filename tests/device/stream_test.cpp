@@ -34,6 +34,15 @@ TEST(CpuStream, TellsTheTimeBetweenTwoEvents) {
   EXPECT_GE(third.seconds_since(first), third.seconds_since(second));
 }
 
+TEST(CpuStream, MovesAnEventToItsEnd) {
+  Stream stream(Device{});
+  Event moved = stream.record_timed();
+  const Event second = stream.record_timed();
+  stream.record(moved);
+  EXPECT_TRUE(moved.is_complete());
+  EXPECT_GE(moved.seconds_since(second), 0);
+}
+
 TEST(CpuStream, MovesWithItsDevice) {
   Stream first(Device{});
   Stream second = std::move(first);

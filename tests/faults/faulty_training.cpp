@@ -108,6 +108,9 @@ class Steps final : public Callback {
     }
     if (speaks_ && logs.step <= kSpokenSteps) say(fmt::format("step {} done\n", logs.step));
   }
+  void on_epoch_end(const strategy::EpochLogs& logs) override {
+    if (speaks_ && logs.verdict) say(fmt::format("verdict: {}\n", logs.verdict->text));
+  }
   void on_train_end(const strategy::TrainEnd& end) override {
     if (speaks_) say(fmt::format("trained {} steps\n", end.steps));
   }

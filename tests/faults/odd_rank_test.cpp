@@ -38,11 +38,21 @@ void expect_straggler(const Outcome& outcome, const std::string& phase) {
                           host_name(), phase)));
 }
 
+/// The verdict on the epoch too.
+void expect_verdict(const Outcome& outcome, const std::string& text) {
+  const auto lines = outcome.lines_with("verdict: ");
+  ASSERT_EQ(lines.size(), 1U) << outcome.output;
+  EXPECT_THAT(lines.front(), HasSubstr("verdict: bound by straggler: rank 1 " + text));
+}
+
 TEST(ASlowRank, IsNamedWithWhatItIsSlowAtAndNobodyElse) {
   const auto outcomes = on_all_routes({"--fault slow-backward --steps 9 --log-every 3",
                                        "--fault slow-input --steps 9 --log-every 3"});
-  for (std::size_t i = 0; i < outcomes.size(); ++i)
-    expect_straggler(outcomes[i], i < kRoutes.size() ? "compute" : "input");
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const bool is_compute = i < kRoutes.size();
+    expect_straggler(outcomes[i], is_compute ? "compute" : "input");
+    expect_verdict(outcomes[i], is_compute ? "has " : "waits ");
+  }
 }
 
 }  // namespace

@@ -278,6 +278,22 @@ TEST_F(GpuStep, ComputesActivationsAgainInRecordings) {
   }
 }
 
+TEST_F(GpuStep, TellsWhereItsTimeWentRecordedAndNot) {
+  for (const bool records : {true, false})
+    for (const std::size_t replicas : {1, 2}) {
+      const Trained trained = train_on(std::vector<Device>(replicas, kGpu), plain_network(),
+                                       {.records_steps = records});
+      ASSERT_EQ(trained.steps.size(), 20U);
+      for (const StepLogs& logs : trained.steps) {
+        EXPECT_GT(logs.breakdown.compute, 0) << "step " << logs.step;
+        EXPECT_GT(logs.breakdown.update, 0) << "step " << logs.step;
+        EXPECT_GE(logs.breakdown.communication, 0) << "step " << logs.step;
+        EXPECT_GE(logs.breakdown.waiting, 0) << "step " << logs.step;
+        EXPECT_LT(logs.breakdown.total(), 100) << "step " << logs.step;
+      }
+    }
+}
+
 // Batches that are read in time travel to the GPU during the step before; validation comes between
 // two of them.
 TEST_F(GpuStep, TakesImagesAsPixels) {

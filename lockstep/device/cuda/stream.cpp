@@ -71,6 +71,17 @@ class GpuStream final : public StreamImpl {
     return std::make_unique<GpuEvent>(index_, std::move(event));
   }
 
+  // In a recording it is a node, whose time is known after each launch.
+  void record(EventImpl& timed) override {
+    const auto* event = dynamic_cast<const GpuEvent*>(&timed);
+    LOCKSTEP_CHECK(event != nullptr);
+    const cuda::DeviceScope scope(index_);
+    cuda::check(
+        cudaEventRecordWithFlags(event->native(), stream_.get(),
+                                 is_recording_ ? cudaEventRecordExternal : cudaEventRecordDefault),
+        fmt::format("an event on gpu:{}", index_));
+  }
+
   void wait(const EventImpl& event) override {
     const cuda::DeviceScope scope(index_);
     if (const auto* other = dynamic_cast<const GpuEvent*>(&event))
@@ -96,9 +107,11 @@ class GpuStream final : public StreamImpl {
     const cuda::DeviceScope scope(index_);
     cuda::check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal),
                 fmt::format("a recording on gpu:{}", index_));
+    is_recording_ = true;
   }
   std::unique_ptr<RecordingImpl> end_recording() override;
   void drop_recording() noexcept override {
+    is_recording_ = false;
     cudaGraph_t graph = nullptr;
     if (cudaStreamEndCapture(stream_.get(), &graph) == cudaSuccess && graph != nullptr)
       static_cast<void>(cudaGraphDestroy(graph));
@@ -110,6 +123,7 @@ class GpuStream final : public StreamImpl {
  private:
   int index_;
   cuda::StreamHandle stream_;
+  bool is_recording_ = false;
 };
 
 using GraphHandle =
@@ -133,6 +147,7 @@ class GpuRecording final : public RecordingImpl {
 };
 
 std::unique_ptr<RecordingImpl> GpuStream::end_recording() {
+  is_recording_ = false;
   const cuda::DeviceScope scope(index_);
   cudaGraph_t raw = nullptr;
   cuda::check(cudaStreamEndCapture(stream_.get(), &raw),

@@ -31,6 +31,8 @@ std::string quoted_cell(std::string_view text) {
   return quoted + '"';
 }
 
+std::string column_of(const StepPart& part) { return std::string("step_") + part.name; }
+
 }  // namespace
 
 CsvLog::CsvLog(std::filesystem::path file, std::shared_ptr<Logger> logger)
@@ -44,6 +46,8 @@ void CsvLog::on_train_begin(const TrainBegin& begin) {
   if (begin.first_step > 0) read(begin.first_step);
   for (const std::string& metric : metrics_) add_column(metric);
   for (const char* column : {"learning_rate", "samples_per_second", "seconds"}) add_column(column);
+  for (const StepPart& part : kStepParts) add_column(column_of(part));
+  add_column("bound_by");
   write();
 }
 
@@ -92,6 +96,11 @@ void CsvLog::on_epoch_end(const EpochLogs& logs) {
   row.cells["learning_rate"] = fmt::format("{}", logs.learning_rate);
   add(row, "samples_per_second", logs.samples_per_second);
   add(row, "seconds", logs.seconds);
+  const bool is_measured = logs.breakdown != StepBreakdown{};
+  for (const StepPart& part : kStepParts)
+    add(row, column_of(part),
+        is_measured ? std::optional(logs.breakdown.*part.member) : std::nullopt);
+  if (logs.verdict) row.cells["bound_by"] = logs.verdict->bound_by;
   for (const auto& [name, value] : std::exchange(scalars_, {})) add(row, name, value);
   rows_.push_back(std::move(row));
   try {

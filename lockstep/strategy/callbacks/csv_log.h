@@ -16,7 +16,8 @@
 namespace lockstep::strategy {
 
 /// Writes a row per epoch, as Keras's CSVLogger does: epoch (from 0), step, the metrics under their
-/// names in JSON events, learning_rate, samples_per_second, seconds, and the scalars that callbacks
+/// names in JSON events, learning_rate, samples_per_second, seconds, the mean seconds of each part
+/// of a step (step_input, step_compute, ...), bound_by (Verdict), and the scalars that callbacks
 /// logged since the last row. A value that is missing or not finite is an empty cell. Names with
 /// commas, quotes or line breaks are quoted as in RFC 4180. Use only on the chief, after the
 /// callbacks that log scalars.

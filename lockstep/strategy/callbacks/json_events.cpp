@@ -39,6 +39,18 @@ void add_communication(Json& event, const allreduce::CommunicationTimes& times,
   event["waiting_ms"] = times.waited * milliseconds;
 }
 
+/// Mean seconds per step, unless they are of no step.
+void add_breakdown(Json& event, const StepBreakdown& step) {
+  if (step == StepBreakdown{}) return;
+  for (const StepPart& part : kStepParts) event["breakdown"][part.name] = step.*part.member;
+}
+
+void add_verdict(Json& event, const std::optional<Verdict>& verdict) {
+  if (!verdict) return;
+  if (!verdict->bound_by.empty()) event["bound_by"] = verdict->bound_by;
+  event["verdict"] = verdict->text;
+}
+
 Json device_of(const job::Placement& place) {
   Json device = {{"replica", place.replica}, {"rank", place.rank},
                  {"host", place.host},       {"local_rank", place.local_rank},
@@ -84,6 +96,8 @@ void JsonEvents::write(Json event) {
 
 void JsonEvents::on_train_begin(const TrainBegin& begin) {
   best_.reset();
+  interval_.begin(begin);
+  judged_.begin(begin);
   Json event = {{"event", "start"},
                 {"world_size", begin.world_size},
                 {"ranks", begin.ranks},
@@ -137,6 +151,8 @@ void JsonEvents::on_epoch_begin(std::int64_t /*epoch*/) {
 void JsonEvents::on_batch_end(const StepLogs& logs) {
   samples_ += logs.samples;
   ++steps_;
+  interval_.add(logs);
+  judged_.add(logs);
   if (log_every_ == 0 || logs.step % log_every_ != 0) return;
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - since_).count();
@@ -152,6 +168,11 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
   if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;
   event["input_wait_seconds"] = logs.input_wait_seconds;
   add_communication(event, logs.communication - communication_, steps_);
+  add_breakdown(event, interval_.mean());
+  interval_.restart();
+  const std::optional<Verdict> verdict = judged_.verdict();
+  if (verdict) judged_.restart();
+  add_verdict(event, verdict);
   write(std::move(event));
   since_ = now;
   samples_ = steps_ = 0;
@@ -197,6 +218,8 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
   event["data_workers"] = logs.data_workers;
   event["exposed_communication_seconds"] = logs.communication.exposed - logs.communication.waited;
   event["waiting_seconds"] = logs.communication.waited;
+  add_breakdown(event, logs.breakdown);
+  add_verdict(event, logs.verdict);
   write(std::move(event));
 }
 

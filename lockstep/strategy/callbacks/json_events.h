@@ -10,6 +10,7 @@
 #include <string>
 
 #include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/fit/step_interval.h"
 
 namespace lockstep::strategy {
 
@@ -28,9 +29,12 @@ class JsonEvents final : public Callback {
   /// highest accuracy or, if the loss has no classes, the lowest loss, of equal epochs the first;
   /// of the validation if there is one.
   void on_train_end(const TrainEnd& end) override;
-  void on_epoch_begin(std::int64_t epoch) override;   ///< resets the rate of samples
-  void on_epoch_end(const EpochLogs& logs) override;  ///< writes the event `epoch`
-  /// Writes the event `step` every `log_every` steps.
+  void on_epoch_begin(std::int64_t epoch) override;  ///< resets the rate of samples
+  /// Writes the event `epoch`, also with `breakdown`, `bound_by` and `verdict`.
+  void on_epoch_end(const EpochLogs& logs) override;
+  /// Writes the event `step` every `log_every` steps: with `breakdown`, the mean seconds of each
+  /// part of a step since the last event (not of the first step of a run), and with `bound_by` and
+  /// `verdict` as soon as the steps since the last verdict suffice for one.
   void on_batch_end(const StepLogs& logs) override;
   void on_validation(const EpochLogs& logs) override;       ///< writes the event `validation`
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< writes the event `checkpoint`
@@ -54,6 +58,8 @@ class JsonEvents final : public Callback {
   std::int64_t samples_ = 0;                     // since the last step event
   std::int64_t steps_ = 0;                       // likewise
   allreduce::CommunicationTimes communication_;  // at the last step event
+  StepInterval interval_;                        // since the last step event
+  StepInterval judged_;                          // since the last verdict
   std::chrono::steady_clock::time_point since_;
 };
 

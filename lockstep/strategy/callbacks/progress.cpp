@@ -153,6 +153,8 @@ void ProgressBar::print_details() {
 
 void ProgressBar::on_train_begin(const TrainBegin& begin) {
   begin_ = begin;
+  interval_.begin(begin);
+  bound_by_.clear();
   on_epoch_begin(0);  // a run that resumes may validate before a step
   print_line(fmt::format(
       "model {}, {}{}{}; {}, {}", begin.model, counted(begin.parameters, "parameter"),
@@ -204,6 +206,14 @@ double ProgressBar::epoch_seconds() const {
 void ProgressBar::on_batch_end(const StepLogs& logs) {
   if (!logs.skipped) sums_ += logs.metrics;
   samples_ += logs.samples;
+  interval_.add(logs);
+  const bool is_due = options_.log_every > 0 && logs.step % options_.log_every == 0;
+  const std::optional<Verdict> verdict = is_due ? interval_.verdict() : std::nullopt;
+  const StepBreakdown step = verdict ? interval_.mean() : StepBreakdown{};
+  if (verdict) {
+    bound_by_ = verdict->bound_by;
+    interval_.restart();
+  }
   if (is_on_terminal_) {
     const auto now = Clock::now();
     if (now - last_rewrite_ < kRewriteEvery) return;
@@ -212,13 +222,21 @@ void ProgressBar::on_batch_end(const StepLogs& logs) {
   }
   // The last step of an epoch is in the epoch's row.
   if (options_.log_every == 0 || logs.step == last_step_of(logs.epoch)) return;
-  if (logs.step % options_.log_every != 0 && logs.step != begin_.first_step + 1) return;
+  if (!is_due && logs.step != begin_.first_step + 1) return;
   print_row({.epoch = logs.epoch,
              .step = logs.step,
              .metrics = sums_,
              .validation = {},
              .samples_per_second = static_cast<double>(samples_) / epoch_seconds(),
              .seconds = epoch_seconds()});
+  if (verdict) print_verdict(step, *verdict);
+}
+
+void ProgressBar::print_verdict(const StepBreakdown& step, const Verdict& verdict) {
+  const auto columns = static_cast<std::size_t>(
+      is_on_terminal_ ? std::max(1, terminal_columns(descriptor_) - 1) : 79);
+  print_line(to_text(step, columns));
+  print_line(verdict.text.substr(0, columns));
 }
 
 std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) const {
@@ -234,6 +252,7 @@ std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) co
                              {5, "loss " + metric_text(sums_.loss())}};
   if (sums_.has_accuracy) parts.push_back({2, fmt::format("accuracy {:.4f}", sums_.accuracy())});
   parts.push_back({1, fmt::format("{:.0f} samples/s", rate)});
+  if (!bound_by_.empty()) parts.push_back({0, "bound by " + bound_by_});
   if (left > 0) parts.push_back({4, duration_text(std::ceil(left)) + " left in epoch"});
   for (;;) {
     std::string line;
@@ -343,7 +362,8 @@ void ProgressBar::print_time_shares(const EpochLogs& logs) {
       logs.input_wait_seconds > kShortWait && percent(logs.input_wait_seconds) > kInputBound;
   const bool waits_for_ranks =
       begin_.world_size > 1 && percent(logs.communication.exposed) > kCommunicationBound;
-  if (!options_.verbose && !waits_for_input && !waits_for_ranks) return;
+  if (logs.verdict) print_verdict(logs.breakdown, *logs.verdict);
+  if (!options_.verbose && (logs.verdict || (!waits_for_input && !waits_for_ranks))) return;
   std::string line = fmt::format("waiting: {:.1f} % for input", percent(logs.input_wait_seconds));
   if (logs.data_workers > 0) line += fmt::format(" ({})", counted(logs.data_workers, "thread"));
   if (begin_.world_size > 1)
@@ -354,7 +374,7 @@ void ProgressBar::print_time_shares(const EpochLogs& logs) {
   if (options_.verbose && logs.times_seen > 0)
     print_line(fmt::format("every record seen {}",
                            logs.times_seen == 1 ? "once" : counted(logs.times_seen, "time")));
-  if (waits_for_input)
+  if (waits_for_input && !logs.verdict)
     print_line(
         "the training waits for its input: increase --data-threads if cores are free; lockstep "
         "data benchmark reports which stage is slow");

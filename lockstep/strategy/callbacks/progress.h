@@ -10,6 +10,7 @@
 
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/fit/step_interval.h"
 
 namespace lockstep::strategy {
 
@@ -37,6 +38,10 @@ struct ProgressOptions {
 /// `log_every` steps. Use only on the chief. Lost output (a full disk, a closed pipe) does not end
 /// the training: nothing more is written, and std::ferror(out) is set.
 ///
+/// A row is followed by two lines that tell where the time of a step went and what limits the
+/// training (judge), once the steps since the last such lines suffice for that: within an epoch not
+/// on a terminal, whose line says only what limits it.
+///
 /// Trainer::fit() adds one by itself (FitOptions::progress).
 class ProgressBar final : public Callback {
  public:
@@ -63,6 +68,7 @@ class ProgressBar final : public Callback {
   void print_row(const Row& row);
   void print_details();
   void print_time_shares(const EpochLogs& logs);
+  void print_verdict(const StepBreakdown& step, const Verdict& verdict);
   void print_profile(const model::Profile& profile);
   /// Appends the columns of the options' metrics to both lines, if they fit 80 columns; returns
   /// false if not.
@@ -83,6 +89,8 @@ class ProgressBar final : public Callback {
   model::MetricSums sums_;    // of the epoch so far, in this run
   std::int64_t samples_ = 0;  // likewise
   EpochLogs last_epoch_ = {};
+  StepInterval interval_;            // since the last verdict
+  std::string bound_by_;             // by that verdict
   bool has_metric_columns_ = false;  // of the rows printed last
   std::chrono::steady_clock::time_point epoch_start_;
   std::chrono::steady_clock::time_point last_rewrite_;

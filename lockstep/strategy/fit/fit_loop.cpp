@@ -110,6 +110,7 @@ History FitLoop::run() try {
 }
 
 void FitLoop::run_steps() {
+  clock_.begin();
   for (;;) {
     // First, so that a training that was stopped during validation reports the epoch, or validates
     // again, when it is resumed.
@@ -153,6 +154,7 @@ void FitLoop::begin() {
     begin.kept_head = initialized_from->kept_head;
   }
   notify([&](Callback& callback) { callback.on_train_begin(begin); });
+  interval_.begin(begin);
   callbacks_.restore(restored_callbacks_);
   const std::int64_t last = std::max<std::int64_t>(0, position_.step - 1);
   rate_ = callbacks_.learning_rate(last, plan_.schedule.rate(last));
@@ -252,8 +254,14 @@ void FitLoop::end_step(const StepResult& result) {
   const auto diverged = health_.add(result, position_.step, replicas_[0].loss_scaler().scale());
   if (!result.applied) warn_of_values(steps_.parts());
   if (diverged) checkpoints_.throw_diverged(*diverged);
-  if (result.applied && !result.weightless) epoch_.pause(checkpoints_.confirm());
-  const StepLogs logs = steps_.logs(position_);
+  if (result.applied && !result.weightless) {
+    const double seconds = checkpoints_.confirm();
+    epoch_.pause(seconds);
+    clock_.add_checkpoint(seconds);
+  }
+  StepLogs logs = steps_.logs(position_);
+  clock_.end_step(logs.breakdown);
+  interval_.add(logs);
   notify([&](Callback& callback) { callback.on_batch_end(logs); });
   stop_.after_step();
   if (stop_.take_save()) checkpoints_.request();
@@ -265,7 +273,10 @@ void FitLoop::agree_on_requests() {
 }
 
 void FitLoop::end_epoch(bool is_complete) {
+  const auto start = std::chrono::steady_clock::now();
   EpochLogs logs = epoch_.logs(position_, is_complete, steps_.stream());
+  logs.breakdown = interval_.mean();
+  logs.verdict = interval_.verdict();
   if (is_complete)
     model::require_weights(logs.metrics, fmt::format("epoch {}", position_.epochs_done + 1));
   logs.learning_rate = rate_;
@@ -277,6 +288,8 @@ void FitLoop::end_epoch(bool is_complete) {
   agree_on_requests();
   ++position_.epochs_done;
   epoch_.end();
+  interval_.restart();
+  clock_.exclude(seconds_since(start));
 }
 
 bool FitLoop::validate(EpochLogs& logs) {
@@ -320,7 +333,9 @@ void FitLoop::validate_within_epoch() {
   checkpoints_.note(logs, health_.last_was_skipped());
   notify([&](Callback& callback) { callback.on_validation(logs); });
   agree_on_requests();
-  if (epoch_.has_begun()) epoch_.pause(seconds_since(start));
+  const double seconds = seconds_since(start);
+  if (epoch_.has_begun()) epoch_.pause(seconds);
+  clock_.exclude(seconds);
 }
 
 void FitLoop::save() {
@@ -333,6 +348,7 @@ void FitLoop::save() {
       checkpoints_.save(to_training_state(now, plan_, replicas_), health_, is_ending());
   const double seconds = seconds_since(start);
   epoch_.pause(seconds);
+  clock_.add_checkpoint(seconds);
   if (!path) return;
   notify([&](Callback& callback) {
     callback.on_checkpoint({.step = position_.step, .path = *path, .seconds = seconds});

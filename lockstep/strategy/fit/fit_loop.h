@@ -13,7 +13,9 @@
 #include "lockstep/strategy/fit/fit_callbacks.h"
 #include "lockstep/strategy/fit/fit_plan.h"
 #include "lockstep/strategy/fit/profiling.h"
+#include "lockstep/strategy/fit/step_breakdown.h"
 #include "lockstep/strategy/fit/step_health.h"
+#include "lockstep/strategy/fit/step_interval.h"
 #include "lockstep/strategy/fit/step_runner.h"
 #include "lockstep/strategy/fit/stop_decision.h"
 
@@ -78,6 +80,8 @@ class FitLoop {
   BucketTuning buckets_;
   Profiling profiling_;
   StepRunner steps_;
+  StepInterval interval_;  // the epoch
+  StepClock clock_;
   History history_;
 };
 

@@ -16,6 +16,13 @@
 namespace lockstep::strategy {
 namespace {
 
+/// Of the trained parameters, as they are sent.
+std::int64_t gradient_bytes(const model::Network& network, allreduce::WireType wire) {
+  const std::size_t bytes =
+      wire == allreduce::WireType::float32 ? sizeof(float) : sizeof(float) / 2;
+  return static_cast<std::int64_t>(network.trained().element_count() * bytes);
+}
+
 std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) {
   if (fit.epochs <= 0 && fit.steps <= 0)
     throw Error(ErrorCategory::input, "fit", "expected a number of epochs or of steps",
@@ -163,6 +170,8 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .class_names = DataNames::of(dataset).classes,
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
+          .gradient_bytes = gradient_bytes(replicas.network(), trainer.buckets.wire),
+          .has_narrow_gradients = trainer.buckets.wire != allreduce::WireType::float32,
           .micro_batch = (part + trainer.accumulate - 1) / trainer.accumulate,
           .steps_per_epoch = steps_per_epoch,
           .first_step = position.step,

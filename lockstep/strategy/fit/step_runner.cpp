@@ -44,6 +44,7 @@ const StepResult& StepRunner::run(const Position& position, float learning_rate,
   Strategy& strategy = replicas_.strategy();
   const double waited_before = stream_->seconds_waited();
   const bool staged = has_next_;
+  const auto start = std::chrono::steady_clock::now();
   {
     const allreduce::PhaseScope input(&strategy.activity(0), allreduce::Phase::input);
     if (staged)
@@ -63,9 +64,16 @@ const StepResult& StepRunner::run(const Position& position, float learning_rate,
               .input_seconds = stream_->seconds_waited() - waited_before,
               .staged = staged};
   const auto begin = std::chrono::steady_clock::now();
+  input_seconds_ = std::chrono::duration<double>(begin - start).count();
   strategy.run(body_);
   seconds_ = seconds_since(begin);
   return results_.front();
+}
+
+StepBreakdown StepRunner::breakdown() const {
+  StepBreakdown breakdown = replicas_[0].breakdown();
+  breakdown.input = input_seconds_;
+  return breakdown;
 }
 
 StepLogs StepRunner::logs(const Position& position) const {
@@ -80,6 +88,8 @@ StepLogs StepRunner::logs(const Position& position) const {
                 .input_wait_seconds = stream_->seconds_waited(),
                 .communication = replica.communication(),
                 .busy = replica.busy(),
+                .breakdown = breakdown(),
+                .data_workers = stream_->workers(),
                 .skipped = !result.applied,
                 .overflow = result.overflow,
                 .loss_scale = replica.loss_scaler().is_on() ? std::optional(result.loss_scale)

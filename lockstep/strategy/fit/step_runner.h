@@ -33,6 +33,8 @@ class StepRunner {
   /// The part of each local replica.
   const std::vector<data::Batch>& parts() const { return parts_; }
   double seconds() const { return seconds_; }  ///< without waiting for input
+  /// Where its time went, without `checkpoint` and `other`.
+  StepBreakdown breakdown() const;
   /// For callbacks, after the step has been counted in `position`.
   StepLogs logs(const Position& position) const;
 
@@ -48,6 +50,7 @@ class StepRunner {
   StepRequest request_;
   std::function<void(int)> body_;
   double seconds_ = 0;
+  double input_seconds_ = 0;
 };
 
 }  // namespace lockstep::strategy

@@ -98,6 +98,7 @@ void StepScalars::stage(int signal, const allreduce::BusySeconds& busy) {
   const std::span<float> mine = GradientMemory::of_replica(staged, group_.rank());
   mine[0] = static_cast<float>(busy.input);
   mine[1] = static_cast<float>(busy.compute);
+  mine[2] = static_cast<float>(busy.processor);
 }
 
 void StepScalars::write(device::Stream& stream) const {
@@ -111,7 +112,7 @@ StepReport StepScalars::read(device::Stream& stream) {
   await(stream, group_);
   for (int replica = 0; replica < group_.size(); ++replica) {
     const std::span<float> theirs = GradientMemory::of_replica(staged, replica);
-    busy_[replica] = {theirs[0], theirs[1]};
+    busy_[replica] = {theirs[0], theirs[1], theirs[2]};
   }
   return StepReport::read(staged);
 }

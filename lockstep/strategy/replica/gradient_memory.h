@@ -48,7 +48,7 @@ class GradientMemory final : public device::Allocator {
   /// Number of step scalars for the whole job; they come first.
   static constexpr std::size_t kReport = 16;
   /// Number of step scalars per replica; they follow in replica order.
-  static constexpr std::size_t kPerReplica = 2;
+  static constexpr std::size_t kPerReplica = 3;
 
   /// `group`: the replicas, each of which has its own step scalars.
   explicit GradientMemory(allreduce::Communicator group) : group_(std::move(group)) {}

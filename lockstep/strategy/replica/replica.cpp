@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "lockstep/allreduce/layout.h"
@@ -33,6 +34,18 @@ std::unique_ptr<ReplicaStatistics> make_shared_statistics(const allreduce::Commu
   const int members = scope.members(group.size());
   return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members)
                      : nullptr;
+}
+
+/// Processor time of the calling thread in seconds.
+double thread_seconds() {
+  timespec time{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+std::array<device::Event, 4> timed_events(device::Stream& stream) {
+  return {stream.record_timed(), stream.record_timed(), stream.record_timed(),
+          stream.record_timed()};
 }
 
 /// The replicas that pass true. Collective.
@@ -87,7 +100,8 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
            .average_decay = options.ema})),
       kept_parameters_(model_.backend().allocator().allocate(
           options.ema > 0 ? model_.gradients().size_bytes() : 0)),
-      step_scalars_(memory_, group_, device) {
+      step_scalars_(memory_, group_, device),
+      marks_(timed_events(model_.backend().stream())) {
   // Each micro-batch is loaded in the middle of its step.
   if (options.records_steps && options.accumulate == 1 &&
       device::Recording::is_possible(model_.backend().stream()))
@@ -168,6 +182,8 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   timing_ = is_timed ? profile_ : nullptr;
   const bool keeps_outputs = !reads_sums(part);
   if (!options_.metrics.empty()) model_.keep_outputs(keeps_outputs ? part.samples : 0);
+  const allreduce::CommunicationTimes communicated_before = communication();
+  const double agreed_before = waited_for_others_.waited;
   enqueue_step(part, request);
   if (next != nullptr) model_.stage(view(*next, 0));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
@@ -176,6 +192,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const model::UpdateOutcome outcome = updater_->outcome();
   const model::MetricSums mine = model_.backend().read_sums();
   if (timing_ != nullptr) timing_->end_step();
+  measure_step(communication() - communicated_before, waited_for_others_.waited - agreed_before);
   const model::MetricSums& all = result.report.metrics;
   // What the updater has decided: the sum of tiny weights is above 0, but rounded to 0 here.
   result.weightless =
@@ -204,18 +221,17 @@ void Replica::enqueue_step(const data::Batch& part, const StepRequest& request) 
                    .clip_norm = options_.clip_norm,
                    .loss_scale = loss_scaler_.scale()});
   if (!recordings_) return enqueue_work(part, request, false);
-  const auto begin = std::chrono::steady_clock::now();
   load(part, request, 0);
   end_piece("input");
-  // This is the host's time; the time on a GPU is not visible here.
-  step_scalars_.stage(request.signal, {request.input_seconds, seconds_since(begin)});
+  step_scalars_.stage(request.signal, {request.input_seconds, gpu_busy_});
   recordings_->run(
       part.samples, model_.placement(), [&] { enqueue_work(part, request, true); },
       timing_ != nullptr);
 }
 
 void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
-  const auto begin = std::chrono::steady_clock::now();
+  mark(kBegin);
+  const double thread_before = is_on_gpu() ? 0 : thread_seconds();
   buckets_.set_host_waits(launched_.insert(part.samples).second);
   model::Backend& backend = model_.backend();
   moving_statistics_->keep();
@@ -223,19 +239,57 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   end_piece("input");
   const double exchanged_before = seconds_in_exchange();
   compute_gradients(part, request, is_loaded);
-  if (!is_loaded) {
-    const double exchanged = seconds_in_exchange() - exchanged_before;
-    step_scalars_.stage(request.signal, {request.input_seconds, seconds_since(begin) - exchanged});
-  }
+  mark(kGradients);
+  exchanged_ = seconds_in_exchange() - exchanged_before;
+  if (is_on_gpu() && !is_loaded)
+    step_scalars_.stage(request.signal, {request.input_seconds, gpu_busy_});
+  else if (!is_on_gpu())
+    step_scalars_.stage(request.signal,
+                        {request.input_seconds, seconds_between(kBegin, kGradients) - exchanged_,
+                         thread_seconds() - thread_before});
   step_scalars_.write(backend.stream());
   backend.write_sums(memory_.report());
   buckets_.ready(model_.trained_table().entries().size());
   buckets_.finish();
   buckets_.set_host_waits(false);
   end_piece("reduction");
+  mark(kReduced);
   updater_->update(memory_.report());
   backend.fetch_sums();
+  mark(kUpdated);
   end_piece("update", work_of_update());
+}
+
+void Replica::mark(Mark point) { model_.backend().stream().record(marks_[point]); }
+
+bool Replica::is_on_gpu() {
+  return model_.backend().stream().device().kind == device::DeviceKind::gpu;
+}
+
+// On a GPU, the host sees only its own waits: `agreeing` before a recorded step, while the GPU is
+// idle, and those of reductions that the host moves. The others are told from the busy times of all
+// replicas, of the step before.
+void Replica::measure_step(const allreduce::CommunicationTimes& communicated, double agreeing) {
+  breakdown_ = {.compute = seconds_between(kBegin, kGradients),
+                .update = seconds_between(kReduced, kUpdated)};
+  if (!is_on_gpu()) {
+    breakdown_.compute = std::max(0.0, breakdown_.compute - exchanged_);
+    breakdown_.communication = communicated.exposed - communicated.waited;
+    breakdown_.waiting = communicated.waited;
+    return;
+  }
+  // The first step waits for the host, which makes plans.
+  gpu_busy_ = has_measured_ ? breakdown_.compute : 0;
+  has_measured_ = true;
+  const auto seconds = [](const allreduce::BusySeconds& busy) { return busy.input + busy.compute; };
+  double longest = 0;
+  for (const allreduce::BusySeconds& busy : this->busy())
+    longest = std::max(longest, seconds(busy));
+  const double late = longest - seconds(busy()[group_.rank()]) - agreeing;
+  const double exposed = seconds_between(kGradients, kReduced);
+  const double waited = std::clamp(std::max(late, communicated.waited - agreeing), 0.0, exposed);
+  breakdown_.communication = exposed - waited;
+  breakdown_.waiting = agreeing + waited;
 }
 
 void Replica::end_piece(std::string_view name, const model::Work& work) {

@@ -1,6 +1,7 @@
 // One replica: a model, its optimizer, and its training step.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/step_profile.h"
 #include "lockstep/model/updater.h"
+#include "lockstep/strategy/fit/step_breakdown.h"
 #include "lockstep/strategy/replica/gradient_memory.h"
 #include "lockstep/strategy/replica/loss_scaler.h"
 #include "lockstep/strategy/replica/micro_batches.h"
@@ -138,8 +140,11 @@ class Replica {
   }
 
   /// Busy time of each replica of the job in the last step, without waiting for others; the same on
-  /// all replicas.
+  /// all replicas. On GPUs, `compute` is that of the step before.
   std::span<const allreduce::BusySeconds> busy() const { return step_scalars_.busy(); }
+
+  /// Where the time of the last step went, without input, checkpoint and other.
+  const StepBreakdown& breakdown() const { return breakdown_; }
 
   /// Sums over the samples that this replica trained on since the last call.
   model::MetricSums take_metrics();
@@ -183,6 +188,15 @@ class Replica {
   void add_metrics(const data::Batch& part, const std::vector<std::span<const float>>& outputs,
                    model::MetricTotals& totals);
   void end_piece(std::string_view name, const model::Work& work = {});
+  /// A point of a step; the parts of its breakdown lie between them.
+  enum Mark : std::uint8_t { kBegin, kGradients, kReduced, kUpdated };
+  static constexpr std::size_t kMarks = 4;
+  void mark(Mark point);
+  double seconds_between(Mark from, Mark to) const {
+    return marks_[to].seconds_since(marks_[from]);
+  }
+  bool is_on_gpu();
+  void measure_step(const allreduce::CommunicationTimes& communicated, double agreeing);
   model::Work work_of_update();
   double seconds_in_exchange() const;
   std::span<float> trained_parameters();
@@ -202,6 +216,11 @@ class Replica {
   std::unique_ptr<model::Updater> updater_;
   device::Buffer kept_parameters_;  // while the average is installed
   StepScalars step_scalars_;
+  std::array<device::Event, kMarks> marks_;  // recordings move them
+  double exchanged_ = 0;                     // in the current step, for statistics
+  StepBreakdown breakdown_;                  // of the last step
+  double gpu_busy_ = 0;                      // its `compute` on a GPU, for the next step
+  bool has_measured_ = false;                // a step
   std::optional<StepRecordings>
       recordings_;  // after group_: NCCL's communicators end once no recording holds them
   std::set<std::int64_t> launched_;  // numbers of samples whose kernels have been launched before

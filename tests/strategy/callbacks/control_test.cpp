@@ -457,6 +457,8 @@ EpochLogs epoch_of(std::int64_t epoch, std::vector<model::MetricValue> values) {
   logs.learning_rate = 0.25F;
   logs.samples_per_second = 8;
   logs.seconds = 2;
+  logs.breakdown = {.input = 0.5, .compute = 0.25};
+  logs.verdict = Verdict{.bound_by = "input", .text = "bound by input"};
   return logs;
 }
 
@@ -476,8 +478,10 @@ TEST(CsvLogTest, QuotesNamesAndKeepsTheColumnsOfTheEarlierRun) {
   };
   const std::string header =
       "epoch,step,loss,\"a,b_loss\",\"the \"\"x\"\"_loss\",\"two\nlines\",learning_rate,"
-      "samples_per_second,seconds,\" x,y\"";
-  const std::string row = "0,10,0.5,1,2,,0.25,8,2,3";
+      "samples_per_second,seconds,step_input,step_compute,step_communication,step_waiting,"
+      "step_update,step_checkpoint,step_other,bound_by,\" x,y\"";
+  const std::string times = "0.5,0.25,0,0,0,0,0,input";
+  const std::string row = "0,10,0.5,1,2,,0.25,8,2," + times + ",3";
   EXPECT_EQ(
       run(0, {"loss", "a,b_loss", "the \"x\"_loss", "two\nlines"},
           {{.name = "a,b_loss", .values = {1}}, {.name = "the \"x\"_loss", .values = {2}}}, " x,y"),
@@ -485,7 +489,7 @@ TEST(CsvLogTest, QuotesNamesAndKeepsTheColumnsOfTheEarlierRun) {
   // The next run knows its metrics in another order, and one more.
   EXPECT_EQ(run(1, {"f1", "two\nlines", "loss"},
                 {{.name = "f1", .values = {5}}, {.name = "two\nlines", .values = {4}}}, " x,y"),
-            header + ",f1\n" + row + ",\n" + "1,20,0.5,,,4,0.25,8,2,3,5\n");
+            header + ",f1\n" + row + ",\n" + "1,20,0.5,,,4,0.25,8,2," + times + ",3,5\n");
   checkpoint::overwrite(file, "epoch,step,\"loss\n1,2,3\n");
   EXPECT_THAT(error_of([&] { run(1, {"loss"}, {}, "x"); }),
               HasSubstr("expected a quote that closes the field"));

@@ -109,6 +109,46 @@ TEST(JsonEvents, HaveATimeAndTheFirstTheNameOfTheRun) {
   EXPECT_EQ(events[0]["run"], "wide");
 }
 
+TEST(JsonEvents, TellWhereTheTimeOfAStepWentAndWhatLimitsIt) {
+  CapturedFile file;
+  JsonEvents events(file.get(), 10);
+  events.on_train_begin({});
+  for (int step = 1; step <= 20; ++step)
+    events.on_batch_end({.step = step,
+                         .samples = 1,
+                         .breakdown = {.input = 0.0625, .compute = 0.03125, .other = 0.015625},
+                         .data_workers = 1});
+  EpochLogs logs;
+  logs.breakdown = {.update = 0.5};
+  logs.verdict = Verdict{.bound_by = "", .text = "nothing"};
+  events.on_epoch_end(logs);
+  const auto all = events_of(file.text());
+  ASSERT_EQ(all.size(), 4U);
+  for (const int step : {1, 2}) {
+    EXPECT_EQ(all[step]["breakdown"], nlohmann::json::parse(R"({"input": 0.0625, "compute": 0.03125,
+        "communication": 0, "waiting": 0, "update": 0, "checkpoint": 0, "other": 0.015625})"));
+    EXPECT_EQ(all[step]["bound_by"], "input");
+    EXPECT_EQ(all[step]["verdict"].get<std::string>().rfind("bound by input: ", 0), 0U);
+  }
+  EXPECT_EQ(all[3]["breakdown"]["update"], 0.5);
+  EXPECT_EQ(all[3]["verdict"], "nothing");
+  EXPECT_FALSE(all[3].contains("bound_by"));
+}
+
+TEST(JsonEvents, HaveNoBreakdownOfAFirstStepAndNoVerdictOnFewSteps) {
+  CapturedFile file;
+  JsonEvents events(file.get(), 1);
+  events.on_train_begin({});
+  for (int step = 1; step <= 3; ++step)
+    events.on_batch_end({.step = step, .samples = 1, .breakdown = {.compute = 1}});
+  events.on_epoch_end({});
+  const auto all = events_of(file.text());
+  EXPECT_FALSE(all[1].contains("breakdown"));
+  EXPECT_EQ(all[2]["breakdown"]["compute"], 1);
+  EXPECT_FALSE(all[4].contains("breakdown"));
+  for (const nlohmann::json& event : all) EXPECT_FALSE(event.contains("verdict")) << event;
+}
+
 /// The event `end` of a training whose epochs have these validation metrics, or these metrics of
 /// training.
 nlohmann::json end_after(const std::vector<model::MetricSums>& epochs, bool validated) {

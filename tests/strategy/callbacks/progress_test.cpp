@@ -330,6 +330,37 @@ TEST(ProgressBar, TellsWhereAnEpochsTimeWentIfMuchWasLost) {
               HasSubstr("\nthe training waits for its input: increase --data-threads"));
 }
 
+TEST(ProgressBar, SaysWhatLimitsTheTrainingInTwoLines) {
+  EpochLogs logs;
+  logs.seconds = 10;
+  logs.input_wait_seconds = 9;
+  logs.breakdown = {.input = 0.003, .compute = 0.001};
+  logs.verdict = Verdict{.bound_by = "input", .text = "bound by input: use more threads"};
+  EXPECT_THAT(epoch_lines(logs),
+              EndsWith("\nstep 4.0 ms = input 3.0 + compute 1.0\nbound by input: use more "
+                       "threads\n"));
+  EXPECT_THAT(epoch_lines(logs, 1, true), HasSubstr("\nwaiting: 90.0 % for input\n"));
+}
+
+TEST(ProgressBar, JudgesTheStepsSinceTheLastVerdict) {
+  CapturedFile file;
+  ProgressBar progress(file.get(), {.log_every = 10});
+  TrainBegin begin;
+  begin.last_step = begin.steps_per_epoch = 100;
+  progress.on_train_begin(begin);
+  for (int step = 1; step <= 40; ++step)
+    progress.on_batch_end({.step = step,
+                           .samples = 1,
+                           .breakdown = {.input = step <= 20 ? 0.0 : 0.02, .compute = 0.015},
+                           .data_workers = 1});
+  // After 10 steps there are 9 that count, in less than 0.2 s.
+  EXPECT_THAT(file.text(),
+              ContainsRegex("  10/100 [^\n]+\n +1 +20/100 [^\n]+\nstep 15.0 ms = compute 15.0\n"
+                            "bound by compute: [^\n]+\n +1 +30/100 [^\n]+\n"
+                            "step 35.0 ms = input 20.0 \\+ compute 15.0\n"
+                            "bound by input: [^\n]+\n +1 +40/100 "));
+}
+
 TEST(ProgressBar, ThatIsLostDoesNotEndTheTraining) {
   std::FILE* full = std::fopen("/dev/full", "w");
   ASSERT_NE(full, nullptr);

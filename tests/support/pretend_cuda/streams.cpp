@@ -36,6 +36,24 @@ cudaError_t record(cudaEvent_t handle, cudaStream_t on) {
   return status;
 }
 
+// While the stream is captured, a node of the graph that records the event in each launch.
+cudaError_t record_external(cudaEvent_t handle, cudaStream_t on) {
+  const std::lock_guard lock(driver().mutex);
+  CUstream_st& stream = driver().stream(on);
+  if (driver().event(handle).device != stream.device) return cudaErrorInvalidResourceHandle;
+  if (!stream.capture) return cudaErrorIllegalState;
+  if (!stream.capture->is_valid) return cudaErrorStreamCaptureInvalidated;
+  pretend::Driver::add_node(stream, [handle] {
+    auto moment = std::make_shared<pretend::Moment>();
+    moment->come();
+    const std::lock_guard while_moved(driver().mutex);
+    CUevent_st& event = driver().event(handle);
+    event.capture.reset();
+    event.moment = std::move(moment);
+  });
+  return cudaSuccess;
+}
+
 cudaError_t join(CUstream_st& stream, const CUevent_st& event) {
   if (!stream.capture) {
     // Only a capture in progress can be joined.
@@ -201,6 +219,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   return answer(record(event, stream));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
+  if (flags == cudaEventRecordDefault) return answer(record(event, stream));
+  return answer(flags == cudaEventRecordExternal ? record_external(event, stream)
+                                                 : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {

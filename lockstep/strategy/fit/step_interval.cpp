@@ -1,0 +1,72 @@
+#include "lockstep/strategy/fit/step_interval.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+namespace lockstep::strategy {
+namespace {
+
+/// Of all threads of this process.
+double processor_seconds() {
+  timespec time{};
+  return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0
+             ? static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)
+             : 0;
+}
+
+}  // namespace
+
+TrainingFacts facts_of(const TrainBegin& begin) {
+  TrainingFacts facts{.world_size = begin.world_size,
+                      .per_replica_batch = std::max<std::int64_t>(1, begin.per_replica_batch),
+                      .gradient_bytes = begin.gradient_bytes,
+                      .has_narrow_gradients = begin.has_narrow_gradients};
+  const bool one_a_rank = begin.world_size == begin.ranks;
+  for (const job::Placement& place : begin.placements) {
+    facts.names.push_back(one_a_rank ? fmt::format("rank {}", place.rank)
+                                     : fmt::format("replica {}", place.replica));
+    if (place.rank != 0) continue;
+    facts.processors = place.processors;
+  }
+  return facts;
+}
+
+void StepInterval::begin(const TrainBegin& begin) {
+  facts_ = facts_of(begin);
+  first_step_ = begin.first_step + 1;
+  restart();
+}
+
+void StepInterval::add(const StepLogs& logs) {
+  if (logs.step == first_step_) return restart();
+  ++sums_.steps;
+  sums_.seconds += logs.breakdown;
+  sums_.data_workers = logs.data_workers;
+  sums_.busy.resize(logs.busy.size());
+  for (std::size_t i = 0; i < logs.busy.size(); ++i) sums_.busy[i] += logs.busy[i];
+}
+
+StepBreakdown StepInterval::mean() const {
+  return sums_.steps == 0 ? StepBreakdown{} : sums_.seconds / static_cast<double>(sums_.steps);
+}
+
+std::optional<Verdict> StepInterval::verdict() const {
+  StepSums sums = sums_;
+  sums.processor_seconds = processor_seconds() - processor_before_;
+  return judge(sums, facts_);
+}
+
+// Keeps the memory of the list.
+void StepInterval::restart() {
+  std::vector<allreduce::BusySeconds> busy = std::move(sums_.busy);
+  busy.clear();
+  sums_ = {};
+  sums_.busy = std::move(busy);
+  processor_before_ = processor_seconds();
+}
+
+}  // namespace lockstep::strategy

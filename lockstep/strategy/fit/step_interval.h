@@ -1,0 +1,38 @@
+// Log intervals of a training: where their time went, and what limits it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/fit/step_breakdown.h"
+
+namespace lockstep::strategy {
+
+/// What a verdict has to know of a training.
+TrainingFacts facts_of(const TrainBegin& begin);
+
+/// Adds up the steps of a log interval, and judges them.
+class StepInterval {
+ public:
+  /// Begins with the first interval of a training.
+  void begin(const TrainBegin& begin);
+  /// Adds a step, except the first one of a run, which creates plans and allocates memory.
+  void add(const StepLogs& logs);
+  std::int64_t steps() const { return sums_.steps; }  ///< number of steps added
+  /// Where the time of a step went on average; zeros without steps.
+  StepBreakdown mean() const;
+  /// The sums over the steps.
+  const StepSums& sums() const { return sums_; }
+  /// The verdict; nullopt if the interval is too short for one.
+  std::optional<Verdict> verdict() const;
+  void restart();  ///< begins the next interval
+
+ private:
+  TrainingFacts facts_;
+  std::int64_t first_step_ = 1;
+  StepSums sums_;
+  double processor_before_ = 0;
+};
+
+}  // namespace lockstep::strategy
