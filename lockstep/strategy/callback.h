@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "lockstep/allreduce/reduction.h"
@@ -20,6 +21,16 @@
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::strategy {
+
+class LocalReplicas;
+
+/// What distinguishes a training from others of the same program.
+struct Hyperparameter {
+  std::string name;  ///< such as "learning_rate"
+  std::variant<bool, double, std::string> value = {};
+
+  bool operator==(const Hyperparameter&) const = default;
+};
 
 /// Passed to Callback::on_train_begin().
 struct TrainBegin {
@@ -62,6 +73,12 @@ struct TrainBegin {
   std::optional<std::filesystem::path> restored_from;     ///< checkpoint that the run resumes from
   std::optional<std::filesystem::path> initialized_from;  ///< file of pretrained weights
   std::string kept_head;  ///< layer that was not initialized from the file; empty if all were
+  /// Model, batch, replicas, loss, optimizer with its options, schedule, precision, seed, ….
+  std::vector<Hyperparameter> hyperparameters = {};
+  /// The replicas of this process, until the end of the training; null for none. Between steps, a
+  /// callback may read the parameters and the gradients of the last step
+  /// (lockstep/strategy/replica/local_replicas.h), but must not change them.
+  LocalReplicas* replicas = nullptr;
 };
 
 /// Passed to Callback::on_batch_end().
