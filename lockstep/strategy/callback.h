@@ -15,6 +15,7 @@
 #include "lockstep/allreduce/reduction.h"
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/image/image.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/metrics/metric.h"
@@ -156,6 +157,20 @@ struct ScalarLogs {
   double value = 0;       ///< as it was logged
 };
 
+/// What the network predicts for an image.
+struct ImagePrediction {
+  std::int32_t label = 0;      ///< the class that is right
+  std::int32_t predicted = 0;  ///< the most probable class
+  double probability = 0;      ///< of `predicted`; of a loss without probabilities its output
+};
+
+/// Passed to Callback::on_predictions(). Valid during the call.
+struct ImagePredictions {
+  std::int64_t step = 0;                         ///< completed steps
+  std::span<const data::Image> images;           ///< as the network reads them; the same every time
+  std::span<const ImagePrediction> predictions;  ///< one for each image
+};
+
 /// Passed to Callback::on_checkpoint().
 struct CheckpointLogs {
   std::int64_t step = 0;       ///< completed steps
@@ -199,6 +214,8 @@ class Callback {
   /// After a validation within an epoch (FitOptions::validate_every). Of the logs, only epoch, step
   /// and the values of the validation are set.
   virtual void on_validation(const EpochLogs& /*logs*/) {}
+  /// On the chief, after each validation, with FitOptions::prediction_images.
+  virtual void on_predictions(const ImagePredictions& /*predictions*/) {}
   virtual void on_checkpoint(const CheckpointLogs& /*logs*/) {}  ///< after a checkpoint is complete
   virtual void on_scalar(const ScalarLogs& /*logs*/) {}  ///< after a log_scalar() on this rank
   /// On every rank, if the training ends by an exception, which fit() then throws. Must not

@@ -11,6 +11,7 @@
 #include "lockstep/strategy/callbacks/confusion_image.h"
 #include "lockstep/strategy/callbacks/hyperparameters.h"
 #include "lockstep/strategy/callbacks/network_graph.h"
+#include "lockstep/strategy/callbacks/prediction_sheet.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::strategy {
@@ -154,6 +155,7 @@ void Summaries::on_train_begin(const TrainBegin& begin) {
   train_.begin_run(first);
   attempt([&] { train_.text("configuration", first, configuration_); });
   replicas_ = begin.replicas;
+  class_names_ = begin.class_names;
   // Once: TensorBoard does not drop the graph of an earlier run.
   if (replicas_ != nullptr && (begin.first_step == 0 || !resumes_files_))
     attempt([&] { train_.graph(first, network_graph(replicas_->network())); });
@@ -217,6 +219,13 @@ void Summaries::on_validation(const EpochLogs& logs) {
     add(train_, "evaluation_accuracy_vs_iterations", logs.step, metrics.accuracy());
   add_values(train_, logs.step, logs.validation_values, [](const std::string& name) {
     return fmt::format("evaluation_{}_vs_iterations", name);
+  });
+}
+
+void Summaries::on_predictions(const ImagePredictions& predictions) {
+  attempt([&] {
+    train_.image("predictions", predictions.step,
+                 prediction_sheet(predictions, class_names_).view());
   });
 }
 

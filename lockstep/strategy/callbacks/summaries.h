@@ -35,6 +35,7 @@ struct SummaryOptions {
 ///   batch_communication_seconds, batch_waiting_seconds; checkpoint_seconds;
 /// - on request: weights/PARAMETER and gradients/PARAMETER as histograms over steps. The gradient
 ///   is that of the mean loss over the global batch, before clipping;
+/// - with FitOptions::prediction_images, after each validation: the image "predictions" over steps;
 /// - once: the graph of the network (network_graph()) and the configuration as text.
 ///
 /// DIR itself has a file with the hyperparameters of the training for the page HParams, which
@@ -65,6 +66,8 @@ class Summaries final : public Callback {
   /// Writes evaluation_loss_vs_iterations, evaluation_accuracy_vs_iterations and
   /// evaluation_NAME_vs_iterations over steps, to DIR/train.
   void on_validation(const EpochLogs& logs) override;
+  /// Writes the images with their predictions (prediction_sheet()) over steps, to DIR/train.
+  void on_predictions(const ImagePredictions& predictions) override;
   void on_scalar(const ScalarLogs& logs) override;  ///< writes the scalar, to DIR/train
   /// Writes checkpoint_seconds, and flushes, so that the curves are complete up to the checkpoint.
   void on_checkpoint(const CheckpointLogs& logs) override;
@@ -93,6 +96,7 @@ class Summaries final : public Callback {
   bool warned_ = false;
   std::int64_t unwritten_ = 0;  // validation points for which no file could be created
   LocalReplicas* replicas_ = nullptr;
+  std::vector<std::string> class_names_;
   // Since the last point over steps; the sums of StepLogs as they were there.
   std::chrono::steady_clock::time_point step_begin_;
   double seconds_ = 0;

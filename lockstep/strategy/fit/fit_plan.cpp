@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/prediction_images.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -153,6 +154,7 @@ void FitPlan::agree(const LocalReplicas& replicas) {
     check_data_fits(*validation, network, replicas.loss(), DataUse::evaluation);
   }
   check_monitoring(fit, known_metrics(replicas));
+  check_prediction_images(fit, network, replicas.loss()[0]);
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same_lines("ranks", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
@@ -178,6 +180,7 @@ std::string FitPlan::describe() const {
   std::string evaluated = validation ? describe_plan(*validation) : "none";
   std::ranges::replace(evaluated, '\n', ' ');
   add("validation", evaluated);
+  add("prediction images", fmt::format("{}", fit.prediction_images));
   add("steps between validations", fmt::format("{} (0: none)", fit.validate_every));
   add("initial weights", fit.pretrained ? describe_weights(*fit.pretrained) : "random");
   add("checkpoints", saving.directory.empty()
