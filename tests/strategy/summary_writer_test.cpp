@@ -436,6 +436,8 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
     SummaryWriter train(scratch.path() / "train");  // of a run that was killed
     train.begin_run(0);
     train.scalar("epoch_loss", 1, 5, 1000.0);
+    train.histogram("weights/fc", 2, std::vector<float>{5});
+    train.image("cells", 2, small_image().view());
   }
   {
     SummaryWriter train(scratch.path() / "train");
@@ -481,8 +483,8 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
   EXPECT_EQ(seen["train"]["graph"], nlohmann::json::parse(R"({
     "features": ["Placeholder", [], [-1, 4, 4, 1]],
     "conv2d": ["conv2d", ["features"], [-1, 2, 2, 3]],
-    "relu": ["relu", ["conv2d"], [-1, 2, 2, 3]],
-    "flatten": ["flatten", ["relu"], [-1, 12]],
+    "re_lu": ["relu", ["conv2d"], [-1, 2, 2, 3]],
+    "flatten": ["flatten", ["re_lu"], [-1, 12]],
     "head/scores": ["dense", ["flatten"], [-1, 2]]})"));
   EXPECT_EQ(seen["."]["hyperparameters"],
             nlohmann::json::parse(

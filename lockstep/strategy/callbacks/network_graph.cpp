@@ -62,11 +62,13 @@ void add_output_shape(NodeBuilder& node, const model::Shape& shape) {
   });
 }
 
-void add_options(NodeBuilder& node, const model::Layer& layer) {
+/// The operation, with the options of the layer. A layer of the user's own has its kind alone.
+void add_operation(NodeBuilder& node, const model::Layer& layer) {
   nlohmann::json options = nlohmann::json::object();
-  const bool is_known = std::ranges::any_of(
-      model::kLayerTypes, [&](const auto& type) { return type.write(layer, options); });
-  if (!is_known) return;  // of the user's own
+  const auto type = std::ranges::find_if(
+      model::kLayerTypes, [&](const auto& one) { return one.write(layer, options); });
+  const bool is_known = type != model::kLayerTypes.end();
+  node.add_string(NodeDef::op, encode_bytes(is_known ? std::string(type->name) : layer.kind()));
   for (const auto& [key, value] : options.items())
     add_text(node, key, value.is_string() ? value.template get<std::string>() : dump_json(value));
 }
@@ -115,13 +117,12 @@ std::string network_graph(const model::Network& network) {
   for (const model::Node& layer : network.nodes()) {
     NodeBuilder node(graph, GraphDef::node);
     node.add_string(NodeDef::name, encode_bytes(layer.name));
-    node.add_string(NodeDef::op, encode_bytes(layer.layer->kind()));
     for (const model::NodeId input : layer.inputs)
       node.add_string(NodeDef::input, model::is_input(input)
                                           ? inputs[model::input_index(input)]
                                           : encode_bytes(network.nodes()[input].name));
     add_output_shape(node, layer.output_shape);
-    add_options(node, *layer.layer);
+    add_operation(node, *layer.layer);
     add_parameters(node, network, layer);
     for (const model::NetworkOutput& output : network.outputs())
       if (network.has_named_outputs() && &network.nodes()[output.node] == &layer)
