@@ -27,8 +27,8 @@ class LocalReplicas;
 
 /// What distinguishes a training from others of the same program.
 struct Hyperparameter {
-  std::string name;  ///< such as "learning_rate"
-  std::variant<bool, double, std::string> value = {};
+  std::string name;                                    ///< such as "learning_rate"
+  std::variant<bool, double, std::string> value = {};  ///< of the training
 
   bool operator==(const Hyperparameter&) const = default;
 };

@@ -70,8 +70,8 @@ constexpr Glyph kGlyphs[] = {
     {0x00, 0x00, 0x7f, 0x00, 0x00}, {0x00, 0x41, 0x36, 0x08, 0x00},  // | }
     {0x08, 0x04, 0x08, 0x10, 0x08}};                                 // ~
 
-constexpr int kTilePixels = 112;  // the least width of an image; holds 18 characters
-constexpr int kMostPixels = 224;  // of a side of an image that is reduced
+constexpr int kTilePixels = 112;       // the least width of an image; holds 18 characters
+constexpr int kMaxPixelsOfSide = 224;  // of a side of an image that is reduced
 constexpr int kFramePixels = 3;
 constexpr int kMarginPixels = 4;
 constexpr int kLinePixels = kGlyphHeight + 3;
@@ -92,7 +92,7 @@ struct TileScale {
 TileScale scale_of(const data::Image& image) {
   const int most = std::max(image.width(), image.height());
   return {.enlarged = std::max(1, kTilePixels / most),
-          .reduced = (most + kMostPixels - 1) / kMostPixels};
+          .reduced = (most + kMaxPixelsOfSide - 1) / kMaxPixelsOfSide};
 }
 
 void fill(const data::ImageSpan& pixels, const data::Rectangle& area, const Color& color) {

@@ -16,7 +16,7 @@ namespace {
 /// `features` of one image as pixels: 0 to 1 as black to white, or the smallest to the largest
 /// value if a map or a normalization has changed this range.
 void to_pixels(std::span<const float> features, std::uint8_t* pixels) {
-  constexpr float kWhite = 255;
+  constexpr float kLargest = 255;
   auto [low, high] = std::ranges::minmax(features);
   if (low >= 0 && high <= 1) {
     low = 0;
@@ -26,7 +26,7 @@ void to_pixels(std::span<const float> features, std::uint8_t* pixels) {
   for (const float feature : features) {
     const float shade = (feature - low) / range;
     *pixels++ = static_cast<std::uint8_t>(
-        std::lround(kWhite * (shade >= 0 ? std::min(shade, 1.0F) : 0.0F)));  // NaN: black
+        std::lround(kLargest * (shade >= 0 ? std::min(shade, 1.0F) : 0.0F)));  // NaN: black
   }
 }
 
