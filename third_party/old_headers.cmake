@@ -65,7 +65,7 @@ set(lockstep_old_headers
   strategy/session.h lockstep/job/session.h
   strategy/signals.h lockstep/job/signals.h
   strategy/step_report.h lockstep/strategy/replica/gradient_memory.h
-  strategy/summary_writer.h lockstep/strategy/callbacks/summaries.h
+  strategy/summary_writer.h lockstep/strategy/callbacks/summary_writer.h
   strategy/workers.h lockstep/job/workers.h
   strategy/wrapper/distributed_optimizer.h lockstep/interop/distributed_optimizer.h
   strategy/wrapper/gradient_layout.h lockstep/interop/gradient_layout.h

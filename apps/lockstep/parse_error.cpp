@@ -77,6 +77,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"--grad-clip", "--clip-norm"},
     {"--gradient-accumulation-steps", "--accumulate"},
     {"--half", "--precision float16"},
+    {"--histogram-freq", "--histograms"},
     {"--log-dir", "--summary-dir"},
     {"--logdir", "--summary-dir"},
     {"--max-epochs", "--epochs"},

@@ -512,6 +512,14 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       .add_option("--summary-dir", a.summary_dir,
                   "Directory for TensorBoard event files, which rank 0 writes (default: none)")
       ->type_name("DIR");
+  add_at_least(command, "--histograms", a.summaries.histogram_every, 0,
+               "With --summary-dir, number of steps between histograms of the weights and "
+               "gradients; 0 writes none")
+      ->default_str("0");
+  add_at_least(command, "--prediction-images", a.fit.prediction_images, 0,
+               "With --summary-dir, number of validation images to show with the predicted "
+               "classes after each validation; 0 shows none")
+      ->default_str("0");
   command
       .add_option(
           "--csv-log", a.csv_log,
@@ -625,6 +633,11 @@ void complete(TrainArguments& a) {
     refuse_arguments("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");
   if (a.fit.validate_every > 0 && a.validation_data.empty())
     refuse_arguments("expected --validation-data with --validate-every", "it was not given");
+  if (const char* const option = a.summaries.histogram_every > 0 ? "--histograms"
+                                 : a.fit.prediction_images > 0   ? "--prediction-images"
+                                                                 : nullptr;
+      option != nullptr && a.summary_dir.empty())
+    refuse_arguments(fmt::format("expected --summary-dir with {}", option), "it was not given");
   if (is_onnx(a.model) && a.pretrained.path.empty()) a.pretrained.path = a.model;
   if (const char* const option = a.pretrained.reset_head     ? "--reset-head"
                                  : a.pretrained.partial      ? "--partial"

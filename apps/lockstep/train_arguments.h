@@ -12,6 +12,7 @@
 #include "apps/lockstep/output_arguments.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/plateau.h"
+#include "lockstep/strategy/callbacks/summaries.h"
 #include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::apps {
@@ -53,6 +54,7 @@ struct TrainArguments {
   std::string csv_log;
   std::string metrics;  ///< names
   std::string summary_dir;
+  strategy::SummaryOptions summaries;
   std::int64_t log_every = 100;
 };
 

@@ -9,11 +9,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "lockstep/allreduce/reduction.h"
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/image/image.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/metrics/metric.h"
@@ -21,6 +23,16 @@
 #include "lockstep/strategy/fit/step_breakdown.h"
 
 namespace lockstep::strategy {
+
+class LocalReplicas;
+
+/// What distinguishes a training from others of the same program.
+struct Hyperparameter {
+  std::string name;                                    ///< such as "learning_rate"
+  std::variant<bool, double, std::string> value = {};  ///< of the training
+
+  bool operator==(const Hyperparameter&) const = default;
+};
 
 /// Passed to Callback::on_train_begin().
 struct TrainBegin {
@@ -65,6 +77,12 @@ struct TrainBegin {
   std::optional<std::filesystem::path> restored_from;     ///< checkpoint that the run resumes from
   std::optional<std::filesystem::path> initialized_from;  ///< file of pretrained weights
   std::string kept_head;  ///< layer that was not initialized from the file; empty if all were
+  /// Model, batch, replicas, loss, optimizer with its options, schedule, precision, seed, ….
+  std::vector<Hyperparameter> hyperparameters = {};
+  /// The replicas of this process, until the end of the training; null for none. Between steps, a
+  /// callback may read the parameters and the gradients of the last step
+  /// (lockstep/strategy/replica/local_replicas.h), but must not change them.
+  LocalReplicas* replicas = nullptr;
 };
 
 /// Passed to Callback::on_batch_end().
@@ -148,6 +166,20 @@ struct ScalarLogs {
   double value = 0;       ///< as it was logged
 };
 
+/// What the network predicts for an image.
+struct ImagePrediction {
+  std::int32_t label = 0;      ///< the class that is right
+  std::int32_t predicted = 0;  ///< the most probable class
+  double probability = 0;      ///< of `predicted`; of a loss without probabilities its output
+};
+
+/// Passed to Callback::on_predictions(). Valid during the call.
+struct ImagePredictions {
+  std::int64_t step = 0;                         ///< completed steps
+  std::span<const data::Image> images;           ///< as the network reads them; the same every time
+  std::span<const ImagePrediction> predictions;  ///< one for each image
+};
+
 /// Passed to Callback::on_checkpoint().
 struct CheckpointLogs {
   std::int64_t step = 0;       ///< completed steps
@@ -191,6 +223,8 @@ class Callback {
   /// After a validation within an epoch (FitOptions::validate_every). Of the logs, only epoch, step
   /// and the values of the validation are set.
   virtual void on_validation(const EpochLogs& /*logs*/) {}
+  /// On the chief, after each validation, with FitOptions::prediction_images.
+  virtual void on_predictions(const ImagePredictions& /*predictions*/) {}
   virtual void on_checkpoint(const CheckpointLogs& /*logs*/) {}  ///< after a checkpoint is complete
   virtual void on_scalar(const ScalarLogs& /*logs*/) {}  ///< after a log_scalar() on this rank
   /// On every rank, if the training ends by an exception, which fit() then throws. Must not

@@ -10,6 +10,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/callbacks/summaries.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -348,6 +349,45 @@ TEST_F(GpuStep, IsTimedLayerByLayer) {
                            "dense weight gradient", "reduction", "update"));
     EXPECT_GT(profile.speed.bytes_per_second, 0);
     EXPECT_GT(profile.speed.flop_per_second, 0);
+  }
+}
+
+/// Counts the right predictions of each validation.
+class RightPredictions final : public Callback {
+ public:
+  void on_predictions(const ImagePredictions& predictions) override {
+    counts.push_back(std::ranges::count_if(
+        predictions.predictions, [](const auto& one) { return one.label == one.predicted; }));
+  }
+  std::vector<std::int64_t> counts;
+};
+
+// Histograms copy the parameters and gradients to the host between recorded steps, and images are
+// predicted in a batch of their own.
+TEST_F(GpuStep, IsObservedForTensorBoardWithoutChangingIt) {
+  const checkpoint::ScratchDirectory directory;
+  const auto images = [](std::int64_t records) {
+    return data::Dataset::synthetic({8, 8, 1}, kClasses, records);
+  };
+  for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu}}) {
+    const auto run = [&](FitOptions fit) {
+      job::Session session(0, nullptr);
+      const auto strategy = make_strategy(session, "auto", devices);
+      fit.epochs = 2;
+      fit.validation = images(30).batch(40);
+      return train(*strategy, zoo::mlp({8, 8, 1}, kClasses), images(100).shuffle().batch(40),
+                   {.optimizer = model::Adam{}}, std::move(fit));
+    };
+    const auto right = std::make_shared<RightPredictions>();
+    FitOptions observed{.prediction_images = 30};
+    observed.callbacks = {std::make_shared<Summaries>(directory.path(), 1, "", nullptr,
+                                                      SummaryOptions{.histogram_every = 1}),
+                          right};
+    const Outcome outcome = run(std::move(observed));
+    EXPECT_EQ(outcome.parameter_hash, run({}).parameter_hash);
+    ASSERT_EQ(right->counts.size(), 2U);
+    for (std::size_t epoch = 0; epoch < right->counts.size(); ++epoch)
+      EXPECT_EQ(right->counts[epoch], outcome.history.epochs[epoch].validation->correct);
   }
 }
 

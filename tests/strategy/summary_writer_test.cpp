@@ -8,14 +8,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>
 
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/record_frame.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/strategy/callbacks/hyperparameters.h"
+#include "lockstep/strategy/callbacks/network_graph.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::strategy {
@@ -41,6 +48,9 @@ struct SeenEvent {
   float scalar = 0;
   std::string text;
   std::vector<std::string> texts;
+  std::vector<double> doubles;
+  std::string content;  // of the plugin
+  std::string graph;
 };
 
 void see_tensor(protozero::pbf_reader tensor, SeenEvent& seen) {
@@ -55,6 +65,9 @@ void see_tensor(protozero::pbf_reader tensor, SeenEvent& seen) {
         break;
       case 5:
         seen.scalar = *tensor.get_packed_float().begin();
+        break;
+      case 6:
+        for (const double value : tensor.get_packed_double()) seen.doubles.push_back(value);
         break;
       case 8:
         seen.text = tensor.get_bytes();
@@ -82,6 +95,7 @@ void see_value(protozero::pbf_reader value, SeenEvent& seen) {
         protozero::pbf_reader plugin = metadata.get_message();
         ASSERT_TRUE(plugin.next(1));
         seen.plugin = plugin.get_string();
+        if (plugin.next(2)) seen.content = plugin.get_bytes();
         EXPECT_FALSE(metadata.next()) << "data_class must stay unset";
         break;
       }
@@ -105,6 +119,9 @@ SeenEvent see_event(const std::string& bytes) {
         break;
       case 3:
         seen.file_version = event.get_string();
+        break;
+      case 4:
+        seen.graph = event.get_bytes();
         break;
       case 5: {
         protozero::pbf_reader summary = event.get_message();
@@ -235,6 +252,59 @@ TEST(SummaryWriter, WritesAnImageAsTensorFlowDoes) {
   EXPECT_THAT(std::vector<int>(pixels.pixels, pixels.pixels + 6), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
+TEST(Histogram, HasBucketsOfEqualWidthWithAllFiniteValues) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> values = {0, 30, 30, 15, 0.5F, kInfinity, -kInfinity, std::nanf("")};
+  const std::vector<HistogramBucket> buckets = histogram_of(values);
+  ASSERT_EQ(buckets.size(), 30u);
+  EXPECT_EQ(buckets[0], (HistogramBucket{0, 1, 2}));
+  EXPECT_EQ(buckets[15], (HistogramBucket{15, 16, 1}));
+  EXPECT_EQ(buckets[29], (HistogramBucket{29, 30, 2})) << "with its upper edge";
+  double count = 0;
+  for (const HistogramBucket& bucket : buckets) count += bucket.count;
+  EXPECT_EQ(count, 5);
+}
+
+TEST(Histogram, OfEqualValuesIsOneBucketAndOfNoneIsEmpty) {
+  const std::vector<float> same = {2, 2, 2};
+  EXPECT_THAT(histogram_of(same), ElementsAre(HistogramBucket{1.5, 2.5, 3}));
+  EXPECT_TRUE(histogram_of({}).empty());
+  const std::vector<float> none = {std::nanf("")};
+  EXPECT_TRUE(histogram_of(none).empty());
+}
+
+TEST(SummaryWriter, WritesAHistogramAsTensorFlowDoes) {
+  const checkpoint::ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path());
+  writer.histogram("weights/fc", 3, std::vector<float>{2, 2});
+  writer.histogram("weights/fc", 4, std::vector<float>{});
+  writer.flush();
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 2u) << "nothing of no values";
+  EXPECT_EQ(events[1].plugin, "histograms");
+  EXPECT_EQ(events[1].step, 3);
+  EXPECT_EQ(events[1].dtype, 2) << "DT_DOUBLE";
+  EXPECT_EQ(events[1].shape, "\x12\x02\x08\x01\x12\x02\x08\x03") << "[1, 3]";
+  EXPECT_THAT(events[1].doubles, ElementsAre(1.5, 2.5, 2));
+}
+
+TEST(SummaryWriter, WritesGraphsAndTheDataOfPlugins) {
+  const checkpoint::ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path(), "hparams.v2");
+  EXPECT_TRUE(writer.path().native().ends_with(".0.hparams.v2"));
+  writer.graph(5, "a graph");
+  writer.plugin_data("_tag_", "some", "its data");
+  writer.flush();
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1].graph, "a graph");
+  EXPECT_EQ(events[1].step, 5);
+  EXPECT_EQ(events[2].tag, "_tag_");
+  EXPECT_EQ(events[2].plugin, "some");
+  EXPECT_EQ(events[2].content, "its data");
+  EXPECT_EQ(events[2].step, 0);
+}
+
 TEST(SummaryWriter, MarksTheBeginningOfARun) {
   const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
@@ -346,6 +416,15 @@ TEST(SummaryWriter, BeginsLaterWhereTheDiskIsFullAtFirst) {
   EXPECT_EQ(events[1].step, 2);
 }
 
+model::Network graph_network() {
+  model::Network network({4, 4, 1});
+  network.add(model::Conv2D({.filters = 3, .kernel = 3}));
+  network.add(model::ReLU());
+  const model::NodeId flat = network.add(model::Flatten());
+  network.add(model::Dense({.units = 2}), {flat}, "head/scores");
+  return network;
+}
+
 TEST(SummaryWriter, TensorBoardReadsIt) {
   const char* python = std::getenv("LOCKSTEP_VENV_PYTHON");
   if (python == nullptr)
@@ -357,6 +436,8 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
     SummaryWriter train(scratch.path() / "train");  // of a run that was killed
     train.begin_run(0);
     train.scalar("epoch_loss", 1, 5, 1000.0);
+    train.histogram("weights/fc", 2, std::vector<float>{5});
+    train.image("cells", 2, small_image().view());
   }
   {
     SummaryWriter train(scratch.path() / "train");
@@ -364,6 +445,15 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
     train.begin_run(0);
     train.text("configuration", 0, "| model | cnn |");
     train.image("cells", 2, small_image().view());
+    train.histogram("weights/fc", 2, std::vector<float>{0, 30, 30});
+    train.graph(0, network_graph(graph_network()));
+    SummaryWriter session(scratch.path(), "hparams.v2");
+    session.plugin_data(kSessionStartTag, kHyperparametersPlugin,
+                        session_start(std::vector<Hyperparameter>{{"learning_rate", 0.5},
+                                                                  {"optimizer", std::string("sgd")},
+                                                                  {"nesterov", true}},
+                                      1000));
+    session.plugin_data(kSessionEndTag, kHyperparametersPlugin, session_end(1010));
     for (const int step : {1, 2, 3}) {
       train.scalar("epoch_loss", step, 1.0 / step, 1000.0 + step);
       validation.scalar("epoch_loss", step, 2.0 / step, 1000.0 + step);
@@ -384,6 +474,21 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
             nlohmann::json::parse(R"([[0, "| model | cnn |"]])"));
   EXPECT_EQ(seen["train"]["images"]["cells"],
             nlohmann::json::parse(R"([[2, "2", "1", "89504e47"]])"));
+  const nlohmann::json& histogram = seen["train"]["histograms"]["weights/fc"];
+  ASSERT_EQ(histogram.size(), 1u);
+  EXPECT_EQ(histogram[0][0], 2) << "step";
+  ASSERT_EQ(histogram[0][1].size(), 30u);
+  EXPECT_EQ(histogram[0][1][0], nlohmann::json::parse("[0.0, 1.0, 1.0]"));
+  EXPECT_EQ(histogram[0][1][29], nlohmann::json::parse("[29.0, 30.0, 2.0]"));
+  EXPECT_EQ(seen["train"]["graph"], nlohmann::json::parse(R"({
+    "features": ["Placeholder", [], [-1, 4, 4, 1]],
+    "conv2d": ["conv2d", ["features"], [-1, 2, 2, 3]],
+    "re_lu": ["relu", ["conv2d"], [-1, 2, 2, 3]],
+    "flatten": ["flatten", ["re_lu"], [-1, 12]],
+    "head/scores": ["dense", ["flatten"], [-1, 2]]})"));
+  EXPECT_EQ(seen["."]["hyperparameters"],
+            nlohmann::json::parse(
+                R"({"learning_rate": 0.5, "optimizer": "sgd", "nesterov": true, "status": 1})"));
 }
 
 constexpr std::int64_t kStepsPerEpoch = 6;
@@ -479,6 +584,38 @@ TEST(Summaries, HaveTheConfusionsOfAValidationWithinAnEpoch) {
   EXPECT_EQ(pixels.at(0, 0)[0], pixels.at(511, 0)[0]) << "each half of the first class";
   EXPECT_EQ(pixels.at(0, 256)[0], 255);
   EXPECT_EQ(pixels.at(256, 256)[0], 8);
+}
+
+/// The contents for HParams in the files of `directory` itself, by tag; all tags must differ.
+std::map<std::string, std::string> session_in(const fs::path& directory) {
+  std::map<std::string, std::string> contents;
+  for (const std::string& name : checkpoint::names_in(directory)) {
+    if (!name.ends_with(".hparams.v2")) continue;
+    for (const SeenEvent& event : events_in(directory / name)) {
+      if (event.tag.empty()) continue;
+      EXPECT_TRUE(contents.emplace(event.tag, event.content).second) << event.tag;
+    }
+  }
+  return contents;
+}
+
+TEST(Summaries, HaveTheHyperparametersOfTheLastRunAlone) {
+  const checkpoint::ScratchDirectory scratch;
+  TrainBegin begin;
+  for (const double rate : {0.25, 0.5}) {
+    Summaries summaries(scratch.path(), 0, "");
+    begin.hyperparameters = {{"learning_rate", rate}};
+    summaries.on_train_begin(begin);
+    TrainEnd end;
+    end.signal = rate == 0.25 ? 0 : SIGTERM;
+    summaries.on_train_end(end);
+    const auto session = session_in(scratch.path());
+    EXPECT_EQ(session.contains(std::string(kSessionEndTag)), end.signal == 0)
+        << "a run that a signal ended is not complete";
+    std::string value(sizeof(rate), '\0');
+    std::memcpy(value.data(), &rate, sizeof(rate));
+    EXPECT_THAT(session.at(std::string(kSessionStartTag)), HasSubstr(value));
+  }
 }
 
 TEST(Summaries, OfAnEpochWithoutAGoodStepHaveNoLoss) {

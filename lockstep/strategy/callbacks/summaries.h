@@ -1,5 +1,4 @@
-// Summaries for TensorBoard. An event file is a TFRecord file of tensorflow.Event messages that
-// grows during training.
+// Summaries for TensorBoard.
 #pragma once
 
 #include <chrono>
@@ -8,80 +7,43 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/log.h"
-#include "lockstep/data/image/image.h"
 #include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/callbacks/summary_writer.h"
 
 namespace lockstep::strategy {
 
-/// Appends to one event file. As in Keras, there is one writer for DIR/train and one for
-/// DIR/validation, with tags such as "epoch_loss", "epoch_accuracy", "batch_loss". Use only on the
-/// chief, from one thread. Throws Error (data) with the path; the writer can be used again after an
-/// error.
-class SummaryWriter {
- public:
-  /// Creates `directory` and in it a new event file,
-  /// `events.out.tfevents.SECONDS.HOST.PID.NUMBER.v2`. If the file can be created but not written
-  /// (a full disk), the next flush reports the error.
-  explicit SummaryWriter(const std::filesystem::path& directory);
-  SummaryWriter(SummaryWriter&&) noexcept;
-  SummaryWriter& operator=(SummaryWriter&& other) noexcept;
-  /// Flushes, and ignores errors; call flush() before to detect them.
-  ~SummaryWriter();
-
-  const std::filesystem::path& path() const { return path_; }  ///< path of the event file
-
-  /// Marks the beginning of a run (SessionLog::START), before its first point: TensorBoard drops
-  /// the points of earlier files from `step` on, which this run repeats.
-  void begin_run(std::int64_t step);
-  /// `wall_time`: seconds since 1970; nullopt for the current time.
-  void scalar(std::string_view tag, std::int64_t step, double value,
-              std::optional<double> wall_time = {});
-  /// TensorBoard renders the text as Markdown.
-  void text(std::string_view tag, std::int64_t step, std::string_view value,
-            std::optional<double> wall_time = {});
-
-  /// Writes an image of 1 or 3 channels, as a PNG file.
-  void image(std::string_view tag, std::int64_t step, const data::ImageView& pixels,
-             std::optional<double> wall_time = {});
-
-  /// Writes all pending events to the file. The writer also flushes every second or every 64 KiB. A
-  /// failure (such as a full disk) loses the events since the last flush; the file stays readable,
-  /// and the next flush tries again.
-  void flush();
-
-  std::int64_t lost_events() const { return lost_events_; }  ///< events lost in failed flushes
-
- private:
-  void write(std::string_view bytes);
-  void add(std::string_view tag, std::string_view plugin, std::int64_t step,
-           std::string_view tensor, std::optional<double> wall_time);
-
-  std::filesystem::path path_;
-  FileDescriptor file_;
-  std::int64_t good_bytes_ = 0;
-  bool torn_ = false;  // the file may end with an incomplete record after good_bytes_
-  std::string pending_;
-  std::int64_t pending_events_ = 0;
-  std::int64_t lost_events_ = 0;
-  std::chrono::steady_clock::time_point last_flush_;
-  std::set<std::string, std::less<>> known_tags_;
+/// What is written besides the curves.
+struct SummaryOptions {
+  /// Number of steps between histograms of the weights and gradients of each parameter; 0: none.
+  std::int64_t histogram_every = 0;
 };
 
-/// Writes DIR/train and, with validation, DIR/validation: epoch_loss, epoch_accuracy,
-/// epoch_top5_accuracy, epoch_NAME of each single number of TrainerOptions::metrics, and of each
-/// confusion matrix as an image (confusion_image()), epoch_learning_rate and
-/// epoch_samples_per_second over epochs; batch_loss, batch_accuracy and batch_learning_rate over
-/// steps; and the configuration as text. An epoch that the training leaves incomplete has no point,
-/// as the run that resumes it writes one; neither has the loss of an epoch without a good step. Use
-/// only on the chief.
+/// Writes DIR/train and, with validation, DIR/validation:
+/// - over epochs: epoch_loss, epoch_accuracy, epoch_top5_accuracy, epoch_NAME of each single number
+///   of TrainerOptions::metrics, and of each confusion matrix as an image (confusion_image());
+///   epoch_learning_rate, epoch_samples_per_second, epoch_seconds, epoch_validation_seconds and,
+///   of epoch_seconds on the chief, epoch_input_seconds, epoch_communication_seconds and
+///   epoch_waiting_seconds (for slower replicas);
+/// - over steps: batch_loss, batch_accuracy, batch_learning_rate; means per step since the last
+///   point: batch_samples_per_second, batch_seconds and, of those, batch_input_seconds,
+///   batch_communication_seconds, batch_waiting_seconds; checkpoint_seconds;
+/// - on request: weights/PARAMETER and gradients/PARAMETER as histograms over steps. The gradient
+///   is that of the mean loss over the global batch, before clipping;
+/// - with FitOptions::prediction_images, after each validation: the image "predictions" over steps;
+/// - once: the graph of the network (network_graph()) and the configuration as text.
+///
+/// DIR itself has a file with the hyperparameters of the training for the page HParams, which
+/// compares the runs below a directory by them and by the results in `train` and `validation`. A
+/// run replaces the file of an earlier one.
+///
+/// An epoch that the training leaves incomplete has no point, as the run that resumes it writes
+/// one; neither has the loss of an epoch without a good step. Use only on the chief.
 ///
 /// A write error does not end the training: the first one is logged as a warning, events that
 /// cannot be written are dropped, each flush tries again, and the number of lost events is logged
@@ -92,18 +54,22 @@ class Summaries final : public Callback {
   /// `configuration`: Markdown text. `logger`: receives the warnings; null for standard error.
   /// Throws Error (data) if no file can be created in `directory`.
   Summaries(const std::filesystem::path& directory, std::int64_t log_every,
-            const std::string& configuration, std::shared_ptr<Logger> logger = nullptr);
+            const std::string& configuration, std::shared_ptr<Logger> logger = nullptr,
+            const SummaryOptions& options = {});
 
-  /// Writes the beginning of the run and the configuration.
+  /// Writes the beginning of the run, the configuration, the graph and the hyperparameters.
   void on_train_begin(const TrainBegin& begin) override;
   void on_train_end(const TrainEnd& end) override;  ///< flushes, and logs the number of lost events
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the curves over epochs
+  void on_batch_begin(std::int64_t step) override;    ///< measures the time of a step
   void on_batch_end(const StepLogs& logs) override;   ///< writes the curves over steps
   /// Writes evaluation_loss_vs_iterations, evaluation_accuracy_vs_iterations and
   /// evaluation_NAME_vs_iterations over steps, to DIR/train.
   void on_validation(const EpochLogs& logs) override;
+  /// Writes the images with their predictions (prediction_sheet()) over steps, to DIR/train.
+  void on_predictions(const ImagePredictions& predictions) override;
   void on_scalar(const ScalarLogs& logs) override;  ///< writes the scalar, to DIR/train
-  /// Flushes, so that the curves are complete up to the checkpoint.
+  /// Writes checkpoint_seconds, and flushes, so that the curves are complete up to the checkpoint.
   void on_checkpoint(const CheckpointLogs& logs) override;
   bool may_stop_at_batches() const override { return false; }
 
@@ -117,16 +83,31 @@ class Summaries final : public Callback {
                   const std::function<std::string(const std::string& name)>& tag);
   void add_epoch(SummaryWriter& writer, std::int64_t epoch, const model::MetricSums& metrics,
                  const std::vector<model::MetricValue>& values);
+  void add_step_times(const StepLogs& logs);
+  void add_histograms(const StepLogs& logs);
+  void begin_session(const std::vector<Hyperparameter>& hyperparameters);
   void flush(SummaryWriter& writer);
 
   std::filesystem::path directory_;
   std::int64_t log_every_;
   std::string configuration_;
+  SummaryOptions options_;
   std::shared_ptr<Logger> logger_;
   bool warned_ = false;
   std::int64_t unwritten_ = 0;  // validation points for which no file could be created
+  LocalReplicas* replicas_ = nullptr;
+  std::vector<std::string> class_names_;
+  // Since the last point over steps; the sums of StepLogs as they were there.
+  std::chrono::steady_clock::time_point step_begin_;
+  double seconds_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t samples_ = 0;
+  double input_seconds_ = 0;
+  allreduce::CommunicationTimes communication_;
+  bool resumes_files_;  // whether an earlier run has written to DIR/train
   SummaryWriter train_;
   std::optional<SummaryWriter> validation_;
+  std::optional<SummaryWriter> session_;  // the hyperparameters
 };
 
 }  // namespace lockstep::strategy

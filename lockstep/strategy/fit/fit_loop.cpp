@@ -97,6 +97,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       health_(strategy_),
       buckets_(replicas),
       profiling_(replicas, fit.profile),
+      images_(replicas, fit),
       steps_(replicas, plan_) {}
 
 History FitLoop::run() try {
@@ -189,7 +190,7 @@ std::optional<PretrainedWeights> FitLoop::initialize() {
 void FitLoop::prepare() {
   const bool ends_an_epoch =
       position_.last_step >= (position_.epochs_done + 1) * position_.steps_per_epoch;
-  replicas_.run([&](Replica& replica, int) {
+  replicas_.run([&](Replica& replica, int local) {
     const auto prepare = [&](const data::Dataset& dataset, bool training, bool to_the_end) {
       const std::int64_t batch = std::min(dataset.global_batch(), dataset.size());
       replica.prepare(batch, training);
@@ -198,6 +199,9 @@ void FitLoop::prepare() {
     };
     prepare(plan_.dataset, true, ends_an_epoch);
     if (plan_.validation) prepare(*plan_.validation, false, true);
+    if (images_.is_on() && strategy_.is_chief() && local == 0)
+      replica.model().prepare(std::min(plan_.fit.prediction_images, plan_.validation->size()),
+                              false);
   });
   log_choosing(replicas_);
   const std::int64_t batch = std::min(plan_.dataset.global_batch(), plan_.dataset.size());
@@ -302,6 +306,9 @@ bool FitLoop::validate(EpochLogs& logs) {
       evaluate(replicas_, *plan_.validation,
                one_pass(strategy_, *plan_.validation, fit.prefetch, fit.data_threads),
                [this] { return stop_.any_received(); });
+  std::optional<ImagePredictions> shown;
+  if (images_.is_on() && validation && strategy_.is_chief())
+    shown = images_.predict(*plan_.validation, position_.step);
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
   if (!validation) {
     stop_.agree_on_signal();
@@ -312,6 +319,7 @@ bool FitLoop::validate(EpochLogs& logs) {
   logs.validation_values = validation->values;
   logs.validation_seconds = seconds_since(start);
   notify([&](Callback& callback) { callback.on_test_end(*logs.validation); });
+  if (shown) notify([&](Callback& callback) { callback.on_predictions(*shown); });
   return true;
 }
 

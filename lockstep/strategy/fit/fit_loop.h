@@ -12,6 +12,7 @@
 #include "lockstep/strategy/fit/epoch_account.h"
 #include "lockstep/strategy/fit/fit_callbacks.h"
 #include "lockstep/strategy/fit/fit_plan.h"
+#include "lockstep/strategy/fit/prediction_images.h"
 #include "lockstep/strategy/fit/profiling.h"
 #include "lockstep/strategy/fit/step_breakdown.h"
 #include "lockstep/strategy/fit/step_health.h"
@@ -79,6 +80,7 @@ class FitLoop {
   StepHealth health_;
   BucketTuning buckets_;
   Profiling profiling_;
+  PredictionImages images_;
   StepRunner steps_;
   StepInterval interval_;  // the epoch
   StepClock clock_;

@@ -4,14 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/prediction_images.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -30,6 +34,59 @@ std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) 
   constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
   return std::min(fit.epochs > 0 ? fit.epochs * steps_per_epoch : kUnlimited,
                   fit.steps > 0 ? fit.steps : kUnlimited);
+}
+
+/// The options of an optimizer, of a text such as "sgd(momentum=0.9, nesterov=true)".
+void add_options(const std::string& text, std::vector<Hyperparameter>& values) {
+  const std::size_t begin = text.find('(');
+  if (begin == std::string::npos || text.back() != ')') return;
+  std::string_view rest = std::string_view(text).substr(begin + 1);
+  rest.remove_suffix(1);
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(", "));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 2));
+    const std::size_t equals = one.find('=');
+    const std::string_view value =
+        equals == std::string_view::npos ? "true" : one.substr(equals + 1);
+    Hyperparameter& added = values.emplace_back(std::string(one.substr(0, equals)));
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error == std::errc() && end == value.data() + value.size())
+      added.value = number;
+    else if (value == "true" || value == "false")
+      added.value = value == "true";
+    else
+      added.value = std::string(value);
+  }
+}
+
+std::vector<Hyperparameter> hyperparameters(const FitPlan& plan, const LocalReplicas& replicas) {
+  const TrainerOptions& trainer = plan.trainer;
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  std::vector<std::string> losses;
+  for (const model::LossTerm& term : replicas.loss().terms())
+    losses.push_back(to_string(term.loss));
+  std::vector<Hyperparameter> values = {
+      {"model", replicas.network().name()},
+      {"parameters", number(replicas.network().parameters().element_count())},
+      {"global_batch", number(plan.dataset.global_batch())},
+      {"accumulate", number(trainer.accumulate)},
+      {"replicas", number(replicas.strategy().num_replicas_in_sync())},
+      {"steps", number(plan.last_step)},
+      {"loss", fmt::format("{}", fmt::join(losses, ", "))},
+      {"optimizer", model::name_of(trainer.optimizer)},
+      {"learning_rate", number(plan.schedule.peak)},
+      {"lr_schedule", to_string(plan.schedule.kind)},
+      {"warmup_steps", number(plan.schedule.warmup_steps)},
+      {"clip_norm", trainer.clip_norm},
+      {"ema", number(trainer.ema)},
+      {"mixup", plan.dataset.mixup_alpha()},
+      {"precision", to_string(trainer.precision)},
+      {"normalization", to_string(trainer.normalization)},
+      {"initial_weights", plan.fit.pretrained ? "pretrained" : "random"},
+      {"seed", number(trainer.seed)}};
+  add_options(to_string(trainer.optimizer), values);
+  return values;
 }
 
 void check_trainable(const model::Network& network) {
@@ -104,6 +161,7 @@ void FitPlan::agree(const LocalReplicas& replicas) {
     check_data_fits(*validation, network, replicas.loss(), DataUse::evaluation);
   }
   check_monitoring(fit, known_metrics(replicas));
+  check_prediction_images(fit, network, replicas.loss()[0]);
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same_lines("ranks", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
@@ -129,6 +187,7 @@ std::string FitPlan::describe() const {
   std::string evaluated = validation ? describe_plan(*validation) : "none";
   std::ranges::replace(evaluated, '\n', ' ');
   add("validation", evaluated);
+  add("prediction images", fmt::format("{}", fit.prediction_images));
   add("steps between validations", fmt::format("{} (0: none)", fit.validate_every));
   add("initial weights", fit.pretrained ? describe_weights(*fit.pretrained) : "random");
   add("checkpoints", saving.directory.empty()
@@ -182,7 +241,9 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .known_metrics = known_metrics(replicas),
           .restored_from = {},
           .initialized_from = {},
-          .kept_head = ""};
+          .kept_head = "",
+          .hyperparameters = hyperparameters(*this, replicas),
+          .replicas = &replicas};
 }
 
 }  // namespace lockstep::strategy

@@ -1,0 +1,23 @@
+// Hyperparameters and results of a training, for TensorBoard's HParams page.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/strategy/callback.h"
+
+namespace lockstep::strategy {
+
+inline constexpr std::string_view kHyperparametersPlugin = "hparams";  ///< of TensorBoard
+/// The tags of its data.
+inline constexpr std::string_view kSessionStartTag = "_hparams_/session_start_info";
+inline constexpr std::string_view kSessionEndTag = "_hparams_/session_end_info";  ///< likewise
+
+/// The content of kSessionStartTag: a tensorboard.hparams.HParamsPluginData message. `time`:
+/// seconds since 1970.
+std::string session_start(std::span<const Hyperparameter> values, double time);
+/// The content of kSessionEndTag, of a training that is complete.
+std::string session_end(double time);
+
+}  // namespace lockstep::strategy

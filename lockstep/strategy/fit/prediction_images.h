@@ -1,0 +1,46 @@
+// Validation images with what the network predicts for them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/network.h"
+#include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/replica/local_replicas.h"
+#include "lockstep/strategy/trainer_options.h"
+
+namespace lockstep::strategy {
+
+/// Throws Error (input) unless FitOptions::prediction_images is 0, or at least 1 with validation
+/// data of images [H, W, 1 or 3] that the loss compares with one class each.
+void check_prediction_images(const FitOptions& fit, const model::Network& network,
+                             const model::LossTerm& term);
+
+/// The first FitOptions::prediction_images images of the validation data, which are read once, and
+/// the classes that the network predicts. Use only on the chief.
+class PredictionImages {
+ public:
+  /// Both must outlive this object.
+  PredictionImages(LocalReplicas& replicas, const FitOptions& fit)
+      : replicas_(replicas), count_(fit.prediction_images) {}
+
+  bool is_on() const { return count_ > 0; }  ///< whether there are images
+
+  /// The predictions of the first local replica with its current parameters and statistics, after
+  /// `step` completed steps. `validation`: FitPlan::validation. Valid until the next call. Throws
+  /// Error (data). Not collective.
+  ImagePredictions predict(const data::Dataset& validation, std::int64_t step);
+
+ private:
+  void read(const data::Dataset& validation);
+
+  LocalReplicas& replicas_;
+  std::int64_t count_;
+  data::Batch batch_;  // of the images; empty before the first call
+  std::vector<data::Image> images_;
+  std::vector<ImagePrediction> predictions_;
+};
+
+}  // namespace lockstep::strategy
