@@ -178,7 +178,8 @@ Prediction predict(const Calibration& calibration, const Hardware& hardware,
           buckets_of(calibration, hardware, options, timing, result.compute, count, result.hosts);
       for (const SentBucket& bucket : buckets) result.link_seconds += bucket.link;
       const Overlap sent =
-          overlap(buckets, result.compute, calibration.cores >= calibration.busy_cores + 1);
+          overlap(buckets, result.compute,
+                  calibration.has_idle_core(std::min(count, hardware.replicas_per_host)));
       result.transfer = sent.slowed;
       result.communication = sent.exposed;
       result.waiting = timing.deviation / hardware.speed * expected_maximum(count);

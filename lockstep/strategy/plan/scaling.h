@@ -21,6 +21,9 @@
 
 namespace lockstep::strategy {
 
+/// An idle core sends gradients while the others compute: one of which at least this share is free.
+inline constexpr double kIdleShare = 0.7;
+
 /// A step of one replica alone.
 struct BatchTiming {
   std::int64_t samples = 0;   ///< in the step
@@ -55,6 +58,8 @@ struct Calibration {
 
   /// The timing of a step of `samples`, between or beyond the measured ones by a straight line.
   BatchTiming at(double samples) const;
+  /// Whether each of `replicas` of a host has an idle core.
+  bool has_idle_core(int replicas) const { return cores / replicas >= busy_cores + kIdleShare; }
   /// Whether `samples` is within the measured ones.
   bool covers(double samples) const;
 };

@@ -125,7 +125,7 @@ std::vector<std::string> assumptions(const Calibration& calibration, const Hardw
   if (hardware.replicas_per_host > 1)
     texts.push_back(fmt::format("{} replicas of a host share its link and its memory",
                                 hardware.replicas_per_host));
-  const bool has_idle_core = calibration.cores >= calibration.busy_cores + 1;
+  const bool has_idle_core = calibration.has_idle_core(hardware.replicas_per_host);
   if (calibration.transfer_seconds_per_byte > 0)
     texts.push_back(
         fmt::format("sending and receiving a byte takes {:.3g} ns of a core, {}",
