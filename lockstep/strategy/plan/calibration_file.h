@@ -2,9 +2,8 @@
 #pragma once
 
 #include <filesystem>
-#include <string_view>
-
 #include <nlohmann/json_fwd.hpp>
+#include <string_view>
 
 #include "lockstep/strategy/plan/scaling.h"
 
