@@ -46,7 +46,11 @@ std::vector<SentBucket> buckets_of(const Calibration& calibration, const Hardwar
       bucket.processor = 2.0 * (hosts - 1) / hosts * bytes / in_host *
                          calibration.transfer_seconds_per_byte * hardware.transfer_cost;
     }
-    if (in_host > 1 && memory > 0) bucket.link += 2.0 * in_host * bytes / memory;
+    if (in_host > 1 && memory > 0) {
+      // Those of a host's GPUs go on while the network carries other parts of the bucket.
+      const double within = 2.0 * in_host * bytes / memory;
+      bucket.link = calibration.is_gpu() ? std::max(bucket.link, within) : bucket.link + within;
+    }
     sent.push_back(bucket);
   }
   return sent;

@@ -7,9 +7,10 @@
 // after the other; the last one has nothing to overlap with (docs/algorithms.md, "Buckets and
 // overlap"). Between hosts a bucket of S bytes takes 2 (m - 1) α + 2 (m - 1)/m · S / B on a ring of
 // m hosts (Patarasuk and Yuan, 2009), or that of recursive doubling if it is small; within a host,
-// replicas read and write n · S bytes of memory each way, without overlap. Sending costs the
-// processor time, too: if no core is idle, the computation is slower meanwhile. All replicas then
-// wait for the slowest one: the expected maximum of N normal variables with the measured deviation.
+// replicas read and write n · S bytes of memory each way, without overlap unless they are GPUs.
+// Sending costs the processor time, too: if no core is idle, the computation is slower meanwhile.
+// All replicas then wait for the slowest one: the expected maximum of N normal variables with the
+// measured deviation.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +59,7 @@ struct Calibration {
 
   /// The timing of a step of `samples`, between or beyond the measured ones by a straight line.
   BatchTiming at(double samples) const;
+  bool is_gpu() const { return busy_cores == 0; }  ///< which computes without the host's cores
   /// Whether each of `replicas` of a host has an idle core.
   bool has_idle_core(int replicas) const { return cores / replicas >= busy_cores + kIdleShare; }
   /// Whether `samples` is within the measured ones.
@@ -71,7 +73,7 @@ struct Hardware {
   double bits_per_second = 1e9;    ///< of each host's link, in each direction
   double latency_seconds = 50e-6;  ///< α: of a message between hosts, software included
   int replicas_per_host = 1;       ///< they share the link
-  /// Of memory, or of links between GPUs of a host; 0: that of the calibration.
+  /// Of memory, or of all links between GPUs of a host together; 0: that of the calibration.
   double host_bytes_per_second = 0;
   double transfer_cost = 1;  ///< relative to Calibration::transfer_seconds_per_byte
   double memory_bytes = 0;   ///< of a replica; 0: unknown
