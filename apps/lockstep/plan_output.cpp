@@ -53,48 +53,54 @@ std::string training_text(const PlanReport& report, int replicas) {
 }
 
 std::string limit_text(std::string_view limit) {
-  if (limit == "communication") return "communication limits them";
-  if (limit == "compute") return "their batches are too small to be computed faster";
-  if (limit == "input") return "reading the data limits them";
-  return "waiting for the slowest replica limits them";
+  if (limit == "communication") return "communication is the limit";
+  if (limit == "compute") return "smaller batches are not computed faster";
+  if (limit == "input") return "reading the data is the limit";
+  return "waiting for the slowest is the limit";
+}
+
+/// `text` in lines of at most kPlanWidth bytes, the first after `begin`, the others after as many
+/// spaces.
+std::string wrapped(std::string_view text, const std::string& begin = "") {
+  std::string lines;
+  std::string line = begin;
+  bool is_empty = true;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    if (!is_empty && line.size() + 1 + word.size() > kPlanWidth) {
+      lines += line + "\n";
+      line = std::string(begin.size(), ' ');
+      is_empty = true;
+    }
+    line.append(is_empty ? "" : " ").append(word);
+    is_empty = false;
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+  }
+  return lines + line + "\n";
 }
 
 std::string verdict_text(const PlanReport& report) {
   const strategy::ScalingPlan& plan = report.plan;
   if (plan.most == 1) return {};
   if (plan.pays_up_to == plan.most)
-    return fmt::format("All {} replicas pay: each adds at least half of what one alone trains.\n",
-                       plan.most);
-  std::string text = fmt::format(
-      "More than {} do not pay: a further one adds less than half of what one alone trains; {}.\n",
-      counted(plan.pays_up_to, "replica"), limit_text(plan.limit));
+    return wrapped(fmt::format(
+        "All {} replicas pay: each adds at least half of what one alone trains.", plan.most));
+  std::string text = wrapped(
+      fmt::format("{}: a further one adds less than half of what one alone trains; {}.",
+                  plan.pays_up_to == 1 ? "Only one replica pays"
+                                       : fmt::format("Up to {} replicas pay", plan.pays_up_to),
+                  limit_text(plan.limit)));
   if (plan.link_for_all)
     text += fmt::format("Links of {} would let all {} pay.\n",
                         strategy::bit_rate_text(*plan.link_for_all), plan.most);
   else
     text += fmt::format("No faster link would let all {} pay.\n", plan.most);
   if (plan.batch_for_all)
-    text += fmt::format(
-        "A global batch of {} would let all {} pay{}.\n",
+    text += wrapped(fmt::format(
+        "A global batch of {} would let all {} pay{}.",
         report.options.global_batch * *plan.batch_for_all * (report.options.weak ? plan.most : 1),
-        plan.most, plan.batch_is_covered ? "" : " (beyond the measured batches)");
+        plan.most, plan.batch_is_covered ? "" : " (beyond the measured batches)"));
   return text;
-}
-
-/// `text` in lines of at most kPlanWidth bytes, the first after "- ".
-std::string as_item(std::string_view text) {
-  std::string lines;
-  std::string line = "-";
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    if (line.size() + 1 + word.size() > kPlanWidth) {
-      lines += line + "\n";
-      line = " ";
-    }
-    line.append(" ").append(word);
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-  }
-  return lines + line + "\n";
 }
 
 nlohmann::ordered_json row_json(const PlanReport& report, const Prediction& row) {
@@ -142,7 +148,7 @@ std::string plan_text(const PlanReport& report) {
                         report.hardware.memory_bytes / kMebibyteOfPlan);
   text += "\n" + verdict_text(report);
   if (report.options.samples > 0) {
-    text += fmt::format("The whole training takes, with\n");
+    text += "The whole training takes, with\n";
     for (const int count : std::set<int>{1, plan.pays_up_to, plan.fastest, plan.cheapest})
       text += fmt::format(
           "  {}{}{}\n", training_text(report, count), count == plan.fastest ? ", the fastest" : "",
@@ -151,7 +157,7 @@ std::string plan_text(const PlanReport& report) {
   text += "\nAssumptions\n";
   for (const std::string& assumption :
        assumptions(report.calibration, report.hardware, report.options, plan))
-    text += as_item(assumption);
+    text += wrapped(assumption, "- ");
   return text;
 }
 

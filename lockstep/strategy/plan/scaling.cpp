@@ -96,6 +96,11 @@ BatchTiming Calibration::at(double samples) const {
   // A line that falls below the smallest batch measured would reach 0.
   if (weight < 0) timing.seconds = std::max(timing.seconds, low.seconds * samples / count(low));
   timing.update_seconds = std::min(timing.update_seconds, timing.seconds);
+  // Two deviations are too inexact for a line beyond them.
+  if (weight < 0 || weight > 1) {
+    const BatchTiming& nearest = weight < 0 ? low : high;
+    timing.deviation = nearest.deviation * timing.seconds / nearest.seconds;
+  }
   return timing;
 }
 

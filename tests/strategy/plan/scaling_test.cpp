@@ -25,10 +25,13 @@ TEST(Scaling, OfOneReplicaIsItsMeasuredStep) {
 }
 
 TEST(Scaling, IsLinearBetweenMeasuredBatches) {
-  const Calibration calibration = plain_calibration();
+  Calibration calibration = plain_calibration();
   EXPECT_DOUBLE_EQ(calibration.at(36).seconds, 0.036);
   EXPECT_DOUBLE_EQ(calibration.at(4).seconds, 0.008);
   EXPECT_DOUBLE_EQ(calibration.at(1024).seconds, 1.024);
+  calibration.timings.back().deviation = 0.1;
+  EXPECT_DOUBLE_EQ(calibration.at(288).deviation, 0.05);
+  EXPECT_DOUBLE_EQ(calibration.at(1024).deviation, 0.2);  // beyond them in proportion
   EXPECT_TRUE(calibration.covers(512));
   EXPECT_FALSE(calibration.covers(513));
 }
