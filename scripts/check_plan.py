@@ -1,4 +1,4 @@
-"""For scripts/check_plan: compares the plans in a folder with the logs of trainings. Prints a table; exits with 1 if one differs too much."""
+"""For scripts/check_plan: compares the plans in a folder with the logs of trainings. Prints a table; exits with 1 if one is wrong."""
 
 import json
 import pathlib
@@ -30,7 +30,8 @@ def main():
             results.append({"rate": rate, "hosts": count, "measured_seconds": seconds, "row": plan[count],
                             "difference": predicted / seconds - 1})
             parts = plan[count]["breakdown"]
-            rows.append([rate, str(count), f"{1e3 * predicted:.1f}", f"{1e3 * seconds:.1f}", f"{100 * (predicted / seconds - 1):+.1f} %",
+            rows.append([rate, str(count), f"{1e3 * predicted:.1f}", f"{1e3 * seconds:.1f}",
+                         f"{100 * (predicted / seconds - 1):+.1f} %",
                          f"{1e3 * (parts['transfer'] + parts['communication']):.1f}", f"{1e3 * parts['waiting']:.1f}"])
     lines = ["| link | hosts | predicted, ms | measured, ms | difference | of it exposed, ms | waiting, ms |", "|---|---|---|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]

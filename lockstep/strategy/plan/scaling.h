@@ -68,7 +68,7 @@ struct Calibration {
 
 /// Machines and the network between them.
 struct Hardware {
-  std::string name = "like the calibrated machine";
+  std::string name = "hosts like the calibrated machine";  ///< for the output
   double speed = 1;                ///< of computation, relative to the calibrated machine
   double bits_per_second = 1e9;    ///< of each host's link, in each direction
   double latency_seconds = 50e-6;  ///< α: of a message between hosts, software included
@@ -86,17 +86,17 @@ inline constexpr double kPayload = 0.955;
 
 /// How a training uses replicas.
 struct ScalingOptions {
-  std::int64_t global_batch = 64;  ///< of one replica if `weak`
-  bool weak = false;               ///< the global batch grows with the number of replicas
-  allreduce::BucketOptions buckets = {};
-  double samples = 0;  ///< of the whole training; 0: unknown
+  std::int64_t global_batch = 64;         ///< of one replica if `weak`
+  bool weak = false;                      ///< the global batch grows with the number of replicas
+  allreduce::BucketOptions buckets = {};  ///< as TrainerOptions::buckets
+  double samples = 0;                     ///< of the whole training; 0: unknown
 };
 
 /// The step of N replicas, in seconds.
 struct Prediction {
-  int replicas = 1;
-  int hosts = 1;
-  std::int64_t global_batch = 0;
+  int replicas = 1;               ///< over all hosts
+  int hosts = 1;                  ///< that they are on
+  std::int64_t global_batch = 0;  ///< samples of a step over all replicas
   double per_replica_batch = 0;   ///< the largest of the replicas
   bool is_covered = true;         ///< whether the calibration measured such a batch
   double input = 0;               ///< waiting for input
@@ -112,6 +112,7 @@ struct Prediction {
   double hours = 0;               ///< of the whole training; 0: unknown
   double cost = 0;                ///< of the whole training
 
+  /// Duration of the step: the sum of its parts.
   double step() const { return input + compute + transfer + communication + waiting + update; }
 };
 
