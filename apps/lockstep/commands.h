@@ -40,6 +40,8 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
 /// `lockstep launch -- COMMAND…`: runs a command as one MPI job from processes that were started
 /// without MPI.
 void add_launch_command(CLI::App& program, const Invocation& invocation, int& status);
+/// `lockstep plan`: predicts a training on many replicas from a measurement on one machine.
+void add_plan_command(CLI::App& program, const Invocation& invocation, int& status);
 void add_version_command(CLI::App& program);
 
 inline constexpr const char* kLaunchCommand = "launch";

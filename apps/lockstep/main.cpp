@@ -49,6 +49,7 @@ int run(const apps::Invocation& invocation) {
   apps::add_checkpoint_command(program, std::cout);
   apps::add_allreduce_bench_command(program, invocation, status);
   apps::add_doctor_command(program, invocation, status);
+  apps::add_plan_command(program, invocation, status);
   apps::add_launch_command(program, invocation, status);
   apps::add_version_command(program);
 

@@ -37,13 +37,15 @@ std::ptrdiff_t width_of(const std::string& text) {
 }
 
 class HelpOf : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(
-    Commands, HelpOf,
-    ::testing::Values("train", "evaluate", "predict", "quantize", "generate", "data",
-                      "data convert", "data convert idx", "data convert csv", "data convert images",
-                      "data convert text", "data index", "data inspect", "data verify",
-                      "data benchmark", "checkpoint", "checkpoint inspect", "checkpoint verify",
-                      "checkpoint export", "allreduce-bench", "doctor", "launch", "version"));
+INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
+                         ::testing::Values("train", "evaluate", "predict", "quantize", "generate",
+                                           "data", "data convert", "data convert idx",
+                                           "data convert csv", "data convert images",
+                                           "data convert text", "data index", "data inspect",
+                                           "data verify", "data benchmark", "checkpoint",
+                                           "checkpoint inspect", "checkpoint verify",
+                                           "checkpoint export", "allreduce-bench", "doctor",
+                                           "launch", "plan", "version"));
 
 TEST_P(HelpOf, FitsEightyColumns) {
   const std::string text = help(GetParam(), {"-u", "COLUMNS"});

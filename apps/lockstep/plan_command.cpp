@@ -1,0 +1,250 @@
+// lockstep plan: the speed and the cost of a training on many replicas, from a minute on one.
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/command_line.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/doctor/routes.h"
+#include "apps/lockstep/model_source.h"
+#include "apps/lockstep/plan_output.h"
+#include "apps/lockstep/train_arguments.h"
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/enum_names.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/job/device_share.h"
+#include "lockstep/strategy/plan/calibrate.h"
+#include "lockstep/strategy/plan/calibration_file.h"
+#include "lockstep/strategy/strategies.h"
+#include "lockstep/strategy/trainer.h"
+
+namespace lockstep::apps {
+namespace {
+
+struct PlanArguments {
+  TrainArguments train;
+  std::string calibration;
+  std::string save_calibration;
+  std::string hardware;
+  std::optional<double> bits_per_second;
+  std::optional<double> latency_seconds;
+  std::optional<int> replicas_per_host;
+  std::optional<double> price;
+  std::vector<int> replicas;
+  bool weak = false;
+  double seconds = 60;
+  bool has_batch = false;  ///< --global-batch was given
+};
+
+/// Of the options of `train`, those that the help of `plan` lists.
+constexpr std::array<std::string_view, 9> kListed{"--help",    "--model",        "--data",
+                                                  "--steps",   "--global-batch", "--epochs",
+                                                  "--devices", "--json",         "--quiet"};
+
+void hide_unlisted(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const auto& names = option->get_lnames();
+    const bool is_listed = std::ranges::any_of(names, [](const std::string& name) {
+      return std::ranges::find(kListed, "--" + name) != kListed.end();
+    });
+    if (!is_listed) option->group("");
+  }
+}
+
+void add_plan_options(CLI::App& command, PlanArguments& a) {
+  command.option_defaults()->group("Plan");
+  add_assigned<std::string>(
+      command, "--link",
+      [&a](const std::string& text) {
+        if (!text.empty()) a.bits_per_second = strategy::parse_bit_rate("link", text);
+      },
+      "Speed of each host's link in each direction, such as 100Mbit or 25Gbit, or its payload as "
+      "`lockstep doctor` prints it, such as 0.119GB/s. Default: that of --hardware; under mpirun "
+      "on several hosts, with --calibration, it is measured; else 1Gbit")
+      ->type_name("RATE");
+  add_assigned<std::string>(
+      command, "--latency",
+      [&a](const std::string& text) {
+        if (!text.empty()) a.latency_seconds = strategy::parse_seconds("latency", text);
+      },
+      "Time of a message between hosts (default: that of --hardware, else 50us)")
+      ->type_name("TIME");
+  add_parsed(command, "--replicas", a.replicas, parse_replica_counts, "1-4,6,8,12,16,24,32,48,64",
+             "Numbers of replicas to predict for; the largest is the most that is considered")
+      ->type_name("LIST");
+  add_between(command, "--replicas-per-host", a.replicas_per_host, 1, 4096,
+              "Replicas that share a host's link (default: that of --hardware, else 1)")
+      ->type_name("N");
+  add_parsed(
+      command, "--scaling", a.weak,
+      [](const std::string& text) {
+        if (text != "strong" && text != "weak")
+          refuse_name("--scaling", text, std::vector<std::string_view>{"strong", "weak"});
+        return text == "weak";
+      },
+      "strong",
+      "strong: the global batch stays the same, as in `lockstep train`; weak: it grows with the "
+      "replicas, and --global-batch is that of one")
+      ->type_name("strong|weak");
+  add_between(command, "--price", a.price, 0.0, {},
+              "Price of a host for an hour, in any currency (default: that of --hardware)")
+      ->type_name("X");
+  command
+      .add_option("--hardware", a.hardware,
+                  "JSON file that describes other machines: speed (relative to this one), link, "
+                  "latency, memory, price, replicas_per_host, ... (docs/observe.md)")
+      ->type_name("FILE");
+  command
+      .add_option("--calibration", a.calibration,
+                  "Use the measurements of an earlier run instead of measuring")
+      ->type_name("FILE");
+  command
+      .add_option("--save-calibration", a.save_calibration,
+                  "Write the measurements to a file for --calibration")
+      ->type_name("FILE");
+  add_between(command, "--seconds", a.seconds, 1.0, 86400.0,
+              "Duration of the measurements; longer for steps of more than half a second")
+      ->default_str("60")
+      ->type_name("X");
+}
+
+strategy::Calibration measure(job::Session& session, const PlanArguments& arguments) {
+  const TrainArguments& train = arguments.train;
+  std::vector<device::Device> devices = job::choose_devices(session, train.place.devices);
+  const auto strategy = strategy::make_strategy(session, "one-device", {devices.front()});
+  const data::Dataset dataset =
+      open_dataset(train.data, train.data.data, "train", train.trainer.seed);
+  ModelSource source =
+      choose_model(train.model, dataset.spec(), train.loss.of_classes(),
+                   train.data.images.value_or(kImagesAsStored), train.pretrained.reset_head);
+  model::Network network = source.make();
+  check_losses(train.loss, network);
+  strategy::TrainerOptions options = train.trainer;
+  add_metrics(train.metrics, network, options);
+  strategy::Trainer trainer(*strategy, std::move(network), options);
+  const std::vector<std::int64_t> batches = strategy::batches_to_measure(
+      train.data.global_batch, arguments.replicas.back(), arguments.weak);
+  return strategy::calibrate(trainer, train.shuffle ? dataset.shuffle() : dataset,
+                             {.batches = batches,
+                              .seconds = arguments.seconds,
+                              .prefetch = train.data.prefetch,
+                              .data_threads = train.data.threads,
+                              .progress = [&](std::size_t number, std::int64_t samples) {
+                                session.logger()->info("measuring steps of {} samples ({} of {})",
+                                                       samples, number + 1, batches.size());
+                              }});
+}
+
+/// The speed of the slowest link between the hosts of the job. Collective.
+std::optional<double> measured_link(job::Session& session) {
+  constexpr double kSeconds = 6;
+  doctor::Ranks ranks(session);
+  const double gigabytes = doctor::slowest_link(doctor::measure_links(ranks, kSeconds));
+  if (!(gigabytes > 0)) return std::nullopt;
+  return 8e9 * gigabytes / strategy::kPayload;
+}
+
+strategy::Hardware hardware_of(const PlanArguments& arguments,
+                               const strategy::Calibration& calibration,
+                               std::optional<double> measured) {
+  strategy::Hardware hardware;
+  if (measured) hardware.bits_per_second = *measured;
+  if (!arguments.hardware.empty())
+    hardware = strategy::read_hardware(arguments.hardware, calibration, hardware);
+  hardware.bits_per_second = arguments.bits_per_second.value_or(hardware.bits_per_second);
+  hardware.latency_seconds = arguments.latency_seconds.value_or(hardware.latency_seconds);
+  hardware.replicas_per_host = arguments.replicas_per_host.value_or(hardware.replicas_per_host);
+  hardware.price = arguments.price.value_or(hardware.price);
+  return hardware;
+}
+
+/// Samples of the whole training.
+double samples_of(const strategy::FitOptions& fit, const strategy::Calibration& calibration,
+                  std::int64_t global_batch) {
+  const double by_epochs =
+      static_cast<double>(fit.epochs) * static_cast<double>(calibration.records);
+  const double by_steps = static_cast<double>(fit.steps) * static_cast<double>(global_batch);
+  if (fit.steps == 0) return by_epochs;
+  return fit.epochs == 0 ? by_steps : std::min(by_epochs, by_steps);
+}
+
+int make_plan(job::Session& session, const PlanArguments& arguments) {
+  const bool is_job = session.size() > 1;
+  if (is_job && arguments.calibration.empty())
+    throw Error(ErrorCategory::input, "plan",
+                "expected one process to measure with; ranks measure the link between hosts, with "
+                "--calibration FILE of such a process",
+                fmt::format("got {} ranks", session.size()));
+  std::optional<double> measured;
+  if (is_job && session.nodes() > 1 && !arguments.bits_per_second)
+    measured = measured_link(session);
+  if (!session.is_chief()) return 0;
+  PlanReport report;
+  report.calibration = arguments.calibration.empty()
+                           ? measure(session, arguments)
+                           : strategy::read_calibration(arguments.calibration);
+  if (!arguments.save_calibration.empty())
+    write_file_atomically(arguments.save_calibration,
+                          dump_json(to_json(report.calibration), 1) + "\n");
+  report.hardware = hardware_of(arguments, report.calibration, measured);
+  report.options = {.global_batch = arguments.train.data.global_batch,
+                    .weak = arguments.weak,
+                    .buckets = arguments.train.trainer.buckets};
+  if (!arguments.calibration.empty() && !arguments.has_batch)
+    report.options.global_batch = report.calibration.timings.back().samples;
+  report.options.samples =
+      samples_of(arguments.train.fit, report.calibration, report.options.global_batch);
+  report.plan = strategy::plan_scaling(report.calibration, report.hardware, report.options,
+                                       arguments.replicas);
+  fmt::print("{}",
+             arguments.train.output.json ? dump_json(plan_json(report)) + "\n" : plan_text(report));
+  return 0;
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& program, const Invocation& invocation, int& status) {
+  CLI::App* command = program.add_subcommand(
+      "plan",
+      "Predict the speed and cost of a training on many replicas, from a minute on this machine\n\n"
+      "All options of `lockstep train` are accepted, so that plan can replace train in a command; "
+      "those of output, checkpoints and validation have no effect.\n\n"
+      "Example:\n"
+      "  lockstep plan --model cnn --data fashion-mnist --epochs 5 --link 1Gbit\n");
+  const auto arguments = std::make_shared<PlanArguments>();
+  add_train_options(*command, arguments->train);
+  hide_unlisted(*command);
+  add_plan_options(*command, *arguments);
+  const auto print_config = add_config_options(*command);
+  command->callback([=, &status] {
+    if (*print_config) {
+      fmt::print("{}", config_text(*command));
+      return;
+    }
+    TrainArguments& train = arguments->train;
+    arguments->has_batch = command->get_option("--global-batch")->count() > 0;
+    if (!arguments->calibration.empty()) {  // which has measured them
+      if (train.model.empty()) train.model = "calibrated";
+      if (train.data.data.empty()) train.data.data = "calibrated";
+    }
+    complete(train);
+    job::Session session(
+        invocation.argc, invocation.argv,
+        {.quiet = train.output.quiet, .stall_timeout = train.place.options.stall_timeout});
+    status = session.guard([&] { return make_plan(session, *arguments); });
+  });
+}
+
+}  // namespace lockstep::apps

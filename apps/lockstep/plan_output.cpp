@@ -1,0 +1,216 @@
+#include "apps/lockstep/plan_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::apps {
+namespace {
+
+using strategy::Prediction;
+
+constexpr double kMebibyteOfPlan = 1 << 20;
+constexpr std::size_t kPlanWidth = 80;
+
+bool lacks_memory(const PlanReport& report, const Prediction& row) {
+  return report.hardware.memory_bytes > 0 && row.memory_bytes > report.hardware.memory_bytes;
+}
+
+/// "0.25 h", "36 min", "12 d"
+std::string duration_text(double hours) {
+  if (hours < 1.0 / 60) return fmt::format("{:.3g} s", hours * 3600);
+  if (hours < 1) return fmt::format("{:.3g} min", hours * 60);
+  return hours < 100 ? fmt::format("{:.3g} h", hours) : fmt::format("{:.3g} d", hours / 24);
+}
+
+std::string row_text(const PlanReport& report, const Prediction& row) {
+  std::string text =
+      fmt::format("{:>8}{:>7.0f}{:<2}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>10.5g}{:>6.0f}%{:>8.0f}",
+                  row.replicas, row.per_replica_batch,
+                  std::string(row.is_covered ? "" : "*") + (lacks_memory(report, row) ? "!" : ""),
+                  1e3 * row.step(), 1e3 * (row.input + row.compute + row.update),
+                  1e3 * (row.transfer + row.communication), 1e3 * row.waiting,
+                  row.samples_per_second, 100 * row.efficiency, row.memory_bytes / kMebibyteOfPlan);
+  return text + "\n";
+}
+
+/// "12 replicas: 0.21 h, 2.52 at 1.00 an hour"
+std::string training_text(const PlanReport& report, int replicas) {
+  const Prediction row = predict(report.calibration, report.hardware, report.options, replicas);
+  std::string text = fmt::format("{}: {}", counted(replicas, "replica"), duration_text(row.hours));
+  if (report.hardware.price > 0)
+    text += fmt::format(", cost {:.2f} ({} at {:.4g} an hour)", row.cost,
+                        counted(row.hosts, "host"), report.hardware.price);
+  return text;
+}
+
+std::string limit_text(std::string_view limit) {
+  if (limit == "communication") return "communication is the limit";
+  if (limit == "compute") return "smaller batches are not computed faster";
+  if (limit == "input") return "reading the data is the limit";
+  return "waiting for the slowest is the limit";
+}
+
+/// `text` in lines of at most kPlanWidth bytes, the first after `begin`, the others after as many
+/// spaces.
+std::string wrapped(std::string_view text, const std::string& begin = "") {
+  std::string lines;
+  std::string line = begin;
+  bool is_empty = true;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    if (!is_empty && line.size() + 1 + word.size() > kPlanWidth) {
+      lines += line + "\n";
+      line = std::string(begin.size(), ' ');
+      is_empty = true;
+    }
+    line.append(is_empty ? "" : " ").append(word);
+    is_empty = false;
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+  }
+  return lines + line + "\n";
+}
+
+std::string verdict_text(const PlanReport& report) {
+  const strategy::ScalingPlan& plan = report.plan;
+  if (plan.most == 1) return {};
+  if (plan.pays_up_to == plan.most)
+    return wrapped(fmt::format(
+        "All {} replicas pay: each adds at least half of what one alone trains.", plan.most));
+  std::string text = wrapped(
+      fmt::format("{}: a further one adds less than half of what one alone trains; {}.",
+                  plan.pays_up_to == 1 ? "Only one replica pays"
+                                       : fmt::format("Up to {} replicas pay", plan.pays_up_to),
+                  limit_text(plan.limit)));
+  if (plan.link_for_all)
+    text += fmt::format("Links of {} would let all {} pay.\n",
+                        strategy::bit_rate_text(*plan.link_for_all), plan.most);
+  else
+    text += fmt::format("No faster link would let all {} pay.\n", plan.most);
+  if (plan.batch_for_all)
+    text += wrapped(fmt::format(
+        "A global batch of {} would let all {} pay{}.",
+        report.options.global_batch * *plan.batch_for_all * (report.options.weak ? plan.most : 1),
+        plan.most, plan.batch_is_covered ? "" : " (beyond the measured batches)"));
+  return text;
+}
+
+nlohmann::ordered_json row_json(const PlanReport& report, const Prediction& row) {
+  nlohmann::ordered_json json = {{"replicas", row.replicas},
+                                 {"hosts", row.hosts},
+                                 {"global_batch", row.global_batch},
+                                 {"per_replica_batch", row.per_replica_batch},
+                                 {"measured_batch", row.is_covered},
+                                 {"step_seconds", row.step()},
+                                 {"breakdown",
+                                  {{"input", row.input},
+                                   {"compute", row.compute},
+                                   {"transfer", row.transfer},
+                                   {"communication", row.communication},
+                                   {"waiting", row.waiting},
+                                   {"update", row.update}}},
+                                 {"link_seconds", row.link_seconds},
+                                 {"samples_per_second", row.samples_per_second},
+                                 {"efficiency", row.efficiency},
+                                 {"memory_bytes", row.memory_bytes}};
+  if (report.hardware.memory_bytes > 0) json["fits"] = !lacks_memory(report, row);
+  if (report.options.samples > 0) json["hours"] = row.hours;
+  if (report.options.samples > 0 && report.hardware.price > 0) json["cost"] = row.cost;
+  return json;
+}
+
+}  // namespace
+
+std::string plan_text(const PlanReport& report) {
+  const strategy::ScalingPlan& plan = report.plan;
+  std::string text = fmt::format("{} on {}, global batch {}{}\n", report.calibration.model,
+                                 report.calibration.data, report.options.global_batch,
+                                 report.options.weak ? " times the replicas" : "");
+  text +=
+      fmt::format("links of {}, {}\n\n", strategy::bit_rate_text(report.hardware.bits_per_second),
+                  report.hardware.name);
+  text += "replicas  batch    step ms  compute  exposed  waiting samples/s  effi.     MiB\n";
+  bool lacks = false;
+  for (const Prediction& row : plan.rows) {
+    text += row_text(report, row);
+    lacks = lacks || lacks_memory(report, row);
+  }
+  if (lacks)
+    text += fmt::format("! needs more than the {:.0f} MiB of a replica\n",
+                        report.hardware.memory_bytes / kMebibyteOfPlan);
+  text += "\n" + verdict_text(report);
+  if (report.options.samples > 0) {
+    text += "The whole training takes, with\n";
+    for (const int count : std::set<int>{1, plan.pays_up_to, plan.fastest, plan.cheapest})
+      text += fmt::format(
+          "  {}{}{}\n", training_text(report, count), count == plan.fastest ? ", the fastest" : "",
+          count == plan.cheapest && report.hardware.price > 0 ? ", the cheapest" : "");
+  }
+  text += "\nAssumptions\n";
+  for (const std::string& assumption :
+       assumptions(report.calibration, report.hardware, report.options, plan))
+    text += wrapped(assumption, "- ");
+  return text;
+}
+
+nlohmann::ordered_json plan_json(const PlanReport& report) {
+  const strategy::ScalingPlan& plan = report.plan;
+  const std::int64_t batch = report.options.global_batch * (report.options.weak ? plan.most : 1);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Prediction& row : plan.rows) rows.push_back(row_json(report, row));
+  nlohmann::ordered_json json = {
+      {"event", "plan"},
+      {"model", report.calibration.model},
+      {"data", report.calibration.data},
+      {"machine", report.calibration.machine},
+      {"hardware", report.hardware.name},
+      {"scaling", report.options.weak ? "weak" : "strong"},
+      {"link_bits_per_second", report.hardware.bits_per_second},
+      {"latency_seconds", report.hardware.latency_seconds},
+      {"transfer_seconds_per_byte",
+       report.calibration.transfer_seconds_per_byte * report.hardware.transfer_cost},
+      {"rows", std::move(rows)},
+      {"most", plan.most},
+      {"pays_up_to", plan.pays_up_to},
+      {"fastest", plan.fastest},
+      {"cheapest", plan.cheapest}};
+  if (!plan.limit.empty()) json["limit"] = plan.limit;
+  if (plan.link_for_all) json["link_for_all"] = *plan.link_for_all;
+  if (plan.batch_for_all) {
+    json["global_batch_for_all"] = batch * *plan.batch_for_all;
+    json["measured_batch_for_all"] = plan.batch_is_covered;
+  }
+  json["assumptions"] = assumptions(report.calibration, report.hardware, report.options, plan);
+  return json;
+}
+
+std::vector<int> parse_replica_counts(const std::string& list) {
+  constexpr int kMostReplicas = 4096;
+  const auto refuse = [&] {
+    throw Error(ErrorCategory::input, "replicas",
+                fmt::format("expected numbers from 1 to {}, such as 1,2,4-8", kMostReplicas),
+                fmt::format("got \"{}\"", list));
+  };
+  std::set<int> counts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view part = std::string_view(list).substr(begin, end - begin);
+    const std::size_t dash = std::min(part.find('-'), part.size());
+    const auto first = parse_number<int>(part.substr(0, dash));
+    const auto last = dash == part.size() ? first : parse_number<int>(part.substr(dash + 1));
+    if (!first || !last || *first < 1 || *last < *first || *last > kMostReplicas) refuse();
+    for (int count = *first; count <= *last; ++count) counts.insert(count);
+    begin = end + 1;
+  }
+  return {counts.begin(), counts.end()};
+}
+
+}  // namespace lockstep::apps

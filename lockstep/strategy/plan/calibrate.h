@@ -1,0 +1,40 @@
+// Measures a training on one machine, for predictions of many replicas.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/strategy/plan/scaling.h"
+#include "lockstep/strategy/trainer.h"
+
+namespace lockstep::strategy {
+
+/// What calibrate() measures.
+struct CalibrationOptions {
+  std::vector<std::int64_t> batches;  ///< samples of a step; those beyond the data set are cut
+  /// About as long as it takes; longer if eleven steps of each batch need more.
+  double seconds = 60;
+  int prefetch = 2;      ///< as FitOptions::prefetch
+  int data_threads = 0;  ///< as FitOptions::data_threads
+  /// Called before each batch, with its number from 0; empty: not.
+  std::function<void(std::size_t number, std::int64_t samples)> progress = {};
+};
+
+/// The batches for 1 to `most` replicas: `global_batch` over each power of two, ascending. With
+/// `weak`, `global_batch` alone, and half of it, which tells the fixed part of a step.
+std::vector<std::int64_t> batches_to_measure(std::int64_t global_batch, int most, bool weak);
+
+/// Executes training steps of the only replica of `trainer`, with a learning rate of 0, on
+/// `dataset`, which is not batched. Throws Error (input) for several replicas, and the errors of
+/// reading and of steps. Error (device) if a batch does not fit into the memory.
+Calibration calibrate(Trainer& trainer, const data::Dataset& dataset,
+                      const CalibrationOptions& options);
+
+/// Seconds that the processors of a replica need to send and receive one byte between hosts:
+/// measured over TCP on this host, `cores` processors, times the cost of the ring. Throws Error
+/// (communication) if this host cannot connect to itself.
+double measure_transfer(double cores);
+
+}  // namespace lockstep::strategy
