@@ -29,16 +29,14 @@ void for_blocks(std::int64_t elements, const Each& each) {
 
 /// to[i] = from[i]. The arrays do not overlap.
 inline void widen(const float* from, std::int64_t count, float* to) {
-  std::copy_n(from, count, to);
+  FloatArray(to, count) = ConstFloatArray(from, count);
 }
 inline void widen(const Eigen::bfloat16* from, std::int64_t count, float* to) {
   lockstep::widen(reinterpret_cast<const BFloat16Bits*>(from), count, to);
 }
 
 /// to[i] = from[i], rounded to nearest, ties to even. The arrays do not overlap.
-inline void narrow(const float* from, std::int64_t count, float* to) {
-  std::copy_n(from, count, to);
-}
+inline void narrow(const float* from, std::int64_t count, float* to) { widen(from, count, to); }
 inline void narrow(const float* from, std::int64_t count, Eigen::bfloat16* to) {
   lockstep::narrow(from, count, reinterpret_cast<BFloat16Bits*>(to));
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/pooling/bilinear.h"
 #include "lockstep/model/layers/pooling/pooling.h"
@@ -98,19 +99,18 @@ class UpSampling2DOperation final : public Operation {
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (t.input_gradients[0].empty()) return;
-    using Pixel = Eigen::Array<T, Eigen::Dynamic, 1>;
-    auto* const from = static_cast<T*>(t.output_gradient.data());
+    const auto* const from = static_cast<const T*>(t.output_gradient.data());
     auto* to = static_cast<T*>(t.input_gradients[0].data());
     for (std::int64_t row = 0; row < rows_; ++row)
       for (std::int64_t x = 0; x < w_.output_width; ++x, to += w_.channels) {
         sum_.setZero();
         for (std::int64_t ky = 0; ky < w_.kernel_height; ++ky)
           for (std::int64_t kx = 0; kx < w_.kernel_width; ++kx)
-            sum_ += Eigen::Map<const Pixel>(from + (row * w_.kernel_height + ky) * row_size() +
-                                                (x * w_.kernel_width + kx) * w_.channels,
-                                            w_.channels)
-                        .template cast<float>();
-        Eigen::Map<Pixel>(to, w_.channels) = sum_.template cast<T>();
+            add_to(sum_.data(),
+                   from + (row * w_.kernel_height + ky) * row_size() +
+                       (x * w_.kernel_width + kx) * w_.channels,
+                   w_.channels);
+        narrow(sum_.data(), w_.channels, to);
       }
   }
 
@@ -169,7 +169,7 @@ class BilinearOperation final : public Operation {
               sum_ += pixel(from + row * output_row() + k * s_.channels) *
                       (down * s_.horizontal.share(k, x));
           }
-          Eigen::Map<Pixel>(to, s_.channels) = sum_.template cast<T>();
+          narrow(sum_.data(), s_.channels, to);
         }
     }
   }
