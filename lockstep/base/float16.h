@@ -31,14 +31,16 @@ using BFloat16Bits [[gnu::may_alias]] = std::uint16_t;
 
 /// to[i] = from[i], exact, as widen() of spans does: for rows so short that a call matters. The
 /// arrays do not overlap. Without branches, so that the loop is vectorized.
-inline void widen(const BFloat16Bits* __restrict from, std::int64_t count, float* __restrict to) {
+[[gnu::always_inline]] inline void widen(const BFloat16Bits* __restrict from, std::int64_t count,
+                                         float* __restrict to) {
   for (std::int64_t i = 0; i < count; ++i)
     to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
 }
 
 /// to[i] = from[i], rounded as narrow() of spans does. NaN becomes the quiet NaN with its sign;
 /// denormals are kept. The arrays do not overlap.
-inline void narrow(const float* __restrict from, std::int64_t count, BFloat16Bits* __restrict to) {
+[[gnu::always_inline]] inline void narrow(const float* __restrict from, std::int64_t count,
+                                          BFloat16Bits* __restrict to) {
   for (std::int64_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(from[i]);
     const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
