@@ -123,14 +123,6 @@ const PrecisionCase kPrecisionCases[] = {
        network.add(Dense({.units = 3}));
        return network;
      }},
-    {"recurrent",
-     [] {
-       Network network({5, 4});
-       network.add(LSTM({.units = 17, .return_sequences = true, .bidirectional = true}));
-       network.add(GRU({.units = 6, .return_sequences = true}));
-       network.add(SimpleRNN({.units = 3}));
-       return network;
-     }},
 };
 
 double norm(std::span<const float> values) {
