@@ -29,7 +29,7 @@ void for_blocks(std::int64_t elements, const Each& each) {
 
 /// to[i] = from[i]. The arrays do not overlap.
 inline void widen(const float* from, std::int64_t count, float* to) {
-  FloatArray(to, count) = ConstFloatArray(from, count);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 inline void widen(const Eigen::bfloat16* from, std::int64_t count, float* to) {
   lockstep::widen(reinterpret_cast<const BFloat16Bits*>(from), count, to);
