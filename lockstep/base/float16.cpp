@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <Eigen/Core>
+#include <iterator>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
 
+// Of Float16.
 template <typename From, typename To, typename EigenFrom, typename EigenTo>
 void convert(std::span<const From> from, std::span<To> to) {
   static_assert(sizeof(From) == sizeof(EigenFrom) && sizeof(To) == sizeof(EigenTo));
@@ -26,13 +28,15 @@ void widen(std::span<const Float16> from, std::span<float> to) {
   convert<Float16, float, Eigen::half, float>(from, to);
 }
 void widen(std::span<const BFloat16> from, std::span<float> to) {
-  convert<BFloat16, float, Eigen::bfloat16, float>(from, to);
+  LOCKSTEP_CHECK_OP(from.size(), ==, to.size());
+  widen(reinterpret_cast<const BFloat16Bits*>(from.data()), std::ssize(from), to.data());
 }
 void narrow(std::span<const float> from, std::span<Float16> to) {
   convert<float, Float16, float, Eigen::half>(from, to);
 }
 void narrow(std::span<const float> from, std::span<BFloat16> to) {
-  convert<float, BFloat16, float, Eigen::bfloat16>(from, to);
+  LOCKSTEP_CHECK_OP(from.size(), ==, to.size());
+  narrow(from.data(), std::ssize(from), reinterpret_cast<BFloat16Bits*>(to.data()));
 }
 
 }  // namespace lockstep

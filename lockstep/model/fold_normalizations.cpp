@@ -87,6 +87,7 @@ std::shared_ptr<const Layer> with_bias(const std::shared_ptr<const Layer>& layer
   if (options.at("use_bias").get<bool>()) return layer;
   options["use_bias"] = true;
   const auto* const type = std::ranges::find(kLayerTypes, name, &LayerType::name);
+  options = json::parse(options.dump());  // unsigned counts, as layers read them
   JsonObject object(options, std::string(name));
   return type->read(object, {});
 }

@@ -99,6 +99,30 @@ const PrecisionCase kPrecisionCases[] = {
        network.add(Softmax());
        return network;
      }},
+    {"functions_and_sums",
+     [] {
+       Network network({9});
+       const NodeId first = network.add(Dense({.units = 600}));  // more than a block
+       const NodeId second = network.add(GELU({.approximate = true}));
+       network.add(LeakyReLU());
+       network.add(Add(), {network.last(), first, second});
+       network.add(Multiply(), {network.add(Sigmoid()), second});
+       network.add(GELU());
+       network.add(Dense({.units = 3}));
+       return network;
+     }},
+    {"transformer",
+     [] {
+       Network network({6, 8});
+       const NodeId rows = network.add(PositionalEmbedding());
+       network.add(LayerNormalization());
+       network.add(Attention({.heads = 2, .causal = true}));
+       network.add(Add(), {network.last(), rows});
+       network.add(RMSNormalization());
+       network.add(GlobalAveragePooling1D());
+       network.add(Dense({.units = 3}));
+       return network;
+     }},
 };
 
 double norm(std::span<const float> values) {

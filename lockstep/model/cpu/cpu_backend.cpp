@@ -2,12 +2,14 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/builtin_layer.h"
 
@@ -24,11 +26,8 @@ std::span<const float> widened(const TensorView& values, std::vector<float>& roo
 
 template <typename T>
 void add(const TensorView& target, const TensorView& addend) {
-  using Values = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
-  const auto count = static_cast<Eigen::Index>(target.size());
-  Values sum(static_cast<T*>(target.data()), count);
-  const Values more(static_cast<T*>(addend.data()), count);
-  sum = (sum.template cast<float>() + more.template cast<float>()).template cast<T>();
+  auto* const sum = static_cast<T*>(target.data());
+  cpu::add(sum, static_cast<const T*>(addend.data()), std::ssize(target), sum);
 }
 
 class CpuBackend final : public Backend {

@@ -172,12 +172,11 @@ TEST(LeakyReLULayer, RefusesASlopeBelowZero) {
 }
 
 // A network of one FakeQuantize after a Shift of 0.
-Trial quantized(const FakeQuantizeFunction& function, const std::vector<float>& features,
-                Precision precision = Precision::float32) {
+Trial quantized(const FakeQuantizeFunction& function, const std::vector<float>& features) {
   Network network({static_cast<std::int64_t>(features.size())});
   network.add(Shift());
   network.add(FakeQuantize(function));
-  Trial trial(std::move(network), 1, 1, precision);
+  Trial trial(std::move(network), 1);
   trial.features() = features;
   std::ranges::fill(trial.parameter("shift/offset"), 0.0f);
   return trial;
@@ -207,8 +206,11 @@ TEST(FakeQuantizeLayer, PassesTheGradientInsideItsRange) {
 
 TEST(FakeQuantizeLayer, RoundsValuesOfBfloat16) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
-  EXPECT_THAT(quantized({.scale = 0.5f}, {-70, -0.75f, 0.625f, 70}, Precision::bfloat16).predict(),
-              ElementsAre(-64, -1, 0.5f, 63.5f));
+  Network network({4});
+  network.add(FakeQuantize({.scale = 0.5f}));
+  Trial trial(std::move(network), 1, 1, Precision::bfloat16);
+  trial.features() = {-70, -0.75f, 0.625f, 70};
+  EXPECT_THAT(trial.predict(), ElementsAre(-64, -1, 0.5f, 63.5f));
 }
 
 TEST(FakeQuantizeLayer, RefusesScalesAndZeroPointsOutsideTheirRanges) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/system/host.h"
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/additive_attention/additive_attention.h"
 #include "lockstep/model/layers/attention/row_product.h"
@@ -96,8 +97,6 @@ class AdditiveAttentionOperation final : public Operation {
   }
 
  private:
-  using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
-
   // The scale, and in training its gradient for each sample.
   std::int64_t shared_elements() const {
     return unit_row_ * (1 + (spec_.training ? spec_.batch : 0));
@@ -150,17 +149,14 @@ class AdditiveAttentionOperation final : public Operation {
                    PaddedRows<float> to) {
     for (std::int64_t i = 0; i < rows; ++i) {
       float* const target = to.from(i).data;
-      const Eigen::Map<const Values> source(static_cast<const T*>(from.data()) + (row + i) * count,
-                                            count);
-      Eigen::Map<Eigen::ArrayXf>(target, count) = source.template cast<float>();
+      widen(static_cast<const T*>(from.data()) + (row + i) * count, count, target);
       std::fill(target + count, target + to.stride, 0.0f);
     }
   }
   static void store(PaddedRows<float> from, std::int64_t rows, std::int64_t count,
                     const TensorView& to, std::int64_t row) {
     for (std::int64_t i = 0; i < rows; ++i)
-      Eigen::Map<Values>(static_cast<T*>(to.data()) + (row + i) * count, count) =
-          Eigen::Map<const Eigen::ArrayXf>(from.from(i).data, count).template cast<T>();
+      narrow(from.from(i).data, count, static_cast<T*>(to.data()) + (row + i) * count);
   }
   void load_scale(const Operands& t) const {
     std::copy_n(t.parameters[0].data(), spec_.units, scale(t));

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/layers/attention/attention.h"
 #include "lockstep/model/layers/attention/row_product.h"
 
@@ -97,13 +98,10 @@ class HeadCopies {
       __builtin_prefetch(row + e);
   }
   void read(const T* from, float* to) const {
-    for (std::int64_t e = 0; e < spec_.width; ++e) to[e] = static_cast<float>(from[e]);
+    widen(from, spec_.width, to);
     std::fill(to + spec_.width, to + row_, 0.0f);
   }
-  void write(const float* from, T* to) const {
-    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(to, spec_.width) =
-        Eigen::Map<const Eigen::ArrayXf>(from, spec_.width).template cast<T>();
-  }
+  void write(const float* from, T* to) const { narrow(from, spec_.width, to); }
   // By the angles of `position`, times `direction`, which is 1 or -1.
   void rotate(float* row, std::int64_t position, float direction) const {
     const std::int64_t half = spec_.width / 2;

@@ -1,7 +1,9 @@
 #include <Eigen/Core>
 #include <algorithm>
+#include <type_traits>
 
 #include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/derived.h"
@@ -208,7 +210,16 @@ class TransposedOperation final : public Operation {
     if (!spec_.bias) return;
     const Row bias(t.parameters[1].data(), spec_.window.channels);
     with_rows(t.output, [&]<typename T>(Rows<T> rows) {
-      rows = (rows.template cast<float>().rowwise() + bias).template cast<T>();
+      if constexpr (std::is_same_v<T, float>) {
+        rows.rowwise() += bias;
+      } else {
+        Eigen::ArrayXf wide(rows.cols());
+        for (Eigen::Index i = 0; i < rows.rows(); ++i) {
+          T* const row = rows.row(i).data();
+          assign(widened(row, rows.cols(), wide.data()) + bias.transpose(), row, rows.cols(),
+                 wide.data());
+        }
+      }
     });
   }
 
@@ -222,8 +233,14 @@ class TransposedOperation final : public Operation {
       weights_gradient_.write(kernel_gradient);
       if (spec_.bias)
         with_rows(t.output_gradient, [&]<typename T>(Rows<T> rows) {
-          Row(t.parameter_gradients[1].data(), spec_.window.channels) =
-              rows.template cast<float>().colwise().sum();
+          Row sums(t.parameter_gradients[1].data(), rows.cols());
+          if constexpr (std::is_same_v<T, float>) {
+            sums = rows.colwise().sum();
+          } else {
+            sums.setZero();
+            for (Eigen::Index i = 0; i < rows.rows(); ++i)
+              add_to(sums.data(), rows.row(i).data(), rows.cols());
+          }
         });
       end_part(pass, Part::weight_gradient);
     }

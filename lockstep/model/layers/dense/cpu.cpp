@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/dense/row_loss.h"
@@ -123,10 +124,8 @@ class DenseOperation final : public Operation {
   template <typename T>
   void add_rows(const TensorView& rows, std::span<float> sums) const {
     const auto* row = static_cast<const T*>(rows.data());
-    Eigen::Map<Eigen::ArrayXf> sum(sums.data(), spec_.units);
     for (std::int64_t i = 0; i < spec_.rows; ++i, row += spec_.units)
-      sum += Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>(row, spec_.units)
-                 .template cast<float>();
+      add_to(sums.data(), row, spec_.units);
   }
 
   DenseSpec spec_;

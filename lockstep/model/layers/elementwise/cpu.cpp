@@ -1,11 +1,13 @@
 #include <Eigen/Core>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <unsupported/Eigen/SpecialFunctions>
 
 #include "lockstep/base/random.h"
 #include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/layers.h"
@@ -13,16 +15,16 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// 16-bit elements are widened when they are read and rounded once when they are written.
+// Computed in blocks that are float32, also those of 16-bit elements: see float_rows.h.
 template <typename T>
-auto array(const TensorView& view) {
-  using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
-  return Eigen::Map<Values>(static_cast<T*>(view.data()), static_cast<Eigen::Index>(view.size()));
+T* elements(const TensorView& view) {
+  return static_cast<T*>(view.data());
 }
 
 template <typename T>
-auto widened(const TensorView& view) {
-  return array<T>(view).template cast<float>();
+auto array(const TensorView& view) {
+  using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
+  return Eigen::Map<Values>(elements<T>(view), static_cast<Eigen::Index>(view.size()));
 }
 
 class ReluOperation final : public Operation {
@@ -44,15 +46,14 @@ class ReluOperation final : public Operation {
   Relu relu_;
 };
 
-// Elements that a function of arrays computes at a time.
-constexpr Eigen::Index kBlock = 512;
-using Block = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kBlock, 1>;
+// A block as a value, for functions of arrays.
+using Block = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kBlockElements, 1>;
 
-// Calls each(first, count) for the blocks of `elements` elements.
-template <typename Each>
-void for_blocks(Eigen::Index elements, const Each& each) {
-  for (Eigen::Index first = 0; first < elements; first += kBlock)
-    each(first, std::min(kBlock, elements - first));
+template <typename T>
+Block block(const T* from, std::int64_t count) {
+  Block result(count);
+  widen(from, count, result.data());
+  return result;
 }
 
 // For the function F; of_type() selects the element type.
@@ -64,36 +65,40 @@ struct PointwiseOf {
     Operation(const F& function, const Needs& needs) : function_(function), needs_(needs) {}
     Needs needs() const override { return needs_; }
     void forward(const Operands& t, const PassContext& /*pass*/) override {
-      if constexpr (kTakesBlocks) {
-        auto output = array<T>(t.output);
-        const auto input = array<T>(t.inputs[0]);
-        for_blocks(input.size(), [&](Eigen::Index first, Eigen::Index count) {
-          const Block x = input.segment(first, count).template cast<float>();
-          output.segment(first, count) = function_.forward(x).template cast<T>();
-        });
-      } else {
-        const auto value = [f = function_](float x) { return f.forward(x); };
-        array<T>(t.output) = widened<T>(t.inputs[0]).unaryExpr(value).template cast<T>();
-      }
+      const T* const input = elements<T>(t.inputs[0]);
+      T* const output = elements<T>(t.output);
+      const auto value = [f = function_](float x) { return f.forward(x); };
+      for_blocks(std::ssize(t.output), [&](std::int64_t first, std::int64_t count) {
+        if constexpr (kTakesBlocks) {
+          const Block y = function_.forward(block(input + first, count));
+          narrow(y.data(), count, output + first);
+        } else {
+          FloatBlock room;
+          const auto x = widened(input + first, count, room.data());
+          assign(x.unaryExpr(value), output + first, count, room.data());
+        }
+      });
     }
     void backward(const Operands& t, const PassContext& /*pass*/) override {
       if (t.input_gradients[0].empty()) return;
-      const TensorView& values = needs_.inputs_in_backward ? t.inputs[0] : t.output;
-      if constexpr (kTakesBlocks) {
-        auto gradients = array<T>(t.input_gradients[0]);
-        const auto read = array<T>(values);
-        const auto of_output = array<T>(t.output_gradient);
-        return for_blocks(read.size(), [&](Eigen::Index first, Eigen::Index count) {
-          const Block x = read.segment(first, count).template cast<float>();
-          const Block dy = of_output.segment(first, count).template cast<float>();
-          gradients.segment(first, count) = function_.gradient(x, dy).template cast<T>();
-        });
-      }
+      const T* const read = elements<T>(needs_.inputs_in_backward ? t.inputs[0] : t.output);
+      const T* const of_output = elements<T>(t.output_gradient);
+      T* const gradients = elements<T>(t.input_gradients[0]);
       const auto gradient = [f = function_](float value, float dy) {
         return f.gradient(value, dy);
       };
-      array<T>(t.input_gradients[0]) =
-          widened<T>(values).binaryExpr(widened<T>(t.output_gradient), gradient).template cast<T>();
+      for_blocks(std::ssize(t.output_gradient), [&](std::int64_t first, std::int64_t count) {
+        if constexpr (kTakesBlocks) {
+          const Block dx =
+              function_.gradient(block(read + first, count), block(of_output + first, count));
+          narrow(dx.data(), count, gradients + first);
+        } else {
+          FloatBlock room[2];
+          const auto values = widened(read + first, count, room[0].data());
+          const auto dy = widened(of_output + first, count, room[1].data());
+          assign(values.binaryExpr(dy, gradient), gradients + first, count, room[0].data());
+        }
+      });
     }
 
    private:
@@ -112,22 +117,31 @@ class AddOperation final : public Operation {
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
-    auto output = array<T>(t.output);
+    T* const output = elements<T>(t.output);
+    const auto size = std::ssize(t.output);
     const std::size_t last = t.inputs.size() - 1;
-    // Input 0 may be the output's memory: each element is read before it is written.
-    for (std::size_t k = 1; k < last; ++k)
-      output = (widened<T>(k == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[k]))
-                   .template cast<T>();
-    const auto sum = widened<T>(last == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[last]);
-    if (relu_)
-      output = sum.max(0.0f).template cast<T>();
-    else
-      output = sum.template cast<T>();
+    const T* sum = elements<T>(t.inputs[0]);  // may be the output's memory
+    for (std::size_t k = 1; k < last; ++k, sum = output)
+      add(sum, elements<T>(t.inputs[k]), size, output);
+    const T* const addend = elements<T>(t.inputs[last]);
+    if (!relu_) return add(sum, addend, size, output);
+    for_blocks(size, [&](std::int64_t first, std::int64_t count) {
+      FloatBlock room[2];
+      const auto left = widened(sum + first, count, room[0].data());
+      const auto right = widened(addend + first, count, room[1].data());
+      assign((left + right).max(0.0f), output + first, count, room[0].data());
+    });
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     auto gradient = array<T>(t.output_gradient);
-    if (relu_) gradient = (widened<T>(t.output) > 0.0f).select(gradient, T(0));
+    if (relu_)
+      for_blocks(gradient.size(), [&](std::int64_t first, std::int64_t count) {
+        FloatBlock room;
+        auto part = gradient.segment(first, count);
+        const auto y = widened(elements<T>(t.output) + first, count, room.data());
+        part = (y > 0.0f).select(part, T(0));
+      });
     for (const TensorView& input_gradient : t.input_gradients)
       if (!input_gradient.empty() && input_gradient.data() != t.output_gradient.data())
         array<T>(input_gradient) = gradient;
@@ -163,7 +177,12 @@ class MultiplyOperation final : public Operation {
 
  private:
   static void multiply(const TensorView& a, const TensorView& b, const TensorView& product) {
-    array<T>(product) = (widened<T>(a) * widened<T>(b)).template cast<T>();
+    for_blocks(std::ssize(product), [&](std::int64_t first, std::int64_t count) {
+      FloatBlock room[2];
+      const auto left = widened(elements<T>(a) + first, count, room[0].data());
+      const auto right = widened(elements<T>(b) + first, count, room[1].data());
+      assign(left * right, elements<T>(product) + first, count, room[0].data());
+    });
   }
 };
 
@@ -209,10 +228,13 @@ class DropoutOperation final : public Operation {
  private:
   void apply(const TensorView& from, const TensorView& to, const std::uint8_t* mask) const {
     const float scale = 1 / (1 - rate_);
-    const auto* const source = static_cast<const T*>(from.data());
-    auto* const target = static_cast<T*>(to.data());
-    for (std::size_t i = 0; i < from.size(); ++i)
-      target[i] = static_cast<T>(mask[i] ? static_cast<float>(source[i]) * scale : 0.0f);
+    for_blocks(std::ssize(from), [&](std::int64_t first, std::int64_t count) {
+      FloatBlock room;
+      const auto x = widened(elements<T>(from) + first, count, room.data());
+      const Eigen::Map<const Eigen::Array<std::uint8_t, Eigen::Dynamic, 1>> kept(mask + first,
+                                                                                 count);
+      assign((kept != 0).select(x * scale, 0.0f), elements<T>(to) + first, count, room.data());
+    });
   }
 
   std::string layer_;

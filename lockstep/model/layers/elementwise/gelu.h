@@ -25,7 +25,11 @@ struct GeluFunction {
   /// Of x.
   template <typename X>
   constexpr X gradient(const X& x, const X& dy) const {
-    return dy * (share(x) + x * slope(x));
+    if (!approximate) return dy * (share(x) + x * density(x));
+    const X tangent = tanh_of(x);
+    const X below = 0.5f * (1.0f + tangent);
+    const X slope = 0.5f * (1.0f - tangent * tangent) * kScale * (1.0f + 3 * kCube * x * x);
+    return dy * (below + x * slope);
   }
 
   static GeluFunction read(JsonObject& object);  ///< from a description
@@ -47,13 +51,11 @@ struct GeluFunction {
     if (approximate) return 0.5f * (1.0f + tanh_of(x));
     return 0.5f * (1.0f + erf(x * (1 / std::numbers::sqrt2_v<float>)));
   }
-  // The derivative of share().
+  // The derivative of share(), unless it is approximate.
   template <typename X>
-  constexpr X slope(const X& x) const {
+  static constexpr X density(const X& x) {
     using std::exp;
-    if (!approximate) return 0.5f * kScale * exp(-0.5f * x * x);
-    const X tangent = tanh_of(x);
-    return 0.5f * (1.0f - tangent * tangent) * kScale * (1.0f + 3 * kCube * x * x);
+    return 0.5f * kScale * exp(-0.5f * x * x);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/embedding/embedding.h"
 #include "lockstep/model/layers/embedding/positional_embedding.h"
@@ -81,8 +82,11 @@ class EmbeddingOperation final : public Operation {
     float* const sums = t.parameter_gradients[0].data();
     with_row_size(dimension_, [&]<int kSize>(RowSize<kSize>) {
       for_each_row(t.indices, [&](std::size_t place, std::size_t in_table, Eigen::Index size) {
-        EmbeddingRow<float, kSize>(sums + in_table, size) +=
-            EmbeddingRow<T, kSize>(gradients + place, size).template cast<float>();
+        if constexpr (std::is_same_v<T, float>)
+          EmbeddingRow<T, kSize>(sums + in_table, size) +=
+              EmbeddingRow<T, kSize>(gradients + place, size);
+        else
+          add_to(sums + in_table, gradients + place, kSize == Eigen::Dynamic ? size : kSize);
       });
     });
   }
@@ -118,10 +122,7 @@ class PositionalEmbeddingOperation final : public Operation {
         (table_.empty() ? static_cast<const T*>(t.weights[0].data()) : table_.data()) +
         pass.position * spec_.width;
     for (std::int64_t sample = 0; sample < spec_.samples; ++sample)
-      of_sample(t.output, sample) =
-          (of_sample(t.inputs[0], sample).template cast<float>() +
-           Eigen::Map<const Row>(table, spec_.elements).template cast<float>())
-              .template cast<T>();
+      add(of_sample(t.inputs[0], sample), table, spec_.elements, of_sample(t.output, sample));
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
@@ -132,23 +133,20 @@ class PositionalEmbeddingOperation final : public Operation {
   }
 
  private:
-  using Row = Eigen::Array<T, Eigen::Dynamic, 1>;
-
-  auto of_sample(const TensorView& view, std::int64_t sample) const {
-    return Eigen::Map<Row>(static_cast<T*>(view.data()) + sample * spec_.elements, spec_.elements);
+  T* of_sample(const TensorView& view, std::int64_t sample) const {
+    return static_cast<T*>(view.data()) + sample * spec_.elements;
   }
 
   // In the order of the batch; a part of the table at a time, which stays in the cache. Rows that
   // no position has get 0.
   void sum_samples(const Operands& t) const {
     constexpr std::int64_t kPart = 4096;
-    Eigen::Map<Eigen::ArrayXf> sums(t.parameter_gradients[0].data(), spec_.elements);
+    float* const sums = t.parameter_gradients[0].data();
     for (std::int64_t begin = 0; begin < spec_.elements; begin += kPart) {
       const std::int64_t count = std::min(kPart, spec_.elements - begin);
-      auto part = sums.segment(begin, count);
-      part.setZero();
+      std::fill_n(sums + begin, count, 0.0f);
       for (std::int64_t sample = 0; sample < spec_.samples; ++sample)
-        part += of_sample(t.output_gradient, sample).segment(begin, count).template cast<float>();
+        add_to(sums + begin, of_sample(t.output_gradient, sample) + begin, count);
     }
     std::ranges::fill(t.parameter_gradients[0].subspan(static_cast<std::size_t>(spec_.elements)),
                       0.0f);

@@ -2,14 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 
 namespace lockstep::model::cpu {
 namespace {
-
-using FloatRow = Eigen::ArrayXf;
-using ConstFloatRow = Eigen::Map<const FloatRow>;
 
 // Rows are widened to float32 when they are read and rounded once when they are written. Sums over
 // rows are float32 within a block of rows and double over the blocks: converting each row would
@@ -20,7 +18,7 @@ class RowNormalizationOperation final : public Operation {
   explicit RowNormalizationOperation(const RowNormalizationSpec& spec)
       : spec_(spec), normalized_(spec.width) {
     if (!spec.training) return;
-    gradient_.resize(spec.width);
+    for (Eigen::ArrayXf* row : {&gradient_, &wide_input_, &wide_gradient_}) row->resize(spec.width);
     for (Sums& sums : sums_) {
       sums.of_block.resize(spec.width);
       sums.of_all.resize(spec.width);
@@ -37,18 +35,19 @@ class RowNormalizationOperation final : public Operation {
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
-    const ConstFloatRow gamma(t.parameters[0].data(), spec_.width);
+    const ConstFloatArray gamma(t.parameters[0].data(), spec_.width);
     const float* const beta = spec_.centers ? t.parameters[1].data() : nullptr;
     for (std::int64_t r = 0; r < spec_.rows; ++r) {
-      normalized_ = row(t.inputs[0], r).template cast<float>();
+      widen(row(t.inputs[0], r), spec_.width, normalized_.data());
       const float mean = spec_.centers ? normalized_.mean() : 0.0f;
       if (spec_.centers) normalized_ -= mean;
       const float inverse = 1 / std::sqrt(normalized_.square().mean() + spec_.epsilon);
+      T* const output = row(t.output, r);
       if (spec_.centers)
-        row(t.output, r) =
-            (normalized_ * inverse * gamma + ConstFloatRow(beta, spec_.width)).template cast<T>();
+        assign(normalized_ * inverse * gamma + ConstFloatArray(beta, spec_.width), output,
+               spec_.width, normalized_.data());
       else
-        row(t.output, r) = (normalized_ * inverse * gamma).template cast<T>();
+        assign(normalized_ * inverse * gamma, output, spec_.width, normalized_.data());
       if (spec_.training) statistics(t)[r] = {mean, inverse};
     }
   }
@@ -60,51 +59,65 @@ class RowNormalizationOperation final : public Operation {
     for (std::int64_t first = 0; first < spec_.rows; first += kBlock) {
       for (Sums& sums : sums_) sums.of_block.setZero();
       for (std::int64_t r = first; r < std::min(first + kBlock, spec_.rows); ++r)
-        process_gradient(t, r, has_sums);
+        process_gradient(t, r);
       if (!has_sums) continue;
       for (Sums& sums : sums_) sums.of_all += sums.of_block.template cast<double>();
     }
     for (std::size_t p = 0; has_sums && p < t.parameter_gradients.size(); ++p)
-      Eigen::Map<FloatRow>(t.parameter_gradients[p].data(), spec_.width) =
+      FloatArray(t.parameter_gradients[p].data(), spec_.width) =
           sums_[p].of_all.template cast<float>();
   }
 
  private:
   // Of the gradient of a parameter.
   struct Sums {
-    FloatRow of_block;
+    Eigen::ArrayXf of_block;
     Eigen::ArrayXd of_all;
   };
 
   // Adds what row r contributes to the gradients of gamma and beta, and writes that of the input.
-  void process_gradient(const Operands& t, std::int64_t r, bool has_sums) {
+  void process_gradient(const Operands& t, std::int64_t r) {
     const RowStatistics& of_row = statistics(t)[r];
-    normalized_ =
-        (row(t.inputs[0], r).template cast<float>() - of_row.mean) * of_row.inverse_deviation;
-    gradient_ = row(t.output_gradient, r).template cast<float>();
-    if (has_sums) {
-      sums_[0].of_block += gradient_ * normalized_;
-      if (spec_.centers) sums_[1].of_block += gradient_;
-    }
+    normalize(widened(row(t.inputs[0], r), spec_.width, wide_input_.data()).data(),
+              widened(row(t.output_gradient, r), spec_.width, wide_gradient_.data()).data(),
+              t.parameters[0].data(), of_row, spec_.width, normalized_.data(), gradient_.data(),
+              sums_[0].of_block.data(), sums_[1].of_block.data());
     if (t.input_gradients[0].empty()) return;
-    gradient_ *= ConstFloatRow(t.parameters[0].data(), spec_.width);
     const float mean = spec_.centers ? gradient_.mean() : 0.0f;
     const float slope = (gradient_ * normalized_).mean();
-    row(t.input_gradients[0], r) =
-        ((gradient_ - mean - normalized_ * slope) * of_row.inverse_deviation).template cast<T>();
+    assign((gradient_ - mean - normalized_ * slope) * of_row.inverse_deviation,
+           row(t.input_gradients[0], r), spec_.width, gradient_.data());
   }
 
-  auto row(const TensorView& view, std::int64_t index) const {
-    using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
-    return Eigen::Map<Values>(static_cast<T*>(view.data()) + index * spec_.width, spec_.width);
+  // The normalized input of a row and its gradient, and the sums for gamma and beta, in one pass.
+  static void normalize(const float* __restrict input, const float* __restrict output_gradient,
+                        const float* __restrict gamma, const RowStatistics& of_row,
+                        std::int64_t width, float* __restrict normalized,
+                        float* __restrict gradient, float* __restrict gamma_sums,
+                        float* __restrict beta_sums) {
+    const auto [mean, inverse] = of_row;
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float value = (input[i] - mean) * inverse;
+      const float dy = output_gradient[i];
+      gamma_sums[i] += dy * value;
+      beta_sums[i] += dy;
+      normalized[i] = value;
+      gradient[i] = dy * gamma[i];
+    }
+  }
+
+  T* row(const TensorView& view, std::int64_t index) const {
+    return static_cast<T*>(view.data()) + index * spec_.width;
   }
   static RowStatistics* statistics(const Operands& t) {
     return reinterpret_cast<RowStatistics*>(t.saved.data());
   }
 
   RowNormalizationSpec spec_;
-  FloatRow normalized_;
-  FloatRow gradient_;
+  Eigen::ArrayXf normalized_;
+  Eigen::ArrayXf gradient_;  // of the normalized row
+  Eigen::ArrayXf wide_input_;
+  Eigen::ArrayXf wide_gradient_;
   Sums sums_[2];  // of gamma and beta
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/pooling/bilinear.h"
 #include "lockstep/model/layers/pooling/pooling.h"
@@ -98,19 +99,18 @@ class UpSampling2DOperation final : public Operation {
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (t.input_gradients[0].empty()) return;
-    using Pixel = Eigen::Array<T, Eigen::Dynamic, 1>;
-    auto* const from = static_cast<T*>(t.output_gradient.data());
+    const auto* const from = static_cast<const T*>(t.output_gradient.data());
     auto* to = static_cast<T*>(t.input_gradients[0].data());
     for (std::int64_t row = 0; row < rows_; ++row)
       for (std::int64_t x = 0; x < w_.output_width; ++x, to += w_.channels) {
         sum_.setZero();
         for (std::int64_t ky = 0; ky < w_.kernel_height; ++ky)
           for (std::int64_t kx = 0; kx < w_.kernel_width; ++kx)
-            sum_ += Eigen::Map<const Pixel>(from + (row * w_.kernel_height + ky) * row_size() +
-                                                (x * w_.kernel_width + kx) * w_.channels,
-                                            w_.channels)
-                        .template cast<float>();
-        Eigen::Map<Pixel>(to, w_.channels) = sum_.template cast<T>();
+            add_to(sum_.data(),
+                   from + (row * w_.kernel_height + ky) * row_size() +
+                       (x * w_.kernel_width + kx) * w_.channels,
+                   w_.channels);
+        narrow(sum_.data(), w_.channels, to);
       }
   }
 
@@ -127,7 +127,8 @@ class UpSampling2DOperation final : public Operation {
 template <typename T>
 class BilinearOperation final : public Operation {
  public:
-  explicit BilinearOperation(const BilinearSpec& spec) : s_(spec), sum_(spec.channels) {}
+  explicit BilinearOperation(const BilinearSpec& spec)
+      : s_(spec), sum_(spec.channels), wide_(spec.channels, 4) {}
   Needs needs() const override {
     return {.inputs_in_backward = false, .output_in_backward = false};
   }
@@ -141,13 +142,15 @@ class BilinearOperation final : public Operation {
         const auto [top, bottom, down] = s_.vertical.sources(static_cast<std::uint32_t>(y));
         for (std::int64_t x = 0; x < s_.output_width(); ++x, to += s_.channels) {
           const auto [left, right, along] = s_.horizontal.sources(static_cast<std::uint32_t>(x));
-          const auto between = [&, left = left, right = right, along = along](std::uint32_t row) {
+          // Of two pixels of a row, whose copies are the columns `first` and the next of wide_.
+          const auto between = [&, left = left, right = right, along = along](std::uint32_t row,
+                                                                              int first) {
             const T* const pixels = from + row * input_row();
-            return pixel(pixels + left * s_.channels) * (1 - along) +
-                   pixel(pixels + right * s_.channels) * along;
+            return pixel(pixels + left * s_.channels, first) * (1 - along) +
+                   pixel(pixels + right * s_.channels, first + 1) * along;
           };
-          Eigen::Map<Pixel>(to, s_.channels) =
-              (between(top) * (1 - down) + between(bottom) * down).template cast<T>();
+          assign(between(top, 0) * (1 - down) + between(bottom, 2) * down, to, s_.channels,
+                 wide_.data());
         }
       }
     }
@@ -166,25 +169,25 @@ class BilinearOperation final : public Operation {
           for (std::uint32_t row = s_.vertical.begin(y); row < s_.vertical.end(y); ++row) {
             const float down = s_.vertical.share(row, y);
             for (std::uint32_t k = s_.horizontal.begin(x); k < s_.horizontal.end(x); ++k)
-              sum_ += pixel(from + row * output_row() + k * s_.channels) *
+              sum_ += pixel(from + row * output_row() + k * s_.channels, 0) *
                       (down * s_.horizontal.share(k, x));
           }
-          Eigen::Map<Pixel>(to, s_.channels) = sum_.template cast<T>();
+          narrow(sum_.data(), s_.channels, to);
         }
     }
   }
 
  private:
-  using Pixel = Eigen::Array<T, Eigen::Dynamic, 1>;
-
-  auto pixel(const T* at) const {
-    return Eigen::Map<const Pixel>(at, s_.channels).template cast<float>();
+  // As float32: where it is, or a copy in column `copy` of wide_.
+  ConstFloatArray pixel(const T* at, int copy) {
+    return widened(at, s_.channels, wide_.col(copy).data());
   }
   std::int64_t input_row() const { return s_.horizontal.extent * s_.channels; }
   std::int64_t output_row() const { return s_.output_width() * s_.channels; }
 
   BilinearSpec s_;
   Eigen::ArrayXf sum_;
+  Eigen::ArrayXXf wide_;  // pixels [channels, 4]
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
 
 namespace lockstep::model::cpu {
@@ -38,6 +39,7 @@ class RecurrentCells {
 
   explicit RecurrentCells(const RecurrentSpec& spec) : spec_(spec) {
     for (Values& values : values_) values.resize(spec.units);
+    wide_gates_.resize(spec.width());
   }
 
   template <typename E>
@@ -54,12 +56,19 @@ class RecurrentCells {
   }
   /// Row `row` of all steps, n of its step.
   void forward(const Arrays& a, std::int64_t row, std::int64_t n) {
-    const auto input = [&](std::int64_t k) { return gate(a.gates, row, k).template cast<float>(); };
+    const ConstFloatArray inputs =
+        widened(a.gates + row * spec_.width(), spec_.width(), wide_gates_.data());
+    const auto input = [&](std::int64_t k) {
+      return ConstFloatArray(inputs.data() + k * spec_.units, spec_.units);
+    };
     const auto sum = [&](std::int64_t k) { return input(k) + gate(a.products, n, k); };
     const auto keep = [&](std::int64_t k) {
-      gate(a.gates, row, k) = values_[k].template cast<T>();
+      narrow(values_[k].data(), spec_.units, gate(a.gates, row, k).data());
     };
     Row<T> next = outputs_of(a, row + spec_.rows);
+    const auto output = [&](const auto& value) {
+      assign(value, next.data(), spec_.units, wide_row_.data());
+    };
     if (mark(a, row) == RecurrentMark::padding) {
       next = outputs_of(a, row);
       if (spec_.cell == RecurrentCell::lstm)
@@ -70,16 +79,16 @@ class RecurrentCells {
       case RecurrentCell::simple_rnn:
         values_[0] = sum(0).tanh();
         keep(0);
-        next = values_[0].template cast<T>();
+        output(values_[0]);
         return;
       case RecurrentCell::gru:
         values_[0] = sum(0).logistic();
         values_[1] = sum(1).logistic();
         values_[2] = (input(2) + values_[0] * gate(a.products, n, 2)).tanh();
-        if (spec_.training) row_of(a.candidates, row) = gate(a.products, n, 2).template cast<T>();
+        if (spec_.training)
+          narrow(gate(a.products, n, 2).data(), spec_.units, row_of(a.candidates, row).data());
         for (std::int64_t k = 0; k < 3; ++k) keep(k);
-        next = (values_[2] + values_[1] * (outputs_of(a, row).template cast<float>() - values_[2]))
-                   .template cast<T>();
+        output(values_[2] + values_[1] * (wide(outputs_of(a, row)) - values_[2]));
         return;
       case RecurrentCell::lstm: {
         for (const std::int64_t k : {0, 1, 3}) values_[k] = sum(k).logistic();
@@ -87,7 +96,7 @@ class RecurrentCells {
         for (std::int64_t k = 0; k < 4; ++k) keep(k);
         Row<float> state = row_of(a.state, row + spec_.rows);
         state = values_[1] * state_before(a, row, n) + values_[0] * values_[2];
-        next = (values_[3] * state.tanh()).template cast<T>();
+        output(values_[3] * state.tanh());
       }
     }
   }
@@ -96,11 +105,11 @@ class RecurrentCells {
   /// From gradient(), that of the output, to those of what the gates are functions of.
   void backward(const Arrays& a, std::int64_t row, std::int64_t n) {
     const auto write = [&](std::int64_t k, const auto& value) {
-      gate(a.gates, row, k) = value.template cast<T>();
+      assign(value, gate(a.gates, row, k).data(), spec_.units, wide_gates_.data());
     };
     if (spec_.segments && leaves_to_step_before(a, row, n)) return;
     for (std::int64_t k = 0; k * spec_.units < spec_.width(); ++k)
-      values_[k] = gate(a.gates, row, k).template cast<float>();
+      widen(gate(a.gates, row, k).data(), spec_.units, values_[k].data());
     Row<float> carry = row_of(a.carry, n);
     switch (spec_.cell) {
       case RecurrentCell::simple_rnn:
@@ -112,13 +121,14 @@ class RecurrentCells {
         const Values& candidate = values_[2];
         gradient_ += carry;
         carry = gradient_ * z;
-        write(1, gradient_ * (outputs_of(a, row).template cast<float>() - candidate) * z * (1 - z));
+        write(1, gradient_ * (wide(outputs_of(a, row)) - candidate) * z * (1 - z));
         gradient_ *= (1 - z) * (1 - candidate.square());
         write(2, gradient_);
-        write(0, gradient_ * row_of(a.candidates, row).template cast<float>() * r * (1 - r));
+        write(0, gradient_ * wide(row_of(a.candidates, row)) * r * (1 - r));
         for (std::int64_t k = 0; k < 2; ++k)
           gate(a.recurrent_gates, row, k) = gate(a.gates, row, k);
-        gate(a.recurrent_gates, row, 2) = (gradient_ * r).template cast<T>();
+        assign(gradient_ * r, gate(a.recurrent_gates, row, 2).data(), spec_.units,
+               wide_gates_.data());
         return;
       }
       case RecurrentCell::lstm: {
@@ -140,6 +150,10 @@ class RecurrentCells {
   Row<E> gate(E* values, std::int64_t row, std::int64_t k) const {
     return {values + row * spec_.width() + k * spec_.units, spec_.units};
   }
+  // The elements of a row as float32, until the next call.
+  ConstFloatArray wide(const Row<T>& row) {
+    return widened(row.data(), spec_.units, wide_row_.data());
+  }
   // Whether the row is padding, whose gradient is that of the output before.
   bool leaves_to_step_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
     Row<float> kept = row_of(a.kept, n);
@@ -157,6 +171,8 @@ class RecurrentCells {
   std::array<Values, 4> values_;  // of the gates
   Values gradient_ = Values(spec_.units);
   Values tanh_ = Values(spec_.units);
+  Values wide_gates_;  // of a row, [width]
+  Values wide_row_ = Values(spec_.units);
 };
 
 }  // namespace lockstep::model::cpu

@@ -1,6 +1,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/recurrent/cells.h"
 #include "lockstep/model/layers/recurrent/products.h"
@@ -238,8 +239,8 @@ class RecurrentOperation final : public Operation {
         if (spec_.segments) cells_.gradient() += cells_.row_of(a.kept, n);
         if (spec_.is_output(step) &&
             !(spec_.sequences && cells_.mark(a, row) == RecurrentMark::padding))
-          cells_.gradient() +=
-              output_row(t.output_gradient, n, step, direction).template cast<float>();
+          add_to(cells_.gradient().data(), output_row(t.output_gradient, n, step, direction).data(),
+                 spec_.units);
         cells_.backward(a, row, n);
       }
       if (step == 0 && !to_initial) return;  // the output before is a constant
@@ -299,12 +300,10 @@ class RecurrentOperation final : public Operation {
   // The gradients of all directions are added.
   void restore_inputs(const Operands& t, int direction) const {
     for_each_input(t, t.input_gradients[0], direction, [&](T* to, T* from) {
-      Row<T> target(to, spec_.inputs);
-      const Row<T> source(from, spec_.inputs);
       if (direction == 0)
-        target = source;
+        std::copy_n(from, spec_.inputs, to);
       else
-        target = (target.template cast<float>() + source.template cast<float>()).template cast<T>();
+        add(to, from, spec_.inputs, to);
     });
   }
 

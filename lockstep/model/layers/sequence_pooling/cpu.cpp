@@ -1,6 +1,8 @@
 #include <Eigen/Core>
+#include <algorithm>
 #include <memory>
 
+#include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/sequence_pooling/sequence_pooling.h"
 
@@ -21,30 +23,30 @@ class SequenceMeanOperation final : public Operation {
       sum_.setZero();
       for (std::int64_t position = 0; position < spec_.positions; ++position)
         if (counts(t, sample, position))
-          sum_ += row(t.inputs[0], sample * spec_.positions + position).template cast<float>();
-      row(t.output, sample) = (sum_ * weight(t, sample)).template cast<T>();
+          add_to(sum_.data(), row(t.inputs[0], sample * spec_.positions + position), spec_.width);
+      sum_ *= weight(t, sample);
+      narrow(sum_.data(), spec_.width, row(t.output, sample));
     }
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (t.input_gradients[0].empty()) return;
     for (std::int64_t sample = 0; sample < spec_.samples; ++sample) {
-      sum_ = row(t.output_gradient, sample).template cast<float>() * weight(t, sample);
+      widen(row(t.output_gradient, sample), spec_.width, sum_.data());
+      sum_ *= weight(t, sample);
       for (std::int64_t position = 0; position < spec_.positions; ++position) {
-        auto to = row(t.input_gradients[0], sample * spec_.positions + position);
+        T* const to = row(t.input_gradients[0], sample * spec_.positions + position);
         if (counts(t, sample, position))
-          to = sum_.template cast<T>();
+          narrow(sum_.data(), spec_.width, to);
         else
-          to.setZero();
+          std::fill_n(to, spec_.width, T(0));
       }
     }
   }
 
  private:
-  using Row = Eigen::Array<T, Eigen::Dynamic, 1>;
-
-  Eigen::Map<Row> row(const TensorView& view, std::int64_t index) const {
-    return Eigen::Map<Row>(static_cast<T*>(view.data()) + index * spec_.width, spec_.width);
+  T* row(const TensorView& view, std::int64_t index) const {
+    return static_cast<T*>(view.data()) + index * spec_.width;
   }
   bool counts(const Operands& t, std::int64_t sample, std::int64_t position) const {
     return !spec_.has_segments ||
