@@ -636,6 +636,8 @@ void complete(TrainArguments& a) {
   a.trainer.class_weights = class_weights_of(a.class_weights);
   if (a.fit.profile == "-")
     refuse_arguments("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");
+  if (a.exporter.file == "-")
+    refuse_arguments("expected --metrics-file FILE, such as lockstep.prom", "got \"-\"");
   if (a.fit.validate_every > 0 && a.validation_data.empty())
     refuse_arguments("expected --validation-data with --validate-every", "it was not given");
   if (is_onnx(a.model) && a.pretrained.path.empty()) a.pretrained.path = a.model;

@@ -2,7 +2,8 @@
 """A training that a real Prometheus scrapes, and the dashboard for its metrics.
 
 metrics_test.py PROGRAM   PROGRAM: lockstep
-The test of the scrape is skipped where Prometheus (Debian's package of this name) is not installed.
+The scrape is skipped where Prometheus is not installed (apt-get install prometheus, which also starts a server of its
+own on port 9090; the test uses another one).
 """
 import json
 import os

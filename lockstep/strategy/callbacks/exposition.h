@@ -21,9 +21,9 @@ class Histogram {
   explicit Histogram(std::vector<double> bounds)
       : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
 
-  void add(double value);
+  void add(double value);  ///< counts a value
 
-  const std::vector<double>& bounds() const { return bounds_; }
+  const std::vector<double>& bounds() const { return bounds_; }  ///< as constructed
   /// Of each interval, and of the values above the last bound.
   const std::vector<std::int64_t>& counts() const { return counts_; }
   double sum() const { return sum_; }  ///< of all values

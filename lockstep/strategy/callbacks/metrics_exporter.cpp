@@ -108,8 +108,9 @@ void MetricsExporter::on_train_begin(const TrainBegin& begin) {
     state_ = State::training;
   }
   if (options_.file.empty()) return;
-  write_file_atomically(options_.file, text(Exposition::open_metrics), Durability::cached);
-  written_ = Clock::now();
+  // Throws where no file can be created; a full disk is not the end of a training.
+  { const AtomicFile probe(options_.file, Durability::cached); }
+  write_file();
 }
 
 void MetricsExporter::on_epoch_begin(std::int64_t epoch) {
@@ -245,7 +246,7 @@ void MetricsExporter::write_file() {
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     if (failed_writes_++ == 0)
-      logger_->warn("{}; the training continues, and metrics are written again later",
+      logger_->warn("{}; the training continues, and the metrics are written again later",
                     error.what());
   }
 }

@@ -53,8 +53,8 @@ struct MetricsExporterOptions {
 ///
 /// The file is replaced atomically: at the beginning and at the end (also by an exception), after
 /// each epoch, validation and checkpoint, and between steps at most once per interval. A write
-/// error after the beginning does not end the training: the first one is logged as a warning, later
-/// ones are counted, in the metrics and in a warning at the end.
+/// error, such as a full disk, does not end the training: the first one is logged as a warning, all
+/// are counted, in the metrics and in a warning at the end.
 class MetricsExporter final : public Callback {
  public:
   /// Starts the server and logs its address. `logger`: also receives the warnings; null for
@@ -68,7 +68,7 @@ class MetricsExporter final : public Callback {
   /// The current metrics. Thread-safe.
   std::string text(Exposition format) const;
 
-  /// Throws Error (data) if the file cannot be written.
+  /// Throws Error (data) if the file cannot be created.
   void on_train_begin(const TrainBegin& begin) override;
   void on_train_end(const TrainEnd& end) override;           ///< sets the final state
   void on_epoch_begin(std::int64_t epoch) override;          ///< sets the epoch
