@@ -44,6 +44,7 @@ std::string_view media_type(Exposition format);
 /// older format know, such as the textfile collector of Prometheus' node_exporter.
 class ExpositionWriter {
  public:
+  /// An empty text.
   explicit ExpositionWriter(Exposition format) : format_(format) {}
 
   /// A value that only grows. `name` ends with the plural of `unit`, if there is one, and without

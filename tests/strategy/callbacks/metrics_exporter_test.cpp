@@ -11,7 +11,9 @@
 #include <iterator>
 #include <memory>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -167,6 +169,27 @@ TEST(MetricsExporterTest, ServesPrometheusText) {
               AllOf(HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"),
                     HasSubstr("\nlockstep_training_step 6\n")));
   EXPECT_THAT(http_get(exporter->port(), "/"), HasSubstr(" 404 "));
+}
+
+TEST(MetricsExporterTest, IsReadWhileATrainingRuns) {
+  const auto exporter =
+      std::make_shared<MetricsExporter>(MetricsExporterOptions{}, make_silent_logger());
+  double last = 0;
+  {
+    const std::jthread reader([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const std::string text = exporter->text(Exposition::prometheus);
+        if (text.find("\nlockstep_training_step ") == std::string::npos) continue;
+        const double step = value_in(text, "lockstep_training_step");
+        EXPECT_GE(step, last);
+        last = step;
+      }
+    });
+    FitOptions fit{.epochs = 2};
+    fit.callbacks = {exporter};
+    train(2, plain_network(), small_data().batch(40), {}, fit);
+  }
+  EXPECT_EQ(value_in(exporter->text(Exposition::prometheus), "lockstep_training_step"), 12);
 }
 
 TEST(MetricsExporterTest, WritesAFileThatIsCompleteAtAnyTime) {
