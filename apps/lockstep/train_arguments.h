@@ -53,7 +53,7 @@ struct TrainArguments {
 
   std::string csv_log;
   strategy::MetricsExporterOptions exporter;  ///< without an address and a file: none
-  std::string metrics;  ///< names
+  std::string metrics;                        ///< names
   std::string summary_dir;
   std::int64_t log_every = 100;
 };
