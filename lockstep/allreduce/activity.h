@@ -120,24 +120,19 @@ class CollectiveScope {
   Activity* activity_;
 };
 
-/// Sets a phase for a scope and restores the previous one at its end. Does nothing for a null
-/// activity.
+/// Sets a phase for a scope and restores the previous one at its end; the flight recorder shows it
+/// as a span (base/trace/events.h). Does nothing for a null activity.
 class PhaseScope {
  public:
   /// Enters `phase`.
-  PhaseScope(Activity* activity, Phase phase) : activity_(activity) {
-    if (activity_ == nullptr) return;
-    before_ = activity_->phase();
-    activity_->set_phase(phase);
-  }
-  ~PhaseScope() {
-    if (activity_ != nullptr) activity_->set_phase(before_);
-  }
+  PhaseScope(Activity* activity, Phase phase);
+  ~PhaseScope();
   PhaseScope(const PhaseScope&) = delete;
   PhaseScope& operator=(const PhaseScope&) = delete;
 
  private:
   Activity* activity_;
+  Phase phase_;
   Phase before_ = Phase::idle;
 };
 

@@ -29,6 +29,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/system/terminal.h"
+#include "lockstep/base/trace/recording.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -261,6 +262,7 @@ void Watchdog::Thread::conclude(const Finding& finding) {
   }
   post_->spread(finding.text, kFarewell);
   if (!options_.on_failure) {
+    trace::write_recording_of_failure(report.text);
     if (reporter_.is_open()) std::this_thread::sleep_for(kHoldsReport);
     std::_Exit(exit_status(ErrorCategory::communication));
   }

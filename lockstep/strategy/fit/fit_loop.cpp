@@ -12,6 +12,8 @@
 #include <variant>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/trace/events.h"
+#include "lockstep/base/trace/recording.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/strategy/evaluation.h"
@@ -105,6 +107,7 @@ History FitLoop::run() try {
   end();
   return std::move(history_);
 } catch (const std::exception& error) {
+  trace::write_recording_of_failure(error.what());
   callbacks_.notify(error);
   throw;
 }
@@ -131,6 +134,8 @@ void FitLoop::begin() {
   const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
   plan_.agree(replicas_);
   restore();
+  trace::set_step(position_.step);
+  trace::set_recording_directory(plan_.fit.checkpoint.directory);
   profiling_.begin(position_);
   const auto initialized_from = initialize();
   replicas_.check_agreement(position_.step);
@@ -223,6 +228,8 @@ void FitLoop::train_step() {
     notify([this](Callback& callback) { callback.on_epoch_begin(position_.epochs_done); });
   }
   // Before the callbacks, which may hang too. Counted from 1, as in all messages.
+  trace::set_step(position_.step + 1);
+  const trace::Span span("step");
   for (int local = 0; local < strategy_.local_replicas(); ++local)
     strategy_.activity(local).set_step(position_.step + 1);
   notify([this](Callback& callback) { callback.on_batch_begin(position_.step); });
