@@ -54,9 +54,10 @@ void Activity::enter(const char* operation, int bucket) {
   });
 }
 
-void Activity::leave() {
+void Activity::leave(bool has_failed) {
   const std::uint64_t number = left_.load(std::memory_order_relaxed) + 1;
   change_collective([&] { left_.store(number, std::memory_order_release); });
+  if (has_failed) trace::record(trace::EventKind::mark, "failed", -1, number);
   trace::record(trace::EventKind::end, operation_.load(std::memory_order_relaxed),
                 bucket_.load(std::memory_order_relaxed), number);
 }

@@ -19,10 +19,12 @@ namespace {
 
 // A signal handler receives only the signal number, so its state must be global.
 std::atomic<int> wake_on_signal{-1};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> is_requested{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 extern "C" void wake_writer(int /*signal*/) {
   const int error = errno;
+  is_requested.store(true);
   eventfd_write(wake_on_signal.load(std::memory_order_relaxed), 1);
   errno = error;
 }
@@ -68,8 +70,8 @@ class SignalRecording::Writer {
     for (eventfd_t count = 0;;) {
       const int error = eventfd_read(wake_.get(), &count) == 0 ? 0 : errno;
       if (error == EINTR) continue;
+      if (is_requested.exchange(false)) write();
       if (error != 0 || stopping_.load()) return;
-      write();
     }
   }
 
@@ -102,6 +104,7 @@ SignalRecording::SignalRecording(const Session& session) {
   wakes.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&wakes.sa_mask);
   sigaction(SIGUSR1, &wakes, nullptr);
+  trace::note_process(trace::recorded_rank().job, {});
 }
 
 SignalRecording::~SignalRecording() {
@@ -112,6 +115,7 @@ SignalRecording::~SignalRecording() {
     ignored.sa_handler = SIG_IGN;
     sigaction(SIGUSR1, &ignored, nullptr);
   }
+  trace::remove_process_note();
 }
 
 }  // namespace lockstep::job

@@ -78,6 +78,7 @@ TEST_P(Leaving, WhileItTrainsAndSaves) {
   EXPECT_EQ(result.status, 128 + leaves_on) << result.errors;
   EXPECT_EQ(result.event("end")["signal"], leaves_on);
   EXPECT_EQ(result.event("end")["steps"], announced_step(result));
+  EXPECT_EQ(std::filesystem::exists(directory() + "/recorder-0.jsonl"), signal == SIGUSR1);
   expect_sound(result);
 }
 

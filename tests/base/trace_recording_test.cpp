@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "tests/data/support.h"
@@ -104,10 +106,28 @@ TEST_F(TraceRecording, IsInATemporaryDirectoryOfItsJobIfItsOwnIsMissing) {
   EXPECT_EQ(status.st_mode & 0777U, 0700U);
 }
 
-TEST_F(TraceRecording, NotesItsDirectoryForItsProcess) {
+TEST_F(TraceRecording, IsNotedForItsProcess) {
+  note_process("host-1", {});
+  ASSERT_EQ(noted_processes(temporary_recordings()).size(), 1U);
+  EXPECT_EQ(noted_processes(temporary_recordings())[0].recording, "");
   write_recording("a reason");
-  EXPECT_EQ(contents_of(temporary_recordings() / ("pid-" + std::to_string(::getpid()))),
-            directory().string() + "\n");
+  const std::vector<RecordedProcess> noted = noted_processes(temporary_recordings());
+  ASSERT_EQ(noted.size(), 1U);
+  EXPECT_EQ(noted[0].process, ::getpid());
+  EXPECT_EQ(noted[0].job, "host-1");
+  EXPECT_EQ(noted[0].recording, directory() / "recorder-2.jsonl");
+  remove_process_note();
+  EXPECT_TRUE(noted_processes(temporary_recordings()).empty());
+}
+
+TEST_F(TraceRecording, IsRemovedAfterAWeek) {
+  write_recording("a reason");
+  const std::filesystem::path old = temporary_recordings() / "job";
+  std::filesystem::create_directory(old);
+  std::filesystem::last_write_time(
+      old, std::filesystem::file_time_type::clock::now() - std::chrono::days(8));
+  write_recording("a reason");
+  EXPECT_FALSE(std::filesystem::exists(old));
 }
 
 TEST_F(TraceRecording, IsNotWrittenThroughADirectoryThatOthersCouldHaveMade) {

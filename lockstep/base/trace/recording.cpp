@@ -1,15 +1,12 @@
 #include "lockstep/base/trace/recording.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <exception>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -21,7 +18,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
-#include "lockstep/base/text.h"
 
 namespace lockstep::trace {
 namespace {
@@ -32,7 +28,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;  // of kMaxThreads full rings
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
-constexpr mode_t kPrivate = 0700;
 
 struct Settings {
   std::mutex mutex;
@@ -48,21 +43,6 @@ Settings& settings() {
 }
 
 std::atomic<bool> has_failed{false};
-
-[[noreturn]] void refuse_directory(const fs::path& path, const std::string& actual) {
-  throw Error(ErrorCategory::output, path.string(),
-              "expected a directory of this user that only this user can write", actual);
-}
-
-/// Makes `path`, or verifies that it is a directory of this user, not a link of another one.
-void make_private_directory(const fs::path& path) {
-  if (::mkdir(path.c_str(), kPrivate) != 0 && errno != EEXIST)
-    refuse_directory(path, fmt::format("got {}", std::generic_category().message(errno)));
-  struct stat status = {};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
-      status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    refuse_directory(path, "got something else");
-}
 
 std::int64_t clock_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -119,35 +99,12 @@ std::string job_or_process(const RecordedRank& rank) {
   return rank.job.empty() ? fmt::format("process-{}", ::getpid()) : rank.job;
 }
 
-/// `lockstep inspect PID` finds the recording with this; without it, by its directory only.
-void note_directory(const fs::path& directory) noexcept {
-  try {
-    make_private_directory(temporary_recordings());
-    write_file_atomically(temporary_recordings() / fmt::format("pid-{}", ::getpid()),
-                          directory.string() + "\n", Durability::cached);
-  } catch (const std::exception&) {
-    return;
-  }
-}
-
-/// Removes what was written in `directory` more than a week ago.
-void remove_old(const fs::path& directory) noexcept try {
-  const auto before = fs::file_time_type::clock::now() - std::chrono::weeks(1);
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored))
-    if (entry.last_write_time(ignored) < before) fs::remove_all(entry.path(), ignored);
-} catch (const std::exception&) {
-  return;
-}
-
-fs::path write_in(const fs::path& directory, const std::string& text, int rank) {
-  AtomicFile file(directory / recording_name(rank), Durability::cached, ErrorCategory::output,
+fs::path write_in(const fs::path& directory, const std::string& text, const RecordedRank& rank) {
+  AtomicFile file(directory / recording_name(rank.rank), Durability::cached, ErrorCategory::output,
                   Existing::regular_only);
   file.write(text);
   file.commit();
-  std::error_code unknown;
-  const fs::path whole = fs::absolute(directory, unknown);
-  note_directory(unknown ? directory : whole);
+  note_process(rank.job, file.path());
   return file.path();
 }
 
@@ -214,6 +171,11 @@ void set_recorded_rank(RecordedRank rank) {
   settings().rank = std::move(rank);
 }
 
+RecordedRank recorded_rank() {
+  const std::lock_guard lock(settings().mutex);
+  return settings().rank;
+}
+
 void set_recording_directory(fs::path directory) {
   const std::lock_guard lock(settings().mutex);
   settings().directory = std::move(directory);
@@ -223,16 +185,6 @@ void set_recording_directory(fs::path directory) {
 void describe_buckets(std::vector<std::string> contents) {
   const std::lock_guard lock(settings().mutex);
   settings().buckets = std::move(contents);
-}
-
-fs::path temporary_recordings(uid_t user, const fs::path& temporary) {
-  return (temporary.empty() ? fs::path("/tmp") : temporary) /
-         fmt::format("lockstep-recorder-{}", user);
-}
-
-fs::path temporary_recordings() {
-  std::error_code unknown;  // TMPDIR that is no directory
-  return temporary_recordings(::geteuid(), fs::temp_directory_path(unknown));
 }
 
 std::string recording_name(int rank) { return fmt::format("recorder-{}.jsonl", rank); }
@@ -247,16 +199,15 @@ fs::path write_recording(std::string_view reason) {
   std::error_code ignored;
   if (!now.directory.empty() && fs::is_directory(now.directory, ignored)) {
     try {
-      return write_in(now.directory, text, now.rank.rank);
+      return write_in(now.directory, text, now.rank);
     } catch (const Error&) {
       // A directory that another host's rank writes, or a full disk.
     }
   }
   const fs::path own = temporary_recordings();
   make_private_directory(own);
-  remove_old(own);
   make_private_directory(own / job_or_process(now.rank));
-  return write_in(own / job_or_process(now.rank), text, now.rank.rank);
+  return write_in(own / job_or_process(now.rank), text, now.rank);
 }
 
 fs::path write_recording_of_failure(std::string_view reason) noexcept {

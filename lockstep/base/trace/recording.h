@@ -3,8 +3,6 @@
 // event.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/trace/events.h"
+#include "lockstep/base/trace/recorded_process.h"
 
 namespace lockstep::trace {
 
@@ -30,15 +29,10 @@ void set_recorded_rank(RecordedRank rank);
 /// recorded. It need not exist: one that cannot be written, and an empty one, is replaced by
 /// temporary_recordings(). Thread-safe.
 void set_recording_directory(std::filesystem::path directory);
+/// What set_recorded_rank() has set. Thread-safe.
+RecordedRank recorded_rank();
 /// Sets the contents of each gradient bucket: "conv4 .. fc1". Thread-safe.
 void describe_buckets(std::vector<std::string> contents);
-
-/// A directory below the temporary one that only this user can write: TMPDIR (or
-/// /tmp)/lockstep-recorder-UID. Recordings without a directory of their own are below it, in one
-/// named by the job; files "pid-PID" name the directory of the last recording of a process.
-std::filesystem::path temporary_recordings();
-/// The same of another user and another TMPDIR (empty: /tmp).
-std::filesystem::path temporary_recordings(uid_t user, const std::filesystem::path& temporary);
 
 /// Writes the events of all threads of this process, atomically. Returns the file. Thread-safe.
 /// Throws Error (output).
