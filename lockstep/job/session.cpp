@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -320,10 +321,12 @@ FailureVerdict Session::State::settle(const Failure& failure, int ranks) const {
 }
 
 void Session::report(const Failure& failure) {
-  if (!state_->is_guarding || (state_->reported && state_->reported->message == failure.message))
+  if (!state_->is_guarding) {
+    trace::write_recording_of_failure(failure.message);
     return;
+  }
+  if (state_->reported && state_->reported->message == failure.message) return;
   if (watchdog_) watchdog_->announce_error();
-  trace::write_recording_of_failure(failure.message);
   // Failures after the first are local to this rank.
   if (state_->reported)
     state_->verdict.print = true;
@@ -332,6 +335,11 @@ void Session::report(const Failure& failure) {
   state_->reported = failure;
   if (state_->verdict.print)
     allreduce::print_error(fmt::format("{}lockstep: error: {}\n", message_start(), failure.message),
+                           kPrintLimit);
+  // After the comparison, for which the other ranks do not wait long.
+  const std::filesystem::path recording = trace::write_recording_of_failure(failure.message);
+  if (state_->verdict.print && !recording.empty() && logger_->should_log(spdlog::level::info))
+    allreduce::print_error(fmt::format("lockstep: {}\n", trace::recording_hint(recording)),
                            kPrintLimit);
   begin_end();
 }

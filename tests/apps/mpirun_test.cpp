@@ -141,6 +141,10 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   ASSERT_EQ(ranks.size(), static_cast<std::size_t>(GetParam()));
   ::kill(ranks.back(), SIGKILL);
   EXPECT_NE(process.finish().status, 0);
+  const Result inspected = run_lockstep("inspect " + run_path);
+  EXPECT_EQ(inspected.status, 0) << inspected.errors;
+  EXPECT_THAT(inspected.output, HasSubstr(fmt::format("{} left no recording here",
+                                                      "rank " + std::to_string(GetParam() - 1))));
   const std::string copy_path = directory.path() / "copy";
   std::filesystem::copy(run_path, copy_path, std::filesystem::copy_options::recursive);
 

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -262,7 +263,9 @@ void Watchdog::Thread::conclude(const Finding& finding) {
   }
   post_->spread(finding.text, kFarewell);
   if (!options_.on_failure) {
-    trace::write_recording_of_failure(report.text);
+    const std::filesystem::path recording = trace::write_recording_of_failure(report.text);
+    if (report.speaks && !recording.empty())
+      print_error(fmt::format("lockstep: {}\n", trace::recording_hint(recording)), kFarewell);
     if (reporter_.is_open()) std::this_thread::sleep_for(kHoldsReport);
     std::_Exit(exit_status(ErrorCategory::communication));
   }

@@ -7,10 +7,13 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/atomic_file.h"
@@ -27,6 +30,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;  // of kMaxThreads full rings
+constexpr std::chrono::seconds kFailureLimit(2);
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
 
 struct Settings {
@@ -213,10 +217,25 @@ fs::path write_recording(std::string_view reason) {
 fs::path write_recording_of_failure(std::string_view reason) noexcept {
   try {
     if (current_step() == 0 || has_failed.exchange(true)) return {};
-    return write_recording(reason);
+    // The thread may outlive this call, on a disk that does not respond.
+    const auto written = std::make_shared<std::promise<fs::path>>();
+    std::future<fs::path> path = written->get_future();
+    std::thread([written, text = std::string(reason)] {
+      try {
+        written->set_value(write_recording(text));
+      } catch (const std::exception&) {
+        written->set_value({});  // the failure itself is what is reported
+      }
+    }).detach();
+    return path.wait_for(kFailureLimit) == std::future_status::ready ? path.get() : fs::path();
   } catch (const std::exception&) {
-    return {};  // the failure itself is what is reported
+    return {};  // no thread
   }
+}
+
+std::string recording_hint(const fs::path& recording) {
+  return fmt::format("the last events of the ranks are in {0} (lockstep inspect {0})",
+                     recording.parent_path().string());
 }
 
 Recording read_recording(const fs::path& path) {

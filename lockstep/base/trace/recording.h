@@ -39,9 +39,11 @@ void describe_buckets(std::vector<std::string> contents);
 std::filesystem::path write_recording(std::string_view reason);
 
 /// Writes the recording of a process that fails because of `reason`, if it has trained a step.
-/// Later failures of the process write nothing: they are consequences. Returns the file; empty if
-/// nothing was written. Thread-safe.
+/// Later failures of the process write nothing: they are consequences. Returns the file after at
+/// most 2 seconds; empty if nothing was written. Thread-safe.
 std::filesystem::path write_recording_of_failure(std::string_view reason) noexcept;
+/// Where to look, for the end of an error message: "the last events of the ranks are in DIR …".
+std::string recording_hint(const std::filesystem::path& recording);
 
 /// A recording that was read.
 struct Recording {

@@ -107,7 +107,6 @@ History FitLoop::run() try {
   end();
   return std::move(history_);
 } catch (const std::exception& error) {
-  trace::write_recording_of_failure(error.what());
   callbacks_.notify(error);
   throw;
 }
