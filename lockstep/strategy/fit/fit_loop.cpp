@@ -99,6 +99,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       health_(strategy_),
       buckets_(replicas),
       profiling_(replicas, fit.profile),
+      tracing_(strategy_, fit.trace),
       steps_(replicas, plan_) {}
 
 History FitLoop::run() try {
@@ -121,7 +122,10 @@ void FitLoop::run_steps() {
       validate_within_epoch();
     if (checkpoints_.must_save(position_, is_ending(), health_.last_was_skipped())) save();
     if (is_ending()) break;
+    tracing_.before_step(position_.step + 1);
     train_step();
+    if (const double seconds = tracing_.after_step(position_.step); seconds > 0)
+      epoch_.pause(seconds);
   }
   if (stop_.signal() != 0 || !position_.is_in_epoch() || position_.step == position_.first_step)
     return;
@@ -136,6 +140,7 @@ void FitLoop::begin() {
   trace::set_step(position_.step);
   trace::set_recording_directory(plan_.fit.checkpoint.directory);
   profiling_.begin(position_);
+  tracing_.begin();
   const auto initialized_from = initialize();
   replicas_.check_agreement(position_.step);
   if (plan_.trainer.buckets.wire != allreduce::WireType::float32)
@@ -346,6 +351,7 @@ void FitLoop::save() {
 }
 
 void FitLoop::end() {
+  tracing_.finish();
   replicas_.set_updates(position_.updates);
   history_.end = {.steps = position_.step,
                   .seconds = seconds_since(start_),
@@ -358,6 +364,7 @@ void FitLoop::end() {
                   .profile = profiling_.end()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
   if (history_.end.profile) profiling_.write(*history_.end.profile);
+  tracing_.throw_if_lost();
   if (const auto diverged = health_.at_end(stop_.signal())) checkpoints_.throw_diverged(*diverged);
 }
 

@@ -16,6 +16,7 @@
 #include "lockstep/strategy/fit/step_health.h"
 #include "lockstep/strategy/fit/step_runner.h"
 #include "lockstep/strategy/fit/stop_decision.h"
+#include "lockstep/strategy/fit/tracing.h"
 
 namespace lockstep::strategy {
 
@@ -77,6 +78,7 @@ class FitLoop {
   StepHealth health_;
   BucketTuning buckets_;
   Profiling profiling_;
+  Tracing tracing_;
   StepRunner steps_;
   History history_;
 };
