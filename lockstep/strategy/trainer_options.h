@@ -197,7 +197,7 @@ struct FitOptions {
   /// (docs/performance.md). Written at the end; must have a name on all ranks or on none.
   std::filesystem::path profile = {};
   /// A trace of some steps, which the chief writes after the last of them, and then still trains. A
-  /// trace that cannot be written is a warning then, and an Error (output) of the chief at the end.
+  /// trace that cannot be written is a warning then, and an Error (output) at the end.
   /// The same on all ranks.
   TraceOptions trace = {};
   /// Initial weights from another training; ignored if this run resumes from a checkpoint.

@@ -92,6 +92,16 @@ TEST(TraceEvents, ContinueTheRingOfAnEndedThreadOfTheSameName) {
               ElementsAre("mark first", "mark second"));
 }
 
+TEST(TraceEvents, OfThreadsOfOneNameAtTheSameTimeAreApart) {
+  run_thread("of one name", [] {
+    record(EventKind::mark, "outer");
+    run_thread("of one name", [] { record(EventKind::mark, "inner"); });
+  });
+  const std::vector<ThreadEvents> all = recorded_events();
+  EXPECT_THAT(texts(events_of_thread("of one name", all).events), ElementsAre("mark outer"));
+  EXPECT_THAT(texts(events_of_thread("of one name #2", all).events), ElementsAre("mark inner"));
+}
+
 TEST(TraceEvents, AreWholeWhileTheirThreadRecords) {
   std::atomic<bool> stops = false;
   std::thread writer([&] {

@@ -101,7 +101,8 @@ class Ring {
 
 struct OwnedRing {
   std::unique_ptr<Ring> ring;
-  std::string thread;
+  std::string name;     // of its threads
+  std::string thread;   // the same, with a number if other rings have it
   bool is_used = true;  // its thread has not ended
 };
 
@@ -155,13 +156,18 @@ Ring* find_ring() noexcept try {
   const std::string name = text_of(name_of_thread);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
+  int others = 0;
   for (OwnedRing& one : all.rings) {
-    if (one.is_used || one.thread != name) continue;
+    if (one.name != name) continue;
+    ++others;
+    if (one.is_used) continue;
     one.is_used = true;
     return one.ring.get();
   }
   if (all.rings.size() == kMaxThreads) return nullptr;
-  all.rings.push_back({std::make_unique<Ring>(), name});
+  all.rings.push_back({.ring = std::make_unique<Ring>(),
+                       .name = name,
+                       .thread = others == 0 ? name : fmt::format("{} #{}", name, others + 1)});
   return all.rings.back().ring.get();
 } catch (const std::bad_alloc&) {
   return nullptr;

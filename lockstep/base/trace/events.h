@@ -73,7 +73,8 @@ std::int64_t current_step() noexcept;
 
 /// Names the calling thread, such as "reading data" and its number; -1: none. `name` must be a
 /// string literal. A thread without a name is "main" or "thread". A ring whose thread has ended is
-/// continued by the next thread of the same name and number.
+/// continued by the next thread of the same name and number; threads of one name at the same time
+/// are "reductions", "reductions #2".
 void name_thread(const char* name, int number = -1) noexcept;
 
 /// A copy of `name` that lives as long as the process, the same pointer for the same text. Takes a
@@ -82,7 +83,7 @@ const char* intern(std::string_view name);
 
 /// The events of one thread, in order.
 struct ThreadEvents {
-  std::string thread;          ///< "main", "reading data 1"; several threads may share a name
+  std::string thread;          ///< "main", "reading data 1", "reductions #2"; unique
   std::uint64_t recorded = 0;  ///< number of its events since the beginning
   std::uint64_t lost = 0;      ///< number of events before the first of `events` that were not read
   std::vector<Event> events;

@@ -126,7 +126,13 @@ void Tracing::describe(const std::vector<trace::RankTrace>& ranks) const {
 }
 
 void Tracing::throw_if_lost() const {
-  if (lost_) throw Error(*lost_);
+  if (options_.file.empty()) return;
+  job::Agreement(strategy_.ranks())
+      .all_or_none(ErrorCategory::output, options_.file.string(), "expected to write the trace",
+                   [this] {
+                     if (lost_) throw Error(*lost_);
+                     return std::string();
+                   });
 }
 
 }  // namespace lockstep::strategy

@@ -31,7 +31,7 @@ class Tracing {
   double after_step(std::int64_t step);
   /// Writes the file, unless that is done. Warns if no step was traced.
   void finish();
-  /// Throws the Error (output) for which the file could not be written; on the chief only.
+  /// Throws the Error (output) for which the file could not be written, on all ranks.
   void throw_if_lost() const;
 
  private:
