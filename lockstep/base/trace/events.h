@@ -86,7 +86,7 @@ struct ThreadEvents {
   std::string thread;          ///< "main", "reading data 1", "reductions #2"; unique
   std::uint64_t recorded = 0;  ///< number of its events since the beginning
   std::uint64_t lost = 0;      ///< number of events before the first of `events` that were not read
-  std::vector<Event> events;
+  std::vector<Event> events;   ///< in the order of their times
 };
 
 /// The events that are in the rings now, of all threads, also of those that have ended.
