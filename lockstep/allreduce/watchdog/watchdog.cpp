@@ -132,6 +132,7 @@ class Watchdog::Thread {
   std::uint64_t moved_ = 0;  // number of times that options_.moves returned true
   int exceptions_at_start_ = std::uncaught_exceptions();
   bool after_error_ = false;  // written before stopping_
+  bool has_recorded_ = false;
   std::thread thread_;
 };
 
@@ -191,6 +192,7 @@ void Watchdog::Thread::watch_until_the_end() {
       eventfd_t count = 0;
       eventfd_read(wake_.get(), &count);
       post_->announce_error(clock_.advance(seconds_now()));
+      has_recorded_ = true;  // this rank records its own failure
     }
     if (stopping_.load()) {
       post_->say_goodbye(after_error_, kFarewell);
@@ -199,6 +201,11 @@ void Watchdog::Thread::watch_until_the_end() {
     const double real = seconds_now();
     const double now = clock_.advance(real);
     auto finding = post_->receive(now);
+    // Ranks that wait in a collective may be killed before they fail themselves.
+    if (!has_recorded_ && post_->is_ending(now)) {
+      has_recorded_ = true;
+      trace::write_recording_of_bystander("another rank has failed");
+    }
     if (!finding && real >= next_beat) {
       finding = post_->beat(now, look(now), buckets());
       next_beat = real + options_.heartbeat;

@@ -233,6 +233,21 @@ fs::path write_recording_of_failure(std::string_view reason) noexcept {
   }
 }
 
+void write_recording_of_bystander(std::string_view reason) noexcept {
+  try {
+    if (current_step() == 0) return;
+    std::thread([text = std::string(reason)] {
+      try {
+        if (!has_failed) write_recording(text);
+      } catch (const std::exception&) {
+        return;  // as if it had been killed before
+      }
+    }).detach();
+  } catch (const std::exception&) {
+    return;  // no thread
+  }
+}
+
 std::string recording_hint(const fs::path& recording) {
   return fmt::format("the last events of the ranks are in {0} (lockstep inspect {0})",
                      recording.parent_path().string());
