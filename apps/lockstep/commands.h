@@ -39,6 +39,8 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
 /// `lockstep launch -- COMMAND…`: runs a command as one MPI job from processes that were started
 /// without MPI.
 void add_launch_command(CLI::App& program, const Invocation& invocation, int& status);
+/// `lockstep report`: a page about trainings from their JSON events.
+void add_report_command(CLI::App& program);
 void add_version_command(CLI::App& program);
 
 inline constexpr const char* kLaunchCommand = "launch";
