@@ -124,7 +124,7 @@ Range range_of_values(const Chart& chart) {
 
 Range range_of_x(const Chart& chart) {
   double low = chart.curves.front().points.front().x;
-  double high = low;
+  double high = std::max(low, chart.x_end);
   for (const Curve& curve : chart.curves) {
     low = std::min(low, curve.points.front().x);
     high = std::max(high, curve.points.back().x);
@@ -136,6 +136,7 @@ Range range_of_x(const Chart& chart) {
 
 /// As many decimals as the distance of ticks has.
 std::string tick_text(double value, double step) {
+  if (value == 0) return "0";
   const double size = std::abs(value);
   if (size >= 1e15 || (size > 0 && size < 1e-4 && step < 1e-4)) return fmt::format("{:.3g}", value);
   for (const auto& [factor, suffix] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e4, "k"}})
@@ -173,7 +174,7 @@ std::string axes(const Chart& chart, const Range& steps, const Range& values, co
   const auto out = std::back_inserter(svg);
   const std::vector<double> rows = values.is_logarithmic
                                        ? logarithmic_ticks(values.low, values.high)
-                                       : ticks(values.low, values.high, 5);
+                                       : ticks(values.low, values.high, 6);
   const double row_step = rows.size() > 1 ? rows[1] - rows[0] : 1;
   for (const double value : rows)
     fmt::format_to(out,
@@ -285,7 +286,7 @@ std::string short_number(double value) {
 }
 
 std::string time_text(double seconds) {
-  if (!(seconds >= 0)) return "?";
+  if (!(seconds > 0)) return "0 s";
   if (seconds < 1e-3) return fmt::format("{:.3g} µs", 1e6 * seconds);
   if (seconds < 1) return fmt::format("{:.3g} ms", 1e3 * seconds);
   if (seconds < 59.95) return fmt::format("{:.3g} s", seconds);
@@ -293,6 +294,10 @@ std::string time_text(double seconds) {
   if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
   if (whole < 86'400) return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
   return fmt::format("{} d {} h", whole / 86'400, whole / 3600 % 24);
+}
+
+std::string time_text(double seconds, const TimeUnit& unit) {
+  return fmt::format("{:.2f} {}", std::max(0.0, seconds) / unit.seconds, unit.symbol);
 }
 
 TimeUnit unit_for(double seconds) {

@@ -34,7 +34,8 @@ struct Chart {
   std::string title;
   std::string unit = {};        ///< of the values; shown behind the title
   std::string x_name = "step";  ///< such as "minutes"
-  bool begins_at_0 = false;     ///< whether the axis of values begins at 0
+  double x_end = 0;             ///< the horizontal axis reaches at least to here
+  bool begins_at_0 = false;     ///< whether the axis of values begins at 0, and is linear
   std::vector<Curve> curves;
 };
 
@@ -64,7 +65,7 @@ std::string escape_html(std::string_view text);
 
 /// Four digits: "0.4259", "1,234", "12.3k".
 std::string short_number(double value);
-/// "350 ms", "12.3 s", "4 min 10 s", "1 h 23 min".
+/// "350 ms", "12.3 s", "4 min 10 s", "1 h 23 min". Negative rounding errors are 0.
 std::string time_text(double seconds);
 
 /// A unit in which times up to `seconds` are easy to read: "minutes", 60.
@@ -74,5 +75,7 @@ struct TimeUnit {
   double seconds = 1;
 };
 TimeUnit unit_for(double seconds);
+/// A time in this unit with two decimals: "0.12 ms".
+std::string time_text(double seconds, const TimeUnit& unit);
 
 }  // namespace lockstep::apps::report

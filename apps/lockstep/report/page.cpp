@@ -44,6 +44,16 @@ double price_of(const PageOptions& options, std::size_t run) {
   return options.prices.size() == 1 ? options.prices.front() : options.prices.at(run);
 }
 
+/// The name of a metric in words, for HTML.
+std::string words_of(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return escape_html(name);
+}
+
+std::string cost_text(double cost) {
+  return cost < 1 ? short_number(cost) : fmt::format("{:.2f}", cost);
+}
+
 std::string best_text(const RunLog& run, const Goal& goal) {
   const auto best = best_point(run, goal.metric);
   return best ? fmt::format("{} <small>step {}</small>", short_number(best->value),
@@ -59,25 +69,25 @@ std::string tile(const std::string& value, std::string_view name, const std::str
 /// The numbers of one run.
 std::string tiles(const RunLog& run, const std::optional<Goal>& goal, const PageOptions& options) {
   std::string html = tile(status_html(run), "status", steps_text(run) + " steps");
-  html += tile(time_text(run.seconds), "time", "from the start of the program");
+  html += tile(time_text(run.seconds), "time", "since the program's start");
   html += tile(count_text(samples_per_second(run)), "samples per second", place_text(run));
   if (const std::string model = run.text("model"); !model.empty())
     html += tile(escape_html(model), "model", count_text(run.number("parameters")) + " parameters");
   if (goal) {
     const auto best = best_point(run, goal->metric);
     if (best)
-      html += tile(short_number(best->value), "best " + escape_html(goal->metric.name),
+      html += tile(short_number(best->value), "best " + words_of(goal->metric.name),
                    fmt::format("at step {}", short_number(static_cast<double>(best->step))));
     const auto reached = first_reached(run, *goal);
     if (options.goal && options.goal->value)
       html +=
           tile(reached ? time_text(reached->seconds) : "not reached",
-               "time to " + escape_html(goal->text()),
+               "time to " + words_of(goal->text()),
                reached ? fmt::format("at step {}", short_number(static_cast<double>(reached->step)))
                        : "");
   }
   if (!options.prices.empty())
-    html += tile(fmt::format("{:.2f}", cost_of(run, run.seconds, price_of(options, 0))), "cost",
+    html += tile(cost_text(cost_of(run, run.seconds, price_of(options, 0))), "cost",
                  fmt::format("at {} per host and hour", short_number(price_of(options, 0))));
   return "<div class=\"tiles\">" + html + "</div>";
 }
@@ -157,7 +167,7 @@ std::string comparison(std::span<const RunLog> runs, const std::optional<Goal>& 
   if (goal) {
     const bool is_max = goal->metric.improves(1, 0);
     table.add(
-        "best " + escape_html(goal->metric.name),
+        "best " + words_of(goal->metric.name),
         [&](const RunLog& run, std::size_t) { return best_text(run, *goal); },
         [&](const RunLog& run, std::size_t) -> std::optional<double> {
           const auto best = best_point(run, goal->metric);
@@ -167,7 +177,7 @@ std::string comparison(std::span<const RunLog> runs, const std::optional<Goal>& 
   }
   if (goal && goal->value)
     table.add(
-        "time to " + escape_html(goal->text()),
+        "time to " + words_of(goal->text()),
         [&](const RunLog& run, std::size_t) {
           const auto reached = first_reached(run, *goal);
           return reached ? fmt::format("{} <small>step {}</small>", time_text(reached->seconds),
@@ -176,12 +186,12 @@ std::string comparison(std::span<const RunLog> runs, const std::optional<Goal>& 
         },
         [&](const RunLog& run, std::size_t) { return reached_after(run, *goal); }, false);
   if (!options.prices.empty()) {
-    table.add("cost <small>at the price per host and hour</small>",
-              [&](const RunLog& run, std::size_t i) {
-                const double price = price_of(options, i);
-                return fmt::format("{:.2f} <small>at {}</small>", cost_of(run, run.seconds, price),
-                                   short_number(price));
-              });
+    table.add("cost <small>at the price per host and hour</small>", [&](const RunLog& run,
+                                                                        std::size_t i) {
+      const double price = price_of(options, i);
+      return fmt::format("{} <small>at {}</small>", cost_text(cost_of(run, run.seconds, price)),
+                         short_number(price));
+    });
     if (goal && goal->value) {
       const auto cost = [&](const RunLog& run, std::size_t i) -> std::optional<double> {
         const auto seconds = reached_after(run, *goal);
@@ -189,10 +199,10 @@ std::string comparison(std::span<const RunLog> runs, const std::optional<Goal>& 
         return cost_of(run, *seconds, price_of(options, i));
       };
       table.add(
-          "cost to " + escape_html(goal->text()),
+          "cost to " + words_of(goal->text()),
           [&](const RunLog& run, std::size_t i) {
             const auto value = cost(run, i);
-            return value ? fmt::format("{:.2f}", *value) : std::string(kMissing);
+            return value ? cost_text(*value) : std::string(kMissing);
           },
           cost, false);
     }

@@ -19,17 +19,17 @@ h2{font-size:18px;margin:40px 0 12px;font-weight:650}
 h3{font-size:15px;margin:20px 0 8px;font-weight:600}
 p{margin:0 0 12px;color:var(--soft);max-width:80ch}
 a{color:var(--c0)}
-.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:16px}
+.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,460px),1fr));gap:16px}
 .card{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:16px 16px 12px;margin:0;min-width:0;position:relative}
 figcaption{font-weight:600}
 .unit{font-weight:400;color:var(--faint);margin-left:4px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(170px,1fr));gap:12px;margin:20px 0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(176px,1fr));gap:12px;margin:20px 0}
 .tile{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:12px 16px}
 .tile b{display:block;font-size:22px;line-height:1.3;font-weight:600}
-.tile span{color:var(--soft);font-size:13px}
+.tile>span{white-space:nowrap;color:var(--soft);font-size:13px}
 .tile small{display:block;color:var(--faint);font-size:12.5px}
-.verdict{border-left:4px solid var(--c0);background:var(--card);border-radius:0 10px 10px 0;padding:10px 16px;margin:12px 0;color:var(--ink)}
-.note{color:var(--faint);font-size:13.5px}
+.verdict{max-width:none;border-left:4px solid var(--c0);background:var(--card);border-radius:0 10px 10px 0;padding:10px 16px;margin:12px 0;color:var(--ink)}
+.note{margin-top:8px;color:var(--faint);font-size:13.5px}
 .legend{display:flex;flex-wrap:wrap;gap:2px 16px;margin-top:2px;font-size:13px;color:var(--soft)}
 .key{display:inline-flex;align-items:center;gap:6px;font-weight:inherit;overflow-wrap:anywhere}
 .patch{width:12px;height:12px;border-radius:3px;flex:none}
@@ -60,7 +60,7 @@ td.number,th.number{text-align:right;white-space:nowrap}
 td.best{font-weight:650}
 td small{color:var(--faint)}
 .settings td,.settings tbody th{font-size:13.5px;overflow-wrap:anywhere}
-.settings tbody th{white-space:nowrap}
+.settings tbody th{white-space:nowrap;width:15em}
 .meter{display:flex;width:100%;min-width:160px;height:14px;margin-top:4px;border-radius:4px;overflow:hidden;gap:1px}
 .meter i,.bar i{min-width:1px}
 .bar{display:flex;height:22px;border-radius:6px;overflow:hidden;gap:2px;margin:12px 0 8px}

@@ -39,6 +39,12 @@ Horizontal time_of(std::span<const RunLog> runs) {
   return {.is_time = true, .unit = unit_for(std::max(longest, 1.0))};
 }
 
+double last_step_of(std::span<const RunLog> runs) {
+  std::int64_t last = 0;
+  for (const RunLog& run : runs) last = std::max(last, run.steps);
+  return static_cast<double>(last);
+}
+
 std::vector<ChartPoint> points_of(const Series& series, const Horizontal& x, double unit = 1) {
   std::vector<ChartPoint> points;
   for (const Bin& bin : series.coarse(kWidth))
@@ -72,12 +78,11 @@ Curve curve_of(const RunLog& run, const std::string& metric, const Horizontal& x
   return curve;
 }
 
-std::string run_chart(std::span<const RunLog> runs, const std::string& metric, const char* unit,
-                      const Horizontal& x, const std::string& title = {}) {
-  Chart chart{.title = title.empty() ? title_of(metric) : title,
-              .unit = unit,
-              .x_name = std::string(x.unit.name),
-              .curves = {}};
+/// A curve of each run. `chart` has the title and what else is to be set.
+std::string run_chart(std::span<const RunLog> runs, const std::string& metric, Chart chart,
+                      const Horizontal& x = {}) {
+  chart.x_name = x.unit.name;
+  if (!x.is_time) chart.x_end = last_step_of(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     Curve curve = curve_of(runs[i], metric, x);
     curve.name = runs[i].name;
@@ -89,7 +94,7 @@ std::string run_chart(std::span<const RunLog> runs, const std::string& metric, c
 
 /// The metric of the training and that of the validation in one chart.
 std::string pair_chart(const RunLog& run, const std::string& metric) {
-  Chart chart{.title = title_of(metric), .curves = {}};
+  Chart chart{.title = title_of(metric), .x_end = last_step_of({&run, 1}), .curves = {}};
   for (const std::string& name : {metric, std::string(kOfValidation) + metric}) {
     Curve curve = curve_of(run, name, {});
     curve.name = name == metric ? "training" : "validation";
@@ -161,6 +166,7 @@ std::string breakdown_of(const RunLog& run) {
   const TimeUnit unit = unit_for(total);
   Chart chart{.title = "Time of a step",
               .unit = std::string(unit.symbol),
+              .x_end = static_cast<double>(run.steps),
               .begins_at_0 = true,
               .curves = {}};
   std::vector<BarPart> bar;
@@ -177,7 +183,7 @@ std::string breakdown_of(const RunLog& run) {
     }
     chart.curves.push_back(std::move(curve));
     bar.push_back({name_of_part(run, part), color_of_part(part), std::max(0.0, series.mean()),
-                   time_text(series.mean())});
+                   time_text(series.mean(), unit)});
   }
   std::string intervals;
   for (const auto& [bound, count] : run.bound_by)
@@ -222,6 +228,7 @@ std::string replica_table(const RunLog& run) {
   double longest = 0;
   for (const ReplicaTimes& times : run.replicas)
     longest = std::max(longest, times.input + times.compute + times.waiting);
+  const TimeUnit unit = unit_for(longest / 1000);
   std::string rows;
   for (std::size_t i = 0; i < std::min(count, kMaxReplicaRows); ++i) {
     const nlohmann::json device = i < devices.size() ? devices[i] : nlohmann::json();
@@ -236,8 +243,8 @@ std::string replica_table(const RunLog& run) {
       rows += fmt::format(
           "<td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>"
           "<td>{}</td>",
-          time_text(times.input / 1000), time_text(times.compute / 1000),
-          time_text(times.waiting / 1000), longest > 0 ? meter(times, longest) : "");
+          time_text(times.input / 1000, unit), time_text(times.compute / 1000, unit),
+          time_text(times.waiting / 1000, unit), longest > 0 ? meter(times, longest) : "");
     }
     rows += "</tr>";
   }
@@ -291,6 +298,7 @@ std::string replica_chart(const RunLog& run) {
   Chart chart{.title = run.replica_busy.size() > order.size() ? "Busy time of the slowest replicas"
                                                               : "Busy time of the replicas",
               .unit = std::string(unit.symbol) + " per step, without waiting for others",
+              .x_end = static_cast<double>(run.steps),
               .begins_at_0 = true,
               .curves = {}};
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -361,17 +369,23 @@ std::string curves_section(std::span<const RunLog> runs, const std::optional<Goa
       charts += pair_chart(runs.front(), metric);
       continue;
     }
-    charts += run_chart(runs, metric, "training", {});
+    charts +=
+        run_chart(runs, metric, {.title = title_of(metric), .unit = "training", .curves = {}});
     const std::string validated = std::string(kOfValidation) + metric;
-    charts += run_chart(runs, validated, "", {});
+    charts += run_chart(runs, validated, {.title = title_of(validated), .curves = {}});
     for (const std::string& name : {metric, validated})
       if (goal && goal->metric.name == name)
-        charts += run_chart(runs, name, "", time_of(runs), title_of(name) + " over time");
+        charts += run_chart(runs, name, {.title = title_of(name) + " over time", .curves = {}},
+                            time_of(runs));
   }
-  charts += run_chart(runs, kRate, "all replicas", {}, "Samples per second");
-  charts += run_chart(runs, "learning_rate", "", {});
-  charts += run_chart(runs, "gradient_norm", "before clipping", {});
-  charts += run_chart(runs, "loss_scale", "", {});
+  const auto add = [&](const char* name, const char* title, const char* unit) {
+    charts +=
+        run_chart(runs, name, {.title = title, .unit = unit, .begins_at_0 = true, .curves = {}});
+  };
+  add(kRate, "Samples per second", "all replicas");
+  add("learning_rate", "Learning rate", "");
+  add("gradient_norm", "Gradient norm", "before clipping");
+  add("loss_scale", "Loss scale", "");
   if (charts.empty()) return {};
   return section("Curves", "<div class=\"grid\">" + charts + "</div>");
 }
