@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "apps/lockstep/report/text.h"
 #include "lockstep/base/json.h"
 
 namespace lockstep::apps::report {
@@ -23,6 +24,8 @@ constexpr double kTop = 10;
 constexpr double kBottom = 40;
 constexpr double kInnerWidth = kTotalWidth - kLeft - kRight;
 constexpr double kInnerHeight = kTotalHeight - kTop - kBottom;
+/// The bands of more curves would hide each other.
+constexpr std::size_t kMaxBands = 3;
 /// The axis of values is logarithmic if they span a larger factor.
 constexpr double kLogarithmic = 200;
 
@@ -247,67 +250,6 @@ std::string clip() {
 
 }  // namespace
 
-std::string escape_html(std::string_view text) {
-  std::string escaped;
-  for (const char byte : text) {
-    switch (byte) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        if (byte != '\0') escaped += byte;
-    }
-  }
-  return escaped;
-}
-
-std::string short_number(double value) {
-  const double size = std::abs(value);
-  if (size == 0) return "0";
-  if (size >= 1e15 || size < 1e-4) return fmt::format("{:.3g}", value);
-  for (const auto& [factor, suffix] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}})
-    if (size >= factor) return fmt::format("{:.4g}{}", value / factor, suffix);
-  if (size < 1000) return fmt::format("{:.4g}", value);
-  const auto whole = static_cast<std::int64_t>(std::llround(size));
-  if (whole >= 1'000'000) return value < 0 ? "-1M" : "1M";
-  return fmt::format("{}{},{:03}", value < 0 ? "-" : "", whole / 1000, whole % 1000);
-}
-
-std::string time_text(double seconds) {
-  if (!(seconds > 0)) return "0 s";
-  if (seconds < 1e-3) return fmt::format("{:.3g} µs", 1e6 * seconds);
-  if (seconds < 1) return fmt::format("{:.3g} ms", 1e3 * seconds);
-  if (seconds < 59.95) return fmt::format("{:.3g} s", seconds);
-  const auto whole = static_cast<std::int64_t>(std::llround(std::min(seconds, 1e12)));
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  if (whole < 86'400) return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
-  return fmt::format("{} d {} h", whole / 86'400, whole / 3600 % 24);
-}
-
-std::string time_text(double seconds, const TimeUnit& unit) {
-  return fmt::format("{:.2f} {}", std::max(0.0, seconds) / unit.seconds, unit.symbol);
-}
-
-TimeUnit unit_for(double seconds) {
-  if (seconds < 1e-3) return {"microseconds", "µs", 1e-6};
-  if (seconds < 1) return {"milliseconds", "ms", 1e-3};
-  if (seconds < 180) return {"seconds", "s", 1};
-  if (seconds < 3 * 3600.0) return {"minutes", "min", 60};
-  return {"hours", "h", 3600};
-}
-
 std::string legend_entry(int color, std::string_view name) {
   return fmt::format("<span class=\"key\"><i class=\"patch k{}{}\"></i>{}</span>", color_of(color),
                      is_dashed(color) ? " dashed" : "", escape_html(name));
@@ -325,7 +267,8 @@ std::string line_chart(const Chart& given) {
   nlohmann::json texts = nlohmann::json::array();
   for (const Curve& curve : chart.curves) {
     const int color = color_of(curve.color);
-    if (std::ranges::any_of(curve.points, [](const ChartPoint& p) { return p.min < p.max; }))
+    if (chart.curves.size() <= kMaxBands &&
+        std::ranges::any_of(curve.points, [](const ChartPoint& p) { return p.min < p.max; }))
       bands +=
           fmt::format("<path class=\"band f{}\" d=\"{}\"/>", color, band_of(curve.points, x, y));
     lines += fmt::format("<path class=\"line s{}{}\" d=\"{}\"/>", color,

@@ -21,7 +21,8 @@ struct ChartPoint {
   double max = 0;
 };
 
-/// A curve. The range of its points is drawn as a pale band.
+/// A curve. The range of its points is drawn as a pale band, in
+/// charts of few curves.
 struct Curve {
   std::string name;
   int color = 0;                   ///< from 0; after kGray, the colors repeat, dashed
@@ -59,23 +60,5 @@ std::string share_bar(const std::vector<BarPart>& parts);
 
 /// A row of a legend: a patch of color and a name.
 std::string legend_entry(int color, std::string_view name);
-
-/// `text` for HTML, between tags or quotes.
-std::string escape_html(std::string_view text);
-
-/// Four digits: "0.4259", "1,234", "12.3k".
-std::string short_number(double value);
-/// "350 ms", "12.3 s", "4 min 10 s", "1 h 23 min". Negative rounding errors are 0.
-std::string time_text(double seconds);
-
-/// A unit in which times up to `seconds` are easy to read: "minutes", 60.
-struct TimeUnit {
-  std::string_view name;
-  std::string_view symbol;
-  double seconds = 1;
-};
-TimeUnit unit_for(double seconds);
-/// A time in this unit with two decimals: "0.12 ms".
-std::string time_text(double seconds, const TimeUnit& unit);
 
 }  // namespace lockstep::apps::report

@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-#include "apps/lockstep/report/chart.h"
+#include "apps/lockstep/report/text.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"

@@ -10,6 +10,7 @@
 #include "apps/lockstep/report/chart.h"
 #include "apps/lockstep/report/page_style.h"
 #include "apps/lockstep/report/sections.h"
+#include "apps/lockstep/report/text.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::apps::report {
@@ -69,7 +70,7 @@ std::string tile(const std::string& value, std::string_view name, const std::str
 /// The numbers of one run.
 std::string tiles(const RunLog& run, const std::optional<Goal>& goal, const PageOptions& options) {
   std::string html = tile(status_html(run), "status", steps_text(run) + " steps");
-  html += tile(time_text(run.seconds), "time", "since the program's start");
+  html += tile(time_text(run.seconds), "time", "from the start");
   html += tile(count_text(samples_per_second(run)), "samples per second", place_text(run));
   if (const std::string model = run.text("model"); !model.empty())
     html += tile(escape_html(model), "model", count_text(run.number("parameters")) + " parameters");
@@ -273,8 +274,8 @@ std::string report_page(std::span<const RunLog> runs, const PageOptions& options
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{} – Lockstep</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n{}"
-      "<footer>Written by lockstep report. Curves are means; the pale bands are the range of all "
-      "values.</footer>\n</main>\n<script>{}</script>\n</body>\n</html>\n",
+      "<footer>Written by lockstep report. "
+      "XX</footer>\n</main>\n<script>{}</script>\n</body>\n</html>\n",
       names, kStyleSheet, body, kScript);
 }
 
