@@ -19,7 +19,7 @@ h2{font-size:18px;margin:40px 0 12px;font-weight:650}
 h3{font-size:15px;margin:20px 0 8px;font-weight:600}
 p{margin:0 0 12px;color:var(--soft);max-width:80ch}
 a{color:var(--c0)}
-.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,460px),1fr));gap:16px}
+.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr));gap:16px}
 .card{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:16px 16px 12px;margin:0;min-width:0;position:relative}
 figcaption{font-weight:600}
 .unit{font-weight:400;color:var(--faint);margin-left:4px}
