@@ -61,7 +61,7 @@ std::string limit_text(std::string_view limit) {
 
 /// `text` in lines of at most kPlanWidth bytes, the first after `begin`, the others after as many
 /// spaces.
-std::string wrapped(std::string_view text, const std::string& begin = "") {
+std::string wrapped_text(std::string_view text, const std::string& begin = "") {
   std::string lines;
   std::string line = begin;
   bool is_empty = true;
@@ -83,9 +83,9 @@ std::string verdict_text(const PlanReport& report) {
   const strategy::ScalingPlan& plan = report.plan;
   if (plan.most == 1) return {};
   if (plan.pays_up_to == plan.most)
-    return wrapped(fmt::format(
+    return wrapped_text(fmt::format(
         "All {} replicas pay: each adds at least half of what one alone trains.", plan.most));
-  std::string text = wrapped(
+  std::string text = wrapped_text(
       fmt::format("{}: a further one adds less than half of what one alone trains; {}.",
                   plan.pays_up_to == 1 ? "Only one replica pays"
                                        : fmt::format("Up to {} replicas pay", plan.pays_up_to),
@@ -96,7 +96,7 @@ std::string verdict_text(const PlanReport& report) {
   else
     text += fmt::format("No faster link would let all {} pay.\n", plan.most);
   if (plan.batch_for_all)
-    text += wrapped(fmt::format(
+    text += wrapped_text(fmt::format(
         "A global batch of {} would let all {} pay{}.",
         report.options.global_batch * *plan.batch_for_all * (report.options.weak ? plan.most : 1),
         plan.most, plan.batch_is_covered ? "" : " (beyond the measured batches)"));
@@ -157,7 +157,7 @@ std::string plan_text(const PlanReport& report) {
   text += "\nAssumptions\n";
   for (const std::string& assumption :
        assumptions(report.calibration, report.hardware, report.options, plan))
-    text += wrapped(assumption, "- ");
+    text += wrapped_text(assumption, "- ");
   return text;
 }
 
@@ -193,10 +193,10 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
 }
 
 std::vector<int> parse_replica_counts(const std::string& list) {
-  constexpr int kMostReplicas = 4096;
+  constexpr int kMaxReplicas = 4096;
   const auto refuse = [&] {
     throw Error(ErrorCategory::input, "replicas",
-                fmt::format("expected numbers from 1 to {}, such as 1,2,4-8", kMostReplicas),
+                fmt::format("expected numbers from 1 to {}, such as 1,2,4-8", kMaxReplicas),
                 fmt::format("got \"{}\"", list));
   };
   std::set<int> counts;
@@ -206,7 +206,7 @@ std::vector<int> parse_replica_counts(const std::string& list) {
     const std::size_t dash = std::min(part.find('-'), part.size());
     const auto first = parse_number<int>(part.substr(0, dash));
     const auto last = dash == part.size() ? first : parse_number<int>(part.substr(dash + 1));
-    if (!first || !last || *first < 1 || *last < *first || *last > kMostReplicas) refuse();
+    if (!first || !last || *first < 1 || *last < *first || *last > kMaxReplicas) refuse();
     for (int count = *first; count <= *last; ++count) counts.insert(count);
     begin = end + 1;
   }
