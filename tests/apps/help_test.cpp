@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
                                            "data inspect", "data verify", "data benchmark",
                                            "checkpoint", "checkpoint inspect", "checkpoint verify",
                                            "checkpoint export", "allreduce-bench", "doctor",
-                                           "launch", "version"));
+                                           "launch", "report", "version"));
 
 TEST_P(HelpOf, FitsEightyColumns) {
   const std::string text = help(GetParam(), {"-u", "COLUMNS"});

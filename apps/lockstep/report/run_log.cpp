@@ -304,7 +304,7 @@ constexpr const char* kExpected = "expected what lockstep train --json printed (
 
 /// Whether the file begins with an event `start`.
 bool begins_a_run(const fs::path& path) {
-  const InputFile file(path, ErrorCategory::input);
+  const InputFile file(path, ErrorCategory::data);
   std::string first(std::size_t{4096}, '\0');
   first.resize(file.read_at(0, first.data(), first.size()));
   return first.starts_with("{\"event\":\"start\"");
@@ -322,14 +322,14 @@ fs::path log_in(const fs::path& directory) {
     if (entry->is_regular_file(unknown) && begins_a_run(path)) found.push_back(path);
   }
   if (error)
-    throw Error(ErrorCategory::input, directory.string(), "expected a directory that can be read",
+    throw Error(ErrorCategory::data, directory.string(), "expected a directory that can be read",
                 error.message());
   std::ranges::sort(found);
   if (found.empty())
-    throw Error(ErrorCategory::input, directory.string(),
+    throw Error(ErrorCategory::data, directory.string(),
                 std::string(kExpected) + " in the directory", "there is none");
   if (found.size() > 1)
-    throw Error(ErrorCategory::input, directory.string(),
+    throw Error(ErrorCategory::data, directory.string(),
                 "expected one log of a training in the directory",
                 fmt::format("got {}, such as {} and {}", found.size(), found[0].filename().string(),
                             found[1].filename().string()));
@@ -370,7 +370,7 @@ RunLog read_run(const fs::path& path) {
   log.name = encode_bytes(
       is_directory ? (whole.has_filename() ? whole : whole.parent_path()).filename().string()
                    : path.stem().string());
-  const InputFile file(log.path, ErrorCategory::input);
+  const InputFile file(log.path, ErrorCategory::data);
   Reader reader(log);
   std::int64_t number = 0;
   std::int64_t events = 0;
@@ -386,7 +386,7 @@ RunLog read_run(const fs::path& path) {
     }
   });
   if (events == 0)
-    throw Error(ErrorCategory::input, log.path.string(), kExpected,
+    throw Error(ErrorCategory::data, log.path.string(), kExpected,
                 number == 0 ? "the file is empty" : "none of its lines is an event");
   reader.finish();
   return log;
