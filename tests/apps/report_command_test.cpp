@@ -42,8 +42,8 @@ TEST_F(ReportCommand, ShowsATrainingWithItsOptionsAndReplicas) {
   train("run.jsonl");
   const std::string page = report(at("run.jsonl"));
   EXPECT_THAT(page, AllOf(HasSubstr("<th>--optimizer</th><td>adam</td>"),
-                          HasSubstr("Busy time of the replicas"), HasSubstr("Validation"),
-                          HasSubstr("finished")));
+                          HasSubstr("Busy time of the replicas"),
+                          HasSubstr("best validation accuracy"), HasSubstr("finished")));
 }
 
 TEST_F(ReportCommand, ComparesTrainings) {
