@@ -83,9 +83,9 @@ void add_report_command(CLI::App& program) {
                    "What lockstep train --json printed, also of a training that still runs; or a "
                    "directory with one such file. Several runs are compared")
       ->required();
-  command->add_option("--output", arguments->output, "File for the page (HTML)")
+  command->add_option("--output", arguments->output, "HTML file to write")
       ->type_name("FILE")
-      ->capture_default_str();
+      ->default_str(arguments->output.string());
   command
       ->add_option_function<std::string>(
           "--target",

@@ -91,6 +91,7 @@ class Reader {
   }
 
   void finish() {
+    if (log_.breakdown.empty()) log_.breakdown = std::move(of_epochs_);  // --log-every 0
     if (log_.breakdown.empty()) {
       log_.breakdown = std::move(derived_);
       log_.breakdown_is_derived = true;
@@ -134,7 +135,7 @@ class Reader {
   /// What came after `step` is done again.
   void repeat_from(std::int64_t step) {
     const auto is_later = [step](const Point& point) { return point.step > step; };
-    for (auto* curves : {&log_.step_values, &log_.breakdown, &derived_})
+    for (auto* curves : {&log_.step_values, &log_.breakdown, &of_epochs_, &derived_})
       for (auto& [name, series] : *curves) series.drop_after(step);
     for (Series& series : log_.replica_busy) series.drop_after(step);
     for (auto& [name, points] : log_.epoch_values) std::erase_if(points, is_later);
@@ -172,12 +173,12 @@ class Reader {
     if (is_true(event, "skipped"))
       note(is_true(event, "overflow") ? "step skipped: the loss scale was too large"
                                       : "step skipped: loss or gradient not finite");
-    const auto breakdown = event.find("breakdown");
-    if (breakdown != event.end() && breakdown->is_object())
-      for (const auto& [name, value] : breakdown->items())
-        add_curve(log_.breakdown, name, number_in(*breakdown, name.c_str()));
-    else
-      derive_breakdown(event);
+    if (!add_breakdown(event, log_.breakdown)) derive_breakdown(event);
+    add_replicas(event);
+  }
+
+  /// Also the verdict. False if the event has no breakdown.
+  bool add_breakdown(const json& event, std::map<std::string, Series>& parts) {
     if (const std::string bound = text_in(event, "bound_by"); !bound.empty()) {
       if (log_.bound_by.size() < kMaxNames || log_.bound_by.contains(bound)) ++log_.bound_by[bound];
       if (bound != last_bound_) note("bound by " + bound);
@@ -185,7 +186,11 @@ class Reader {
     }
     if (std::string verdict = text_in(event, "verdict"); !verdict.empty())
       log_.verdict = std::move(verdict);
-    add_replicas(event);
+    const auto breakdown = event.find("breakdown");
+    if (breakdown == event.end() || !breakdown->is_object()) return false;
+    for (const auto& [name, value] : breakdown->items())
+      add_curve(parts, name, number_in(*breakdown, name.c_str()));
+    return true;
   }
 
   /// From the numbers that logs without `breakdown` have. The last part is everything else.
@@ -241,6 +246,7 @@ class Reader {
     for (const auto& [name, value] : event.items())
       if (is_curve(name, value) && (!is_partial || name.starts_with("validation_")))
         add_curve(log_.epoch_values, name, number_in(event, name.c_str()));
+    if (log_.breakdown.empty()) add_breakdown(event, of_epochs_);
     if (const double skipped = number_in(event, "skipped_samples").value_or(0); skipped > 0)
       note(fmt::format("{:.0f} samples in skipped steps", skipped));
     for (const json& bad : array_in(event, "bad_records"))
@@ -257,7 +263,8 @@ class Reader {
   }
 
   RunLog& log_;
-  std::map<std::string, Series> derived_;
+  std::map<std::string, Series> of_epochs_;  // breakdown
+  std::map<std::string, Series> derived_;    // likewise
   std::string last_bound_;
   std::int64_t step_ = 0;
   std::int64_t last_step_ = 0;  // of the last event `step`
@@ -304,7 +311,7 @@ constexpr const char* kExpected = "expected what lockstep train --json printed (
 
 /// Whether the file begins with an event `start`.
 bool begins_a_run(const fs::path& path) {
-  const InputFile file(path, ErrorCategory::input);
+  const InputFile file(path, ErrorCategory::data);
   std::string first(std::size_t{4096}, '\0');
   first.resize(file.read_at(0, first.data(), first.size()));
   return first.starts_with("{\"event\":\"start\"");
@@ -322,14 +329,14 @@ fs::path log_in(const fs::path& directory) {
     if (entry->is_regular_file(unknown) && begins_a_run(path)) found.push_back(path);
   }
   if (error)
-    throw Error(ErrorCategory::input, directory.string(), "expected a directory that can be read",
+    throw Error(ErrorCategory::data, directory.string(), "expected a directory that can be read",
                 error.message());
   std::ranges::sort(found);
   if (found.empty())
-    throw Error(ErrorCategory::input, directory.string(),
+    throw Error(ErrorCategory::data, directory.string(),
                 std::string(kExpected) + " in the directory", "there is none");
   if (found.size() > 1)
-    throw Error(ErrorCategory::input, directory.string(),
+    throw Error(ErrorCategory::data, directory.string(),
                 "expected one log of a training in the directory",
                 fmt::format("got {}, such as {} and {}", found.size(), found[0].filename().string(),
                             found[1].filename().string()));
@@ -370,7 +377,7 @@ RunLog read_run(const fs::path& path) {
   log.name = encode_bytes(
       is_directory ? (whole.has_filename() ? whole : whole.parent_path()).filename().string()
                    : path.stem().string());
-  const InputFile file(log.path, ErrorCategory::input);
+  const InputFile file(log.path, ErrorCategory::data);
   Reader reader(log);
   std::int64_t number = 0;
   std::int64_t events = 0;
@@ -386,7 +393,7 @@ RunLog read_run(const fs::path& path) {
     }
   });
   if (events == 0)
-    throw Error(ErrorCategory::input, log.path.string(), kExpected,
+    throw Error(ErrorCategory::data, log.path.string(), kExpected,
                 number == 0 ? "the file is empty" : "none of its lines is an event");
   reader.finish();
   return log;

@@ -77,8 +77,8 @@ struct RunLog {
 };
 
 /// Reads `path`: what `lockstep train --json` printed, also of a training that still runs, or a
-/// directory that has one such file (*.jsonl, *.json or *.log). Throws Error (input) unless there
-/// is one, and Error (data) if it cannot be read.
+/// directory that has one such file (*.jsonl, *.json or *.log). Throws Error (data) unless there
+/// is one that can be read and has events.
 RunLog read_run(const std::filesystem::path& path);
 
 }  // namespace lockstep::apps::report

@@ -50,8 +50,8 @@ std::string name_of_part(const RunLog& run, const std::string& part) {
 std::string breakdown_of(const RunLog& run) {
   const std::vector<std::string> parts = parts_of(run);
   if (parts.empty())
-    return "<p class=\"note\">This log has no events <code>step</code>, so it does not say where "
-           "the time went.</p>";
+    return "<p class=\"note\">This log has no times of steps, so it does not say where the time "
+           "went.</p>";
   double total = 0;
   for (const std::string& part : parts) total += run.breakdown.at(part).mean();
   const TimeUnit unit = unit_for(total);

@@ -115,6 +115,22 @@ TEST(RunLog, ReadsBreakdownVerdictAndReplicas) {
   EXPECT_EQ(log.occurrences.back().step, 20) << "where it changed";
 }
 
+TEST(RunLog, WithoutStepsHasTheBreakdownOfItsEpochs) {
+  const auto more = [](double input) {
+    return fmt::format(R"("breakdown":{{"input":{}}},"bound_by":"input","verdict":"v",)", input);
+  };
+  const RunLog epochs =
+      log_of(start_event() + epoch_event(10, 0.5, more(0.1)) + epoch_event(20, 0.5, more(0.3)));
+  EXPECT_FALSE(epochs.breakdown_is_derived);
+  EXPECT_NEAR(epochs.breakdown.at("input").mean(), 0.2, 1e-9);
+  EXPECT_EQ(epochs.bound_by.at("input"), 2);
+  EXPECT_EQ(epochs.verdict, "v");
+  const RunLog both =
+      log_of(start_event() + step_event(5, 1, more(0.5)) + epoch_event(10, 0.5, more(0.1)));
+  EXPECT_NEAR(both.breakdown.at("input").mean(), 0.5, 1e-9) << "that of the steps alone";
+  EXPECT_EQ(both.bound_by.at("input"), 1);
+}
+
 TEST(RunLog, OfAnOlderProgramHasABreakdownFromItsWaitingTimes) {
   const auto more = [](double waited) {
     return fmt::format(R"("samples_per_second":640,"input_wait_seconds":{},)"
