@@ -187,38 +187,34 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
   ++steps_;
   interval_.add(logs);
   judged_.add(logs);
-}
-
-if (log_every_ > 0 && logs.busy.size() > 1) add_busy(logs.busy);
-if (log_every_ == 0 || logs.step % log_every_ != 0) return;
-const auto now = std::chrono::steady_clock::now();
-const double seconds = std::chrono::duration<double>(now - since_).count();
-Json event = {{"event", "step"}, {"step", logs.step}, {"epoch", logs.epoch}};
-if (logs.skipped)
-  event["skipped"] = true;
-else
-  add_metrics(event, "", logs.metrics);
-if (logs.overflow) event["overflow"] = true;
-if (logs.loss_scale) event["loss_scale"] = *logs.loss_scale;
-event["samples_per_second"] = static_cast<double>(samples_) / seconds;
-event["learning_rate"] = shortest(logs.learning_rate);
-if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;
-event["input_wait_seconds"] = logs.input_wait_seconds;
-add_communication(event, logs.communication - communication_, steps_);
-add_breakdown(event, interval_.mean());
-interval_.restart();
-const std::optional<Verdict> verdict = judged_.verdict();
-if (verdict) judged_.restart();
-add_verdict(event, verdict);
-}
-
-if (!busy_.empty()) add_replicas(event, busy_, waiting_, steps_);
-write(std::move(event));
-since_ = now;
-samples_ = steps_ = 0;
-communication_ = logs.communication;
-busy_.clear();
-waiting_.clear();
+  if (log_every_ > 0 && logs.busy.size() > 1) add_busy(logs.busy);
+  if (log_every_ == 0 || logs.step % log_every_ != 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - since_).count();
+  Json event = {{"event", "step"}, {"step", logs.step}, {"epoch", logs.epoch}};
+  if (logs.skipped)
+    event["skipped"] = true;
+  else
+    add_metrics(event, "", logs.metrics);
+  if (logs.overflow) event["overflow"] = true;
+  if (logs.loss_scale) event["loss_scale"] = *logs.loss_scale;
+  event["samples_per_second"] = static_cast<double>(samples_) / seconds;
+  event["learning_rate"] = shortest(logs.learning_rate);
+  if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;
+  event["input_wait_seconds"] = logs.input_wait_seconds;
+  add_communication(event, logs.communication - communication_, steps_);
+  add_breakdown(event, interval_.mean());
+  interval_.restart();
+  const std::optional<Verdict> verdict = judged_.verdict();
+  if (verdict) judged_.restart();
+  add_verdict(event, verdict);
+  if (!busy_.empty()) add_replicas(event, busy_, waiting_, steps_);
+  write(std::move(event));
+  since_ = now;
+  samples_ = steps_ = 0;
+  communication_ = logs.communication;
+  busy_.clear();
+  waiting_.clear();
 }
 
 void JsonEvents::note_epoch(const EpochLogs& logs) {
