@@ -30,6 +30,7 @@
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/callbacks/csv_log.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
+#include "lockstep/strategy/callbacks/metrics_exporter.h"
 #include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/strategies.h"
@@ -140,6 +141,9 @@ using strategy::History;
 using strategy::index_exchange;
 using strategy::LearningRate;
 using strategy::make_strategy;
+using strategy::MetricsAddress;
+using strategy::MetricsExporter;
+using strategy::MetricsExporterOptions;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::NameMap;

@@ -526,6 +526,19 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
           "CSV file with a row of all metrics per epoch. Rank 0 writes it; a run that resumes "
           "continues it (default: none)")
       ->type_name("FILE");
+  add_parsed(command, "--metrics-port", a.exporter.address,
+             unless_empty(strategy::parse_metrics_address),
+             "Port or address, such as 0.0.0.0:9400, where rank 0 serves metrics for Prometheus at "
+             "/metrics. A port alone is of 127.0.0.1; 0 is any free one, which is printed "
+             "(default: none)")
+      ->type_name("PORT")
+      ->group("Output");
+  command
+      .add_option("--metrics-file", a.exporter.file,
+                  "File for the same metrics as OpenMetrics text, which rank 0 replaces every 5 "
+                  "seconds (default: none)")
+      ->type_name("FILE")
+      ->group("Output");
   add_at_least(command, "--log-every", a.log_every, 0,
                "Number of steps between progress reports; 0 disables them")
       ->default_str(std::to_string(a.log_every))
@@ -631,6 +644,8 @@ void complete(TrainArguments& a) {
   a.trainer.class_weights = class_weights_of(a.class_weights);
   if (a.fit.profile == "-")
     refuse_arguments("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");
+  if (a.exporter.file == "-")
+    refuse_arguments("expected --metrics-file FILE, such as lockstep.prom", "got \"-\"");
   if (a.fit.validate_every > 0 && a.validation_data.empty())
     refuse_arguments("expected --validation-data with --validate-every", "it was not given");
   if (const char* const option = a.summaries.histogram_every > 0 ? "--histograms"

@@ -11,6 +11,7 @@
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/output_arguments.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
+#include "lockstep/strategy/callbacks/metrics_exporter.h"
 #include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/callbacks/summaries.h"
 #include "lockstep/strategy/trainer_options.h"
@@ -52,7 +53,8 @@ struct TrainArguments {
   std::optional<strategy::PlateauOptions> plateau;
 
   std::string csv_log;
-  std::string metrics;  ///< names
+  strategy::MetricsExporterOptions exporter;  ///< without an address and a file: none
+  std::string metrics;                        ///< names
   std::string summary_dir;
   strategy::SummaryOptions summaries;
   std::int64_t log_every = 100;

@@ -26,6 +26,7 @@
 #include "lockstep/strategy/callbacks/csv_log.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/strategy/callbacks/metrics_exporter.h"
 #include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/callbacks/stragglers.h"
@@ -97,6 +98,12 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
   if (strategy.num_replicas_in_sync() > 1)
     callbacks.push_back(std::make_shared<strategy::Stragglers>(
         strategy, strategy::Stragglers::interval(arguments.log_every)));
+  if (arguments.exporter.address || !arguments.exporter.file.empty()) {
+    strategy::MetricsExporterOptions exporter = arguments.exporter;
+    exporter.run = run_name(arguments);
+    callbacks.push_back(
+        std::make_shared<strategy::MetricsExporter>(exporter, strategy.session().logger()));
+  }
   return callbacks;
 }
 

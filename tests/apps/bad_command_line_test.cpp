@@ -196,6 +196,17 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"profile_to_standard_output", kTrain + "--profile -", 2,
                 "command line] expected --profile FILE, such as /dev/stderr for the screen, got "
                 "\"-\""},
+        Refusal{"metrics_at_no_port", kTrain + "--metrics-port 65536", 2,
+                "metrics-port] expected a port from 0 to 65535, or an address such as "
+                "0.0.0.0:9400, got \"65536\""},
+        Refusal{"metrics_at_an_address_of_another_host", kTrain + "--metrics-port 192.0.2.1:9400",
+                2,
+                "metrics-port] expected an address of this host and a free TCP port for metrics "
+                "(0: any free one), got 192.0.2.1:9400: Cannot assign requested address"},
+        Refusal{"metrics_to_standard_output", kTrain + "--metrics-file -", 2,
+                "command line] expected --metrics-file FILE, such as lockstep.prom, got \"-\""},
+        Refusal{"metrics_in_a_missing_folder", kTrain + "--metrics-file /nowhere/lockstep.prom", 3,
+                "/nowhere/lockstep.prom] expected to write the file; No such file or directory"},
         Refusal{"size_of_images", kTrain + "--images 32x32", 2,
                 "images] expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
                 "random-crop=160,flip,normalize=imagenet, got \"32x32\""},

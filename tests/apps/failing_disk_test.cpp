@@ -66,6 +66,17 @@ TEST_F(FullDisk, OfSummariesDoesNotEndATraining) {
   EXPECT_TRUE(std::filesystem::exists(at("run") + "/step-00001100"));
 }
 
+TEST_F(FullDisk, OfMetricsDoesNotEndATraining) {
+  const Result result = with_disk(fmt::format(
+      "cat /dev/zero > {}/other 2> /dev/null; $L train --model mlp --epochs 3 --metrics-file "
+      "{}/lockstep.prom {}",
+      disk(), disk(), kData));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(error_lines(result), 0U);
+  EXPECT_THAT(result.errors, ContainsRegex("No space left on device; the training continues"));
+  EXPECT_THAT(result.errors, ContainsRegex("could not be written to .*lockstep.prom [0-9]+ times"));
+}
+
 TEST_F(FullDisk, OfPredictionsIsAnError) {
   ASSERT_EQ(run_lockstep(kTrain + "--steps 2 --checkpoint-dir " + at("run")).status, 0);
   const Result result =

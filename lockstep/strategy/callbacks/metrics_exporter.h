@@ -1,0 +1,147 @@
+// Metrics of a training for monitoring systems, such as Prometheus.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/log.h"
+#include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/callbacks/exposition.h"
+
+namespace lockstep::net {
+class HttpServer;
+}  // namespace lockstep::net
+
+namespace lockstep::strategy {
+
+/// Where an HTTP server listens.
+struct MetricsAddress {
+  std::string host = "127.0.0.1";  ///< numeric
+  std::uint16_t port = 0;          ///< 0: one that the system chooses
+
+  std::string text() const;  ///< "127.0.0.1:9400", "[::1]:9400"
+};
+
+/// Parses "9400" (on 127.0.0.1), "0.0.0.0:9400" or "[::1]:9400". Throws Error (input) for anything
+/// else.
+MetricsAddress parse_metrics_address(const std::string& text);
+
+/// Options of MetricsExporter.
+struct MetricsExporterOptions {
+  std::optional<MetricsAddress> address = {};  ///< of the HTTP server; nullopt: none
+  std::filesystem::path file = {};             ///< empty: none
+  /// The minimum time between two versions of the file while steps are made.
+  std::chrono::milliseconds file_interval{5000};
+  std::string run = {};  ///< name of the training in the label `run`; may be empty
+};
+
+/// Serves the metrics of a training as Prometheus text at http://ADDRESS/metrics, and writes them
+/// to a file as OpenMetrics text. docs/observe.md lists them; their names follow the conventions of
+/// OpenTelemetry. Counters and times are of this run. Use only on the chief, which knows the busy
+/// times of all replicas, after the callbacks that log scalars.
+///
+/// The file is replaced atomically: at the beginning and at the end (also by an exception), after
+/// each epoch, validation and checkpoint, and between steps at most once per interval. A write
+/// error, such as a full disk, does not end the training: the first one is logged as a warning, all
+/// are counted, in the metrics and in a warning at the end.
+class MetricsExporter final : public Callback {
+ public:
+  /// Starts the server and logs its address. `logger`: also receives the warnings; null for
+  /// standard error. Throws Error (input) if the address cannot be used.
+  explicit MetricsExporter(MetricsExporterOptions options,
+                           std::shared_ptr<Logger> logger = nullptr);
+  ~MetricsExporter() override;
+
+  std::uint16_t port() const;  ///< of the server; 0 without one
+
+  /// The current metrics. Thread-safe.
+  std::string text(Exposition format) const;
+
+  /// Throws Error (data) if the file cannot be created.
+  void on_train_begin(const TrainBegin& begin) override;
+  void on_train_end(const TrainEnd& end) override;           ///< sets the final state
+  void on_epoch_begin(std::int64_t epoch) override;          ///< sets the epoch
+  void on_epoch_end(const EpochLogs& logs) override;         ///< sets the metrics of the epoch
+  void on_batch_begin(std::int64_t step) override;           ///< starts the clock of the step
+  void on_batch_end(const StepLogs& logs) override;          ///< adds the step
+  void on_test_begin() override;                             ///< sets the state
+  void on_test_end(const model::MetricSums& sums) override;  ///< sets the state
+  void on_validation(const EpochLogs& logs) override;        ///< sets the metrics of the validation
+  void on_checkpoint(const CheckpointLogs& logs) override;   ///< adds the checkpoint
+  void on_scalar(const ScalarLogs& logs) override;           ///< sets the scalar
+  void on_exception(const std::exception& error) override;   ///< sets the final state
+  bool may_stop_at_batches() const override { return false; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class State : std::uint8_t { starting, training, validating, finished, stopped, failed };
+  // Where the time of this run went: the first five are the parts of steps.
+  enum class Phase : std::uint8_t {
+    input,
+    compute,
+    communication,
+    waiting,
+    other,
+    validation,
+    checkpoint
+  };
+  static constexpr std::size_t kPhases = 7;
+
+  void set_state(State state);
+  void add_time(Phase phase, double seconds);
+  void add_step_time(double seconds, const StepLogs& logs);
+  void set_metrics(const EpochLogs& logs, bool with_training);
+  void write_training(ExpositionWriter& out) const;
+  void write_steps(ExpositionWriter& out) const;
+  void write_replicas(ExpositionWriter& out) const;
+  void write_checkpoints(ExpositionWriter& out) const;
+  void write_process(ExpositionWriter& out) const;
+  void write_file();
+
+  const MetricsExporterOptions options_;
+  std::shared_ptr<Logger> logger_;
+  Clock::time_point written_;  // when the file was written last
+  Clock::time_point step_begin_;
+
+  mutable std::mutex mutex_;  // protects what follows, which the server reads
+  State state_ = State::starting;
+  TrainBegin begin_;
+  std::vector<Labels> replicas_;
+  std::int64_t step_ = 0;
+  std::int64_t epoch_ = 0;
+  std::int64_t samples_ = 0;
+  std::int64_t skipped_ = 0;    // steps, without overflows
+  std::int64_t overflows_ = 0;  // skipped steps
+  std::int64_t bad_records_ = 0;
+  double step_timestamp_ = 0;  // seconds since 1970; 0: no step yet
+  float learning_rate_ = 0;
+  double gradient_norm_ = 0;
+  std::optional<float> loss_scale_;
+  Histogram step_seconds_;
+  std::array<double, kPhases> seconds_{};
+  double input_before_ = 0;  // of the last step's logs
+  allreduce::CommunicationTimes communication_before_;
+  std::vector<allreduce::BusySeconds> busy_;
+  // By scope ("step", "epoch" or "validation") and name.
+  std::map<std::pair<std::string, std::string>, double, std::less<>> metrics_;
+  std::map<std::string, double, std::less<>> scalars_;
+  std::int64_t checkpoints_ = 0;
+  std::int64_t checkpoint_step_ = 0;
+  double checkpoint_timestamp_ = 0;
+  std::int64_t failed_writes_ = 0;
+
+  std::unique_ptr<net::HttpServer> server_;  // last: its thread uses the others
+};
+
+}  // namespace lockstep::strategy
