@@ -7,11 +7,11 @@ set(lockstep_header_roots
   lockstep/data/image/augmentation.h lockstep/data/image/decode_image.h lockstep/data/image/encode_png.h lockstep/data/image/resize.h
   lockstep/data/record/example.h lockstep/data/record/mapped_file.h lockstep/data/record/tfrecord.h
   lockstep/data/source/memory_source.h lockstep/data/source/tfrecord_shards.h
-  lockstep/base/system/host.h lockstep/device/device_list.h lockstep/device/gpu.h lockstep/base/random.h
+  lockstep/base/system/host.h lockstep/device/device_list.h lockstep/device/gpu.h lockstep/base/random.h lockstep/base/trace/events.h
   lockstep/onnx/import.h
   lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h
   lockstep/strategy/replica/local_replicas.h
-  lockstep/job/delayed_termination.h lockstep/job/failure.h)
+  lockstep/job/delayed_termination.h lockstep/job/failure.h lockstep/job/signal_recording.h)
 
 # lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of the project, without those that only
 # headers LEFT_OUT include.

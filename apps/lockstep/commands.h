@@ -33,6 +33,8 @@ void add_generate_command(CLI::App& program, const Invocation& invocation, int& 
 void add_data_commands(CLI::App& program);
 /// `lockstep checkpoint inspect | verify | export`, which write to `out`.
 void add_checkpoint_command(CLI::App& program, std::ostream& out);
+/// `lockstep inspect`, which writes to `out`.
+void add_inspect_command(CLI::App& program, std::ostream& out);
 void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status);
 /// The status is 0 if there is no problem, 1 if there is one, 4 if ranks did not connect or stopped
 /// responding.

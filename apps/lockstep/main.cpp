@@ -47,6 +47,7 @@ int run(const apps::Invocation& invocation) {
   apps::add_generate_command(program, invocation, status);
   apps::add_data_commands(program);
   apps::add_checkpoint_command(program, std::cout);
+  apps::add_inspect_command(program, std::cout);
   apps::add_allreduce_bench_command(program, invocation, status);
   apps::add_doctor_command(program, invocation, status);
   apps::add_plan_command(program, invocation, status);

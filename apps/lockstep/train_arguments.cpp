@@ -550,6 +550,12 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
                   "each needs. Timed steps are not recorded (--graph) (default: none)")
       ->type_name("FILE")
       ->group("Output");
+  add_parsed(command, "--trace", a.fit.trace, strategy::parse_trace,
+             "File for what the threads of all ranks do, on one clock, to be opened in "
+             "https://ui.perfetto.dev; FILE.json for Chrome's format. Of the steps from FIRST to "
+             "LAST (default: none; without steps, until the file has 1,000,000 events per rank)")
+      ->type_name("FILE[:steps=FIRST-LAST]")
+      ->group("Output");
 }
 
 /// Throws Error (input) for a hyperparameter that the optimizer does not have.

@@ -23,6 +23,7 @@
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/job/signal_recording.h"
 #include "lockstep/strategy/callbacks/csv_log.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/json_events.h"
@@ -223,6 +224,7 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
                           .verbose = arguments->verbose,
                           .stall_timeout = stall_timeout});
     const job::DelayedTermination late(session);
+    const job::SignalRecording records(session);
     arguments->data.open.tfrecord.exchange = strategy::index_exchange(session);
     status = session.guard([&] { return train(session, *arguments, options); });
   });

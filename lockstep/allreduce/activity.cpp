@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/enum_names.h"
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::allreduce {
 
@@ -44,16 +45,21 @@ void Activity::change_collective(Change change) {
 }
 
 void Activity::enter(const char* operation, int bucket) {
+  const std::uint64_t number = entered_.load(std::memory_order_relaxed) + 1;
+  trace::record(trace::EventKind::begin, operation, bucket, number);
   change_collective([&] {
     operation_.store(operation, std::memory_order_release);
     bucket_.store(bucket, std::memory_order_release);
-    entered_.store(entered_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    entered_.store(number, std::memory_order_release);
   });
 }
 
-void Activity::leave() {
-  change_collective(
-      [&] { left_.store(left_.load(std::memory_order_relaxed) + 1, std::memory_order_release); });
+void Activity::leave(bool has_failed) {
+  const std::uint64_t number = left_.load(std::memory_order_relaxed) + 1;
+  change_collective([&] { left_.store(number, std::memory_order_release); });
+  if (has_failed) trace::record(trace::EventKind::mark, "failed", -1, number);
+  trace::record(trace::EventKind::end, operation_.load(std::memory_order_relaxed),
+                bucket_.load(std::memory_order_relaxed), number);
 }
 
 void Activity::describe_buckets(std::vector<std::string> contents) {
@@ -82,6 +88,20 @@ ActivityState Activity::state() const {
   state.phase = phase_.load(std::memory_order_relaxed);
   state.changes = changes_.load(std::memory_order_relaxed);
   return state;
+}
+
+// The names of phases are literals.
+PhaseScope::PhaseScope(Activity* activity, Phase phase) : activity_(activity), phase_(phase) {
+  if (activity_ == nullptr) return;
+  trace::record(trace::EventKind::begin, to_string(phase_).data());
+  before_ = activity_->phase();
+  activity_->set_phase(phase);
+}
+
+PhaseScope::~PhaseScope() {
+  if (activity_ == nullptr) return;
+  activity_->set_phase(before_);
+  trace::record(trace::EventKind::end, to_string(phase_).data());
 }
 
 }  // namespace lockstep::allreduce

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -70,8 +71,9 @@ class alignas(64) Activity {
   /// Reports that this replica starts a collective and waits for the others. Call it when the
   /// collective starts, not when it is queued. `operation` must be a string literal.
   void enter(const char* operation, int bucket = -1);
-  /// Reports that the collective has ended or failed on this replica.
-  void leave();
+  /// Reports that the collective has ended or failed on this replica, for the flight recorder
+  /// which of both.
+  void leave(bool has_failed = false);
 
   /// Sets the human-readable contents of each bucket: "conv4 .. fc1". The same on all replicas;
   /// call it at setup and when the buckets change.
@@ -111,33 +113,29 @@ class CollectiveScope {
     if (activity_ != nullptr) activity_->enter(operation, bucket);
   }
   ~CollectiveScope() {
-    if (activity_ != nullptr) activity_->leave();
+    if (activity_ != nullptr) activity_->leave(std::uncaught_exceptions() > exceptions_);
   }
   CollectiveScope(const CollectiveScope&) = delete;
   CollectiveScope& operator=(const CollectiveScope&) = delete;
 
  private:
   Activity* activity_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
-/// Sets a phase for a scope and restores the previous one at its end. Does nothing for a null
-/// activity.
+/// Sets a phase for a scope and restores the previous one at its end; the flight recorder shows it
+/// as a span (base/trace/events.h). Does nothing for a null activity.
 class PhaseScope {
  public:
   /// Enters `phase`.
-  PhaseScope(Activity* activity, Phase phase) : activity_(activity) {
-    if (activity_ == nullptr) return;
-    before_ = activity_->phase();
-    activity_->set_phase(phase);
-  }
-  ~PhaseScope() {
-    if (activity_ != nullptr) activity_->set_phase(before_);
-  }
+  PhaseScope(Activity* activity, Phase phase);
+  ~PhaseScope();
   PhaseScope(const PhaseScope&) = delete;
   PhaseScope& operator=(const PhaseScope&) = delete;
 
  private:
   Activity* activity_;
+  Phase phase_;
   Phase before_ = Phase::idle;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/system/process.h"
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::allreduce {
 
@@ -34,6 +35,7 @@ void CommunicationThread::wait() {
 }
 
 void CommunicationThread::work() {
+  trace::name_thread("reductions");
   std::unique_lock lock(mutex_);
   for (;;) {
     given_.wait(lock, [this] { return ends_ || !operations_.empty(); });

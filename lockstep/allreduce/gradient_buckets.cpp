@@ -11,6 +11,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -171,6 +172,7 @@ void GradientBuckets::finish() {
 }
 
 void GradientBuckets::launch_rest() {
+  const trace::Span span("wait for reductions");
   const Clock::time_point begin = Clock::now();
   settle();
   for (; next_ < buckets_.size(); ++next_) {

@@ -8,8 +8,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include <sys/resource.h>
+#include <unistd.h>
+#include <array>
 #include <future>
 #include <numeric>
 #include <optional>
@@ -24,7 +27,9 @@
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/base/system/terminal.h"
+#include "lockstep/base/trace/recording.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/launcher.h"
 #include "lockstep/job/task.h"
@@ -65,6 +70,17 @@ void require_descriptors() {
       ErrorCategory::device, "session",
       fmt::format("expected a limit of at least {} open files for a rank (ulimit -n)", kLeast),
       fmt::format("got {}", limit.rlim_cur));
+}
+
+/// Names the job in the same way on all its ranks: by the host and the process of rank 0.
+std::string job_name(MPI_Comm ranks) {
+  std::array<char, 96> name{};
+  const auto written =
+      fmt::format_to_n(name.data(), name.size() - 1, "{:.64}-{}", host_name(), ::getpid());
+  *written.out = '\0';
+  if (ranks != MPI_COMM_NULL)
+    MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, ranks);
+  return name.data();
 }
 
 /// Exists once per process: MPI, its end and the exit status belong to the process.
@@ -109,6 +125,8 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   if (launch.launched || runs != 0) initialize_mpi(argc, argv);
   logger_ = make_logger(
       {.quiet = options.quiet, .verbose = options.verbose, .rank = rank_, .ranks = size_});
+  trace::set_recorded_rank(
+      {.job = job_name(ranks_), .host = host_name(), .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
   double stall_timeout = options.stall_timeout;
   if (ranks_ != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, ranks_);
@@ -303,8 +321,11 @@ FailureVerdict Session::State::settle(const Failure& failure, int ranks) const {
 }
 
 void Session::report(const Failure& failure) {
-  if (!state_->is_guarding || (state_->reported && state_->reported->message == failure.message))
+  if (!state_->is_guarding) {
+    trace::write_recording_of_failure(failure.message);
     return;
+  }
+  if (state_->reported && state_->reported->message == failure.message) return;
   if (watchdog_) watchdog_->announce_error();
   // Failures after the first are local to this rank.
   if (state_->reported)
@@ -314,6 +335,11 @@ void Session::report(const Failure& failure) {
   state_->reported = failure;
   if (state_->verdict.print)
     allreduce::print_error(fmt::format("{}lockstep: error: {}\n", message_start(), failure.message),
+                           kPrintLimit);
+  // After the comparison, for which the other ranks do not wait long.
+  const std::filesystem::path recording = trace::write_recording_of_failure(failure.message);
+  if (state_->verdict.print && !recording.empty() && logger_->should_log(spdlog::level::info))
+    allreduce::print_error(fmt::format("lockstep: {}\n", trace::recording_hint(recording)),
                            kPrintLimit);
   begin_end();
 }

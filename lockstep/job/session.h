@@ -114,8 +114,9 @@ class Session {
 
   /// Within guard(): compares the failure of this rank with those of the others and prints it if
   /// this rank is the one to print. Called before stack unwinding, because destructors may take
-  /// long. Does nothing outside guard(), where exceptions belong to the program, and nothing for a
-  /// failure that was already reported.
+  /// long. Outside guard(), where exceptions belong to the program, it only writes the flight
+  /// recorder's events (base/trace/recording.h). Does nothing for a failure that was already
+  /// reported.
   void report(const Failure& failure);
 
   /// The current activity of this process, for the watchdog, which runs from the start of the

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/trace/events.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/plan.h"
@@ -227,6 +228,7 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
                          .first_sample = context.first_sample,
                          .profile = context.profile};
   active.forward(pass);
+  trace::lap("loss");
   const std::span<const LossTerm> terms = loss.terms();
   for (std::size_t k = 0; k < network_->outputs().size(); ++k)
     if (std::ranges::find(terms, k, &LossTerm::output) == terms.end())

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::model {
 
@@ -77,6 +78,8 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     Step& step = steps_.emplace_back();
     step.graph = std::move(description);
     step.node = &network.nodes()[step.graph.node];
+    step.forward_lap = trace::intern(step.node->name + " forward");
+    step.backward_lap = trace::intern(step.node->name + " backward");
     Value& output = value(step.graph.node);
     output.elements = static_cast<std::size_t>(batch_ * element_count(step.graph.output_shape));
     output.producer = index;

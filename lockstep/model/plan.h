@@ -84,6 +84,8 @@ class Plan {
   struct Step {
     GraphStep graph;
     const Node* node = nullptr;
+    const char* forward_lap = "";          // of trace::intern(), "conv1 forward"
+    const char* backward_lap = "";         // "conv1 backward"
     std::unique_ptr<Operation> operation;  // null: the output is the memory of the input
     Needs needs;
     std::int64_t flop = 0;       // of forward

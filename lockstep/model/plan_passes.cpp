@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace/events.h"
 #include "lockstep/model/plan.h"
 
 namespace lockstep::model {
@@ -30,9 +31,11 @@ void Plan::forward(const PassContext& pass) {
     }
     if (step.operation && step.loss_rows == 0) run_forward(step, pass, Part::forward);
   }
+  trace::end_lap();
 }
 
 void Plan::run_forward(Step& step, const PassContext& pass, Part part) {
+  trace::lap(step.forward_lap);
   step.operation->forward(step.operands, pass);
   if (pass.profile != nullptr) end_layer(step, part, *pass.profile);
 }
@@ -82,7 +85,10 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
     Step& step = steps_[i];
     for (const std::size_t k : step.again) run_forward(steps_[k], again, Part::recomputation);
     if (!step.runs_backward) continue;
-    if (step.operation) step.operation->backward(step.operands, pass);
+    if (step.operation) {
+      trace::lap(step.backward_lap);
+      step.operation->backward(step.operands, pass);
+    }
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
       const Value& input = value(step.graph.inputs[k]);
       if (!input.needs_gradient) continue;
@@ -101,6 +107,7 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
     if (widenings_.empty()) tell_until(written);
   }
   pass_over_until(trained_);
+  trace::end_lap();
   tell_until(written);
 }
 

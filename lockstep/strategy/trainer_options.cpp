@@ -14,6 +14,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/model/metrics/make_metrics.h"
 
 namespace lockstep::strategy {
@@ -103,6 +104,32 @@ RateScaling parse_rate_scaling(std::string_view name) {
   static constexpr auto kNames = enum_names<RateScaling>(
       {{RateScaling::none, "none"}, {RateScaling::linear, "linear"}, {RateScaling::sqrt, "sqrt"}});
   return kNames.parse("lr-scaling", name);
+}
+
+TraceOptions parse_trace(std::string_view text) {
+  static constexpr std::string_view kSteps = ":steps=";
+  TraceOptions options;
+  const std::size_t steps = text.rfind(kSteps);
+  options.file = text.substr(0, steps);
+  const auto number = [](std::string_view digits, std::int64_t otherwise) {
+    if (digits.empty()) return otherwise;
+    const std::int64_t given = parse_number<std::int64_t>(digits).value_or(0);
+    return given < 1 ? -1 : given;
+  };
+  if (steps != std::string_view::npos) {
+    const std::string_view range = text.substr(steps + kSteps.size());
+    const std::size_t dash = range.find('-');
+    options.first_step = number(range.substr(0, dash), 1);
+    options.last_step =
+        dash == std::string_view::npos ? options.first_step : number(range.substr(dash + 1), 0);
+    if (range.empty() || range == "-") options.first_step = -1;
+  }
+  if (options.file.empty() || options.file == "-" || options.first_step < 1 ||
+      options.last_step < 0 || (options.last_step > 0 && options.last_step < options.first_step))
+    throw Error(ErrorCategory::input, "trace",
+                "expected FILE or FILE:steps=FIRST-LAST, with steps counted from 1",
+                fmt::format("got \"{}\"", text));
+  return options;
 }
 
 std::string to_string(const ParameterGroup& group) {

@@ -59,6 +59,17 @@ struct OutputLoss {
   model::Metrics metrics = {};
 };
 
+/// A file of what the threads of all ranks did, on one clock (docs/observe.md).
+struct TraceOptions {
+  /// Empty: none. With the ending .json Chrome's format, otherwise that of Perfetto.
+  std::filesystem::path file = {};
+  std::int64_t first_step = 1;  ///< counted from 1, as in messages
+  std::int64_t last_step = 0;   ///< 0: until the training ends, or until the trace is full
+};
+/// Parses "FILE" or "FILE:steps=100-120", of which either number may be left out. Throws Error
+/// (input).
+TraceOptions parse_trace(std::string_view text);
+
 /// Options of the model and its updates.
 struct TrainerOptions {
   /// The loss to minimize, of the first output and the first target.
@@ -188,6 +199,10 @@ struct FitOptions {
   /// empty: none. Times the chief's first replica, whose steps are then not recorded
   /// (docs/performance.md). Written at the end; must have a name on all ranks or on none.
   std::filesystem::path profile = {};
+  /// A trace of some steps, which the chief writes after the last of them, and then still trains. A
+  /// trace that cannot be written is a warning then, and an Error (output) at the end.
+  /// The same on all ranks.
+  TraceOptions trace = {};
   /// Initial weights from another training; ignored if this run resumes from a checkpoint.
   std::optional<Pretrained> pretrained = {};
   /// The signals, out of SIGTERM, SIGINT and SIGHUP, that end the training after a step with a

@@ -44,8 +44,8 @@ INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
                                            "data convert text", "data index", "data inspect",
                                            "data verify", "data benchmark", "checkpoint",
                                            "checkpoint inspect", "checkpoint verify",
-                                           "checkpoint export", "allreduce-bench", "doctor",
-                                           "launch", "plan", "version"));
+                                           "checkpoint export", "inspect", "allreduce-bench",
+                                           "doctor", "launch", "plan", "version"));
 
 TEST_P(HelpOf, FitsEightyColumns) {
   const std::string text = help(GetParam(), {"-u", "COLUMNS"});

@@ -3,12 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/apps/houses.h"
 #include "tests/apps/program.h"
@@ -141,6 +148,10 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   ASSERT_EQ(ranks.size(), static_cast<std::size_t>(GetParam()));
   ::kill(ranks.back(), SIGKILL);
   EXPECT_NE(process.finish().status, 0);
+  const Result inspected = run_lockstep("inspect " + run_path);
+  EXPECT_EQ(inspected.status, 0) << inspected.errors;
+  EXPECT_THAT(inspected.output, HasSubstr(fmt::format("{} left no recording here",
+                                                      "rank " + std::to_string(GetParam() - 1))));
   const std::string copy_path = directory.path() / "copy";
   std::filesystem::copy(run_path, copy_path, std::filesystem::copy_options::recursive);
 
@@ -193,6 +204,38 @@ Result with_rank_1(const std::string& options) {
                                ";; esac; exec \"$@\"",
                            "sh", LOCKSTEP_PROGRAM, "train", "--model", "mlp", "--data",
                            "synthetic:8x8x1:4:1003", "--global-batch", "100", "--epochs", "1000"}));
+}
+
+// A rank leaves a collective only after all have entered it, on the clock that they share.
+TEST(MpirunTrace, HasTheCollectivesOfAllRanksOnOneClock) {
+  const ScratchDirectory directory;
+  const std::filesystem::path file = directory.path() / "trace.json";
+  const Result result =
+      run(mpirun(3, kMpirunTrain + "--steps 9 --trace " + file.string() + ":steps=4-6"));
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(occurrences(result.errors, "trace of 3 steps on 3 ranks: "), 1U) << result.errors;
+  std::ifstream in(file);
+  std::map<std::int64_t, std::vector<std::pair<double, double>>> of_collective;
+  std::map<std::int64_t, std::set<std::int64_t>> steps_of;  // of processes
+  for (const nlohmann::json& event : nlohmann::json::parse(in)["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const double begin = event["ts"];
+    if (event["name"] == "step") steps_of[event["pid"]].insert(event["args"]["step"].get<int>());
+    if (event["name"] == "all_reduce")
+      of_collective[event["args"]["collective"]].emplace_back(begin,
+                                                              begin + event["dur"].get<double>());
+  }
+  ASSERT_EQ(steps_of.size(), 3U);
+  for (const auto& [process, steps] : steps_of)
+    EXPECT_EQ(steps, (std::set<std::int64_t>{4, 5, 6})) << process;
+  std::size_t whole = 0;
+  for (const auto& [number, spans] : of_collective) {
+    if (spans.size() < 3) continue;  // cut off at the beginning or the end
+    ++whole;
+    const double last_begin = std::ranges::max_element(spans)->first;
+    for (const auto& [begin, end] : spans) EXPECT_GE(end, last_begin) << number;
+  }
+  EXPECT_GE(whole, 3U);
 }
 
 TEST(MpirunProfile, IsWrittenByTheFirstRank) {

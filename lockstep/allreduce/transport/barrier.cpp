@@ -21,6 +21,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/trace/events.h"
 #include "lockstep/device/buffer.h"
 
 namespace lockstep::allreduce {
@@ -173,6 +174,7 @@ void Barrier::wait_for(Line& line) {
   const int looks = options_.own_cores ? kLooks : kLooksOfSharers;
   for (int look = 0; look < looks; ++look)
     if (has_arrived(line)) return;
+  const trace::Span span("wait for others");
   const Clock::time_point begin = Clock::now();
   wait_long_for(line, begin);
   waited_ += Clock::now() - begin;

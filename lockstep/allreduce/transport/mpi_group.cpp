@@ -11,6 +11,7 @@
 
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -18,6 +19,8 @@ namespace {
 constexpr int kTag = 0;
 constexpr std::size_t kLongestNotice =
     2000;  // short enough for an eager send, which needs no receiver
+constexpr const char* kWaiting =
+    "wait for others";  // from the announcement of a call to that of all
 constexpr std::size_t kLargestMessage = std::size_t{1} << 26;  // of a broadcast
 
 /// The memory of an MPI collective. Collectives cannot be cancelled, so the memory is leaked unless
@@ -227,6 +230,7 @@ void MpiGroup::announce(const Call& call) {
   if (failure_) throw Error(ErrorCategory::communication, *failure_);
   (*calls_)[rank_] = call;
   announced_ = std::chrono::steady_clock::now();
+  trace::record(trace::EventKind::begin, kWaiting);
   check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, calls_->data(), sizeof(Call), MPI_BYTE,
                        comm_, &exchange_),
         "MPI_Iallgather");
@@ -238,6 +242,7 @@ bool MpiGroup::agreed() {
   check(MPI_Test(&exchange_, &complete, MPI_STATUS_IGNORE), "MPI_Test");
   if (complete == 0) return false;
   waited_ += std::chrono::steady_clock::now() - announced_;
+  trace::record(trace::EventKind::end, kWaiting);
   // All members find the same difference independently.
   if (auto difference = find_difference(*calls_, numbers_)) raise_known(*std::move(difference));
   return true;

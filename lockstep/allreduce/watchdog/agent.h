@@ -53,6 +53,8 @@ class Agent {
   /// Announces that this rank has failed and will exit: for kEndingSeconds the exit of a rank is
   /// not a finding. This rank is still watched.
   virtual void announce_error(double now) = 0;
+  /// Whether a rank, this one or another, has announced its failure within the last kEndingSeconds.
+  virtual bool is_ending(double now) const = 0;
   /// Ends the watch of this rank. Returns when the others know, or after `limit`.
   virtual void say_goodbye(bool after_error, std::chrono::milliseconds limit) = 0;
 };

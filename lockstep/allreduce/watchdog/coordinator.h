@@ -31,6 +31,7 @@ class Coordinator final : public Agent {
                               const std::vector<std::string>& buckets) override;
   void spread(const std::string& text, std::chrono::milliseconds limit) override;
   void announce_error(double now) override;
+  bool is_ending(double now) const override { return now < ending_until_; }
   void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
 
  private:
@@ -50,7 +51,6 @@ class Coordinator final : public Agent {
   void take(int rank, const net::Frame& message, double now);
   std::optional<Finding> signs_of_life() const;
   std::vector<net::Connection*> connections();
-  bool is_ending(double now) const { return now < ending_until_; }
 
   Invitation invitation_;
   std::optional<net::PendingConnections> pending_;

@@ -114,7 +114,7 @@ std::optional<Finding> Member::receive(double now) {
   rank_zero_.reason = connection_->reason();
   rank_zero_.silent_seconds = now - heard_at_;
   connection_.reset();
-  if (now < ending_until_)
+  if (is_ending(now))
     return Finding{.text = "the job ends after an error",
                    .reporter = Finding::Reporter::other_rank};
   return lost_rank_zero();

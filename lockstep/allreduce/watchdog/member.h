@@ -25,6 +25,7 @@ class Member final : public Agent {
                               const std::vector<std::string>& buckets) override;
   void spread(const std::string& text, std::chrono::milliseconds limit) override;
   void announce_error(double now) override;
+  bool is_ending(double now) const override { return now < ending_until_; }
   void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
 
  private:

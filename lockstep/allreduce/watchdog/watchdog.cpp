@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,6 +30,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/system/terminal.h"
+#include "lockstep/base/trace/recording.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -130,6 +132,7 @@ class Watchdog::Thread {
   std::uint64_t moved_ = 0;  // number of times that options_.moves returned true
   int exceptions_at_start_ = std::uncaught_exceptions();
   bool after_error_ = false;  // written before stopping_
+  bool has_recorded_ = false;
   std::thread thread_;
 };
 
@@ -189,6 +192,7 @@ void Watchdog::Thread::watch_until_the_end() {
       eventfd_t count = 0;
       eventfd_read(wake_.get(), &count);
       post_->announce_error(clock_.advance(seconds_now()));
+      has_recorded_ = true;  // this rank records its own failure
     }
     if (stopping_.load()) {
       post_->say_goodbye(after_error_, kFarewell);
@@ -197,6 +201,11 @@ void Watchdog::Thread::watch_until_the_end() {
     const double real = seconds_now();
     const double now = clock_.advance(real);
     auto finding = post_->receive(now);
+    // Ranks that wait in a collective may be killed before they fail themselves.
+    if (!has_recorded_ && post_->is_ending(now)) {
+      has_recorded_ = true;
+      trace::write_recording_of_bystander("another rank has failed");
+    }
     if (!finding && real >= next_beat) {
       finding = post_->beat(now, look(now), buckets());
       next_beat = real + options_.heartbeat;
@@ -261,6 +270,9 @@ void Watchdog::Thread::conclude(const Finding& finding) {
   }
   post_->spread(finding.text, kFarewell);
   if (!options_.on_failure) {
+    const std::filesystem::path recording = trace::write_recording_of_failure(report.text);
+    if (report.speaks && !recording.empty())
+      print_error(fmt::format("lockstep: {}\n", trace::recording_hint(recording)), kFarewell);
     if (reporter_.is_open()) std::this_thread::sleep_for(kHoldsReport);
     std::_Exit(exit_status(ErrorCategory::communication));
   }

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/system/process.h"
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::data {
 
@@ -67,6 +68,7 @@ bool PrefetchStream::next(std::vector<Batch>& parts) {
     double waited = 0;
     const bool were_ready = all_ready();
     if (!is_ready(next_step_)) {
+      const trace::Span waiting("wait for input");
       const auto start = Clock::now();
       step_ready_.wait(lock, [&] { return is_ready(next_step_); });
       waited = seconds_since(start);
@@ -114,6 +116,7 @@ bool PrefetchStream::all_ready() const {
 }
 
 void PrefetchStream::work(int thread, const std::stop_token& stop) {
+  trace::name_thread("reading data", thread);
   for (;;) {
     Piece piece;
     {
@@ -124,6 +127,7 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
     }
     std::exception_ptr error;
     try {
+      const trace::Span reading("read records", piece.number);
       reader_.fill(piece.samples, piece.slot->parts, stop);
     } catch (...) {
       error = std::current_exception();

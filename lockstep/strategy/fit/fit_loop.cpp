@@ -12,6 +12,8 @@
 #include <variant>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/trace/events.h"
+#include "lockstep/base/trace/recording.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/strategy/evaluation.h"
@@ -98,6 +100,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       buckets_(replicas),
       profiling_(replicas, fit.profile),
       images_(replicas, fit),
+      tracing_(strategy_, fit.trace),
       steps_(replicas, plan_) {}
 
 History FitLoop::run() try {
@@ -121,7 +124,12 @@ void FitLoop::run_steps() {
       validate_within_epoch();
     if (checkpoints_.must_save(position_, is_ending(), health_.last_was_skipped())) save();
     if (is_ending()) break;
+    tracing_.before_step(position_.step + 1);
     train_step();
+    if (const double seconds = tracing_.after_step(position_.step); seconds > 0) {
+      epoch_.pause(seconds);
+      clock_.exclude(seconds);
+    }
   }
   if (stop_.signal() != 0 || !position_.is_in_epoch() || position_.step == position_.first_step)
     return;
@@ -133,7 +141,10 @@ void FitLoop::begin() {
   const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
   plan_.agree(replicas_);
   restore();
+  trace::set_step(position_.step);
+  trace::set_recording_directory(plan_.fit.checkpoint.directory);
   profiling_.begin(position_);
+  tracing_.begin();
   const auto initialized_from = initialize();
   replicas_.check_agreement(position_.step);
   if (plan_.trainer.buckets.wire != allreduce::WireType::float32)
@@ -229,6 +240,8 @@ void FitLoop::train_step() {
     notify([this](Callback& callback) { callback.on_epoch_begin(position_.epochs_done); });
   }
   // Before the callbacks, which may hang too. Counted from 1, as in all messages.
+  trace::set_step(position_.step + 1);
+  const trace::Span span("step");
   for (int local = 0; local < strategy_.local_replicas(); ++local)
     strategy_.activity(local).set_step(position_.step + 1);
   notify([this](Callback& callback) { callback.on_batch_begin(position_.step); });
@@ -364,6 +377,7 @@ void FitLoop::save() {
 }
 
 void FitLoop::end() {
+  tracing_.finish();
   replicas_.set_updates(position_.updates);
   history_.end = {.steps = position_.step,
                   .seconds = seconds_since(start_),
@@ -376,6 +390,7 @@ void FitLoop::end() {
                   .profile = profiling_.end()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
   if (history_.end.profile) profiling_.write(*history_.end.profile);
+  tracing_.throw_if_lost();
   if (const auto diverged = health_.at_end(stop_.signal())) checkpoints_.throw_diverged(*diverged);
 }
 

@@ -19,6 +19,7 @@
 #include "lockstep/strategy/fit/step_interval.h"
 #include "lockstep/strategy/fit/step_runner.h"
 #include "lockstep/strategy/fit/stop_decision.h"
+#include "lockstep/strategy/fit/tracing.h"
 
 namespace lockstep::strategy {
 
@@ -81,6 +82,7 @@ class FitLoop {
   BucketTuning buckets_;
   Profiling profiling_;
   PredictionImages images_;
+  Tracing tracing_;
   StepRunner steps_;
   StepInterval interval_;  // the epoch
   StepClock clock_;

@@ -195,6 +195,9 @@ std::string FitPlan::describe() const {
                          : fmt::format("every {} steps (0: every epoch)", saving.save_every));
   add("best checkpoint", saving.keep_best ? saving.keep_best->text() : "none");
   add("profile", fit.profile.empty() ? "none" : "a file");
+  add("trace", fit.trace.file.empty() ? "none"
+                                      : fmt::format("of steps {} to {} (0: the end)",
+                                                    fit.trace.first_step, fit.trace.last_step));
   return plan;
 }
 

@@ -10,6 +10,8 @@
 #include "lockstep/allreduce/layout.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace/events.h"
+#include "lockstep/base/trace/recording.h"
 #include "lockstep/device/recording.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/strategy/replica/replica_statistics.h"
@@ -136,7 +138,9 @@ void Replica::describe_buckets() {
   std::vector<std::pair<std::size_t, std::string_view>> names;
   for (const model::ParameterInfo& entry : model_.trained_table().entries())
     names.emplace_back(names.size(), entry.name);
-  group_.activity()->describe_buckets(buckets_.contents(names, "the step's report"));
+  const std::vector<std::string> contents = buckets_.contents(names, "the step's report");
+  trace::describe_buckets(contents);
+  group_.activity()->describe_buckets(contents);
 }
 
 void Replica::set_bucket_bytes(std::size_t bytes) {
@@ -254,6 +258,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   buckets_.set_host_waits(false);
   end_piece("reduction");
   mark(kReduced);
+  const trace::Span updating("parameter update");
   updater_->update(memory_.report());
   backend.fetch_sums();
   mark(kUpdated);

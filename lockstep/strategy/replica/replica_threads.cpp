@@ -6,6 +6,7 @@
 
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -65,6 +66,7 @@ void ReplicaThreads::run(const std::function<void(int)>& body) {
 }
 
 void ReplicaThreads::work(int replica, int budget) {
+  trace::name_thread("replica", replica);
   set_thread_budget(budget);
   for (std::uint32_t seen = 0;;) {
     round_.wait(seen, std::memory_order_acquire);

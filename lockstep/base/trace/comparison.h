@@ -1,0 +1,42 @@
+// What the recordings of the ranks of a job say, in words: where each rank is, and which rank the
+// others wait for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/trace/recording.h"
+
+namespace lockstep::trace {
+
+/// A collective of a rank.
+struct RecordedCollective {
+  std::uint64_t sequence = 0;  ///< its number, the same on all ranks
+  const char* name = "";       ///< "all_reduce"
+  std::int32_t bucket = -1;    ///< of the gradient; -1: none
+  std::int64_t step = 0;
+  bool has_left = false;  ///< whether the rank has completed it; false if it failed
+  bool has_failed = false;
+};
+
+/// The last collective that a rank has entered; nullopt if its recording has none.
+std::optional<RecordedCollective> last_collective(const Recording& recording);
+
+/// What a thread was doing when its recording was written.
+struct ThreadState {
+  std::string thread;              ///< its name
+  std::vector<std::string> spans;  ///< the open ones, from the outside: "step", "conv1 backward"
+  double seconds = 0;              ///< since the innermost one began, or since the last event
+};
+
+/// The states of the threads of a rank, those with open spans first.
+std::vector<ThreadState> thread_states(const Recording& recording);
+
+/// Compares the recordings of a job, in sentences: "rank 2 entered bucket 3 (conv1 .. conv2) of
+/// step 100; rank 0 never left bucket 2 (fc1)". Recordings of other jobs than that of the newest
+/// one, and ranks without a recording, are named. At least one recording.
+std::vector<std::string> compare_recordings(std::vector<Recording> recordings);
+
+}  // namespace lockstep::trace

@@ -1,0 +1,193 @@
+#include "lockstep/base/trace/rank_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+
+namespace lockstep::trace {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClockOffset, time, offset, uncertainty)
+
+namespace {
+
+struct PackedEvent {
+  std::int64_t time;
+  std::int64_t step;
+  std::uint64_t sequence;
+  std::uint32_t name;
+  std::int32_t number;
+  EventKind kind;
+};
+
+[[noreturn]] void refuse_pack(const std::string& actual) {
+  throw Error(ErrorCategory::communication, "trace", "expected the trace of a rank", actual);
+}
+
+/// Ends what is open, from the inside.
+class OpenSlices {
+ public:
+  explicit OpenSlices(std::vector<Slice>& slices) : slices_(slices) {}
+
+  void begin(const Slice& slice, bool is_lap) {
+    open_.push_back({slices_.size(), is_lap});
+    slices_.push_back(slice);
+  }
+  void end_lap(std::int64_t time) {
+    if (!open_.empty() && open_.back().is_lap) end_last(time);
+  }
+  /// Ends the innermost span of this name and all in it; nothing if it began before the trace.
+  void end(std::string_view name, std::int64_t time) {
+    const auto found = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& one) {
+      return !one.is_lap && slices_[one.slice].name == name;
+    });
+    if (found == open_.rend()) return;
+    const auto left = static_cast<std::size_t>(open_.rend() - found - 1);
+    while (open_.size() > left) end_last(time);
+  }
+  void end_all(std::int64_t time) {
+    while (!open_.empty()) end_last(time);
+  }
+
+ private:
+  struct Open {
+    std::size_t slice;
+    bool is_lap;
+  };
+  void end_last(std::int64_t time) {
+    slices_[open_.back().slice].end = time;
+    open_.pop_back();
+  }
+
+  std::vector<Slice>& slices_;
+  std::vector<Open> open_;
+};
+
+}  // namespace
+
+std::int64_t RankTrace::on_common_clock(std::int64_t time) const {
+  if (clock.empty()) return time;
+  const ClockOffset& first = clock.front();
+  const ClockOffset& last = clock.back();
+  if (last.time == first.time) return time - first.offset;
+  const double share =
+      static_cast<double>(time - first.time) / static_cast<double>(last.time - first.time);
+  return time - first.offset -
+         static_cast<std::int64_t>(share * static_cast<double>(last.offset - first.offset));
+}
+
+std::int64_t RankTrace::uncertainty() const {
+  std::int64_t largest = 0;
+  for (const ClockOffset& one : clock) largest = std::max(largest, one.uncertainty);
+  return largest;
+}
+
+std::uint64_t RankTrace::lost() const {
+  std::uint64_t sum = 0;
+  for (const ThreadEvents& thread : threads) sum += thread.lost;
+  return sum;
+}
+
+std::vector<Slice> slices_of(const RankTrace& rank, const ThreadEvents& thread) {
+  std::vector<Slice> slices;
+  OpenSlices open(slices);
+  std::int64_t now = 0;
+  for (const Event& event : thread.events) {
+    now = rank.on_common_clock(event.time);
+    const Slice slice{.begin = now,
+                      .end = now,
+                      .name = event.name,
+                      .number = event.number,
+                      .step = event.step,
+                      .sequence = event.sequence};
+    switch (event.kind) {
+      case EventKind::begin:
+        open.begin(slice, false);
+        break;
+      case EventKind::end:
+        open.end(event.name, now);
+        break;
+      case EventKind::lap:
+        open.end_lap(now);
+        if (*event.name != '\0') open.begin(slice, true);
+        break;
+      case EventKind::mark:
+        slices.push_back(slice);
+        break;
+    }
+  }
+  open.end_all(now);
+  return slices;
+}
+
+std::string pack(const RankTrace& rank) {
+  std::map<const char*, std::uint32_t> number_of_name;
+  nlohmann::json names = nlohmann::json::array();
+  nlohmann::json threads = nlohmann::json::array();
+  std::string events;
+  for (const ThreadEvents& thread : rank.threads) {
+    threads.push_back({thread.thread, thread.recorded, thread.lost, thread.events.size()});
+    for (const Event& event : thread.events) {
+      const auto [name, is_new] =
+          number_of_name.try_emplace(event.name, static_cast<std::uint32_t>(number_of_name.size()));
+      if (is_new) names.push_back(event.name);
+      PackedEvent packed;
+      std::memset(&packed, 0, sizeof packed);  // the padding too
+      packed.time = event.time;
+      packed.step = event.step;
+      packed.sequence = event.sequence;
+      packed.name = name->second;
+      packed.number = event.number;
+      packed.kind = event.kind;
+      events.append(reinterpret_cast<const char*>(&packed), sizeof packed);
+    }
+  }
+  const nlohmann::json header = {{"rank", rank.rank},   {"host", rank.host},
+                                 {"clock", rank.clock}, {"process", rank.process},
+                                 {"names", names},      {"threads", threads}};
+  return dump_json(header) + "\n" + events;
+}
+
+RankTrace unpack(const std::string& packed) try {
+  const std::size_t end = packed.find('\n');
+  if (end == std::string::npos) refuse_pack("got something else");
+  const nlohmann::json header =
+      parse_json(std::string_view(packed).substr(0, end), ErrorCategory::communication, "trace");
+  RankTrace rank{.rank = header.at("rank"),
+                 .host = header.at("host"),
+                 .process = header.at("process"),
+                 .clock = header.at("clock"),
+                 .threads = {}};
+  std::vector<const char*> names;
+  for (const nlohmann::json& name : header.at("names"))
+    names.push_back(intern(name.get<std::string>()));
+  std::size_t at = end + 1;
+  for (const nlohmann::json& line : header.at("threads")) {
+    ThreadEvents& thread = rank.threads.emplace_back();
+    thread = {.thread = line.at(0), .recorded = line.at(1), .lost = line.at(2), .events = {}};
+    const std::size_t count = line.at(3);
+    if ((packed.size() - at) / sizeof(PackedEvent) < count) refuse_pack("got fewer events");
+    for (std::size_t i = 0; i < count; ++i, at += sizeof(PackedEvent)) {
+      PackedEvent event;
+      std::memcpy(&event, packed.data() + at, sizeof event);
+      if (event.name >= names.size()) refuse_pack("got an unknown name");
+      thread.events.push_back({.time = event.time,
+                               .name = names[event.name],
+                               .kind = event.kind,
+                               .number = event.number,
+                               .step = event.step,
+                               .sequence = event.sequence});
+    }
+  }
+  return rank;
+} catch (const nlohmann::json::exception& error) {
+  refuse_pack(error.what());
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,104 @@
+#include "lockstep/base/trace/recorded_process.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/system/process.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::trace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr mode_t kPrivate = 0700;
+constexpr std::string_view kNote = "pid-";
+
+fs::path note_of(pid_t process) {
+  return temporary_recordings() / fmt::format("{}{}", kNote, process);
+}
+
+[[noreturn]] void refuse_directory(const fs::path& path, const std::string& actual) {
+  throw Error(ErrorCategory::output, path.string(),
+              "expected a directory of this user that only this user can write", actual);
+}
+
+void remove_old(const fs::path& directory) {
+  const auto before = fs::file_time_type::clock::now() - std::chrono::weeks(1);
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored))
+    if (entry.last_write_time(ignored) < before) fs::remove_all(entry.path(), ignored);
+}
+
+}  // namespace
+
+fs::path temporary_recordings(uid_t user, const fs::path& temporary) {
+  return (temporary.empty() ? fs::path("/tmp") : temporary) /
+         fmt::format("lockstep-recorder-{}", user);
+}
+
+fs::path temporary_recordings() {
+  std::error_code unknown;  // TMPDIR that is no directory
+  return temporary_recordings(::geteuid(), fs::temp_directory_path(unknown));
+}
+
+void make_private_directory(const fs::path& directory) {
+  if (::mkdir(directory.c_str(), kPrivate) != 0 && errno != EEXIST)
+    refuse_directory(directory, fmt::format("got {}", std::generic_category().message(errno)));
+  struct stat status = {};
+  if (::lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+      status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    refuse_directory(directory, "got something else");
+}
+
+void note_process(const std::string& job, const fs::path& recording) noexcept {
+  try {
+    make_private_directory(temporary_recordings());
+    remove_old(temporary_recordings());
+    std::error_code unknown;
+    const fs::path whole = recording.empty() ? recording : fs::absolute(recording, unknown);
+    write_file_atomically(note_of(::getpid()), fmt::format("{}\n{}\n", job, whole.string()),
+                          Durability::cached);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+void remove_process_note() noexcept {
+  try {
+    std::error_code ignored;
+    fs::remove(note_of(::getpid()), ignored);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+std::vector<RecordedProcess> noted_processes(const fs::path& directory) {
+  std::vector<RecordedProcess> processes;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kNote)) continue;
+    const auto process = parse_number<pid_t>(std::string_view(name).substr(kNote.size()));
+    if (!process || is_process_gone(*process)) continue;
+    RecordedProcess noted{.process = *process};
+    std::ifstream file(entry.path());
+    std::string recording;
+    if (!std::getline(file, noted.job) || !std::getline(file, recording)) continue;
+    noted.recording = recording;
+    processes.push_back(std::move(noted));
+  }
+  return processes;
+}
+
+}  // namespace lockstep::trace

@@ -1,0 +1,121 @@
+#include "lockstep/job/signal_recording.h"
+
+#include <spdlog/logger.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/trace/recording.h"
+
+namespace lockstep::job {
+namespace {
+
+// A signal handler receives only the signal number, so its state must be global.
+std::atomic<int> wake_on_signal{-1};
+std::atomic<bool> is_requested{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+extern "C" void wake_writer(int /*signal*/) {
+  const int error = errno;
+  is_requested.store(true);
+  eventfd_write(wake_on_signal.load(std::memory_order_relaxed), 1);
+  errno = error;
+}
+
+bool has_handler(int signal, void (*handler)(int)) {
+  struct sigaction now = {};
+  sigaction(signal, nullptr, &now);
+  return (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == handler;
+}
+
+}  // namespace
+
+/// The thread that writes.
+class SignalRecording::Writer {
+ public:
+  explicit Writer(std::shared_ptr<Logger> logger)
+      : logger_(std::move(logger)), wake_(eventfd(0, EFD_CLOEXEC)) {
+    if (!wake_.is_open()) throw std::system_error(errno, std::generic_category());
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for its own threads
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (...) {
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~Writer() {
+    stopping_.store(true);
+    eventfd_write(wake_.get(), 1);
+    thread_.join();
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  int wake() const { return wake_.get(); }
+
+ private:
+  void run() {
+    for (eventfd_t count = 0;;) {
+      const int error = eventfd_read(wake_.get(), &count) == 0 ? 0 : errno;
+      if (error == EINTR) continue;
+      if (is_requested.exchange(false)) write();
+      if (error != 0 || stopping_.load()) return;
+    }
+  }
+
+  void write() const {
+    try {
+      const auto path = trace::write_recording("SIGUSR1");
+      logger_->info("the last events are in {} (lockstep inspect {})", path.string(),
+                    path.parent_path().string());
+    } catch (const std::exception& error) {
+      logger_->warn("the last events were not written: {}", error.what());
+    }
+  }
+
+  std::shared_ptr<Logger> logger_;
+  FileDescriptor wake_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;  // last: it uses the others
+};
+
+SignalRecording::SignalRecording(const Session& session) {
+  if (!has_handler(SIGUSR1, SIG_DFL)) return;
+  try {
+    writer_ = std::make_unique<Writer>(session.logger());
+  } catch (const std::system_error&) {
+    return;  // no thread to spare: SIGUSR1 ends the process, as it does by default
+  }
+  wake_on_signal.store(writer_->wake());
+  struct sigaction wakes = {};
+  wakes.sa_handler = wake_writer;
+  wakes.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigemptyset(&wakes.sa_mask);
+  sigaction(SIGUSR1, &wakes, nullptr);
+  trace::note_process(trace::recorded_rank().job, {});
+}
+
+SignalRecording::~SignalRecording() {
+  if (writer_ == nullptr) return;
+  if (has_handler(SIGUSR1, wake_writer)) {
+    // Not the default action, which would end the program on a late signal.
+    struct sigaction ignored = {};
+    ignored.sa_handler = SIG_IGN;
+    sigaction(SIGUSR1, &ignored, nullptr);
+  }
+  trace::remove_process_note();
+}
+
+}  // namespace lockstep::job

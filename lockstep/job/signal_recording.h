@@ -1,0 +1,33 @@
+// Writes the flight recorder's events on SIGUSR1, while the program goes on.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/job/session.h"
+#include "lockstep/job/signals.h"
+
+namespace lockstep::job {
+
+/// During the lifetime of this object, SIGUSR1 writes the last events of all threads of this
+/// process to recorder-RANK.jsonl (lockstep/base/trace/recording.h), which `lockstep inspect` reads
+/// and, given the process ID, asks for.
+///
+/// For use in main: it installs a process-wide signal handler, which no other part of the library
+/// does implicitly, and starts a thread that writes. Does nothing if SIGUSR1 is already handled or
+/// ignored, or if there is no thread to spare. At most one per process.
+class SignalRecording {
+ public:
+  /// Construct after the session, on the main thread. Logs with the session's logger.
+  explicit SignalRecording(const Session& session);
+  ~SignalRecording();
+  SignalRecording(const SignalRecording&) = delete;
+  SignalRecording& operator=(const SignalRecording&) = delete;
+
+ private:
+  class Writer;
+
+  SignalStack stack_;
+  std::unique_ptr<Writer> writer_;  // null if SIGUSR1 is not this object's
+};
+
+}  // namespace lockstep::job

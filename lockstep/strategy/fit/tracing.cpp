@@ -1,0 +1,138 @@
+#include "lockstep/strategy/fit/tracing.h"
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/trace/trace_file.h"
+#include "lockstep/job/agreement.h"
+#include "lockstep/job/clock_offset.h"
+
+namespace lockstep::strategy {
+namespace {
+
+// All ranks hold the events of all while they are gathered: 40 bytes each.
+constexpr std::size_t kMaxEventsOfRank = 1'000'000;
+constexpr std::size_t kMaxEventsOfJob = 16'000'000;
+
+}  // namespace
+
+Tracing::Tracing(Strategy& strategy, TraceOptions options)
+    : strategy_(strategy), options_(std::move(options)) {}
+
+void Tracing::begin() {
+  is_done_ = options_.file.empty();
+  if (is_done_) return;
+  limit_ = std::min(kMaxEventsOfRank,
+                    kMaxEventsOfJob / static_cast<std::size_t>(strategy_.ranks().size()));
+  job::Agreement(strategy_.ranks())
+      .all_or_none(ErrorCategory::output, options_.file.string(), "expected to write the file",
+                   [&] {
+                     if (strategy_.is_chief()) {
+                       remove_abandoned_temporaries(options_.file.parent_path(),
+                                                    options_.file.filename().native());
+                       file_.emplace(options_.file, Durability::cached, ErrorCategory::output);
+                     }
+                     return std::string();
+                   });
+}
+
+void Tracing::before_step(std::int64_t step) {
+  if (is_done_ || collector_ || step < options_.first_step) return;
+  if (options_.last_step > 0 && step > options_.last_step) return;
+  clock_.push_back(job::measure_clock_offset(strategy_.session()));
+  collector_.emplace();
+}
+
+double Tracing::after_step(std::int64_t step) {
+  if (is_done_ || !collector_) return 0;
+  ++traced_;
+  if (full_at_step_ == 0) {
+    collector_->collect();
+    if (collector_->size() >= limit_) full_at_step_ = step;
+  }
+  if (step != options_.last_step) return 0;
+  const auto start = std::chrono::steady_clock::now();
+  finish();
+  return seconds_since(start);
+}
+
+void Tracing::finish() {
+  if (std::exchange(is_done_, true)) return;
+  if (!collector_) {
+    if (strategy_.is_chief())
+      strategy_.session().logger()->warn(
+          "[{}] no trace is written: this run had none of the steps from {} on",
+          options_.file.string(), options_.first_step);
+    return;
+  }
+  clock_.push_back(job::measure_clock_offset(strategy_.session()));
+  const trace::RankTrace mine{.rank = strategy_.ranks().rank(),
+                              .host = host_name(),
+                              .process = ::getpid(),
+                              .clock = clock_,
+                              .threads = collector_->threads()};
+  std::vector<trace::RankTrace> ranks;
+  for (const std::string& packed : job::Agreement(strategy_.ranks()).gather(trace::pack(mine)))
+    if (strategy_.is_chief()) ranks.push_back(trace::unpack(packed));
+  collector_.reset();
+  if (strategy_.is_chief()) write(ranks);
+}
+
+void Tracing::write(const std::vector<trace::RankTrace>& ranks) {
+  try {
+    const auto write = [this](std::string_view bytes) { file_->write(bytes); };
+    if (options_.file.extension() == ".json")
+      trace::write_chrome_trace(ranks, write);
+    else
+      trace::write_perfetto_trace(ranks, write);
+    file_->commit();
+  } catch (const Error& error) {
+    lost_ = error;
+    strategy_.session().logger()->warn("the trace is lost; the training continues: {}",
+                                       error.what());
+    return;
+  }
+  describe(ranks);
+}
+
+void Tracing::describe(const std::vector<trace::RankTrace>& ranks) const {
+  std::uint64_t lost = 0;
+  std::int64_t uncertainty = 0;
+  for (const trace::RankTrace& rank : ranks) {
+    lost += rank.lost();
+    uncertainty = std::max(uncertainty, rank.uncertainty());
+  }
+  std::string text = fmt::format("trace of {} on {}: {}", counted(traced_, "step"),
+                                 counted(std::ssize(ranks), "rank"), options_.file.string());
+  if (uncertainty > 0)
+    text += fmt::format("; the clocks of its hosts agree within {:.1f} us",
+                        1e-3 * static_cast<double>(uncertainty));
+  if (full_at_step_ > 0)
+    text += fmt::format("; it is full after step {}, later ones are left out", full_at_step_);
+  if (lost > 0)
+    text += fmt::format("; {} are left out, because a step had too many",
+                        counted(static_cast<std::int64_t>(lost), "event"));
+  strategy_.session().logger()->info("{}", text);
+}
+
+void Tracing::throw_if_lost() const {
+  if (options_.file.empty()) return;
+  job::Agreement(strategy_.ranks())
+      .all_or_none(ErrorCategory::output, options_.file.string(), "expected to write the trace",
+                   [this] {
+                     if (lost_) throw Error(*lost_);
+                     return std::string();
+                   });
+}
+
+}  // namespace lockstep::strategy

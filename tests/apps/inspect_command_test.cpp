@@ -1,0 +1,79 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/apps/training.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+using checkpoint::ScratchDirectory;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+std::string inspected_train(const std::filesystem::path& directory) {
+  return kTrain + "--epochs 1000000 --checkpoint-dir " + directory.string();
+}
+
+TEST(Inspect, AsksATrainingThatGoesOn) {
+  const ScratchDirectory scratch;
+  Process process(lockstep(inspected_train(scratch.path() / "run")));
+  ASSERT_TRUE(process.wait_for(R"("step":3,)"));
+  const Result first = run_lockstep("inspect --events 5 " + std::to_string(process.id()));
+  EXPECT_EQ(first.status, 0) << first.errors;
+  EXPECT_THAT(first.output,
+              AllOf(HasSubstr("1 of 1 ranks"), HasSubstr("rank 0 recorded because of: SIGUSR1"),
+                    ContainsRegex("rank 0 on .*, process " + std::to_string(process.id()) +
+                                  ": step [0-9]+\n"),
+                    HasSubstr("last events of rank 0\n")));
+  ASSERT_TRUE(process.wait_for(R"("event":"epoch","epoch":2)")) << "it goes on";
+  EXPECT_EQ(run_lockstep("inspect " + std::to_string(process.id())).status, 0) << "again";
+  process.kill(SIGTERM);
+  EXPECT_EQ(process.finish().status, 128 + SIGTERM);
+  const Result later = run_lockstep("inspect " + (scratch.path() / "run").string());
+  EXPECT_THAT(later.output, HasSubstr("recorded because of: SIGUSR1")) << later.errors;
+}
+
+TEST(Inspect, ShowsWhyATrainingFailed) {
+  const ScratchDirectory scratch;
+  const std::string directory = (scratch.path() / "run").string();
+  const Result failed = run_lockstep(kTrain + "--learning-rate 1e38 --steps 200 --optimizer sgd " +
+                                     "--checkpoint-dir " + directory);
+  ASSERT_EQ(failed.status, 6) << failed.errors;
+  EXPECT_THAT(failed.errors, HasSubstr("the last events of the ranks are in " + directory +
+                                       " (lockstep inspect " + directory + ")\n"));
+  const Result inspected = run_lockstep("inspect " + directory);
+  EXPECT_EQ(inspected.status, 0) << inspected.errors;
+  EXPECT_THAT(inspected.output, HasSubstr("rank 0 recorded because of: [train] expected finite"));
+}
+
+TEST(Inspect, RefusesWhatIsNeitherATrainingNorADirectoryOfRecordings) {
+  const ScratchDirectory scratch;
+  Result result = run_lockstep("inspect " + std::to_string(::getpid()));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("expected a rank of `lockstep train`, or a program that "
+                                       "started ranks on this host"));
+  result = run_lockstep("inspect 1073741823");  // above the largest process ID
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("expected a running process"));
+  result = run_lockstep("inspect " + scratch.path().string());
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("expected recordings (recorder-RANK.jsonl)"));
+  result = run_lockstep("inspect " + (scratch.path() / "nothing").string());
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("expected the ID of a process or a directory"));
+  std::ofstream(scratch.path() / "recorder-0.jsonl") << "{\"recorder\":2}\n";
+  result = run_lockstep("inspect " + scratch.path().string());
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("expected a recording of version 1"));
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,184 @@
+#include "lockstep/base/trace/recording.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "tests/data/support.h"
+
+namespace lockstep::trace {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Recordings go to a directory of the test, and temporary ones below another.
+class TraceRecording : public ::testing::Test {
+ protected:
+  TraceRecording() {
+    if (const char* const before = ::getenv("TMPDIR")) temporary_before_ = before;
+    ::setenv("TMPDIR", scratch_.path().c_str(), 1);
+    set_recorded_rank({.job = "host-1", .host = "host", .rank = 2, .ranks = 4});
+    set_recording_directory(directory());
+    std::filesystem::create_directory(directory());
+  }
+  ~TraceRecording() override {
+    if (temporary_before_.empty())
+      ::unsetenv("TMPDIR");
+    else
+      ::setenv("TMPDIR", temporary_before_.c_str(), 1);
+    set_recording_directory({});
+    set_recorded_rank({});
+    set_step(0);
+    describe_buckets({});
+  }
+
+  std::filesystem::path directory() const { return scratch_.path() / "run"; }
+
+  std::string error_of(const std::string& text) const {
+    const std::filesystem::path file = scratch_.path() / "file.jsonl";
+    std::ofstream(file) << text;
+    try {
+      read_recording(file);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  const data::TemporaryDirectory scratch_;
+  std::string temporary_before_;
+};
+
+std::string contents_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_F(TraceRecording, IsReadAsItWasWritten) {
+  describe_buckets({"fc2 .. fc1", "the step's report"});
+  set_step(100);
+  std::thread([] {
+    name_thread("of a recording", 1);
+    record(EventKind::begin, "all_reduce", 3, 77);
+    record(EventKind::lap, intern("a \"quoted\" layer"));
+  }).join();
+  const std::filesystem::path path = write_recording("a reason");
+  EXPECT_EQ(path, directory() / "recorder-2.jsonl");
+  const Recording read = read_recording(path);
+  EXPECT_EQ(read.rank.job, "host-1");
+  EXPECT_EQ(read.rank.host, "host");
+  EXPECT_EQ(read.rank.rank, 2);
+  EXPECT_EQ(read.rank.ranks, 4);
+  EXPECT_EQ(read.reason, "a reason");
+  EXPECT_EQ(read.process, ::getpid());
+  EXPECT_EQ(read.step, 100);
+  EXPECT_EQ(read.buckets.size(), 2U);
+  EXPECT_FALSE(read.is_cut_off);
+  const auto thread = std::ranges::find(read.threads, "of a recording 1", &ThreadEvents::thread);
+  ASSERT_NE(thread, read.threads.end());
+  ASSERT_EQ(thread->events.size(), 2U);
+  EXPECT_EQ(thread->events[0].kind, EventKind::begin);
+  EXPECT_EQ(thread->events[0].number, 3);
+  EXPECT_EQ(thread->events[0].sequence, 77U);
+  EXPECT_EQ(thread->events[0].step, 100);
+  EXPECT_STREQ(thread->events[1].name, "a \"quoted\" layer");
+  EXPECT_GT(read.time, thread->events[1].time);
+}
+
+TEST_F(TraceRecording, IsInATemporaryDirectoryOfItsJobIfItsOwnIsMissing) {
+  set_recording_directory(scratch_.path() / "not there");
+  const std::filesystem::path path = write_recording("a reason");
+  EXPECT_EQ(path, temporary_recordings() / "host-1" / "recorder-2.jsonl");
+  struct stat status = {};
+  ASSERT_EQ(::stat(temporary_recordings().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0700U);
+}
+
+TEST_F(TraceRecording, IsNotedForItsProcess) {
+  note_process("host-1", {});
+  ASSERT_EQ(noted_processes(temporary_recordings()).size(), 1U);
+  EXPECT_EQ(noted_processes(temporary_recordings())[0].recording, "");
+  write_recording("a reason");
+  const std::vector<RecordedProcess> noted = noted_processes(temporary_recordings());
+  ASSERT_EQ(noted.size(), 1U);
+  EXPECT_EQ(noted[0].process, ::getpid());
+  EXPECT_EQ(noted[0].job, "host-1");
+  EXPECT_EQ(noted[0].recording, directory() / "recorder-2.jsonl");
+  remove_process_note();
+  EXPECT_TRUE(noted_processes(temporary_recordings()).empty());
+}
+
+TEST_F(TraceRecording, IsRemovedAfterAWeek) {
+  write_recording("a reason");
+  const std::filesystem::path old = temporary_recordings() / "job";
+  std::filesystem::create_directory(old);
+  std::filesystem::last_write_time(
+      old, std::filesystem::file_time_type::clock::now() - std::chrono::days(8));
+  write_recording("a reason");
+  EXPECT_FALSE(std::filesystem::exists(old));
+}
+
+TEST_F(TraceRecording, IsNotWrittenThroughADirectoryThatOthersCouldHaveMade) {
+  set_recording_directory({});
+  std::filesystem::create_directory_symlink(directory(), temporary_recordings());
+  EXPECT_THROW(write_recording("a reason"), Error);
+  EXPECT_TRUE(std::filesystem::is_empty(directory()));
+}
+
+TEST_F(TraceRecording, OfAFailureIsTheFirstOneOfATrainingThatHasBegun) {
+  set_step(0);
+  EXPECT_EQ(write_recording_of_failure("too early"), "");
+  set_step(1);
+  EXPECT_EQ(write_recording_of_failure("the cause"), directory() / "recorder-2.jsonl");
+  EXPECT_EQ(write_recording_of_failure("a consequence"), "");
+  EXPECT_EQ(read_recording(directory() / "recorder-2.jsonl").reason, "the cause");
+  set_recording_directory(directory());
+  EXPECT_NE(write_recording_of_failure("of the next training"), "");
+}
+
+TEST_F(TraceRecording, LeavesOutALineThatIsCutOff) {
+  record(EventKind::mark, "last");
+  const std::filesystem::path path = write_recording("a reason");
+  const std::string whole = contents_of(path);
+  std::ofstream(path) << whole.substr(0, whole.size() - 5);
+  EXPECT_TRUE(read_recording(path).is_cut_off);
+}
+
+TEST_F(TraceRecording, HasNoControlCharactersOfItsFile) {
+  const std::filesystem::path file = scratch_.path() / "file.jsonl";
+  std::ofstream(file) << "{\"recorder\":1,\"job\":\"a\\u001b[2Jb\"}\n"
+                      << "{\"t\":1,\"thread\":\"x\\u0007\",\"name\":\"y\\n\"}\n";
+  const Recording read = read_recording(file);
+  EXPECT_EQ(read.rank.job, "a?[2Jb");
+  ASSERT_EQ(read.threads.size(), 1U);
+  EXPECT_EQ(read.threads[0].thread, "x?");
+  EXPECT_STREQ(read.threads[0].events[0].name, "y?");
+}
+
+TEST_F(TraceRecording, RefusesOtherFiles) {
+  EXPECT_THAT(error_of(""), HasSubstr("expected a recording, got an empty file"));
+  EXPECT_THAT(error_of("{\"recorder\":2}\n"), HasSubstr("expected a recording of version 1"));
+  EXPECT_THAT(error_of("{\"event\":\"start\"}\n"), HasSubstr("expected a recording of version 1"));
+  EXPECT_THAT(error_of("[1]\n"), HasSubstr("line 1] expected a recording of version 1"));
+  EXPECT_THAT(error_of("\x01\x02"), HasSubstr("line 1] expected JSON"));
+  EXPECT_THAT(error_of("{\"recorder\":1,\"job\":\"j\",\"rank\":\"two\"}\n"),
+              HasSubstr("line 1] expected a line of a recording"));
+  EXPECT_THAT(error_of("{\"recorder\":1,\"job\":\"j\"}\n7\n"), HasSubstr("line 2] expected"));
+  EXPECT_THAT(error_of("{\"recorder\":1,\"job\":\"j\"}\n{\"t\":\"soon\"}\n"),
+              HasSubstr("line 2] expected a line of a recording"));
+}
+
+}  // namespace
+}  // namespace lockstep::trace
