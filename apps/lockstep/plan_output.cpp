@@ -66,7 +66,7 @@ std::string limit_text(std::string_view limit) {
 
 /// `text` in lines of at most kPlanWidth bytes, the first after `begin`, the others after as many
 /// spaces.
-std::string wrapped(std::string_view text, const std::string& begin = "") {
+std::string in_lines(std::string_view text, const std::string& begin = "") {
   std::string lines;
   std::string line = begin;
   bool is_empty = true;
@@ -88,9 +88,9 @@ std::string verdict_text(const PlanReport& report) {
   const strategy::ScalingPlan& plan = report.plan;
   if (plan.most == 1) return {};
   if (plan.pays_up_to == plan.most)
-    return wrapped(fmt::format(
+    return in_lines(fmt::format(
         "All {} replicas pay: each adds at least half of what one alone trains.", plan.most));
-  std::string text = wrapped(
+  std::string text = in_lines(
       fmt::format("{}: a further one adds less than half of what one alone trains; {}.",
                   plan.pays_up_to == 1 ? "Only one replica pays"
                                        : fmt::format("Up to {} replicas pay", plan.pays_up_to),
@@ -101,7 +101,7 @@ std::string verdict_text(const PlanReport& report) {
   else
     text += fmt::format("No faster link would let all {} pay.\n", plan.most);
   if (plan.batch_for_all)
-    text += wrapped(fmt::format(
+    text += in_lines(fmt::format(
         "A global batch of {} would let all {} pay{}.",
         report.options.global_batch * *plan.batch_for_all * (report.options.weak ? plan.most : 1),
         plan.most, plan.batch_is_covered ? "" : " (beyond the measured batches)"));
@@ -162,7 +162,7 @@ std::string plan_text(const PlanReport& report) {
   text += "\nAssumptions\n";
   for (const std::string& assumption :
        assumptions(report.calibration, report.hardware, report.options, plan))
-    text += wrapped(assumption, "- ");
+    text += in_lines(assumption, "- ");
   return text;
 }
 
