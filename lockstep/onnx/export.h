@@ -33,7 +33,8 @@ struct Preprocessing {
 /// How arrays of weights are stored.
 enum class WeightStorage {
   float32,  ///< as they are
-  float16,  ///< those of at least 128 elements as float16, with a Cast to float32
+  float16,  ///< arrays of several axes and at least 128 elements as float16,
+            ///< with a Cast to float32
 };
 
 /// How a network is exported.

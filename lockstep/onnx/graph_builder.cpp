@@ -71,7 +71,7 @@ std::string GraphBuilder::tensor(Tensor tensor) {
 
 std::string GraphBuilder::floats(std::string_view name, std::vector<std::int64_t> shape,
                                  std::span<const float> values) {
-  if (stores_float16_ && values.size() >= kFloat16Elements)
+  if (stores_float16_ && shape.size() > 1 && values.size() >= kFloat16Elements)
     return add("Cast",
                {tensor({.name = fmt::format("{}/float16", name),
                         .type = TensorType::float16,

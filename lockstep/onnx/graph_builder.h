@@ -23,7 +23,8 @@ std::string bytes_of(std::span<const T> values) {
 /// Builds a graph. Names of values are unique; those of operators are those of their first outputs.
 class GraphBuilder {
  public:
-  /// `stores_float16`: whether floats() stores arrays of kFloat16Elements or more as float16.
+  /// `stores_float16`: whether floats() stores arrays of several axes and at least
+  /// kFloat16Elements as float16.
   explicit GraphBuilder(bool stores_float16 = false) : stores_float16_(stores_float16) {}
 
   /// Below this, a Cast takes more of a file than is saved.

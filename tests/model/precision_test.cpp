@@ -116,6 +116,7 @@ const PrecisionCase kPrecisionCases[] = {
        Network network({6, 8});
        const NodeId rows = network.add(PositionalEmbedding());
        network.add(LayerNormalization());
+       network.add(Dense({.units = 24}));  // queries, keys and values
        network.add(Attention({.heads = 2, .causal = true}));
        network.add(Add(), {network.last(), rows});
        network.add(RMSNormalization());

@@ -192,10 +192,16 @@ TEST(ExportInt8, IsReadBackAsTheRoundedNetwork) {
     quantized += node.layer->kind() == "fake_quantize" ? 1 : 0;
   EXPECT_EQ(quantized, 4u);
   EXPECT_EQ(imported.network.summary(), floats.network.summary());
-  for (const model::Node& node : floats.network.nodes())
-    if (!node.parameters.empty())
-      round_int8_layer(floats.network,
-                       static_cast<model::NodeId>(&node - floats.network.nodes().data()), rounded);
+  const auto array = [&](const char* name) {
+    const model::ParameterInfo* const entry = floats.network.parameters().find(name);
+    return model::ParameterTable::slice(std::span(rounded), *entry);
+  };
+  for (std::size_t i = 0; i < floats.network.nodes().size(); ++i)
+    if (const std::string& name = floats.network.nodes()[i].name;
+        kInt8.int8_layers.contains(name) && name != "out")
+      round_int8_layer(floats.network, static_cast<model::NodeId>(i), rounded);
+  // Its input is rounded before it is flattened.
+  quantize_channels(array("out/kernel"), 4, array("out/bias"), 0.05f);
   EXPECT_NE(rounded, floats.parameters);
   EXPECT_THAT(imported.parameters, Pointwise(FloatNear(1e-6f), rounded));
 }

@@ -152,9 +152,13 @@ class Writer {
   static void store_rounded(const Case& one, model::CompiledModel& compiled) {
     const std::span<float> parameters = compiled.parameters();
     if (one.is_float16) {
-      std::vector<Float16> halves(parameters.size());
-      narrow(parameters, halves);
-      widen(halves, parameters);
+      for (const model::ParameterInfo& entry : compiled.parameter_table().entries()) {
+        const std::span<float> values = model::ParameterTable::slice(parameters, entry);
+        if (entry.shape.size() < 2 || values.size() < 128) continue;
+        std::vector<Float16> halves(values.size());
+        narrow(values, halves);
+        widen(halves, values);
+      }
     }
     for (std::size_t i = 0; i < one.network->nodes().size(); ++i)
       if (one.int8_layers.contains(one.network->nodes()[i].name))
