@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "apps/lockstep/parse_error.h"
@@ -116,6 +117,14 @@ std::shared_ptr<bool> add_config_options(CLI::App& command) {
 }
 
 std::string config_text(const CLI::App& command) { return command.config_to_str(true, false); }
+
+std::vector<std::pair<std::string, std::string>> config_values(const std::string& text) {
+  std::istringstream lines(text);
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(lines))
+    if (!is_empty(item)) values.emplace_back(item.name, value_of(item));
+  return values;
+}
 
 void require_one_name(const std::vector<std::string>& arguments, const CLI::App& program) {
   const CLI::App* command = &program;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::apps {
@@ -23,6 +24,8 @@ std::shared_ptr<bool> add_config_options(CLI::App& command);
 /// The options of a parsed command in the format of --config: `name=value` lines, including
 /// defaults.
 std::string config_text(const CLI::App& command);
+/// The names and values in a text of config_text(), without options that are not set.
+std::vector<std::pair<std::string, std::string>> config_values(const std::string& text);
 
 /// Returns `arguments` (without the program's name) extended by the options of the --config file,
 /// if one is given. Options on the command line take precedence. The file has `name=value` lines,

@@ -44,6 +44,8 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
 void add_launch_command(CLI::App& program, const Invocation& invocation, int& status);
 /// `lockstep plan`: predicts a training on many replicas from a measurement on one machine.
 void add_plan_command(CLI::App& program, const Invocation& invocation, int& status);
+/// `lockstep report`: a page about trainings from their JSON events.
+void add_report_command(CLI::App& program);
 void add_version_command(CLI::App& program);
 
 inline constexpr const char* kLaunchCommand = "launch";

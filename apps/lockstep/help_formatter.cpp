@@ -51,6 +51,7 @@ std::string with_wrapped_lines(std::string_view text, std::size_t width) {
 /// What the help shows as the values of options and positional arguments, instead of a type.
 constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"PATH", ""},
+    {"RUN", ""},
     {"allreduce", "ROUTE"},
     {"bad-records", "fail|skip:N"},
     {"bn", "local|sync|group:K"},

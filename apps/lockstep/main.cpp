@@ -52,6 +52,7 @@ int run(const apps::Invocation& invocation) {
   apps::add_doctor_command(program, invocation, status);
   apps::add_plan_command(program, invocation, status);
   apps::add_launch_command(program, invocation, status);
+  apps::add_report_command(program);
   apps::add_version_command(program);
 
   // Not earlier: commands inherit it.

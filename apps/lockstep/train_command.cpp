@@ -47,16 +47,19 @@ constexpr int kSignalStatus = 128;
 /// schedulers.
 constexpr double kOutputPatienceSeconds = 10;
 
-/// The configuration as JSON (state.json) and as Markdown (the text of the summary).
+/// The configuration as JSON (state.json), as Markdown (the text of the summary) and as it was
+/// given.
 struct Configuration {
   nlohmann::json json;
   std::string markdown;
+  std::string options;  // as config_text()
 };
 
 Configuration describe(const std::string& options, const ModelSource& model) {
   Configuration configuration;
   configuration.json = {{ModelSource::kKey, model.to_json()}, {"options", options}};
   configuration.markdown = fmt::format("```\n{}```\n", options);
+  configuration.options = options;
   return configuration;
 }
 
@@ -73,9 +76,9 @@ std::string run_name(const TrainArguments& arguments) {
 }
 
 /// First those that every rank has, so that a wrong metric is an error before any output.
-std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArguments& arguments,
-                                                                const strategy::Strategy& strategy,
-                                                                const std::string& markdown) {
+std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(
+    const TrainArguments& arguments, const strategy::Strategy& strategy,
+    const Configuration& configuration) {
   std::vector<std::shared_ptr<strategy::Callback>> callbacks;
   if (arguments.early_stopping)
     callbacks.push_back(std::make_shared<strategy::EarlyStopping>(*arguments.early_stopping));
@@ -86,16 +89,17 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
     callbacks.push_back(
         std::make_shared<strategy::CsvLog>(arguments.csv_log, strategy.session().logger()));
   if (arguments.output.json)
-    callbacks.push_back(
-        std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every, run_name(arguments)));
+    callbacks.push_back(std::make_shared<strategy::JsonEvents>(
+        stdout, arguments.log_every, run_name(arguments), config_values(configuration.options)));
   else if (!arguments.output.quiet)
     callbacks.push_back(std::make_shared<strategy::ProgressBar>(
         stdout,
         strategy::ProgressOptions{.log_every = arguments.log_every, .verbose = arguments.verbose}));
   if (!arguments.summary_dir.empty())
     callbacks.push_back(
-        std::make_shared<strategy::Summaries>(arguments.summary_dir, arguments.log_every, markdown,
-                                              strategy.session().logger(), arguments.summaries));
+        std::make_shared<strategy::Summaries>(
+            arguments.summary_dir, arguments.log_every, configuration.markdown,
+            strategy.session().logger(), arguments.summaries));
   if (strategy.num_replicas_in_sync() > 1)
     callbacks.push_back(std::make_shared<strategy::Stragglers>(
         strategy, strategy::Stragglers::interval(arguments.log_every)));
@@ -182,7 +186,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   fit.progress = false;  // make_callbacks() adds it
-  fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
+  fit.callbacks = make_callbacks(arguments, *strategy, configuration);
 
   if (session.is_chief())
     for (const std::string& warning :

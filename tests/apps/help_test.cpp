@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
                                            "data verify", "data benchmark", "checkpoint",
                                            "checkpoint inspect", "checkpoint verify",
                                            "checkpoint export", "inspect", "allreduce-bench",
-                                           "doctor", "launch", "plan", "version"));
+                                           "doctor", "launch", "plan", "report", "version"));
 
 TEST_P(HelpOf, FitsEightyColumns) {
   const std::string text = help(GetParam(), {"-u", "COLUMNS"});

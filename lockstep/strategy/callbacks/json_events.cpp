@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -51,6 +52,21 @@ void add_verdict(Json& event, const std::optional<Verdict>& verdict) {
   event["verdict"] = verdict->text;
 }
 
+/// Mean milliseconds per step of each replica, to a microsecond.
+void add_replicas(Json& event, std::span<const allreduce::BusySeconds> busy,
+                  std::span<const double> waiting, std::int64_t steps) {
+  const auto mean = [steps](double seconds) {
+    return std::round(1e6 * seconds / static_cast<double>(steps)) / 1e3;
+  };
+  for (const char* name : {"replica_input_ms", "replica_compute_ms", "replica_waiting_ms"})
+    event[name] = Json::array();
+  for (std::size_t i = 0; i < busy.size(); ++i) {
+    event["replica_input_ms"].push_back(mean(busy[i].input));
+    event["replica_compute_ms"].push_back(mean(busy[i].compute));
+    event["replica_waiting_ms"].push_back(mean(waiting[i]));
+  }
+}
+
 Json device_of(const job::Placement& place) {
   Json device = {{"replica", place.replica}, {"rank", place.rank},
                  {"host", place.host},       {"local_rank", place.local_rank},
@@ -83,8 +99,9 @@ void add_metric_values(Json& event, const std::string& prefix,
   }
 }
 
-JsonEvents::JsonEvents(std::FILE* out, std::int64_t log_every, std::string run)
-    : out_(out), log_every_(log_every), run_(std::move(run)) {}
+JsonEvents::JsonEvents(std::FILE* out, std::int64_t log_every, std::string run,
+                       std::vector<std::pair<std::string, std::string>> options)
+    : out_(out), log_every_(log_every), run_(std::move(run)), options_(std::move(options)) {}
 
 void JsonEvents::write(Json event) {
   if (std::ferror(out_) != 0) return;
@@ -140,6 +157,10 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
   if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
   if (begin.initialized_from) event["initialized_from"] = begin.initialized_from->string();
   if (!run_.empty()) event["run"] = run_;
+  if (!options_.empty()) {
+    Json& options = event["options"] = Json::object();
+    for (const auto& [name, value] : options_) options[name] = value;
+  }
   write(std::move(event));
 }
 
@@ -148,11 +169,25 @@ void JsonEvents::on_epoch_begin(std::int64_t /*epoch*/) {
   samples_ = 0;
 }
 
+void JsonEvents::add_busy(std::span<const allreduce::BusySeconds> busy) {
+  busy_.resize(busy.size());
+  waiting_.resize(busy.size());
+  double slowest = 0;
+  for (const allreduce::BusySeconds& own : busy)
+    slowest = std::max(slowest, own.input + own.compute);
+  for (std::size_t i = 0; i < busy.size(); ++i) {
+    busy_[i].input += busy[i].input;
+    busy_[i].compute += busy[i].compute;
+    waiting_[i] += slowest - busy[i].input - busy[i].compute;
+  }
+}
+
 void JsonEvents::on_batch_end(const StepLogs& logs) {
   samples_ += logs.samples;
   ++steps_;
   interval_.add(logs);
   judged_.add(logs);
+  if (log_every_ > 0 && logs.busy.size() > 1) add_busy(logs.busy);
   if (log_every_ == 0 || logs.step % log_every_ != 0) return;
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - since_).count();
@@ -173,10 +208,13 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
   const std::optional<Verdict> verdict = judged_.verdict();
   if (verdict) judged_.restart();
   add_verdict(event, verdict);
+  if (!busy_.empty()) add_replicas(event, busy_, waiting_, steps_);
   write(std::move(event));
   since_ = now;
   samples_ = steps_ = 0;
   communication_ = logs.communication;
+  busy_.clear();
+  waiting_.clear();
 }
 
 void JsonEvents::note_epoch(const EpochLogs& logs) {

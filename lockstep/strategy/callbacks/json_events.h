@@ -8,6 +8,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/strategy/callback.h"
 #include "lockstep/strategy/fit/step_interval.h"
@@ -21,8 +23,10 @@ namespace lockstep::strategy {
 class JsonEvents final : public Callback {
  public:
   /// `log_every`: number of steps between step events; 0 for none. `run`: name of the training in
-  /// the event `start`; empty for none. `out` must outlive this object.
-  JsonEvents(std::FILE* out, std::int64_t log_every, std::string run = {});
+  /// the event `start`; empty for none. `options`: what the program was started with, by name, for
+  /// the same event. `out` must outlive this object.
+  JsonEvents(std::FILE* out, std::int64_t log_every, std::string run = {},
+             std::vector<std::pair<std::string, std::string>> options = {});
 
   void on_train_begin(const TrainBegin& begin) override;  ///< writes the event `start`
   /// Writes the event `end`, with the metrics of the best epoch of this run: the one with the
@@ -49,17 +53,21 @@ class JsonEvents final : public Callback {
   };
 
   void note_epoch(const EpochLogs& logs);
+  void add_busy(std::span<const allreduce::BusySeconds> busy);
   void write(nlohmann::ordered_json event);
 
   std::FILE* out_;
   std::int64_t log_every_;
   std::string run_;
+  std::vector<std::pair<std::string, std::string>> options_;
   std::optional<BestEpoch> best_;
   std::int64_t samples_ = 0;                     // since the last step event
   std::int64_t steps_ = 0;                       // likewise
   allreduce::CommunicationTimes communication_;  // at the last step event
   StepInterval interval_;                        // since the last step event
   StepInterval judged_;                          // since the last verdict
+  std::vector<allreduce::BusySeconds> busy_;     // of each replica, since the last step event
+  std::vector<double> waiting_;                  // likewise, for the slowest replica
   std::chrono::steady_clock::time_point since_;
 };
 

@@ -200,6 +200,43 @@ TEST(JsonEvents, CanLeaveOutTheSteps) {
   EXPECT_EQ(events_of(file.text()).size(), 4U);
 }
 
+TEST(JsonEvents, HaveTheMeanTimesOfEachReplica) {
+  CapturedFile file;
+  JsonEvents events(file.get(), 2);
+  events.on_epoch_begin(0);
+  const std::array<allreduce::BusySeconds, 2> first = {
+      {{.input = 0.001, .compute = 0.010}, {.input = 0.002, .compute = 0.020}}};
+  const std::array<allreduce::BusySeconds, 2> second = {
+      {{.input = 0.001, .compute = 0.030}, {.input = 0.002, .compute = 0.020}}};
+  for (std::int64_t step = 1; step <= 4; ++step)
+    events.on_batch_end({.step = step, .samples = 1, .busy = step % 2 == 1 ? first : second});
+  const auto written = events_of(file.text());
+  ASSERT_EQ(written.size(), 2U);
+  for (const auto& event : written) {
+    EXPECT_EQ(event["replica_input_ms"], (nlohmann::json{1.0, 2.0}));
+    EXPECT_EQ(event["replica_compute_ms"], (nlohmann::json{20.0, 20.0}));
+    EXPECT_EQ(event["replica_waiting_ms"], (nlohmann::json{5.5, 4.5}))
+        << "11 ms in one step and none in the other; none and 9 ms";
+  }
+}
+
+TEST(JsonEvents, OfOneReplicaHaveNoTimesOfReplicas) {
+  CapturedFile file;
+  JsonEvents events(file.get(), 1);
+  events.on_epoch_begin(0);
+  const std::array<allreduce::BusySeconds, 1> busy = {};
+  events.on_batch_end({.step = 1, .samples = 1, .busy = busy});
+  EXPECT_FALSE(events_of(file.text())[0].contains("replica_waiting_ms"));
+}
+
+TEST(JsonEvents, HaveTheOptionsOfTheProgram) {
+  CapturedFile file;
+  JsonEvents events(file.get(), 0, "", {{"optimizer", "adam"}, {"seed", "1"}});
+  events.on_train_begin({});
+  EXPECT_EQ(events_of(file.text())[0]["options"],
+            (nlohmann::json{{"optimizer", "adam"}, {"seed", "1"}}));
+}
+
 TEST(JsonEvents, StayValidJsonWhateverTheNumbers) {
   CapturedFile file;
   JsonEvents events(file.get(), 1);

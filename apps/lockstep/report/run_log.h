@@ -1,0 +1,84 @@
+// The JSON events of a training, read from a file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/lockstep/report/series.h"
+
+namespace lockstep::apps::report {
+
+/// The parts of a step that its time is divided into, in the order in which they are drawn. Other
+/// names follow them.
+inline constexpr std::array kBreakdownParts = {"input",  "compute",    "communication", "waiting",
+                                               "update", "checkpoint", "other"};
+
+/// Something that happened in a training.
+struct Occurrence {
+  std::int64_t step = 0;
+  double seconds = 0;  ///< since the start of the training
+  std::string text;
+};
+
+/// Mean times of one replica, in milliseconds per step.
+struct ReplicaTimes {
+  double input = 0;
+  double compute = 0;
+  double waiting = 0;  ///< for the slowest replica
+};
+
+/// What is known of a training from its events. A log that several runs of the training have
+/// appended to is one training: what a resumed run repeats replaces what was there.
+struct RunLog {
+  std::string name;            ///< of the file or directory
+  std::filesystem::path path;  ///< of the file
+  nlohmann::json start;        ///< the first event `start`; null if it is missing
+  nlohmann::json end;      ///< the last event `end`; null if the training still runs or was killed
+  std::int64_t runs = 0;   ///< number of events `start`
+  std::int64_t steps = 0;  ///< completed ones
+  /// Of all runs: from the start of the program to the last event.
+  double seconds = 0;
+
+  std::map<std::string, Series> step_values;  ///< numbers of the events `step` and `scalar`
+  /// Numbers of the events `epoch` and `validation`.
+  std::map<std::string, std::vector<Point>> epoch_values;
+  /// Seconds per step, by part.
+  std::map<std::string, Series> breakdown;
+  /// The log has no `breakdown`; it was computed from the waiting times and the rate of samples.
+  bool breakdown_is_derived = false;
+  std::map<std::string, std::int64_t> bound_by;  ///< number of intervals with each verdict
+  std::string verdict;                           ///< the last one; empty if there is none
+
+  std::vector<ReplicaTimes> replicas;  ///< empty if the log does not have them
+  std::vector<Series> replica_busy;    ///< milliseconds per step, of the first kMaxCurves
+  static constexpr std::size_t kMaxCurves = 64;
+
+  std::vector<Occurrence> occurrences;  ///< in their order; at most kMaxOccurrences
+  std::int64_t occurrences_left_out = 0;
+  static constexpr std::size_t kMaxOccurrences = 500;
+  std::vector<Point> checkpoints;  ///< `value`: seconds for which the training was paused
+
+  bool is_cut_off = false;         ///< the last line is incomplete
+  std::int64_t damaged_lines = 0;  ///< other lines that are not events
+  std::int64_t first_damaged = 0;  ///< the number of the first one, from 1
+
+  /// The member of `start`, if it is a number or a string; empty or 0 otherwise.
+  std::string text(const char* key) const;
+  double number(const char* key) const;
+  /// "finished", "stopped by signal 15", "still running, or killed" and the like.
+  std::string status() const;
+  bool is_finished() const;  ///< it reached its last step, or a callback stopped it
+};
+
+/// Reads `path`: what `lockstep train --json` printed, also of a training that still runs, or a
+/// directory that has one such file (*.jsonl, *.json or *.log). Throws Error (data) unless there
+/// is one that can be read and has events.
+RunLog read_run(const std::filesystem::path& path);
+
+}  // namespace lockstep::apps::report

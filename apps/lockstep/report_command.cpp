@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/report/page.h"
+#include "apps/lockstep/report/run_log.h"
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::apps {
+namespace {
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::filesystem::path output = "report.html";
+  report::PageOptions page;
+};
+
+/// Runs of the same name get that of their path.
+void name_apart(std::vector<report::RunLog>& runs) {
+  std::map<std::string, int> count;
+  for (const report::RunLog& run : runs) ++count[run.name];
+  for (report::RunLog& run : runs)
+    if (count[run.name] > 1) run.name = encode_bytes(run.path.string());
+}
+
+void write_report(const ReportArguments& arguments) {
+  const std::size_t count = arguments.runs.size();
+  if (count > report::kMaxRuns)
+    throw Error(ErrorCategory::input, "report",
+                fmt::format("expected at most {} runs", report::kMaxRuns),
+                fmt::format("got {}", count));
+  if (const std::size_t prices = arguments.page.prices.size(); prices > 1 && prices != count)
+    throw Error(ErrorCategory::input, "--price",
+                fmt::format("expected one price, or one of each of the {} runs", count),
+                fmt::format("got {}", prices));
+  std::vector<report::RunLog> runs;
+  runs.reserve(count);
+  for (const std::string& path : arguments.runs) runs.push_back(report::read_run(path));
+  name_apart(runs);
+  const std::string page = report::report_page(runs, arguments.page);
+  write_file_atomically(arguments.output, page, Durability::cached);
+  fmt::print("report of {} in {} ({} kB)\n", counted(static_cast<std::int64_t>(count), "run"),
+             arguments.output.string(), (page.size() + 999) / 1000);
+}
+
+std::vector<double> parse_prices(const std::string& list) {
+  std::vector<double> prices;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const auto price = parse_number<double>(std::string_view(list).substr(begin, end - begin));
+    if (!price || !(*price >= 0) || *price > 1e9)
+      throw Error(ErrorCategory::input, "--price",
+                  "expected prices from 0 to 1e9, separated by commas",
+                  fmt::format("got \"{}\"", list));
+    prices.push_back(*price);
+    begin = end + 1;
+  }
+  return prices;
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand(
+      "report",
+      "Write a page about trainings: curves, times, replicas, events, configuration\n\n"
+      "Example:\n"
+      "  lockstep train --model cnn --data fashion-mnist --json > run.jsonl\n"
+      "  lockstep report run.jsonl --output report.html\n");
+  const auto arguments = std::make_shared<ReportArguments>();
+  command
+      ->add_option("RUN", arguments->runs,
+                   "What lockstep train --json printed, also of a training that still runs; or a "
+                   "directory with one such file. Several runs are compared")
+      ->required();
+  command->add_option("--output", arguments->output, "HTML file to write")
+      ->type_name("FILE")
+      ->default_str(arguments->output.string());
+  command
+      ->add_option_function<std::string>(
+          "--target",
+          [arguments](const std::string& text) { arguments->page.goal = report::parse_goal(text); },
+          "Metric at the end of epochs by which runs are compared, and the value to reach, such as "
+          "validation_accuracy=0.9 (default: the best value that all runs have reached)")
+      ->type_name("METRIC[=X]");
+  command
+      ->add_option_function<std::string>(
+          "--price",
+          [arguments](const std::string& text) { arguments->page.prices = parse_prices(text); },
+          "Price of one host per hour, or that of each run, for the cost of the trainings")
+      ->type_name("X[,X...]");
+  command->callback([arguments] { write_report(*arguments); });
+}
+
+}  // namespace lockstep::apps

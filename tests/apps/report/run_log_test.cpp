@@ -1,0 +1,187 @@
+#include "apps/lockstep/report/run_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/apps/report/logs.h"
+
+namespace lockstep::apps::report {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+TEST(RunLog, HasCurvesTimesAndTheEnd) {
+  const RunLog log = log_of(start_event() + step_event(10, 2) + step_event(20, 1) +
+                            epoch_event(20, 0.5) + end_event(20));
+  EXPECT_EQ(log.name, "run");
+  EXPECT_EQ(log.text("model"), "mlp");
+  EXPECT_EQ(log.number("world_size"), 2);
+  EXPECT_EQ(log.steps, 20);
+  EXPECT_DOUBLE_EQ(log.seconds, 21) << "from the start of the program";
+  ASSERT_EQ(log.step_values.at("loss").bins().size(), 2U);
+  EXPECT_EQ(log.step_values.at("loss").bins()[1].first_seconds, 21);
+  EXPECT_FALSE(log.step_values.contains("step"));
+  ASSERT_EQ(log.epoch_values.at("validation_accuracy").size(), 1U);
+  EXPECT_EQ(log.epoch_values.at("validation_accuracy")[0].step, 20);
+  EXPECT_EQ(log.status(), "finished");
+  EXPECT_TRUE(log.is_finished());
+  EXPECT_FALSE(log.is_cut_off);
+  EXPECT_EQ(log.damaged_lines, 0);
+}
+
+TEST(RunLog, OfATrainingThatStillRunsMayEndWithinALine) {
+  const std::string text = start_event() + step_event(10, 2);
+  const RunLog whole = log_of(text);
+  EXPECT_EQ(whole.status(), "still running, or killed");
+  EXPECT_FALSE(whole.is_cut_off);
+  for (std::size_t cut = 1; cut < 20; ++cut) {
+    const RunLog log = log_of(text + step_event(20, 1).substr(0, cut));
+    EXPECT_TRUE(log.is_cut_off) << cut;
+    EXPECT_EQ(log.steps, 10);
+  }
+  std::string last = step_event(20, 1);
+  last.pop_back();
+  EXPECT_EQ(log_of(text + last).steps, 20) << "only the end of the line is missing";
+}
+
+TEST(RunLog, TellsHowATrainingEnded) {
+  EXPECT_EQ(log_of(start_event() + end_event(5, R"("signal":15,)")).status(),
+            "stopped by signal 15");
+  EXPECT_EQ(log_of(start_event() + end_event(5, R"("stopped":true,)")).status(), "stopped early");
+  EXPECT_EQ(
+      log_of(start_event() + "{\"event\":\"end\",\"steps\":5,\"healthy\":false,\"time\":105}\n")
+          .status(),
+      "diverged");
+}
+
+TEST(RunLog, CountsLinesThatAreNoEvents) {
+  const RunLog log = log_of(start_event() + "Warning: something\n[1]\n\n{\"a\":1}\n" +
+                            std::string(100, '[') + "\n" + step_event(10, 2));
+  EXPECT_EQ(log.damaged_lines, 4);
+  EXPECT_EQ(log.first_damaged, 2);
+  EXPECT_EQ(log.steps, 10);
+}
+
+TEST(RunLog, SurvivesMembersOfOtherTypes) {
+  const RunLog log = log_of(
+      "{\"event\":\"start\",\"devices\":7,\"nodes\":\"x\",\"first_step\":-1e300,\"time\":[]}\n"
+      "{\"event\":\"step\",\"step\":1e300,\"loss\":null,\"breakdown\":[],\"skipped\":1,"
+      "\"replica_compute_ms\":[1,\"x\"],\"replica_input_ms\":[1],\"time\":1e300}\n"
+      "{\"event\":\"epoch\",\"bad_records\":[1,{\"file\":2}],\"complete\":\"no\"}\n"
+      "{\"event\":\"checkpoint\"}\n{\"event\":\"scalar\"}\n{\"event\":5}\n"
+      "{\"event\":\"end\",\"steps\":\"x\",\"signal\":\"x\"}\n");
+  EXPECT_EQ(log.damaged_lines, 0);
+  EXPECT_TRUE(log.replicas.empty());
+  EXPECT_LE(log.seconds, 1e10);
+  EXPECT_GE(log.steps, 0);
+}
+
+TEST(RunLog, ShowsStepsOfAResumedTrainingOnce) {
+  const RunLog log =
+      log_of(start_event() + step_event(10, 4) + step_event(20, 3) + epoch_event(20, 0.3) +
+             R"({"event":"start","first_step":10,"restored_from":"ck/10","time":200})" + "\n" +
+             R"({"event":"step","step":20,"loss":2,"time":205})" + "\n");
+  EXPECT_EQ(log.runs, 2);
+  ASSERT_EQ(log.step_values.at("loss").bins().size(), 2U);
+  EXPECT_EQ(log.step_values.at("loss").bins()[1].mean(), 2);
+  EXPECT_TRUE(log.epoch_values.at("validation_accuracy").empty());
+  EXPECT_DOUBLE_EQ(log.seconds, 26) << "without the time between both";
+  EXPECT_EQ(log.occurrences.back().text, "resumed from ck/10");
+  EXPECT_EQ(log.text("model"), "mlp") << "of the first run";
+}
+
+TEST(RunLog, ReadsBreakdownVerdictAndReplicas) {
+  const auto more = [](const char* bound, double input) {
+    return fmt::format(
+        R"("breakdown":{{"input":{},"compute":0.5}},"bound_by":"{}","verdict":"of {}",)"
+        R"("replica_input_ms":[1,2],"replica_compute_ms":[10,20],"replica_waiting_ms":[11,0],)",
+        input, bound, bound);
+  };
+  const RunLog log =
+      log_of(start_event() + step_event(10, 2, more("input", 0.1)) +
+             step_event(20, 2, more("compute", 0.3)) + step_event(30, 2, more("compute", 0.2)));
+  EXPECT_FALSE(log.breakdown_is_derived);
+  EXPECT_NEAR(log.breakdown.at("input").mean(), 0.2, 1e-9);
+  EXPECT_EQ(log.bound_by.at("compute"), 2);
+  EXPECT_EQ(log.verdict, "of compute");
+  ASSERT_EQ(log.replicas.size(), 2U);
+  EXPECT_EQ(log.replicas[1].input, 2);
+  EXPECT_EQ(log.replicas[0].waiting, 11);
+  EXPECT_EQ(log.replica_busy[1].mean(), 22);
+  EXPECT_EQ(log.occurrences.back().text, "bound by compute");
+  EXPECT_EQ(log.occurrences.back().step, 20) << "where it changed";
+}
+
+TEST(RunLog, WithoutStepsHasTheBreakdownOfItsEpochs) {
+  const auto more = [](double input) {
+    return fmt::format(R"("breakdown":{{"input":{}}},"bound_by":"input","verdict":"v",)", input);
+  };
+  const RunLog epochs =
+      log_of(start_event() + epoch_event(10, 0.5, more(0.1)) + epoch_event(20, 0.5, more(0.3)));
+  EXPECT_FALSE(epochs.breakdown_is_derived);
+  EXPECT_NEAR(epochs.breakdown.at("input").mean(), 0.2, 1e-9);
+  EXPECT_EQ(epochs.bound_by.at("input"), 2);
+  EXPECT_EQ(epochs.verdict, "v");
+  const RunLog both =
+      log_of(start_event() + step_event(5, 1, more(0.5)) + epoch_event(10, 0.5, more(0.1)));
+  EXPECT_NEAR(both.breakdown.at("input").mean(), 0.5, 1e-9) << "that of the steps alone";
+  EXPECT_EQ(both.bound_by.at("input"), 1);
+}
+
+TEST(RunLog, OfAnOlderProgramHasABreakdownFromItsWaitingTimes) {
+  const auto more = [](double waited) {
+    return fmt::format(R"("samples_per_second":640,"input_wait_seconds":{},)"
+                       R"("exposed_communication_ms":10,"waiting_ms":20,)",
+                       waited);
+  };
+  const RunLog log =
+      log_of(start_event() + step_event(10, 2, more(0.05)) + step_event(20, 2, more(0.10)));
+  EXPECT_TRUE(log.breakdown_is_derived);
+  EXPECT_NEAR(log.breakdown.at("input").mean(), 0.005, 1e-9);
+  EXPECT_NEAR(log.breakdown.at("communication").mean(), 0.01, 1e-9);
+  EXPECT_NEAR(log.breakdown.at("waiting").mean(), 0.02, 1e-9);
+  EXPECT_NEAR(log.breakdown.at("compute").mean(), 0.065, 1e-9) << "64 samples take 0.1 s";
+}
+
+TEST(RunLog, IgnoresTrainingMetricsOfAPartOfAnEpoch) {
+  const RunLog log = log_of(start_event() +
+                            R"({"event":"epoch","step":5,"complete":false,"loss":1,)"
+                            R"("validation_loss":2,"time":105})" +
+                            "\n");
+  EXPECT_FALSE(log.epoch_values.contains("loss"));
+  EXPECT_TRUE(log.epoch_values.contains("validation_loss"));
+}
+
+TEST(ReadRun, FindsTheLogInADirectory) {
+  const data::TemporaryDirectory directory;
+  EXPECT_THAT(refusal_of([&] { read_run(directory.path()); }), EndsWith("there is none"));
+  data::write_bytes(directory / "recorder-0.jsonl", "{\"kind\":1}\n");
+  data::write_bytes(directory / "a.jsonl", start_event() + step_event(10, 2));
+  const RunLog log = read_run(directory.path());
+  EXPECT_EQ(log.path, directory / "a.jsonl");
+  EXPECT_EQ(log.name, directory.path().filename().string());
+  data::write_bytes(directory / "b.json", start_event());
+  EXPECT_THAT(refusal_of([&] { read_run(directory.path()); }),
+              HasSubstr("expected one log of a training in the directory, got 2, such as a.jsonl "
+                        "and b.json"));
+}
+
+TEST(ReadRun, RefusesWhatIsNoLog) {
+  const data::TemporaryDirectory directory;
+  data::write_bytes(directory / "empty", "");
+  data::write_bytes(directory / "text", "epoch step loss\n");
+  EXPECT_THAT(refusal_of([&] { read_run(directory / "empty"); }),
+              HasSubstr("] expected what lockstep train --json printed (> run.jsonl); the file is "
+                        "empty"));
+  EXPECT_THAT(refusal_of([&] { read_run(directory / "text"); }),
+              HasSubstr("; none of its lines is an event"));
+  EXPECT_THAT(refusal_of([&] { read_run(directory / "none"); }),
+              HasSubstr("No such file or directory"));
+  EXPECT_THAT(refusal_of([&] { read_run("/dev/null"); }), HasSubstr("/dev/null] expected "));
+}
+
+}  // namespace
+}  // namespace lockstep::apps::report
