@@ -96,10 +96,9 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(
         stdout,
         strategy::ProgressOptions{.log_every = arguments.log_every, .verbose = arguments.verbose}));
   if (!arguments.summary_dir.empty())
-    callbacks.push_back(
-        std::make_shared<strategy::Summaries>(
-            arguments.summary_dir, arguments.log_every, configuration.markdown,
-            strategy.session().logger(), arguments.summaries));
+    callbacks.push_back(std::make_shared<strategy::Summaries>(
+        arguments.summary_dir, arguments.log_every, configuration.markdown,
+        strategy.session().logger(), arguments.summaries));
   if (strategy.num_replicas_in_sync() > 1)
     callbacks.push_back(std::make_shared<strategy::Stragglers>(
         strategy, strategy::Stragglers::interval(arguments.log_every)));
