@@ -198,10 +198,10 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
 }
 
 std::vector<int> parse_replica_counts(const std::string& list) {
-  constexpr int kMostReplicas = 4096;
+  constexpr int kMaxReplicas = 4096;
   const auto refuse = [&] {
     throw Error(ErrorCategory::input, "replicas",
-                fmt::format("expected numbers from 1 to {}, such as 1,2,4-8", kMostReplicas),
+                fmt::format("expected numbers from 1 to {}, such as 1,2,4-8", kMaxReplicas),
                 fmt::format("got \"{}\"", list));
   };
   std::set<int> counts;
@@ -211,7 +211,7 @@ std::vector<int> parse_replica_counts(const std::string& list) {
     const std::size_t dash = std::min(part.find('-'), part.size());
     const auto first = parse_number<int>(part.substr(0, dash));
     const auto last = dash == part.size() ? first : parse_number<int>(part.substr(dash + 1));
-    if (!first || !last || *first < 1 || *last < *first || *last > kMostReplicas) refuse();
+    if (!first || !last || *first < 1 || *last < *first || *last > kMaxReplicas) refuse();
     for (int count = *first; count <= *last; ++count) counts.insert(count);
     begin = end + 1;
   }

@@ -8,17 +8,13 @@
 #include <vector>
 
 namespace lockstep::strategy {
-namespace {
 
-/// Of all threads of this process.
 double processor_seconds() {
   timespec time{};
   return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0
              ? static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)
              : 0;
 }
-
-}  // namespace
 
 TrainingFacts facts_of(const TrainBegin& begin) {
   TrainingFacts facts{.world_size = begin.world_size,

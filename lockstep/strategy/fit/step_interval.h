@@ -9,6 +9,9 @@
 
 namespace lockstep::strategy {
 
+/// Processor time of all threads of this process so far; 0 if the system does not tell.
+double processor_seconds();
+
 /// What a verdict has to know of a training.
 TrainingFacts facts_of(const TrainBegin& begin);
 

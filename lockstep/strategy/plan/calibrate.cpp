@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <memory>
 #include <optional>
 #include <set>
@@ -26,6 +25,7 @@
 #include "lockstep/model/device_speed.h"
 #include "lockstep/net/socket.h"
 #include "lockstep/strategy/evaluation.h"
+#include "lockstep/strategy/fit/step_interval.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/replica/micro_batches.h"
 
@@ -35,12 +35,6 @@ namespace {
 constexpr std::size_t kFewestSteps = 5;  // timed ones, of each batch
 constexpr int kProfiledSteps = 3;
 constexpr int kLeadPasses = 3;
-
-double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 /// The value below which `share` of `values` are, which are not empty.
 double quantile(std::vector<double> values, double share) {

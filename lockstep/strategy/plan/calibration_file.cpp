@@ -23,8 +23,8 @@ namespace {
 
 constexpr const char* kFormat = "lockstep calibration";
 constexpr int kVersion = 1;
-constexpr std::size_t kMostTimings = 1000;
-constexpr double kMost = 1e18;
+constexpr std::size_t kMaxTimings = 1000;
+constexpr double kMaxQuantity = 1e18;
 
 /// An object of a file, whose members are read one by one.
 class Members {
@@ -43,7 +43,7 @@ class Members {
     if (found == object_.end()) refuse(fmt::format("one without \"{}\"", key));
     return *found;
   }
-  double number(const char* key, double least = 0, double most = kMost) const {
+  double number(const char* key, double least = 0, double most = kMaxQuantity) const {
     return checked(key, value(key), least, most);
   }
   std::int64_t count(const char* key, std::int64_t least = 0) const {
@@ -68,8 +68,8 @@ class Members {
   }
   std::int64_t counted_value(const char* key, const nlohmann::json& found,
                              std::int64_t least) const {
-    constexpr double kMostCounted = 1e15;
-    const double number = checked(key, found, static_cast<double>(least), kMostCounted);
+    constexpr double kMaxCounted = 1e15;
+    const double number = checked(key, found, static_cast<double>(least), kMaxCounted);
     if (number != std::floor(number)) refuse(fmt::format("\"{}\": {}", key, describe_json(found)));
     return static_cast<std::int64_t>(number);
   }
@@ -93,7 +93,7 @@ BatchTiming timing_of(const nlohmann::json& object, std::string_view where,
                      .lead_seconds = {},
                      .activation_bytes = members.number("activation_bytes")};
   for (const nlohmann::json& lead : members.array("lead_seconds", parameters, parameters))
-    timing.lead_seconds.push_back(members.checked("lead_seconds", lead, 0, kMost));
+    timing.lead_seconds.push_back(members.checked("lead_seconds", lead, 0, kMaxQuantity));
   if (timing.update_seconds > timing.seconds)
     members.refuse("an update that is longer than its step");
   return timing;
@@ -101,20 +101,20 @@ BatchTiming timing_of(const nlohmann::json& object, std::string_view where,
 
 std::string file_text(const std::filesystem::path& path) {
   const InputFile file(path, ErrorCategory::input);
-  constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
-  std::string text(static_cast<std::size_t>(std::min(file.stamp().size, kMostBytes + 1)), '\0');
+  constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;
+  std::string text(static_cast<std::size_t>(std::min(file.stamp().size, kMaxBytes + 1)), '\0');
   text.resize(file.read_at(0, text.data(), text.size()));
   return text;
 }
 
-struct Unit {
+struct QuantityUnit {
   std::string_view name;  // in lower case, where case does not matter
   double factor;
 };
 
 /// `text` as a positive number and a unit of `units`.
-double parse_quantity(std::string_view option, std::string_view text, std::span<const Unit> units,
-                      std::string_view expected) {
+double parse_quantity(std::string_view option, std::string_view text,
+                      std::span<const QuantityUnit> units, std::string_view expected) {
   std::size_t end = 0;
   while (end < text.size() &&
          (std::isdigit(static_cast<unsigned char>(text[end])) != 0 || text[end] == '.'))
@@ -128,8 +128,9 @@ double parse_quantity(std::string_view option, std::string_view text, std::span<
   }
   const auto number = parse_number<double>(text.substr(0, end));
   const auto found = std::ranges::find_if(
-      units, [&](const Unit& unit) { return unit.name == exact || unit.name == lower; });
-  if (!number || !(*number > 0) || found == units.end() || !(*number * found->factor < kMost))
+      units, [&](const QuantityUnit& unit) { return unit.name == exact || unit.name == lower; });
+  if (!number || !(*number > 0) || found == units.end() ||
+      !(*number * found->factor < kMaxQuantity))
     throw Error(ErrorCategory::input, option, expected, fmt::format("got \"{}\"", text));
   return *number * found->factor;
 }
@@ -137,36 +138,37 @@ double parse_quantity(std::string_view option, std::string_view text, std::span<
 }  // namespace
 
 double parse_bit_rate(std::string_view option, std::string_view text) {
-  static constexpr std::array<Unit, 11> kUnits{{{"bit", 1},
-                                                {"kbit", 1e3},
-                                                {"mbit", 1e6},
-                                                {"gbit", 1e9},
-                                                {"tbit", 1e12},
-                                                {"kbit/s", 1e3},
-                                                {"mbit/s", 1e6},
-                                                {"gbit/s", 1e9},
-                                                {"tbit/s", 1e12},
-                                                {"MB/s", 8e6 / kPayload},
-                                                {"GB/s", 8e9 / kPayload}}};
+  static constexpr std::array<QuantityUnit, 11> kUnits{{{"bit", 1},
+                                                        {"kbit", 1e3},
+                                                        {"mbit", 1e6},
+                                                        {"gbit", 1e9},
+                                                        {"tbit", 1e12},
+                                                        {"kbit/s", 1e3},
+                                                        {"mbit/s", 1e6},
+                                                        {"gbit/s", 1e9},
+                                                        {"tbit/s", 1e12},
+                                                        {"MB/s", 8e6 / kPayload},
+                                                        {"GB/s", 8e9 / kPayload}}};
   return parse_quantity(
       option, text, kUnits,
       "expected the speed of a link, such as 1Gbit, 100Mbit, or 0.119GB/s of payload");
 }
 
 double parse_seconds(std::string_view option, std::string_view text) {
-  static constexpr std::array<Unit, 4> kUnits{{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
+  static constexpr std::array<QuantityUnit, 4> kUnits{
+      {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
   return parse_quantity(option, text, kUnits, "expected a time, such as 50us or 0.2ms");
 }
 
 double parse_bytes(std::string_view option, std::string_view text) {
-  static constexpr std::array<Unit, 8> kUnits{{{"", 1},
-                                               {"b", 1},
-                                               {"kib", 1024},
-                                               {"mib", 1 << 20},
-                                               {"gib", 1 << 30},
-                                               {"tib", 1024.0 * (1 << 30)},
-                                               {"mb", 1e6},
-                                               {"gb", 1e9}}};
+  static constexpr std::array<QuantityUnit, 8> kUnits{{{"", 1},
+                                                       {"b", 1},
+                                                       {"kib", 1024},
+                                                       {"mib", 1 << 20},
+                                                       {"gib", 1 << 30},
+                                                       {"tib", 1024.0 * (1 << 30)},
+                                                       {"mb", 1e6},
+                                                       {"gb", 1e9}}};
   return parse_quantity(option, text, kUnits, "expected a size, such as 16GiB");
 }
 
@@ -200,7 +202,7 @@ nlohmann::ordered_json to_json(const Calibration& calibration) {
 }
 
 Calibration parse_calibration(std::string_view text, std::string_view where) {
-  constexpr std::size_t kMostParameters = 1'000'000;
+  constexpr std::size_t kMaxParameters = 1'000'000;
   const nlohmann::json json = parse_json(text, ErrorCategory::input, where);
   const Members members(json, where, kExpectedCalibration);
   if (!members.has("format") || members.value("format") != kFormat)
@@ -222,9 +224,9 @@ Calibration parse_calibration(std::string_view text, std::string_view where) {
                           .bytes_per_second = members.number("bytes_per_second"),
                           .flop_per_second = members.number("flop_per_second"),
                           .timings = {}};
-  for (const nlohmann::json& count : members.array("elements", 1, kMostParameters))
+  for (const nlohmann::json& count : members.array("elements", 1, kMaxParameters))
     calibration.elements.push_back(members.counted_value("elements", count, 1));
-  for (const nlohmann::json& object : members.array("timings", 1, kMostTimings)) {
+  for (const nlohmann::json& object : members.array("timings", 1, kMaxTimings)) {
     BatchTiming timing = timing_of(object, where, calibration.elements.size());
     if (!calibration.timings.empty() && timing.samples <= calibration.timings.back().samples)
       members.refuse("timings that are not in the order of their samples");
