@@ -91,7 +91,7 @@ std::string breakdown_of(const RunLog& run) {
           : "");
 }
 
-std::string text_in(const nlohmann::json& object, const char* key) {
+std::string member_text(const nlohmann::json& object, const char* key) {
   if (!object.is_object()) return {};
   const auto found = object.find(key);
   if (found == object.end()) return {};
@@ -123,12 +123,12 @@ std::string replica_table(const RunLog& run) {
   std::string rows;
   for (std::size_t i = 0; i < std::min(count, kMaxReplicaRows); ++i) {
     const nlohmann::json device = i < devices.size() ? devices[i] : nlohmann::json();
-    const std::string gpu = text_in(device, "gpu");
+    const std::string gpu = member_text(device, "gpu");
     rows += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td class=\"number\">{}</td>", i,
-        escape_html(text_in(device, "rank")), escape_html(text_in(device, "host")),
-        escape_html(text_in(device, "device")), gpu.empty() ? "" : ", " + escape_html(gpu),
-        escape_html(text_in(device, "cores")));
+        escape_html(member_text(device, "rank")), escape_html(member_text(device, "host")),
+        escape_html(member_text(device, "device")), gpu.empty() ? "" : ", " + escape_html(gpu),
+        escape_html(member_text(device, "cores")));
     if (!run.replicas.empty()) {
       const ReplicaTimes times = i < run.replicas.size() ? run.replicas[i] : ReplicaTimes();
       rows += fmt::format(
