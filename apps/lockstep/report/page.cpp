@@ -16,15 +16,15 @@
 namespace lockstep::apps::report {
 namespace {
 
-constexpr const char* kMissing = "–";
+constexpr const char* kNothing = "–";
 
-std::string count_text(double count) { return count > 0 ? short_number(count) : kMissing; }
+std::string count_text(double count) { return count > 0 ? short_number(count) : kNothing; }
 
 /// "4 replicas on 2 hosts".
 std::string place_text(const RunLog& run) {
   const auto replicas = static_cast<std::int64_t>(run.number("world_size"));
   const auto nodes = static_cast<std::int64_t>(run.number("nodes"));
-  if (replicas == 0) return kMissing;
+  if (replicas == 0) return kNothing;
   return counted(replicas, "replica") + " on " + counted(std::max<std::int64_t>(nodes, 1), "host");
 }
 
@@ -59,7 +59,7 @@ std::string best_text(const RunLog& run, const Goal& goal) {
   const auto best = best_point(run, goal.metric);
   return best ? fmt::format("{} <small>step {}</small>", short_number(best->value),
                             short_number(static_cast<double>(best->step)))
-              : kMissing;
+              : kNothing;
 }
 
 std::string tile(const std::string& value, std::string_view name, const std::string& more = {}) {
@@ -145,7 +145,7 @@ std::string comparison(std::span<const RunLog> runs, const std::optional<Goal>& 
   const auto escaped = [](const char* key) {
     return [key](const RunLog& run, std::size_t) {
       const std::string text = run.text(key);
-      return text.empty() ? std::string(kMissing) : escape_html(text);
+      return text.empty() ? std::string(kNothing) : escape_html(text);
     };
   };
   table.add("status", [](const RunLog& run, std::size_t) { return status_html(run); });
@@ -203,7 +203,7 @@ std::string comparison(std::span<const RunLog> runs, const std::optional<Goal>& 
           "cost to " + words_of(goal->text()),
           [&](const RunLog& run, std::size_t i) {
             const auto value = cost(run, i);
-            return value ? cost_text(*value) : std::string(kMissing);
+            return value ? cost_text(*value) : std::string(kNothing);
           },
           cost, false);
     }
@@ -212,7 +212,7 @@ std::string comparison(std::span<const RunLog> runs, const std::optional<Goal>& 
     const auto found = run.end.is_object() ? run.end.find("parameter_hash") : run.end.end();
     return run.end.is_object() && found != run.end.end() && found->is_string()
                ? "<code>" + escape_html(found->get<std::string>()) + "</code>"
-               : std::string(kMissing);
+               : std::string(kNothing);
   });
   return table.html();
 }
