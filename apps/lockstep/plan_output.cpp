@@ -109,27 +109,27 @@ std::string verdict_text(const PlanReport& report) {
 }
 
 nlohmann::ordered_json row_json(const PlanReport& report, const Prediction& row) {
-  nlohmann::ordered_json json = {{"replicas", row.replicas},
-                                 {"hosts", row.hosts},
-                                 {"global_batch", row.global_batch},
-                                 {"per_replica_batch", row.per_replica_batch},
-                                 {"measured_batch", row.is_covered},
-                                 {"step_seconds", row.step()},
-                                 {"breakdown",
-                                  {{"input", row.input},
-                                   {"compute", row.compute},
-                                   {"transfer", row.transfer},
-                                   {"communication", row.communication},
-                                   {"waiting", row.waiting},
-                                   {"update", row.update}}},
-                                 {"link_seconds", row.link_seconds},
-                                 {"samples_per_second", row.samples_per_second},
-                                 {"efficiency", row.efficiency},
-                                 {"memory_bytes", row.memory_bytes}};
-  if (report.hardware.memory_bytes > 0) json["fits"] = !lacks_memory(report, row);
-  if (report.options.samples > 0) json["hours"] = row.hours;
-  if (report.options.samples > 0 && report.hardware.price > 0) json["cost"] = row.cost;
-  return json;
+  nlohmann::ordered_json object = {{"replicas", row.replicas},
+                                   {"hosts", row.hosts},
+                                   {"global_batch", row.global_batch},
+                                   {"per_replica_batch", row.per_replica_batch},
+                                   {"measured_batch", row.is_covered},
+                                   {"step_seconds", row.step()},
+                                   {"breakdown",
+                                    {{"input", row.input},
+                                     {"compute", row.compute},
+                                     {"transfer", row.transfer},
+                                     {"communication", row.communication},
+                                     {"waiting", row.waiting},
+                                     {"update", row.update}}},
+                                   {"link_seconds", row.link_seconds},
+                                   {"samples_per_second", row.samples_per_second},
+                                   {"efficiency", row.efficiency},
+                                   {"memory_bytes", row.memory_bytes}};
+  if (report.hardware.memory_bytes > 0) object["fits"] = !lacks_memory(report, row);
+  if (report.options.samples > 0) object["hours"] = row.hours;
+  if (report.options.samples > 0 && report.hardware.price > 0) object["cost"] = row.cost;
+  return object;
 }
 
 }  // namespace
@@ -171,7 +171,7 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
   const std::int64_t batch = report.options.global_batch * (report.options.weak ? plan.most : 1);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Prediction& row : plan.rows) rows.push_back(row_json(report, row));
-  nlohmann::ordered_json json = {
+  nlohmann::ordered_json object = {
       {"event", "plan"},
       {"model", report.calibration.model},
       {"data", report.calibration.data},
@@ -187,14 +187,14 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
       {"pays_up_to", plan.pays_up_to},
       {"fastest", plan.fastest},
       {"cheapest", plan.cheapest}};
-  if (!plan.limit.empty()) json["limit"] = plan.limit;
-  if (plan.link_for_all) json["link_for_all"] = *plan.link_for_all;
+  if (!plan.limit.empty()) object["limit"] = plan.limit;
+  if (plan.link_for_all) object["link_for_all"] = *plan.link_for_all;
   if (plan.batch_for_all) {
-    json["global_batch_for_all"] = batch * *plan.batch_for_all;
-    json["measured_batch_for_all"] = plan.batch_is_covered;
+    object["global_batch_for_all"] = batch * *plan.batch_for_all;
+    object["measured_batch_for_all"] = plan.batch_is_covered;
   }
-  json["assumptions"] = assumptions(report.calibration, report.hardware, report.options, plan);
-  return json;
+  object["assumptions"] = assumptions(report.calibration, report.hardware, report.options, plan);
+  return object;
 }
 
 std::vector<int> parse_replica_counts(const std::string& list) {

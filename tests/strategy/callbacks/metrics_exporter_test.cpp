@@ -132,7 +132,9 @@ TEST(MetricsExporterTest, AddsTheBreakdownsOfSteps) {
                     .other = 7};
   exporter.on_batch_end(logs);
   exporter.on_batch_end(logs);
-  exporter.on_validation({.validation_seconds = 0.5});
+  EpochLogs epoch;
+  epoch.validation_seconds = 0.5;
+  exporter.on_validation(epoch);
   const std::string text = exporter.text(Exposition::prometheus);
   const auto seconds = [&](const std::string& phase) {
     return value_in(text, "lockstep_training_time_seconds_total{phase=\"" + phase + "\"}");
