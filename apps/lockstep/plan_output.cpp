@@ -20,6 +20,12 @@ using strategy::Prediction;
 constexpr double kMebibyteOfPlan = 1 << 20;
 constexpr std::size_t kPlanWidth = 80;
 
+/// With a decimal only where it says something.
+std::string mebibytes_text(double bytes) {
+  const double mebibytes = bytes / kMebibyteOfPlan;
+  return mebibytes < 10 ? fmt::format("{:.2g}", mebibytes) : fmt::format("{:.0f}", mebibytes);
+}
+
 bool lacks_memory(const PlanReport& report, const Prediction& row) {
   return report.hardware.memory_bytes > 0 && row.memory_bytes > report.hardware.memory_bytes;
 }
@@ -33,22 +39,21 @@ std::string duration_text(double hours) {
 
 std::string row_text(const PlanReport& report, const Prediction& row) {
   std::string text =
-      fmt::format("{:>8}{:>7.0f}{:<2}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>10.5g}{:>6.0f}%{:>8.0f}",
+      fmt::format("{:>8}{:>7.0f}{:<2}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>10.0f}{:>6.0f}%{:>8}",
                   row.replicas, row.per_replica_batch,
                   std::string(row.is_covered ? "" : "*") + (lacks_memory(report, row) ? "!" : ""),
                   1e3 * row.step(), 1e3 * (row.input + row.compute + row.update),
                   1e3 * (row.transfer + row.communication), 1e3 * row.waiting,
-                  row.samples_per_second, 100 * row.efficiency, row.memory_bytes / kMebibyteOfPlan);
+                  row.samples_per_second, 100 * row.efficiency, mebibytes_text(row.memory_bytes));
   return text + "\n";
 }
 
-/// "12 replicas: 0.21 h, 2.52 at 1.00 an hour"
+/// "12 replicas: 2.1 h, cost 12.60 (6 hosts)"
 std::string training_text(const PlanReport& report, int replicas) {
   const Prediction row = predict(report.calibration, report.hardware, report.options, replicas);
   std::string text = fmt::format("{}: {}", counted(replicas, "replica"), duration_text(row.hours));
   if (report.hardware.price > 0)
-    text += fmt::format(", cost {:.2f} ({} at {:.4g} an hour)", row.cost,
-                        counted(row.hosts, "host"), report.hardware.price);
+    text += fmt::format(", cost {:.2f} ({})", row.cost, counted(row.hosts, "host"));
   return text;
 }
 
@@ -61,7 +66,7 @@ std::string limit_text(std::string_view limit) {
 
 /// `text` in lines of at most kPlanWidth bytes, the first after `begin`, the others after as many
 /// spaces.
-std::string wrapped_text(std::string_view text, const std::string& begin = "") {
+std::string in_lines(std::string_view text, const std::string& begin = "") {
   std::string lines;
   std::string line = begin;
   bool is_empty = true;
@@ -83,9 +88,9 @@ std::string verdict_text(const PlanReport& report) {
   const strategy::ScalingPlan& plan = report.plan;
   if (plan.most == 1) return {};
   if (plan.pays_up_to == plan.most)
-    return wrapped_text(fmt::format(
+    return in_lines(fmt::format(
         "All {} replicas pay: each adds at least half of what one alone trains.", plan.most));
-  std::string text = wrapped_text(
+  std::string text = in_lines(
       fmt::format("{}: a further one adds less than half of what one alone trains; {}.",
                   plan.pays_up_to == 1 ? "Only one replica pays"
                                        : fmt::format("Up to {} replicas pay", plan.pays_up_to),
@@ -96,7 +101,7 @@ std::string verdict_text(const PlanReport& report) {
   else
     text += fmt::format("No faster link would let all {} pay.\n", plan.most);
   if (plan.batch_for_all)
-    text += wrapped_text(fmt::format(
+    text += in_lines(fmt::format(
         "A global batch of {} would let all {} pay{}.",
         report.options.global_batch * *plan.batch_for_all * (report.options.weak ? plan.most : 1),
         plan.most, plan.batch_is_covered ? "" : " (beyond the measured batches)"));
@@ -104,27 +109,27 @@ std::string verdict_text(const PlanReport& report) {
 }
 
 nlohmann::ordered_json row_json(const PlanReport& report, const Prediction& row) {
-  nlohmann::ordered_json json = {{"replicas", row.replicas},
-                                 {"hosts", row.hosts},
-                                 {"global_batch", row.global_batch},
-                                 {"per_replica_batch", row.per_replica_batch},
-                                 {"measured_batch", row.is_covered},
-                                 {"step_seconds", row.step()},
-                                 {"breakdown",
-                                  {{"input", row.input},
-                                   {"compute", row.compute},
-                                   {"transfer", row.transfer},
-                                   {"communication", row.communication},
-                                   {"waiting", row.waiting},
-                                   {"update", row.update}}},
-                                 {"link_seconds", row.link_seconds},
-                                 {"samples_per_second", row.samples_per_second},
-                                 {"efficiency", row.efficiency},
-                                 {"memory_bytes", row.memory_bytes}};
-  if (report.hardware.memory_bytes > 0) json["fits"] = !lacks_memory(report, row);
-  if (report.options.samples > 0) json["hours"] = row.hours;
-  if (report.options.samples > 0 && report.hardware.price > 0) json["cost"] = row.cost;
-  return json;
+  nlohmann::ordered_json object = {{"replicas", row.replicas},
+                                   {"hosts", row.hosts},
+                                   {"global_batch", row.global_batch},
+                                   {"per_replica_batch", row.per_replica_batch},
+                                   {"measured_batch", row.is_covered},
+                                   {"step_seconds", row.step()},
+                                   {"breakdown",
+                                    {{"input", row.input},
+                                     {"compute", row.compute},
+                                     {"transfer", row.transfer},
+                                     {"communication", row.communication},
+                                     {"waiting", row.waiting},
+                                     {"update", row.update}}},
+                                   {"link_seconds", row.link_seconds},
+                                   {"samples_per_second", row.samples_per_second},
+                                   {"efficiency", row.efficiency},
+                                   {"memory_bytes", row.memory_bytes}};
+  if (report.hardware.memory_bytes > 0) object["fits"] = !lacks_memory(report, row);
+  if (report.options.samples > 0) object["hours"] = row.hours;
+  if (report.options.samples > 0 && report.hardware.price > 0) object["cost"] = row.cost;
+  return object;
 }
 
 }  // namespace
@@ -144,8 +149,8 @@ std::string plan_text(const PlanReport& report) {
     lacks = lacks || lacks_memory(report, row);
   }
   if (lacks)
-    text += fmt::format("! needs more than the {:.0f} MiB of a replica\n",
-                        report.hardware.memory_bytes / kMebibyteOfPlan);
+    text += fmt::format("! needs more than the {} MiB of a replica\n",
+                        mebibytes_text(report.hardware.memory_bytes));
   text += "\n" + verdict_text(report);
   if (report.options.samples > 0) {
     text += "The whole training takes, with\n";
@@ -157,7 +162,7 @@ std::string plan_text(const PlanReport& report) {
   text += "\nAssumptions\n";
   for (const std::string& assumption :
        assumptions(report.calibration, report.hardware, report.options, plan))
-    text += wrapped_text(assumption, "- ");
+    text += in_lines(assumption, "- ");
   return text;
 }
 
@@ -166,7 +171,7 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
   const std::int64_t batch = report.options.global_batch * (report.options.weak ? plan.most : 1);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Prediction& row : plan.rows) rows.push_back(row_json(report, row));
-  nlohmann::ordered_json json = {
+  nlohmann::ordered_json object = {
       {"event", "plan"},
       {"model", report.calibration.model},
       {"data", report.calibration.data},
@@ -182,14 +187,14 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
       {"pays_up_to", plan.pays_up_to},
       {"fastest", plan.fastest},
       {"cheapest", plan.cheapest}};
-  if (!plan.limit.empty()) json["limit"] = plan.limit;
-  if (plan.link_for_all) json["link_for_all"] = *plan.link_for_all;
+  if (!plan.limit.empty()) object["limit"] = plan.limit;
+  if (plan.link_for_all) object["link_for_all"] = *plan.link_for_all;
   if (plan.batch_for_all) {
-    json["global_batch_for_all"] = batch * *plan.batch_for_all;
-    json["measured_batch_for_all"] = plan.batch_is_covered;
+    object["global_batch_for_all"] = batch * *plan.batch_for_all;
+    object["measured_batch_for_all"] = plan.batch_is_covered;
   }
-  json["assumptions"] = assumptions(report.calibration, report.hardware, report.options, plan);
-  return json;
+  object["assumptions"] = assumptions(report.calibration, report.hardware, report.options, plan);
+  return object;
 }
 
 std::vector<int> parse_replica_counts(const std::string& list) {

@@ -67,7 +67,7 @@ TEST_F(PlanCommand, UsesAnEarlierMeasurement) {
 
 TEST_F(PlanCommand, PrintsATableThatFitsEightyColumns) {
   ASSERT_EQ(run_lockstep(kPlan + "--save-calibration " + file("calibration.json")).status, 0);
-  write("large.json", R"({"name":"large machines","speed":10,"link":"25Gbit","memory":"1KiB"})");
+  write("large.json", R"({"name":"large machines","speed":10,"link":"25Gbit","memory":"64KiB"})");
   const Result result =
       run_lockstep("plan --calibration " + file("calibration.json") + " --price 1.5 --hardware " +
                    file("large.json") + " --scaling weak --link 100Mbit");
@@ -75,7 +75,7 @@ TEST_F(PlanCommand, PrintsATableThatFitsEightyColumns) {
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("mlp on "), HasSubstr("global batch 32 times the replicas"),
                     HasSubstr("links of 100 Mbit/s, large machines"),
-                    HasSubstr("! needs more than the 0 MiB of a replica"),
+                    HasSubstr("! needs more than the 0.062 MiB of a replica"),
                     HasSubstr("every host computes 10 times as fast"), HasSubstr("weak scaling")));
   std::istringstream lines(result.output);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kSmallTraining =
     "train --json --model linear --data synthetic:4x4x1:3:96 --validation-data "
@@ -44,6 +45,9 @@ TEST_F(ReportCommand, ShowsATrainingWithItsOptionsAndReplicas) {
   EXPECT_THAT(page, AllOf(HasSubstr("<th>--optimizer</th><td>adam</td>"),
                           HasSubstr("Busy time of the replicas"),
                           HasSubstr("best validation accuracy"), HasSubstr("finished")));
+  EXPECT_THAT(page, AllOf(HasSubstr("Where the time of a step goes"), HasSubstr("update"),
+                          Not(HasSubstr("was written without a breakdown"))))
+      << "the parts of steps are those that the training measured";
 }
 
 TEST_F(ReportCommand, ComparesTrainings) {

@@ -31,12 +31,12 @@ std::string_view to_string(EventKind kind);
 
 /// One event.
 struct Event {
-  std::int64_t time = 0;  ///< nanoseconds of std::chrono::steady_clock
-  const char* name = "";  ///< a string literal, or of intern()
-  EventKind kind = EventKind::mark;
-  std::int32_t number = -1;    ///< such as a bucket, at most 23 bits; -1: none
-  std::int64_t step = 0;       ///< of set_step(), at most 40 bits; 0: before the first
-  std::uint64_t sequence = 0;  ///< number of a collective, at most 56 bits; 0: none
+  std::int64_t time = 0;             ///< nanoseconds of std::chrono::steady_clock
+  const char* name = "";             ///< a string literal, or of intern()
+  EventKind kind = EventKind::mark;  ///< what it is
+  std::int32_t number = -1;          ///< such as a bucket, at most 23 bits; -1: none
+  std::int64_t step = 0;             ///< of set_step(), at most 40 bits; 0: before the first
+  std::uint64_t sequence = 0;        ///< number of a collective, at most 56 bits; 0: none
 };
 
 /// Records an event of the calling thread. `name` must be a string literal or of intern(). Never

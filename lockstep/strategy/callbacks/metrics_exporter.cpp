@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "lockstep/base/atomic_file.h"
@@ -21,8 +22,6 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kStates = {"starting", "training", "validating",
                                                      "finished", "stopped",  "failed"};
-constexpr std::array<std::string_view, 7> kPhaseNames = {
-    "input", "compute", "communication", "waiting", "other", "validation", "checkpoint"};
 
 /// Seconds, about three per decade.
 std::vector<double> step_bounds() {
@@ -118,34 +117,7 @@ void MetricsExporter::on_epoch_begin(std::int64_t epoch) {
   epoch_ = epoch;
 }
 
-void MetricsExporter::on_batch_begin(std::int64_t /*step*/) { step_begin_ = Clock::now(); }
-
-void MetricsExporter::add_time(Phase phase, double seconds) {
-  seconds_[static_cast<std::size_t>(phase)] += seconds;
-}
-
-/// The parts of a step never exceed it: what was measured outside of it, such as communication
-/// before the first step, does not count.
-void MetricsExporter::add_step_time(double seconds, const StepLogs& logs) {
-  double rest = seconds;
-  const auto take = [&](Phase phase, double part) {
-    part = std::clamp(part, 0.0, rest);
-    add_time(phase, part);
-    rest -= part;
-  };
-  const allreduce::CommunicationTimes times = logs.communication - communication_before_;
-  take(Phase::input, logs.input_wait_seconds - input_before_);
-  take(Phase::waiting, times.waited);
-  take(Phase::communication, times.exposed - times.waited);
-  take(Phase::compute, logs.busy.empty() ? rest : logs.busy.front().compute);
-  take(Phase::other, rest);
-  input_before_ = logs.input_wait_seconds;
-  communication_before_ = logs.communication;
-}
-
 void MetricsExporter::on_batch_end(const StepLogs& logs) {
-  const Clock::time_point now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - step_begin_).count();
   {
     const std::lock_guard lock(mutex_);
     step_ = logs.step;
@@ -156,8 +128,8 @@ void MetricsExporter::on_batch_end(const StepLogs& logs) {
     if (!logs.skipped) gradient_norm_ = logs.gradient_norm;
     loss_scale_ = logs.loss_scale;
     if (logs.skipped) ++(logs.overflow ? overflows_ : skipped_);
-    step_seconds_.add(seconds);
-    add_step_time(seconds, logs);
+    step_seconds_.add(logs.breakdown.total());
+    seconds_ += logs.breakdown;
     for (std::size_t i = 0; i < std::min(busy_.size(), logs.busy.size()); ++i) {
       busy_[i].input += logs.busy[i].input;
       busy_[i].compute += logs.busy[i].compute;
@@ -167,7 +139,7 @@ void MetricsExporter::on_batch_end(const StepLogs& logs) {
       if (logs.metrics.has_accuracy) metrics_[{"step", "accuracy"}] = logs.metrics.accuracy();
     }
   }
-  if (now - written_ >= options_.file_interval) write_file();
+  if (Clock::now() - written_ >= options_.file_interval) write_file();
 }
 
 void MetricsExporter::set_metrics(const EpochLogs& logs, bool with_training) {
@@ -181,7 +153,7 @@ void MetricsExporter::set_metrics(const EpochLogs& logs, bool with_training) {
                  ? std::pair<std::string, std::string>("validation", name.substr(kPrefix.size()))
                  : std::pair<std::string, std::string>("epoch", name)] = *value;
   }
-  add_time(Phase::validation, logs.validation_seconds);
+  validation_seconds_ += logs.validation_seconds;
 }
 
 void MetricsExporter::on_epoch_end(const EpochLogs& logs) {
@@ -213,7 +185,6 @@ void MetricsExporter::on_checkpoint(const CheckpointLogs& logs) {
     ++checkpoints_;
     checkpoint_step_ = logs.step;
     checkpoint_timestamp_ = seconds_since_1970();
-    add_time(Phase::checkpoint, logs.seconds);
   }
   write_file();
 }
@@ -311,8 +282,8 @@ void MetricsExporter::write_steps(ExpositionWriter& out) const {
   out.begin_counter("lockstep_training_time_seconds", "seconds",
                     "Time of rank 0 by phase; waiting is for slower replicas, communication only "
                     "what computation does not hide");
-  for (std::size_t i = 0; i < kPhases; ++i)
-    out.add(seconds_[i], {{"phase", std::string(kPhaseNames[i])}});
+  for (const StepPart& part : kStepParts) out.add(seconds_.*part.member, {{"phase", part.name}});
+  out.add(validation_seconds_, {{"phase", "validation"}});
   if (step_timestamp_ > 0) {
     out.begin_gauge("lockstep_training_step_timestamp_seconds", "seconds",
                     "End of the last step, since 1970");

@@ -1,9 +1,7 @@
 // Metrics of a training for monitoring systems, such as Prometheus.
 #pragma once
 
-#include <array>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -18,6 +16,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/strategy/callback.h"
 #include "lockstep/strategy/callbacks/exposition.h"
+#include "lockstep/strategy/fit/step_breakdown.h"
 
 namespace lockstep::net {
 class HttpServer;
@@ -73,7 +72,6 @@ class MetricsExporter final : public Callback {
   void on_train_end(const TrainEnd& end) override;           ///< sets the final state
   void on_epoch_begin(std::int64_t epoch) override;          ///< sets the epoch
   void on_epoch_end(const EpochLogs& logs) override;         ///< sets the metrics of the epoch
-  void on_batch_begin(std::int64_t step) override;           ///< starts the clock of the step
   void on_batch_end(const StepLogs& logs) override;          ///< adds the step
   void on_test_begin() override;                             ///< sets the state
   void on_test_end(const model::MetricSums& sums) override;  ///< sets the state
@@ -86,21 +84,8 @@ class MetricsExporter final : public Callback {
  private:
   using Clock = std::chrono::steady_clock;
   enum class State : std::uint8_t { starting, training, validating, finished, stopped, failed };
-  // Where the time of this run went: the first five are the parts of steps.
-  enum class Phase : std::uint8_t {
-    input,
-    compute,
-    communication,
-    waiting,
-    other,
-    validation,
-    checkpoint
-  };
-  static constexpr std::size_t kPhases = 7;
 
   void set_state(State state);
-  void add_time(Phase phase, double seconds);
-  void add_step_time(double seconds, const StepLogs& logs);
   void set_metrics(const EpochLogs& logs, bool with_training);
   void write_training(ExpositionWriter& out) const;
   void write_steps(ExpositionWriter& out) const;
@@ -112,7 +97,6 @@ class MetricsExporter final : public Callback {
   const MetricsExporterOptions options_;
   std::shared_ptr<Logger> logger_;
   Clock::time_point written_;  // when the file was written last
-  Clock::time_point step_begin_;
 
   mutable std::mutex mutex_;  // protects what follows, which the server reads
   State state_ = State::starting;
@@ -129,9 +113,8 @@ class MetricsExporter final : public Callback {
   double gradient_norm_ = 0;
   std::optional<float> loss_scale_;
   Histogram step_seconds_;
-  std::array<double, kPhases> seconds_{};
-  double input_before_ = 0;  // of the last step's logs
-  allreduce::CommunicationTimes communication_before_;
+  StepBreakdown seconds_;  // of all steps of this run
+  double validation_seconds_ = 0;
   std::vector<allreduce::BusySeconds> busy_;
   // By scope ("step", "epoch" or "validation") and name.
   std::map<std::pair<std::string, std::string>, double, std::less<>> metrics_;

@@ -89,22 +89,16 @@ void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch,
 }
 
 void Summaries::add_step_times(const StepLogs& logs) {
-  const auto mean = [&](std::string_view tag, double seconds) {
-    add(train_, tag, logs.step, seconds / static_cast<double>(steps_));
-  };
-  if (steps_ > 0 && seconds_ > 0) {
-    const allreduce::CommunicationTimes communication = logs.communication - communication_;
-    add(train_, "batch_samples_per_second", logs.step, static_cast<double>(samples_) / seconds_);
-    mean("batch_seconds", seconds_);
-    mean("batch_input_seconds", logs.input_wait_seconds - input_seconds_);
-    mean("batch_communication_seconds", communication.exposed - communication.waited);
-    mean("batch_waiting_seconds", communication.waited);
+  if (const double total = seconds_.total(); total > 0) {
+    const StepBreakdown mean = seconds_ / static_cast<double>(steps_);
+    add(train_, "batch_samples_per_second", logs.step, static_cast<double>(samples_) / total);
+    add(train_, "batch_seconds", logs.step, mean.total());
+    for (const StepPart& part : kStepParts)
+      add(train_, fmt::format("batch_{}_seconds", part.name), logs.step, mean.*part.member);
   }
-  seconds_ = 0;
+  seconds_ = {};
   steps_ = 0;
   samples_ = 0;
-  input_seconds_ = logs.input_wait_seconds;
-  communication_ = logs.communication;
 }
 
 void Summaries::add_histograms(const StepLogs& logs) {
@@ -163,12 +157,8 @@ void Summaries::on_train_begin(const TrainBegin& begin) {
   begin_session(begin.hyperparameters);
 }
 
-void Summaries::on_batch_begin(std::int64_t /*step*/) {
-  step_begin_ = std::chrono::steady_clock::now();
-}
-
 void Summaries::on_batch_end(const StepLogs& logs) {
-  seconds_ += seconds_since(step_begin_);
+  seconds_ += logs.breakdown;
   samples_ += logs.samples;
   ++steps_;
   const std::int64_t every = options_.histogram_every;

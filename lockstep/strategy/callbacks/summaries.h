@@ -1,7 +1,6 @@
 // Summaries for TensorBoard.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -15,6 +14,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/strategy/callback.h"
 #include "lockstep/strategy/callbacks/summary_writer.h"
+#include "lockstep/strategy/fit/step_breakdown.h"
 
 namespace lockstep::strategy {
 
@@ -31,8 +31,8 @@ struct SummaryOptions {
 ///   of epoch_seconds on the chief, epoch_input_seconds, epoch_communication_seconds and
 ///   epoch_waiting_seconds (for slower replicas);
 /// - over steps: batch_loss, batch_accuracy, batch_learning_rate; means per step since the last
-///   point: batch_samples_per_second, batch_seconds and, of those, batch_input_seconds,
-///   batch_communication_seconds, batch_waiting_seconds; checkpoint_seconds;
+///   point: batch_samples_per_second, batch_seconds and batch_NAME_seconds of each part of a step
+///   (StepBreakdown), such as batch_input_seconds; checkpoint_seconds;
 /// - on request: weights/PARAMETER and gradients/PARAMETER as histograms over steps. The gradient
 ///   is that of the mean loss over the global batch, before clipping;
 /// - with FitOptions::prediction_images, after each validation: the image "predictions" over steps;
@@ -61,7 +61,6 @@ class Summaries final : public Callback {
   void on_train_begin(const TrainBegin& begin) override;
   void on_train_end(const TrainEnd& end) override;  ///< flushes, and logs the number of lost events
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the curves over epochs
-  void on_batch_begin(std::int64_t step) override;    ///< measures the time of a step
   void on_batch_end(const StepLogs& logs) override;   ///< writes the curves over steps
   /// Writes evaluation_loss_vs_iterations, evaluation_accuracy_vs_iterations and
   /// evaluation_NAME_vs_iterations over steps, to DIR/train.
@@ -97,13 +96,10 @@ class Summaries final : public Callback {
   std::int64_t unwritten_ = 0;  // validation points for which no file could be created
   LocalReplicas* replicas_ = nullptr;
   std::vector<std::string> class_names_;
-  // Since the last point over steps; the sums of StepLogs as they were there.
-  std::chrono::steady_clock::time_point step_begin_;
-  double seconds_ = 0;
+  // Since the last point over steps.
+  StepBreakdown seconds_;
   std::int64_t steps_ = 0;
   std::int64_t samples_ = 0;
-  double input_seconds_ = 0;
-  allreduce::CommunicationTimes communication_;
   bool resumes_files_;  // whether an earlier run has written to DIR/train
   SummaryWriter train_;
   std::optional<SummaryWriter> validation_;

@@ -126,8 +126,10 @@ void FitLoop::run_steps() {
     if (is_ending()) break;
     tracing_.before_step(position_.step + 1);
     train_step();
-    if (const double seconds = tracing_.after_step(position_.step); seconds > 0)
+    if (const double seconds = tracing_.after_step(position_.step); seconds > 0) {
       epoch_.pause(seconds);
+      clock_.exclude(seconds);
+    }
   }
   if (stop_.signal() != 0 || !position_.is_in_epoch() || position_.step == position_.first_step)
     return;

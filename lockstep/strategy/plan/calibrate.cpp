@@ -211,9 +211,10 @@ std::vector<std::int64_t> batches_to_measure(std::int64_t global_batch, int most
 }
 
 double measure_transfer(double cores) {
-  // On the machine of docs/performance.md the ring spends 1.4 ns of a core on a byte in each
-  // direction, and a plain connection 0.7: MPI copies and polls, and sums are added.
-  constexpr double kRing = 2;
+  // The ring spent 1.4 ns of a core on each byte (docs/performance.md, two hosts of one core),
+  // where such a connection takes 0.3 to 0.6: MPI copies and polls, packets are smaller than within
+  // a host, and sums are added.
+  constexpr double kRing = 3;
   constexpr std::size_t kBytes = std::size_t{96} << 20;
   constexpr std::size_t kPiece = std::size_t{256} << 10;
   const auto [sender, receiver] = connected_pair();

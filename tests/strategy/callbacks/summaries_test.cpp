@@ -158,7 +158,9 @@ TEST(Summaries, HaveTheGraphOnceWhenATrainingResumes) {
     if (events.find("Placeholder") != std::string::npos) ++graphs;
     for (const char* tag :
          {"batch_samples_per_second", "batch_seconds", "batch_input_seconds",
-          "batch_communication_seconds", "batch_waiting_seconds", "checkpoint_seconds"})
+          "batch_compute_seconds", "batch_communication_seconds", "batch_waiting_seconds",
+          "batch_update_seconds", "batch_checkpoint_seconds", "batch_other_seconds",
+          "checkpoint_seconds"})
       EXPECT_THAT(events, HasSubstr(tag));
   }
   EXPECT_EQ(files, 2U);
