@@ -143,7 +143,7 @@ TEST(LongVerdict, OfALargeModelWithATinyBatchIsMemory) {
 
 TEST(LongVerdict, OfALargeBatchIsCompute) {
   model::Network network({16}, "deep");
-  for (int layer = 0; layer < 4; ++layer) network.add(model::Dense({.units = 256}));
+  for (int layer = 0; layer < 4; ++layer) network.add(model::Dense({.units = 768}));
   network.add(model::Dense({.units = kClasses}));
   const auto verdict = second_epoch(1, network, small_data(10'000).batch(500)).verdict;
   ASSERT_TRUE(verdict);

@@ -72,7 +72,7 @@ TEST(NetworkGraph, HasTheInputsAndLayersWithTheirOptions) {
   EXPECT_EQ(nodes[1].operation, "dense");
   EXPECT_THAT(nodes[1].inputs, ElementsAre("features"));
   EXPECT_EQ(nodes[1].attributes.at("units"), text_attribute("12"));
-  EXPECT_EQ(nodes[1].attributes.at("shape of kernel"), text_attribute("[16, 12]"));
+  EXPECT_EQ(nodes[1].attributes.at("shape of kernel"), text_attribute("[12, 16]"));
   EXPECT_EQ(nodes[1].attributes.at("shape of bias"), text_attribute("[12]"));
   EXPECT_EQ(nodes[1].attributes.at("parameters"), "\x18\xcc\x01") << "17 * 12";
   EXPECT_EQ(nodes[1].attributes.at("trained"), std::string("\x28\0", 2));

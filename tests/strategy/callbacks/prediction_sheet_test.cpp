@@ -99,7 +99,7 @@ TEST(PredictionSheet, RefusesImagesWithoutPredictions) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_THAT(error.what(), HasSubstr("expected images with a prediction each; got 0 and 0"));
+    EXPECT_THAT(error.what(), HasSubstr("expected images with a prediction each, got 0 and 0"));
   }
 }
 

@@ -239,7 +239,7 @@ TEST(Summaries, OfOtherDataThanImagesWithAClassAreRefused) {
     return std::string("no error");
   };
   EXPECT_EQ(error_of(image_network(), image_data(80), {.prediction_images = 2}),
-            "[prediction-images] expected a number of validation images with a class each, or 0; "
+            "[prediction-images] expected a number of validation images with a class each, or 0, "
             "got 2 and no validation data");
   EXPECT_THAT(error_of(plain_network(), small_data(),
                        {.validation = small_data(20).batch(40), .prediction_images = 2}),
