@@ -45,14 +45,25 @@ void expect_verdict(const Outcome& outcome, const std::string& text) {
   EXPECT_THAT(lines.front(), HasSubstr("verdict: bound by straggler: rank 1 " + text));
 }
 
-TEST(ASlowRank, IsNamedWithWhatItIsSlowAtAndNobodyElse) {
+/// For both kinds of slowness on all routes: expect(outcome, whether it computes slowly).
+template <typename Expect>
+void for_slow_ranks(const Expect& expect) {
   const auto outcomes = on_all_routes({"--fault slow-backward --steps 9 --log-every 3",
                                        "--fault slow-input --steps 9 --log-every 3"});
-  for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    const bool is_compute = i < kRoutes.size();
-    expect_straggler(outcomes[i], is_compute ? "compute" : "input");
-    expect_verdict(outcomes[i], is_compute ? "has " : "waits ");
-  }
+  for (std::size_t i = 0; i < outcomes.size(); ++i) expect(outcomes[i], i < kRoutes.size());
+}
+
+TEST(ASlowRank, IsNamedWithWhatItIsSlowAtAndNobodyElse) {
+  for_slow_ranks([](const Outcome& outcome, bool is_compute) {
+    expect_straggler(outcome, is_compute ? "compute" : "input");
+  });
+}
+
+// Where nothing else runs: other processes make ranks slow, too.
+TEST(LongSlowRank, IsWhatTheVerdictNames) {
+  for_slow_ranks([](const Outcome& outcome, bool is_compute) {
+    expect_verdict(outcome, is_compute ? "has " : "waits ");
+  });
 }
 
 }  // namespace
