@@ -218,6 +218,7 @@ void add_inspect_command(CLI::App& program, std::ostream& out) {
       ->add_option("PID|DIR", arguments->target,
                    "The process ID of a rank or of the mpirun that started it, or the directory of "
                    "checkpoints (--checkpoint-dir) or recordings (./NAME for a name of digits)")
+      ->type_name("")
       ->required();
   add_at_least(*command, "--events", arguments->events, 0,
                "Also print so many of the last events of each rank");

@@ -61,9 +61,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"misspelt_command_with_help", "data inspct --help", 2,
                 "command line] expected an option or command of lockstep data (`lockstep data "
                 "--help` lists them), got \"inspct\" (did you mean inspect?)"},
-        Refusal{"command_of_data_alone", "inspect x.csv", 2,
+        Refusal{"command_of_data_alone", "benchmark x.csv", 2,
                 "command line] expected an option or command of lockstep (`lockstep --help` lists "
-                "them), got \"inspect\" (did you mean data inspect?)"},
+                "them), got \"benchmark\" (did you mean data benchmark?)"},
         Refusal{"gpu_as_an_option", kTrain + "--gpu 0", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
                 "--help` lists them), got \"--gpu\" (did you mean --devices?)"},

@@ -28,7 +28,8 @@ using ::testing::IsSupersetOf;
 std::vector<nlohmann::json> slices_in(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::vector<nlohmann::json> slices;
-  for (const nlohmann::json& event : nlohmann::json::parse(in)["traceEvents"])
+  const nlohmann::json trace = nlohmann::json::parse(in);
+  for (const nlohmann::json& event : trace.at("traceEvents"))
     if (event["ph"] == "X") slices.push_back(event);
   return slices;
 }

@@ -69,6 +69,10 @@ MetricsExporter::MetricsExporter(MetricsExporterOptions options, std::shared_ptr
     : options_(std::move(options)),
       logger_(logger ? std::move(logger) : make_logger()),
       step_seconds_(step_bounds()) {
+  // Throws where no file can be created; a full disk is not the end of a training.
+  if (!options_.file.empty()) {
+    const AtomicFile probe(options_.file, Durability::cached);
+  }
   if (!options_.address) return;
   server_ = serve(*options_.address, [this](std::string_view path) {
     std::optional<net::HttpText> found;
@@ -106,10 +110,7 @@ void MetricsExporter::on_train_begin(const TrainBegin& begin) {
     learning_rate_ = begin.learning_rate;
     state_ = State::training;
   }
-  if (options_.file.empty()) return;
-  // Throws where no file can be created; a full disk is not the end of a training.
-  { const AtomicFile probe(options_.file, Durability::cached); }
-  write_file();
+  if (!options_.file.empty()) write_file();
 }
 
 void MetricsExporter::on_epoch_begin(std::int64_t epoch) {

@@ -57,7 +57,8 @@ struct MetricsExporterOptions {
 class MetricsExporter final : public Callback {
  public:
   /// Starts the server and logs its address. `logger`: also receives the warnings; null for
-  /// standard error. Throws Error (input) if the address cannot be used.
+  /// standard error. Throws Error (input) if the address cannot be used, (data) if the file cannot
+  /// be created.
   explicit MetricsExporter(MetricsExporterOptions options,
                            std::shared_ptr<Logger> logger = nullptr);
   ~MetricsExporter() override;
@@ -67,7 +68,6 @@ class MetricsExporter final : public Callback {
   /// The current metrics. Thread-safe.
   std::string text(Exposition format) const;
 
-  /// Throws Error (data) if the file cannot be created.
   void on_train_begin(const TrainBegin& begin) override;
   void on_train_end(const TrainEnd& end) override;           ///< sets the final state
   void on_epoch_begin(std::int64_t epoch) override;          ///< sets the epoch

@@ -271,8 +271,7 @@ TEST(MetricsExporterTest, ReportsAFileThatCannotBeWrittenOnceAndAtTheEnd) {
   EXPECT_THAT(errors,
               AllOf(HasSubstr("the training continues"), HasSubstr("lockstep.prom 3 times")));
   EXPECT_EQ(errors.find("the training continues"), errors.rfind("the training continues"));
-  MetricsExporter again(options, make_silent_logger());
-  EXPECT_THROW(again.on_train_begin({}), Error);
+  EXPECT_THROW(MetricsExporter(options, make_silent_logger()), Error);
 }
 
 TEST(MetricsExporterTest, ReadsAddresses) {
