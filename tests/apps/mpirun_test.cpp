@@ -217,7 +217,8 @@ TEST(MpirunTrace, HasTheCollectivesOfAllRanksOnOneClock) {
   std::ifstream in(file);
   std::map<std::int64_t, std::vector<std::pair<double, double>>> of_collective;
   std::map<std::int64_t, std::set<std::int64_t>> steps_of;  // of processes
-  for (const nlohmann::json& event : nlohmann::json::parse(in)["traceEvents"]) {
+  const nlohmann::json trace = nlohmann::json::parse(in);
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
     if (event["ph"] != "X") continue;
     const double begin = event["ts"];
     if (event["name"] == "step") steps_of[event["pid"]].insert(event["args"]["step"].get<int>());
