@@ -98,7 +98,8 @@ void print_json(const Restored& restored, const QuantizeArguments& arguments,
                         {"calibration_samples", model.samples},
                         {"samples", result.before.samples},
                         {"layers", ordered_json::array()}};
-  for (const onnx::QuantizedLayer& layer : model.layers) event["layers"].push_back(describe_row(layer));
+  for (const onnx::QuantizedLayer& layer : model.layers)
+    event["layers"].push_back(describe_row(layer));
   if (result.before.has_accuracy) {
     event["float32_accuracy"] = result.before.accuracy();
     event["accuracy"] = result.after.accuracy();
