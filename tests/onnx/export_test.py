@@ -53,7 +53,7 @@ NETWORKS = pathlib.Path(__file__).parent / "networks"
 def session(path):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
