@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -264,15 +265,18 @@ std::string Watchdog::Thread::text_of(const Finding& finding) const {
 }
 
 void Watchdog::Thread::conclude(const Finding& finding) {
-  const WatchdogReport report{.text = text_of(finding), .speaks = is_to_speak(finding)};
-  if (report.speaks && !options_.on_failure) {
-    print_error(fmt::format("{}lockstep: error: {}\n", message_start(), report.text), kFarewell);
-  }
+  const std::string text = text_of(finding);
+  std::future<std::filesystem::path> recording;
+  // First of all: mpirun kills the other ranks a second after one has ended.
+  if (!options_.on_failure) recording = trace::start_recording_of_failure(text);
+  const WatchdogReport report{.text = text, .speaks = is_to_speak(finding)};
+  if (report.speaks && !options_.on_failure)
+    print_error(fmt::format("{}lockstep: error: {}\n", message_start(), text), kFarewell);
   post_->spread(finding.text, kFarewell);
   if (!options_.on_failure) {
-    const std::filesystem::path recording = trace::write_recording_of_failure(report.text);
-    if (report.speaks && !recording.empty())
-      print_error(fmt::format("lockstep: {}\n", trace::recording_hint(recording)), kFarewell);
+    const std::filesystem::path file = trace::finish_recording(std::move(recording));
+    if (report.speaks && !file.empty())
+      print_error(fmt::format("lockstep: {}\n", trace::recording_hint(file)), kFarewell);
     if (reporter_.is_open()) std::this_thread::sleep_for(kHoldsReport);
     std::_Exit(exit_status(ErrorCategory::communication));
   }

@@ -214,12 +214,12 @@ fs::path write_recording(std::string_view reason) {
   return write_in(own / job_or_process(now.rank), text, now.rank);
 }
 
-fs::path write_recording_of_failure(std::string_view reason) noexcept {
+std::future<fs::path> start_recording_of_failure(std::string_view reason) noexcept {
   try {
     if (current_step() == 0 || has_failed.exchange(true)) return {};
-    // The thread may outlive this call, on a disk that does not respond.
+    // The thread may outlive its caller, on a disk that does not respond.
     const auto written = std::make_shared<std::promise<fs::path>>();
-    std::future<fs::path> path = written->get_future();
+    std::future<fs::path> recording = written->get_future();
     std::thread([written, text = std::string(reason)] {
       try {
         written->set_value(write_recording(text));
@@ -227,10 +227,24 @@ fs::path write_recording_of_failure(std::string_view reason) noexcept {
         written->set_value({});  // the failure itself is what is reported
       }
     }).detach();
-    return path.wait_for(kFailureLimit) == std::future_status::ready ? path.get() : fs::path();
+    return recording;
   } catch (const std::exception&) {
     return {};  // no thread
   }
+}
+
+fs::path finish_recording(std::future<fs::path> recording) noexcept {
+  try {
+    if (!recording.valid()) return {};
+    return recording.wait_for(kFailureLimit) == std::future_status::ready ? recording.get()
+                                                                          : fs::path();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+fs::path write_recording_of_failure(std::string_view reason) noexcept {
+  return finish_recording(start_recording_of_failure(reason));
 }
 
 void write_recording_of_bystander(std::string_view reason) noexcept {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,9 +39,13 @@ void describe_buckets(std::vector<std::string> contents);
 /// Throws Error (output).
 std::filesystem::path write_recording(std::string_view reason);
 
-/// Writes the recording of a process that fails because of `reason`, if it has trained a step.
-/// Later failures of the process write nothing: they are consequences. Returns the file after at
-/// most 2 seconds; empty if nothing was written. Thread-safe.
+/// Starts to write the recording of a process that fails because of `reason`, if it has trained a
+/// step. Later failures of the process write nothing: they are consequences. Thread-safe.
+std::future<std::filesystem::path> start_recording_of_failure(std::string_view reason) noexcept;
+/// Waits at most 2 seconds for what start_recording_of_failure() has started. Returns the file;
+/// empty if nothing was written.
+std::filesystem::path finish_recording(std::future<std::filesystem::path> recording) noexcept;
+/// Both at once. Thread-safe.
 std::filesystem::path write_recording_of_failure(std::string_view reason) noexcept;
 /// Starts to write the recording of a process that has not failed, because another rank has, and
 /// does not wait for it. Its own failure, if it comes, is recorded too. Thread-safe.
