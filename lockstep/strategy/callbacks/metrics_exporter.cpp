@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <system_error>
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/clock.h"
@@ -71,6 +72,10 @@ MetricsExporter::MetricsExporter(MetricsExporterOptions options, std::shared_ptr
       values_(step_bounds()) {
   // Throws where no file can be created; a full disk is not the end of a training.
   if (!options_.file.empty()) {
+    std::error_code unknown;
+    if (std::filesystem::is_other(options_.file, unknown))
+      throw Error(ErrorCategory::data, options_.file.string(),
+                  "expected a path for a file that is replaced", "got a device or a FIFO");
     const AtomicFile probe(options_.file, Durability::cached);
   }
   if (!options_.address) return;

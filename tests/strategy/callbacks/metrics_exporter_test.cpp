@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <filesystem>
@@ -313,6 +314,14 @@ TEST(MetricsExporterTest, ReportsAFileThatCannotBeWrittenOnceAndAtTheEnd) {
   EXPECT_THAT(errors,
               AllOf(HasSubstr("the training continues"), HasSubstr("lockstep.prom 3 times")));
   EXPECT_EQ(errors.find("the training continues"), errors.rfind("the training continues"));
+  EXPECT_THROW(MetricsExporter(options, make_silent_logger()), Error);
+}
+
+TEST(MetricsExporterTest, RefusesAFileThatWouldMakeATrainingWaitForAReader) {
+  const checkpoint::ScratchDirectory scratch;
+  MetricsExporterOptions options;
+  options.file = scratch.path() / "pipe";
+  ASSERT_EQ(mkfifo(options.file.c_str(), 0600), 0);
   EXPECT_THROW(MetricsExporter(options, make_silent_logger()), Error);
 }
 
