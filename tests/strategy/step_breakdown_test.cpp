@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(
                      {.compute = 5, .update = 95},
                      {},
                      "memory",
-                     "with a larger batch there are fewer of them",
+                     "the update takes 95 %; a larger batch makes it rarer",
                      {.per_replica_batch = 512, .has_optimizer_state = false}},
         PlantedCause{
             "NothingButComputation",

@@ -172,7 +172,7 @@ class Judge {
                          percent_text(Limits::kGoal));
     return fmt::format("the update takes {}; {}", percent_text(share(step_.update)),
                        facts_.has_optimizer_state ? "sgd, with less state, moves fewer bytes"
-                                                  : "with a larger batch there are fewer of them");
+                                                  : "a larger batch makes it rarer");
   }
 
   std::string checkpoint_remedy() const {
