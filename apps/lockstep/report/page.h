@@ -14,7 +14,7 @@ namespace lockstep::apps::report {
 
 inline constexpr std::size_t kMaxRuns = 16;  ///< that can be told apart: 8 colors, solid and dashed
 
-/// What a report shows beside the logs.
+/// What a report is made with, in addition to the logs.
 struct PageOptions {
   std::optional<Goal> goal;    ///< nullopt: choose_goal()
   std::vector<double> prices;  ///< per host and hour: none, one, or one of each run

@@ -143,7 +143,7 @@ class Reader {
       if (file.is_string()) note(file.get<std::string>());
   }
 
-  /// What came after `step` is done again.
+  /// The steps after `step` are repeated.
   void repeat_from(std::int64_t step) {
     const auto is_later = [step](const Point& point) { return point.step > step; };
     for (auto* curves : {&log_.step_values, &log_.breakdown, &of_epochs_, &derived_})

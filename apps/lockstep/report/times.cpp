@@ -50,7 +50,7 @@ std::string name_of_part(const RunLog& run, const std::string& part) {
 std::string breakdown_of(const RunLog& run) {
   const std::vector<std::string> parts = parts_of(run);
   if (parts.empty())
-    return "<p class=\"note\">This log has no times of steps, so it does not say where the time "
+    return "<p class=\"note\">This log has no times of steps, so it does not show where the time "
            "went.</p>";
   double total = 0;
   for (const std::string& part : parts) total += run.breakdown.at(part).mean();

@@ -70,7 +70,7 @@ class JsonEvents final : public Callback {
   std::chrono::steady_clock::time_point since_;
 };
 
-/// Adds values of metrics to `event`, each under its name behind `prefix`: a number, an array with
+/// Adds values of metrics to `event`, each under its name after `prefix`: a number, an array with
 /// one of each class, or a matrix as an array of rows.
 void add_metric_values(nlohmann::ordered_json& event, const std::string& prefix,
                        std::span<const model::MetricValue> values);
