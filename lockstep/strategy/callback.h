@@ -141,8 +141,9 @@ struct EpochLogs {
   /// Where the time of a step went on this rank: the mean of the steps of this run in the epoch,
   /// without the first one of the run; zeros if there is none.
   StepBreakdown breakdown = {};
-  std::optional<Verdict> verdict = {};  ///< on these steps; nullopt if they are too few
-  float learning_rate = 0;              ///< of the last step
+  /// On the steps since the last epoch with a verdict; nullopt if they are too few.
+  std::optional<Verdict> verdict = {};
+  float learning_rate = 0;  ///< of the last step
   /// Of TrainerOptions::metrics, over the samples that `metrics` covers, and over all validation
   /// records. A run that resumes within the epoch continues the sums of at most 4096 numbers that
   /// a checkpoint keeps; other values (auc:exact=true) would be of a part of the epoch, and are

@@ -115,6 +115,17 @@ TEST(ChromeTrace, HasASliceForEachPieceOfWork) {
   EXPECT_EQ(of_name["all_reduce"]["pid"], of_name["process_name"]["pid"]);
 }
 
+TEST(PerfettoTrace, MayHaveASpanWithoutAName) {
+  std::string bytes;
+  const std::vector<RankTrace> ranks = {
+      {.clock = {},
+       .threads = {{.thread = "main",
+                    .events = {{.time = 1, .name = "", .kind = EventKind::begin},
+                               {.time = 2, .name = "", .kind = EventKind::end}}}}}};
+  write_perfetto_trace(ranks, [&](std::string_view piece) { bytes += piece; });
+  EXPECT_FALSE(bytes.empty());
+}
+
 /// Each packet as "TYPE TIME NAME", by track.
 TEST(PerfettoTrace, HasBeginningsAndEndsInOrder) {
   std::string bytes;

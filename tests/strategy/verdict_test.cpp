@@ -72,6 +72,21 @@ TEST(LongVerdict, OfASlowReaderIsInput) {
   EXPECT_THAT(verdict->text, HasSubstr("slow storage"));
 }
 
+TEST(LongVerdict, OfShortEpochsIsOnSeveralOfThem) {
+  const auto slow = [](data::Sample&, const data::SampleKey&) {
+    std::this_thread::sleep_for(4 * kPlanted);
+  };
+  FitOptions fit{.epochs = 4};
+  fit.data_threads = 1;
+  const auto epochs =
+      train(1, plain_network(), small_data(24).map(slow).batch(8), {}, fit).history.epochs;
+  EXPECT_FALSE(epochs[0].verdict) << "two steps after the first one of the run";
+  ASSERT_TRUE(epochs[1].verdict) << "on five steps";
+  EXPECT_EQ(epochs[1].verdict->bound_by, "input");
+  EXPECT_FALSE(epochs[2].verdict) << "three steps";
+  EXPECT_TRUE(epochs[3].verdict);
+}
+
 TEST(LongVerdict, OfSlowDecodingIsInputToo) {
   const auto slow = [](data::Sample&, const data::SampleKey&) { compute_for(kPlanted); };
   const auto verdict = second_epoch(1, plain_network(), small_data(400).map(slow).batch(8)).verdict;

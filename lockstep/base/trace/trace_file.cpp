@@ -92,7 +92,7 @@ class PerfettoWriter {
       for (const RankTrace& rank : ranks)
         for (const ThreadEvents& thread : rank.threads)
           for (const Event& event : thread.events)
-            if (*event.name != '\0' && names_.try_emplace(event.name, names_.size() + 1).second)
+            if (names_.try_emplace(event.name, names_.size() + 1).second)
               add_name(interned, InternedField::event_names, names_.size(), event.name);
       for (const auto& [number, name] : {std::pair{kStep, "step"}, std::pair{kNumber, "number"},
                                          std::pair{kCollective, "collective"}})

@@ -167,6 +167,7 @@ void FitLoop::begin() {
   }
   notify([&](Callback& callback) { callback.on_train_begin(begin); });
   interval_.begin(begin);
+  judged_.begin(begin);
   callbacks_.restore(restored_callbacks_);
   const std::int64_t last = std::max<std::int64_t>(0, position_.step - 1);
   rate_ = callbacks_.learning_rate(last, plan_.schedule.rate(last));
@@ -279,6 +280,7 @@ void FitLoop::end_step(const StepResult& result) {
   StepLogs logs = steps_.logs(position_);
   clock_.end_step(logs.breakdown);
   interval_.add(logs);
+  judged_.add(logs);
   notify([&](Callback& callback) { callback.on_batch_end(logs); });
   stop_.after_step();
   if (stop_.take_save()) checkpoints_.request();
@@ -293,7 +295,7 @@ void FitLoop::end_epoch(bool is_complete) {
   const auto start = std::chrono::steady_clock::now();
   EpochLogs logs = epoch_.logs(position_, is_complete, steps_.stream());
   logs.breakdown = interval_.mean();
-  logs.verdict = interval_.verdict();
+  logs.verdict = judged_.verdict();
   if (is_complete)
     model::require_weights(logs.metrics, fmt::format("epoch {}", position_.epochs_done + 1));
   logs.learning_rate = rate_;
@@ -306,6 +308,7 @@ void FitLoop::end_epoch(bool is_complete) {
   ++position_.epochs_done;
   epoch_.end();
   interval_.restart();
+  if (logs.verdict) judged_.restart();
   clock_.exclude(seconds_since(start));
 }
 

@@ -85,6 +85,7 @@ class FitLoop {
   Tracing tracing_;
   StepRunner steps_;
   StepInterval interval_;  // the epoch
+  StepInterval judged_;    // since the last verdict on an epoch
   StepClock clock_;
   History history_;
 };
