@@ -2,8 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 
+#include <chrono>
+#include <filesystem>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lockstep/strategy/fit/step_interval.h"
@@ -27,6 +33,7 @@ struct PlantedCause {
   TrainingFacts facts = {};
   int data_workers = 1;
   double processors = 0;  // that the process used, on average; 0: unknown
+  double queued_share = 0;
 };
 
 void PrintTo(const PlantedCause& cause, std::ostream* out) { *out << cause.name; }
@@ -36,6 +43,7 @@ std::optional<Verdict> verdict_on(const PlantedCause& cause, std::int64_t steps 
   StepSums sums{.steps = steps, .seconds = cause.step / (1 / (kMs * count))};
   sums.data_workers = cause.data_workers;
   sums.processor_seconds = cause.processors * sums.seconds.total();
+  sums.queued_share = cause.queued_share;
   for (const allreduce::BusySeconds& busy : cause.busy)
     sums.busy.push_back(
         {busy.input * kMs * count, busy.compute * kMs * count, busy.processor * kMs * count});
@@ -90,6 +98,24 @@ INSTANTIATE_TEST_SUITE_P(
                      with_processors(2),
                      1,
                      1.2},
+        PlantedCause{"SlowDecodeOnProcessorsThatOthersUse",
+                     {.input = 80, .compute = 20},
+                     {},
+                     "input",
+                     "data threads wait for busy processors; prepare the data once",
+                     with_processors(2),
+                     1,
+                     0.4,
+                     0.5},
+        PlantedCause{"SlowReaderOnProcessorsThatOthersUse",
+                     {.input = 80, .compute = 20},
+                     {},
+                     "input",
+                     "slow storage; --data-threads 5 would hide it",
+                     with_processors(2),
+                     1,
+                     0.2,
+                     0.5},
         PlantedCause{"SlowDecodeByMoreThreadsThanCores",
                      {.input = 80, .compute = 20},
                      {},
@@ -273,6 +299,27 @@ TEST(StepBreakdownText, FitsAndStillAddsUp) {
   EXPECT_EQ(to_text(step, 10), "step 6.1 m");
   for (std::size_t columns = 1; columns < 100; ++columns)
     EXPECT_LE(to_text(step, columns).size(), columns);
+}
+
+TEST(QueuedShare, IsAShare) {
+  EXPECT_GE(queued_share(), 0);
+  EXPECT_LT(queued_share(), 1);
+  if (std::filesystem::exists("/proc/self/schedstat")) {
+    // Several threads that compute on one processor wait for each other.
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&one](const std::stop_token& stop) {
+        pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+        while (!stop.stop_requested()) continue;
+      });
+    constexpr double kWaiting = 0.25;  // three of four wait
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (queued_share() < kWaiting && std::chrono::steady_clock::now() < end) continue;
+    EXPECT_GE(queued_share(), kWaiting);
+  }
 }
 
 TEST(StepIntervals, LeaveOutTheFirstStepOfARun) {

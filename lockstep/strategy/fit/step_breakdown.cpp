@@ -126,10 +126,13 @@ class Judge {
     const std::int64_t threads =
         std::max<std::int64_t>(needed(sums_.data_workers), sums_.data_workers + 1);
     // If the whole process computes for less than half of the time in which its data threads could,
-    // these wait.
-    if (sums_.processor_seconds > 0 &&
-        sums_.processor_seconds < 0.5 * computing * sums_.seconds.total())
+    // these wait: for storage, unless they would have computed for longer on free processors.
+    const double half = 0.5 * computing * sums_.seconds.total();
+    if (sums_.processor_seconds > 0 && sums_.processor_seconds < half) {
+      if (sums_.processor_seconds >= half * (1 - sums_.queued_share))
+        return "data threads wait for busy processors; prepare the data once";
       return fmt::format("slow storage; --data-threads {} would hide it", threads);
+    }
     const std::int64_t processors = needed(computing);
     if (static_cast<double>(processors) > facts_.processors)
       return fmt::format("hiding it takes {} processors, not {:.2g}; prepare the data once",

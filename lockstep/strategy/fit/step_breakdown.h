@@ -87,6 +87,7 @@ struct StepSums {
   StepBreakdown seconds;         ///< where their time went on this rank
   int data_workers = 0;          ///< active threads that read data; 0 if none read ahead
   double processor_seconds = 0;  ///< used by all threads of this process; 0 if unknown
+  double queued_share = 0;       ///< queued_share() at its end; 0 if unknown
   /// Busy time of each replica of the job; may be empty.
   std::vector<allreduce::BusySeconds> busy = {};
 };

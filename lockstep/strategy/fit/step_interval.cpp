@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,22 @@ double processor_seconds() {
   return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0
              ? static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)
              : 0;
+}
+
+double queued_share() {
+  double computed = 0;
+  double queued = 0;
+  std::error_code ended;
+  std::filesystem::directory_iterator thread("/proc/self/task", ended);
+  for (; !ended && thread != std::filesystem::directory_iterator(); thread.increment(ended)) {
+    std::ifstream file(thread->path() / "schedstat");  // nanoseconds
+    double of_thread = 0;
+    double waited = 0;
+    if (!(file >> of_thread >> waited)) continue;
+    computed += of_thread;
+    queued += waited;
+  }
+  return queued > 0 ? queued / (computed + queued) : 0;
 }
 
 TrainingFacts facts_of(const TrainBegin& begin) {
@@ -60,6 +79,10 @@ StepBreakdown StepInterval::mean() const {
 std::optional<Verdict> StepInterval::verdict() const {
   StepSums sums = sums_;
   sums.processor_seconds = processor_seconds() - processor_before_;
+  // Only a training that waits for input needs to know, and pays for it.
+  const double total = sums.seconds.total();
+  if (total >= VerdictLimits::kLeastSeconds && sums.seconds.input >= VerdictLimits::kShare * total)
+    sums.queued_share = queued_share();
   return judge(sums, facts_);
 }
 

@@ -12,6 +12,10 @@ namespace lockstep::strategy {
 /// Processor time of all threads of this process so far; 0 if unknown.
 double processor_seconds();
 
+/// The share of the time in which threads of this process, since they began, could have computed
+/// but waited for a processor; 0 if unknown. Reads a file of each thread.
+double queued_share();
+
 /// The facts on a training that a verdict needs.
 TrainingFacts facts_of(const TrainBegin& begin);
 
