@@ -191,13 +191,16 @@ int make_plan(job::Session& session, const PlanArguments& arguments) {
   if (is_job && session.nodes() > 1 && !arguments.bits_per_second)
     measured = measured_link(session);
   if (!session.is_chief()) return 0;
+  std::optional<AtomicFile> saved;  // opened before the measurements, which take a minute
+  if (!arguments.save_calibration.empty()) saved.emplace(arguments.save_calibration);
   PlanReport report;
   report.calibration = arguments.calibration.empty()
                            ? measure(session, arguments)
                            : strategy::read_calibration(arguments.calibration);
-  if (!arguments.save_calibration.empty())
-    write_file_atomically(arguments.save_calibration,
-                          dump_json(to_json(report.calibration), 1) + "\n");
+  if (saved) {
+    saved->write(dump_json(to_json(report.calibration), 1) + "\n");
+    saved->commit();
+  }
   report.hardware = hardware_of(arguments, report.calibration, measured);
   report.options = {.global_batch = arguments.train.data.global_batch,
                     .weak = arguments.weak,

@@ -20,7 +20,7 @@ using strategy::Prediction;
 constexpr double kMebibyteOfPlan = 1 << 20;
 constexpr std::size_t kPlanWidth = 80;
 
-/// With a decimal only where it says something.
+/// With decimals only below 10.
 std::string mebibytes_text(double bytes) {
   const double mebibytes = bytes / kMebibyteOfPlan;
   return mebibytes < 10 ? fmt::format("{:.2g}", mebibytes) : fmt::format("{:.0f}", mebibytes);

@@ -517,8 +517,8 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
                "gradients; 0 writes none")
       ->default_str("0");
   add_at_least(command, "--prediction-images", a.fit.prediction_images, 0,
-               "With --summary-dir, number of validation images to show with the predicted "
-               "classes after each validation; 0 shows none")
+               "With --summary-dir, number of validation images (at most 1000) to show with the "
+               "predicted classes after each validation; 0 shows none")
       ->default_str("0");
   command
       .add_option(

@@ -115,6 +115,7 @@ SignalRecording::~SignalRecording() {
     ignored.sa_handler = SIG_IGN;
     sigaction(SIGUSR1, &ignored, nullptr);
   }
+  wake_on_signal.store(-1);  // its descriptor may soon be that of a file
   trace::remove_process_note();
 }
 

@@ -39,10 +39,10 @@ std::string response(std::string_view status, const HttpText& text, bool has_bod
       has_body ? std::string_view(text.body) : std::string_view());
 }
 
-std::string failure(std::string_view status, std::string_view header = {}) {
+std::string failure(std::string_view status, bool has_body = true, std::string_view header = {}) {
   return response(status,
-                  {.type = "text/plain; charset=utf-8", .body = fmt::format("{}\n", status)}, true,
-                  header);
+                  {.type = "text/plain; charset=utf-8", .body = fmt::format("{}\n", status)},
+                  has_body, header);
 }
 
 /// The response to a request whose first line is `line`.
@@ -55,12 +55,13 @@ std::string answer(std::string_view line, const HttpServer::Handler& handler) {
   const std::string_view method = line.substr(0, first);
   const std::string_view target = line.substr(first + 1, last - first - 1);
   if (method != "GET" && method != "HEAD")
-    return failure("405 Method Not Allowed", "Allow: GET, HEAD\r\n");
+    return failure("405 Method Not Allowed", true, "Allow: GET, HEAD\r\n");
+  const bool has_body = method == "GET";
   try {
     const auto text = handler(target.substr(0, target.find('?')));
-    return text ? response("200 OK", *text, method == "GET") : failure("404 Not Found");
+    return text ? response("200 OK", *text, has_body) : failure("404 Not Found", has_body);
   } catch (const std::exception&) {
-    return failure("500 Internal Server Error");
+    return failure("500 Internal Server Error", has_body);
   }
 }
 

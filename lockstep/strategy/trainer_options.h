@@ -181,7 +181,7 @@ struct FitOptions {
   /// Number of steps between further validations within epochs; 0: none.
   std::int64_t validate_every = 0;
   /// Number of images of the validation data, from its first record on, that are passed to
-  /// Callback::on_predictions() with the predicted classes; 0: none.
+  /// Callback::on_predictions() with the predicted classes; at most 1000, 0: none.
   std::int64_t prediction_images = 0;
   CheckpointPlan checkpoint = {};                         ///< where and when to save
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< called in this order

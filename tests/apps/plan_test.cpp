@@ -108,6 +108,14 @@ TEST_F(PlanCommand, RefusesInOneLine) {
   }
 }
 
+TEST_F(PlanCommand, RefusesAFileThatCannotBeWrittenBeforeItMeasures) {
+  const Result result = run_lockstep(
+      "plan --model mlp --data synthetic:8x8x1:4:512 --save-calibration /nowhere/calibration.json");
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("[/nowhere/calibration.json] expected"));
+  EXPECT_THAT(result.errors, Not(HasSubstr("measuring")));
+}
+
 TEST(PlanOutput, ReadsNumbersOfReplicas) {
   EXPECT_EQ(parse_replica_counts("4,1,2-3,2"), (std::vector<int>{1, 2, 3, 4}));
   for (const char* list : {"", "1,", "3-2", "a", "1-5000", "-1", "1--2"})

@@ -95,6 +95,19 @@ TEST(Trace, OnAFullDiskIsLostAndTheTrainingEndsWithItsStatus) {
   EXPECT_THAT(result.errors, HasSubstr("the trace is lost; the training continues: [/dev/full]"));
 }
 
+TEST(Trace, ThatIsLostDoesNotHideThatTheTrainingDiverged) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "needs /dev/full";
+  const ScratchDirectory scratch;
+  const std::string table = (scratch.path() / "table.csv").string();
+  std::ofstream(table) << "x,y\n1,1e30\n2,-1e30\n3,1e30\n4,1e30\n";
+  const Result result = run_lockstep(
+      "train --model linear --loss mean-squared-error --data csv:" + table +
+      "?targets=y --global-batch 4 --optimizer sgd --epochs 20 --trace /dev/full:steps=2-3");
+  EXPECT_EQ(result.status, 6);
+  EXPECT_THAT(result.errors, HasSubstr("the trace is lost; the training continues: [/dev/full]"));
+  EXPECT_THAT(result.errors, HasSubstr("got 20 skipped steps at the end"));
+}
+
 TEST(Trace, IsRefusedWhereItCannotBeWritten) {
   const Result result = run_lockstep(kTrain + "--steps 3 --trace /nowhere/trace.json");
   EXPECT_EQ(result.status, 3);

@@ -130,6 +130,20 @@ TEST_F(TraceRecording, IsRemovedAfterAWeek) {
   EXPECT_FALSE(std::filesystem::exists(old));
 }
 
+TEST_F(TraceRecording, OfAProcessThatRunsForWeeksStaysNoted) {
+  note_process("host-1", {});
+  const std::filesystem::path gone = temporary_recordings() / "pid-2147483647";
+  std::ofstream(gone) << "host-0\n\n";
+  for (const auto& note : std::filesystem::directory_iterator(temporary_recordings()))
+    std::filesystem::last_write_time(
+        note.path(), std::filesystem::file_time_type::clock::now() - std::chrono::days(20));
+  const std::filesystem::path own = temporary_recordings() / ("pid-" + std::to_string(::getpid()));
+  std::filesystem::rename(own, temporary_recordings() / "pid-1");  // which always runs
+  note_process("host-2", {});
+  EXPECT_TRUE(std::filesystem::exists(temporary_recordings() / "pid-1"));
+  EXPECT_FALSE(std::filesystem::exists(gone));
+}
+
 TEST_F(TraceRecording, IsNotWrittenThroughADirectoryThatOthersCouldHaveMade) {
   set_recording_directory({});
   std::filesystem::create_directory_symlink(directory(), temporary_recordings());

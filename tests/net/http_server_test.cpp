@@ -79,6 +79,10 @@ TEST(HttpServer, SendsTheTextOfAPath) {
 TEST(HttpServer, SendsOnlyTheHeaderToHead) {
   EXPECT_THAT(response_to("HEAD /text HTTP/1.1\r\n\r\n"),
               AllOf(HasSubstr("Content-Length: 8\r\n"), EndsWith("\r\n\r\n")));
+  for (const char* path : {"/other", "/fails"})
+    EXPECT_THAT(response_to(std::string("HEAD ") + path + " HTTP/1.1\r\n\r\n"),
+                EndsWith("\r\n\r\n"))
+        << path;
 }
 
 TEST(HttpServer, RefusesWhatItDoesNotKnow) {

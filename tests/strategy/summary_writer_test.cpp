@@ -416,6 +416,27 @@ TEST(SummaryWriter, BeginsLaterWhereTheDiskIsFullAtFirst) {
   EXPECT_EQ(events[1].step, 2);
 }
 
+TEST(SummaryWriter, MarksTheBeginningOfARunWhereTheDiskIsFullThen) {
+  const checkpoint::ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path());
+  writer.begin_run(7);
+  {
+    const checkpoint::FileSizeLimit limit(checkpoint::contents_of(writer.path()).size());
+    writer.scalar("loss", 7, 1);
+    EXPECT_THAT(data_error([&] { writer.flush(); }), HasSubstr("File too large"));
+    EXPECT_THAT(data_error([&] { writer.flush(); }), HasSubstr("File too large"));
+  }
+  writer.scalar("loss", 8, 1);
+  writer.flush();
+  writer.flush();
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 3u) << "version, beginning, point";
+  EXPECT_EQ(events[1].session, 1) << "without it, TensorBoard would show steps of two runs";
+  EXPECT_EQ(events[1].step, 7);
+  EXPECT_EQ(events[2].step, 8);
+  EXPECT_EQ(writer.lost_events(), 1);
+}
+
 model::Network graph_network() {
   model::Network network({4, 4, 1});
   network.add(model::Conv2D({.filters = 3, .kernel = 3}));
@@ -616,6 +637,24 @@ TEST(Summaries, HaveTheHyperparametersOfTheLastRunAlone) {
     std::memcpy(value.data(), &rate, sizeof(rate));
     EXPECT_THAT(session.at(std::string(kSessionStartTag)), HasSubstr(value));
   }
+}
+
+TEST(Summaries, HaveNoTimesOfTheFirstStepOfARun) {
+  const checkpoint::ScratchDirectory scratch;
+  {
+    Summaries summaries(scratch.path(), 2, "");
+    summaries.on_train_begin({});
+    summaries.on_batch_end({.step = 1, .samples = 100, .breakdown = {.compute = 9}});
+    summaries.on_batch_end(
+        {.step = 2, .samples = 4, .breakdown = {.input = 0.25, .compute = 0.25}});
+  }
+  std::map<std::string, float> values;
+  for (const std::string& name : checkpoint::names_in(scratch.path() / "train"))
+    for (const SeenEvent& event : events_in(scratch.path() / "train" / name))
+      values[event.tag] = event.scalar;
+  EXPECT_EQ(values.at("batch_seconds"), 0.5F);
+  EXPECT_EQ(values.at("batch_input_seconds"), 0.25F);
+  EXPECT_EQ(values.at("batch_samples_per_second"), 8);
 }
 
 TEST(Summaries, OfAnEpochWithoutAGoodStepHaveNoLoss) {

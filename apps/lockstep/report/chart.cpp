@@ -47,7 +47,7 @@ std::vector<double> ticks(double low, double high, double count, double least_st
   return values;
 }
 
-/// Powers of ten in [low, high], and between few of them also 2 and 5 times these.
+/// Powers of ten in [low, high]; of many, some.
 std::vector<double> logarithmic_ticks(double low, double high) {
   const int first = static_cast<int>(std::floor(std::log10(low)));
   const int last = static_cast<int>(std::ceil(std::log10(high)));

@@ -9,7 +9,6 @@
 
 #include "apps/lockstep/report/chart.h"
 #include "apps/lockstep/report/page_style.h"
-#include "apps/lockstep/report/sections.h"
 #include "apps/lockstep/report/text.h"
 #include "lockstep/base/text.h"
 
@@ -274,8 +273,8 @@ std::string report_page(std::span<const RunLog> runs, const PageOptions& options
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{} – Lockstep</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n{}"
-      "<footer>Written by lockstep report. "
-      "XX</footer>\n</main>\n<script>{}</script>\n</body>\n</html>\n",
+      "<footer>Written by lockstep report. Curves are means; the pale bands are the range of all "
+      "values.</footer>\n</main>\n<script>{}</script>\n</body>\n</html>\n",
       names, kStyleSheet, body, kScript);
 }
 

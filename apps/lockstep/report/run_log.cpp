@@ -113,13 +113,24 @@ class Reader {
       ++log_.occurrences_left_out;
   }
 
+  /// Where two parts of a step are about as long, it changes often: other events must have a place.
+  void note_bound(const std::string& bound) {
+    constexpr std::int64_t kMaxChanges = 100;
+    if (++bound_changes_ <= kMaxChanges)
+      note("bound by " + bound);
+    else
+      ++log_.occurrences_left_out;
+  }
+
   void begin_run(const json& event, double time) {
-    base_ = time - log_.seconds - number_in(event, "start_seconds").value_or(0);
+    const double started =
+        std::clamp(number_in(event, "start_seconds").value_or(0), 0.0, kMaxSeconds);
+    log_.seconds = std::min(log_.seconds + started, kMaxSeconds);
+    base_ = time - log_.seconds;
     has_base_ = true;
     const auto first = std::clamp(number_in(event, "first_step").value_or(0), 0.0, kMaxStep);
     step_ = static_cast<std::int64_t>(first);
     if (log_.runs++ == 0) log_.start = event;
-    log_.seconds = time - base_;
     if (log_.runs > 1) repeat_from(step_);
     log_.end = nullptr;
     last_step_ = step_;
@@ -132,7 +143,7 @@ class Reader {
       if (file.is_string()) note(file.get<std::string>());
   }
 
-  /// What came after `step` is done again.
+  /// The steps after `step` are repeated.
   void repeat_from(std::int64_t step) {
     const auto is_later = [step](const Point& point) { return point.step > step; };
     for (auto* curves : {&log_.step_values, &log_.breakdown, &of_epochs_, &derived_})
@@ -181,7 +192,7 @@ class Reader {
   bool add_breakdown(const json& event, std::map<std::string, Series>& parts) {
     if (const std::string bound = text_in(event, "bound_by"); !bound.empty()) {
       if (log_.bound_by.size() < kMaxNames || log_.bound_by.contains(bound)) ++log_.bound_by[bound];
-      if (bound != last_bound_) note("bound by " + bound);
+      if (bound != last_bound_) note_bound(bound);
       last_bound_ = bound;
     }
     if (std::string verdict = text_in(event, "verdict"); !verdict.empty())
@@ -266,6 +277,7 @@ class Reader {
   std::map<std::string, Series> of_epochs_;  // breakdown
   std::map<std::string, Series> derived_;    // likewise
   std::string last_bound_;
+  std::int64_t bound_changes_ = 0;
   std::int64_t step_ = 0;
   std::int64_t last_step_ = 0;  // of the last event `step`
   double input_wait_ = 0;       // likewise

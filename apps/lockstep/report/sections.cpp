@@ -1,4 +1,4 @@
-#include "apps/lockstep/report/sections.h"
+#include "apps/lockstep/report/page.h"
 
 #include <fmt/format.h>
 

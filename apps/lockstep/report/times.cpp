@@ -1,4 +1,4 @@
-#include "apps/lockstep/report/sections.h"
+#include "apps/lockstep/report/page.h"
 
 #include <fmt/format.h>
 
@@ -50,7 +50,7 @@ std::string name_of_part(const RunLog& run, const std::string& part) {
 std::string breakdown_of(const RunLog& run) {
   const std::vector<std::string> parts = parts_of(run);
   if (parts.empty())
-    return "<p class=\"note\">This log has no times of steps, so it does not say where the time "
+    return "<p class=\"note\">This log has no times of steps, so it does not show where the time "
            "went.</p>";
   double total = 0;
   for (const std::string& part : parts) total += run.breakdown.at(part).mean();
@@ -167,10 +167,14 @@ std::string slowest_sentence(const RunLog& run) {
   std::ranges::nth_element(others, middle);
   if (*slowest < 1.2 * *middle || *slowest < *middle + 1)
     return "<p>No replica was much slower than the others over the whole training.</p>";
+  // Replicas without samples, of a global batch that is smaller than their number, take no time.
+  const std::string longer =
+      *middle > 0 ? fmt::format("{:.0f} % longer than", 100 * (*slowest / *middle - 1))
+                  : time_text(*slowest / 1000) + " longer than";
   return fmt::format(
-      "<p class=\"verdict\">Replica {} is the slowest: its steps take {}, {:.0f} % longer than the "
-      "median of the others, which wait for it.</p>",
-      slowest - busy.begin(), time_text(*slowest / 1000), 100 * (*slowest / *middle - 1));
+      "<p class=\"verdict\">Replica {} is the slowest: its steps take {}, {} the median of the "
+      "others, which wait for it.</p>",
+      slowest - busy.begin(), time_text(*slowest / 1000), longer);
 }
 
 /// From milliseconds to `unit`.

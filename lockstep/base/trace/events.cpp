@@ -135,18 +135,18 @@ std::string text_of(const ThreadName& thread) {
   return thread.number < 0 ? name : fmt::format("{} {}", name, thread.number);
 }
 
-void give_back(const Ring* ring) {
+void release(const Ring* ring) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   for (OwnedRing& one : all.rings)
     if (one.ring.get() == ring) one.is_used = false;
 }
 
-/// Gives the ring back when the thread ends.
+/// Releases the ring when the thread ends.
 struct RingOfThread {
   ~RingOfThread() {
     is_without_ring = true;
-    if (ring_of_thread != nullptr) give_back(std::exchange(ring_of_thread, nullptr));
+    if (ring_of_thread != nullptr) release(std::exchange(ring_of_thread, nullptr));
   }
 };
 
@@ -211,7 +211,7 @@ std::int64_t current_step() noexcept { return step_of_process.load(std::memory_o
 
 void name_thread(const char* name, int number) noexcept {
   name_of_thread = {name, number};
-  if (ring_of_thread != nullptr) give_back(std::exchange(ring_of_thread, nullptr));
+  if (ring_of_thread != nullptr) release(std::exchange(ring_of_thread, nullptr));
 }
 
 const char* intern(std::string_view name) {

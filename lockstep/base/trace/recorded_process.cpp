@@ -8,6 +8,7 @@
 #include <chrono>
 #include <exception>
 #include <fstream>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -28,6 +29,13 @@ fs::path note_of(pid_t process) {
   return temporary_recordings() / fmt::format("{}{}", kNote, process);
 }
 
+/// The process of a note that is called `name`; nullopt for another file.
+std::optional<pid_t> process_of(std::string_view name) {
+  if (!name.starts_with(kNote)) return std::nullopt;
+  const auto process = parse_number<pid_t>(name.substr(kNote.size()));
+  return process && *process > 0 ? process : std::nullopt;
+}
+
 [[noreturn]] void refuse_directory(const fs::path& path, const std::string& actual) {
   throw Error(ErrorCategory::output, path.string(),
               "expected a directory of this user that only this user can write", actual);
@@ -36,8 +44,11 @@ fs::path note_of(pid_t process) {
 void remove_old(const fs::path& directory) {
   const auto before = fs::file_time_type::clock::now() - std::chrono::weeks(1);
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored))
-    if (entry.last_write_time(ignored) < before) fs::remove_all(entry.path(), ignored);
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {
+    if (entry.last_write_time(ignored) >= before) continue;
+    const auto process = process_of(entry.path().filename().native());
+    if (!process || is_process_gone(*process)) fs::remove_all(entry.path(), ignored);
+  }
 }
 
 }  // namespace
@@ -87,9 +98,7 @@ std::vector<RecordedProcess> noted_processes(const fs::path& directory) {
   std::vector<RecordedProcess> processes;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kNote)) continue;
-    const auto process = parse_number<pid_t>(std::string_view(name).substr(kNote.size()));
+    const auto process = process_of(entry.path().filename().native());
     if (!process || is_process_gone(*process)) continue;
     RecordedProcess noted{.process = *process};
     std::ifstream file(entry.path());

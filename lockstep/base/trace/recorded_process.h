@@ -28,8 +28,8 @@ struct RecordedProcess {
   std::filesystem::path recording = {};  ///< its last one; empty before the first
 };
 
-/// Notes the calling process: it writes a recording on SIGUSR1. Also removes notes and recordings
-/// that are older than a week. Does nothing if it cannot write.
+/// Notes the calling process: it writes a recording on SIGUSR1. Also removes recordings, and notes
+/// of ended processes, that are older than a week. Does nothing if it cannot write.
 void note_process(const std::string& job, const std::filesystem::path& recording) noexcept;
 /// Removes the note about the calling process.
 void remove_process_note() noexcept;

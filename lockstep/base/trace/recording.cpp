@@ -193,9 +193,10 @@ void describe_buckets(std::vector<std::string> contents) {
 
 std::string recording_name(int rank) { return fmt::format("recorder-{}.jsonl", rank); }
 
-fs::path write_recording(std::string_view reason) {
-  Settings& now = settings();
-  const std::lock_guard lock(now.mutex);
+namespace {
+
+/// `now` is locked.
+fs::path write_locked(const Settings& now, std::string_view reason) {
   const std::vector<ThreadEvents> threads = recorded_events();
   std::uint64_t lost = 0;
   for (const ThreadEvents& thread : threads) lost += thread.lost;
@@ -212,6 +213,13 @@ fs::path write_recording(std::string_view reason) {
   make_private_directory(own);
   make_private_directory(own / job_or_process(now.rank));
   return write_in(own / job_or_process(now.rank), text, now.rank);
+}
+
+}  // namespace
+
+fs::path write_recording(std::string_view reason) {
+  const std::lock_guard lock(settings().mutex);
+  return write_locked(settings(), reason);
 }
 
 std::future<fs::path> start_recording_of_failure(std::string_view reason) noexcept {
@@ -252,7 +260,9 @@ void write_recording_of_bystander(std::string_view reason) noexcept {
     if (current_step() == 0) return;
     std::thread([text = std::string(reason)] {
       try {
-        if (!has_failed) write_recording(text);
+        // A failure of this process either has its recording by now, or will replace this one.
+        const std::lock_guard lock(settings().mutex);
+        if (!has_failed) write_locked(settings(), text);
       } catch (const std::exception&) {
         return;  // as if it had been killed before
       }

@@ -24,7 +24,7 @@ struct RecordedRank {
   int ranks = 1;          ///< number of ranks of the job
 };
 
-/// Sets what recordings say of this process. Thread-safe.
+/// Sets how recordings describe this process. Thread-safe.
 void set_recorded_rank(RecordedRank rank);
 /// Sets the directory for the recordings of a training that begins, whose first failure is
 /// recorded. It need not exist: one that cannot be written, and an empty one, is replaced by
@@ -48,7 +48,7 @@ std::filesystem::path finish_recording(std::future<std::filesystem::path> record
 /// Both at once. Thread-safe.
 std::filesystem::path write_recording_of_failure(std::string_view reason) noexcept;
 /// Starts to write the recording of a process that has not failed, because another rank has, and
-/// does not wait for it. Its own failure, if it comes, is recorded too. Thread-safe.
+/// does not wait for it. A later failure of its own is recorded too. Thread-safe.
 void write_recording_of_bystander(std::string_view reason) noexcept;
 /// Where to look, for the end of an error message: "the last events of the ranks are in DIR …".
 std::string recording_hint(const std::filesystem::path& recording);

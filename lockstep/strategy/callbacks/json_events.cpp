@@ -169,25 +169,23 @@ void JsonEvents::on_epoch_begin(std::int64_t /*epoch*/) {
   samples_ = 0;
 }
 
-void JsonEvents::add_busy(std::span<const allreduce::BusySeconds> busy) {
-  busy_.resize(busy.size());
+void JsonEvents::add_waiting(std::span<const allreduce::BusySeconds> busy) {
   waiting_.resize(busy.size());
   double slowest = 0;
   for (const allreduce::BusySeconds& own : busy)
     slowest = std::max(slowest, own.input + own.compute);
-  for (std::size_t i = 0; i < busy.size(); ++i) {
-    busy_[i].input += busy[i].input;
-    busy_[i].compute += busy[i].compute;
+  for (std::size_t i = 0; i < busy.size(); ++i)
     waiting_[i] += slowest - busy[i].input - busy[i].compute;
-  }
 }
 
 void JsonEvents::on_batch_end(const StepLogs& logs) {
   samples_ += logs.samples;
-  ++steps_;
   interval_.add(logs);
   judged_.add(logs);
-  if (log_every_ > 0 && logs.busy.size() > 1) add_busy(logs.busy);
+  if (interval_.steps() == 0)  // the first step of the run
+    communication_ = logs.communication;
+  else if (logs.busy.size() > 1)
+    add_waiting(logs.busy);
   if (log_every_ == 0 || logs.step % log_every_ != 0) return;
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - since_).count();
@@ -202,18 +200,19 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
   event["learning_rate"] = shortest(logs.learning_rate);
   if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;
   event["input_wait_seconds"] = logs.input_wait_seconds;
-  add_communication(event, logs.communication - communication_, steps_);
-  add_breakdown(event, interval_.mean());
+  if (const std::int64_t steps = interval_.steps(); steps > 0) {
+    add_communication(event, logs.communication - communication_, steps);
+    add_breakdown(event, interval_.mean());
+    if (!waiting_.empty()) add_replicas(event, interval_.sums().busy, waiting_, steps);
+  }
   interval_.restart();
   const std::optional<Verdict> verdict = judged_.verdict();
   if (verdict) judged_.restart();
   add_verdict(event, verdict);
-  if (!busy_.empty()) add_replicas(event, busy_, waiting_, steps_);
   write(std::move(event));
   since_ = now;
-  samples_ = steps_ = 0;
+  samples_ = 0;
   communication_ = logs.communication;
-  busy_.clear();
   waiting_.clear();
 }
 

@@ -37,8 +37,8 @@ class JsonEvents final : public Callback {
   /// Writes the event `epoch`, also with `breakdown`, `bound_by` and `verdict`.
   void on_epoch_end(const EpochLogs& logs) override;
   /// Writes the event `step` every `log_every` steps: with `breakdown`, the mean seconds of each
-  /// part of a step since the last event (not of the first step of a run), and with `bound_by` and
-  /// `verdict` as soon as the steps since the last verdict suffice for one.
+  /// part of a step since the last event, and with `bound_by` and `verdict` as soon as the steps
+  /// since the last verdict suffice for one. All times per step leave out the first step of a run.
   void on_batch_end(const StepLogs& logs) override;
   void on_validation(const EpochLogs& logs) override;       ///< writes the event `validation`
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< writes the event `checkpoint`
@@ -53,7 +53,7 @@ class JsonEvents final : public Callback {
   };
 
   void note_epoch(const EpochLogs& logs);
-  void add_busy(std::span<const allreduce::BusySeconds> busy);
+  void add_waiting(std::span<const allreduce::BusySeconds> busy);
   void write(nlohmann::ordered_json event);
 
   std::FILE* out_;
@@ -61,17 +61,16 @@ class JsonEvents final : public Callback {
   std::string run_;
   std::vector<std::pair<std::string, std::string>> options_;
   std::optional<BestEpoch> best_;
-  std::int64_t samples_ = 0;                     // since the last step event
-  std::int64_t steps_ = 0;                       // likewise
-  allreduce::CommunicationTimes communication_;  // at the last step event
-  StepInterval interval_;                        // since the last step event
-  StepInterval judged_;                          // since the last verdict
-  std::vector<allreduce::BusySeconds> busy_;     // of each replica, since the last step event
-  std::vector<double> waiting_;                  // likewise, for the slowest replica
+  std::int64_t samples_ = 0;  // since the last step event
+  // At the last step event, or after the first step of the run.
+  allreduce::CommunicationTimes communication_;
+  StepInterval interval_;        // since the last step event
+  StepInterval judged_;          // since the last verdict
+  std::vector<double> waiting_;  // of each replica for the slowest one, since the last step event
   std::chrono::steady_clock::time_point since_;
 };
 
-/// Adds values of metrics to `event`, each under its name behind `prefix`: a number, an array with
+/// Adds values of metrics to `event`, each under its name after `prefix`: a number, an array with
 /// one of each class, or a matrix as an array of rows.
 void add_metric_values(nlohmann::ordered_json& event, const std::string& prefix,
                        std::span<const model::MetricValue> values);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <system_error>
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/clock.h"
@@ -68,9 +69,13 @@ MetricsAddress parse_metrics_address(const std::string& text) {
 MetricsExporter::MetricsExporter(MetricsExporterOptions options, std::shared_ptr<Logger> logger)
     : options_(std::move(options)),
       logger_(logger ? std::move(logger) : make_logger()),
-      step_seconds_(step_bounds()) {
+      values_(step_bounds()) {
   // Throws where no file can be created; a full disk is not the end of a training.
   if (!options_.file.empty()) {
+    std::error_code unknown;
+    if (std::filesystem::is_other(options_.file, unknown))
+      throw Error(ErrorCategory::data, options_.file.string(),
+                  "expected a path for a file that is replaced", "got a device or a FIFO");
     const AtomicFile probe(options_.file, Durability::cached);
   }
   if (!options_.address) return;
@@ -92,52 +97,56 @@ std::uint16_t MetricsExporter::port() const { return server_ ? server_->port() :
 
 void MetricsExporter::set_state(State state) {
   const std::lock_guard lock(mutex_);
-  state_ = state;
+  values_.state = state;
 }
 
 void MetricsExporter::on_train_begin(const TrainBegin& begin) {
+  std::vector<Labels> replicas;
+  for (const job::Placement& place : begin.placements)
+    replicas.push_back({{"replica", std::to_string(place.replica)},
+                        {"rank", std::to_string(place.rank)},
+                        {"host", place.host},
+                        {"device", place.device}});
   {
     const std::lock_guard lock(mutex_);
-    begin_ = begin;
-    replicas_.clear();
-    for (const job::Placement& place : begin.placements)
-      replicas_.push_back({{"replica", std::to_string(place.replica)},
-                           {"rank", std::to_string(place.rank)},
-                           {"host", place.host},
-                           {"device", place.device}});
-    busy_.assign(replicas_.size(), {});
-    step_ = begin.first_step;
-    learning_rate_ = begin.learning_rate;
-    state_ = State::training;
+    values_.begin = std::make_shared<const TrainBegin>(begin);
+    values_.busy.assign(replicas.size(), {});
+    values_.replicas = std::make_shared<const std::vector<Labels>>(std::move(replicas));
+    values_.step = begin.first_step;
+    values_.learning_rate = begin.learning_rate;
+    values_.state = State::training;
   }
   if (!options_.file.empty()) write_file();
 }
 
 void MetricsExporter::on_epoch_begin(std::int64_t epoch) {
   const std::lock_guard lock(mutex_);
-  epoch_ = epoch;
+  values_.epoch = epoch;
 }
 
 void MetricsExporter::on_batch_end(const StepLogs& logs) {
   {
     const std::lock_guard lock(mutex_);
-    step_ = logs.step;
-    epoch_ = logs.epoch;
-    samples_ += logs.samples;
-    step_timestamp_ = seconds_since_1970();
-    learning_rate_ = logs.learning_rate;
-    if (!logs.skipped) gradient_norm_ = logs.gradient_norm;
-    loss_scale_ = logs.loss_scale;
-    if (logs.skipped) ++(logs.overflow ? overflows_ : skipped_);
-    step_seconds_.add(logs.breakdown.total());
-    seconds_ += logs.breakdown;
-    for (std::size_t i = 0; i < std::min(busy_.size(), logs.busy.size()); ++i) {
-      busy_[i].input += logs.busy[i].input;
-      busy_[i].compute += logs.busy[i].compute;
+    values_.step = logs.step;
+    values_.epoch = logs.epoch;
+    values_.samples += logs.samples;
+    values_.step_timestamp = seconds_since_1970();
+    values_.learning_rate = logs.learning_rate;
+    if (!logs.skipped) values_.gradient_norm = logs.gradient_norm;
+    values_.loss_scale = logs.loss_scale;
+    if (logs.skipped) ++(logs.overflow ? values_.overflows : values_.skipped);
+    values_.checkpoint_seconds = 0;
+    // Not the first step of a run, which allocates memory and chooses algorithms.
+    if (logs.step != values_.begin->first_step + 1) {
+      values_.step_seconds.add(logs.breakdown.total());
+      values_.seconds += logs.breakdown;
+      for (std::size_t i = 0; i < std::min(values_.busy.size(), logs.busy.size()); ++i)
+        values_.busy[i] += logs.busy[i];
     }
     if (!logs.skipped) {
-      metrics_[{"step", "loss"}] = logs.metrics.loss();
-      if (logs.metrics.has_accuracy) metrics_[{"step", "accuracy"}] = logs.metrics.accuracy();
+      values_.metrics[{"step", "loss"}] = logs.metrics.loss();
+      if (logs.metrics.has_accuracy)
+        values_.metrics[{"step", "accuracy"}] = logs.metrics.accuracy();
     }
   }
   if (Clock::now() - written_ >= options_.file_interval) write_file();
@@ -145,16 +154,16 @@ void MetricsExporter::on_batch_end(const StepLogs& logs) {
 
 void MetricsExporter::set_metrics(const EpochLogs& logs, bool with_training) {
   constexpr std::string_view kPrefix = "validation_";
-  for (const std::string& name : begin_.known_metrics) {
+  for (const std::string& name : values_.begin->known_metrics) {
     const bool is_validation = name.starts_with(kPrefix);
     if (!is_validation && !with_training) continue;
     const auto value = logs.metric(name);
     if (!value) continue;
-    metrics_[is_validation
-                 ? std::pair<std::string, std::string>("validation", name.substr(kPrefix.size()))
-                 : std::pair<std::string, std::string>("epoch", name)] = *value;
+    values_.metrics[is_validation ? std::pair<std::string, std::string>("validation",
+                                                                        name.substr(kPrefix.size()))
+                                  : std::pair<std::string, std::string>("epoch", name)] = *value;
   }
-  validation_seconds_ += logs.validation_seconds;
+  values_.validation_seconds += logs.validation_seconds;
 }
 
 void MetricsExporter::on_epoch_end(const EpochLogs& logs) {
@@ -163,7 +172,7 @@ void MetricsExporter::on_epoch_end(const EpochLogs& logs) {
     set_metrics(logs, true);
     std::int64_t bad = 0;
     for (const BadFile& file : logs.bad_files) bad += file.records;
-    bad_records_ = std::max(bad_records_, bad);  // the logs have all of this run
+    values_.bad_records = std::max(values_.bad_records, bad);  // the logs have all of this run
   }
   write_file();
 }
@@ -183,16 +192,17 @@ void MetricsExporter::on_test_end(const model::MetricSums& /*sums*/) { set_state
 void MetricsExporter::on_checkpoint(const CheckpointLogs& logs) {
   {
     const std::lock_guard lock(mutex_);
-    ++checkpoints_;
-    checkpoint_step_ = logs.step;
-    checkpoint_timestamp_ = seconds_since_1970();
+    ++values_.checkpoints;
+    values_.checkpoint_step = logs.step;
+    values_.checkpoint_timestamp = seconds_since_1970();
+    values_.checkpoint_seconds += logs.seconds;
   }
   write_file();
 }
 
 void MetricsExporter::on_scalar(const ScalarLogs& logs) {
   const std::lock_guard lock(mutex_);
-  scalars_[logs.name] = logs.value;
+  values_.scalars[logs.name] = logs.value;
 }
 
 void MetricsExporter::on_train_end(const TrainEnd& end) {
@@ -200,9 +210,10 @@ void MetricsExporter::on_train_end(const TrainEnd& end) {
             : end.healthy                  ? State::finished
                                            : State::failed);
   write_file();
-  if (failed_writes_ > 0)
-    logger_->warn("the metrics could not be written to {} {}", options_.file.string(),
-                  failed_writes_ == 1 ? "once" : fmt::format("{} times", failed_writes_));
+  if (values_.failed_writes > 0)
+    logger_->warn(
+        "the metrics could not be written to {} {}", options_.file.string(),
+        values_.failed_writes == 1 ? "once" : fmt::format("{} times", values_.failed_writes));
 }
 
 void MetricsExporter::on_exception(const std::exception& /*error*/) {
@@ -217,127 +228,132 @@ void MetricsExporter::write_file() {
     write_file_atomically(options_.file, text(Exposition::open_metrics), Durability::cached);
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
-    if (failed_writes_++ == 0)
+    if (values_.failed_writes++ == 0)
       logger_->warn("{}; the training continues, and the metrics are written again later",
                     error.what());
   }
 }
 
 std::string MetricsExporter::text(Exposition format) const {
+  const Values now = [this] {
+    const std::lock_guard lock(mutex_);
+    return values_;
+  }();
   ExpositionWriter out(format);
-  const std::lock_guard lock(mutex_);
-  write_training(out);
-  write_steps(out);
-  write_replicas(out);
-  write_checkpoints(out);
-  write_process(out);
+  write_training(now, out);
+  write_steps(now, out);
+  write_replicas(now, out);
+  write_checkpoints(now, out);
+  write_process(now, out);
   return std::move(out).finish();
 }
 
-void MetricsExporter::write_training(ExpositionWriter& out) const {
+void MetricsExporter::write_training(const Values& now, ExpositionWriter& out) const {
   out.begin_gauge("target_info", "", "The process");
   out.add(1, {{"service_name", "lockstep"},
               {"host_name", host_name()},
               {"process_pid", std::to_string(::getpid())}});
   out.begin_gauge("lockstep_training_state", "", "1 for the state of the training, 0 for others");
   for (std::size_t i = 0; i < kStates.size(); ++i)
-    out.add(i == static_cast<std::size_t>(state_) ? 1 : 0, {{"state", std::string(kStates[i])}});
-  if (state_ == State::starting) return;
+    out.add(i == static_cast<std::size_t>(now.state) ? 1 : 0, {{"state", std::string(kStates[i])}});
+  if (now.state == State::starting) return;
   out.begin_gauge("lockstep_training_info", "", "What is trained");
   out.add(1, {{"run", options_.run},
-              {"model", begin_.model},
-              {"data", begin_.data},
-              {"strategy", begin_.strategy},
-              {"allreduce", begin_.allreduce},
-              {"precision", begin_.precision}});
+              {"model", now.begin->model},
+              {"data", now.begin->data},
+              {"strategy", now.begin->strategy},
+              {"allreduce", now.begin->allreduce},
+              {"precision", now.begin->precision}});
   out.begin_gauge("lockstep_training_replicas", "", "Number of replicas");
-  out.add(begin_.world_size);
+  out.add(now.begin->world_size);
   out.begin_gauge("lockstep_training_ranks", "", "Number of ranks");
-  out.add(begin_.ranks);
+  out.add(now.begin->ranks);
   out.begin_gauge("lockstep_training_nodes", "", "Number of hosts");
-  out.add(begin_.nodes);
+  out.add(now.begin->nodes);
   out.begin_gauge("lockstep_training_parameters", "", "Number of parameters of the model");
-  out.add(as_number(begin_.parameters));
+  out.add(as_number(now.begin->parameters));
   out.begin_gauge("lockstep_training_global_batch", "", "Samples per step over all replicas");
-  out.add(as_number(begin_.global_batch));
+  out.add(as_number(now.begin->global_batch));
 }
 
-void MetricsExporter::write_steps(ExpositionWriter& out) const {
-  if (state_ == State::starting) return;
+void MetricsExporter::write_steps(const Values& now, ExpositionWriter& out) const {
+  if (now.state == State::starting) return;
   out.begin_gauge("lockstep_training_step", "", "Completed steps, including those of earlier runs");
-  out.add(as_number(step_));
+  out.add(as_number(now.step));
   out.begin_gauge("lockstep_training_step_limit", "", "Completed steps at the end of the training");
-  out.add(as_number(begin_.last_step));
+  out.add(as_number(now.begin->last_step));
   out.begin_gauge("lockstep_training_epoch", "", "Current epoch, from 0");
-  out.add(as_number(epoch_));
+  out.add(as_number(now.epoch));
   out.begin_counter("lockstep_training_samples", "", "Samples of all replicas");
-  out.add(as_number(samples_));
+  out.add(as_number(now.samples));
   out.begin_counter("lockstep_training_skipped_steps", "",
                     "Steps without an update, because a loss or a gradient was not finite");
-  out.add(as_number(skipped_), {{"reason", "not_finite"}});
-  out.add(as_number(overflows_), {{"reason", "loss_scale"}});
+  out.add(as_number(now.skipped), {{"reason", "not_finite"}});
+  out.add(as_number(now.overflows), {{"reason", "loss_scale"}});
   out.begin_counter("lockstep_training_bad_records", "", "Unreadable records that were replaced");
-  out.add(as_number(bad_records_));
+  out.add(as_number(now.bad_records));
   out.histogram("lockstep_training_step_duration_seconds", "seconds", "Duration of steps",
-                step_seconds_);
+                now.step_seconds);
   out.begin_counter("lockstep_training_time_seconds", "seconds",
                     "Time of rank 0 by phase; waiting is for slower replicas, communication only "
                     "what computation does not hide");
-  for (const StepPart& part : kStepParts) out.add(seconds_.*part.member, {{"phase", part.name}});
-  out.add(validation_seconds_, {{"phase", "validation"}});
-  if (step_timestamp_ > 0) {
+  StepBreakdown seconds = now.seconds;
+  seconds.checkpoint += now.checkpoint_seconds;
+  for (const StepPart& part : kStepParts) out.add(seconds.*part.member, {{"phase", part.name}});
+  out.add(now.validation_seconds, {{"phase", "validation"}});
+  if (now.step_timestamp > 0) {
     out.begin_gauge("lockstep_training_step_timestamp_seconds", "seconds",
                     "End of the last step, since 1970");
-    out.add(step_timestamp_);
+    out.add(now.step_timestamp);
   }
   out.begin_gauge("lockstep_training_learning_rate", "", "Learning rate of the last step");
-  out.add(parse_number<double>(fmt::format("{}", learning_rate_)).value_or(learning_rate_));
-  if (gradient_norm_ > 0) {
+  out.add(parse_number<double>(fmt::format("{}", now.learning_rate)).value_or(now.learning_rate));
+  if (now.gradient_norm > 0) {
     out.begin_gauge("lockstep_training_gradient_norm", "",
                     "Norm of the gradient of the last step before clipping");
-    out.add(gradient_norm_);
+    out.add(now.gradient_norm);
   }
-  if (loss_scale_) {
+  if (now.loss_scale) {
     out.begin_gauge("lockstep_training_loss_scale", "", "Scale of the loss in the last step");
-    out.add(*loss_scale_);
+    out.add(*now.loss_scale);
   }
-  if (!metrics_.empty())
+  if (!now.metrics.empty())
     out.begin_gauge("lockstep_training_metric", "",
                     "Metric of the last step, of the last epoch or of the last validation");
-  for (const auto& [key, value] : metrics_)
+  for (const auto& [key, value] : now.metrics)
     out.add(value, {{"scope", key.first}, {"metric", key.second}});
-  if (!scalars_.empty())
+  if (!now.scalars.empty())
     out.begin_gauge("lockstep_training_scalar", "", "Value that a callback logged");
-  for (const auto& [name, value] : scalars_) out.add(value, {{"name", name}});
+  for (const auto& [name, value] : now.scalars) out.add(value, {{"name", name}});
 }
 
-void MetricsExporter::write_replicas(ExpositionWriter& out) const {
-  if (replicas_.empty()) return;
+void MetricsExporter::write_replicas(const Values& now, ExpositionWriter& out) const {
+  if (now.replicas->empty()) return;
   out.begin_counter("lockstep_replica_busy_time_seconds", "seconds",
                     "Time that a replica waited for its input, or computed, without waiting for "
                     "other replicas");
-  for (std::size_t i = 0; i < replicas_.size(); ++i)
+  for (std::size_t i = 0; i < now.replicas->size(); ++i)
     for (const auto& [phase, seconds] :
-         {std::pair("input", busy_[i].input), std::pair("compute", busy_[i].compute)}) {
-      Labels labels = replicas_[i];
+         {std::pair("input", now.busy[i].input), std::pair("compute", now.busy[i].compute)}) {
+      Labels labels = (*now.replicas)[i];
       labels.emplace_back("phase", phase);
       out.add(seconds, labels);
     }
 }
 
-void MetricsExporter::write_checkpoints(ExpositionWriter& out) const {
+void MetricsExporter::write_checkpoints(const Values& now, ExpositionWriter& out) const {
   out.begin_counter("lockstep_checkpoint_saves", "", "Checkpoints of this run");
-  out.add(as_number(checkpoints_));
-  if (checkpoints_ == 0) return;
+  out.add(as_number(now.checkpoints));
+  if (now.checkpoints == 0) return;
   out.begin_gauge("lockstep_checkpoint_step", "", "Completed steps at the last checkpoint");
-  out.add(as_number(checkpoint_step_));
+  out.add(as_number(now.checkpoint_step));
   out.begin_gauge("lockstep_checkpoint_timestamp_seconds", "seconds",
                   "Time of the last checkpoint, since 1970");
-  out.add(checkpoint_timestamp_);
+  out.add(now.checkpoint_timestamp);
 }
 
 /// The names of OpenTelemetry for processes; those of rank 0.
-void MetricsExporter::write_process(ExpositionWriter& out) const {
+void MetricsExporter::write_process(const Values& now, ExpositionWriter& out) const {
   out.begin_gauge("process_memory_usage_bytes", "bytes", "Resident memory of rank 0");
   out.add(static_cast<double>(resident_bytes()));
   rusage usage{};
@@ -347,7 +363,7 @@ void MetricsExporter::write_process(ExpositionWriter& out) const {
   out.add(seconds_of(usage.ru_stime), {{"cpu_mode", "system"}});
   if (options_.file.empty()) return;
   out.begin_counter("lockstep_metrics_failed_writes", "", "Failures to write the metrics file");
-  out.add(as_number(failed_writes_));
+  out.add(as_number(now.failed_writes));
 }
 
 }  // namespace lockstep::strategy

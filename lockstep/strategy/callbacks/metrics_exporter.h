@@ -47,8 +47,9 @@ struct MetricsExporterOptions {
 
 /// Serves the metrics of a training as Prometheus text at http://ADDRESS/metrics, and writes them
 /// to a file as OpenMetrics text. docs/observe.md lists them; their names follow the conventions of
-/// OpenTelemetry. Counters and times are of this run. Use only on the chief, which knows the busy
-/// times of all replicas, after the callbacks that log scalars.
+/// OpenTelemetry. Counters and times are of this run; times of steps leave out its first one. Use
+/// only on the chief, which knows the busy times of all replicas, after the callbacks that log
+/// scalars.
 ///
 /// The file is replaced atomically: at the beginning and at the end (also by an exception), after
 /// each epoch, validation and checkpoint, and between steps at most once per interval. A write
@@ -85,44 +86,53 @@ class MetricsExporter final : public Callback {
   using Clock = std::chrono::steady_clock;
   enum class State : std::uint8_t { starting, training, validating, finished, stopped, failed };
 
+  /// What the texts are made from. A reader copies it, so that no step waits for a text.
+  struct Values {
+    explicit Values(std::vector<double> step_bounds) : step_seconds(std::move(step_bounds)) {}
+
+    State state = State::starting;
+    std::shared_ptr<const TrainBegin> begin = std::make_shared<const TrainBegin>();
+    std::shared_ptr<const std::vector<Labels>> replicas =
+        std::make_shared<const std::vector<Labels>>();
+    std::int64_t step = 0;
+    std::int64_t epoch = 0;
+    std::int64_t samples = 0;
+    std::int64_t skipped = 0;    // steps, without overflows
+    std::int64_t overflows = 0;  // skipped steps
+    std::int64_t bad_records = 0;
+    double step_timestamp = 0;  // seconds since 1970; 0: no step yet
+    float learning_rate = 0;
+    double gradient_norm = 0;
+    std::optional<float> loss_scale;
+    Histogram step_seconds;
+    StepBreakdown seconds;          // of the steps of this run after the first one
+    double checkpoint_seconds = 0;  // since the last step, which `seconds` does not have yet
+    double validation_seconds = 0;
+    std::vector<allreduce::BusySeconds> busy;
+    // By scope ("step", "epoch" or "validation") and name.
+    std::map<std::pair<std::string, std::string>, double, std::less<>> metrics;
+    std::map<std::string, double, std::less<>> scalars;
+    std::int64_t checkpoints = 0;
+    std::int64_t checkpoint_step = 0;
+    double checkpoint_timestamp = 0;
+    std::int64_t failed_writes = 0;
+  };
+
   void set_state(State state);
   void set_metrics(const EpochLogs& logs, bool with_training);
-  void write_training(ExpositionWriter& out) const;
-  void write_steps(ExpositionWriter& out) const;
-  void write_replicas(ExpositionWriter& out) const;
-  void write_checkpoints(ExpositionWriter& out) const;
-  void write_process(ExpositionWriter& out) const;
+  void write_training(const Values& now, ExpositionWriter& out) const;
+  void write_steps(const Values& now, ExpositionWriter& out) const;
+  void write_replicas(const Values& now, ExpositionWriter& out) const;
+  void write_checkpoints(const Values& now, ExpositionWriter& out) const;
+  void write_process(const Values& now, ExpositionWriter& out) const;
   void write_file();
 
   const MetricsExporterOptions options_;
   std::shared_ptr<Logger> logger_;
   Clock::time_point written_;  // when the file was written last
 
-  mutable std::mutex mutex_;  // protects what follows, which the server reads
-  State state_ = State::starting;
-  TrainBegin begin_;
-  std::vector<Labels> replicas_;
-  std::int64_t step_ = 0;
-  std::int64_t epoch_ = 0;
-  std::int64_t samples_ = 0;
-  std::int64_t skipped_ = 0;    // steps, without overflows
-  std::int64_t overflows_ = 0;  // skipped steps
-  std::int64_t bad_records_ = 0;
-  double step_timestamp_ = 0;  // seconds since 1970; 0: no step yet
-  float learning_rate_ = 0;
-  double gradient_norm_ = 0;
-  std::optional<float> loss_scale_;
-  Histogram step_seconds_;
-  StepBreakdown seconds_;  // of all steps of this run
-  double validation_seconds_ = 0;
-  std::vector<allreduce::BusySeconds> busy_;
-  // By scope ("step", "epoch" or "validation") and name.
-  std::map<std::pair<std::string, std::string>, double, std::less<>> metrics_;
-  std::map<std::string, double, std::less<>> scalars_;
-  std::int64_t checkpoints_ = 0;
-  std::int64_t checkpoint_step_ = 0;
-  double checkpoint_timestamp_ = 0;
-  std::int64_t failed_writes_ = 0;
+  mutable std::mutex mutex_;  // protects values_, which the server reads
+  Values values_;
 
   std::unique_ptr<net::HttpServer> server_;  // last: its thread uses the others
 };

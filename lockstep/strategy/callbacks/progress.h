@@ -38,9 +38,9 @@ struct ProgressOptions {
 /// `log_every` steps. Use only on the chief. Lost output (a full disk, a closed pipe) does not end
 /// the training: nothing more is written, and std::ferror(out) is set.
 ///
-/// A row is followed by two lines that tell where the time of a step went and what limits the
+/// A row is followed by two lines, on where the time of a step went and on what limits the
 /// training (judge), once the steps since the last such lines suffice for that: within an epoch not
-/// on a terminal, whose line says only what limits it.
+/// on a terminal, whose line has only what limits it.
 ///
 /// Trainer::fit() adds one by itself (FitOptions::progress).
 class ProgressBar final : public Callback {

@@ -17,7 +17,8 @@ namespace lockstep::strategy {
 /// input or computation. Use only on the chief.
 class Stragglers final : public Callback {
  public:
-  /// Evaluates the measurements every `steps` steps, at least 1.
+  /// Evaluates the measurements every `steps` steps, at least 1; those from where a training
+  /// resumes within an interval together with the next one.
   Stragglers(const Strategy& strategy, std::int64_t steps);
 
   /// `steps` for a program that reports its progress every `log_every` steps or, for 0, never: at

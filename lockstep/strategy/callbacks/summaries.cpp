@@ -89,15 +89,15 @@ void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch,
 }
 
 void Summaries::add_step_times(const StepLogs& logs) {
-  if (const double total = seconds_.total(); total > 0) {
-    const StepBreakdown mean = seconds_ / static_cast<double>(steps_);
-    add(train_, "batch_samples_per_second", logs.step, static_cast<double>(samples_) / total);
+  const StepBreakdown mean = interval_.mean();
+  if (mean.total() > 0) {
+    add(train_, "batch_samples_per_second", logs.step,
+        static_cast<double>(samples_) / interval_.sums().seconds.total());
     add(train_, "batch_seconds", logs.step, mean.total());
     for (const StepPart& part : kStepParts)
       add(train_, fmt::format("batch_{}_seconds", part.name), logs.step, mean.*part.member);
   }
-  seconds_ = {};
-  steps_ = 0;
+  interval_.restart();
   samples_ = 0;
 }
 
@@ -148,6 +148,8 @@ void Summaries::on_train_begin(const TrainBegin& begin) {
   const std::int64_t first = begin.first_step > 0 ? begin.first_step + 1 : 0;
   train_.begin_run(first);
   attempt([&] { train_.text("configuration", first, configuration_); });
+  interval_.begin(begin);
+  samples_ = 0;
   replicas_ = begin.replicas;
   class_names_ = begin.class_names;
   // Once: TensorBoard does not drop the graph of an earlier run.
@@ -158,9 +160,8 @@ void Summaries::on_train_begin(const TrainBegin& begin) {
 }
 
 void Summaries::on_batch_end(const StepLogs& logs) {
-  seconds_ += logs.breakdown;
-  samples_ += logs.samples;
-  ++steps_;
+  interval_.add(logs);
+  samples_ = interval_.steps() == 0 ? 0 : samples_ + logs.samples;  // not of the first step
   const std::int64_t every = options_.histogram_every;
   if (every > 0 && logs.step % every == 0 && !logs.skipped && replicas_ != nullptr)
     add_histograms(logs);

@@ -14,7 +14,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/strategy/callback.h"
 #include "lockstep/strategy/callbacks/summary_writer.h"
-#include "lockstep/strategy/fit/step_breakdown.h"
+#include "lockstep/strategy/fit/step_interval.h"
 
 namespace lockstep::strategy {
 
@@ -31,8 +31,9 @@ struct SummaryOptions {
 ///   of epoch_seconds on the chief, epoch_input_seconds, epoch_communication_seconds and
 ///   epoch_waiting_seconds (for slower replicas);
 /// - over steps: batch_loss, batch_accuracy, batch_learning_rate; means per step since the last
-///   point: batch_samples_per_second, batch_seconds and batch_NAME_seconds of each part of a step
-///   (StepBreakdown), such as batch_input_seconds; checkpoint_seconds;
+///   point, without the first step of a run: batch_samples_per_second, batch_seconds and
+///   batch_NAME_seconds of each part of a step (StepBreakdown), such as batch_input_seconds;
+///   checkpoint_seconds;
 /// - on request: weights/PARAMETER and gradients/PARAMETER as histograms over steps. The gradient
 ///   is that of the mean loss over the global batch, before clipping;
 /// - with FitOptions::prediction_images, after each validation: the image "predictions" over steps;
@@ -96,11 +97,9 @@ class Summaries final : public Callback {
   std::int64_t unwritten_ = 0;  // validation points for which no file could be created
   LocalReplicas* replicas_ = nullptr;
   std::vector<std::string> class_names_;
-  // Since the last point over steps.
-  StepBreakdown seconds_;
-  std::int64_t steps_ = 0;
-  std::int64_t samples_ = 0;
-  bool resumes_files_;  // whether an earlier run has written to DIR/train
+  StepInterval interval_;     // since the last point over steps
+  std::int64_t samples_ = 0;  // in these steps
+  bool resumes_files_;        // whether an earlier run has written to DIR/train
   SummaryWriter train_;
   std::optional<SummaryWriter> validation_;
   std::optional<SummaryWriter> session_;  // the hyperparameters

@@ -158,6 +158,7 @@ void SummaryWriter::begin_run(std::int64_t step) {
         .add_enum(SessionLog::status, kSessionStart);
   }
   data::append_record(pending_, bytes);
+  unwritten_start_ = std::move(bytes);
 }
 
 void SummaryWriter::scalar(std::string_view tag, std::int64_t step, double value,
@@ -275,13 +276,15 @@ void SummaryWriter::flush() {
   } catch (const Error&) {
     lost_events_ += std::exchange(pending_events_, 0);
     pending_.clear();
-    // Later events must repeat the metadata and the version event that may be lost.
+    // Later events must repeat the metadata, and follow the version and the beginning of the run.
     known_tags_.clear();
     if (good_bytes_ == 0) data::append_record(pending_, version_event(seconds_since_1970()));
+    if (!unwritten_start_.empty()) data::append_record(pending_, unwritten_start_);
     throw;
   }
   pending_.clear();
   pending_events_ = 0;
+  unwritten_start_.clear();
 }
 
 void SummaryWriter::write(std::string_view bytes) {

@@ -77,8 +77,8 @@ class SummaryWriter {
   void plugin_data(std::string_view tag, std::string_view plugin, std::string_view content);
 
   /// Writes all pending events to the file. The writer also flushes every second or every 64 KiB. A
-  /// failure (such as a full disk) loses the events since the last flush; the file stays readable,
-  /// and the next flush tries again.
+  /// failure (such as a full disk) loses the events since the last flush, except the beginning of
+  /// the run; the file stays readable, and the next flush tries again.
   void flush();
 
   std::int64_t lost_events() const { return lost_events_; }  ///< events lost in failed flushes
@@ -95,6 +95,7 @@ class SummaryWriter {
   bool torn_ = false;  // the file may end with an incomplete record after good_bytes_
   std::string pending_;
   std::int64_t pending_events_ = 0;
+  std::string unwritten_start_;  // of the run; the event is pending
   std::int64_t lost_events_ = 0;
   std::chrono::steady_clock::time_point last_flush_;
   std::set<std::string, std::less<>> known_tags_;

@@ -390,8 +390,8 @@ void FitLoop::end() {
                   .profile = profiling_.end()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
   if (history_.end.profile) profiling_.write(*history_.end.profile);
-  tracing_.throw_if_lost();
   if (const auto diverged = health_.at_end(stop_.signal())) checkpoints_.throw_diverged(*diverged);
+  tracing_.throw_if_lost();
 }
 
 FitState FitLoop::state() const {

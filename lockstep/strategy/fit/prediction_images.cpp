@@ -52,11 +52,13 @@ void check_prediction_images(const FitOptions& fit, const model::Network& networ
                              const model::LossTerm& term) {
   if (fit.prediction_images == 0) return;
   const auto refuse = [&](std::string_view actual) {
-    throw Error(ErrorCategory::input, "prediction-images",
-                "expected a number of validation images with a class each, or 0",
-                fmt::format("got {}{}", fit.prediction_images, actual));
+    throw Error(
+        ErrorCategory::input, "prediction-images",
+        fmt::format("expected a number of validation images with a class each, up to {}, or 0",
+                    kMaxPredictionImages),
+        fmt::format("got {}{}", fit.prediction_images, actual));
   };
-  if (fit.prediction_images < 0) refuse("");
+  if (fit.prediction_images < 0 || fit.prediction_images > kMaxPredictionImages) refuse("");
   if (!fit.validation) refuse(" and no validation data");
   const data::SampleSpec& spec = fit.validation->spec();
   const std::vector<std::int64_t>& shape = spec.shape();

@@ -13,8 +13,11 @@
 
 namespace lockstep::strategy {
 
-/// Throws Error (input) unless FitOptions::prediction_images is 0, or at least 1 with validation
-/// data of images [H, W, 1 or 3] that the loss compares with one class each.
+/// Maximum of FitOptions::prediction_images: they are one picture and one batch.
+inline constexpr std::int64_t kMaxPredictionImages = 1000;
+
+/// Throws Error (input) unless FitOptions::prediction_images is 0, or up to kMaxPredictionImages
+/// with validation data of images [H, W, 1 or 3] that the loss compares with one class each.
 void check_prediction_images(const FitOptions& fit, const model::Network& network,
                              const model::LossTerm& term);
 

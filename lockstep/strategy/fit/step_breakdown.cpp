@@ -115,23 +115,28 @@ class Judge {
   }
 
   // With T threads a step is read in the time of a step; in the time that the rest of it takes, it
-  // takes T * step / rest.
+  // takes T * step / rest. Threads that compute count at most as many as there are processors.
   std::string input_remedy() const {
     if (sums_.data_workers == 0) return "read ahead, with --prefetch 2 or more";
     const double rest = std::max(total_ - step_.input, 0.01 * total_);
-    const auto needed =
-        static_cast<std::int64_t>(std::ceil(sums_.data_workers * total_ / rest - 1e-6));
-    const std::int64_t more = std::max<std::int64_t>(1, needed - sums_.data_workers);
-    // If the whole process computes for less than half of the time of its data threads, these wait.
-    const double reading = sums_.data_workers * sums_.seconds.total();
-    if (sums_.processor_seconds > 0 && sums_.processor_seconds < 0.5 * reading)
-      return fmt::format("slow storage; --data-threads {} would hide it",
-                         sums_.data_workers + more);
-    if (needed <= facts_.processors)
-      return fmt::format("{} more data thread{} would hide it (--data-threads {})", more,
-                         more == 1 ? "" : "s", sums_.data_workers + more);
-    return fmt::format("hiding it takes {} processors, not {}; prepare the data once", needed,
-                       facts_.processors);
+    const auto needed = [&](double threads) {
+      return static_cast<std::int64_t>(std::ceil(threads * total_ / rest - 1e-6));
+    };
+    const double computing = std::min<double>(sums_.data_workers, facts_.processors);
+    const std::int64_t threads =
+        std::max<std::int64_t>(needed(sums_.data_workers), sums_.data_workers + 1);
+    // If the whole process computes for less than half of the time in which its data threads could,
+    // these wait.
+    if (sums_.processor_seconds > 0 &&
+        sums_.processor_seconds < 0.5 * computing * sums_.seconds.total())
+      return fmt::format("slow storage; --data-threads {} would hide it", threads);
+    const std::int64_t processors = needed(computing);
+    if (static_cast<double>(processors) > facts_.processors)
+      return fmt::format("hiding it takes {} processors, not {:.2g}; prepare the data once",
+                         processors, facts_.processors);
+    const std::int64_t more = threads - sums_.data_workers;
+    return fmt::format("{} more data thread{} would hide it (--data-threads {})", more,
+                       more == 1 ? "" : "s", threads);
   }
 
   /// The batch of a replica with which a part of `seconds`, which does not depend on the batch,
@@ -165,14 +170,15 @@ class Judge {
     if (const auto batch = batch_to_reduce(step_.update))
       return fmt::format("a per-replica batch of {} would cut the update to {}", *batch,
                          percent_text(Limits::kGoal));
-    return fmt::format("the update takes {}; sgd, with less state, moves fewer bytes",
-                       percent_text(share(step_.update)));
+    return fmt::format("the update takes {}; {}", percent_text(share(step_.update)),
+                       facts_.has_optimizer_state ? "sgd, with less state, moves fewer bytes"
+                                                  : "a larger batch makes it rarer");
   }
 
   std::string checkpoint_remedy() const {
     constexpr double kFew = 0.05;
     const double factor = step_.checkpoint * (1 - kFew) / (kFew * (total_ - step_.checkpoint));
-    return fmt::format("--save-every {:.0f} times as large would cut it to {}",
+    return fmt::format("saving {:.0f} times less often (--save-every) cuts it to {}",
                        std::ceil(std::min(factor, 1e6)), percent_text(kFew));
   }
 
@@ -185,17 +191,19 @@ class Judge {
     if (std::string_view(slowest.phase) == "input")
       return fmt::format("{} waits {} for its input, others {}", name,
                          duration_text_of(slowest.seconds), duration_text_of(slowest.median));
-    // The share of a processor that its thread got while it computed, and that of the others.
+    // The share of a processor that its thread got while it computed, and that of the others. One
+    // that gets as much as others and computes for longer computes more slowly.
     const double mine = processor_share(slowest.replica);
-    double others = 0;
+    std::vector<double> shares;
     for (std::size_t i = 0; i < sums_.busy.size(); ++i)
-      if (i != slowest.replica) others = std::max(others, processor_share(i));
+      if (i != slowest.replica) shares.push_back(processor_share(i));
+    const double others = lower_median(std::move(shares));
     constexpr double kLess = 0.85;
     if (mine > 0 && mine < kLess * others)
       return fmt::format("{} has {} of a core, others {}: free its cores", name, percent_text(mine),
                          percent_text(others));
     if (mine > 0)
-      return fmt::format("{} computes at {} of the others' speed", name,
+      return fmt::format("{} computes at {} of others: slow clock or memory", name,
                          percent_text(slowest.median / slowest.seconds));
     return fmt::format("{} computes {}, others {}", name, duration_text_of(slowest.seconds),
                        duration_text_of(slowest.median));

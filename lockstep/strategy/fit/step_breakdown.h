@@ -76,7 +76,8 @@ struct TrainingFacts {
   std::int64_t per_replica_batch = 1;   ///< samples per step of a replica
   std::int64_t gradient_bytes = 0;      ///< that a replica sends to each reduction
   bool has_narrow_gradients = false;    ///< whether they are sent in 16 bits
-  int processors = 1;                   ///< number of processors that rank 0 may use
+  bool has_optimizer_state = true;      ///< whether the optimizer keeps more than the parameters
+  double processors = 1;                ///< that rank 0 may use; below 1 by a quota
   std::vector<std::string> names = {};  ///< of all replicas: "rank 1"; by default "replica 1"
 };
 

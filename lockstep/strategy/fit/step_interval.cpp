@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/system/host.h"
+#include "lockstep/strategy/replica/local_replicas.h"
+
 namespace lockstep::strategy {
 
 double processor_seconds() {
@@ -28,6 +31,10 @@ TrainingFacts facts_of(const TrainBegin& begin) {
     if (place.rank != 0) continue;
     facts.processors = place.processors;
   }
+  if (const double quota = processor_quota(); quota > 0)
+    facts.processors = std::min(facts.processors, quota);
+  if (begin.replicas != nullptr)
+    facts.has_optimizer_state = !(*begin.replicas)[0].optimizer().slot_names().empty();
   return facts;
 }
 

@@ -9,10 +9,10 @@
 
 namespace lockstep::strategy {
 
-/// Processor time of all threads of this process so far; 0 if the system does not tell.
+/// Processor time of all threads of this process so far; 0 if unknown.
 double processor_seconds();
 
-/// What a verdict has to know of a training.
+/// The facts on a training that a verdict needs.
 TrainingFacts facts_of(const TrainBegin& begin);
 
 /// Adds up the steps of a log interval, and judges them.

@@ -23,7 +23,7 @@ struct CalibrationOptions {
 };
 
 /// The batches for 1 to `most` replicas: `global_batch` over each power of two, ascending. With
-/// `weak`, `global_batch` alone, and half of it, which tells the fixed part of a step.
+/// `weak`, `global_batch` alone, and half of it, from which the fixed part of a step follows.
 std::vector<std::int64_t> batches_to_measure(std::int64_t global_batch, int most, bool weak);
 
 /// Executes training steps of the only replica of `trainer`, with a learning rate of 0, on

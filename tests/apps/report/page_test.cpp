@@ -68,7 +68,20 @@ TEST(ReportPage, OfOneRunHasAllSections) {
   EXPECT_THAT(page, HasSubstr("Replica 1 is the slowest"));
   EXPECT_THAT(page, HasSubstr("Bound by compute in 40 intervals."));
   EXPECT_THAT(page, HasSubstr("<b>0.82</b>")) << "two hosts for 41 s at 36 an hour";
+  EXPECT_THAT(page,
+              HasSubstr("<footer>Written by lockstep report. Curves are means; the pale bands "
+                        "are the range of all values.</footer>"));
   expect_balanced(page);
+}
+
+TEST(ReportPage, NamesTheSlowestReplicaWhereOthersHaveNoSamples) {
+  const std::vector<RunLog> runs = {
+      log_of(start_event() + step_event(10, 1,
+                                        R"("replica_input_ms":[0,0],"replica_compute_ms":[5,0],)"
+                                        R"("replica_waiting_ms":[0,5],)"))};
+  EXPECT_THAT(
+      report_page(runs, {}),
+      HasSubstr("Replica 0 is the slowest: its steps take 5 ms, 5 ms longer than the median"));
 }
 
 TEST(ReportPage, NeedsNothingElse) {

@@ -67,7 +67,8 @@ TEST(RunLog, CountsLinesThatAreNoEvents) {
 
 TEST(RunLog, SurvivesMembersOfOtherTypes) {
   const RunLog log = log_of(
-      "{\"event\":\"start\",\"devices\":7,\"nodes\":\"x\",\"first_step\":-1e300,\"time\":[]}\n"
+      "{\"event\":\"start\",\"devices\":7,\"nodes\":\"x\",\"first_step\":-1e300,\"time\":[],"
+      "\"start_seconds\":1e300}\n"
       "{\"event\":\"step\",\"step\":1e300,\"loss\":null,\"breakdown\":[],\"skipped\":1,"
       "\"replica_compute_ms\":[1,\"x\"],\"replica_input_ms\":[1],\"time\":1e300}\n"
       "{\"event\":\"epoch\",\"bad_records\":[1,{\"file\":2}],\"complete\":\"no\"}\n"
@@ -113,6 +114,17 @@ TEST(RunLog, ReadsBreakdownVerdictAndReplicas) {
   EXPECT_EQ(log.replica_busy[1].mean(), 22);
   EXPECT_EQ(log.occurrences.back().text, "bound by compute");
   EXPECT_EQ(log.occurrences.back().step, 20) << "where it changed";
+}
+
+TEST(RunLog, ListsTheEndOfATrainingWhoseLimitChangesOften) {
+  std::string text = start_event();
+  for (int step = 1; step <= 1000; ++step)
+    text +=
+        step_event(step, 1, step % 2 == 0 ? R"("bound_by":"input",)" : R"("bound_by":"memory",)");
+  const RunLog log = log_of(text + end_event(1000));
+  EXPECT_EQ(log.occurrences.back().text, "finished");
+  EXPECT_EQ(log.occurrences_left_out, 900);
+  EXPECT_EQ(log.bound_by.at("input"), 500);
 }
 
 TEST(RunLog, WithoutStepsHasTheBreakdownOfItsEpochs) {

@@ -203,16 +203,27 @@ TEST(JsonEvents, CanLeaveOutTheSteps) {
 TEST(JsonEvents, HaveTheMeanTimesOfEachReplica) {
   CapturedFile file;
   JsonEvents events(file.get(), 2);
-  events.on_epoch_begin(0);
+  TrainBegin begin;
+  begin.first_step = 1;
+  events.on_train_begin(begin);
+  const std::array<allreduce::BusySeconds, 2> slow = {{{.input = 1}, {.compute = 1}}};
+  events.on_batch_end({.step = 2, .samples = 1, .communication = {.exposed = 7}, .busy = slow});
   const std::array<allreduce::BusySeconds, 2> first = {
       {{.input = 0.001, .compute = 0.010}, {.input = 0.002, .compute = 0.020}}};
   const std::array<allreduce::BusySeconds, 2> second = {
       {{.input = 0.001, .compute = 0.030}, {.input = 0.002, .compute = 0.020}}};
-  for (std::int64_t step = 1; step <= 4; ++step)
-    events.on_batch_end({.step = step, .samples = 1, .busy = step % 2 == 1 ? first : second});
-  const auto written = events_of(file.text());
-  ASSERT_EQ(written.size(), 2U);
+  for (std::int64_t step = 3; step <= 6; ++step)
+    events.on_batch_end({.step = step,
+                         .samples = 1,
+                         .communication = {.exposed = 7 + 0.25 * static_cast<double>(step - 2)},
+                         .busy = step % 2 == 1 ? first : second});
+  auto written = events_of(file.text());
+  ASSERT_EQ(written.size(), 4U);
+  for (const char* time : {"replica_input_ms", "exposed_communication_ms", "breakdown"})
+    EXPECT_FALSE(written[1].contains(time)) << "of the first step of the run";
+  written.erase(written.begin(), written.begin() + 2);
   for (const auto& event : written) {
+    EXPECT_EQ(event["exposed_communication_ms"], 250);
     EXPECT_EQ(event["replica_input_ms"], (nlohmann::json{1.0, 2.0}));
     EXPECT_EQ(event["replica_compute_ms"], (nlohmann::json{20.0, 20.0}));
     EXPECT_EQ(event["replica_waiting_ms"], (nlohmann::json{5.5, 4.5}))

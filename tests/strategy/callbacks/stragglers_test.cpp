@@ -58,6 +58,20 @@ TEST(Stragglers, AreNotLookedForInFewSteps) {
   EXPECT_EQ(Stragglers::interval(250), 250);
 }
 
+TEST(Stragglers, AreNotLookedForInTheRestOfAnIntervalFromWhereATrainingResumes) {
+  const std::array<allreduce::BusySeconds, 2> slow{{{.compute = 0.01}, {.compute = 0.2}}};
+  job::Session session(0, nullptr);
+  const auto strategy = local_strategy(session, 2);
+  Stragglers stragglers(*strategy, 10);
+  TrainBegin begin;
+  begin.first_step = 45;
+  ::testing::internal::CaptureStderr();
+  stragglers.on_train_begin(begin);
+  for (int step = 46; step <= 60; ++step) stragglers.on_batch_end({.step = step, .busy = slow});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(Not(HasSubstr("step 50: ")), HasSubstr("step 60: replica 1 ")));
+}
+
 TEST(Stragglers, ForgiveTheFirstStepOfATraining) {
   const std::array<allreduce::BusySeconds, 2> slow{{{.compute = 0.01}, {.compute = 0.2}}};
   const std::array<allreduce::BusySeconds, 2> equal{{{.compute = 0.01}, {.compute = 0.01}}};

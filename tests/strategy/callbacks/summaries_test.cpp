@@ -239,14 +239,17 @@ TEST(Summaries, OfOtherDataThanImagesWithAClassAreRefused) {
     return std::string("no error");
   };
   EXPECT_EQ(error_of(image_network(), image_data(80), {.prediction_images = 2}),
-            "[prediction-images] expected a number of validation images with a class each, or 0, "
-            "got 2 and no validation data");
+            "[prediction-images] expected a number of validation images with a class each, up to "
+            "1000, or 0, got 2 and no validation data");
   EXPECT_THAT(error_of(plain_network(), small_data(),
                        {.validation = small_data(20).batch(40), .prediction_images = 2}),
               HasSubstr("got 2 and [16] with 4 classes, not images of 1 or 3 channels"));
   EXPECT_THAT(error_of(image_network(), image_data(80),
                        {.validation = image_data(20).batch(40), .prediction_images = -1}),
               HasSubstr("got -1"));
+  EXPECT_THAT(error_of(image_network(), image_data(80),
+                       {.validation = image_data(20).batch(40), .prediction_images = 1001}),
+              HasSubstr("got 1001"));
 }
 
 TEST(Summaries, HaveNoValidationWhereThereIsNone) {
