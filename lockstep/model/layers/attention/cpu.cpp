@@ -53,7 +53,11 @@ struct AttentionBlock {
       if (own == 0) visible = 0;
       for (std::int64_t j = 0; j < visible; ++j) row[j] = others[j] == own ? row[j] : replacement;
     }
-    std::fill(row + visible, row + extent(i / kRowsAtOnce * kRowsAtOnce), replacement);
+    const std::int64_t end = extent(i / kRowsAtOnce * kRowsAtOnce);
+    const Lanes replacements = lanes_of(replacement);
+    for (std::int64_t j = visible / kLanes * kLanes; j < end; j += kLanes)
+      lanes(row + j) =
+          lane_numbers() < static_cast<std::int32_t>(visible - j) ? lanes(row + j) : replacements;
   }
 };
 
@@ -92,7 +96,7 @@ class AttentionOperation final : public Operation {
       if (spec_.cached)
         add_columns(w.keys, w.keys_transposed, begin);
       else
-        transpose(w.keys, w.keys_transposed);
+        transpose(right(w.keys, 0), spec_.keys, spec_.width, w.keys_transposed);
       copies_.load(t, 2, sample, shared, begin, rows, 1, w.values.from(begin));
       for_each_query_block(shared, begin,
                            [&](std::int64_t head, std::int64_t first, std::int64_t count) {
@@ -105,9 +109,9 @@ class AttentionOperation final : public Operation {
     if (std::ranges::all_of(t.input_gradients, &TensorView::empty)) return;
     for_each_head(t, [&](std::int64_t sample, std::int64_t shared, const AttentionWorkspace& w) {
       copies_.load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
-      transpose(w.keys, w.keys_transposed);
+      transpose(right(w.keys, 0), spec_.keys, spec_.width, w.keys_transposed);
       copies_.load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
-      transpose(w.values, w.values_transposed);
+      transpose(right(w.values, 0), spec_.keys, spec_.width, w.values_transposed);
       for (const PaddedRows<float>& sums : {w.key_gradients, w.value_gradients})
         std::fill_n(sums.data, spec_.keys * row_, 0.0f);
       for_each_query_block(shared, 0,
@@ -217,19 +221,6 @@ class AttentionOperation final : public Operation {
     return reinterpret_cast<float*>(t.saved.data()) + (sample * spec_.heads + head) * spec_.queries;
   }
 
-  // A line of columns at a time, whose rows stay in the cache.
-  void transpose(PaddedRows<float> rows, PaddedRows<float> columns) const {
-    for (std::int64_t first = 0; first < spec_.keys; first += kLine) {
-      const std::int64_t count = std::min(kLine, spec_.keys - first);
-      for (std::int64_t e = 0; e < spec_.width; ++e) {
-        float* const to = columns.from(e).data + first;
-        const float* const from = rows.from(first).data + e;
-        for (std::int64_t s = 0; s < count; ++s) to[s] = from[s * rows.stride];
-        std::fill(to + count, to + kLine, 0.0f);
-      }
-    }
-  }
-
   // Writes rows to columns from `first` on.
   void add_columns(PaddedRows<float> rows, PaddedRows<float> columns, std::int64_t first) const {
     for (std::int64_t e = 0; e < spec_.width; ++e)
@@ -271,15 +262,18 @@ class AttentionOperation final : public Operation {
     float* const row = w.weights.from(i).data;
     block.hide(row, i, kHidden);
     const float maximum = std::max(w.maxima[i], largest_of_row(row, extent));
-    for (std::int64_t j = 0; j < extent; j += kLine)
-      line(row + j) = (line(row + j) - maximum).exp();
-    block.hide(row, i, 0);
+    const float origin = maximum == kHidden ? 0 : maximum;  // the weights of hidden keys are 0
+    Lanes sum = {};
+    for (std::int64_t j = 0; j < extent; j += kLanes) {
+      lanes(row + j) = exp_of(lanes(row + j) - origin);
+      sum += lanes(row + j);
+    }
     if (block.first_key > 0) {
       const float factor = std::exp(w.maxima[i] - maximum);
       w.sums[i] *= factor;
       scale_row(w.outputs.from(i).data, row_, factor);
     }
-    w.sums[i] += sum_of_row(row, extent);
+    w.sums[i] += sum_of(sum);
     w.maxima[i] = maximum;
   }
 
@@ -292,8 +286,10 @@ class AttentionOperation final : public Operation {
       float* const output = w.outputs.from(i).data;
       copies_.load_output(t.output_gradient, sample, head, first + i, gradient);
       copies_.load_output(t.output, sample, head, first + i, output);
-      for (std::int64_t e = 0; e < row_; e += kLine) line(output + e) *= line(gradient + e);
-      w.sums[i] = sum_of_row(output, row_);
+      Lanes sum = {};
+      for (std::int64_t e = 0; e < row_; e += kLanes)
+        sum += lanes(output + e) * lanes(gradient + e);
+      w.sums[i] = sum_of(sum);
       w.maxima[i] = saved_row(t, sample, head)[first + i];
     }
     for_each_key_block(t, sample, first, count, [&](const AttentionBlock& block) {
@@ -307,11 +303,11 @@ class AttentionOperation final : public Operation {
         for (std::int64_t r = i; r < i + rows; ++r) {
           float* const weights = w.weights.from(r).data;
           float* const gradients = w.score_gradients.from(r).data;
-          for (std::int64_t j = 0; j < extent; j += kLine)
-            line(weights + j) = (line(weights + j) - w.maxima[r]).exp();
-          block.hide(weights, r, 0);
-          for (std::int64_t j = 0; j < extent; j += kLine)
-            line(gradients + j) = line(weights + j) * (line(gradients + j) - w.sums[r]);
+          block.hide(weights, r, kHidden);
+          for (std::int64_t j = 0; j < extent; j += kLanes) {
+            lanes(weights + j) = exp_of(lanes(weights + j) - w.maxima[r]);
+            lanes(gradients + j) = lanes(weights + j) * (lanes(gradients + j) - w.sums[r]);
+          }
         }
         const auto add = block.first_key > 0 ? multiply<true> : multiply<false>;
         add(left(w.score_gradients, i), rows, right(w.keys, block.first_key),

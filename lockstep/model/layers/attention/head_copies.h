@@ -99,7 +99,7 @@ class HeadCopies {
   }
   void read(const T* from, float* to) const {
     widen(from, spec_.width, to);
-    std::fill(to + spec_.width, to + row_, 0.0f);
+    for (std::int64_t e = spec_.width; e < row_; ++e) to[e] = 0;
   }
   void write(const float* from, T* to) const { narrow(from, spec_.width, to); }
   // By the angles of `position`, times `direction`, which is 1 or -1.
