@@ -82,13 +82,6 @@ inline Lanes exp_of(const Lanes& x) {
   return x < kLeast ? Lanes{} : bounded;
 }
 
-/// The sum of all lanes.
-inline float sum_of(const Lanes& values) {
-  return Eigen::Map<const Eigen::Array<float, kLanes, 1>, Eigen::AlignedMax>(
-             reinterpret_cast<const float*>(&values))
-      .sum();
-}
-
 // The first or second half of a0 b0 a1 b1 ...
 template <std::size_t kFirst, std::size_t... kIndex>
 Lanes interleaved(const Lanes& a, const Lanes& b, std::index_sequence<kIndex...> /*lanes*/) {
@@ -111,6 +104,42 @@ inline void transpose_lanes(Lanes (&rows)[kLanes]) {
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < kLanes; ++i) rows[i] = next[i];
   }
+}
+
+// With groups of kGroup lanes: the first or second halves of the groups of a, then of those of b.
+template <std::size_t kGroup, std::size_t kFirst, std::size_t... kIndex>
+Lanes halves_of(const Lanes& a, const Lanes& b, std::index_sequence<kIndex...> /*lanes*/) {
+  constexpr std::size_t kHalf = kLanes / 2;
+  return __builtin_shufflevector(a, b,
+                                 (kIndex / kHalf * kLanes + kIndex % kHalf / (kGroup / 2) * kGroup +
+                                  kIndex % (kGroup / 2) + kFirst)...);
+}
+
+/// to[i] = the lanes of rows[i], combined by `combine`, in the same order for any number of rows up
+/// to kLanes, a power of 2. Overwrites the rows.
+template <std::size_t kGroup = kLanes, std::size_t kRows, typename Combine>
+void combine_lanes(Lanes (&rows)[kRows], const Combine& combine, float* to,
+                   std::size_t count = kRows) {
+  if constexpr (kGroup == 1) {
+    std::memcpy(to, &rows[0], kRows * sizeof(float));
+  } else {
+    constexpr auto kIndices = std::make_index_sequence<static_cast<std::size_t>(kLanes)>();
+    const std::size_t last = count - 1;
+    for (std::size_t i = 0; i < count; i += 2) {
+      const Lanes a = rows[i];
+      const Lanes b = rows[i < last ? i + 1 : last];
+      rows[i / 2] = combine(halves_of<kGroup, 0>(a, b, kIndices),
+                            halves_of<kGroup, kGroup / 2>(a, b, kIndices));
+    }
+    combine_lanes<kGroup / 2>(rows, combine, to, (count + 1) / 2);
+  }
+}
+
+/// Same, with their sums.
+template <std::size_t kRows>
+void sum_lanes(Lanes (&rows)[kRows], float* to) {
+  combine_lanes(
+      rows, [](const Lanes& a, const Lanes& b) { return a + b; }, to);
 }
 
 }  // namespace lockstep::model::cpu
