@@ -16,6 +16,7 @@
 #include "lockstep/strategy/trainer_options.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/data/support.h"
 
 namespace lockstep::apps {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 using checkpoint::ScratchDirectory;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
 
 /// The slices of a trace in Chrome's format.
 std::vector<nlohmann::json> slices_in(const std::filesystem::path& file) {
@@ -65,6 +67,69 @@ TEST(Trace, HasThePartsOfTheStepsThatWereAskedFor) {
       names, [](const std::string& name) { return name.ends_with(" forward"); }));
   EXPECT_TRUE(std::ranges::any_of(
       names, [](const std::string& name) { return name.ends_with(" backward"); }));
+}
+
+/// The names of the slices in the threads that read data.
+std::set<std::string> input_stages(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  const nlohmann::json trace = nlohmann::json::parse(in);
+  std::set<int> readers;
+  std::set<std::string> names;
+  for (const nlohmann::json& event : trace.at("traceEvents"))
+    if (event["name"] == "thread_name" &&
+        event["args"]["name"].get<std::string>().starts_with("reading data"))
+      readers.insert(event["tid"].get<int>());
+  for (const nlohmann::json& event : trace.at("traceEvents"))
+    if (event["ph"] == "X" && readers.contains(event["tid"].get<int>()))
+      names.insert(event["name"].get<std::string>());
+  return names;
+}
+
+TEST(Trace, HasTheStagesOfTheInputThatAreMoreThanCopying) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path file = scratch.path() / "trace.json";
+  data::write_records(scratch.path() / "a.tfrecord",
+                      std::vector(1003, data::image_record(1, 32 * 32 * 3, 7)));
+  const std::string train = "train --model mlp --data " + (scratch.path() / "a.tfrecord").string() +
+                            " --input-shape 32x32x3 --classes 4 --steps 9 --data-threads 1 ";
+  const std::string trace = "--trace " + file.string() + ":steps=3-9";
+  Result result = run_lockstep(train + "--global-batch 32 --images cifar10 " + trace);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(input_stages(file), IsSupersetOf({"read records", "lay out batch",
+                                                "wait for a free batch", "read", "augment"}));
+  EXPECT_FALSE(input_stages(file).contains("more samples"));
+  result = run_lockstep(train + "--global-batch 900 --images cifar10 " + trace);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(input_stages(file).contains("more samples"));
+  EXPECT_THAT(result.errors, Not(HasSubstr("left out"))) << "no event was lost";
+  result = run_lockstep(train + "--global-batch 32 " + trace);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(input_stages(file).contains("read records"));
+  EXPECT_FALSE(input_stages(file).contains("read")) << "too short to be recorded";
+}
+
+TEST(Trace, OfATrainingThatFailsHasWhatWasRecorded) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path file = scratch.path() / "trace.json";
+  const Result result = run_lockstep(kTrain + "--learning-rate 1e38 --steps 200 --optimizer sgd " +
+                                     "--trace " + file.string());
+  ASSERT_EQ(result.status, 6) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("; what was traced is in " + file.string() + "\n"));
+  std::set<int> steps;
+  for (const nlohmann::json& slice : slices_in(file))
+    if (slice["name"] == "step") steps.insert(slice["args"]["step"].get<int>());
+  EXPECT_TRUE(steps.contains(1));
+  EXPECT_LT(steps.size(), 200U);
+}
+
+TEST(Trace, OfATrainingThatFailsBeforeItsStepsIsNotWritten) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path file = scratch.path() / "trace.json";
+  const Result result = run_lockstep(kTrain + "--learning-rate 1e38 --steps 200 --optimizer sgd " +
+                                     "--trace " + file.string() + ":steps=150-160");
+  ASSERT_EQ(result.status, 6) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("traced")));
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 TEST(Trace, ChangesNothingElse) {
