@@ -1,8 +1,11 @@
 // `lockstep train --trace`: what the file has, and what is refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -25,6 +28,7 @@ using checkpoint::ScratchDirectory;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 /// The slices of a trace in Chrome's format.
 std::vector<nlohmann::json> slices_in(const std::filesystem::path& file) {
@@ -140,6 +144,37 @@ TEST(Trace, ChangesNothingElse) {
   ASSERT_EQ(traced.status, 0) << traced.errors;
   EXPECT_EQ(hash_of(traced), hash_of(run_lockstep(train)));
   EXPECT_GT(std::filesystem::file_size(scratch.path() / "trace.pftrace"), 1000U);
+}
+
+TEST(Trace, PerfettoReadsIt) {
+  const char* const python = std::getenv("LOCKSTEP_VENV_PYTHON");
+  if (python == nullptr)
+    GTEST_SKIP() << "LOCKSTEP_VENV_PYTHON names no Python interpreter with perfetto";
+  if (std::system(fmt::format("{} -c 'import perfetto' 2>/dev/null", python).c_str()) != 0)
+    GTEST_SKIP() << python << " has no perfetto";
+  const ScratchDirectory scratch;
+  const std::string file = (scratch.path() / "trace.pftrace").string();
+  const Result result = run_lockstep(kTrain + "--steps 9 --trace " + file + ":steps=3-5");
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const std::string seen = (scratch.path() / "seen.json").string();
+  ASSERT_EQ(std::system(fmt::format("{} {}/tests/apps/read_trace.py {} > {}", python,
+                                    LOCKSTEP_SOURCE_DIR, file, seen)
+                            .c_str()),
+            0);
+  const auto slices = nlohmann::json::parse(checkpoint::contents_of(seen));
+  std::set<int> steps;
+  std::map<std::string, std::set<int>> depths;  // of the main thread
+  for (const nlohmann::json& slice : slices) {
+    EXPECT_THAT(slice["process"].get<std::string>(), StartsWith("rank 0 on "));
+    const std::string name = slice["name"];
+    if (name == "step") steps.insert(slice["step"].get<int>());
+    if (slice["thread"] == "main") depths[name].insert(slice["depth"].get<int>());
+    EXPECT_GE(slice["dur"].get<std::int64_t>(), 0) << slice;
+  }
+  EXPECT_EQ(steps, (std::set<int>{3, 4, 5}));
+  EXPECT_EQ(depths["step"], std::set<int>{0});
+  EXPECT_EQ(depths["compute"], std::set<int>{1});
+  EXPECT_EQ(depths["loss"], std::set<int>{2});
 }
 
 TEST(Trace, OfStepsThatAreNotReachedIsAWarning) {
