@@ -21,6 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/trace/partial_trace.h"
 
 namespace lockstep::trace {
 namespace {
@@ -235,6 +236,7 @@ std::future<fs::path> start_recording_of_failure(std::string_view reason) noexce
         written->set_value({});  // the failure itself is what is reported
       }
     }).detach();
+    start_partial_trace();
     return recording;
   } catch (const std::exception&) {
     return {};  // no thread
@@ -244,8 +246,9 @@ std::future<fs::path> start_recording_of_failure(std::string_view reason) noexce
 fs::path finish_recording(std::future<fs::path> recording) noexcept {
   try {
     if (!recording.valid()) return {};
-    return recording.wait_for(kFailureLimit) == std::future_status::ready ? recording.get()
-                                                                          : fs::path();
+    const bool is_written = recording.wait_for(kFailureLimit) == std::future_status::ready;
+    finish_partial_trace();
+    return is_written ? recording.get() : fs::path();
   } catch (const std::exception&) {
     return {};
   }
@@ -255,14 +258,18 @@ fs::path write_recording_of_failure(std::string_view reason) noexcept {
   return finish_recording(start_recording_of_failure(reason));
 }
 
-void write_recording_of_bystander(std::string_view reason) noexcept {
+void write_recording_of_bystander() noexcept {
   try {
     if (current_step() == 0) return;
-    std::thread([text = std::string(reason)] {
+    std::thread([] {
       try {
-        // A failure of this process either has its recording by now, or will replace this one.
-        const std::lock_guard lock(settings().mutex);
-        if (!has_failed) write_locked(settings(), text);
+        {
+          // A failure of this process either has its recording by now, or will replace this one.
+          const std::lock_guard lock(settings().mutex);
+          if (has_failed) return;
+          write_locked(settings(), kBystanderReason);
+        }
+        start_partial_trace();
       } catch (const std::exception&) {
         return;  // as if it had been killed before
       }
@@ -273,8 +280,12 @@ void write_recording_of_bystander(std::string_view reason) noexcept {
 }
 
 std::string recording_hint(const fs::path& recording) {
-  return fmt::format("the last events of the ranks are in {0} (lockstep inspect {0})",
-                     recording.parent_path().string());
+  std::string hint = fmt::format("the last events of the ranks are in {0} (lockstep inspect {0})",
+                                 recording.parent_path().string());
+  if (const fs::path trace = finish_partial_trace(); !trace.empty())
+    hint += fmt::format("; what was traced is in {}{}", trace.string(),
+                        recorded_rank().ranks > 1 ? ", and of other ranks beside it" : "");
+  return hint;
 }
 
 Recording read_recording(const fs::path& path) {
