@@ -25,6 +25,10 @@ endif()
 # A finding of any sanitizer ends the process, so that a test cannot pass over it.
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # What the address sanitizer finds as well.
+  if(LOCKSTEP_SANITIZE MATCHES "address.*undefined")
+    target_compile_options(lockstep_options INTERFACE -fno-sanitize=null,object-size)
+  endif()
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
@@ -52,16 +56,27 @@ function(lockstep_module NAME)
   target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${MODULE_DEPENDS} PRIVATE ${MODULE_PRIVATE})
   lockstep_installed_includes(lockstep_${NAME})
   set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${NAME})
+  # A module that calculates is slow without an optimizer; what the sanitizers run of the others is not.
+  set(first net)  # module with the same flags
+  set(calculates FALSE)
+  if(NAME MATCHES "^(base|allreduce|model|data|device)$")
+    set(calculates TRUE)
+  endif()
+  if(LOCKSTEP_SANITIZE AND calculates)
+    set(first device)
+  elseif(LOCKSTEP_SANITIZE)
+    target_compile_options(lockstep_${NAME} PRIVATE -O0)
+  endif()
   # The precompiled headers are those of the first module with the same flags: OpenMP adds one.
-  set(reuse REUSE_FROM lockstep_net)
-  if(OpenMP::OpenMP_CXX IN_LIST MODULE_PRIVATE OR NAME STREQUAL "net")
+  set(reuse REUSE_FROM lockstep_${first})
+  if(OpenMP::OpenMP_CXX IN_LIST MODULE_PRIVATE OR NAME STREQUAL first)
     set(reuse "")
   endif()
   # Once its folder is read, which may add sources.
   cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${reuse})")
   # Outside of sanitizer builds not those that calculate: the compiler would see other expressions to contract, and round differently. And not
   # the device, whose parts some tests replace.
-  if(LOCKSTEP_SANITIZE OR NOT NAME MATCHES "^(base|allreduce|model|data|device)$")
+  if(LOCKSTEP_SANITIZE OR NOT calculates)
     lockstep_group_sources(lockstep_${NAME})
   endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES lockstep_${NAME})

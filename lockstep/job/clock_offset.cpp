@@ -2,22 +2,34 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+#include <tuple>
+#include <utility>
 
 #include "lockstep/allreduce/activity.h"
 #include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/base/error.h"
+#include "lockstep/job/agreement.h"
 
 namespace lockstep::job {
 namespace {
 
-constexpr int kExchanges = 100;
+constexpr std::size_t kExchanges = 100;  // before each look at the uncertainty
+constexpr std::size_t kMaxExchanges = 2000;
+constexpr std::int64_t kMaxUncertainty = 50'000;  // nanoseconds
+constexpr std::int64_t kMaxDuration = 500'000'000;
+constexpr std::int64_t kDriftDivisor = 1000;  // 1 ms per second
 constexpr int kClockTag = 7301;
+
+/// A request for the time, or the result: then `uncertainty` is not negative.
+using ClockMessage = std::array<std::int64_t, 3>;
 
 std::int64_t steady_nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -25,48 +37,103 @@ std::int64_t steady_nanoseconds() {
       .count();
 }
 
-/// Rank 0's part: sends its time and receives that of `rank`. The last message has the result.
+void send_message(const ClockMessage& message, int rank, MPI_Comm ranks) {
+  MPI_Send(message.data(), static_cast<int>(message.size()), MPI_INT64_T, rank, kClockTag, ranks);
+}
+
+/// Rank 0's part: asks `rank` for its time, until the offset is known well, and tells it the
+/// result.
 void ask_clock(int rank, MPI_Comm ranks) {
-  trace::ClockOffset best{.uncertainty = std::numeric_limits<std::int64_t>::max()};
-  for (int i = 0; i < kExchanges; ++i) {
-    std::int64_t theirs = 0;
-    const std::int64_t sent = steady_nanoseconds();
-    MPI_Send(&sent, 1, MPI_INT64_T, rank, kClockTag, ranks);
-    MPI_Recv(&theirs, 1, MPI_INT64_T, rank, kClockTag, ranks, MPI_STATUS_IGNORE);
-    const std::int64_t uncertainty = (steady_nanoseconds() - sent + 1) / 2;
-    if (uncertainty >= best.uncertainty) continue;
-    best = {.time = theirs, .offset = theirs - sent - uncertainty, .uncertainty = uncertainty};
+  std::vector<ClockExchange> exchanges;
+  trace::ClockOffset offset{.uncertainty = std::numeric_limits<std::int64_t>::max()};
+  const std::int64_t start = steady_nanoseconds();
+  while (offset.uncertainty > kMaxUncertainty && exchanges.size() < kMaxExchanges &&
+         steady_nanoseconds() - start < kMaxDuration) {
+    for (std::size_t i = 0; i < kExchanges; ++i) {
+      ClockExchange one{.sent = steady_nanoseconds()};
+      send_message({0, 0, -1}, rank, ranks);
+      MPI_Recv(&one.theirs, 1, MPI_INT64_T, rank, kClockTag, ranks, MPI_STATUS_IGNORE);
+      one.received = steady_nanoseconds();
+      exchanges.push_back(one);
+    }
+    offset = estimate_offset(exchanges);
   }
-  const std::array<std::int64_t, 3> result{best.time, best.offset, best.uncertainty};
-  MPI_Send(result.data(), static_cast<int>(result.size()), MPI_INT64_T, rank, kClockTag, ranks);
+  send_message({offset.time, offset.offset, offset.uncertainty}, rank, ranks);
 }
 
 /// The part of another rank.
-trace::ClockOffset tell_clock(MPI_Comm ranks) {
-  for (int i = 0; i < kExchanges; ++i) {
-    std::int64_t sent = 0;
-    MPI_Recv(&sent, 1, MPI_INT64_T, 0, kClockTag, ranks, MPI_STATUS_IGNORE);
+trace::ClockOffset answer_clock(MPI_Comm ranks) {
+  for (;;) {
+    ClockMessage message{};
+    MPI_Recv(message.data(), static_cast<int>(message.size()), MPI_INT64_T, 0, kClockTag, ranks,
+             MPI_STATUS_IGNORE);
     const std::int64_t mine = steady_nanoseconds();
+    const auto [time, offset, uncertainty] = message;
+    if (uncertainty >= 0) return {.time = time, .offset = offset, .uncertainty = uncertainty};
     MPI_Send(&mine, 1, MPI_INT64_T, 0, kClockTag, ranks);
   }
-  std::array<std::int64_t, 3> result{};
-  MPI_Recv(result.data(), static_cast<int>(result.size()), MPI_INT64_T, 0, kClockTag, ranks,
-           MPI_STATUS_IGNORE);
-  return {.time = result[0], .offset = result[1], .uncertainty = result[2]};
+}
+
+std::int64_t round_trip(const ClockExchange& one) { return one.received - one.sent; }
+
+/// A rank of each host, the first one.
+std::vector<int> first_ranks(std::span<const int> host_of_rank) {
+  std::vector<int> first;
+  for (std::size_t rank = 0; rank < host_of_rank.size(); ++rank)
+    if (std::ranges::find(host_of_rank.first(rank), host_of_rank[rank]) ==
+        host_of_rank.begin() + static_cast<std::ptrdiff_t>(rank))
+      first.push_back(static_cast<int>(rank));
+  return first;
 }
 
 }  // namespace
 
+trace::ClockOffset estimate_offset(std::span<const ClockExchange> exchanges) {
+  LOCKSTEP_CHECK(!exchanges.empty());
+  const ClockExchange& fastest = *std::ranges::min_element(exchanges, {}, round_trip);
+  std::int64_t least = fastest.theirs - fastest.received;
+  std::int64_t most = fastest.theirs - fastest.sent;
+  for (const ClockExchange& one : exchanges) {
+    const std::int64_t drift = std::abs(one.sent - fastest.sent) / kDriftDivisor + 1;
+    const std::int64_t above = std::max(least, one.theirs - one.received - drift);
+    const std::int64_t below = std::min(most, one.theirs - one.sent + drift);
+    if (above > below) continue;  // a clock was set in between
+    std::tie(least, most) = std::pair(above, below);
+  }
+  const std::int64_t uncertainty = (most - least + 1) / 2;
+  return {.time = fastest.theirs, .offset = least + uncertainty, .uncertainty = uncertainty};
+}
+
 trace::ClockOffset measure_clock_offset(const Session& session) {
-  const trace::ClockOffset same{.time = steady_nanoseconds(), .offset = 0, .uncertainty = 0};
-  if (session.nodes() == 1) return same;
-  const std::vector<std::string> nodes = session.all_gather(std::to_string(session.node()));
-  const allreduce::CollectiveScope scope(&session.activity(), "the comparison of clocks");
-  const std::lock_guard turn(allreduce::mpi_turn());
-  if (session.rank() != 0) return session.node() == 0 ? same : tell_clock(session.ranks());
-  for (int rank = 1; rank < session.size(); ++rank)
-    if (nodes[static_cast<std::size_t>(rank)] != "0") ask_clock(rank, session.ranks());
-  return same;
+  std::vector<int> host_of_rank(static_cast<std::size_t>(session.size()), 0);
+  if (session.nodes() > 1) {
+    const std::vector<std::string> nodes = session.all_gather(std::to_string(session.node()));
+    std::ranges::transform(nodes, host_of_rank.begin(),
+                           [](const std::string& node) { return std::stoi(node); });
+  }
+  return measure_clock_offset(session, host_of_rank);
+}
+
+trace::ClockOffset measure_clock_offset(const Session& session, std::span<const int> host_of_rank) {
+  LOCKSTEP_CHECK_OP(host_of_rank.size(), ==, static_cast<std::size_t>(session.size()));
+  trace::ClockOffset mine{.time = steady_nanoseconds(), .offset = 0, .uncertainty = 0};
+  const std::vector<int> first = first_ranks(host_of_rank);
+  if (first.size() == 1) return mine;
+  {
+    const allreduce::CollectiveScope scope(&session.activity(), "the comparison of clocks");
+    const std::lock_guard turn(allreduce::mpi_turn());
+    if (session.rank() == 0)
+      for (const int rank : std::span(first).subspan(1)) ask_clock(rank, session.ranks());
+    else if (std::ranges::find(first, session.rank()) != first.end())
+      mine = answer_clock(session.ranks());
+  }
+  // The other ranks of a host have the clock of its first one.
+  const int host = host_of_rank[static_cast<std::size_t>(session.rank())];
+  const auto same_host = std::ranges::find(host_of_rank, host) - host_of_rank.begin();
+  const auto [time, offset, uncertainty] = Agreement(session).gather_values(
+      "clocks",
+      ClockMessage{mine.time, mine.offset, mine.uncertainty})[static_cast<std::size_t>(same_host)];
+  return {.time = time, .offset = offset, .uncertainty = uncertainty};
 }
 
 }  // namespace lockstep::job

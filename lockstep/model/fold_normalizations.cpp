@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@ using nlohmann::json;
 
 constexpr std::array<std::string_view, 5> kFoldable{"conv2d", "conv1d", "depthwise_conv2d",
                                                     "conv2d_transpose", "dense"};
+constexpr std::array<std::string_view, 2> kMaxPoolings{"max_pool2d", "global_max_pooling2d"};
 
 /// factor * x + term of each channel: what a normalization with moving statistics is.
 struct ChannelAffine {
@@ -60,24 +62,39 @@ ChannelAffine affine_of(const NamedArrays& arrays, const std::string& layer, dou
   return affine;
 }
 
-/// Which normalizations are folded, by the layers before them.
-std::map<NodeId, NodeId> find_folds(const Network& network) {
-  const std::span<const Node> nodes = network.nodes();
+bool is_increasing(const ChannelAffine& affine) {
+  return std::ranges::all_of(affine.factor, [](double factor) { return factor >= 0; });
+}
+
+/// The layers into which normalizations are folded, by the normalizations. The maximum of values
+/// is that of increasing functions of them, so that a max pooling may be between the two.
+std::map<NodeId, NodeId> find_folds(const NamedArrays& arrays) {
+  const std::span<const Node> nodes = arrays.network.nodes();
   std::vector<int> readers(nodes.size());
   for (const Node& node : nodes)
     for (const NodeId input : node.inputs)
       if (!is_input(input)) ++readers[static_cast<std::size_t>(input)];
-  for (const NetworkOutput& output : network.outputs())
+  for (const NetworkOutput& output : arrays.network.outputs())
     if (!is_input(output.node)) ++readers[static_cast<std::size_t>(output.node)];
+  // Whether nothing else than one node reads a layer of one of these types.
+  const auto is_part = [&](NodeId node, std::span<const std::string_view> types) {
+    if (is_input(node) || readers[static_cast<std::size_t>(node)] != 1) return false;
+    const std::string_view type =
+        describe_layer(*nodes[static_cast<std::size_t>(node)].layer).first;
+    return std::ranges::find(types, type) != types.end();
+  };
   std::map<NodeId, NodeId> folds;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (describe_layer(*nodes[i].layer).first != "batch_normalization") continue;
-    const NodeId before = nodes[i].inputs.front();
-    if (is_input(before) || readers[static_cast<std::size_t>(before)] != 1) continue;
-    const std::string_view type =
-        describe_layer(*nodes[static_cast<std::size_t>(before)].layer).first;
-    if (std::ranges::find(kFoldable, type) != kFoldable.end())
-      folds[before] = static_cast<NodeId>(i);
+    const auto [type, options] = describe_layer(*nodes[i].layer);
+    if (type != "batch_normalization") continue;
+    NodeId before = nodes[i].inputs.front();
+    const bool is_pooled = is_part(before, kMaxPoolings);
+    if (is_pooled) before = nodes[static_cast<std::size_t>(before)].inputs.front();
+    if (!is_part(before, kFoldable) ||
+        (is_pooled &&
+         !is_increasing(affine_of(arrays, nodes[i].name, options.at("epsilon").get<double>()))))
+      continue;
+    folds[static_cast<NodeId>(i)] = before;
   }
   return folds;
 }
@@ -124,7 +141,10 @@ FoldedNetwork fold_normalizations(const Network& network, std::span<const float>
                                   std::span<const float> buffers) {
   LOCKSTEP_CHECK_OP(parameters.size(), ==, network.parameters().flat_size());
   LOCKSTEP_CHECK_OP(buffers.size(), ==, network.buffers().flat_size());
-  const std::map<NodeId, NodeId> folds = find_folds(network);
+  const NamedArrays arrays{network, parameters, buffers};
+  const std::map<NodeId, NodeId> folds = find_folds(arrays);
+  std::set<NodeId> folded_layers;
+  for (const auto& [normalization, before] : folds) folded_layers.insert(before);
   std::vector<NodeId> places;  // of the nodes, in the result
   Network result(network.inputs(), network.name());
   const auto place_of = [&](NodeId node) {
@@ -132,15 +152,15 @@ FoldedNetwork fold_normalizations(const Network& network, std::span<const float>
   };
   for (const Node& node : network.nodes()) {
     const auto id = static_cast<NodeId>(places.size());
-    const NodeId before = node.inputs.front();
-    if (const auto fold = folds.find(before); fold != folds.end() && fold->second == id) {
-      places.push_back(place_of(before));
+    if (folds.contains(id)) {
+      places.push_back(place_of(node.inputs.front()));
       continue;
     }
     std::vector<NodeId> inputs;
     for (const NodeId input : node.inputs) inputs.push_back(place_of(input));
-    places.push_back(result.add_node(folds.contains(id) ? with_bias(node.layer) : node.layer,
-                                     std::move(inputs), node.name));
+    places.push_back(
+        result.add_node(folded_layers.contains(id) ? with_bias(node.layer) : node.layer,
+                        std::move(inputs), node.name));
   }
   const bool is_default = !network.has_named_outputs() && network.last() >= 0 &&
                           place_of(network.last()) == result.last() &&
@@ -150,8 +170,7 @@ FoldedNetwork fold_normalizations(const Network& network, std::span<const float>
       if (!is_input(output.node)) result.output(output.name, place_of(output.node));
 
   std::vector<float> folded = carried_over(network.parameters(), parameters, result.parameters());
-  const NamedArrays arrays{network, parameters, buffers};
-  for (const auto& [before, normalization] : folds) {
+  for (const auto& [normalization, before] : folds) {
     const Node& node = network.nodes()[static_cast<std::size_t>(before)];
     const Node& of = network.nodes()[static_cast<std::size_t>(normalization)];
     const json options = describe_layer(*of.layer).second;

@@ -237,25 +237,34 @@ void Exporter::preprocess(const model::NetworkInput& input, Operand& operand, Va
     const auto columns = static_cast<std::int64_t>(steps.offsets.size());
     if (input.shape != Shape{columns})
       refuse(fmt::format("expected an input of {} columns to scale", columns));
-    const auto constants = [&](const char* name, std::vector<double> numbers) {
+    // In float32, as many programs have no float64. The offset is a sum of two numbers: where the
+    // first is near the number, their difference is exact, and the second is what it lacks.
+    std::vector<float> offsets;
+    std::vector<float> remainders;
+    std::vector<float> divisors;
+    for (std::size_t k = 0; k < steps.offsets.size(); ++k) {
+      const auto offset = static_cast<float>(steps.offsets[k]);
+      const auto divisor = static_cast<float>(steps.divisors[k]);
+      if (!std::isfinite(offset) || (steps.divisors[k] != 0 && !std::isnormal(divisor)))
+        refuse(
+            fmt::format("expected offsets and divisors that float32 can have; column {} has {} "
+                        "and {}",
+                        k, steps.offsets[k], steps.divisors[k]));
+      offsets.push_back(offset);
+      remainders.push_back(static_cast<float>(steps.offsets[k] - double{offset}));
       // The quotient by infinity is 0.
-      std::ranges::replace(numbers, 0.0, std::numeric_limits<double>::infinity());
-      return graph_.tensor({.name = fmt::format("{}/{}", input.name, name),
-                            .type = TensorType::float64,
-                            .shape = {columns},
-                            .bytes = bytes_of<double>(numbers)});
+      divisors.push_back(divisor == 0 ? std::numeric_limits<float>::infinity() : divisor);
+    }
+    const auto constant = [&](const char* name, const std::vector<float>& numbers) {
+      return graph_.floats(fmt::format("{}/{}", input.name, name), {columns}, numbers);
     };
-    const std::string offsets = graph_.tensor({.name = input.name + "/offset",
-                                               .type = TensorType::float64,
-                                               .shape = {columns},
-                                               .bytes = bytes_of<double>(steps.offsets)});
-    operand.name = graph_.add("Cast", {operand.name}, input.name + "/double",
-                              {{"to", static_cast<std::int64_t>(TensorType::float64)}});
-    operand.name = graph_.add("Sub", {operand.name, offsets}, input.name + "/centered");
-    operand.name = graph_.add("Div", {operand.name, constants("divisor", steps.divisors)},
-                              input.name + "/scaled");
-    operand.name = graph_.add("Cast", {operand.name}, input.name + "/normalized",
-                              {{"to", static_cast<std::int64_t>(TensorType::float32)}});
+    operand.name =
+        graph_.add("Sub", {operand.name, constant("offset", offsets)}, input.name + "/centered");
+    if (std::ranges::any_of(remainders, [](float remainder) { return remainder != 0; }))
+      operand.name = graph_.add("Sub", {operand.name, constant("offset_remainder", remainders)},
+                                input.name + "/exactly_centered");
+    operand.name = graph_.add("Div", {operand.name, constant("divisor", divisors)},
+                              input.name + "/normalized");
   }
 }
 

@@ -65,15 +65,19 @@ const Node* Importer::following_bias(const Node& node, std::int64_t units,
   return reader;
 }
 
-/// `kernel` [units, F], for rows of F elements in the graph's order.
+/// `kernel` [units, F], for rows of F elements in the graph's order; the rows of `embedding`,
+/// unless that is empty.
 void Importer::add_dense(const Node& node, const Array& input, std::vector<float> kernel,
                          std::int64_t units, std::optional<std::vector<float>> bias,
-                         const Node& output_node, std::size_t weight) {
+                         const Node& output_node, std::size_t weight,
+                         const std::string& embedding) {
   NodeId from = input.node;
+  bool is_sorted = true;
   if (input.shape.size() == 2) {
     // A row as it lies in the network, with the kernel in its order.
     const std::vector<std::size_t> indices = graph_indices(input);
-    if (!std::ranges::is_sorted(indices)) {
+    is_sorted = std::ranges::is_sorted(indices);
+    if (!is_sorted) {
       const std::vector<float> given = std::move(kernel);
       kernel.resize(given.size());
       for (std::size_t unit = 0; unit < static_cast<std::size_t>(units); ++unit)
@@ -84,9 +88,14 @@ void Importer::add_dense(const Node& node, const Array& input, std::vector<float
   } else {
     from = plain(node, input);
   }
-  const NodeId layer = add(node, model::Dense({.units = units, .use_bias = bias.has_value()}),
-                           {from}, layer_name(node, weight));
-  put(layer, "kernel", std::move(kernel));
+  const bool is_tied = is_sorted && !embedding.empty();
+  // The weights of a tied layer have the name of the embedding.
+  const std::string name = layer_name(node, is_tied ? node.inputs.size() : weight);
+  const bool use_bias = bias.has_value();
+  const NodeId layer =
+      is_tied ? add(node, model::TiedDense({.to = embedding, .use_bias = use_bias}), {from}, name)
+              : add(node, model::Dense({.units = units, .use_bias = use_bias}), {from}, name);
+  if (!is_tied) put(layer, "kernel", std::move(kernel));
   if (bias) put(layer, "bias", std::move(*bias));
   Array output;
   output.node = layer;
@@ -96,6 +105,26 @@ void Importer::add_dense(const Node& node, const Array& input, std::vector<float
   for (std::size_t axis = 0; axis < output.axes.size(); ++axis) output.order.push_back(axis);
   set(output_node, output);
   if (&output_node != &node) done_.insert(&output_node);
+}
+
+std::string Importer::embedding_of(const Node& node) const {
+  const Attributes attributes(node);
+  std::string rows = node.inputs[1];
+  if (node.type == "Gemm") {
+    if (attributes.integer("transB", 0) == 0 || attributes.number("alpha", 1) != 1) return {};
+  } else {
+    const auto producer = producers_.find(rows);
+    if (producer == producers_.end()) return {};
+    const Node& transpose = *nodes_[producer->second];
+    // Of the two axes of a matrix of weights.
+    const std::vector<std::int64_t> swapped{1, 0};
+    if (transpose.type != "Transpose" || !transpose.domain.empty() || transpose.inputs.empty() ||
+        Attributes(transpose).integers("perm").value_or(swapped) != swapped)
+      return {};
+    rows = transpose.inputs[0];
+  }
+  const auto found = embeddings_.find(rows);
+  return found == embeddings_.end() ? std::string() : found->second;
 }
 
 void Importer::import_gemm(const Node& node) {
@@ -131,7 +160,7 @@ void Importer::import_gemm(const Node& node) {
     if (const float beta = attributes.number("beta", 1); beta != 1)
       for (float& value : *bias) value *= beta;
   }
-  add_dense(node, input, std::move(kernel), units, std::move(bias), node, 1);
+  add_dense(node, input, std::move(kernel), units, std::move(bias), node, 1, embedding_of(node));
 }
 
 void Importer::import_product(const Node& node) {
@@ -139,7 +168,7 @@ void Importer::import_product(const Node& node) {
   const Constant* const constant = constant_at(node, 1);
   if (constant == nullptr)
     refuse(node, "expected the product of an array with a matrix of weights",
-           "both are computed; attention is not imported");
+           "both are computed, and not as in attention that Lockstep exports");
   const Constant& weights = weights_at(node, 1);
   if (input.shape.size() < 2 || weights.shape.size() != 2 ||
       weights.shape[0] != input.shape.back() || weights.floats()->empty())
@@ -151,6 +180,7 @@ void Importer::import_product(const Node& node) {
   std::vector<float> kernel =
       transposed(*weights.floats(), static_cast<std::size_t>(weights.shape[0]),
                  static_cast<std::size_t>(units));
+  const std::string embedding = embedding_of(node);
   std::vector<float> bias;
   const Node* const addition = following_bias(node, units, bias);
   // Of PyTorch's products only the bias has the name of the module.
@@ -162,11 +192,11 @@ void Importer::import_product(const Node& node) {
     renamed.inputs[1] =
         addition->inputs[named].substr(0, addition->inputs[named].size() - 5) + ".weight";
     renamed.outputs.clear();
-    add_dense(renamed, input, std::move(kernel), units, std::move(bias), *addition, 1);
+    add_dense(renamed, input, std::move(kernel), units, std::move(bias), *addition, 1, embedding);
   } else if (addition != nullptr) {
-    add_dense(node, input, std::move(kernel), units, std::move(bias), *addition, 1);
+    add_dense(node, input, std::move(kernel), units, std::move(bias), *addition, 1, embedding);
   } else {
-    add_dense(node, input, std::move(kernel), units, std::nullopt, node, 1);
+    add_dense(node, input, std::move(kernel), units, std::nullopt, node, 1, embedding);
   }
 }
 
@@ -182,6 +212,7 @@ void Importer::import_embedding(const Node& node, const Constant& rows) {
       add(node, model::Embedding({.vocabulary = rows.shape[0], .dimension = rows.shape[1]}),
           {plain(node, indices)}, layer_name(node, 0));
   put(layer, "embeddings", *rows.floats());
+  embeddings_.emplace(node.inputs[0], network_.nodes()[static_cast<std::size_t>(layer)].name);
   Array output;
   output.node = layer;
   output.shape = indices.shape;

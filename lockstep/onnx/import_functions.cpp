@@ -219,26 +219,35 @@ Array Importer::combined(const Node& node, const Array& a, const Array& b, bool 
   return result;
 }
 
-/// The addition of a row for each position.
+/// The addition of a row for each position, or of one row to each.
 void Importer::add_positions(const Node& node, std::size_t index, const Constant& rows) {
   const Array input = samples_at(node, index);
   const Shape sample = input.sample();
   Shape shape = rows.shape;
   while (shape.size() > sample.size() && shape.front() == 1) shape.erase(shape.begin());
-  if (node.type != "Add" || sample.size() != 2 || shape != sample || rows.floats() == nullptr ||
-      rows.is_uniform)
-    refuse(node, "expected a constant number, or for an addition a constant row for each position",
+  using Kind = model::PositionalEmbedding::Kind;
+  const Shape one_row{1, sample.empty() ? 0 : sample.back()};
+  const bool is_constant = shape == one_row && shape != sample;
+  if (node.type != "Add" || sample.size() != 2 || (shape != sample && !is_constant) ||
+      rows.floats() == nullptr || rows.is_uniform)
+    refuse(node,
+           "expected a constant number, or for an addition a constant row [1, D], or one "
+           "for each position",
            fmt::format("the constant is {}, a sample {}", model::to_string(rows.shape),
                        model::to_string(sample)));
   Array output = input;
   const std::string& given = node.inputs[1 - index];
   const bool is_named =
       initializers_.contains(given) && given.find_first_of(":/") == std::string::npos;
-  output.node = add(node, model::PositionalEmbedding(), {plain(node, input)},
+  const std::vector<float>& values = *rows.floats();
+  const Kind kind = is_constant                                               ? Kind::constant
+                    : values == model::sinusoidal_table(sample[0], sample[1]) ? Kind::sinusoidal
+                                                                              : Kind::learned;
+  output.node = add(node, model::PositionalEmbedding({.kind = kind}), {plain(node, input)},
                     is_named ? given : layer_name(node, 1 - index));
   output.axes = sample;
   output.order = {0, 1};
-  put(output.node, "embeddings", *rows.floats());
+  if (kind != Kind::sinusoidal) put(output.node, "embeddings", values);
   set(node, output);
 }
 

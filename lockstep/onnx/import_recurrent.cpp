@@ -1,4 +1,4 @@
-// LSTM and GRU.
+// LSTM, GRU and RNN.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,9 +14,10 @@ using model::NodeId;
 using model::Shape;
 
 /// The blocks of our arrays, as indices of those of ONNX: i, f, g, o of i, o, f, c, and r, z, n of
-/// z, r, h.
+/// z, r, h; an RNN has one.
 constexpr std::array<std::size_t, 4> kLstmBlocks{0, 2, 3, 1};
 constexpr std::array<std::size_t, 3> kGruBlocks{1, 0, 2};
+constexpr std::array<std::size_t, 1> kRnnBlocks{0};
 
 /// Block by block from `from`, which begins at `begin` and has as many elements per block as `to`.
 std::vector<float> reordered(const std::vector<float>& from, std::size_t begin, std::size_t block,
@@ -34,6 +35,12 @@ std::vector<float> reordered(const std::vector<float>& from, std::size_t begin, 
 
 void Importer::import_recurrent(const Node& node) {
   const bool is_lstm = node.type == "LSTM";
+  const bool is_gru = node.type == "GRU";
+  const std::span<const std::size_t> blocks = is_lstm  ? std::span<const std::size_t>(kLstmBlocks)
+                                              : is_gru ? std::span<const std::size_t>(kGruBlocks)
+                                                       : std::span<const std::size_t>(kRnnBlocks);
+  const auto found = patterns_.find(&node);
+  const LayerPattern* const pattern = found == patterns_.end() ? nullptr : found->second;
   const Attributes attributes(node);
   const Array input = array_at(node, 0);
   const std::size_t batch = attributes.integer("layout", 0) != 0 ? 0 : 1;
@@ -52,13 +59,15 @@ void Importer::import_recurrent(const Node& node) {
       refuse(node, "expected the default activations", fmt::format("it has \"{}\"", option));
   if (attributes.integer("input_forget", 0) != 0)
     refuse(node, "expected a forget gate of its own", "it has \"input_forget\"");
-  if (!is_lstm && attributes.integer("linear_before_reset", 0) == 0)
+  if (is_gru && attributes.integer("linear_before_reset", 0) == 0)
     refuse(node, "expected a GRU that resets after the product (\"linear_before_reset\" 1)",
            "it resets before");
-  if (has_input(node, 4))
+  const bool has_segments = pattern != nullptr && has_input(node, 4);
+  const bool has_state = pattern != nullptr && has_input(node, 5);
+  if (has_input(node, 4) && !has_segments)
     refuse(node, "expected sequences of one length", "their lengths are an input");
   for (const std::size_t state : {std::size_t{5}, std::size_t{6}}) {
-    if (!has_input(node, state) || (!is_lstm && state == 6)) continue;
+    if (!has_input(node, state) || (!is_lstm && state == 6) || has_state) continue;
     const Constant* const initial = constant_at(node, state);
     if (initial == nullptr || !initial->is_zero())
       refuse(node, "expected an initial state of 0", "it is another");
@@ -70,7 +79,7 @@ void Importer::import_recurrent(const Node& node) {
   const Constant& kernel = weights_at(node, 1);
   const Constant& recurrent = weights_at(node, 2);
   const std::int64_t directions = is_bidirectional ? 2 : 1;
-  const auto gates = static_cast<std::int64_t>(is_lstm ? kLstmBlocks.size() : kGruBlocks.size());
+  const auto gates = static_cast<std::int64_t>(blocks.size());
   const std::int64_t features = input.shape[2];
   const std::int64_t units = recurrent.shape.empty() ? 0 : recurrent.shape.back();
   if (units <= 0 || units >= (std::int64_t{1} << 24) ||
@@ -89,24 +98,29 @@ void Importer::import_recurrent(const Node& node) {
   const bool sequences = is_used(node, 0);
   const bool last = is_used(node, 1);
   const bool is_reverse = direction == "reverse";
-  if (sequences && (is_reverse || (last && is_bidirectional)))
+  const bool is_reversed_sequence = pattern != nullptr && pattern->reverses_sequence;
+  if (sequences && ((is_reverse && !is_reversed_sequence) || (last && has_segments) ||
+                    (last && is_bidirectional)))
     refuse(
         node,
-        "expected a reversed layer to return its last output, and a bidirectional one either all "
-        "outputs or the last ones",
+        "expected a reversed layer to return its last output, and one that is bidirectional or has "
+        "segments either all outputs or the last ones",
         "others are read");
   const model::RecurrentOptions options{.units = units,
                                         .return_sequences = sequences,
                                         .go_backwards = is_reverse,
                                         .bidirectional = is_bidirectional,
-                                        .use_bias = has_bias};
-  const std::vector<NodeId> inputs = {plain(node, input)};
+                                        .use_bias = has_bias,
+                                        .segments = has_segments,
+                                        .initial_state = has_state};
+  std::vector<NodeId> inputs = {plain(node, input)};
+  if (has_state) inputs.push_back(plain(node, samples_at(node, 5)));
+  if (has_segments) inputs.push_back(plain(node, samples_at(node, 4)));
   const std::string name = layer_name(node, 1);
-  const NodeId layer = is_lstm ? add(node, model::LSTM(options), inputs, name)
-                               : add(node, model::GRU(options), inputs, name);
+  const NodeId layer = is_lstm  ? add(node, model::LSTM(options), inputs, name)
+                       : is_gru ? add(node, model::GRU(options), inputs, name)
+                                : add(node, model::SimpleRNN(options), inputs, name);
 
-  const std::span<const std::size_t> blocks = is_lstm ? std::span<const std::size_t>(kLstmBlocks)
-                                                      : std::span<const std::size_t>(kGruBlocks);
   const auto block = static_cast<std::size_t>(units);
   const std::size_t rows = block * blocks.size();
   for (std::size_t d = 0; d < static_cast<std::size_t>(directions); ++d) {
@@ -122,10 +136,10 @@ void Importer::import_recurrent(const Node& node) {
     const std::vector<float>& biases = *weights_at(node, 3).floats();
     std::vector<float> bias = reordered(biases, 2 * d * rows, block, blocks);
     std::vector<float> other = reordered(biases, (2 * d + 1) * rows, block, blocks);
-    // An LSTM of ours has the sum of both.
-    for (std::size_t k = 0; k < rows && is_lstm; ++k) bias[k] += other[k];
+    // An LSTM or RNN of ours has the sum of both.
+    for (std::size_t k = 0; k < rows && !is_gru; ++k) bias[k] += other[k];
     put_as("bias", std::move(bias));
-    if (!is_lstm) put_as("recurrent_bias", std::move(other));
+    if (is_gru) put_as("recurrent_bias", std::move(other));
   }
 
   // Outputs in the graph: [T, directions, N, units] and [directions, N, units], or with "layout" 1

@@ -308,4 +308,34 @@ void Importer::import_slice(const Node& node) {
   set(node, array);
 }
 
+void Importer::import_split(const Node& node) {
+  const Array input = array_at(node, 0);
+  const auto axis = axis_of(Attributes(node).integer("axis", 0), input.shape.size());
+  if (!axis || *axis == input.batch())
+    refuse(node, "expected parts of each sample", "it splits the samples");
+  const std::int64_t extent = input.shape[*axis];
+  const auto parts = static_cast<std::int64_t>(node.outputs.size());
+  std::vector<std::int64_t> sizes;
+  if (const auto given = integers_at(node, 1, "split")) {
+    sizes = *given;
+  } else {  // equal ones, of which the last may be smaller
+    const std::int64_t size = (extent + parts - 1) / parts;
+    for (std::int64_t k = 0; k < parts; ++k) sizes.push_back(std::min(size, extent - k * size));
+  }
+  std::int64_t total = 0;
+  for (const std::int64_t size : sizes)
+    if (size <= 0 || size > extent)
+      total = kMaxExtent;
+    else if (total <= extent)
+      total += size;
+  if (static_cast<std::int64_t>(sizes.size()) != parts || total != extent)
+    refuse(node, fmt::format("expected a size for each of {} parts of {}", parts, extent),
+           "got others");
+  std::int64_t begin = 0;
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    if (is_used(node, k)) set(node, cropped(node, input, *axis, begin, begin + sizes[k]), k);
+    begin += sizes[k];
+  }
+}
+
 }  // namespace lockstep::onnx

@@ -92,6 +92,7 @@ std::span<const Importer::Operator> Importer::operators() {
       Operator{"Pad", &Importer::import_padding},
       Operator{"Pow", &Importer::import_combination},
       Operator{"QuantizeLinear", &Importer::import_quantize},
+      Operator{"RNN", &Importer::import_recurrent},
       Operator{"ReduceMax", &Importer::import_reduction},
       Operator{"ReduceMean", &Importer::import_reduction},
       Operator{"Relu", &Importer::import_function},
@@ -100,6 +101,7 @@ std::span<const Importer::Operator> Importer::operators() {
       Operator{"Sigmoid", &Importer::import_function},
       Operator{"Slice", &Importer::import_slice},
       Operator{"Softmax", &Importer::import_softmax},
+      Operator{"Split", &Importer::import_split},
       Operator{"Squeeze", &Importer::import_squeeze},
       Operator{"Sub", &Importer::import_combination},
       Operator{"Tanh", &Importer::import_function},
@@ -115,10 +117,11 @@ ImportedNetwork Importer::run() {
                             kOldestOpset, kNewestOpset),
                 fmt::format("got {}", model_.opset));
   index_nodes();
+  find_patterns();
   find_needed();
   add_inputs();
-  for (std::size_t i = 0; i < model_.graph.nodes.size(); ++i)
-    if (needed_[i] && !done_.contains(&model_.graph.nodes[i])) import_node(model_.graph.nodes[i]);
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (needed_[i] && !done_.contains(nodes_[i])) import_node(*nodes_[i]);
   add_outputs();
   try {
     network_.check_complete();
@@ -146,21 +149,33 @@ void Importer::index_nodes() {
         refuse_twice(output);
 }
 
+/// Nodes of which only patterns read the outputs are then not needed.
+void Importer::find_patterns() {
+  const LayerPatterns patterns(model_.graph);
+  for (const Node& node : model_.graph.nodes) {
+    nodes_.push_back(&node);
+    auto found = patterns.find(node);
+    if (!found) continue;
+    const LayerPattern& pattern = found_patterns_.emplace_back(std::move(*found));
+    nodes_.back() = &pattern.node;
+    patterns_.emplace(&pattern.node, &pattern);
+  }
+}
+
 void Importer::find_needed() {
-  const std::vector<Node>& nodes = model_.graph.nodes;
-  needed_.assign(nodes.size(), false);
+  needed_.assign(nodes_.size(), false);
   for (const Value& output : model_.graph.outputs) outputs_.insert(output.name);
   std::set<std::string_view> wanted(outputs_.begin(), outputs_.end());
-  for (std::size_t i = nodes.size(); i-- > 0;) {
-    needed_[i] = std::ranges::any_of(nodes[i].outputs, [&](const std::string& output) {
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    needed_[i] = std::ranges::any_of(nodes_[i]->outputs, [&](const std::string& output) {
       return !output.empty() && wanted.contains(output);
     });
-    if (needed_[i]) wanted.insert(nodes[i].inputs.begin(), nodes[i].inputs.end());
+    if (needed_[i]) wanted.insert(nodes_[i]->inputs.begin(), nodes_[i]->inputs.end());
   }
-  for (std::size_t i = 0; i < nodes.size(); ++i)
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
     if (needed_[i])
-      for (const std::string& input : nodes[i].inputs)
-        if (!input.empty()) readers_[input].push_back(&nodes[i]);
+      for (const std::string& input : nodes_[i]->inputs)
+        if (!input.empty()) readers_[input].push_back(nodes_[i]);
 }
 
 /// The axes of the sample in the order that the network has: channels last if the graph has them
@@ -269,6 +284,8 @@ void Importer::add_inputs() {
 
 void Importer::import_node(const Node& node) {
   if (node.outputs.empty()) return;
+  if (const auto pattern = patterns_.find(&node); pattern != patterns_.end())
+    return import_pattern(node, *pattern->second);
   if (fold(node)) return;
   const auto found = std::ranges::find(operators(), node.type, &Operator::type);
   if (!node.domain.empty() || found == operators().end()) {
@@ -304,7 +321,7 @@ void Importer::add_outputs() {
     if (found == producers_.end())
       throw Error(ErrorCategory::input, where_, "expected outputs that nodes compute",
                   fmt::format("no node makes \"{}\"", output.name));
-    const Node& node = model_.graph.nodes[found->second];
+    const Node& node = *nodes_[found->second];
     const Array array = materialized(node, output.name);
     if (array.batch() != 0)
       refuse(node, "expected outputs whose first axis is the samples",
@@ -363,7 +380,7 @@ bool Importer::is_made(const std::string& name) {
   if (tensors_.contains(name) || initializers_.contains(name)) return true;
   const auto found = producers_.find(name);
   if (found == producers_.end()) return false;
-  const Node& producer = model_.graph.nodes[found->second];
+  const Node& producer = *nodes_[found->second];
   const bool reads_constants = std::ranges::all_of(producer.inputs, [&](const std::string& input) {
     return input.empty() || initializers_.contains(input);
   });
@@ -444,6 +461,43 @@ NodeId Importer::add_layer(const Node& node, std::shared_ptr<const model::Layer>
   }
 }
 
+void Importer::import_pattern(const Node& node, const LayerPattern& pattern) {
+  if (pattern.layer == nullptr) return import_recurrent(node);
+  std::vector<NodeId> inputs;
+  for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+    const Array input = samples_at(node, k);
+    if (k < pattern.shapes.size() && input.sample() != pattern.shapes[k])
+      refuse(node,
+             fmt::format("expected samples of {} as input {} of a layer of the type {}",
+                         model::to_string(pattern.shapes[k]), k, pattern.layer->kind()),
+             fmt::format("got {}", model::to_string(input.sample())));
+    inputs.push_back(plain(node, input));
+  }
+  Node named;
+  named.name = node.name;
+  if (pattern.weights != nullptr) named.inputs = {pattern.weights->name};
+  Array output;
+  output.node = add_layer(node, pattern.layer, inputs, layer_name(named, 0));
+  if (pattern.weights != nullptr) {
+    const Constant weights = constant_of(*pattern.weights);
+    const std::string& name = network_.nodes()[static_cast<std::size_t>(output.node)].name;
+    const model::ParameterInfo* const entry =
+        network_.parameters().find(fmt::format("{}/{}", name, pattern.parameter));
+    LOCKSTEP_CHECK(entry != nullptr);
+    if (weights.floats() == nullptr || weights.floats()->size() != entry->count)
+      refuse(node, fmt::format("expected {} weights of floating-point numbers", entry->count),
+             fmt::format("got {}", model::to_string(weights.shape)));
+    put(output.node, pattern.parameter, *weights.floats());
+  }
+  output.axes = network_.shape(output.node);
+  output.shape = {kSampleCount};
+  for (std::size_t axis = 0; axis < output.axes.size(); ++axis) {
+    output.shape.push_back(output.axes[axis]);
+    output.order.push_back(axis);
+  }
+  set(node, output);
+}
+
 /// That of its weights, "conv1.weight", if they have a name from a program, else of the node.
 std::string Importer::layer_name(const Node& node, std::size_t weight) const {
   std::string name;
@@ -451,7 +505,7 @@ std::string Importer::layer_name(const Node& node, std::size_t weight) const {
     std::string_view given = node.inputs[weight];
     for (const std::string_view ending : {"_DequantizeLinear_Output", "_DequantizeLinear"})
       if (given.ends_with(ending)) given.remove_suffix(ending.size());  // of onnxruntime
-    for (const std::string_view ending : {".weight", "/kernel", "/gamma", "/embeddings"})
+    for (const std::string_view ending : {".weight", "/kernel", "/gamma", "/embeddings", "/scale"})
       if (given.ends_with(ending)) name = given.substr(0, given.size() - ending.size());
   }
   if (name.find("::") != std::string::npos) name.clear();

@@ -6,12 +6,14 @@
 // reads another order. So an image is channels last in the network while the graph reads it
 // channels first. A Function is an elementwise function of an Array, known by its values at some
 // points. When another operator reads it, it is recognized as an activation, so that all the ways
-// in which a GELU is written are one.
+// in which a GELU is written are one. Operators that are one layer together, such as those of
+// attention, are replaced by one node before anything is imported (layer_patterns.h).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +31,7 @@
 #include "lockstep/model/network.h"
 #include "lockstep/onnx/constant.h"
 #include "lockstep/onnx/import.h"
+#include "lockstep/onnx/layer_patterns.h"
 #include "lockstep/onnx/model.h"
 
 namespace lockstep::onnx {
@@ -87,6 +90,7 @@ class Importer {
 
   // importer.cpp: the graph.
   void index_nodes();
+  void find_patterns();
   void find_needed();
   void add_inputs();
   Axes input_order(const Value& value) const;
@@ -127,6 +131,7 @@ class Importer {
   }
   model::NodeId add_layer(const Node& node, std::shared_ptr<const model::Layer> layer,
                           std::vector<model::NodeId> inputs, const std::string& name);
+  void import_pattern(const Node& node, const LayerPattern& pattern);
   std::string layer_name(const Node& node, std::size_t weight) const;
   void put(model::NodeId node, const char* parameter, std::vector<float> values);
 
@@ -158,7 +163,9 @@ class Importer {
   bool import_decomposed_normalization(const Node& node);
   void add_dense(const Node& node, const Array& input, std::vector<float> kernel,
                  std::int64_t units, std::optional<std::vector<float>> bias,
-                 const Node& output_node, std::size_t weight);
+                 const Node& output_node, std::size_t weight, const std::string& embedding);
+  /// The embedding whose rows are the weights, transposed for a MatMul; empty: none.
+  std::string embedding_of(const Node& node) const;
   /// The addition of a constant of `units` elements along the last axis after `node`, and nothing
   /// else reads its output; null if there is none.
   const Node* following_bias(const Node& node, std::int64_t units, std::vector<float>& bias);
@@ -195,10 +202,16 @@ class Importer {
                 std::int64_t end);
   void reshape_to(const Node& node, Array array, model::Shape shape);
 
+  void import_split(const Node& node);
+
   // import_recurrent.cpp
   void import_recurrent(const Node& node);
 
   const Model& model_;
+  /// Those of the graph; where a pattern ends, the node of the pattern.
+  std::vector<const Node*> nodes_;
+  std::unordered_map<const Node*, const LayerPattern*> patterns_;
+  std::deque<LayerPattern> found_patterns_;
   std::string where_;
   model::Network network_;
   ConstantFolder folder_;
@@ -217,6 +230,7 @@ class Importer {
   std::set<std::string, std::less<>> names_;  ///< of layers and inputs
   std::map<std::string, int> numbers_;        ///< the last that made a name unique, by name
   std::map<std::string, std::vector<float>, std::less<>> weights_;
+  std::unordered_map<std::string, std::string> embeddings_;  ///< layers, by the names of their rows
 };
 
 }  // namespace lockstep::onnx

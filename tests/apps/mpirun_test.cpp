@@ -239,6 +239,30 @@ TEST(MpirunTrace, HasTheCollectivesOfAllRanksOnOneClock) {
   EXPECT_GE(whole, 3U);
 }
 
+// Each rank that was not killed writes its part.
+TEST(MpirunTrace, OfAJobThatLosesARankHasThePartsOfTheOthers) {
+  const ScratchDirectory directory;
+  Process process(mpirun(
+      3, kMpirunTrain + "--epochs 100000 --trace " + (directory.path() / "t.json").string()));
+  ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
+  const std::vector<pid_t> ranks = process.children();
+  ASSERT_EQ(ranks.size(), 3U);
+  ::kill(ranks[1], SIGKILL);
+  const Result result = process.finish();
+  EXPECT_NE(result.status, 0);
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "t.json"));
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "t.rank-1.json"));
+  for (const int rank : {0, 2}) {
+    std::ifstream in(directory.path() / fmt::format("t.rank-{}.json", rank));
+    const nlohmann::json trace = nlohmann::json::parse(in);
+    std::set<std::int64_t> steps;
+    for (const nlohmann::json& event : trace.at("traceEvents"))
+      if (event["name"] == "step") steps.insert(event["args"]["step"].get<std::int64_t>());
+    EXPECT_THAT(steps, ::testing::IsSupersetOf({1, 2, 3, 4, 5})) << rank;
+  }
+  EXPECT_THAT(result.errors, HasSubstr("; what was traced is in "));
+}
+
 TEST(MpirunProfile, IsWrittenByTheFirstRank) {
   const ScratchDirectory directory;
   const std::filesystem::path file = directory.path() / "profile.jsonl";

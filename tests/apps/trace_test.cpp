@@ -1,8 +1,11 @@
 // `lockstep train --trace`: what the file has, and what is refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,6 +19,7 @@
 #include "lockstep/strategy/trainer_options.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/data/support.h"
 
 namespace lockstep::apps {
 namespace {
@@ -23,6 +27,8 @@ namespace {
 using checkpoint::ScratchDirectory;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 /// The slices of a trace in Chrome's format.
 std::vector<nlohmann::json> slices_in(const std::filesystem::path& file) {
@@ -67,6 +73,69 @@ TEST(Trace, HasThePartsOfTheStepsThatWereAskedFor) {
       names, [](const std::string& name) { return name.ends_with(" backward"); }));
 }
 
+/// The names of the slices in the threads that read data.
+std::set<std::string> input_stages(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  const nlohmann::json trace = nlohmann::json::parse(in);
+  std::set<int> readers;
+  std::set<std::string> names;
+  for (const nlohmann::json& event : trace.at("traceEvents"))
+    if (event["name"] == "thread_name" &&
+        event["args"]["name"].get<std::string>().starts_with("reading data"))
+      readers.insert(event["tid"].get<int>());
+  for (const nlohmann::json& event : trace.at("traceEvents"))
+    if (event["ph"] == "X" && readers.contains(event["tid"].get<int>()))
+      names.insert(event["name"].get<std::string>());
+  return names;
+}
+
+TEST(Trace, HasTheStagesOfTheInputThatAreMoreThanCopying) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path file = scratch.path() / "trace.json";
+  data::write_records(scratch.path() / "a.tfrecord",
+                      std::vector(1003, data::image_record(1, 32 * 32 * 3, 7)));
+  const std::string train = "train --model mlp --data " + (scratch.path() / "a.tfrecord").string() +
+                            " --input-shape 32x32x3 --classes 4 --steps 9 --data-threads 1 ";
+  const std::string trace = "--trace " + file.string() + ":steps=3-9";
+  Result result = run_lockstep(train + "--global-batch 32 --images cifar10 " + trace);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(input_stages(file), IsSupersetOf({"read records", "lay out batch",
+                                                "wait for a free batch", "read", "augment"}));
+  EXPECT_FALSE(input_stages(file).contains("more samples"));
+  result = run_lockstep(train + "--global-batch 900 --images cifar10 " + trace);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(input_stages(file).contains("more samples"));
+  EXPECT_THAT(result.errors, Not(HasSubstr("left out"))) << "no event was lost";
+  result = run_lockstep(train + "--global-batch 32 " + trace);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(input_stages(file).contains("read records"));
+  EXPECT_FALSE(input_stages(file).contains("read")) << "too short to be recorded";
+}
+
+TEST(Trace, OfATrainingThatFailsHasWhatWasRecorded) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path file = scratch.path() / "trace.json";
+  const Result result = run_lockstep(kTrain + "--learning-rate 1e38 --steps 200 --optimizer sgd " +
+                                     "--trace " + file.string());
+  ASSERT_EQ(result.status, 6) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("; what was traced is in " + file.string() + "\n"));
+  std::set<int> steps;
+  for (const nlohmann::json& slice : slices_in(file))
+    if (slice["name"] == "step") steps.insert(slice["args"]["step"].get<int>());
+  EXPECT_TRUE(steps.contains(1));
+  EXPECT_LT(steps.size(), 200U);
+}
+
+TEST(Trace, OfATrainingThatFailsBeforeItsStepsIsNotWritten) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path file = scratch.path() / "trace.json";
+  const Result result = run_lockstep(kTrain + "--learning-rate 1e38 --steps 200 --optimizer sgd " +
+                                     "--trace " + file.string() + ":steps=150-160");
+  ASSERT_EQ(result.status, 6) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("traced")));
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST(Trace, ChangesNothingElse) {
   const ScratchDirectory scratch;
   const std::string train = kTrain + "--steps 6";
@@ -75,6 +144,37 @@ TEST(Trace, ChangesNothingElse) {
   ASSERT_EQ(traced.status, 0) << traced.errors;
   EXPECT_EQ(hash_of(traced), hash_of(run_lockstep(train)));
   EXPECT_GT(std::filesystem::file_size(scratch.path() / "trace.pftrace"), 1000U);
+}
+
+TEST(Trace, PerfettoReadsIt) {
+  const char* const python = std::getenv("LOCKSTEP_VENV_PYTHON");
+  if (python == nullptr)
+    GTEST_SKIP() << "LOCKSTEP_VENV_PYTHON names no Python interpreter with perfetto";
+  if (std::system(fmt::format("{} -c 'import perfetto' 2>/dev/null", python).c_str()) != 0)
+    GTEST_SKIP() << python << " has no perfetto";
+  const ScratchDirectory scratch;
+  const std::string file = (scratch.path() / "trace.pftrace").string();
+  const Result result = run_lockstep(kTrain + "--steps 9 --trace " + file + ":steps=3-5");
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const std::string seen = (scratch.path() / "seen.json").string();
+  ASSERT_EQ(std::system(fmt::format("{} {}/tests/apps/read_trace.py {} > {}", python,
+                                    LOCKSTEP_SOURCE_DIR, file, seen)
+                            .c_str()),
+            0);
+  const auto slices = nlohmann::json::parse(checkpoint::contents_of(seen));
+  std::set<int> steps;
+  std::map<std::string, std::set<int>> depths;  // of the main thread
+  for (const nlohmann::json& slice : slices) {
+    EXPECT_THAT(slice["process"].get<std::string>(), StartsWith("rank 0 on "));
+    const std::string name = slice["name"];
+    if (name == "step") steps.insert(slice["step"].get<int>());
+    if (slice["thread"] == "main") depths[name].insert(slice["depth"].get<int>());
+    EXPECT_GE(slice["dur"].get<std::int64_t>(), 0) << slice;
+  }
+  EXPECT_EQ(steps, (std::set<int>{3, 4, 5}));
+  EXPECT_EQ(depths["step"], std::set<int>{0});
+  EXPECT_EQ(depths["compute"], std::set<int>{1});
+  EXPECT_EQ(depths["loss"], std::set<int>{2});
 }
 
 TEST(Trace, OfStepsThatAreNotReachedIsAWarning) {

@@ -77,6 +77,50 @@ TEST(RankTraceClock, IsInterpolatedBetweenTwoMeasurements) {
   EXPECT_EQ(rank.uncertainty(), 5);
 }
 
+/// A rank that is in collective 1 at this time of its own clock, which seems `offset` ahead.
+RankTrace rank_in_collective(int rank, std::int64_t begin, std::int64_t end, std::int64_t offset,
+                             std::int64_t uncertainty) {
+  const auto event = [](std::int64_t time, EventKind kind) {
+    return Event{.time = time, .name = "all_reduce", .kind = kind, .step = 5, .sequence = 1};
+  };
+  return {.rank = rank,
+          .clock = {{.time = 0, .offset = offset, .uncertainty = uncertainty}},
+          .threads = {{.thread = "reductions",
+                       .events = {event(begin, EventKind::begin), event(end, EventKind::end)}}}};
+}
+
+Slice collective_of(const RankTrace& rank) { return slices_of(rank, rank.threads[0]).at(0); }
+
+TEST(OrderCollectives, MovesClocksWithinTheirUncertaintySoThatNoRankLeavesBeforeAllHaveEntered) {
+  std::vector<RankTrace> ranks = {rank_in_collective(0, 1'000, 2'000, 0, 0),
+                                  rank_in_collective(1, 1'100, 1'900, 0, 0),
+                                  rank_in_collective(2, 52'060, 52'500, 50'000, 300),
+                                  rank_in_collective(3, 52'050, 52'500, 50'000, 300)};
+  order_collectives(ranks);
+  for (const RankTrace& left : ranks)
+    for (const RankTrace& entered : ranks)
+      EXPECT_GE(collective_of(left).end, collective_of(entered).begin);
+  EXPECT_EQ(collective_of(ranks[0]).begin, 1'000) << "its clock is the common one";
+  EXPECT_EQ(collective_of(ranks[3]).begin, collective_of(ranks[2]).begin - 10) << "on one host";
+  EXPECT_EQ(collective_of(ranks[2]).begin, 1'900);
+  EXPECT_EQ(ranks[2].uncertainty(), 300 + 160);
+}
+
+TEST(OrderCollectives, LeavesClocksThatContradictNothing) {
+  std::vector<RankTrace> ranks = {rank_in_collective(0, 1'000, 2'000, 0, 0),
+                                  rank_in_collective(1, 51'500, 52'500, 50'000, 300)};
+  order_collectives(ranks);
+  EXPECT_EQ(ranks[1].clock[0].offset, 50'000);
+  EXPECT_EQ(ranks[1].uncertainty(), 300);
+}
+
+TEST(OrderCollectives, MovesNoClockBeyondItsUncertainty) {
+  std::vector<RankTrace> ranks = {rank_in_collective(0, 1'000, 2'000, 0, 0),
+                                  rank_in_collective(1, 59'000, 59'500, 50'000, 300)};
+  order_collectives(ranks);
+  EXPECT_EQ(ranks[1].clock[0].offset, 50'300);
+}
+
 TEST(RankTracePack, IsReadAsItWasWritten) {
   const RankTrace rank = traced_rank();
   const RankTrace read = unpack(pack(rank));

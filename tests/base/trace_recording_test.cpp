@@ -11,11 +11,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace/partial_trace.h"
 #include "tests/data/support.h"
 
 namespace lockstep::trace {
@@ -41,6 +43,7 @@ class TraceRecording : public ::testing::Test {
     set_recording_directory({});
     set_recorded_rank({});
     set_step(0);
+    set_partial_trace({}, nullptr);
     describe_buckets({});
   }
 
@@ -160,6 +163,45 @@ TEST_F(TraceRecording, OfAFailureIsTheFirstOneOfATrainingThatHasBegun) {
   EXPECT_EQ(read_recording(directory() / "recorder-2.jsonl").reason, "the cause");
   set_recording_directory(directory());
   EXPECT_NE(write_recording_of_failure("of the next training"), "");
+}
+
+TEST_F(TraceRecording, OfAFailureComesWithWhatWasTraced) {
+  set_step(1);
+  const std::filesystem::path file = scratch_.path() / "trace.json";
+  int taken = 0;
+  set_partial_trace(partial_trace_file(file, 2, 4), [&] {
+    ++taken;
+    return RankTrace{.rank = 2, .host = "h", .clock = {}, .threads = {}};
+  });
+  const std::filesystem::path recording = write_recording_of_failure("the cause");
+  const std::filesystem::path part = scratch_.path() / "trace.rank-2.json";
+  EXPECT_THAT(recording_hint(recording),
+              HasSubstr("; what was traced is in " + part.string() + ", and of other ranks"));
+  EXPECT_THAT(contents_of(part), HasSubstr("rank 2 on h"));
+  start_partial_trace();
+  EXPECT_EQ(taken, 1);
+}
+
+TEST_F(TraceRecording, HasNoTraceThatIsCompleteOrCannotBeWritten) {
+  set_step(1);
+  const std::filesystem::path part = scratch_.path() / "trace.json";
+  set_partial_trace(part, [] { return std::nullopt; });
+  start_partial_trace();
+  EXPECT_EQ(finish_partial_trace(), "");
+  set_partial_trace(part, [] { return RankTrace(); });
+  set_partial_trace({}, nullptr);
+  start_partial_trace();
+  EXPECT_EQ(finish_partial_trace(), "");
+  set_partial_trace(scratch_.path() / "missing" / "trace.json", [] { return RankTrace(); });
+  EXPECT_THAT(recording_hint(write_recording_of_failure("the cause")),
+              ::testing::Not(HasSubstr("traced")));
+  EXPECT_FALSE(std::filesystem::exists(part));
+}
+
+TEST(PartialTraceFile, IsThatOfTheTraceIfThereIsOneRank) {
+  EXPECT_EQ(partial_trace_file("a/t.pftrace", 0, 1), "a/t.pftrace");
+  EXPECT_EQ(partial_trace_file("a/t.pftrace", 3, 4), "a/t.rank-3.pftrace");
+  EXPECT_EQ(partial_trace_file("t", 1, 2), "t.rank-1");
 }
 
 TEST_F(TraceRecording, LeavesOutALineThatIsCutOff) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
@@ -20,9 +21,10 @@ namespace {
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
-/// What `network` predicts with random weights and statistics, and what it predicts folded.
-void expect_the_same_predictions(const Network& network, std::size_t folded_layers) {
-  Trial before(network, 3);
+/// What a network predicts with random weights and statistics, and what it predicts folded.
+void expect_the_same_predictions(Trial& before, std::size_t folded_layers) {
+  const Network& network = before.network();
+  before.model().parameters_changed();
   const FoldedNetwork folded =
       fold_normalizations(network, before.model().parameters(), before.model().buffers());
   EXPECT_EQ(folded.network.nodes().size() + folded_layers, network.nodes().size());
@@ -35,6 +37,11 @@ void expect_the_same_predictions(const Network& network, std::size_t folded_laye
   const float largest = std::ranges::max(expected, {}, [](float x) { return std::abs(x); });
   EXPECT_THAT(after.predict(),
               Pointwise(FloatNear(1e-5f * std::max(1.0f, std::abs(largest))), expected));
+}
+
+void expect_the_same_predictions(const Network& network, std::size_t folded_layers) {
+  Trial before(network, 3);
+  expect_the_same_predictions(before, folded_layers);
 }
 
 Network described_network(const std::string& layers) {
@@ -60,6 +67,43 @@ TEST(FoldNormalizations, PredictsTheSameForEveryKindOfLayer) {
       {"type": "dense", "units": 7, "use_bias": false},
       {"type": "batch_normalization"})"),
                               7);
+}
+
+/// A convolution, a max pooling and a normalization whose gamma of channel 1 is `gamma`.
+void expect_folds_through_pooling(const std::string& pooling, float gamma,
+                                  std::size_t folded_layers) {
+  SCOPED_TRACE(testing::Message() << pooling << " " << gamma);
+  const Network network = described_network(
+      R"({"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same", "use_bias": false},)" +
+      pooling +
+      R"(, {"type": "batch_normalization", "name": "n", "epsilon": 0.1},
+      {"type": "dense", "units": 3})");
+  Trial before(network, 3);
+  for (float& value : before.parameter("n/gamma")) value = std::abs(value);
+  before.parameter("n/gamma")[1] = gamma;
+  expect_the_same_predictions(before, folded_layers);
+}
+
+TEST(FoldNormalizations, FoldsThroughMaxPoolingsWhereNoFactorIsNegative) {
+  for (const char* const pooling :
+       {R"({"type": "max_pool2d"})",
+        R"({"type": "max_pool2d", "pool": 3, "strides": 2, "padding": "same"})",
+        R"({"type": "global_max_pooling2d"})"})
+    for (const auto& [gamma, folded] :
+         {std::pair(0.5f, 1u), std::pair(0.0f, 1u), std::pair(-0.5f, 0u)})
+      expect_folds_through_pooling(pooling, gamma, folded);
+  expect_folds_through_pooling(R"({"type": "average_pool2d"})", 0.5f, 0);
+}
+
+TEST(FoldNormalizations, LeavesNormalizationsOfAPoolingThatOthersRead) {
+  Trial before(described_network(R"(
+      {"type": "conv2d", "filters": 4, "kernel": 1},
+      {"type": "max_pool2d", "name": "p"},
+      {"type": "batch_normalization", "name": "n"},
+      {"type": "add", "inputs": ["p", "n"]})"),
+               3);
+  for (float& value : before.parameter("n/gamma")) value = std::abs(value);
+  expect_the_same_predictions(before, 0);
 }
 
 TEST(FoldNormalizations, KeepsNormalizationsThatShareTheLayerBeforeThem) {
@@ -105,8 +149,8 @@ TEST(FoldNormalizations, KeepsTheNameOfAFoldedOutput) {
   EXPECT_EQ(folded.outputs()[0].name, "end");
 }
 
-TEST(FoldNormalizations, LeavesNoneInResidualNetworks) {
-  for (const char* const name : {"resnet18", "resnet50", "mobilenet_v2"}) {
+TEST(FoldNormalizations, LeavesNoneInReadyMadeNetworks) {
+  for (const char* const name : {"fast_cifar", "resnet18", "resnet50", "mobilenet_v2"}) {
     const Network network = zoo::make(name, {32, 32, 3}, 10);
     const std::vector<float> parameters(network.parameters().flat_size());
     const std::vector<float> buffers(network.buffers().flat_size(), 1.0f);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -236,8 +237,26 @@ TEST(ExportOnnx, PutsPreprocessingIntoTheGraph) {
 
   const Exported table(zoo::linear({2}, 2),
                        {.preprocessing = {.offsets = {1, 2}, .divisors = {0, 4}}});
-  EXPECT_EQ(table.operators(), "Cast, Sub, Div, Cast, Gemm");
-  EXPECT_EQ(table.constant("features/divisor").type, TensorType::float64);
+  EXPECT_EQ(table.operators(), "Sub, Div, Gemm");
+  EXPECT_THAT(table.floats("features/offset"), ElementsAre(1, 2));
+  EXPECT_THAT(table.floats("features/divisor"),
+              ElementsAre(std::numeric_limits<float>::infinity(), 4));
+}
+
+// In float32: what an offset has beyond float32 is subtracted, too.
+TEST(ExportOnnx, ScalesColumnsAsExactlyAsInFloat64) {
+  const double offset = 16777217.3;
+  const double divisor = 0.1;
+  const Exported table(zoo::linear({1}, 2),
+                       {.preprocessing = {.offsets = {offset}, .divisors = {divisor}}});
+  EXPECT_EQ(table.operators(), "Sub, Sub, Div, Gemm");
+  const float first = table.floats("features/offset").front();
+  const float second = table.floats("features/offset_remainder").front();
+  const float of_float32 = table.floats("features/divisor").front();
+  for (const float x : {16777216.0f, 16777218.0f, 16770000.0f, 1.0f, -3e7f, 2e9f}) {
+    const double expected = (double{x} - offset) / divisor;
+    EXPECT_NEAR((x - first - second) / of_float32, expected, 3e-7 * std::abs(expected)) << x;
+  }
 }
 
 TEST(ExportOnnx, RefusesPreprocessingOfOtherInputs) {
@@ -258,6 +277,9 @@ TEST(ExportOnnx, RefusesPreprocessingOfOtherInputs) {
             "[4, 4, 1]");
   EXPECT_EQ(message(zoo::linear({4}, 2), {.preprocessing = {.offsets = {1}, .divisors = {1}}}),
             "[preprocessing] expected an input of 1 columns to scale, got the input features [4]");
+  EXPECT_THAT(
+      message(zoo::linear({1}, 2), {.preprocessing = {.offsets = {1}, .divisors = {1e-60}}}),
+      HasSubstr("expected offsets and divisors that float32 can have; column 0"));
   const std::vector<zoo::DataInput> inputs{
       {.input = {.name = "tokens", .shape = {8}, .type = ElementType::int32}, .categories = 11}};
   EXPECT_EQ(

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <numeric>
+#include <vector>
 
+#include "lockstep/job/clock_offset.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/plateau.h"
@@ -55,6 +58,24 @@ TEST(MpiSession, KnowsAllRanksAndTheirNode) {
   EXPECT_EQ(session.local_size(), session.size());
   const auto all = session.all_gather(std::string(static_cast<std::size_t>(session.rank()), 'x'));
   for (std::size_t rank = 0; rank < all.size(); ++rank) EXPECT_EQ(all[rank].size(), rank);
+}
+
+// As if each rank, or each pair of ranks, were a host: they have one clock, so the offset is 0.
+TEST(MpiSession, ComparesTheClocksOfHosts) {
+  const job::Session& session = job::mpi_session();
+  for (const int ranks_of_host : {1, 2}) {
+    std::vector<int> host_of_rank;
+    for (int rank = 0; rank < session.size(); ++rank) host_of_rank.push_back(rank / ranks_of_host);
+    const trace::ClockOffset mine = job::measure_clock_offset(session, host_of_rank);
+    const bool is_remote = session.rank() >= ranks_of_host;
+    EXPECT_EQ(mine.uncertainty > 0, is_remote);
+    EXPECT_LE(std::abs(mine.offset), mine.uncertainty);
+    const auto all = session.all_gather(fmt::format("{} {}", mine.time, mine.offset));
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+      if (host_of_rank[rank] == host_of_rank[rank - 1] && host_of_rank[rank] > 0) {
+        EXPECT_EQ(all[rank], all[rank - 1]);
+      }
+  }
 }
 
 TEST(MpiStrategy, NumbersReplicasInTheOrderOfRanks) {

@@ -205,7 +205,7 @@ void Watchdog::Thread::watch_until_the_end() {
     // Ranks that wait in a collective may be killed before they fail themselves.
     if (!has_recorded_ && post_->is_ending(now)) {
       has_recorded_ = true;
-      trace::write_recording_of_bystander("another rank has failed");
+      trace::write_recording_of_bystander();
     }
     if (!finding && real >= next_beat) {
       finding = post_->beat(now, look(now), buckets());

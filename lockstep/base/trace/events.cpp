@@ -119,6 +119,7 @@ Registry& registry() {
 }
 
 std::atomic<std::int64_t> step_of_process{0};
+std::atomic<int> collectors{0};
 
 struct ThreadName {
   const char* name = nullptr;
@@ -228,6 +229,8 @@ std::vector<ThreadEvents> recorded_events() {
   return threads;
 }
 
+bool is_collecting() noexcept { return collectors.load(std::memory_order_relaxed) > 0; }
+
 Collector::Collector() {
   collect();
   for (ThreadEvents& thread : threads_) {
@@ -235,7 +238,10 @@ Collector::Collector() {
     thread.lost = 0;
   }
   size_ = 0;
+  collectors.fetch_add(1, std::memory_order_relaxed);
 }
+
+Collector::~Collector() { collectors.fetch_sub(1, std::memory_order_relaxed); }
 
 void Collector::collect() {
   // A ring that was made after the first collection begins with its event 0.

@@ -93,11 +93,17 @@ struct ThreadEvents {
 /// Thread-safe.
 std::vector<ThreadEvents> recorded_events();
 
+/// Whether there is a Collector: only then, single samples of a batch are recorded. Thread-safe.
+bool is_collecting() noexcept;
+
 /// Collects events beyond those that the rings keep. Not thread-safe.
 class Collector {
  public:
   /// Begins with the events recorded from now on.
   Collector();
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+  ~Collector();
   /// Takes the events since the last call; call it before a thread has recorded kRingEvents more.
   void collect();
   /// Number of events collected.

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -69,6 +70,36 @@ class OpenSlices {
   std::vector<Open> open_;
 };
 
+/// When a host was in a collective, in nanoseconds on the common clock.
+struct Visit {
+  std::size_t host;
+  std::int64_t last_begin;  // of its replicas
+  std::int64_t first_end;
+};
+
+/// The hosts in each all-reduce that none has only begun.
+std::vector<std::vector<Visit>> visits_of(std::span<const RankTrace> ranks,
+                                          std::span<const std::size_t> host_of_rank) {
+  std::map<std::pair<std::int64_t, std::uint64_t>, std::map<std::size_t, Visit>> of_collective;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    for (const ThreadEvents& thread : ranks[rank].threads)
+      for (const Slice& slice : slices_of(ranks[rank], thread)) {
+        if (slice.sequence == 0 || std::string_view(slice.name) != "all_reduce") continue;
+        const std::size_t host = host_of_rank[rank];
+        const auto [visit, is_new] = of_collective[{slice.step, slice.sequence}].try_emplace(
+            host, Visit{host, slice.begin, slice.end});
+        visit->second.last_begin = std::max(visit->second.last_begin, slice.begin);
+        visit->second.first_end = std::min(visit->second.first_end, slice.end);
+      }
+  std::vector<std::vector<Visit>> all;
+  for (const auto& [key, visits] : of_collective) {
+    if (visits.size() < 2) continue;
+    std::vector<Visit>& one = all.emplace_back();
+    for (const auto& [host, visit] : visits) one.push_back(visit);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::int64_t RankTrace::on_common_clock(std::int64_t time) const {
@@ -124,6 +155,54 @@ std::vector<Slice> slices_of(const RankTrace& rank, const ThreadEvents& thread) 
   }
   open.end_all(now);
   return slices;
+}
+
+void order_collectives(std::span<RankTrace> ranks) {
+  std::vector<std::size_t> host_of_rank;
+  std::vector<const RankTrace*> first_of_host;
+  for (const RankTrace& rank : ranks) {
+    const auto same = std::ranges::find_if(first_of_host, [&](const RankTrace* other) {
+      return rank.clock.front().offset == other->clock.front().offset &&
+             rank.uncertainty() == other->uncertainty();
+    });
+    host_of_rank.push_back(static_cast<std::size_t>(same - first_of_host.begin()));
+    if (same == first_of_host.end()) first_of_host.push_back(&rank);
+  }
+  std::vector<std::int64_t> limit;
+  for (const RankTrace* const host : first_of_host) limit.push_back(host->uncertainty());
+  std::vector<std::int64_t> moved(limit.size(), 0);  // later on the common clock
+  const std::vector<std::vector<Visit>> collectives = visits_of(ranks, host_of_rank);
+  const auto move = [&](std::size_t host, std::int64_t by) {
+    const std::int64_t before = moved[host];
+    moved[host] = std::clamp(before + by, -limit[host], limit[host]);
+    return moved[host] != before;
+  };
+  // Each pass moves the two hosts that contradict each other most, in proportion to their
+  // uncertainties. The true offsets contradict nothing, so the passes converge.
+  constexpr int kMaxPasses = 100;
+  bool has_moved = true;
+  for (int pass = 0; pass < kMaxPasses && has_moved; ++pass) {
+    has_moved = false;
+    for (const std::vector<Visit>& visits : collectives) {
+      const Visit& last = *std::ranges::max_element(
+          visits, {}, [&](const Visit& one) { return one.last_begin + moved[one.host]; });
+      const Visit& first = *std::ranges::min_element(
+          visits, {}, [&](const Visit& one) { return one.first_end + moved[one.host]; });
+      const std::int64_t excess =
+          last.last_begin + moved[last.host] - first.first_end - moved[first.host];
+      const std::int64_t both = limit[last.host] + limit[first.host];
+      if (excess <= 0 || both == 0) continue;
+      const std::int64_t by_first = excess * limit[first.host] / both;
+      has_moved = move(first.host, by_first + 1) || has_moved;
+      has_moved = move(last.host, by_first - excess) || has_moved;
+    }
+  }
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    for (ClockOffset& clock : ranks[rank].clock) {
+      const std::int64_t by = moved[host_of_rank[rank]];
+      clock.offset -= by;
+      clock.uncertainty += by < 0 ? -by : by;
+    }
 }
 
 std::string pack(const RankTrace& rank) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,11 @@ struct RankTrace {
 /// are either nested or disjoint. What began before the first event or ended after the last one is
 /// cut there.
 std::vector<Slice> slices_of(const RankTrace& rank, const ThreadEvents& thread);
+
+/// Moves the clocks of hosts within their uncertainties so that no rank leaves an all-reduce before
+/// all have entered it, as far as that is possible. What a clock is moved adds to its uncertainty.
+/// Ranks whose clocks are the same, those of one host, are moved together.
+void order_collectives(std::span<RankTrace> ranks);
 
 /// Serialized, for another rank of the job (of the same kind of machine).
 std::string pack(const RankTrace& rank);

@@ -21,6 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/trace/partial_trace.h"
 
 namespace lockstep::trace {
 namespace {
@@ -34,15 +35,20 @@ constexpr std::chrono::seconds kFailureLimit(2);
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
 
 struct Settings {
-  std::mutex mutex;
-  RecordedRank rank;
-  fs::path directory;
-  std::vector<std::string> buckets;
+  RecordedRank rank = {};
+  fs::path directory = {};
+  std::vector<std::string> buckets = {};
+};
+
+struct SharedSettings {
+  std::mutex writing;  // of one file at a time; may be held for as long as a disk does not respond
+  std::mutex mutex;    // protects `now`
+  Settings now;
 };
 
 /// Never destroyed: the watchdog may write until the process has ended.
-Settings& settings() {
-  static auto* const all = new Settings;
+SharedSettings& settings() {
+  static auto* const all = new SharedSettings;
   return *all;
 }
 
@@ -172,31 +178,35 @@ void read_event(const nlohmann::json& line, Recording& recording) {
 
 void set_recorded_rank(RecordedRank rank) {
   const std::lock_guard lock(settings().mutex);
-  settings().rank = std::move(rank);
+  settings().now.rank = std::move(rank);
 }
 
 RecordedRank recorded_rank() {
   const std::lock_guard lock(settings().mutex);
-  return settings().rank;
+  return settings().now.rank;
 }
 
 void set_recording_directory(fs::path directory) {
   const std::lock_guard lock(settings().mutex);
-  settings().directory = std::move(directory);
+  settings().now.directory = std::move(directory);
   has_failed = false;
 }
 
 void describe_buckets(std::vector<std::string> contents) {
   const std::lock_guard lock(settings().mutex);
-  settings().buckets = std::move(contents);
+  settings().now.buckets = std::move(contents);
 }
 
 std::string recording_name(int rank) { return fmt::format("recorder-{}.jsonl", rank); }
 
 namespace {
 
-/// `now` is locked.
-fs::path write_locked(const Settings& now, std::string_view reason) {
+/// `writing` is locked.
+fs::path write_locked(std::string_view reason) {
+  const Settings now = [] {
+    const std::lock_guard lock(settings().mutex);
+    return settings().now;
+  }();
   const std::vector<ThreadEvents> threads = recorded_events();
   std::uint64_t lost = 0;
   for (const ThreadEvents& thread : threads) lost += thread.lost;
@@ -218,8 +228,8 @@ fs::path write_locked(const Settings& now, std::string_view reason) {
 }  // namespace
 
 fs::path write_recording(std::string_view reason) {
-  const std::lock_guard lock(settings().mutex);
-  return write_locked(settings(), reason);
+  const std::lock_guard lock(settings().writing);
+  return write_locked(reason);
 }
 
 std::future<fs::path> start_recording_of_failure(std::string_view reason) noexcept {
@@ -235,6 +245,7 @@ std::future<fs::path> start_recording_of_failure(std::string_view reason) noexce
         written->set_value({});  // the failure itself is what is reported
       }
     }).detach();
+    start_partial_trace();
     return recording;
   } catch (const std::exception&) {
     return {};  // no thread
@@ -244,8 +255,9 @@ std::future<fs::path> start_recording_of_failure(std::string_view reason) noexce
 fs::path finish_recording(std::future<fs::path> recording) noexcept {
   try {
     if (!recording.valid()) return {};
-    return recording.wait_for(kFailureLimit) == std::future_status::ready ? recording.get()
-                                                                          : fs::path();
+    const bool is_written = recording.wait_for(kFailureLimit) == std::future_status::ready;
+    finish_partial_trace();
+    return is_written ? recording.get() : fs::path();
   } catch (const std::exception&) {
     return {};
   }
@@ -255,14 +267,18 @@ fs::path write_recording_of_failure(std::string_view reason) noexcept {
   return finish_recording(start_recording_of_failure(reason));
 }
 
-void write_recording_of_bystander(std::string_view reason) noexcept {
+void write_recording_of_bystander() noexcept {
   try {
     if (current_step() == 0) return;
-    std::thread([text = std::string(reason)] {
+    std::thread([] {
       try {
-        // A failure of this process either has its recording by now, or will replace this one.
-        const std::lock_guard lock(settings().mutex);
-        if (!has_failed) write_locked(settings(), text);
+        {
+          // A failure of this process either has its recording by now, or will replace this one.
+          const std::lock_guard lock(settings().writing);
+          if (has_failed) return;
+          write_locked(kBystanderReason);
+        }
+        start_partial_trace();
       } catch (const std::exception&) {
         return;  // as if it had been killed before
       }
@@ -273,8 +289,12 @@ void write_recording_of_bystander(std::string_view reason) noexcept {
 }
 
 std::string recording_hint(const fs::path& recording) {
-  return fmt::format("the last events of the ranks are in {0} (lockstep inspect {0})",
-                     recording.parent_path().string());
+  std::string hint = fmt::format("the last events of the ranks are in {0} (lockstep inspect {0})",
+                                 recording.parent_path().string());
+  if (const fs::path trace = finish_partial_trace(); !trace.empty())
+    hint += fmt::format("; what was traced is in {}{}", trace.string(),
+                        recorded_rank().ranks > 1 ? ", and of other ranks beside it" : "");
+  return hint;
 }
 
 Recording read_recording(const fs::path& path) {

@@ -16,6 +16,9 @@
 
 namespace lockstep::trace {
 
+/// The reason of a recording of a process that has not failed itself.
+inline constexpr std::string_view kBystanderReason = "another rank has failed";
+
 /// This process within its job, as its recordings name it.
 struct RecordedRank {
   std::string job = {};   ///< the same on all ranks of the job; in the names of directories
@@ -40,17 +43,20 @@ void describe_buckets(std::vector<std::string> contents);
 std::filesystem::path write_recording(std::string_view reason);
 
 /// Starts to write the recording of a process that fails because of `reason`, if it has trained a
-/// step. Later failures of the process write nothing: they are consequences. Thread-safe.
+/// step, and what it has traced (partial_trace.h). Later failures of the process write nothing:
+/// they are consequences. Thread-safe.
 std::future<std::filesystem::path> start_recording_of_failure(std::string_view reason) noexcept;
 /// Waits at most 2 seconds for what start_recording_of_failure() has started. Returns the file;
 /// empty if nothing was written.
 std::filesystem::path finish_recording(std::future<std::filesystem::path> recording) noexcept;
 /// Both at once. Thread-safe.
 std::filesystem::path write_recording_of_failure(std::string_view reason) noexcept;
-/// Starts to write the recording of a process that has not failed, because another rank has, and
-/// does not wait for it. Its own failure, if it comes, is recorded too. Thread-safe.
-void write_recording_of_bystander(std::string_view reason) noexcept;
-/// Where to look, for the end of an error message: "the last events of the ranks are in DIR …".
+/// Starts to write the recording of a process that has not failed, because another rank has
+/// (kBystanderReason), and does not wait for it. A later failure of its own is recorded too.
+/// Thread-safe.
+void write_recording_of_bystander() noexcept;
+/// Where to look, for the end of an error message: "the last events of the ranks are in DIR …", and
+/// the file of the trace that was written.
 std::string recording_hint(const std::filesystem::path& recording);
 
 /// A recording that was read.

@@ -38,7 +38,6 @@ enum class ThreadField : Tag { pid = 1, tid = 2, name = 5 };
 constexpr std::int32_t kSliceBegin = 1;
 constexpr std::int32_t kSliceEnd = 2;
 constexpr std::int32_t kInstant = 3;
-constexpr std::uint32_t kSequence = 1;
 constexpr std::uint32_t kStateCleared = 1;
 constexpr std::uint32_t kNeedsState = 2;
 enum AnnotationName : std::uint64_t { kStep = 1, kNumber = 2, kCollective = 3 };
@@ -79,14 +78,16 @@ class Pieces {
 
 class PerfettoWriter {
  public:
-  explicit PerfettoWriter(const WriteBytes& write) : pieces_(write) {}
+  /// `sequence`: another one for each writer of a file; files that are joined count as one.
+  PerfettoWriter(const WriteBytes& write, std::uint32_t sequence)
+      : pieces_(write), sequence_(sequence) {}
 
   /// The names of all events, which later packets refer to.
   void add_names(std::span<const RankTrace> ranks) {
     std::string bytes;
     {
       protozero::pbf_builder<PacketField> packet(bytes);
-      packet.add_uint32(PacketField::sequence, kSequence);
+      packet.add_uint32(PacketField::sequence, sequence_);
       packet.add_uint32(PacketField::sequence_flags, kStateCleared);
       protozero::pbf_builder<InternedField> interned(packet, PacketField::interned_data);
       for (const RankTrace& rank : ranks)
@@ -166,7 +167,7 @@ class PerfettoWriter {
     {
       protozero::pbf_builder<PacketField> packet(bytes_);
       packet.add_uint64(PacketField::timestamp, static_cast<std::uint64_t>(time));
-      packet.add_uint32(PacketField::sequence, kSequence);
+      packet.add_uint32(PacketField::sequence, sequence_);
       packet.add_uint32(PacketField::sequence_flags, kNeedsState);
       protozero::pbf_builder<EventField> event(packet, PacketField::track_event);
       event.add_enum(EventField::type, type);
@@ -190,6 +191,7 @@ class PerfettoWriter {
   }
 
   Pieces pieces_;
+  std::uint32_t sequence_;
   std::string bytes_;  // of a packet; a member, so that its memory is used again
   std::map<std::string_view, std::uint64_t> names_;
 };
@@ -199,7 +201,8 @@ double microseconds(std::int64_t nanoseconds) { return 1e-3 * static_cast<double
 }  // namespace
 
 void write_perfetto_trace(std::span<const RankTrace> ranks, const WriteBytes& write) {
-  PerfettoWriter writer(write);
+  PerfettoWriter writer(write,
+                        ranks.empty() ? 1 : static_cast<std::uint32_t>(ranks.front().rank) + 1);
   writer.add_names(ranks);
   for (const RankTrace& rank : ranks) {
     writer.add_process(rank);
@@ -245,6 +248,12 @@ void write_chrome_trace(std::span<const RankTrace> ranks, const WriteBytes& writ
   }
   pieces.text() += "\n]}\n";
   pieces.flush();
+}
+
+void write_trace(const std::filesystem::path& file, std::span<const RankTrace> ranks,
+                 const WriteBytes& write) {
+  file.extension() == ".json" ? write_chrome_trace(ranks, write)
+                              : write_perfetto_trace(ranks, write);
 }
 
 }  // namespace lockstep::trace

@@ -1,6 +1,7 @@
 // Traces as files that viewers open.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -20,5 +21,9 @@ void write_perfetto_trace(std::span<const RankTrace> ranks, const WriteBytes& wr
 /// Writes a trace in the JSON format of Chrome, for about:tracing, Perfetto and others.
 /// Format: "Trace Event Format", Google.
 void write_chrome_trace(std::span<const RankTrace> ranks, const WriteBytes& write);
+
+/// Writes a trace in the format that the name of `file` says: Chrome's for *.json, else Perfetto's.
+void write_trace(const std::filesystem::path& file, std::span<const RankTrace> ranks,
+                 const WriteBytes& write);
 
 }  // namespace lockstep::trace

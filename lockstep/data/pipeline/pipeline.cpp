@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/pixels.h"
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::data {
 namespace {
@@ -75,15 +76,27 @@ void SampleReader::apply_recipe(const SampleKey& key, const StoredImage& image,
                 static_cast<int>(shape[2])));
 }
 
+void SampleReader::begin_stage(const char* stage) {
+  constexpr int kMaxTracedStages = 400;
+  if (!trace::is_collecting() || pipeline_.is_plain() || traced_stages_ > kMaxTracedStages) return;
+  trace::lap(++traced_stages_ > kMaxTracedStages ? "more samples" : stage);
+}
+
 void SampleReader::read(const SampleKey& key, Sample& sample) {
   sample.seed = key.seed;
   sample.epoch = key.epoch;
+  begin_stage("read");
   if (pipeline_.images)
     read_with_image(*pipeline_.source, key.record_id, sample, image_,
-                    [&](const StoredImage& image) { apply_recipe(key, image, sample); });
+                    [&](const StoredImage& image) {
+                      begin_stage(image.is_encoded ? "decode" : "augment");
+                      apply_recipe(key, image, sample);
+                    });
   else
     pipeline_.source->read(key.record_id, sample);
+  if (!pipeline_.maps.empty()) begin_stage("map");
   for (const SampleMap& map : pipeline_.maps) map(sample, key);
+  if (pipeline_.normalization.channels > 0 || pipeline_.mixup_alpha > 0) begin_stage("batch");
   normalize(pipeline_.normalization, sample.features());
 }
 

@@ -58,9 +58,14 @@ class SampleReader {
 
  private:
   void apply_recipe(const SampleKey& key, const StoredImage& image, const Sample& sample) const;
+  /// Records that the processing of a sample comes to `stage`, while a trace is collected. Not if
+  /// samples are copied only, and not for each sample of a large batch: the events would take
+  /// longer, or be more than are kept.
+  void begin_stage(const char* stage);
 
   const Pipeline& pipeline_;
   StoredImage image_;
+  int traced_stages_ = 0;
 };
 
 }  // namespace lockstep::data

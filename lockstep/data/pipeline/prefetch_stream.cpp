@@ -121,8 +121,11 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
     Piece piece;
     {
       std::unique_lock lock(mutex_);
-      if (!slot_free_.wait(lock, stop, [&] { return can_take(thread); }) || stop.stop_requested())
-        return;
+      if (!can_take(thread)) {
+        const trace::Span waiting("wait for a free batch");
+        slot_free_.wait(lock, stop, [&] { return can_take(thread); });
+      }
+      if (stop.stop_requested()) return;
       piece = take_piece();
     }
     std::exception_ptr error;
@@ -159,6 +162,7 @@ PrefetchStream::Piece PrefetchStream::take_piece() {
 
 void PrefetchStream::begin_step(Slot& slot) {
   slot.pieces_left = pieces_per_step_;
+  const trace::Span span("lay out batch");
   try {
     reader_.lay_out(taking_step_, slot.parts);
   } catch (...) {  // out of memory; the step's pieces are then empty, and next() reports the error
@@ -176,6 +180,7 @@ void PrefetchStream::finish_piece(const Piece& piece, std::exception_ptr error) 
     Slot& slot = *piece.slot;
     if (slot.pieces_left == 1 && reader_.needs_padding() && !slot.error && !error) {
       lock.unlock();  // no other thread uses the slot now
+      const trace::Span span("pad batch");
       try {
         for (Batch& part : slot.parts) part.pad();
       } catch (...) {

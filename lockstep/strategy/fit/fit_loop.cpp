@@ -109,6 +109,7 @@ History FitLoop::run() try {
   end();
   return std::move(history_);
 } catch (const std::exception& error) {
+  tracing_.fail();
   callbacks_.notify(error);
   throw;
 }

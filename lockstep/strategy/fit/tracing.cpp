@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/trace/partial_trace.h"
 #include "lockstep/base/trace/trace_file.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/clock_offset.h"
@@ -28,6 +31,10 @@ constexpr std::size_t kMaxEventsOfJob = 16'000'000;
 
 Tracing::Tracing(Strategy& strategy, TraceOptions options)
     : strategy_(strategy), options_(std::move(options)) {}
+
+Tracing::~Tracing() {
+  if (!options_.file.empty()) trace::set_partial_trace({}, nullptr);
+}
 
 void Tracing::begin() {
   is_done_ = options_.file.empty();
@@ -47,16 +54,24 @@ void Tracing::begin() {
 }
 
 void Tracing::before_step(std::int64_t step) {
-  if (is_done_ || collector_ || step < options_.first_step) return;
+  if (is_done_ || !clock_.empty() || step < options_.first_step) return;
   if (options_.last_step > 0 && step > options_.last_step) return;
   clock_.push_back(job::measure_clock_offset(strategy_.session()));
   collector_.emplace();
+  std::error_code missing;
+  if (const auto status = std::filesystem::status(options_.file, missing);
+      !std::filesystem::exists(status) || std::filesystem::is_regular_file(status))
+    trace::set_partial_trace(trace::partial_trace_file(options_.file, strategy_.ranks().rank(),
+                                                       strategy_.ranks().size()),
+                             [this] { return take_part(); });
 }
 
 double Tracing::after_step(std::int64_t step) {
-  if (is_done_ || !collector_) return 0;
+  if (is_done_ || clock_.empty()) return 0;
   ++traced_;
   if (full_at_step_ == 0) {
+    const std::lock_guard lock(mutex_);
+    if (!collector_) return 0;  // the process fails
     collector_->collect();
     if (collector_->size() >= limit_) full_at_step_ = step;
   }
@@ -68,33 +83,56 @@ double Tracing::after_step(std::int64_t step) {
 
 void Tracing::finish() {
   if (std::exchange(is_done_, true)) return;
-  if (!collector_) {
+  if (clock_.empty()) {
     if (strategy_.is_chief())
       strategy_.session().logger()->warn(
           "[{}] no trace is written: this run had none of the steps from {} on",
           options_.file.string(), options_.first_step);
     return;
   }
-  clock_.push_back(job::measure_clock_offset(strategy_.session()));
-  const trace::RankTrace mine{.rank = strategy_.ranks().rank(),
-                              .host = host_name(),
-                              .process = ::getpid(),
-                              .clock = clock_,
-                              .threads = collector_->threads()};
+  const trace::ClockOffset at_end = job::measure_clock_offset(strategy_.session());
+  std::string mine;
+  {
+    const std::lock_guard lock(mutex_);
+    clock_.push_back(at_end);
+    mine = trace::pack(recorded());
+  }
   std::vector<trace::RankTrace> ranks;
-  for (const std::string& packed : job::Agreement(strategy_.ranks()).gather(trace::pack(mine)))
+  for (const std::string& packed : job::Agreement(strategy_.ranks()).gather(mine))
     if (strategy_.is_chief()) ranks.push_back(trace::unpack(packed));
+  trace::set_partial_trace({}, nullptr);
   collector_.reset();
-  if (strategy_.is_chief()) write(ranks);
+  if (!strategy_.is_chief()) return;
+  // On GPUs, the end of an all-reduce is that of enqueuing it.
+  if (strategy_.device(0).kind == device::DeviceKind::cpu) trace::order_collectives(ranks);
+  write(ranks);
+}
+
+trace::RankTrace Tracing::recorded() const {
+  return {.rank = strategy_.ranks().rank(),
+          .host = host_name(),
+          .process = ::getpid(),
+          .clock = clock_,
+          .threads = collector_ ? collector_->threads() : std::vector<trace::ThreadEvents>()};
+}
+
+std::optional<trace::RankTrace> Tracing::take_part() {
+  const std::lock_guard lock(mutex_);
+  if (!collector_) return std::nullopt;
+  if (full_at_step_ == 0) collector_->collect();
+  trace::RankTrace part = recorded();
+  collector_.reset();
+  return part;
+}
+
+void Tracing::fail() noexcept {
+  if (!is_done_ && !options_.file.empty()) trace::start_partial_trace();
 }
 
 void Tracing::write(const std::vector<trace::RankTrace>& ranks) {
   try {
-    const auto write = [this](std::string_view bytes) { file_->write(bytes); };
-    if (options_.file.extension() == ".json")
-      trace::write_chrome_trace(ranks, write);
-    else
-      trace::write_perfetto_trace(ranks, write);
+    trace::write_trace(options_.file, ranks,
+                       [this](std::string_view bytes) { file_->write(bytes); });
     file_->commit();
   } catch (const Error& error) {
     lost_ = error;

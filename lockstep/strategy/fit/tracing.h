@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -21,6 +22,7 @@ class Tracing {
   Tracing(Strategy& strategy, TraceOptions options);
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
+  ~Tracing();
 
   /// Opens the file. Throws Error (output) if it cannot be written, on all ranks.
   void begin();
@@ -31,16 +33,22 @@ class Tracing {
   double after_step(std::int64_t step);
   /// Writes the file, unless that is done. Warns if no step was traced.
   void finish();
+  /// For a training that fails, on the ranks on which it does: starts to write what this rank has
+  /// recorded, if it was recording, to a file of its own (trace::partial_trace_file).
+  void fail() noexcept;
   /// Throws the Error (output) for which the file could not be written, on all ranks.
   void throw_if_lost() const;
 
  private:
+  trace::RankTrace recorded() const;
+  std::optional<trace::RankTrace> take_part();
   void write(const std::vector<trace::RankTrace>& ranks);
   void describe(const std::vector<trace::RankTrace>& ranks) const;
 
   Strategy& strategy_;
   TraceOptions options_;
   std::optional<AtomicFile> file_;  // of the chief
+  std::mutex mutex_;  // of the next two, which another thread takes when the process fails
   std::optional<trace::Collector> collector_;
   std::vector<trace::ClockOffset> clock_;
   std::size_t limit_ = 0;          // events of a rank

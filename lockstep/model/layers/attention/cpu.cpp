@@ -30,7 +30,8 @@ struct AttentionWorkspace {
   PaddedRows<float> weights;          // [queries, keys]: scores, then their softmax
   PaddedRows<float> score_gradients;  // [queries, keys]
   float* maxima;                      // of the scores of a query
-  float* sums;  // of its weights; in backward of weights times their gradients
+  float* sums;        // of its weights; in backward of weights times their gradients
+  std::int64_t next;  // sample and head that are computed next: an index, or -1
 };
 
 // The blocks whose scores are computed.
@@ -41,11 +42,13 @@ struct AttentionBlock {
   const std::int32_t* segments;  // of the sample; null: none
 
   // Elements of the rows `i` to `i` + kRowsAtOnce - 1, a part of a cache line, that are computed.
-  std::int64_t extent(std::int64_t i) const {
-    return lines_of(std::min(earlier + i + kRowsAtOnce, keys));
+  std::int64_t extent_of(std::int64_t i) const { return lines_of(visible_to(i)); }
+  // Keys that some of these rows see.
+  std::int64_t visible_to(std::int64_t i) const {
+    return std::min(earlier + i + kRowsAtOnce, keys);
   }
-  // Replaces the scores of the keys that query `i` does not see.
-  void hide(float* row, std::int64_t i, float replacement) const {
+  // Replaces the first `extent` scores where query `i` does not see the key.
+  void hide(float* row, std::int64_t i, std::int64_t extent, float replacement) const {
     std::int64_t visible = std::min(earlier + i + 1, keys);
     if (segments != nullptr) {
       const std::int32_t own = segments[first_query + i];
@@ -53,7 +56,10 @@ struct AttentionBlock {
       if (own == 0) visible = 0;
       for (std::int64_t j = 0; j < visible; ++j) row[j] = others[j] == own ? row[j] : replacement;
     }
-    std::fill(row + visible, row + extent(i / kRowsAtOnce * kRowsAtOnce), replacement);
+    const Lanes replacements = lanes_of(replacement);
+    for (std::int64_t j = visible / kLanes * kLanes; j < extent; j += kLanes)
+      lanes(row + j) =
+          lane_numbers() < static_cast<std::int32_t>(visible - j) ? lanes(row + j) : replacements;
   }
 };
 
@@ -92,7 +98,7 @@ class AttentionOperation final : public Operation {
       if (spec_.cached)
         add_columns(w.keys, w.keys_transposed, begin);
       else
-        transpose(w.keys, w.keys_transposed);
+        transpose(right(w.keys, 0), spec_.keys, spec_.width, w.keys_transposed);
       copies_.load(t, 2, sample, shared, begin, rows, 1, w.values.from(begin));
       for_each_query_block(shared, begin,
                            [&](std::int64_t head, std::int64_t first, std::int64_t count) {
@@ -105,11 +111,9 @@ class AttentionOperation final : public Operation {
     if (std::ranges::all_of(t.input_gradients, &TensorView::empty)) return;
     for_each_head(t, [&](std::int64_t sample, std::int64_t shared, const AttentionWorkspace& w) {
       copies_.load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
-      transpose(w.keys, w.keys_transposed);
+      transpose(right(w.keys, 0), spec_.keys, spec_.width, w.keys_transposed);
       copies_.load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
-      transpose(w.values, w.values_transposed);
-      for (const PaddedRows<float>& sums : {w.key_gradients, w.value_gradients})
-        std::fill_n(sums.data, spec_.keys * row_, 0.0f);
+      transpose(right(w.values, 0), spec_.keys, spec_.width, w.values_transposed);
       for_each_query_block(shared, 0,
                            [&](std::int64_t head, std::int64_t first, std::int64_t count) {
                              add_gradients(t, sample, head, first, count, w);
@@ -164,8 +168,26 @@ class AttentionOperation final : public Operation {
           workspace(scratch + static_cast<std::size_t>(omp_get_thread_num()) * each).first;
       if (spec_.cached)
         place_values(reinterpret_cast<float*>(t.cache.data()) + i * cache_elements(), w);
+      w.next = i + 1 < tasks && !spec_.cached ? i + 1 : -1;
       task(i / spec_.key_value_heads, i % spec_.key_value_heads, w);
     }
+  }
+
+  // Asks for rows that are read for the next head of keys and values, while the products of this
+  // one are computed.
+  void prefetch_next(const Operands& t, std::int64_t head, std::int64_t first, std::int64_t count,
+                     bool in_backward, const AttentionWorkspace& w) const {
+    if (w.next < 0 || head % spec_.group() > 0) return;
+    const std::int64_t sample = w.next / spec_.key_value_heads;
+    const std::int64_t shared = w.next % spec_.key_value_heads;
+    const std::int64_t query_head = shared * spec_.group();
+    copies_.prefetch_rows(t.inputs, 0, sample, query_head, first, count);
+    for (const std::size_t part : {1U, 2U})
+      copies_.prefetch_rows(t.inputs, part, sample, shared, first,
+                            std::min(count, spec_.keys - first));
+    if (!in_backward) return;
+    copies_.prefetch_outputs(t.output, sample, query_head, first, count);
+    copies_.prefetch_outputs(t.output_gradient, sample, query_head, first, count);
   }
 
   // Calls visit(head, first query, queries) for the heads of the group `shared`. Queries are from
@@ -217,19 +239,6 @@ class AttentionOperation final : public Operation {
     return reinterpret_cast<float*>(t.saved.data()) + (sample * spec_.heads + head) * spec_.queries;
   }
 
-  // A line of columns at a time, whose rows stay in the cache.
-  void transpose(PaddedRows<float> rows, PaddedRows<float> columns) const {
-    for (std::int64_t first = 0; first < spec_.keys; first += kLine) {
-      const std::int64_t count = std::min(kLine, spec_.keys - first);
-      for (std::int64_t e = 0; e < spec_.width; ++e) {
-        float* const to = columns.from(e).data + first;
-        const float* const from = rows.from(first).data + e;
-        for (std::int64_t s = 0; s < count; ++s) to[s] = from[s * rows.stride];
-        std::fill(to + count, to + kLine, 0.0f);
-      }
-    }
-  }
-
   // Writes rows to columns from `first` on.
   void add_columns(PaddedRows<float> rows, PaddedRows<float> columns, std::int64_t first) const {
     for (std::int64_t e = 0; e < spec_.width; ++e)
@@ -245,42 +254,71 @@ class AttentionOperation final : public Operation {
     std::fill_n(w.sums, count, 0.0f);
     for_each_key_block(t, sample, first, count, [&](const AttentionBlock& block) {
       for_rows(count, [&](std::int64_t i, std::int64_t rows) {
-        const std::int64_t extent = block.extent(i);
+        const std::int64_t extent = block.extent_of(i);
+        if (block.first_key == 0) {
+          prefetch_next(t, head, first + i, rows, false, w);
+          copies_.prefetch_outputs(t.output, sample, head, first + i, rows);
+        }
         multiply<false>(left(w.queries, i), rows, right(w.keys_transposed, 0, block.first_key),
                         spec_.width, w.weights.from(i), extent);
-        for (std::int64_t r = i; r < i + rows; ++r) update_softmax(block, r, extent, w);
+        if (rows == kRowsAtOnce)
+          update_softmax<kRowsAtOnce>(block, i, extent, w);
+        else
+          for (std::int64_t r = i; r < i + rows; ++r) update_softmax<1>(block, r, extent, w);
         const auto add = block.first_key > 0 ? multiply<true> : multiply<false>;
-        add(left(w.weights, i), rows, right(w.values, block.first_key),
-            std::min(extent, block.keys), w.outputs.from(i), row_);
+        add(left(w.weights, i), rows, right(w.values, block.first_key), block.visible_to(i),
+            w.outputs.from(i), row_);
       });
     });
+    for (std::int64_t i = 0; i < count; i += kLine) {
+      const auto sums = line(w.sums + i);
+      if (!t.saved.empty())
+        line(w.maxima + i) = (sums > 0).select(line(w.maxima + i) + sums.log(), 0.0f);
+      line(w.sums + i) = (sums > 0).select(sums.inverse(), 0.0f);
+    }
     for (std::int64_t i = 0; i < count; ++i) {
       float* const row = w.outputs.from(i).data;
-      scale_row(row, row_, w.sums[i] > 0 ? 1 / w.sums[i] : 0.0f);
+      scale_row(row, row_, w.sums[i]);
       copies_.store_output(row, t.output, sample, head, first + i);
-      if (!t.saved.empty())
-        saved_row(t, sample, head)[first + i] =
-            w.sums[i] > 0 ? w.maxima[i] + std::log(w.sums[i]) : 0.0f;
     }
+    if (!t.saved.empty()) std::copy_n(w.maxima, count, saved_row(t, sample, head) + first);
   }
 
-  // Turns the scores of query `i` into weights relative to the largest score so far, to which it
-  // adapts the sums over earlier blocks.
+  // Turns the scores of the queries from `i` on into weights relative to the largest score so far,
+  // to which it adapts the sums over earlier blocks.
+  template <std::size_t kRows>
   void update_softmax(const AttentionBlock& block, std::int64_t i, std::int64_t extent,
                       const AttentionWorkspace& w) const {
-    float* const row = w.weights.from(i).data;
-    block.hide(row, i, kHidden);
-    const float maximum = std::max(w.maxima[i], largest_of_row(row, extent));
-    for (std::int64_t j = 0; j < extent; j += kLine)
-      line(row + j) = (line(row + j) - maximum).exp();
-    block.hide(row, i, 0);
-    if (block.first_key > 0) {
-      const float factor = std::exp(w.maxima[i] - maximum);
-      w.sums[i] *= factor;
-      scale_row(w.outputs.from(i).data, row_, factor);
+    const PaddedRows<float> weights = w.weights.from(i);
+    Lanes largest[kRows];
+    for (std::size_t r = 0; r < kRows; ++r) {
+      block.hide(weights.from(r).data, i + r, extent, kHidden);
+      largest[r] = lanes(weights.from(r).data);
     }
-    w.sums[i] += sum_of_row(row, extent);
-    w.maxima[i] = maximum;
+    for (std::int64_t j = kLanes; j < extent; j += kLanes)
+      for (std::size_t r = 0; r < kRows; ++r)
+        largest[r] = larger(largest[r], lanes(weights.from(r).data + j));
+    float maxima[kRows];
+    combine_lanes(largest, larger, maxima);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      float& maximum = w.maxima[i + r];
+      const float earlier = std::exchange(maximum, std::max(maximum, maxima[r]));
+      maxima[r] = maximum == kHidden ? 0 : maximum;  // the weights of hidden keys are 0
+      if (block.first_key == 0 || earlier == maximum) continue;
+      const float factor = std::exp(earlier - maximum);
+      w.sums[i + r] *= factor;
+      scale_row(w.outputs.from(i + r).data, row_, factor);
+    }
+    Lanes sums[kRows] = {};
+    for (std::int64_t j = 0; j < extent; j += kLanes)
+      for (std::size_t r = 0; r < kRows; ++r) {
+        Lanes& weight = lanes(weights.from(r).data + j);
+        weight = exp_of(weight - maxima[r]);
+        sums[r] += weight;
+      }
+    float totals[kRows];
+    sum_lanes(sums, totals);
+    for (std::size_t r = 0; r < kRows; ++r) w.sums[i + r] += totals[r];
   }
 
   // The gradients of a block of queries, and its part of those of the keys and values.
@@ -292,38 +330,51 @@ class AttentionOperation final : public Operation {
       float* const output = w.outputs.from(i).data;
       copies_.load_output(t.output_gradient, sample, head, first + i, gradient);
       copies_.load_output(t.output, sample, head, first + i, output);
-      for (std::int64_t e = 0; e < row_; e += kLine) line(output + e) *= line(gradient + e);
-      w.sums[i] = sum_of_row(output, row_);
+      Lanes sum[1] = {};
+      for (std::int64_t e = 0; e < row_; e += kLanes)
+        sum[0] += lanes(output + e) * lanes(gradient + e);
+      sum_lanes(sum, w.sums + i);
       w.maxima[i] = saved_row(t, sample, head)[first + i];
     }
     for_each_key_block(t, sample, first, count, [&](const AttentionBlock& block) {
       for_rows(count, [&](std::int64_t i, std::int64_t rows) {
-        const std::int64_t extent = block.extent(i);
+        const std::int64_t extent = block.extent_of(i);
+        if (block.first_key == 0) {
+          prefetch_next(t, head, first + i, rows, true, w);
+          copies_.prefetch_rows(t.input_gradients, 0, sample, head, first + i, rows);
+        }
         multiply<false>(left(w.queries, i), rows, right(w.keys_transposed, 0, block.first_key),
                         spec_.width, w.weights.from(i), extent);
         multiply<false>(left(w.output_gradients, i), rows,
                         right(w.values_transposed, 0, block.first_key), spec_.width,
                         w.score_gradients.from(i), extent);
-        for (std::int64_t r = i; r < i + rows; ++r) {
-          float* const weights = w.weights.from(r).data;
-          float* const gradients = w.score_gradients.from(r).data;
-          for (std::int64_t j = 0; j < extent; j += kLine)
-            line(weights + j) = (line(weights + j) - w.maxima[r]).exp();
-          block.hide(weights, r, 0);
-          for (std::int64_t j = 0; j < extent; j += kLine)
-            line(gradients + j) = line(weights + j) * (line(gradients + j) - w.sums[r]);
-        }
+        for (std::int64_t r = i; r < i + rows; ++r)
+          block.hide(w.weights.from(r).data, r, extent, kHidden);
+        for (std::int64_t j = 0; j < extent; j += kLanes)
+          for (std::int64_t r = i; r < i + rows; ++r) {
+            Lanes& weight = lanes(w.weights.from(r).data + j);
+            Lanes& gradient = lanes(w.score_gradients.from(r).data + j);
+            weight = exp_of(weight - w.maxima[r]);
+            gradient = weight * (gradient - w.sums[r]);
+          }
         const auto add = block.first_key > 0 ? multiply<true> : multiply<false>;
-        add(left(w.score_gradients, i), rows, right(w.keys, block.first_key),
-            std::min(extent, block.keys), w.outputs.from(i), row_);
+        add(left(w.score_gradients, i), rows, right(w.keys, block.first_key), block.visible_to(i),
+            w.outputs.from(i), row_);
       });
+      // Whether no queries before these have seen the keys.
+      const bool is_first =
+          head % spec_.group() == 0 && first == (spec_.causal ? block.first_key : 0);
       for_rows(block.keys, [&](std::int64_t j, std::int64_t rows) {
+        for (const std::size_t part : {1U, 2U})
+          copies_.prefetch_rows(t.input_gradients, part, sample, head / spec_.group(),
+                                block.first_key + j, rows);
         // Queries before do not see the keys.
         const std::int64_t from = std::max<std::int64_t>(j - block.earlier, 0);
-        multiply<true>(left_transposed(w.weights, from, j), rows, right(w.output_gradients, from),
-                       count - from, w.value_gradients.from(block.first_key + j), row_);
-        multiply<true>(left_transposed(w.score_gradients, from, j), rows, right(w.queries, from),
-                       count - from, w.key_gradients.from(block.first_key + j), row_);
+        const auto add = is_first ? multiply<false> : multiply<true>;
+        add(left_transposed(w.weights, from, j), rows, right(w.output_gradients, from),
+            count - from, w.value_gradients.from(block.first_key + j), row_);
+        add(left_transposed(w.score_gradients, from, j), rows, right(w.queries, from), count - from,
+            w.key_gradients.from(block.first_key + j), row_);
       });
     });
     copies_.store_gradient(t, 0, sample, head, first, count, spec_.scale, w.outputs);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/layers/attention/attention.h"
@@ -66,6 +67,19 @@ class HeadCopies {
     }
   }
 
+  /// Asks for `count` rows from position `first` on of queries, keys or values, or of their
+  /// gradients in `views`, before load() or store_gradient() uses them.
+  void prefetch_rows(const std::vector<TensorView>& views, std::size_t part, std::int64_t sample,
+                     std::int64_t head, std::int64_t first, std::int64_t count) const {
+    const TensorView& view = views[parts_[part].input];
+    if (view.empty()) return;
+    for (std::int64_t i = 0; i < count; ++i) prefetch(row_of(view, part, sample, head, first + i));
+  }
+  /// Same, of the output or its gradient.
+  void prefetch_outputs(const TensorView& view, std::int64_t sample, std::int64_t head,
+                        std::int64_t first, std::int64_t count) const {
+    for (std::int64_t i = 0; i < count; ++i) prefetch(output_row(view, sample, head, first + i));
+  }
   /// Copies a row of the output, or of its gradient.
   void load_output(const TensorView& view, std::int64_t sample, std::int64_t head,
                    std::int64_t position, float* to) const {
@@ -99,7 +113,7 @@ class HeadCopies {
   }
   void read(const T* from, float* to) const {
     widen(from, spec_.width, to);
-    std::fill(to + spec_.width, to + row_, 0.0f);
+    for (std::int64_t e = spec_.width; e < row_; ++e) to[e] = 0;
   }
   void write(const float* from, T* to) const { narrow(from, spec_.width, to); }
   // By the angles of `position`, times `direction`, which is 1 or -1.

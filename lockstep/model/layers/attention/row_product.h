@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/model/cpu/lanes.h"
+
 namespace lockstep::model::cpu {
 
 /// Elements of a cache line; rows begin with one, and their lengths are multiples of it.
@@ -17,9 +19,6 @@ constexpr std::int64_t lines_of(std::int64_t elements) {
   return (elements + kLine - 1) / kLine * kLine;
 }
 
-/// A vector register, the widest that the code is compiled for.
-using Lanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES), gnu::may_alias]] = float;
-constexpr std::int64_t kLanes = EIGEN_MAX_ALIGN_BYTES / sizeof(float);
 static_assert(kLine % kLanes == 0);
 
 /// Rows of a product that are computed at once. With AVX-512 there are twice as many
@@ -60,6 +59,31 @@ struct PaddedRows {
   std::int64_t stride;
   PaddedRows from(std::int64_t row) const { return {data + row * stride, stride}; }
 };
+
+/// A part of an aligned row, kLanes elements.
+inline Lanes& lanes(float* at) { return *reinterpret_cast<Lanes*>(at); }
+
+/// columns = rows, transposed, for `count` rows of `width` elements: rows of columns are filled
+/// with zeros to whole lines.
+inline void transpose(PaddedRows<const float> rows, std::int64_t count, std::int64_t width,
+                      PaddedRows<float> columns) {
+  for (std::int64_t e = 0; e < width; e += kLanes)
+    for (std::int64_t first = 0; first < lines_of(count); first += kLanes) {
+      Lanes tile[kLanes];
+      const float* const from = rows.data + first * rows.stride + e;
+      if (first + kLanes <= count)
+        for (std::int64_t i = 0; i < kLanes; ++i) tile[i] = load_lanes(from + i * rows.stride);
+      else
+        for (std::int64_t i = 0; i < kLanes; ++i)
+          tile[i] = first + i < count ? load_lanes(from + i * rows.stride) : Lanes{};
+      transpose_lanes(tile);
+      float* const to = columns.data + e * columns.stride + first;
+      if (e + kLanes <= width)
+        for (std::int64_t i = 0; i < kLanes; ++i) lanes(to + i * columns.stride) = tile[i];
+      else
+        for (std::int64_t i = 0; e + i < width; ++i) lanes(to + i * columns.stride) = tile[i];
+    }
+}
 
 /// kRows x kColumns registers of the product at (0, column).
 template <std::int64_t kRows, std::int64_t kColumns, bool kAdd>

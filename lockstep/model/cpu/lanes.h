@@ -1,0 +1,145 @@
+// Vectors of float32 as wide as the registers that the code is compiled for, and what loops over
+// them need beyond the operators of such vectors: conversions, the exponential, transposition. An
+// element's result depends neither on its place nor on its neighbours.
+#pragma once
+
+#include <Eigen/Core>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace lockstep::model::cpu {
+
+/// A vector register, the widest that the code is compiled for.
+using Lanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES), gnu::may_alias]] = float;
+constexpr std::int64_t kLanes = EIGEN_MAX_ALIGN_BYTES / sizeof(float);
+
+/// Same, of integers: the bits of Lanes, or the result of their comparison.
+using IntLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES)]] = std::int32_t;
+using BitLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES)]] = std::uint32_t;
+/// As many elements of 16 bits.
+using HalfLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES / 2)]] = std::uint16_t;
+
+/// kLanes elements, at any address.
+inline Lanes load_lanes(const float* from) {
+  Lanes result;
+  std::memcpy(&result, from, sizeof result);
+  return result;
+}
+inline Lanes load_lanes(const Eigen::bfloat16* from) {
+  HalfLanes halves;
+  std::memcpy(&halves, from, sizeof halves);
+  const BitLanes bits = __builtin_convertvector(halves, BitLanes) << 16;
+  return reinterpret_cast<Lanes>(bits);
+}
+
+/// Writes kLanes elements, to any address; to bfloat16 rounded as narrow() of base/float16.h does.
+inline void store_lanes(const Lanes& values, float* to) { std::memcpy(to, &values, sizeof values); }
+inline void store_lanes(const Lanes& values, Eigen::bfloat16* to) {
+  const auto bits = reinterpret_cast<BitLanes>(values);
+  const BitLanes rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const BitLanes nan = ((bits >> 16) & 0x8000) | 0x7fc0;
+  const HalfLanes halves =
+      __builtin_convertvector((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded, HalfLanes);
+  std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
+}
+
+/// The same value in all lanes.
+inline Lanes lanes_of(float value) { return value - Lanes{}; }
+
+/// 0, 1, 2, ...
+template <std::size_t... kIndex>
+constexpr IntLanes lane_numbers(std::index_sequence<kIndex...> /*lanes*/) {
+  return IntLanes{static_cast<std::int32_t>(kIndex)...};
+}
+constexpr IntLanes lane_numbers() {
+  return lane_numbers(std::make_index_sequence<static_cast<std::size_t>(kLanes)>());
+}
+
+inline Lanes larger(const Lanes& a, const Lanes& b) { return a > b ? a : b; }
+
+/// e^x, wrong by about 1 unit in the last place at most; 0 where that is not a normal number,
+/// infinity where it is too large, NaN of NaN. e^x = 2^n e^r with n = x / ln 2, rounded; e^r is a
+/// polynomial with the smallest relative error (3e-9) for |r| <= ln 2 / 2.
+inline Lanes exp_of(const Lanes& x) {
+  constexpr float kLeast = -87.33654f;
+  constexpr float kMost = 88.72283f;
+  constexpr float kRounds = 12582912;  // 1.5 * 2^23: a sum with it has no fraction
+  const Lanes sum = x * 1.44269504f + kRounds;
+  const Lanes n = sum - kRounds;
+  const Lanes r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
+  Lanes p = r * 1.3813734e-3f + 8.3688495e-3f;
+  p = p * r + 4.1668400e-2f;
+  p = p * r + 1.6666520e-1f;
+  p = p * r + 4.9999994e-1f;
+  const Lanes power = (p * (r * r) + r) + 1.0f;
+  // The lowest bits of `sum` are n, which is added to the exponent.
+  const auto scaled = reinterpret_cast<Lanes>(reinterpret_cast<BitLanes>(power) +
+                                              (reinterpret_cast<BitLanes>(sum) << 23));
+  const Lanes bounded = x > kMost ? lanes_of(std::numeric_limits<float>::infinity()) : scaled;
+  return x < kLeast ? Lanes{} : bounded;
+}
+
+// The first or second half of a0 b0 a1 b1 ...
+template <std::size_t kFirst, std::size_t... kIndex>
+Lanes interleaved(const Lanes& a, const Lanes& b, std::index_sequence<kIndex...> /*lanes*/) {
+  return __builtin_shufflevector(a, b, (kFirst + kIndex / 2 + kIndex % 2 * kLanes)...);
+}
+
+/// Transposes kLanes x kLanes elements. Each step interleaves the rows of the first half with those
+/// of the second, which moves one bit of the row's number to the column's.
+inline void transpose_lanes(Lanes (&rows)[kLanes]) {
+  constexpr auto kIndices = std::make_index_sequence<static_cast<std::size_t>(kLanes)>();
+  constexpr std::size_t kHalf = kLanes / 2;
+#pragma GCC unroll 8
+  for (std::size_t step = kLanes; step > 1; step /= 2) {
+    Lanes next[kLanes];
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < kHalf; ++i) {
+      next[2 * i] = interleaved<0>(rows[i], rows[i + kHalf], kIndices);
+      next[2 * i + 1] = interleaved<kHalf>(rows[i], rows[i + kHalf], kIndices);
+    }
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < kLanes; ++i) rows[i] = next[i];
+  }
+}
+
+// With groups of kGroup lanes: the first or second halves of the groups of a, then of those of b.
+template <std::size_t kGroup, std::size_t kFirst, std::size_t... kIndex>
+Lanes halves_of(const Lanes& a, const Lanes& b, std::index_sequence<kIndex...> /*lanes*/) {
+  constexpr std::size_t kHalf = kLanes / 2;
+  return __builtin_shufflevector(a, b,
+                                 (kIndex / kHalf * kLanes + kIndex % kHalf / (kGroup / 2) * kGroup +
+                                  kIndex % (kGroup / 2) + kFirst)...);
+}
+
+/// to[i] = the lanes of rows[i], combined by `combine`, in the same order for any number of rows up
+/// to kLanes, a power of 2. Overwrites the rows.
+template <std::size_t kGroup = kLanes, std::size_t kRows, typename Combine>
+void combine_lanes(Lanes (&rows)[kRows], const Combine& combine, float* to,
+                   std::size_t count = kRows) {
+  if constexpr (kGroup == 1) {
+    std::memcpy(to, &rows[0], kRows * sizeof(float));
+  } else {
+    constexpr auto kIndices = std::make_index_sequence<static_cast<std::size_t>(kLanes)>();
+    const std::size_t last = count - 1;
+    for (std::size_t i = 0; i < count; i += 2) {
+      const Lanes a = rows[i];
+      const Lanes b = rows[i < last ? i + 1 : last];
+      rows[i / 2] = combine(halves_of<kGroup, 0>(a, b, kIndices),
+                            halves_of<kGroup, kGroup / 2>(a, b, kIndices));
+    }
+    combine_lanes<kGroup / 2>(rows, combine, to, (count + 1) / 2);
+  }
+}
+
+/// Same, with their sums.
+template <std::size_t kRows>
+void sum_lanes(Lanes (&rows)[kRows], float* to) {
+  combine_lanes(
+      rows, [](const Lanes& a, const Lanes& b) { return a + b; }, to);
+}
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,78 @@
+#include "lockstep/job/clock_offset.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+namespace lockstep::job {
+namespace {
+
+constexpr std::int64_t kMicrosecond = 1000;
+
+/// A message at `sent` whose way there and back take these times, to a clock that is `offset`
+/// ahead.
+ClockExchange exchange_of(std::int64_t sent, std::int64_t there, std::int64_t back,
+                          std::int64_t offset) {
+  return {.sent = sent, .theirs = sent + there + offset, .received = sent + there + back};
+}
+
+TEST(ClockOffset, OfOneExchangeIsHalfWay) {
+  const trace::ClockOffset found =
+      estimate_offset(std::vector{exchange_of(5'000, 300, 500, 70'000)});
+  EXPECT_EQ(found.time, 75'300);
+  EXPECT_EQ(found.offset, 69'900);
+  EXPECT_EQ(found.uncertainty, 400);
+}
+
+TEST(ClockOffset, CombinesTheFastestWayThereWithTheFastestWayBack) {
+  const std::vector<ClockExchange> exchanges = {
+      exchange_of(0, 20 * kMicrosecond, 200 * kMicrosecond, -7'000'000),
+      exchange_of(300 * kMicrosecond, 100 * kMicrosecond, 100 * kMicrosecond, -7'000'000),
+      exchange_of(600 * kMicrosecond, 200 * kMicrosecond, 20 * kMicrosecond, -7'000'000)};
+  const trace::ClockOffset found = estimate_offset(exchanges);
+  EXPECT_LE(found.uncertainty, 21 * kMicrosecond) << "half of the fastest round trip is 100";
+  EXPECT_LE(std::abs(found.offset + 7'000'000), found.uncertainty);
+}
+
+TEST(ClockOffset, IsWithinItsUncertaintyForAnyDelaysAndDrifts) {
+  std::mt19937_64 random(7);
+  const auto choose = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (int trial = 0; trial < 500; ++trial) {
+    const std::int64_t offset = choose(-1'000'000'000, 1'000'000'000);
+    const double drift = 1e-6 * static_cast<double>(choose(-900, 900));
+    const auto offset_at = [&](std::int64_t time) {
+      return offset + static_cast<std::int64_t>(drift * static_cast<double>(time));
+    };
+    std::vector<ClockExchange> exchanges;
+    std::int64_t shortest = 1'000'000'000;
+    for (std::int64_t sent = 0; exchanges.size() < 100;) {
+      const std::int64_t there = choose(10, 60) * kMicrosecond;
+      const std::int64_t back = choose(10, 60) * kMicrosecond;
+      exchanges.push_back(exchange_of(sent, there, back, offset_at(sent + there)));
+      shortest = std::min(shortest, there + back);
+      sent = exchanges.back().received;
+    }
+    const trace::ClockOffset found = estimate_offset(exchanges);
+    EXPECT_LE(found.uncertainty, shortest / 2 + 1);
+    const std::int64_t actual = offset_at(found.time - offset);
+    EXPECT_LE(std::abs(found.offset - actual), found.uncertainty + 1) << trial;
+  }
+}
+
+TEST(ClockOffset, OfAClockThatWasSetInBetweenIsThatOfTheFastestExchange) {
+  const std::vector<ClockExchange> exchanges = {
+      exchange_of(0, 50 * kMicrosecond, 50 * kMicrosecond, 3'600'000'000'000),
+      exchange_of(200 * kMicrosecond, 40 * kMicrosecond, 40 * kMicrosecond, 0)};
+  const trace::ClockOffset found = estimate_offset(exchanges);
+  EXPECT_EQ(found.offset, 0);
+  EXPECT_EQ(found.uncertainty, 40 * kMicrosecond);
+}
+
+}  // namespace
+}  // namespace lockstep::job
