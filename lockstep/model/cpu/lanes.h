@@ -39,10 +39,10 @@ inline Lanes load_lanes(const Eigen::bfloat16* from) {
 inline void store_lanes(const Lanes& values, float* to) { std::memcpy(to, &values, sizeof values); }
 inline void store_lanes(const Lanes& values, Eigen::bfloat16* to) {
   const auto bits = reinterpret_cast<BitLanes>(values);
-  const BitLanes rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  const BitLanes nan = ((bits >> 16) & 0x8000) | 0x7fc0;
-  const HalfLanes halves =
-      __builtin_convertvector((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded, HalfLanes);
+  const BitLanes rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const BitLanes nan = (bits & 0x80000000) | 0x7fc00000;
+  const BitLanes upper = (values != values ? nan : rounded) >> 16;
+  const HalfLanes halves = __builtin_convertvector(upper, HalfLanes);
   std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
 }
 
