@@ -277,9 +277,7 @@ class AttentionOperation final : public Operation {
       line(w.sums + i) = (sums > 0).select(sums.inverse(), 0.0f);
     }
     for (std::int64_t i = 0; i < count; ++i) {
-      float* const row = w.outputs.from(i).data;
-      scale_row(row, row_, w.sums[i]);
-      copies_.store_output(row, t.output, sample, head, first + i);
+      copies_.store_output(w.outputs.from(i).data, w.sums[i], t.output, sample, head, first + i);
     }
     if (!t.saved.empty()) std::copy_n(w.maxima, count, saved_row(t, sample, head) + first);
   }
