@@ -118,8 +118,8 @@ Lanes halves_of(const Lanes& a, const Lanes& b, std::index_sequence<kIndex...> /
 /// to[i] = the lanes of rows[i], combined by `combine`, in the same order for any number of rows up
 /// to kLanes, a power of 2. Overwrites the rows.
 template <std::size_t kGroup = kLanes, std::size_t kRows, typename Combine>
-void combine_lanes(Lanes (&rows)[kRows], const Combine& combine, float* to,
-                   std::size_t count = kRows) {
+[[gnu::always_inline]] inline void combine_lanes(Lanes (&rows)[kRows], const Combine& combine,
+                                                 float* to, std::size_t count = kRows) {
   if constexpr (kGroup == 1) {
     std::memcpy(to, &rows[0], kRows * sizeof(float));
   } else {
@@ -135,9 +135,15 @@ void combine_lanes(Lanes (&rows)[kRows], const Combine& combine, float* to,
   }
 }
 
+/// Same, with their largest values.
+template <std::size_t kRows>
+[[gnu::always_inline]] inline void largest_lanes(Lanes (&rows)[kRows], float* to) {
+  combine_lanes(
+      rows, [](const Lanes& a, const Lanes& b) { return larger(a, b); }, to);
+}
 /// Same, with their sums.
 template <std::size_t kRows>
-void sum_lanes(Lanes (&rows)[kRows], float* to) {
+[[gnu::always_inline]] inline void sum_lanes(Lanes (&rows)[kRows], float* to) {
   combine_lanes(
       rows, [](const Lanes& a, const Lanes& b) { return a + b; }, to);
 }
