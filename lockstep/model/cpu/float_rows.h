@@ -8,7 +8,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <type_traits>
 
 #include "lockstep/base/float16.h"
 #include "lockstep/model/cpu/lanes.h"
@@ -30,22 +29,19 @@ void for_blocks(std::int64_t elements, const Each& each) {
 }
 
 /// to[i] = from[i]. The arrays do not overlap.
-template <typename T>
-void widen(const T* from, std::int64_t count, float* to) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store_lanes(load_lanes(from + i), to + i);
-  for (; i < count; ++i) to[i] = static_cast<float>(from[i]);
+inline void widen(const float* from, std::int64_t count, float* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+inline void widen(const Eigen::bfloat16* from, std::int64_t count, float* to) {
+  lockstep::widen(reinterpret_cast<const BFloat16Bits*>(from), count, to);
 }
 
 /// to[i] = from[i], rounded to nearest, ties to even. The arrays do not overlap.
-template <typename T>
-void narrow(const float* from, std::int64_t count, T* to) {
+inline void narrow(const float* from, std::int64_t count, float* to) { widen(from, count, to); }
+inline void narrow(const float* from, std::int64_t count, Eigen::bfloat16* to) {
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) store_lanes(load_lanes(from + i), to + i);
-  if constexpr (std::is_same_v<T, float>)
-    for (; i < count; ++i) to[i] = from[i];
-  else
-    lockstep::narrow(from + i, count - i, reinterpret_cast<BFloat16Bits*>(to + i));
+  lockstep::narrow(from + i, count - i, reinterpret_cast<BFloat16Bits*>(to + i));
 }
 
 /// `count` elements as float32: those at `from`, or copies of them in `room`.

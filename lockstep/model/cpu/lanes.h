@@ -39,10 +39,10 @@ inline Lanes load_lanes(const Eigen::bfloat16* from) {
 inline void store_lanes(const Lanes& values, float* to) { std::memcpy(to, &values, sizeof values); }
 inline void store_lanes(const Lanes& values, Eigen::bfloat16* to) {
   const auto bits = reinterpret_cast<BitLanes>(values);
-  const BitLanes rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  const BitLanes nan = ((bits >> 16) & 0x8000) | 0x7fc0;
-  const HalfLanes halves =
-      __builtin_convertvector((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded, HalfLanes);
+  const BitLanes rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const BitLanes nan = (bits & 0x80000000) | 0x7fc00000;
+  const BitLanes upper = (values != values ? nan : rounded) >> 16;
+  const HalfLanes halves = __builtin_convertvector(upper, HalfLanes);
   std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
 }
 
@@ -118,8 +118,8 @@ Lanes halves_of(const Lanes& a, const Lanes& b, std::index_sequence<kIndex...> /
 /// to[i] = the lanes of rows[i], combined by `combine`, in the same order for any number of rows up
 /// to kLanes, a power of 2. Overwrites the rows.
 template <std::size_t kGroup = kLanes, std::size_t kRows, typename Combine>
-void combine_lanes(Lanes (&rows)[kRows], const Combine& combine, float* to,
-                   std::size_t count = kRows) {
+[[gnu::always_inline]] inline void combine_lanes(Lanes (&rows)[kRows], const Combine& combine,
+                                                 float* to, std::size_t count = kRows) {
   if constexpr (kGroup == 1) {
     std::memcpy(to, &rows[0], kRows * sizeof(float));
   } else {
@@ -135,9 +135,15 @@ void combine_lanes(Lanes (&rows)[kRows], const Combine& combine, float* to,
   }
 }
 
+/// Same, with their largest values.
+template <std::size_t kRows>
+[[gnu::always_inline]] inline void largest_lanes(Lanes (&rows)[kRows], float* to) {
+  combine_lanes(
+      rows, [](const Lanes& a, const Lanes& b) { return larger(a, b); }, to);
+}
 /// Same, with their sums.
 template <std::size_t kRows>
-void sum_lanes(Lanes (&rows)[kRows], float* to) {
+[[gnu::always_inline]] inline void sum_lanes(Lanes (&rows)[kRows], float* to) {
   combine_lanes(
       rows, [](const Lanes& a, const Lanes& b) { return a + b; }, to);
 }

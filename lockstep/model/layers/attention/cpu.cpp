@@ -277,9 +277,7 @@ class AttentionOperation final : public Operation {
       line(w.sums + i) = (sums > 0).select(sums.inverse(), 0.0f);
     }
     for (std::int64_t i = 0; i < count; ++i) {
-      float* const row = w.outputs.from(i).data;
-      scale_row(row, row_, w.sums[i]);
-      copies_.store_output(row, t.output, sample, head, first + i);
+      copies_.store_output(w.outputs.from(i).data, w.sums[i], t.output, sample, head, first + i);
     }
     if (!t.saved.empty()) std::copy_n(w.maxima, count, saved_row(t, sample, head) + first);
   }
@@ -299,15 +297,17 @@ class AttentionOperation final : public Operation {
       for (std::size_t r = 0; r < kRows; ++r)
         largest[r] = larger(largest[r], lanes(weights.from(r).data + j));
     float maxima[kRows];
-    combine_lanes(largest, larger, maxima);
-    for (std::size_t r = 0; r < kRows; ++r) {
-      float& maximum = w.maxima[i + r];
-      const float earlier = std::exchange(maximum, std::max(maximum, maxima[r]));
-      maxima[r] = maximum == kHidden ? 0 : maximum;  // the weights of hidden keys are 0
-      if (block.first_key == 0 || earlier == maximum) continue;
-      const float factor = std::exp(earlier - maximum);
+    largest_lanes(largest, maxima);
+    for (std::size_t r = 0; r < kRows; ++r) maxima[r] = std::max(w.maxima[i + r], maxima[r]);
+    for (std::size_t r = 0; block.first_key > 0 && r < kRows; ++r) {
+      if (w.maxima[i + r] == maxima[r]) continue;
+      const float factor = std::exp(w.maxima[i + r] - maxima[r]);
       w.sums[i + r] *= factor;
       scale_row(w.outputs.from(i + r).data, row_, factor);
+    }
+    for (std::size_t r = 0; r < kRows; ++r) {
+      w.maxima[i + r] = maxima[r];
+      maxima[r] = maxima[r] == kHidden ? 0 : maxima[r];  // the weights of hidden keys are 0
     }
     Lanes sums[kRows] = {};
     for (std::int64_t j = 0; j < extent; j += kLanes)
@@ -325,17 +325,19 @@ class AttentionOperation final : public Operation {
   void add_gradients(const Operands& t, std::int64_t sample, std::int64_t head, std::int64_t first,
                      std::int64_t count, const AttentionWorkspace& w) const {
     copies_.load(t, 0, sample, head, first, count, spec_.scale, w.queries);
-    for (std::int64_t i = 0; i < count; ++i) {
-      float* const gradient = w.output_gradients.from(i).data;
-      float* const output = w.outputs.from(i).data;
-      copies_.load_output(t.output_gradient, sample, head, first + i, gradient);
-      copies_.load_output(t.output, sample, head, first + i, output);
-      Lanes sum[1] = {};
-      for (std::int64_t e = 0; e < row_; e += kLanes)
-        sum[0] += lanes(output + e) * lanes(gradient + e);
-      sum_lanes(sum, w.sums + i);
-      w.maxima[i] = saved_row(t, sample, head)[first + i];
-    }
+    for_rows(count, [&](std::int64_t i, std::int64_t rows) {
+      Lanes sums[kRowsAtOnce] = {};
+      for (std::int64_t r = 0; r < rows; ++r) {
+        float* const gradient = w.output_gradients.from(i + r).data;
+        float* const output = w.outputs.from(i + r).data;
+        copies_.load_output(t.output_gradient, sample, head, first + i + r, gradient);
+        copies_.load_output(t.output, sample, head, first + i + r, output);
+        for (std::int64_t e = 0; e < row_; e += kLanes)
+          sums[r] += lanes(output + e) * lanes(gradient + e);
+      }
+      sum_lanes(sums, w.sums + i);
+    });
+    std::copy_n(saved_row(t, sample, head) + first, count, w.maxima);
     for_each_key_block(t, sample, first, count, [&](const AttentionBlock& block) {
       for_rows(count, [&](std::int64_t i, std::int64_t rows) {
         const std::int64_t extent = block.extent_of(i);

@@ -43,12 +43,12 @@ class HeadCopies {
   /// times `factor`. Queries and keys are rotated.
   void load(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
             std::int64_t first, std::int64_t count, float factor, PaddedRows<float> to) const {
-    const TensorView& view = t.inputs[parts_[part].input];
-    for (std::int64_t i = 0; i < count; ++i) {
+    const T* from = row_of(t.inputs[parts_[part].input], part, sample, head, first);
+    const std::int64_t stride = parts_[part].stride;
+    for (std::int64_t i = 0; i < count; ++i, from += stride) {
       float* const row = to.from(i).data;
-      if (i + kAhead < count) prefetch(row_of(view, part, sample, head, first + i + kAhead));
-      read(row_of(view, part, sample, head, first + i), row);
-      if (factor != 1) scale_row(row, row_, factor);
+      if (i + kAhead < count) prefetch(from + kAhead * stride);
+      read(from, factor, row);
       if (spec_.rotary > 0 && part < 2) rotate(row, first + i, 1);
     }
   }
@@ -59,11 +59,11 @@ class HeadCopies {
                       PaddedRows<float> from) const {
     const TensorView& view = t.input_gradients[parts_[part].input];
     if (view.empty()) return;
-    for (std::int64_t i = 0; i < count; ++i) {
+    T* to = row_of(view, part, sample, head, first);
+    for (std::int64_t i = 0; i < count; ++i, to += parts_[part].stride) {
       float* const row = from.from(i).data;
-      if (factor != 1) scale_row(row, row_, factor);
       if (spec_.rotary > 0 && part < 2) rotate(row, first + i, -1);
-      write(row, row_of(view, part, sample, head, first + i));
+      write(row, factor, to);
     }
   }
 
@@ -83,11 +83,12 @@ class HeadCopies {
   /// Copies a row of the output, or of its gradient.
   void load_output(const TensorView& view, std::int64_t sample, std::int64_t head,
                    std::int64_t position, float* to) const {
-    read(output_row(view, sample, head, position), to);
+    read(output_row(view, sample, head, position), 1, to);
   }
-  void store_output(const float* from, const TensorView& view, std::int64_t sample,
+  /// Writes a row of the output: `from`, which it changes, times `factor`.
+  void store_output(float* from, float factor, const TensorView& view, std::int64_t sample,
                     std::int64_t head, std::int64_t position) const {
-    write(from, output_row(view, sample, head, position));
+    write(from, factor, output_row(view, sample, head, position));
   }
 
  private:
@@ -111,11 +112,26 @@ class HeadCopies {
     for (std::int64_t e = 0; e < spec_.width; e += 64 / static_cast<std::int64_t>(sizeof(T)))
       __builtin_prefetch(row + e);
   }
-  void read(const T* from, float* to) const {
+  // Rows of usual lengths without loops.
+  void read(const T* from, float factor, float* to) const {
+    if (spec_.width == 2 * kLine) return copy_lines<2>(from, factor, to);
+    if (spec_.width == 4 * kLine) return copy_lines<4>(from, factor, to);
     widen(from, spec_.width, to);
     for (std::int64_t e = spec_.width; e < row_; ++e) to[e] = 0;
+    if (factor != 1) scale_row(to, row_, factor);
   }
-  void write(const float* from, T* to) const { narrow(from, spec_.width, to); }
+  void write(float* from, float factor, T* to) const {
+    if (spec_.width == 2 * kLine) return copy_lines<2>(from, factor, to);
+    if (spec_.width == 4 * kLine) return copy_lines<4>(from, factor, to);
+    if (factor != 1) scale_row(from, row_, factor);
+    narrow(from, spec_.width, to);
+  }
+  template <std::int64_t kLines, typename From, typename To>
+  static void copy_lines(const From* from, float factor, To* to) {
+#pragma GCC unroll 16
+    for (std::int64_t e = 0; e < kLines * kLine; e += kLanes)
+      store_lanes(load_lanes(from + e) * factor, to + e);
+  }
   // By the angles of `position`, times `direction`, which is 1 or -1.
   void rotate(float* row, std::int64_t position, float direction) const {
     const std::int64_t half = spec_.width / 2;

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <unsupported/Eigen/SpecialFunctions>
 
 #include "lockstep/base/random.h"
@@ -46,14 +47,48 @@ class ReluOperation final : public Operation {
   Relu relu_;
 };
 
-// A block as a value, for functions of arrays.
-using Block = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kBlockElements, 1>;
+// A register as a value, for functions of arrays.
+using Values = Eigen::Array<float, kLanes, 1>;
 
-template <typename T>
-Block block(const T* from, std::int64_t count) {
-  Block result(count);
-  widen(from, count, result.data());
-  return result;
+// to = function(from...), arrays of `count` elements of which `to` may be one, by a function of
+// Values. The elements after the last whole register are computed like the others, among zeros.
+template <typename Function, typename... From>
+void map_values(Function function, std::int64_t count, float* to, const From*... from) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const Values results = function(Values(Eigen::Map<const Values>(from + i))...);
+    store_lanes(load_lanes(results.data()), to + i);
+  }
+  if (i == count) return;
+  const auto last = [&](const float* elements) {
+    Values result = Values::Zero();
+    std::copy(elements + i, elements + count, result.data());
+    return result;
+  };
+  const Values results = function(last(from)...);
+  std::copy_n(results.data(), count - i, to + i);
+}
+
+// Same, for elements of type T, in blocks.
+template <typename T, typename Function, typename... From>
+void map_blocks(const Function& function, std::int64_t size, T* to, const From*... from) {
+  for_blocks(size, [&](std::int64_t first, std::int64_t count) {
+    FloatBlock rooms[sizeof...(From)];
+    FloatBlock* room = rooms;
+    if constexpr (std::is_same_v<T, float>) {
+      map_values(function, count, to + first, (from + first)...);
+    } else {
+      const auto wide = [&](const T* elements) {
+        float* const copy = (room++)->data();
+        widen(elements + first, count, copy);
+        return copy;
+      };
+      [&](const auto*... copies) {
+        map_values(function, count, rooms[0].data(), copies...);
+      }(wide(from)...);
+      narrow(rooms[0].data(), count, to + first);
+    }
+  });
 }
 
 // For the function F; of_type() selects the element type.
@@ -68,15 +103,15 @@ struct PointwiseOf {
       const T* const input = elements<T>(t.inputs[0]);
       T* const output = elements<T>(t.output);
       const auto value = [f = function_](float x) { return f.forward(x); };
+      if constexpr (kTakesValues) {
+        map_blocks([f = function_](const Values& x) { return f.forward(x); }, std::ssize(t.output),
+                   output, input);
+        return;
+      }
       for_blocks(std::ssize(t.output), [&](std::int64_t first, std::int64_t count) {
-        if constexpr (kTakesBlocks) {
-          const Block y = function_.forward(block(input + first, count));
-          narrow(y.data(), count, output + first);
-        } else {
-          FloatBlock room;
-          const auto x = widened(input + first, count, room.data());
-          assign(x.unaryExpr(value), output + first, count, room.data());
-        }
+        FloatBlock room;
+        const auto x = widened(input + first, count, room.data());
+        assign(x.unaryExpr(value), output + first, count, room.data());
       });
     }
     void backward(const Operands& t, const PassContext& /*pass*/) override {
@@ -87,22 +122,21 @@ struct PointwiseOf {
       const auto gradient = [f = function_](float value, float dy) {
         return f.gradient(value, dy);
       };
+      if constexpr (kTakesValues) {
+        map_blocks([f = function_](const Values& x, const Values& dy) { return f.gradient(x, dy); },
+                   std::ssize(t.output_gradient), gradients, read, of_output);
+        return;
+      }
       for_blocks(std::ssize(t.output_gradient), [&](std::int64_t first, std::int64_t count) {
-        if constexpr (kTakesBlocks) {
-          const Block dx =
-              function_.gradient(block(read + first, count), block(of_output + first, count));
-          narrow(dx.data(), count, gradients + first);
-        } else {
-          FloatBlock room[2];
-          const auto values = widened(read + first, count, room[0].data());
-          const auto dy = widened(of_output + first, count, room[1].data());
-          assign(values.binaryExpr(dy, gradient), gradients + first, count, room[0].data());
-        }
+        FloatBlock room[2];
+        const auto values = widened(read + first, count, room[0].data());
+        const auto dy = widened(of_output + first, count, room[1].data());
+        assign(values.binaryExpr(dy, gradient), gradients + first, count, room[0].data());
       });
     }
 
    private:
-    static constexpr bool kTakesBlocks = requires(const F& f, const Block& x) { f.forward(x); };
+    static constexpr bool kTakesValues = requires(const F& f, const Values& x) { f.forward(x); };
     F function_;
     Needs needs_;
   };

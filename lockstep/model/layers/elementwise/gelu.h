@@ -15,7 +15,7 @@ struct GeluFunction {
   static constexpr bool kGradientReadsInput = true;  ///< see FunctionLayer
   bool approximate = false;  ///< whether to use tanh instead of the error function
 
-  // Of one element, or of arrays of elements, for which erf, exp and tanh are vectorized.
+  // Of one element, or of arrays of elements, for which erf and exp are vectorized.
 
   /// y
   template <typename X>
@@ -26,9 +26,8 @@ struct GeluFunction {
   template <typename X>
   constexpr X gradient(const X& x, const X& dy) const {
     if (!approximate) return dy * (share(x) + x * density(x));
-    const X tangent = tanh_of(x);
-    const X below = 0.5f * (1.0f + tangent);
-    const X slope = 0.5f * (1.0f - tangent * tangent) * kScale * (1.0f + 3 * kCube * x * x);
+    const X below = share(x);
+    const X slope = below * (1.0f - below) * (2 * kScale) * (1.0f + 3 * kCube * x * x);
     return dy * (below + x * slope);
   }
 
@@ -39,16 +38,13 @@ struct GeluFunction {
   static constexpr float kScale = 0.797884560802865f;  // sqrt(2 / pi)
   static constexpr float kCube = 0.044715f;
 
-  template <typename X>
-  static constexpr X tanh_of(const X& x) {
-    using std::tanh;
-    return tanh(kScale * x * (1.0f + kCube * x * x));
-  }
   // The probability that a standard normal variable is below x.
   template <typename X>
   constexpr X share(const X& x) const {
     using std::erf;
-    if (approximate) return 0.5f * (1.0f + tanh_of(x));
+    using std::exp;
+    if (approximate)  // (1 + tanh u) / 2 = 1 / (1 + e^(-2u))
+      return 1.0f / (1.0f + exp((-2 * kScale) * x * (1.0f + kCube * x * x)));
     return 0.5f * (1.0f + erf(x * (1 / std::numbers::sqrt2_v<float>)));
   }
   // The derivative of share(), unless it is approximate.
