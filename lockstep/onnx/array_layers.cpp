@@ -424,7 +424,12 @@ Operand fake_quantize(const LayerExport& layer) {
   return layer.like_input(layer.add("DequantizeLinear", {integers, step, zero}));
 }
 
-Operand dropout(const LayerExport& layer) { return layer.like_input(layer.input().name); }
+/// In a network to train on; for inference it is nothing.
+Operand dropout(const LayerExport& layer) {
+  if (layer.exporter.options().fold) return layer.like_input(layer.input().name);
+  const std::string ratio = layer.graph().number(layer.options.at("rate").get<float>());
+  return layer.like_input(layer.add("Dropout", {layer.input().name, ratio}));
+}
 
 /// A sum or product of several arrays.
 template <const char* kOperator>

@@ -291,7 +291,6 @@ class Export(unittest.TestCase):
         self.assert_close(actual, predicted(run, f"csv:{table}?label=label", self.directory))
 
     def test_an_exported_network_trains_on_as_the_checkpoint_does(self):
-        # None with a dropout, which the export leaves out.
         images, run, model = "synthetic:32x32x3:10:64", self.directory / "run", self.directory / "model.onnx"
         text, topics, pairs = self.directory / "text.txt", self.directory / "topics.csv", self.directory / "pairs.csv"
         text.write_text("A line of text, and another one.\n" * 30)
@@ -301,7 +300,8 @@ class Export(unittest.TestCase):
         classified = f"text:{topics}:column=sentence,label=topic,tokenizer=bytes,length=20"
         translated = f"text:{pairs}:source=number,target=word,tokenizer=bytes,length=4,target-length=8"
         for name, data in (("linear", images), ("mlp", "synthetic:12x1x1:3:64"), ("cnn", images), ("fast_cifar", images),
-                           ("resnet18", images), ("lstm:2x16", "synthetic:9x6x1:3:64"), ("vit:1x64", images),
+                           ("resnet18", images), ("mobilenet_v2:0.25", images), ("lstm:2x16", "synthetic:9x6x1:3:64"),
+                           ("vit:1x64", images), ("gpt:1x32,dropout=0.1", characters),
                            ("gpt:2x32", characters), ("gpt:1x32,ffn=swiglu", characters), ("bert:1x32", classified),
                            ("minilm:2x32", classified), ("lstm:2x16", classified), ("seq2seq:1x16", translated)):
             with self.subTest(f"{name}, {data.partition(':')[0]}"):
