@@ -222,6 +222,22 @@ class Export(unittest.TestCase):
         self.assertIn("dims: [ 3, 16, 16 ]", (repository / "config.pbtxt").read_text())
         onnx.checker.check_model(onnx.load(repository / "1" / "model.onnx"))
 
+    def test_names_the_classes_that_the_data_name(self):
+        for number in range(8):
+            folder = self.directory / "images" / ("cat", "dog")[number % 2]
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number}.png").write_bytes(png(numpy.full((8, 8, 3), 30 * number, dtype="uint8")))
+        shards, run, model = self.directory / "shards", self.directory / "run", self.directory / "model.onnx"
+        lockstep("data", "convert", "images", "--input", self.directory / "images", "--output", shards)
+        for options, names in (([], ["cat", "dog"]), (["--classes", 3], None)):  # of which two have names
+            with self.subTest(str(options)):
+                shutil.rmtree(run, ignore_errors=True)
+                lockstep("train", "--model", "linear", "--data", f"{shards}:train", "--images", "resize=8", *options,
+                         "--global-batch", 8, "--steps", 1, "--checkpoint-dir", run, "--quiet")
+                lockstep("checkpoint", "export", run, "--output", model)
+                metadata = {entry.key: entry.value for entry in onnx.load(model).metadata_props}
+                self.assertEqual(json.loads(metadata.get("lockstep.classes", "null")), names)
+
     def test_quantizes_a_trained_network_of_images(self):
         random = numpy.random.default_rng(1)
         labels = numpy.arange(240) % 3
