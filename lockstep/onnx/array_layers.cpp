@@ -87,7 +87,7 @@ std::string integer_constant(const LayerExport& layer, std::string_view part, Te
   GraphBuilder& graph = layer.graph();
   const std::string name = layer.name(part);
   const auto constant = [&](const char* ending, const Shape& extents, auto numbers) {
-    using Number = decltype(numbers)::value_type;
+    using Number = typename decltype(numbers)::value_type;
     return graph.tensor({.name = fmt::format("{}/{}", name, ending),
                          .type = std::is_same_v<Number, float> ? TensorType::float32 : type,
                          .shape = extents,
