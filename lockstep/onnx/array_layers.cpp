@@ -87,7 +87,7 @@ std::string integer_constant(const LayerExport& layer, std::string_view part, Te
   GraphBuilder& graph = layer.graph();
   const std::string name = layer.name(part);
   const auto constant = [&](const char* ending, const Shape& extents, auto numbers) {
-    using Number = decltype(numbers)::value_type;
+    using Number = typename decltype(numbers)::value_type;
     return graph.tensor({.name = fmt::format("{}/{}", name, ending),
                          .type = std::is_same_v<Number, float> ? TensorType::float32 : type,
                          .shape = extents,
@@ -424,7 +424,12 @@ Operand fake_quantize(const LayerExport& layer) {
   return layer.like_input(layer.add("DequantizeLinear", {integers, step, zero}));
 }
 
-Operand dropout(const LayerExport& layer) { return layer.like_input(layer.input().name); }
+/// In a network to train on; for inference it is nothing.
+Operand dropout(const LayerExport& layer) {
+  if (layer.exporter.options().fold) return layer.like_input(layer.input().name);
+  const std::string ratio = layer.graph().number(layer.options.at("rate").get<float>());
+  return layer.like_input(layer.add("Dropout", {layer.input().name, ratio}));
+}
 
 /// A sum or product of several arrays.
 template <const char* kOperator>

@@ -39,7 +39,8 @@ enum class WeightStorage {
 
 /// How a network is exported.
 struct ExportOptions {
-  /// Whether batch normalizations become part of the convolutions and dense layers before them.
+  /// Whether the graph is for inference alone: batch normalizations become part of the convolutions
+  /// and dense layers before them, and dropouts are left out.
   bool fold = true;
   /// Of the arrays that are not int8 or int32.
   WeightStorage weights = WeightStorage::float32;

@@ -333,19 +333,16 @@ Graph Exporter::run() {
 Model export_network(const model::Network& network, const NetworkArrays& arrays,
                      const ExportOptions& options) {
   network.check_complete();
-  if (options.fold) {
-    const model::FoldedNetwork folded =
-        model::fold_normalizations(network, arrays.parameters, arrays.buffers);
-    ExportOptions rest = options;
-    rest.fold = false;
-    return export_network(folded.network,
-                          {.parameters = folded.parameters, .buffers = folded.buffers}, rest);
-  }
-  Model model{.producer = "lockstep",
-              .producer_version = options.producer_version,
-              .graph = Exporter(network, arrays, options).run(),
-              .metadata = options.metadata};
-  return model;
+  const auto written = [&](const model::Network& of, const NetworkArrays& with) -> Model {
+    return {.producer = "lockstep",
+            .producer_version = options.producer_version,
+            .graph = Exporter(of, with, options).run(),
+            .metadata = options.metadata};
+  };
+  if (!options.fold) return written(network, arrays);
+  const model::FoldedNetwork folded =
+      model::fold_normalizations(network, arrays.parameters, arrays.buffers);
+  return written(folded.network, {.parameters = folded.parameters, .buffers = folded.buffers});
 }
 
 }  // namespace lockstep::onnx

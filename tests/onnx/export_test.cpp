@@ -180,6 +180,16 @@ TEST(ExportOnnx, TransposesNoImageInside) {
   }
 }
 
+TEST(ExportOnnx, KeepsDropoutInANetworkToTrainOn) {
+  const Exported kept(model::network_from_json(
+                          R"({"input": [4], "layers": [{"type": "dense", "units": 4},
+                          {"type": "dropout", "rate": 0.25}, {"type": "dense", "units": 2}]})",
+                          "net.json"),
+                      {.fold = false});
+  EXPECT_EQ(kept.operators(), "Gemm, Dropout, Gemm");
+  EXPECT_THAT(kept.floats(kept.model.graph.nodes[1].inputs[1]), ElementsAre(0.25f));
+}
+
 TEST(ExportOnnx, LeavesOutDropoutAndWhatNoOutputReads) {
   const Exported exported(model::network_from_json(
       R"({"input": [4], "layers": [{"type": "dense", "units": 4}, {"type": "dropout"},

@@ -222,6 +222,22 @@ class Export(unittest.TestCase):
         self.assertIn("dims: [ 3, 16, 16 ]", (repository / "config.pbtxt").read_text())
         onnx.checker.check_model(onnx.load(repository / "1" / "model.onnx"))
 
+    def test_names_the_classes_that_the_data_name(self):
+        for number in range(8):
+            folder = self.directory / "images" / ("cat", "dog")[number % 2]
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number}.png").write_bytes(png(numpy.full((8, 8, 3), 30 * number, dtype="uint8")))
+        shards, run, model = self.directory / "shards", self.directory / "run", self.directory / "model.onnx"
+        lockstep("data", "convert", "images", "--input", self.directory / "images", "--output", shards)
+        for options, names in (([], ["cat", "dog"]), (["--classes", 3], None)):  # of which two have names
+            with self.subTest(str(options)):
+                shutil.rmtree(run, ignore_errors=True)
+                lockstep("train", "--model", "linear", "--data", f"{shards}:train", "--images", "resize=8", *options,
+                         "--global-batch", 8, "--steps", 1, "--checkpoint-dir", run, "--quiet")
+                lockstep("checkpoint", "export", run, "--output", model)
+                metadata = {entry.key: entry.value for entry in onnx.load(model).metadata_props}
+                self.assertEqual(json.loads(metadata.get("lockstep.classes", "null")), names)
+
     def test_quantizes_a_trained_network_of_images(self):
         random = numpy.random.default_rng(1)
         labels = numpy.arange(240) % 3
@@ -291,7 +307,6 @@ class Export(unittest.TestCase):
         self.assert_close(actual, predicted(run, f"csv:{table}?label=label", self.directory))
 
     def test_an_exported_network_trains_on_as_the_checkpoint_does(self):
-        # None with a dropout, which the export leaves out.
         images, run, model = "synthetic:32x32x3:10:64", self.directory / "run", self.directory / "model.onnx"
         text, topics, pairs = self.directory / "text.txt", self.directory / "topics.csv", self.directory / "pairs.csv"
         text.write_text("A line of text, and another one.\n" * 30)
@@ -301,7 +316,8 @@ class Export(unittest.TestCase):
         classified = f"text:{topics}:column=sentence,label=topic,tokenizer=bytes,length=20"
         translated = f"text:{pairs}:source=number,target=word,tokenizer=bytes,length=4,target-length=8"
         for name, data in (("linear", images), ("mlp", "synthetic:12x1x1:3:64"), ("cnn", images), ("fast_cifar", images),
-                           ("resnet18", images), ("lstm:2x16", "synthetic:9x6x1:3:64"), ("vit:1x64", images),
+                           ("resnet18", images), ("mobilenet_v2:0.25", images), ("lstm:2x16", "synthetic:9x6x1:3:64"),
+                           ("vit:1x64", images), ("gpt:1x32,dropout=0.1", characters),
                            ("gpt:2x32", characters), ("gpt:1x32,ffn=swiglu", characters), ("bert:1x32", classified),
                            ("minilm:2x32", classified), ("lstm:2x16", classified), ("seq2seq:1x16", translated)):
             with self.subTest(f"{name}, {data.partition(':')[0]}"):
