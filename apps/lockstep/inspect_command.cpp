@@ -15,6 +15,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
 #include <string>
@@ -25,6 +26,7 @@
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/trace/comparison.h"
 #include "lockstep/base/trace/recording.h"
@@ -41,6 +43,7 @@ constexpr std::chrono::milliseconds kLook(20);
 struct InspectArguments {
   std::string target;
   std::int64_t events = 0;
+  bool json = false;
 };
 
 fs::path of_process(pid_t process, const char* name) {
@@ -171,23 +174,13 @@ std::vector<fs::path> recordings_in(const fs::path& directory) {
 
 /// The last `count` events of all threads, with their times before the recording.
 void print_events(const trace::Recording& recording, std::int64_t count, std::ostream& out) {
-  struct OfThread {
-    trace::Event event;
-    const std::string* thread;
-  };
-  std::vector<OfThread> events;
-  for (const trace::ThreadEvents& thread : recording.threads)
-    for (const trace::Event& event : thread.events) events.push_back({event, &thread.thread});
-  std::ranges::stable_sort(events, {}, [](const OfThread& one) { return one.event.time; });
-  const auto left_out = std::max<std::int64_t>(0, std::ssize(events) - count);
   fmt::print(out, "last events of rank {}\n", recording.rank.rank);
-  for (auto i = static_cast<std::size_t>(left_out); i < events.size(); ++i) {
-    const auto& [event, thread] = events[i];
+  for (const auto& [event, thread] : trace::last_events(recording, count)) {
     const double milliseconds =
-        1e-6 * (static_cast<double>(event.time) - static_cast<double>(recording.time));
-    fmt::print(out, "{:14.3f} ms  step {}  {}: {} {}{}\n", milliseconds, event.step, *thread,
-               to_string(event.kind), event.name,
-               event.number < 0 ? "" : fmt::format(" {}", event.number));
+        1e-6 * (static_cast<double>(event->time) - static_cast<double>(recording.time));
+    fmt::print(out, "{:14.3f} ms  step {}  {}: {} {}{}\n", milliseconds, event->step, *thread,
+               to_string(event->kind), event->name,
+               event->number < 0 ? "" : fmt::format(" {}", event->number));
   }
 }
 
@@ -197,6 +190,10 @@ void inspect(const InspectArguments& arguments, std::ostream& out) {
   for (const fs::path& file :
        process ? request_recordings(*process) : recordings_in(arguments.target))
     recordings.push_back(trace::read_recording(file));
+  if (arguments.json) {
+    fmt::print(out, "{}\n", dump_json(trace::comparison_json(recordings, arguments.events)));
+    return;
+  }
   for (const std::string& line : trace::compare_recordings(recordings))
     fmt::print(out, "{}\n", line);
   if (arguments.events > 0)
@@ -222,6 +219,8 @@ void add_inspect_command(CLI::App& program, std::ostream& out) {
       ->required();
   add_at_least(*command, "--events", arguments->events, 0,
                "Also print so many of the last events of each rank");
+  add_json_option(*command, arguments->json,
+                  "Print one JSON object instead of text (same as --log-format json)");
   command->callback([arguments, &out] { inspect(*arguments, out); });
 }
 

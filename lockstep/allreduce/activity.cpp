@@ -1,5 +1,6 @@
 #include "lockstep/allreduce/activity.h"
 
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -44,22 +45,19 @@ void Activity::change_collective(Change change) {
   tick();
 }
 
-void Activity::enter(const char* operation, int bucket) {
+std::uint64_t Activity::enter(const char* operation, int bucket) {
   const std::uint64_t number = entered_.load(std::memory_order_relaxed) + 1;
-  trace::record(trace::EventKind::begin, operation, bucket, number);
   change_collective([&] {
     operation_.store(operation, std::memory_order_release);
     bucket_.store(bucket, std::memory_order_release);
     entered_.store(number, std::memory_order_release);
   });
+  return number;
 }
 
-void Activity::leave(bool has_failed) {
+void Activity::leave() {
   const std::uint64_t number = left_.load(std::memory_order_relaxed) + 1;
   change_collective([&] { left_.store(number, std::memory_order_release); });
-  if (has_failed) trace::record(trace::EventKind::mark, "failed", -1, number);
-  trace::record(trace::EventKind::end, operation_.load(std::memory_order_relaxed),
-                bucket_.load(std::memory_order_relaxed), number);
 }
 
 void Activity::describe_buckets(std::vector<std::string> contents) {
@@ -88,6 +86,21 @@ ActivityState Activity::state() const {
   state.phase = phase_.load(std::memory_order_relaxed);
   state.changes = changes_.load(std::memory_order_relaxed);
   return state;
+}
+
+CollectiveScope::CollectiveScope(Activity* activity, const char* operation, int bucket)
+    : activity_(activity), operation_(operation), bucket_(bucket) {
+  if (activity_ == nullptr) return;
+  number_ = activity_->enter(operation, bucket);
+  trace::record(trace::EventKind::begin, operation_, bucket_, number_);
+}
+
+CollectiveScope::~CollectiveScope() {
+  if (activity_ == nullptr) return;
+  activity_->leave();
+  if (std::uncaught_exceptions() > exceptions_)
+    trace::record(trace::EventKind::mark, "failed", -1, number_);
+  trace::record(trace::EventKind::end, operation_, bucket_, number_);
 }
 
 // The names of phases are literals.

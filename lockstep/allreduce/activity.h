@@ -69,11 +69,11 @@ class alignas(64) Activity {
   void tick() { changes_.fetch_add(1, std::memory_order_relaxed); }
 
   /// Reports that this replica starts a collective and waits for the others. Call it when the
-  /// collective starts, not when it is queued. `operation` must be a string literal.
-  void enter(const char* operation, int bucket = -1);
-  /// Reports that the collective has ended or failed on this replica, for the flight recorder
-  /// which of both.
-  void leave(bool has_failed = false);
+  /// collective starts, not when it is queued. `operation` must be a string literal. Returns the
+  /// number of the collective, the same on all replicas.
+  std::uint64_t enter(const char* operation, int bucket = -1);
+  /// Reports that the collective has ended or failed on this replica.
+  void leave();
 
   /// Sets the human-readable contents of each bucket: "conv4 .. fc1". The same on all replicas;
   /// call it at setup and when the buckets change.
@@ -104,22 +104,22 @@ class alignas(64) Activity {
   std::vector<std::string> contents_;
 };
 
-/// Calls enter and leave for a scope. Does nothing for a null activity.
+/// Calls enter and leave for a scope; the flight recorder shows it as a span, and whether an
+/// exception ended it (base/trace/events.h). Scopes may be nested. Does nothing for a null
+/// activity.
 class CollectiveScope {
  public:
   /// Enters `operation` (a string literal) of gradient bucket `bucket`; -1: no bucket.
-  CollectiveScope(Activity* activity, const char* operation, int bucket = -1)
-      : activity_(activity) {
-    if (activity_ != nullptr) activity_->enter(operation, bucket);
-  }
-  ~CollectiveScope() {
-    if (activity_ != nullptr) activity_->leave(std::uncaught_exceptions() > exceptions_);
-  }
+  CollectiveScope(Activity* activity, const char* operation, int bucket = -1);
+  ~CollectiveScope();
   CollectiveScope(const CollectiveScope&) = delete;
   CollectiveScope& operator=(const CollectiveScope&) = delete;
 
  private:
   Activity* activity_;
+  const char* operation_;
+  int bucket_;
+  std::uint64_t number_ = 0;
   int exceptions_ = std::uncaught_exceptions();
 };
 

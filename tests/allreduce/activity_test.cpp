@@ -8,6 +8,9 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include "lockstep/base/trace/events.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -45,6 +48,27 @@ TEST(Activity, ShowsTheCollectiveThatItIsIn) {
   activity.enter("broadcast");
   EXPECT_EQ(activity.state().bucket, -1);
   EXPECT_EQ(activity.state().entered, 2U);
+}
+
+// A scope may begin within another, as an all_gather in the set-up of the replicas.
+TEST(CollectiveScope, IsASpanOfTheFlightRecorder) {
+  Activity activity;
+  trace::Collector collector;
+  try {
+    const CollectiveScope outer(&activity, "the set-up");
+    { const CollectiveScope inner(&activity, "all_reduce", 3); }
+    throw std::runtime_error("lost");
+  } catch (const std::runtime_error&) {
+    EXPECT_FALSE(activity.state().in_collective());
+  }
+  collector.collect();
+  std::vector<std::string> events;
+  for (const trace::ThreadEvents& thread : collector.threads())
+    for (const trace::Event& event : thread.events)
+      events.push_back(std::string(to_string(event.kind)) + " " + event.name + " " +
+                       std::to_string(event.number) + " " + std::to_string(event.sequence));
+  EXPECT_THAT(events, ElementsAre("begin the set-up -1 1", "begin all_reduce 3 2",
+                                  "end all_reduce 3 2", "mark failed -1 1", "end the set-up -1 1"));
 }
 
 TEST(Activity, CountsEveryCallAsAChange) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/apps/training.h"
@@ -17,6 +18,7 @@ using checkpoint::ScratchDirectory;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::string inspected_train(const std::filesystem::path& directory) {
   return kTrain + "--epochs 1000000 --checkpoint-dir " + directory.string();
@@ -51,6 +53,17 @@ TEST(Inspect, ShowsWhyATrainingFailed) {
                                        " (lockstep inspect " + directory + ")\n"));
   const Result inspected = run_lockstep("inspect " + directory);
   EXPECT_EQ(inspected.status, 0) << inspected.errors;
+  const Result json = run_lockstep("inspect --json --events 3 " + directory);
+  ASSERT_EQ(json.status, 0) << json.errors;
+  ASSERT_EQ(json.events().size(), 1U);
+  const nlohmann::json object = json.events().front();
+  EXPECT_EQ(object["size"], 1);
+  ASSERT_EQ(object["ranks"].size(), 1U);
+  EXPECT_EQ(object["ranks"][0]["events"].size(), 3U);
+  EXPECT_EQ(object["reasons"][0]["ranks"].dump(), "[0]");
+  EXPECT_THAT(object["reasons"][0]["reason"].get<std::string>(),
+              StartsWith("[train] expected finite"));
+  EXPECT_FALSE(object["reading"].empty());
   EXPECT_THAT(inspected.output, HasSubstr("rank 0 recorded because of: [train] expected finite"));
 }
 

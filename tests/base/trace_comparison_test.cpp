@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -87,6 +90,110 @@ TEST(CompareRecordings, NamesRanksWithoutARecordingAndOtherJobs) {
               AllOf(Contains("job h-1, 1 of 3 ranks, recorded until 2001-09-09 01:46:40 UTC"),
                     Contains("1 older recording of other jobs left out"),
                     Contains(StartsWith("ranks 1, 2 left no recording here: killed, or in "))));
+}
+
+/// The same rank, which recorded because of `reason`, while its main thread was in `spans`.
+Recording with(Recording recording, std::string_view reason,
+               const std::vector<const char*>& spans) {
+  recording.reason = reason;
+  std::vector<Event> events;
+  for (const char* const span : spans)
+    events.push_back(
+        {.time = (1 + std::ssize(events)) * kSecond, .name = span, .kind = EventKind::begin});
+  recording.threads.push_back({.thread = "main", .events = std::move(events)});
+  return recording;
+}
+
+/// A rank that has left bucket 2 and is not in bucket 3 yet.
+Recording before_bucket_3(int rank) {
+  std::vector<Event> events = kInBucket2;
+  events.push_back(of_bucket(EventKind::end, 2, 4));
+  return recording_of(rank, events);
+}
+
+// What ranks record if one is killed, stalls before a collective, or throws an exception.
+TEST(CompareRecordings, ReadTheCaseOfARankThatWasKilled) {
+  const std::string lost = "[watchdog] expected every rank to stay connected; rank 1 is gone";
+  const std::vector<std::string> lines =
+      compare_recordings({with(recording_of(0, kInBucket3), lost, {"step", "compute"}),
+                          with(recording_of(2, kInBucket3), lost, {"step", "compute"})});
+  EXPECT_THAT(lines, Contains("ranks 0, 2 recorded because of: " + lost));
+  EXPECT_THAT(lines, Contains(StartsWith("rank 1 left no recording here: killed, or in ")));
+  EXPECT_THAT(lines, Contains("all these ranks entered bucket 3 (conv1) of step 100, and no later "
+                              "collective: ranks 0, 2 did not leave it"));
+}
+
+TEST(CompareRecordings, ReadTheCaseOfARankThatStallsBeforeACollective) {
+  const std::string stalled = "[watchdog] expected progress within 120 s; rank 1 is in input";
+  EXPECT_THAT(
+      compare_recordings({with(recording_of(0, kInBucket3), stalled, {"step", "compute"}),
+                          with(before_bucket_3(1), stalled, {"step", "input"}),
+                          with(recording_of(2, kInBucket3), stalled, {"step", "compute"})}),
+      Contains("ranks 0, 2 entered bucket 3 (conv1) of step 100; rank 1 left bucket 2 (conv2) and "
+               "entered none since, and is in step > input"));
+}
+
+TEST(CompareRecordings, ReadTheCaseOfAnExceptionInOneRank) {
+  const std::string reason = "[a.tfrecord] expected a record, got 3 bytes";
+  const std::vector<std::string> lines =
+      compare_recordings({with(recording_of(0, kInBucket3), kBystanderReason, {"step"}),
+                          with(before_bucket_3(1), reason, {}),
+                          with(recording_of(2, kInBucket3), kBystanderReason, {"step"})});
+  EXPECT_THAT(lines, Contains("ranks 0, 2 recorded because of: another rank has failed\n"
+                              "rank 1 recorded because of: " +
+                              reason));
+  EXPECT_THAT(lines, Contains("rank 1 failed; ranks 0, 2 did not, and recorded because of that"));
+  EXPECT_THAT(lines, Contains("ranks 0, 2 entered bucket 3 (conv1) of step 100; rank 1 left bucket "
+                              "2 (conv2) and entered none since"));
+}
+
+TEST(CompareRecordings, NameTheRankThatFailedAlsoIfItLeftNoRecording) {
+  EXPECT_THAT(compare_recordings({with(recording_of(0, kInBucket3), kBystanderReason, {"step"}),
+                                  with(recording_of(2, kInBucket3), kBystanderReason, {"step"})}),
+              Contains("rank 1 failed or was killed; ranks 0, 2 did not, and recorded because of "
+                       "that"));
+}
+
+TEST(ComparisonJson, HasTheRanksTheirReasonsTheirLastCollectivesAndTheReading) {
+  Recording other = recording_of(1, {});
+  other.rank.job = "h-0";
+  other.seconds_since_1970 = 1;
+  const nlohmann::ordered_json found =
+      comparison_json({with(recording_of(2, kInBucket3), "stall", {"step", "compute"}),
+                       with(before_bucket_3(0), "stall", {"step", "input"}), other},
+                      2);
+  EXPECT_EQ(found["job"], "h-1");
+  EXPECT_EQ(found["size"], 3);
+  EXPECT_EQ(found["time"], 1e9);
+  EXPECT_EQ(found["older_recordings"], 1);
+  EXPECT_EQ(found["missing"].dump(), "[1]");
+  EXPECT_EQ(found["reasons"].dump(), R"([{"reason":"stall","ranks":[0,2]}])");
+  EXPECT_EQ(found["reading"].dump(),
+            R"(["rank 2 entered bucket 3 (conv1) of step 100; rank 0 left bucket 2 (conv2) and )"
+            R"(entered none since, and is in step > input"])");
+  ASSERT_EQ(found["ranks"].size(), 2U);
+  const nlohmann::ordered_json& first = found["ranks"][0];
+  EXPECT_EQ(first["rank"], 0);
+  EXPECT_EQ(first["host"], "h");
+  EXPECT_EQ(first["reason"], "stall");
+  EXPECT_EQ(first["step"], 100);
+  EXPECT_EQ(first["cut_off"], false);
+  EXPECT_EQ(first["last_collective"].dump(),
+            R"({"collective":402,"name":"all_reduce","bucket":2,"contents":"conv2","step":100,)"
+            R"("state":"left"})");
+  EXPECT_EQ(first["threads"][0].dump(),
+            R"({"name":"main","spans":["step","input"],"seconds":18.0})");
+  ASSERT_EQ(first["events"].size(), 2U);
+  EXPECT_EQ(first["events"][1].dump(),
+            R"({"seconds":-16.0,"thread":"reductions","kind":"end","name":"all_reduce","step":100,)"
+            R"("number":2,"collective":402})");
+  EXPECT_EQ(found["ranks"][1]["last_collective"]["state"], "entered");
+}
+
+TEST(ComparisonJson, OfARankWithoutACollectiveHasNone) {
+  const nlohmann::ordered_json found = comparison_json({recording_of(0, {})}, 0);
+  EXPECT_TRUE(found["ranks"][0]["last_collective"].is_null());
+  EXPECT_FALSE(found["ranks"][0].contains("events"));
 }
 
 TEST(CompareRecordings, SayWhereEachThreadIsAndSinceWhen) {

@@ -1,10 +1,12 @@
 #include "lockstep/base/trace/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ctime>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -40,17 +42,33 @@ std::string name_with_step(const RecordedCollective& one, const std::vector<std:
 struct RankState {
   int rank = 0;
   std::optional<RecordedCollective> last;
+  std::string position;  // "step > input": of its main thread; may be empty
 };
 
+std::string joined(const std::vector<std::string>& spans) {
+  return fmt::format("{}", fmt::join(spans, " > "));
+}
+
+/// What the thread of a rank does that runs its steps.
+std::string main_position(const Recording& recording) {
+  for (const ThreadState& state : thread_states(recording))
+    if (!state.spans.empty() && (state.thread == "main" || state.thread.starts_with("replica")))
+      return joined(state.spans);
+  return {};
+}
+
 /// How a rank that is behind relates to its last collective.
-std::string position_of(const RecordedCollective& last, const RecordedCollective& front,
+std::string progress_of(const RankState& rank, const RecordedCollective& front,
                         const std::vector<std::string>& buckets) {
+  const std::string place = rank.position.empty() ? "" : ", and is in " + rank.position;
+  if (!rank.last) return "entered none" + place;
+  const RecordedCollective& last = *rank.last;
   // The step is said once if it is the same.
   const std::string name =
       last.step == front.step ? name_of(last, buckets) : name_with_step(last, buckets);
   if (last.has_failed) return "failed in " + name;
   if (!last.has_left) return "never left " + name;
-  return fmt::format("left {} and entered none since", name);
+  return fmt::format("left {} and entered none since{}", name, place);
 }
 
 /// Ranks of the same text, in the order of their first ranks.
@@ -88,10 +106,8 @@ std::string compare_collectives(const std::vector<RankState>& ranks,
                  : rank.last->has_left ? "left it"
                                        : "did not leave it",
                  rank.rank);
-    } else if (!rank.last) {
-      behind.add("entered none", rank.rank);
     } else {
-      behind.add(position_of(*rank.last, *front.last, buckets), rank.rank);
+      behind.add(progress_of(rank, *front.last, buckets), rank.rank);
     }
   }
   const std::string behind_text = behind.text("; ");
@@ -114,15 +130,104 @@ std::string describe(const Recording& recording) {
   std::string text = fmt::format("rank {} on {}, process {}: ", recording.rank.rank,
                                  recording.rank.host, recording.process);
   text += recording.step > 0 ? fmt::format("step {}", recording.step) : "before the first step";
-  for (const ThreadState& state : thread_states(recording)) {
-    if (state.spans.empty()) continue;
-    text += fmt::format("\n  {}: ", state.thread);
-    for (std::size_t i = 0; i < state.spans.size(); ++i)
-      text += (i == 0 ? "" : " > ") + state.spans[i];
-    text += fmt::format(", for {:.3g} s", state.seconds);
-  }
+  for (const ThreadState& state : thread_states(recording))
+    if (!state.spans.empty() && state.spans.back() != kIdleSpan)
+      text +=
+          fmt::format("\n  {}: {}, for {:.3g} s", state.thread, joined(state.spans), state.seconds);
   if (recording.is_cut_off) text += "\n  the recording is cut off";
   return text;
+}
+
+/// The recordings of the newest job.
+struct Comparison {
+  RecordedRank job;
+  double written = 0;                 // seconds since 1970
+  std::int64_t others = 0;            // number of recordings of other jobs
+  std::vector<Recording> recordings;  // in the order of ranks
+  std::vector<int> missing;           // ranks without a recording
+  std::vector<int> causes;            // ranks that failed first, if others recorded because of it
+  std::vector<int> bystanders;        // those
+  std::string reading;                // of the collectives
+};
+
+Comparison compare(std::vector<Recording> recordings) {
+  const Recording& newest =
+      *std::ranges::max_element(recordings, {}, &Recording::seconds_since_1970);
+  Comparison found;
+  found.job = newest.rank;
+  found.written = newest.seconds_since_1970;
+  found.others = static_cast<std::int64_t>(std::erase_if(
+      recordings, [&](const Recording& one) { return one.rank.job != found.job.job; }));
+  std::ranges::stable_sort(recordings, {}, [](const Recording& one) { return one.rank.rank; });
+  std::vector<RankState> ranks;
+  std::set<int> present;
+  for (const Recording& one : recordings) {
+    ranks.push_back({one.rank.rank, last_collective(one), main_position(one)});
+    present.insert(one.rank.rank);
+    (one.reason == kBystanderReason ? found.bystanders : found.causes).push_back(one.rank.rank);
+  }
+  if (found.bystanders.empty()) found.causes.clear();
+  constexpr int kMaxListed = 1024;
+  for (int rank = 0; rank < std::min(found.job.ranks, kMaxListed); ++rank)
+    if (!present.contains(rank)) found.missing.push_back(rank);
+  found.reading = compare_collectives(ranks, recordings.front().buckets);
+  found.recordings = std::move(recordings);
+  return found;
+}
+
+/// "rank 1 failed; ranks 0, 2 recorded because of that".
+std::string cause_text(const Comparison& found) {
+  if (found.bystanders.empty()) return {};
+  const std::vector<int>& first = found.causes.empty() ? found.missing : found.causes;
+  return fmt::format("{} failed{}; {} did not, and recorded because of that",
+                     first.empty() ? "a rank that is not known" : ranks_text(first),
+                     found.causes.empty() && !first.empty() ? " or was killed" : "",
+                     ranks_text(found.bystanders));
+}
+
+nlohmann::ordered_json json_of(const RecordedCollective& one,
+                               const std::vector<std::string>& buckets) {
+  nlohmann::ordered_json json = {{"collective", one.sequence}, {"name", one.name}};
+  if (one.bucket >= 0) json["bucket"] = one.bucket;
+  if (const auto bucket = static_cast<std::size_t>(one.bucket);
+      one.bucket >= 0 && bucket < buckets.size())
+    json["contents"] = buckets[bucket];
+  json["step"] = one.step;
+  json["state"] = one.has_failed ? "failed" : one.has_left ? "left" : "entered";
+  return json;
+}
+
+nlohmann::ordered_json json_of(const Recording& recording, const RecordedEvent& recorded) {
+  const Event& event = *recorded.event;
+  nlohmann::ordered_json json = {{"seconds", kNanosecond * (static_cast<double>(event.time) -
+                                                            static_cast<double>(recording.time))},
+                                 {"thread", *recorded.thread},
+                                 {"kind", to_string(event.kind)},
+                                 {"name", event.name},
+                                 {"step", event.step}};
+  if (event.number >= 0) json["number"] = event.number;
+  if (event.sequence > 0) json["collective"] = event.sequence;
+  return json;
+}
+
+nlohmann::ordered_json json_of(const Recording& recording, std::int64_t events) {
+  nlohmann::ordered_json json = {
+      {"rank", recording.rank.rank},          {"host", recording.rank.host},
+      {"process", recording.process},         {"reason", recording.reason},
+      {"time", recording.seconds_since_1970}, {"step", recording.step},
+      {"cut_off", recording.is_cut_off}};
+  const auto last = last_collective(recording);
+  json["last_collective"] =
+      last ? json_of(*last, recording.buckets) : nlohmann::ordered_json(nullptr);
+  json["threads"] = nlohmann::ordered_json::array();
+  for (const ThreadState& state : thread_states(recording))
+    json["threads"].push_back(
+        {{"name", state.thread}, {"spans", state.spans}, {"seconds", state.seconds}});
+  if (events == 0) return json;
+  json["events"] = nlohmann::ordered_json::array();
+  for (const RecordedEvent& event : last_events(recording, events))
+    json["events"].push_back(json_of(recording, event));
+  return json;
 }
 
 }  // namespace
@@ -193,39 +298,58 @@ std::vector<ThreadState> thread_states(const Recording& recording) {
   return states;
 }
 
-std::vector<std::string> compare_recordings(std::vector<Recording> recordings) {
-  const Recording& newest =
-      *std::ranges::max_element(recordings, {}, &Recording::seconds_since_1970);
-  const RecordedRank job = newest.rank;
-  const double written = newest.seconds_since_1970;
-  const auto others = static_cast<std::int64_t>(
-      std::erase_if(recordings, [&](const Recording& one) { return one.rank.job != job.job; }));
-  std::ranges::stable_sort(recordings, {}, [](const Recording& one) { return one.rank.rank; });
+std::vector<RecordedEvent> last_events(const Recording& recording, std::int64_t count) {
+  std::vector<RecordedEvent> events;
+  for (const ThreadEvents& thread : recording.threads)
+    for (const Event& event : thread.events) events.push_back({&event, &thread.thread});
+  std::ranges::stable_sort(events, {}, [](const RecordedEvent& one) { return one.event->time; });
+  const auto left_out = std::max<std::int64_t>(0, std::ssize(events) - count);
+  events.erase(events.begin(), events.begin() + left_out);
+  return events;
+}
 
+std::vector<std::string> compare_recordings(std::vector<Recording> recordings) {
+  const Comparison found = compare(std::move(recordings));
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("job {}, {} of {} ranks, recorded until {}", job.job,
-                              recordings.size(), job.ranks, time_text(written)));
-  if (others > 0)
-    lines.push_back(fmt::format("{} of other jobs left out", counted(others, "older recording")));
+  lines.push_back(fmt::format("job {}, {} of {} ranks, recorded until {}", found.job.job,
+                              found.recordings.size(), found.job.ranks, time_text(found.written)));
+  if (found.others > 0)
+    lines.push_back(
+        fmt::format("{} of other jobs left out", counted(found.others, "older recording")));
   Groups reasons;
-  std::vector<RankState> ranks;
-  std::set<int> present;
-  for (const Recording& one : recordings) {
+  for (const Recording& one : found.recordings)
     reasons.add("recorded because of: " + one.reason, one.rank.rank);
-    ranks.push_back({one.rank.rank, last_collective(one)});
-    present.insert(one.rank.rank);
-  }
   lines.push_back(reasons.text("\n"));
-  std::vector<int> missing;
-  constexpr int kMaxListed = 1024;
-  for (int rank = 0; rank < std::min(job.ranks, kMaxListed); ++rank)
-    if (!present.contains(rank)) missing.push_back(rank);
-  if (!missing.empty())
+  if (!found.missing.empty())
     lines.push_back(fmt::format("{} left no recording here: killed, or in {} of another host",
-                                ranks_text(missing), (temporary_recordings() / job.job).string()));
-  lines.push_back(compare_collectives(ranks, recordings.front().buckets));
-  for (const Recording& one : recordings) lines.push_back(describe(one));
+                                ranks_text(found.missing),
+                                (temporary_recordings() / found.job.job).string()));
+  if (std::string cause = cause_text(found); !cause.empty()) lines.push_back(std::move(cause));
+  lines.push_back(found.reading);
+  for (const Recording& one : found.recordings) lines.push_back(describe(one));
   return lines;
+}
+
+nlohmann::ordered_json comparison_json(std::vector<Recording> recordings, std::int64_t events) {
+  const Comparison found = compare(std::move(recordings));
+  nlohmann::ordered_json reasons = nlohmann::ordered_json::array();
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const Recording& one : found.recordings) {
+    const auto known = std::ranges::find_if(
+        reasons, [&](const auto& other) { return other["reason"] == one.reason; });
+    if (known != reasons.end())
+      (*known)["ranks"].push_back(one.rank.rank);
+    else
+      reasons.push_back({{"reason", one.reason}, {"ranks", {one.rank.rank}}});
+    ranks.push_back(json_of(one, events));
+  }
+  nlohmann::ordered_json reading = nlohmann::ordered_json::array();
+  if (std::string cause = cause_text(found); !cause.empty()) reading.push_back(std::move(cause));
+  reading.push_back(found.reading);
+  return {{"job", found.job.job},  {"size", found.job.ranks},
+          {"time", found.written}, {"older_recordings", found.others},
+          {"reasons", reasons},    {"missing", found.missing},
+          {"reading", reading},    {"ranks", ranks}};
 }
 
 }  // namespace lockstep::trace

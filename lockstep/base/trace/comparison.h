@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,9 +35,23 @@ struct ThreadState {
 /// The states of the threads of a rank, those with open spans first.
 std::vector<ThreadState> thread_states(const Recording& recording);
 
+/// An event of a recording, which it does not outlive.
+struct RecordedEvent {
+  const Event* event;
+  const std::string* thread;  ///< name of its thread
+};
+
+/// The last `count` events of all threads, in the order of their times.
+std::vector<RecordedEvent> last_events(const Recording& recording, std::int64_t count);
+
 /// Compares the recordings of a job, in sentences: "rank 2 entered bucket 3 (conv1 .. conv2) of
 /// step 100; rank 0 never left bucket 2 (fc1)". Recordings of other jobs than that of the newest
 /// one, and ranks without a recording, are named. At least one recording.
 std::vector<std::string> compare_recordings(std::vector<Recording> recordings);
+
+/// The same as one JSON object: "job", "size", "time" and "older_recordings"; "reasons", "missing"
+/// ranks and the "reading" in words; for each of "ranks" its "last_collective" and "threads", and
+/// its last `events` events.
+nlohmann::ordered_json comparison_json(std::vector<Recording> recordings, std::int64_t events);
 
 }  // namespace lockstep::trace

@@ -71,6 +71,9 @@ void set_step(std::int64_t step) noexcept;
 /// The step that set_step() has set.
 std::int64_t current_step() noexcept;
 
+/// The span of a thread that has nothing to do, as it is ahead.
+inline constexpr const char* kIdleSpan = "wait for a free batch";
+
 /// Names the calling thread, such as "reading data" and its number; -1: none. `name` must be a
 /// string literal. A thread without a name is "main" or "thread". A ring whose thread has ended is
 /// continued by the next thread of the same name and number; threads of one name at the same time

@@ -122,7 +122,7 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
       if (!can_take(thread)) {
-        const trace::Span waiting("wait for a free batch");
+        const trace::Span waiting(trace::kIdleSpan);
         slot_free_.wait(lock, stop, [&] { return can_take(thread); });
       }
       if (stop.stop_requested()) return;
