@@ -24,8 +24,8 @@ struct NetworkArrays {
 struct Preprocessing {
   /// The input is uint8 pixels: they are divided by 255 and normalized.
   std::optional<ChannelNormalization> pixels = {};
-  /// Of each column of an input [columns]: (x - offset) / divisor, 0 for a divisor of 0. In float32,
-  /// within 3e-7 of the quotient of doubles. Empty: none.
+  /// Of each column of an input [columns]: (x - offset) / divisor, 0 for a divisor of 0. In
+  /// float32, within 3e-7 of the quotient of doubles. Empty: none.
   std::vector<double> offsets = {};
   std::vector<double> divisors = {};  ///< as many
 };

@@ -65,7 +65,7 @@ inline Lanes larger(const Lanes& a, const Lanes& b) { return a > b ? a : b; }
 /// polynomial with the smallest relative error (3e-9) for |r| <= ln 2 / 2.
 inline Lanes exp_of(const Lanes& x) {
   constexpr float kLeast = -87.33654f;
-  constexpr float kMost = 88.72283f;
+  constexpr float kLargestArgument = 88.72283f;
   constexpr float kRounds = 12582912;  // 1.5 * 2^23: a sum with it has no fraction
   const Lanes sum = x * 1.44269504f + kRounds;
   const Lanes n = sum - kRounds;
@@ -78,7 +78,8 @@ inline Lanes exp_of(const Lanes& x) {
   // The lowest bits of `sum` are n, which is added to the exponent.
   const auto scaled = reinterpret_cast<Lanes>(reinterpret_cast<BitLanes>(power) +
                                               (reinterpret_cast<BitLanes>(sum) << 23));
-  const Lanes bounded = x > kMost ? lanes_of(std::numeric_limits<float>::infinity()) : scaled;
+  const Lanes bounded =
+      x > kLargestArgument ? lanes_of(std::numeric_limits<float>::infinity()) : scaled;
   return x < kLeast ? Lanes{} : bounded;
 }
 
