@@ -1,5 +1,6 @@
 #include "lockstep/job/clock_offset.h"
 
+#include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
