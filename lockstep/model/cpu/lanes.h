@@ -19,8 +19,22 @@ constexpr std::int64_t kLanes = EIGEN_MAX_ALIGN_BYTES / sizeof(float);
 /// Same, of integers: the bits of Lanes, or the result of their comparison.
 using IntLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES)]] = std::int32_t;
 using BitLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES)]] = std::uint32_t;
-/// As many elements of 16 bits.
+/// As many elements of 16 bits, and both halves of each of Lanes, the lower one first.
 using HalfLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES / 2)]] = std::uint16_t;
+using BothHalves [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES)]] = std::uint16_t;
+
+// One shuffle, which compilers do not make of a conversion of vectors.
+template <std::size_t... kIndex>
+Lanes with_upper_halves(const HalfLanes& halves, std::index_sequence<kIndex...> /*halves*/) {
+  const BothHalves both =
+      __builtin_shufflevector(HalfLanes{}, halves, (kIndex % 2 * kLanes + kIndex / 2)...);
+  return reinterpret_cast<Lanes>(both);
+}
+template <std::size_t... kIndex>
+HalfLanes upper_halves_of(const BitLanes& lanes, std::index_sequence<kIndex...> /*lanes*/) {
+  const auto both = reinterpret_cast<BothHalves>(lanes);
+  return __builtin_shufflevector(both, both, (2 * kIndex + 1)...);
+}
 
 /// kLanes elements, at any address.
 inline Lanes load_lanes(const float* from) {
@@ -31,8 +45,7 @@ inline Lanes load_lanes(const float* from) {
 inline Lanes load_lanes(const Eigen::bfloat16* from) {
   HalfLanes halves;
   std::memcpy(&halves, from, sizeof halves);
-  const BitLanes bits = __builtin_convertvector(halves, BitLanes) << 16;
-  return reinterpret_cast<Lanes>(bits);
+  return with_upper_halves(halves, std::make_index_sequence<2 * kLanes>());
 }
 
 /// Writes kLanes elements, to any address; to bfloat16 rounded as narrow() of base/float16.h does.
@@ -41,8 +54,8 @@ inline void store_lanes(const Lanes& values, Eigen::bfloat16* to) {
   const auto bits = reinterpret_cast<BitLanes>(values);
   const BitLanes rounded = bits + 0x7fff + ((bits >> 16) & 1);
   const BitLanes nan = (bits & 0x80000000) | 0x7fc00000;
-  const BitLanes upper = (values != values ? nan : rounded) >> 16;
-  const HalfLanes halves = __builtin_convertvector(upper, HalfLanes);
+  const HalfLanes halves =
+      upper_halves_of(values != values ? nan : rounded, std::make_index_sequence<kLanes>());
   std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
 }
 
