@@ -61,7 +61,7 @@ std::optional<LayerPattern> LayerPatterns::find(const Node& last) const {
   if (type == "LSTM" || type == "GRU" || type == "RNN") found = recurrent(last);
   if (type == "Slice") found = reversed_recurrent(last);
   if (!found) return std::nullopt;
-  if (found->layer != nullptr) found->node.type = last.type;
+  if (found->layer != nullptr) found->node.type = found->layer->kind();
   found->node.name = last.name;
   found->node.outputs = last.outputs;
   return found;

@@ -19,9 +19,10 @@ namespace lockstep::onnx {
 
 /// A layer for which the graph has several operators.
 struct LayerPattern {
-  /// Type, name and outputs are those of the last operator. The inputs are those of the layer: with
-  /// `layer` each is an array, otherwise those of an LSTM, GRU or RNN, with the segments instead of
-  /// the lengths, and as the initial h the state that our layer reads.
+  /// Name and outputs are those of the last operator. With `layer`, the type is its kind, which is
+  /// that of no operator, and the inputs are those of the layer. Otherwise it is an LSTM, GRU or
+  /// RNN, with the segments instead of the lengths, and as the initial h the state that our layer
+  /// reads.
   Node node;
   std::shared_ptr<const model::Layer> layer;  ///< null: a recurrent layer
   std::vector<model::Shape> shapes;           ///< of a sample of each input; empty: any

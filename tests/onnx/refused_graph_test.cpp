@@ -245,7 +245,8 @@ const RefusedGraph kRefusedGraphs[] = {
      [] {
        return graph_of(kSequence, {node_of("MatMul", {"x", "x"})}, {});
      },
-     "MatMul (node \"the MatMul\"): both are computed, and not as in attention that Lockstep exports"},
+     "MatMul (node \"the MatMul\"): both are computed, and not as in attention that Lockstep "
+     "exports"},
     {"product_of_other_rows",
      [] {
        return graph_of(kRow, {node_of("MatMul", {"x", "w"})}, {floats("w", {5, 2})});

@@ -296,5 +296,38 @@ TEST(OnnxRoundTrip, TakesNothingElseForAttention) {
   EXPECT_NO_THROW(import_network(model, "net.onnx"));
 }
 
+/// The error of importing an exported network that `change` has changed.
+std::string error_of_changed(const std::string& layer, const auto& change) {
+  const RoundTrip trip(
+      model::network_from_json(R"({"input": [6, 24], "layers": [)" + layer + "]}", "net.json"));
+  Model model = trip.exported();
+  change(model.graph);
+  try {
+    import_network(model, "net.onnx");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(OnnxRoundTrip, RefusesLayersOfOtherShapes) {
+  EXPECT_EQ(error_of_changed(R"({"type": "attention", "heads": 2, "name": "a"})",
+                             [](Graph& graph) {
+                               graph.inputs[0].shape[1] = std::int64_t{12};
+                               graph.inputs[0].shape[2] = std::int64_t{12};
+                             }),
+            "[net.onnx] expected samples of [6, 24] as input 0 of a layer of the type attention; "
+            "attention (node \"a_1\"): got [12, 12]");
+  EXPECT_EQ(error_of_changed(R"({"type": "rms_normalization", "name": "n"})",
+                             [](Graph& graph) {
+                               Tensor& gamma =
+                                   *std::ranges::find(graph.initializers, "n/gamma", &Tensor::name);
+                               gamma.shape = {1};
+                               gamma.bytes.resize(sizeof(float));
+                             }),
+            "[net.onnx] expected 24 weights of floating-point numbers; "
+            "rms_normalization (node \"n_1\"): got [1]");
+}
+
 }  // namespace
 }  // namespace lockstep::onnx
