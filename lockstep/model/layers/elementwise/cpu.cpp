@@ -73,8 +73,8 @@ void map_values(Function function, std::int64_t count, float* to, const From*...
 template <typename T, typename Function, typename... From>
 void map_blocks(const Function& function, std::int64_t size, T* to, const From*... from) {
   for_blocks(size, [&](std::int64_t first, std::int64_t count) {
-    FloatBlock rooms[sizeof...(From)];
-    FloatBlock* room = rooms;
+    FloatBlock buffers[sizeof...(From)];
+    FloatBlock* room = buffers;
     if constexpr (std::is_same_v<T, float>) {
       map_values(function, count, to + first, (from + first)...);
     } else {
@@ -84,9 +84,9 @@ void map_blocks(const Function& function, std::int64_t size, T* to, const From*.
         return copy;
       };
       [&](const auto*... copies) {
-        map_values(function, count, rooms[0].data(), copies...);
+        map_values(function, count, buffers[0].data(), copies...);
       }(wide(from)...);
-      narrow(rooms[0].data(), count, to + first);
+      narrow(buffers[0].data(), count, to + first);
     }
   });
 }
