@@ -74,12 +74,12 @@ template <typename T, typename Function, typename... From>
 void map_blocks(const Function& function, std::int64_t size, T* to, const From*... from) {
   for_blocks(size, [&](std::int64_t first, std::int64_t count) {
     FloatBlock buffers[sizeof...(From)];
-    FloatBlock* room = buffers;
+    FloatBlock* unused = buffers;
     if constexpr (std::is_same_v<T, float>) {
       map_values(function, count, to + first, (from + first)...);
     } else {
       const auto wide = [&](const T* elements) {
-        float* const copy = (room++)->data();
+        float* const copy = (unused++)->data();
         widen(elements + first, count, copy);
         return copy;
       };
