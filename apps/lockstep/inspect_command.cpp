@@ -155,9 +155,10 @@ std::vector<fs::path> request_recordings(pid_t target) {
 std::vector<fs::path> recordings_in(const fs::path& directory) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("recorder-") && name.ends_with(".jsonl")) files.push_back(entry.path());
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("recorder-") && name.ends_with(".jsonl")) files.push_back(entry->path());
   }
   if (error)
     throw Error(ErrorCategory::data, directory.string(),
@@ -184,12 +185,24 @@ void print_events(const trace::Recording& recording, std::int64_t count, std::os
   }
 }
 
+/// Those that can be read, with a warning for each other one; an error if none can.
+std::vector<trace::Recording> read_recordings(const std::vector<fs::path>& files) {
+  std::vector<trace::Recording> recordings;
+  for (const fs::path& file : files) {
+    try {
+      recordings.push_back(trace::read_recording(file));
+    } catch (const Error& error) {
+      if (recordings.empty() && &file == &files.back()) throw;
+      fmt::print(std::cerr, "lockstep: warning: {}\n", error.what());
+    }
+  }
+  return recordings;
+}
+
 void inspect(const InspectArguments& arguments, std::ostream& out) {
   const auto process = parse_number<pid_t>(arguments.target);
-  std::vector<trace::Recording> recordings;
-  for (const fs::path& file :
-       process ? request_recordings(*process) : recordings_in(arguments.target))
-    recordings.push_back(trace::read_recording(file));
+  const std::vector<trace::Recording> recordings =
+      read_recordings(process ? request_recordings(*process) : recordings_in(arguments.target));
   if (arguments.json) {
     fmt::print(out, "{}\n", dump_json(trace::comparison_json(recordings, arguments.events)));
     return;

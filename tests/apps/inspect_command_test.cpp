@@ -65,6 +65,15 @@ TEST(Inspect, ShowsWhyATrainingFailed) {
               StartsWith("[train] expected finite"));
   EXPECT_FALSE(object["reading"].empty());
   EXPECT_THAT(inspected.output, HasSubstr("rank 0 recorded because of: [train] expected finite"));
+
+  std::ofstream(directory + "/recorder-1.jsonl") << "no recording\n";
+  const Result without = run_lockstep("inspect " + directory);
+  EXPECT_EQ(without.status, 0);
+  EXPECT_EQ(without.output, inspected.output);
+  EXPECT_THAT(without.errors,
+              AllOf(StartsWith("lockstep: warning: "), HasSubstr("recorder-1.jsonl line 1")));
+  std::filesystem::remove(directory + "/recorder-0.jsonl");
+  EXPECT_EQ(run_lockstep("inspect " + directory).status, 3);
 }
 
 TEST(Inspect, RefusesWhatIsNeitherATrainingNorADirectoryOfRecordings) {

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "lockstep/allreduce/communicator.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
@@ -23,9 +25,26 @@
 namespace lockstep::strategy {
 namespace {
 
-// All ranks hold the events of all while they are gathered: 40 bytes each.
+// Rank 0 holds the events of all ranks: 40 bytes each.
 constexpr std::size_t kMaxEventsOfRank = 1'000'000;
 constexpr std::size_t kMaxEventsOfJob = 16'000'000;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+/// Collective: the texts of all ranks on rank 0, nothing on the others. Every rank receives all
+/// that is gathered, so the texts are gathered in pieces.
+std::vector<std::string> gather_on_chief(const allreduce::Communicator& ranks,
+                                         const std::string& mine) {
+  const job::Agreement agreement(ranks);
+  std::vector<std::string> texts;
+  for (std::size_t begin = 0;; begin += kPieceBytes) {
+    const std::vector<std::string> pieces =
+        agreement.gather(mine.substr(std::min(begin, mine.size()), kPieceBytes));
+    if (std::ranges::all_of(pieces, &std::string::empty)) return texts;
+    if (ranks.rank() != 0) continue;
+    texts.resize(pieces.size());
+    for (std::size_t rank = 0; rank < pieces.size(); ++rank) texts[rank] += pieces[rank];
+  }
+}
 
 }  // namespace
 
@@ -98,8 +117,8 @@ void Tracing::finish() {
     mine = trace::pack(recorded());
   }
   std::vector<trace::RankTrace> ranks;
-  for (const std::string& packed : job::Agreement(strategy_.ranks()).gather(mine))
-    if (strategy_.is_chief()) ranks.push_back(trace::unpack(packed));
+  for (const std::string& packed : gather_on_chief(strategy_.ranks(), mine))
+    ranks.push_back(trace::unpack(packed));
   trace::set_partial_trace({}, nullptr);
   collector_.reset();
   if (!strategy_.is_chief()) return;
