@@ -17,6 +17,9 @@
 
 namespace lockstep::onnx {
 
+/// Of an extent in a pattern, so that products of three fit.
+inline constexpr std::int64_t kMaxPatternExtent = std::int64_t{1} << 20;
+
 /// A layer for which the graph has several operators.
 struct LayerPattern {
   /// Name and outputs are those of the last operator. With `layer`, the type is its kind, which is
