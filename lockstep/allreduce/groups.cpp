@@ -50,7 +50,8 @@ std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
   check_route(route, &RouteInfo::ranks, "between ranks",
               fmt::format(" for {} ranks", size_of(ranks)));
   std::optional<Topology> topology;
-  if (route == Route::automatic || info_of(route).medium != Medium::messages)
+  if (route == Route::automatic || route == Route::ring ||
+      info_of(route).medium != Medium::messages)
     topology.emplace(ranks);
   if (route == Route::automatic) route = topology->candidates().front();
   if (topology && topology->nodes() > 1)
@@ -59,7 +60,7 @@ std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
     case Route::shared_memory:
       return make_shared_memory(ranks);
     case Route::ring:
-      return make_ring(ranks);
+      return make_ring(ranks, topology->nodes() > 1 ? kRingBetweenNodes : RingOptions());
     case Route::hierarchical:
       return make_hierarchical(ranks, topology->node());
     case Route::mpi:

@@ -19,7 +19,7 @@ namespace lockstep::allreduce {
 namespace {
 
 constexpr std::size_t kCount = std::size_t{1} << 20;  // 4 MiB of float32
-constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;
+constexpr RingOptions kOptions{.segment_bytes = std::size_t{256} << 10};
 constexpr std::byte kFill{0xF5};
 // The delay is the subject: longer than any time after which a message might be taken for complete.
 constexpr std::chrono::milliseconds kWithoutMpi(300);
@@ -83,7 +83,7 @@ class AbandonedMessages : public ::testing::Test {
     }
     values.fill();
     // Such as the buffers of the messages had.
-    const Reused same_size(2 * RingReduction::kInFlight * kSegmentBytes);
+    const Reused same_size(2 * kOptions.segments_in_flight * kOptions.segment_bytes);
     make_progress();
     EXPECT_TRUE(values.is_untouched());
     EXPECT_TRUE(same_size.is_untouched());
@@ -97,7 +97,7 @@ TEST_F(AbandonedMessages, OfARingTouchNothingOfTheCaller) {
   for (const auto part : {RingReduction::Part::all, RingReduction::Part::reduce_scatter,
                           RingReduction::Part::all_gather})
     expect_memory_to_be_left_alone(kCount, [&](const Values& values, MessageBuffers& buffers) {
-      return RingReduction(comm_, values, ReduceOp::sum, part, kSegmentBytes, buffers);
+      return RingReduction(comm_, values, ReduceOp::sum, part, kOptions, buffers);
     });
 }
 
@@ -110,7 +110,7 @@ TEST_F(AbandonedMessages, OfAKeptBufferKeepItsMemory) {
     ASSERT_TRUE(buffers.keeps(data, kept.size()));
     ASSERT_FALSE(buffers.keeps(data + 1, kept.size()));
     RingReduction reduction(comm_, {data, kCount, ElementType::float32}, ReduceOp::sum,
-                            RingReduction::Part::all, kSegmentBytes, buffers);
+                            RingReduction::Part::all, kOptions, buffers);
     abandon(reduction);
   }
   const Reused same_size(kCount * sizeof(float));

@@ -149,13 +149,17 @@ TEST(MultiWorkerGroup, NumbersReplicasOfRankAfterRank) {
 TEST(Ring, GivesTheSameBitsWhateverTheSegments) {
   run_member(Communicator(make_ring(MPI_COMM_WORLD)), [](const Communicator& usual) {
     const Communicator fine(make_ring(MPI_COMM_WORLD, {.segment_bytes = 576}));
+    const Communicator between_nodes(make_ring(MPI_COMM_WORLD, kRingBetweenNodes));
     std::vector<float> first(50'001);
     for (std::size_t i = 0; i < first.size(); ++i)
       first[i] = std::cos(static_cast<float>(i) * 0.37F + static_cast<float>(usual.rank()));
     std::vector<float> second = first;
+    std::vector<float> third = first;
     sum_and_wait(usual, first);
     sum_and_wait(fine, second);
+    sum_and_wait(between_nodes, third);
     EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(first.data(), third.data(), first.size() * sizeof(float)), 0);
   });
 }
 

@@ -88,7 +88,7 @@ class Hierarchical final : public MpiGroup {
   }
 
   void go_around(MPI_Comm ring, const Values& values, ReduceOp op, RingReduction::Part part) {
-    RingReduction reduction(ring, values, op, part, options_.segment_bytes, buffers_);
+    RingReduction reduction(ring, values, op, part, options_, buffers_);
     carry_out(reduction);
   }
 

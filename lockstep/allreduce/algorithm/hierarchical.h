@@ -22,6 +22,6 @@ namespace lockstep::allreduce {
 /// is used only during the call. Throws Error (communication), the same on the ranks of a node, if
 /// they cannot share memory.
 std::shared_ptr<MpiGroup> make_hierarchical(MPI_Comm ranks, MPI_Comm node,
-                                            const RingOptions& options = {});
+                                            const RingOptions& options = kRingBetweenNodes);
 
 }  // namespace lockstep::allreduce

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "lockstep/allreduce/algorithm/recursive_doubling.h"
-#include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::allreduce {
@@ -14,6 +13,7 @@ class Ring final : public MpiGroup {
   Ring(MPI_Comm ranks, const RingOptions& options) : MpiGroup(ranks), options_(options) {
     LOCKSTEP_CHECK_OP(options.segment_bytes % 64, ==, 0U);
     LOCKSTEP_CHECK_OP(options.segment_bytes, >, 0U);
+    LOCKSTEP_CHECK_OP(options.segments_in_flight, >, 0U);
   }
 
   std::string route() const override { return "ring"; }
@@ -42,7 +42,7 @@ class Ring final : public MpiGroup {
 
  private:
   void go_around(const Values& values, ReduceOp op, RingReduction::Part part) {
-    RingReduction reduction(comm(), values, op, part, options_.segment_bytes, buffers_);
+    RingReduction reduction(comm(), values, op, part, options_, buffers_);
     carry_out(reduction);
   }
 

@@ -15,17 +15,12 @@
 
 #include <mpi.h>
 
-#include <cstddef>
 #include <memory>
 
+#include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/transport/mpi_group.h"
 
 namespace lockstep::allreduce {
-
-struct RingOptions {
-  std::size_t doubling_bytes = std::size_t{16} << 10;  ///< use recursive doubling up to this size
-  std::size_t segment_bytes = std::size_t{256} << 10;  ///< a multiple of 64
-};
 
 /// Collective over `ranks`.
 std::shared_ptr<MpiGroup> make_ring(MPI_Comm ranks, const RingOptions& options = {});

@@ -11,14 +11,15 @@ constexpr int kRingTag = 1;
 }  // namespace
 
 RingReduction::RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part,
-                             std::size_t segment_bytes, MessageBuffers& buffers)
+                             const RingOptions& options, MessageBuffers& buffers)
     : comm_(comm),
       values_(values),
       op_(op),
       buffers_(buffers),
       is_kept_(buffers.keeps(values.data, lockstep::allreduce::bytes_of(values))),
-      segment_bytes_(segment_bytes) {
-  buffers_.reserve(2 * kInFlight, segment_bytes);
+      segment_bytes_(options.segment_bytes),
+      in_flight_(options.segments_in_flight) {
+  buffers_.reserve(2 * in_flight_, segment_bytes_);
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   std::size_t largest = 0;
@@ -62,7 +63,7 @@ int RingReduction::bytes_of(Slice slice) const {
 
 bool RingReduction::may_receive() const {
   if (status_ != MPI_SUCCESS || receives_posted_ == slots_ ||
-      receives_posted_ - receives_done_ == kInFlight)
+      receives_posted_ - receives_done_ == in_flight_)
     return false;
   // A complete segment overwrites the partial one that was sent n - 1 steps ago; that send must be
   // complete.
@@ -70,7 +71,8 @@ bool RingReduction::may_receive() const {
 }
 
 bool RingReduction::may_send() const {
-  if (status_ != MPI_SUCCESS || sends_posted_ == slots_ || sends_posted_ - sends_done_ == kInFlight)
+  if (status_ != MPI_SUCCESS || sends_posted_ == slots_ ||
+      sends_posted_ - sends_done_ == in_flight_)
     return false;
   return sends_posted_ < first_ + segments_ || receives_done_ > sends_posted_ - segments_;
 }

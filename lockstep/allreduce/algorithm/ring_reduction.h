@@ -11,6 +11,18 @@
 
 namespace lockstep::allreduce {
 
+struct RingOptions {
+  std::size_t doubling_bytes = std::size_t{16} << 10;  ///< use recursive doubling up to this size
+  std::size_t segment_bytes = std::size_t{256} << 10;  ///< a multiple of 64
+  std::size_t segments_in_flight = 4;                  ///< in each direction
+};
+
+/// Between nodes. Open MPI sends a message of up to 64 KiB (btl_tcp_eager_limit) at once. A larger
+/// one waits until the receiver answers, and over TCP the answer queues behind what the receiver
+/// itself sends: two hosts then send in turn, at half the speed of the link.
+inline constexpr RingOptions kRingBetweenNodes{.segment_bytes = std::size_t{60} << 10,
+                                               .segments_in_flight = 16};
+
 /// One all-reduce, reduce-scatter or all-gather in progress, driven by advance().
 ///
 /// Slots are numbered in the order of sending: slot t is segment t % segments_ of the chunk of step
@@ -24,12 +36,10 @@ class RingReduction {
  public:
   enum class Part { all, reduce_scatter, all_gather };
 
-  static constexpr std::size_t kInFlight = 4;  ///< segments in each direction
-
-  /// `segment_bytes` is a multiple of 64. `buffers` must outlive this object and is used by one
-  /// reduction at a time. `op` is ignored by an all-gather.
+  /// `buffers` must outlive this object and is used by one reduction at a time. `op` is ignored by
+  /// an all-gather.
   RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part,
-                std::size_t segment_bytes, MessageBuffers& buffers);
+                const RingOptions& options, MessageBuffers& buffers);
 
   /// Makes progress without waiting; returns whether it made any.
   bool advance();
@@ -48,8 +58,8 @@ class RingReduction {
     return values_.data + element * bytes_per_element(values_.type);
   }
   int bytes_of(Slice slice) const;
-  static std::size_t receive_buffer(std::size_t slot) { return slot % kInFlight; }
-  static std::size_t send_buffer(std::size_t slot) { return kInFlight + slot % kInFlight; }
+  std::size_t receive_buffer(std::size_t slot) const { return slot % in_flight_; }
+  std::size_t send_buffer(std::size_t slot) const { return in_flight_ + slot % in_flight_; }
   bool goes_to_place(std::size_t slot) const { return is_kept_ && !is_reduced(slot); }
   bool is_reduced(std::size_t slot) const { return slot < reduce_slots_; }
 
@@ -69,6 +79,7 @@ class RingReduction {
   MessageBuffers& buffers_;
   bool is_kept_;  // the values are in a buffer that outlives all messages
   std::size_t segment_bytes_;
+  std::size_t in_flight_;     // segments in each direction
   std::size_t segments_ = 0;  // in the largest chunk
   std::size_t reduce_slots_ =
       0;  // slots of the reduce-scatter; the same number for the all-gather follows
