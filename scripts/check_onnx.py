@@ -249,6 +249,7 @@ def arguments():
     parser.add_argument("--budget", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--test-images", type=int)
     parser.add_argument("--no-int8", action="store_true")
     parser.add_argument("--no-training", action="store_true")
     parser.add_argument("--program", default=str(LOCKSTEP))
@@ -257,6 +258,8 @@ def arguments():
     options = parser.parse_args()
     if options.budget <= 0 or options.rounds < 1 or options.seconds < 0:
         parser.error("expected --budget above 0, --rounds from 1 on and --seconds from 0 on")
+    if options.test_images is not None and options.test_images < check_onnx_data.SAMPLES:
+        parser.error(f"expected --test-images from {check_onnx_data.SAMPLES} on")
     options.program, options.work = os.path.abspath(options.program), options.work.resolve()
     return options
 
@@ -269,8 +272,8 @@ def main():
         sys.exit("scripts/check_onnx: error: expected a program with the command quantize; --no-int8 checks without it")
     work = options.work / "data"
     work.mkdir(parents=True, exist_ok=True)
-    sources = {"fashion-mnist": lambda: check_onnx_data.of_idx(FASHION_MNIST, work / "fashion-mnist-samples"),
-               "cifar10": lambda: check_onnx_data.cifar10(options.cifar10, work), "people": lambda: check_onnx_data.people(work),
+    sources = {"fashion-mnist": lambda: check_onnx_data.of_idx(FASHION_MNIST, work / "fashion-mnist-samples", options.test_images),
+               "cifar10": lambda: check_onnx_data.cifar10(options.cifar10, work, options.test_images), "people": lambda: check_onnx_data.people(work),
                "sentences": lambda: check_onnx_data.sentences(work), "text": lambda: check_onnx_data.text(work),
                "numbers": lambda: check_onnx_data.numbers(work), "shapes": lambda: check_onnx_data.shapes(work)}
     missing = {"fashion-mnist": not FASHION_MNIST.exists() and f"{FASHION_MNIST} does not exist (Debian: dataset-fashion-mnist)",

@@ -41,15 +41,19 @@ def write_idx(directory, part, pixels, labels):
         (directory / name).write_bytes(bytes([0, 0, 8, array.ndim]) + shape + array.astype("uint8").tobytes())
 
 
-def of_idx(directory, folder):
-    """The test images of `directory`, of which the first are also written to `folder`."""
+def of_idx(directory, folder, count=None):
+    """The first `count` test images of `directory` (None: all), of which the first are also written to `folder`."""
     def part(name):
         return read_idx(next(path for path in directory.iterdir() if path.name.startswith(name)))
 
     pixels, labels = part("t10k-images"), part("t10k-labels").astype("int32")
     write_idx(folder, "t10k", pixels[:SAMPLES], labels[:SAMPLES])
+    tested = directory
+    if count is not None:
+        pixels, labels, tested = pixels[:count], labels[:count], folder.with_name(f"{folder.name}-{count}")
+        write_idx(tested, "t10k", pixels, labels)
     pixels = pixels if pixels.ndim == 4 else pixels[..., None]
-    return Data(f"idx:{directory}:train", f"idx:{directory}:test", f"idx:{folder}:test", {"features": pixels}, labels)
+    return Data(f"idx:{directory}:train", f"idx:{tested}:test", f"idx:{folder}:test", {"features": pixels}, labels)
 
 
 def fields(message):
@@ -94,7 +98,7 @@ def examples(path):
         yield features
 
 
-def cifar10(source, work):
+def cifar10(source, work, count=None):
     """CIFAR-10 from TFRecord files of JPEG images, decoded once, so that both programs read the same pixels."""
     import io
 
@@ -106,7 +110,7 @@ def cifar10(source, work):
         records = [(numpy.asarray(Image.open(io.BytesIO(record["image/encoded"])).convert("RGB")), record["image/class/label"])
                    for path in sorted(source.glob(pattern)) for record in examples(path)]
         write_idx(directory, part, numpy.stack([pixels for pixels, _ in records]), numpy.array([label for _, label in records]))
-    return dataclasses.replace(of_idx(directory, work / "cifar10-samples"), features=["--images", "cifar10"])
+    return dataclasses.replace(of_idx(directory, work / "cifar10-samples", count), features=["--images", "cifar10"])
 
 
 def write_table(path, head, rows):

@@ -48,7 +48,7 @@ def accuracies(row):
 
 def print_tables(rows):
     print(f"\nonnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}, {datetime.date.today()}; {SAMPLES:,} "
-          "samples; differences are relative to the largest output (or 1); accuracies on all test samples.")
+          "samples; differences are relative to the largest output (or 1); accuracies on the test samples.")
     markdown(["network", "data", "`onnx.checker`", "difference", "other classes", "export, s", "float32, MB", "float16", "int8"],
              [[f"`{row['model']}`", row["data"], "ok", f"{row['difference']:.1e}" + (" ¹" if row["positions"] else ""),
                str(row["changed"]), f"{row['export_seconds']:.2f}", megabytes(row, "bytes"), megabytes(row, "float16_bytes"),
