@@ -1,5 +1,7 @@
-// Elapsed time and time of day.
+// Elapsed time, processor time and time of day.
 #pragma once
+
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +12,14 @@ namespace lockstep {
 /// Seconds since `start`.
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Processor time used so far, in seconds, by this process (CLOCK_PROCESS_CPUTIME_ID) or by the
+/// calling thread (CLOCK_THREAD_CPUTIME_ID); 0 if unknown.
+inline double processor_seconds(clockid_t clock) {
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 /// Calls `work` once to warm up, then repeatedly for `seconds`, at least three times. Returns the

@@ -160,6 +160,8 @@ class BatchStream {
   /// Number of active background threads. It decreases while batches are ready long before use, and
   /// increases while the caller waits for them. Call it from the thread that calls next().
   virtual int workers() const = 0;
+  /// Total processor time in seconds that the background threads used, without what they are at.
+  virtual double processor_seconds() const = 0;
 };
 
 }  // namespace lockstep::data

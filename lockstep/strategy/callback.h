@@ -102,6 +102,8 @@ struct StepLogs {
   std::span<const allreduce::BusySeconds> busy = {};
   StepBreakdown breakdown = {};  ///< where the time of this step went on this rank
   int data_workers = 0;          ///< active threads of this rank that read data
+  /// Processor time that these threads used since the start; 0 if unknown.
+  double data_processor_seconds = 0;
   /// Whether all replicas skipped the update because a loss or the reduced gradient was not finite.
   bool skipped = false;
   bool overflow = false;                 ///< skipped because the loss scale was too large

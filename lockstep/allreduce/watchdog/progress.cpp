@@ -1,20 +1,15 @@
 #include "lockstep/allreduce/watchdog/progress.h"
 
-#include <ctime>
 #include <fstream>
 #include <string>
+
+#include "lockstep/base/clock.h"
 
 namespace lockstep::allreduce {
 namespace {
 
 constexpr double kShare = 0.02;            // of one core; a thread that only polls uses less
 constexpr std::uint64_t kBytes = 1 << 14;  // far more than the calling thread's own reads of /proc
-
-double seconds_of(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 /// Bytes read and written by system calls.
 std::uint64_t bytes_moved() {
@@ -30,7 +25,8 @@ std::uint64_t bytes_moved() {
 
 bool ProcessProgress::moved() {
   const Clock::time_point now = Clock::now();
-  const double seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  const double seconds =
+      processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_seconds(CLOCK_THREAD_CPUTIME_ID);
   const std::uint64_t bytes = bytes_moved();
   const double elapsed = std::chrono::duration<double>(now - looked_at_).count();
   const bool moved = seconds - seconds_ > kShare * elapsed || bytes - bytes_ > kBytes;

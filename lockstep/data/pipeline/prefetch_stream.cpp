@@ -117,6 +117,7 @@ bool PrefetchStream::all_ready() const {
 
 void PrefetchStream::work(int thread, const std::stop_token& stop) {
   trace::name_thread("reading data", thread);
+  double counted = 0;  // of the processor time of this thread
   for (;;) {
     Piece piece;
     {
@@ -136,6 +137,9 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
       error = std::current_exception();
     }
     finish_piece(piece, std::move(error));
+    const double used = lockstep::processor_seconds(CLOCK_THREAD_CPUTIME_ID);
+    processor_seconds_.fetch_add(used - counted, std::memory_order_relaxed);
+    counted = used;
   }
 }
 

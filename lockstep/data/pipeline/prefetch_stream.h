@@ -1,6 +1,7 @@
 // Background prefetching of batches.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -70,6 +71,9 @@ class PrefetchStream final : public BatchStream {
   double seconds_waited() const override { return seconds_waited_; }
   std::vector<BadRecord> bad_records() const override { return reader_.bad_records(); }
   int workers() const override { return tuner_.workers(); }
+  double processor_seconds() const override {
+    return processor_seconds_.load(std::memory_order_relaxed);
+  }
   /// Maximum number of prefetched steps.
   int slots() const { return static_cast<int>(slots_.size()); }
 
@@ -105,6 +109,7 @@ class PrefetchStream final : public BatchStream {
   int pieces_per_step_;
   std::int64_t last_step_;  // one past the last step
   double seconds_waited_ = 0;
+  std::atomic<double> processor_seconds_ = 0;
   WorkerTuner tuner_;
   std::optional<Clock::time_point> last_given_;
 

@@ -125,11 +125,11 @@ class Judge {
     const double computing = std::min<double>(sums_.data_workers, facts_.processors);
     const std::int64_t threads =
         std::max<std::int64_t>(needed(sums_.data_workers), sums_.data_workers + 1);
-    // If the whole process computes for less than half of the time in which its data threads could,
-    // these wait: for storage, unless they would have computed for longer on free processors.
+    // Data threads that compute for less than half of the time in which they could wait: for
+    // storage, unless they would have computed for longer on free processors.
     const double half = 0.5 * computing * sums_.seconds.total();
-    if (sums_.processor_seconds > 0 && sums_.processor_seconds < half) {
-      if (sums_.processor_seconds >= half * (1 - sums_.queued_share))
+    if (sums_.data_processor_seconds > 0 && sums_.data_processor_seconds < half) {
+      if (sums_.data_processor_seconds >= half * (1 - sums_.queued_share))
         return "data threads wait for busy processors; prepare the data once";
       return fmt::format("slow storage; --data-threads {} would hide it", threads);
     }

@@ -83,11 +83,11 @@ struct TrainingFacts {
 
 /// The sums over the steps of an interval.
 struct StepSums {
-  std::int64_t steps = 0;        ///< number of steps
-  StepBreakdown seconds;         ///< where their time went on this rank
-  int data_workers = 0;          ///< active threads that read data; 0 if none read ahead
-  double processor_seconds = 0;  ///< used by all threads of this process; 0 if unknown
-  double queued_share = 0;       ///< queued_share() at its end; 0 if unknown
+  std::int64_t steps = 0;             ///< number of steps
+  StepBreakdown seconds;              ///< where their time went on this rank
+  int data_workers = 0;               ///< active threads that read data; 0 if none read ahead
+  double data_processor_seconds = 0;  ///< processor time that these used; 0 if unknown
+  double queued_share = 0;            ///< queued_share() at its end; 0 if unknown
   /// Busy time of each replica of the job; may be empty.
   std::vector<allreduce::BusySeconds> busy = {};
 };

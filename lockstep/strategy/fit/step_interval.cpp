@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -14,13 +13,6 @@
 #include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::strategy {
-
-double processor_seconds() {
-  timespec time{};
-  return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0
-             ? static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)
-             : 0;
-}
 
 double queued_share() {
   double computed = 0;
@@ -64,10 +56,15 @@ void StepInterval::begin(const TrainBegin& begin) {
 }
 
 void StepInterval::add(const StepLogs& logs) {
-  if (logs.step == first_step_) return restart();
+  if (logs.step == first_step_) {
+    data_processor_now_ = logs.data_processor_seconds;
+    return restart();
+  }
   ++sums_.steps;
   sums_.seconds += logs.breakdown;
   sums_.data_workers = logs.data_workers;
+  sums_.data_processor_seconds = logs.data_processor_seconds - data_processor_before_;
+  data_processor_now_ = logs.data_processor_seconds;
   sums_.busy.resize(logs.busy.size());
   for (std::size_t i = 0; i < logs.busy.size(); ++i) sums_.busy[i] += logs.busy[i];
 }
@@ -78,7 +75,6 @@ StepBreakdown StepInterval::mean() const {
 
 std::optional<Verdict> StepInterval::verdict() const {
   StepSums sums = sums_;
-  sums.processor_seconds = processor_seconds() - processor_before_;
   // Only a training that waits for input needs to know, and pays for it.
   const double total = sums.seconds.total();
   if (total >= VerdictLimits::kLeastSeconds && sums.seconds.input >= VerdictLimits::kShare * total)
@@ -92,7 +88,7 @@ void StepInterval::restart() {
   busy.clear();
   sums_ = {};
   sums_.busy = std::move(busy);
-  processor_before_ = processor_seconds();
+  data_processor_before_ = data_processor_now_;
 }
 
 }  // namespace lockstep::strategy

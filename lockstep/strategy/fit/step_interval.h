@@ -9,9 +9,6 @@
 
 namespace lockstep::strategy {
 
-/// Processor time of all threads of this process so far; 0 if unknown.
-double processor_seconds();
-
 /// The share of the time in which threads of this process, since they began, could have computed
 /// but waited for a processor; 0 if unknown. Reads a file of each thread.
 double queued_share();
@@ -39,7 +36,8 @@ class StepInterval {
   TrainingFacts facts_;
   std::int64_t first_step_ = 1;
   StepSums sums_;
-  double processor_before_ = 0;
+  double data_processor_before_ = 0;  // that data threads had used when the interval began
+  double data_processor_now_ = 0;
 };
 
 }  // namespace lockstep::strategy

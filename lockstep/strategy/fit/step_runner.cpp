@@ -90,6 +90,7 @@ StepLogs StepRunner::logs(const Position& position) const {
                 .busy = replica.busy(),
                 .breakdown = breakdown(),
                 .data_workers = stream_->workers(),
+                .data_processor_seconds = stream_->processor_seconds(),
                 .skipped = !result.applied,
                 .overflow = result.overflow,
                 .loss_scale = replica.loss_scaler().is_on() ? std::optional(result.loss_scale)

@@ -25,7 +25,6 @@
 #include "lockstep/model/device_speed.h"
 #include "lockstep/net/socket.h"
 #include "lockstep/strategy/evaluation.h"
-#include "lockstep/strategy/fit/step_interval.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/replica/micro_batches.h"
 
@@ -63,7 +62,7 @@ class Measurement {
     measure_leads();
     std::vector<double> steps;
     double waited = 0;
-    const double processor_before = processor_seconds();
+    const double processor_before = processor_seconds(CLOCK_PROCESS_CPUTIME_ID);
     const auto timed_from = std::chrono::steady_clock::now();
     while (steps.size() < kFewestSteps || seconds_since(begin) < seconds) {
       const Step step = next_step();
@@ -71,7 +70,7 @@ class Measurement {
       steps.push_back(step.seconds);
       waited += step.waited;
     }
-    busy_ = (processor_seconds() - processor_before) / seconds_since(timed_from);
+    busy_ = (processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_before) / seconds_since(timed_from);
     timing_.seconds = quantile(steps, 0.5);
     constexpr double kQuartilesOfNormal = 1.349;  // their distance in standard deviations
     timing_.deviation = (quantile(steps, 0.75) - quantile(steps, 0.25)) / kQuartilesOfNormal;
@@ -220,7 +219,7 @@ double measure_transfer(double cores) {
   const auto [sender, receiver] = connected_pair();
   std::vector<char> to_send(16 * kPiece, 1);
   std::vector<char> received(16 * kPiece);
-  const double processor_before = processor_seconds();
+  const double processor_before = processor_seconds(CLOCK_PROCESS_CPUTIME_ID);
   const auto begin = std::chrono::steady_clock::now();
   {
     const std::jthread sending([&, descriptor = sender.get()] {
@@ -244,7 +243,7 @@ double measure_transfer(double cores) {
     if (arrived == 0) refuse_connection();
   }
   const double wall = seconds_since(begin);
-  const double processor = (processor_seconds() - processor_before) / std::min(1.0, cores);
+  const double processor = (processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_before) / std::min(1.0, cores);
   // Two threads on less than two cores take turns; what the system does for them is not always
   // counted as theirs.
   const double seconds = cores < 2 ? std::max(wall, processor) : processor;

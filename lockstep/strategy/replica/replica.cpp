@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 #include "lockstep/allreduce/layout.h"
@@ -36,13 +35,6 @@ std::unique_ptr<ReplicaStatistics> make_shared_statistics(const allreduce::Commu
   const int members = scope.members(group.size());
   return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members)
                      : nullptr;
-}
-
-/// Processor time of the calling thread in seconds.
-double thread_seconds() {
-  timespec time{};
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return 0;
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 std::array<device::Event, 4> timed_events(device::Stream& stream) {
@@ -235,7 +227,7 @@ void Replica::enqueue_step(const data::Batch& part, const StepRequest& request) 
 
 void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
   mark(kBegin);
-  const double thread_before = is_on_gpu() ? 0 : thread_seconds();
+  const double thread_before = is_on_gpu() ? 0 : processor_seconds(CLOCK_THREAD_CPUTIME_ID);
   buckets_.set_host_waits(launched_.insert(part.samples).second);
   model::Backend& backend = model_.backend();
   moving_statistics_->keep();
@@ -250,7 +242,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   else if (!is_on_gpu())
     step_scalars_.stage(request.signal,
                         {request.input_seconds, seconds_between(kBegin, kGradients) - exchanged_,
-                         thread_seconds() - thread_before});
+                         processor_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before});
   step_scalars_.write(backend.stream());
   backend.write_sums(memory_.report());
   buckets_.ready(model_.trained_table().entries().size());

@@ -1,6 +1,7 @@
 // Batches made ahead by threads: always the same ones, no more than asked for, and an end at any
 // moment, by an error too.
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/pipeline/prefetch_stream.h"
 #include "tests/data/counting_source.h"
@@ -167,6 +169,20 @@ TEST(Stream, CountsTheSecondsItWaited) {
   std::jthread release([&] { asked.count_down(); });
   ASSERT_TRUE(stream->next(parts));
   EXPECT_GE(stream->seconds_waited(), 0.0);
+}
+
+TEST(Stream, CountsTheProcessorTimeOfItsThreads) {
+  const Dataset dataset = counting(10, 5).map([&](Sample&, const SampleKey&) {
+    const double end = processor_seconds(CLOCK_THREAD_CPUTIME_ID) + 0.002;
+    while (processor_seconds(CLOCK_THREAD_CPUTIME_ID) < end) continue;
+  });
+  StreamOptions options;
+  options.last_step = 2;
+  options.threads = 2;
+  const auto stream = dataset.stream(options);
+  std::vector<Batch> parts;
+  while (stream->next(parts)) continue;
+  while (stream->processor_seconds() < 10 * 0.002) std::this_thread::yield();  // counted afterwards
 }
 
 int slots_of(const Dataset& dataset, const StreamOptions& options) {
