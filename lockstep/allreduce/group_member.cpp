@@ -53,7 +53,7 @@ Call Call::broadcast(std::size_t bytes, int root) {
 }
 Call Call::all_gather(std::size_t bytes) { return {.kind = Kind::all_gather, .count = bytes}; }
 Call Call::barrier() { return {.kind = Kind::barrier}; }
-Call Call::any(bool mine) { return {.kind = Kind::any, .flag = mine ? 1U : 0U}; }
+Call Call::any(bool mine) { return {.kind = Kind::any, .flag = mine}; }
 
 bool is_same(const Call& a, const Call& b) {
   if (a.kind != b.kind) return false;

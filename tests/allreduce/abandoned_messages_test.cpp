@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/allreduce/algorithm/recursive_doubling.h"
 #include "lockstep/allreduce/algorithm/ring.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/transport/call_exchange.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 
@@ -118,9 +118,15 @@ TEST_F(AbandonedMessages, OfAKeptBufferKeepItsMemory) {
   EXPECT_TRUE(same_size.is_untouched());
 }
 
-TEST_F(AbandonedMessages, OfRecursiveDoublingTouchNothingOfTheCaller) {
-  expect_memory_to_be_left_alone(kCount, [&](const Values& values, MessageBuffers& buffers) {
-    return RecursiveDoubling(comm_, values, ReduceOp::sum, buffers);
+struct SmallReduction : CallExchange {
+  SmallReduction(MPI_Comm comm, const Values& values) : CallExchange(comm, bytes_of(values)) {
+    start(Call::all_reduce(values, ReduceOp::sum), values.data);
+  }
+};
+
+TEST_F(AbandonedMessages, OfValuesThatTravelWithCallsTouchNothingOfTheCaller) {
+  expect_memory_to_be_left_alone(kCount, [&](const Values& values, MessageBuffers& /*unused*/) {
+    return SmallReduction(comm_, values);
   });
 }
 

@@ -20,7 +20,7 @@ std::vector<Communicator> make_nodes(int node) {
   MPI_Comm ranks_of_node = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, node, rank_in_world(), &ranks_of_node);
   Communicator group(make_hierarchical(MPI_COMM_WORLD, ranks_of_node,
-                                       {.doubling_bytes = 64, .segment_bytes = 4096}));
+                                       {.small_bytes = 64, .segment_bytes = 4096}));
   MPI_Comm_free(&ranks_of_node);
   return {group};
 }
@@ -43,13 +43,13 @@ std::vector<GroupKind> group_kinds() {
       // and one that does not cut at all.
       {.name = "ring_of_small_segments",
        .size = ranks,
-       .make = [] { return make_rings({.doubling_bytes = 0, .segment_bytes = 4096}); }},
+       .make = [] { return make_rings({.small_bytes = 0, .segment_bytes = 4096}); }},
       {.name = "ring_of_tiny_segments",
        .size = ranks,
-       .make = [] { return make_rings({.doubling_bytes = 0, .segment_bytes = 256}); }},
-      {.name = "recursive_doubling",
+       .make = [] { return make_rings({.small_bytes = 0, .segment_bytes = 256}); }},
+      {.name = "small_buffers",
        .size = ranks,
-       .make = [] { return make_rings({.doubling_bytes = 1 << 20}); }},
+       .make = [] { return make_rings({.small_bytes = 1 << 20}); }},
       {.name = "shared_memory",
        .size = ranks,
        .make = [=] { return between(Route::shared_memory); },

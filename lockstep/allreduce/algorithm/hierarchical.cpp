@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "lockstep/allreduce/algorithm/direct.h"
-#include "lockstep/allreduce/algorithm/recursive_doubling.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/allreduce/transport/node_memory.h"
@@ -21,7 +20,7 @@ int smallest_node(MPI_Comm ranks, MPI_Comm node) {
 class Hierarchical final : public MpiGroup {
  public:
   Hierarchical(MPI_Comm ranks, MPI_Comm node, const RingOptions& options)
-      : MpiGroup(ranks),
+      : MpiGroup(ranks, options.small_bytes),
         options_(options),
         lanes_(smallest_node(ranks, node)),
         memory_(std::make_shared<NodeMemory>(node)),
@@ -44,14 +43,8 @@ class Hierarchical final : public MpiGroup {
 
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {
-    announce(Call::all_reduce(values, op));
-    if (bytes_of(values) <= options_.doubling_bytes) {
-      RecursiveDoubling doubling(comm(), values, op, buffers_);
-      carry_out(doubling);
-      return;
-    }
     // Members read each other's values, so they first check that all calls match.
-    agree();
+    compare(Call::all_reduce(values, op));
     if (memory_->place_of(values.data, bytes_of(values)).segment != 0) {
       reduce_in_levels(values, op);
     } else {

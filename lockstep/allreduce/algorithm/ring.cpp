@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "lockstep/allreduce/algorithm/recursive_doubling.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::allreduce {
@@ -10,7 +9,8 @@ namespace {
 
 class Ring final : public MpiGroup {
  public:
-  Ring(MPI_Comm ranks, const RingOptions& options) : MpiGroup(ranks), options_(options) {
+  Ring(MPI_Comm ranks, const RingOptions& options)
+      : MpiGroup(ranks, options.small_bytes), options_(options) {
     LOCKSTEP_CHECK_OP(options.segment_bytes % 64, ==, 0U);
     LOCKSTEP_CHECK_OP(options.segment_bytes, >, 0U);
     LOCKSTEP_CHECK_OP(options.segments_in_flight, >, 0U);
@@ -24,10 +24,7 @@ class Ring final : public MpiGroup {
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {
     announce(Call::all_reduce(values, op));
-    if (bytes_of(values) <= options_.doubling_bytes)
-      reduce_by_doubling(values, op);
-    else
-      go_around(values, op, RingReduction::Part::all);
+    go_around(values, op, RingReduction::Part::all);
   }
 
   void run_reduce_scatter(const Values& values, ReduceOp op) override {
@@ -44,11 +41,6 @@ class Ring final : public MpiGroup {
   void go_around(const Values& values, ReduceOp op, RingReduction::Part part) {
     RingReduction reduction(comm(), values, op, part, options_, buffers_);
     carry_out(reduction);
-  }
-
-  void reduce_by_doubling(const Values& values, ReduceOp op) {
-    RecursiveDoubling doubling(comm(), values, op, buffers_);
-    carry_out(doubling);
   }
 
   RingOptions options_;

@@ -10,7 +10,7 @@
 //
 // Each element is completed by one rank, in an order that depends only on its position, so results
 // are bitwise equal on all ranks and in every run. Small buffers, which are not worth 2 (n - 1)
-// messages, use recursive doubling.
+// messages, travel with the calls that ranks compare (CallExchange).
 #pragma once
 
 #include <mpi.h>

@@ -12,7 +12,7 @@
 namespace lockstep::allreduce {
 
 struct RingOptions {
-  std::size_t doubling_bytes = std::size_t{16} << 10;  ///< use recursive doubling up to this size
+  std::size_t small_bytes = std::size_t{16} << 10;     ///< up to which values travel with the call
   std::size_t segment_bytes = std::size_t{256} << 10;  ///< a multiple of 64
   std::size_t segments_in_flight = 4;                  ///< in each direction
 };

@@ -246,7 +246,7 @@ std::vector<Barrier> make_barrier_of_threads(int members, int first_number) {
 
 bool any_flag(const Barrier& barrier) {
   for (int member = 0; member < barrier.size(); ++member)
-    if (barrier.call(member).flag != 0) return true;
+    if (barrier.call(member).flag) return true;
   return false;
 }
 

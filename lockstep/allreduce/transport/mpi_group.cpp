@@ -6,10 +6,12 @@
 #include <array>
 #include <atomic>
 #include <climits>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 
 #include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace/events.h"
 
@@ -130,18 +132,20 @@ class MpiGroup::LeftOver {
   std::vector<std::pair<MpiGroup*, ErrorMessage>> failures_;
 };
 
-MpiGroup::MpiGroup(MPI_Comm ranks) : comm_(duplicate(ranks)), failures_(duplicate(ranks)) {
+MpiGroup::MpiGroup(MPI_Comm ranks, std::size_t small_bytes)
+    : comm_(duplicate(ranks)),
+      failures_(duplicate(ranks)),
+      small_bytes_(small_bytes),
+      exchange_(comm_, small_bytes) {
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
   numbers_.resize(size_);
   std::iota(numbers_.begin(), numbers_.end(), 0);
-  calls_ = std::make_unique<std::vector<Call>>(numbers_.size());
 }
 
 MpiGroup::~MpiGroup() {
   LeftOver::of_process().spread_if_unused();
   LeftOver::of_process().forget(*this);
-  if (exchange_ != MPI_REQUEST_NULL) static_cast<void>(calls_.release());
   // MPI_Comm_free is collective, so it may hang after a failure.
   if (!is_usable()) return;
   const std::lock_guard turn(mpi_turn());
@@ -226,31 +230,47 @@ const std::vector<Call>& MpiGroup::compare(const Call& call) {
   return agree();
 }
 
-void MpiGroup::announce(const Call& call) {
+void MpiGroup::announce(const Call& call, const std::byte* values) {
   if (failure_) throw Error(ErrorCategory::communication, *failure_);
-  (*calls_)[rank_] = call;
   announced_ = std::chrono::steady_clock::now();
   trace::record(trace::EventKind::begin, kWaiting);
-  check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, calls_->data(), sizeof(Call), MPI_BYTE,
-                       comm_, &exchange_),
-        "MPI_Iallgather");
+  Call mine = call;
+  mine.last_seconds = last_seconds_;
+  exchange_.start(mine, values);
+  is_comparing_ = true;
 }
 
 bool MpiGroup::agreed() {
-  if (exchange_ == MPI_REQUEST_NULL) return true;
-  int complete = 0;
-  check(MPI_Test(&exchange_, &complete, MPI_STATUS_IGNORE), "MPI_Test");
-  if (complete == 0) return false;
-  waited_ += std::chrono::steady_clock::now() - announced_;
+  if (!is_comparing_) return true;
+  exchange_.advance();
+  check(exchange_.status(), "a message between ranks");
+  if (!exchange_.is_done()) return false;
+  is_comparing_ = false;
+  count_waiting();
   trace::record(trace::EventKind::end, kWaiting);
   // All members find the same difference independently.
-  if (auto difference = find_difference(*calls_, numbers_)) raise_known(*std::move(difference));
+  if (auto difference = find_difference(exchange_.calls(), numbers_)) raise_known(*std::move(difference));
   return true;
+}
+
+// The last member that arrives waits for messages alone, so the others do so for as long; the rest of
+// their time is for members.
+void MpiGroup::count_waiting() {
+  double shortest = last_seconds_;
+  for (const Call& call : exchange_.calls()) shortest = std::min(shortest, call.last_seconds);
+  waited_ += last_seconds_ - shortest;
+  last_seconds_ = seconds_since(announced_);
 }
 
 const std::vector<Call>& MpiGroup::agree() {
   wait_until_done([this] { return agreed() ? Progress::done : Progress::none; });
-  return *calls_;
+  return exchange_.calls();
+}
+
+void MpiGroup::reduce_with_calls(const Values& values, ReduceOp op) {
+  announce(Call::all_reduce(values, op), values.data);
+  agree();
+  if (values.count > 0) std::memcpy(values.data, exchange_.result(), bytes_of(values));
 }
 
 void MpiGroup::wait(MPI_Request& request) {
@@ -268,7 +288,10 @@ void MpiGroup::throw_if_failed() {
 
 std::unique_ptr<PendingOperation> MpiGroup::all_reduce(const Values& values, ReduceOp op) {
   const Operation operation;
-  run_all_reduce(values, op);
+  if (bytes_of(values) <= small_bytes_ && small_bytes_ > 0)
+    reduce_with_calls(values, op);
+  else
+    run_all_reduce(values, op);
   return nullptr;
 }
 
@@ -335,7 +358,7 @@ void MpiGroup::barrier() {
 bool MpiGroup::any(bool mine) {
   const Operation operation;
   return std::ranges::any_of(compare(Call::any(mine)),
-                             [](const Call& call) { return call.flag != 0; });
+                             [](const Call& call) { return call.flag; });
 }
 
 }  // namespace lockstep::allreduce

@@ -1,5 +1,5 @@
 // The base class of routes between ranks: a separate communicator, waits that yield the core, and
-// the comparison of calls. Derived classes add the reduction.
+// the comparison of calls. Derived classes add the reduction of what does not travel with a call.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,6 +16,7 @@
 
 #include "lockstep/allreduce/group_member.h"
 #include "lockstep/allreduce/transport/barrier.h"
+#include "lockstep/allreduce/transport/call_exchange.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 
@@ -23,8 +24,9 @@ namespace lockstep::allreduce {
 
 class MpiGroup : public GroupMember {
  public:
-  /// Duplicates `ranks`. Collective over it.
-  explicit MpiGroup(MPI_Comm ranks);
+  /// Duplicates `ranks`. Collective over it. Values of an all-reduce of up to `small_bytes` travel
+  /// with the calls.
+  explicit MpiGroup(MPI_Comm ranks, std::size_t small_bytes = 0);
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
   ~MpiGroup() override;
@@ -35,7 +37,8 @@ class MpiGroup : public GroupMember {
   int rank() const final { return rank_; }
   int size() const final { return size_; }
   bool overlaps() const override { return true; }
-  double seconds_waited() const override { return waited_.count(); }
+  /// Counts the wait of each operation when the next one begins.
+  double seconds_waited() const override { return waited_; }
   std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) final;
   std::unique_ptr<PendingOperation> reduce_scatter(const Values& values, ReduceOp op) final;
   std::unique_ptr<PendingOperation> gather_slices(const Values& values) final;
@@ -53,7 +56,8 @@ class MpiGroup : public GroupMember {
 
   MPI_Comm comm() const { return comm_; }
 
-  // Derived classes implement the operations of the same names; they are complete on return.
+  // Derived classes implement the operations of the same names; they are complete on return. An
+  // all-reduce of few bytes does not get there.
   virtual void run_all_reduce(const Values& values, ReduceOp op) = 0;
   virtual void run_reduce_scatter(const Values& values, ReduceOp op) = 0;
   virtual void run_gather_slices(const Values& values) = 0;
@@ -66,7 +70,7 @@ class MpiGroup : public GroupMember {
   virtual void publish_failure(const ErrorMessage& /*failure*/) {}
 
   /// Starts the exchange of calls with the other members; it is in progress until agree() returns.
-  void announce(const Call& call);
+  void announce(const Call& call) { announce(call, nullptr); }
   /// Whether all members have announced their calls. Throws Error (communication), the same on all,
   /// if these differ.
   bool agreed();
@@ -135,19 +139,22 @@ class MpiGroup : public GroupMember {
   class LeftOver;
 
   [[noreturn]] void raise(const ErrorMessage& failure);
+  void announce(const Call& call, const std::byte* values);
+  void count_waiting();
+  void reduce_with_calls(const Values& values, ReduceOp op);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Comm failures_ = MPI_COMM_NULL;  // used only for failures, so any message on it is one
   int rank_ = 0;
   int size_ = 1;
+  std::size_t small_bytes_;
   std::vector<int> numbers_;
-  // MPI may write to it until the exchange is complete. A failed group does not wait for that and
-  // leaks it.
-  std::unique_ptr<std::vector<Call>> calls_;
-  MPI_Request exchange_ = MPI_REQUEST_NULL;
+  CallExchange exchange_;
+  bool is_comparing_ = false;
   std::optional<ErrorMessage> failure_;
   std::chrono::steady_clock::time_point announced_;
-  std::chrono::duration<double> waited_{0};
+  double last_seconds_ = 0;  // that the last exchange took
+  double waited_ = 0;
 };
 
 }  // namespace lockstep::allreduce

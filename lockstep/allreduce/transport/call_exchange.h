@@ -1,0 +1,79 @@
+// The comparison of the calls of all ranks in log2(n) messages, which carry the values of a small
+// all-reduce along.
+//
+// In step k every rank exchanges the calls that it knows, and its partial sums, with the rank whose
+// number differs in bit k, and adds the sums. After log2(n) steps every rank has all calls and the
+// total. If n is not a power of two, the ranks above the largest power of two first send theirs to
+// a lower rank, and receive the result at the end. (Recursive doubling: Thakur, Rabenseifner and
+// Gropp, "Optimization of collective communication operations in MPICH", 2005.)
+//
+// A rank that learns of a different call sends no more values, and all ranks still get all calls.
+// Both partners of an exchange add the lower rank's values first, so results are bitwise equal on
+// all ranks.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/transport/message_buffers.h"
+
+namespace lockstep::allreduce {
+
+/// One exchange at a time, driven by advance().
+class CallExchange {
+ public:
+  /// `value_bytes`: the most that a call carries along, the same on all ranks of `comm`.
+  CallExchange(MPI_Comm comm, std::size_t value_bytes);
+
+  /// Starts the exchange of `call`. If `values` is not null, `call` is an all-reduce of that many
+  /// values there, which are copied.
+  void start(const Call& call, const std::byte* values = nullptr);
+  /// Makes progress without waiting; returns whether it made any.
+  bool advance();
+  bool is_done() const { return status_ != MPI_SUCCESS || stage_ == Stage::done; }
+  /// The first MPI error, if any.
+  int status() const { return status_; }
+
+  /// When done: the calls of all ranks.
+  const std::vector<Call>& calls() const { return calls_; }
+  /// When done, and all calls are the same: the reduced values, until the next start().
+  const std::byte* result() const { return buffers_.slot(sums_); }
+
+ private:
+  enum class Stage { hand_over, exchange, hand_back, done };
+  /// Ranks whose calls are in one message: two ranges, [first, second).
+  using Ranks = std::array<std::pair<int, int>, 2>;
+
+  bool is_extra() const { return rank_ >= core_; }
+  int partner() const;
+  Ranks known_to(int rank) const;
+  void begin_stage();
+  void end_stage();
+  void next_stage();
+  void send();
+  void receive();
+  void take_received();
+  void add_received();
+  void keep(int status);
+
+  MPI_Comm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  int core_ = 1;  // the largest power of two that is not above size_
+  std::size_t most_bytes_;
+  MessageBuffers buffers_;
+  std::size_t sums_ = 0;  // the slot of the partial sums; the other one is for received ones
+  std::vector<Call> calls_;
+  bool has_values_ = false;  // and all calls that are known are the same
+  std::array<MPI_Status, 2> statuses_{};
+  Stage stage_ = Stage::done;
+  int distance_ = 1;
+  int status_ = MPI_SUCCESS;
+};
+
+}  // namespace lockstep::allreduce
