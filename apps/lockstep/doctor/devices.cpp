@@ -135,7 +135,7 @@ Outcome judge_devices(const Reports<DeviceFacts>& reports) {
 
 namespace {
 
-constexpr const char* kCheck = "shared-memory";
+constexpr const char* kMemoryCheck = "shared-memory";
 constexpr double kMegabyte = 1e6;
 constexpr std::int64_t kShmOfRank = 8'000'000;  // approximate use of MPI's own transport
 constexpr std::int64_t kShmOfHost = 60'000'000;
@@ -229,8 +229,8 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
   } catch (const Error& error) {
     offered.failure = error.message().actual;
   }
-  const auto offers = ranks.share<OfferedSegment>(kCheck, {.facts = offered});
-  return ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
+  const auto offers = ranks.share<OfferedSegment>(kMemoryCheck, {.facts = offered});
+  return ranks.measure<MemoryFacts>(kMemoryCheck, [place = ranks.mine(), offers, offered] {
     MemoryFacts facts{.offer_failure = offered.failure};
     look_at_others(place, offers, facts);
     const std::int64_t available = available_host_memory();
@@ -246,7 +246,7 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
 
 Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
                             const std::set<int>& nodes_with_gpus) {
-  Outcome outcome{.check = kCheck};
+  Outcome outcome{.check = kMemoryCheck};
   add_missing(outcome, reports.missing, kLookAtTheHost);
   std::map<int, int> ranks_of_node;
   for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];

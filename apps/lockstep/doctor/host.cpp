@@ -20,7 +20,7 @@
 namespace lockstep::apps::doctor {
 namespace {
 
-constexpr const char* kCheck = "clocks";
+constexpr const char* kClockCheck = "clocks";
 constexpr int kRounds = 10;
 constexpr int kTag = 24;
 
@@ -54,7 +54,7 @@ void answer(MPI_Comm ranks) {
 
 std::vector<ClockReading> measure_clocks(Ranks& ranks) {
   if (ranks.session().nodes() == 1) return {};
-  const allreduce::CollectiveScope scope(&ranks.activity(), kCheck);
+  const allreduce::CollectiveScope scope(&ranks.activity(), kClockCheck);
   std::vector<ClockReading> readings;
   if (ranks.mine().rank == 0) {
     for (const Place& place : ranks.places()) {
@@ -71,7 +71,7 @@ std::vector<ClockReading> measure_clocks(Ranks& ranks) {
 Outcome judge_clocks(const std::vector<ClockReading>& readings) {
   constexpr double kWarning = 1;
   constexpr double kProblem = 300;  // the tolerance of Kerberos
-  Outcome outcome{.check = kCheck};
+  Outcome outcome{.check = kClockCheck};
   double most = 0;
   for (const ClockReading& reading : readings) {
     const double certain =

@@ -17,7 +17,7 @@
 namespace lockstep::apps::doctor {
 namespace {
 
-constexpr const char* kCheck = "network";
+constexpr const char* kNetworkCheck = "network";
 constexpr std::size_t kMaxHosts = 16;     // that one host connects to
 constexpr std::size_t kMaxAddresses = 8;  // of a host
 constexpr std::chrono::milliseconds kConnectLimit{1500};
@@ -275,9 +275,9 @@ Reports<NetworkFacts> measure_network(Ranks& ranks) {
       calling.ports.clear();  // no thread is available; the attempts of other hosts report it
     }
   }
-  const auto all = ranks.share<Calling>(kCheck, {.facts = calling});
+  const auto all = ranks.share<Calling>(kNetworkCheck, {.facts = calling});
   return ranks.measure<NetworkFacts>(
-      kCheck,
+      kNetworkCheck,
       [calling, speaks, others = others_of(all, ranks.mine())] {
         NetworkFacts facts{.addresses = calling.addresses};
         if (speaks) facts.attempts = call_all(others);
@@ -288,7 +288,7 @@ Reports<NetworkFacts> measure_network(Ranks& ranks) {
 }
 
 Outcome judge_network(const Reports<NetworkFacts>& reports) {
-  Outcome outcome{.check = kCheck};
+  Outcome outcome{.check = kNetworkCheck};
   add_missing(outcome, reports.missing, "log in to that host and check its interfaces: ip address");
   std::set<int> nodes;
   std::size_t attempts = 0;
