@@ -13,7 +13,7 @@ import sys
 
 from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
 from bench_images import measure_images
-from bench_mobilenet import measure_mobilenet
+from bench_networks import measure_networks
 from bench_records import measure_records
 from bench_sequences import measure_sequences
 from bench_tables import measure_tables
@@ -130,9 +130,9 @@ def measure_primitives(options, result):
 
 PARTS = {"single": measure_single, "replicas": measure_replicas, "start": measure_start,
          "primitives": measure_primitives, "records": measure_records, "images": measure_images,
-         "tables": measure_tables, "mobilenet": measure_mobilenet, "sequences": measure_sequences,
+         "tables": measure_tables, "networks": measure_networks, "sequences": measure_sequences,
          "allreduce": measure_allreduce, "cluster": measure_cluster, "overlap": measure_overlap, "torch": measure_torch}
-OF_TORCH = {"single", "start", "tables", "mobilenet", "sequences"}
+OF_TORCH = {"single", "start", "tables", "networks", "sequences"}
 OF_ROOT = {"cluster", "overlap"}
 
 

@@ -69,10 +69,11 @@ def mpirun(ranks, command, cores):
 
 
 def measure_in_memory(members, cores, times):
-    """One round: ranks on both routes, which take turns; replicas of one process; for two of them the plain loop."""
+    """One round: ranks on both routes, each in processes of its own, whose buffers have the caches for themselves; replicas of one
+    process; for two of them the plain loop."""
     sizes = (SMALLEST, LARGEST, FACTORS[members])
-    ranks = mpirun(members, allreduce_bench("shared-memory,mpi", *sizes), cores)
-    times.add_run(Run(ranks, cores, threads=None))
+    for route in ("shared-memory", "mpi"):
+        times.add_run(Run(mpirun(members, allreduce_bench(route, *sizes), cores), cores, threads=None))
     times.add_run(Run(allreduce_bench("in-process", *sizes, devices=",".join(["cpu:0"] * members)), cores, threads=None))
     if members == 2:
         loop = [str(PLAIN_LOOP), "--min-bytes", str(SMALLEST_LOOP), "--max-bytes", str(LARGEST), "--factor", "2"]

@@ -3,16 +3,12 @@
 import argparse
 import collections
 import itertools
-import json
-import os
-import pathlib
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 
-from bench_tools import LOCKSTEP, ROOT, Run, compare, on_cores, physical_cores, row, spread, title
+from bench_tools import LOCKSTEP, ROOT, Run, compare, floor_of_step, on_cores, physical_cores, row, spread, title
 
 # An LSTM has floats as its input, `vocabulary` at each position.
 Work = collections.namedtuple("Work", "model positions vocabulary batch steps precision replicas", defaults=[1])
@@ -76,29 +72,6 @@ def train(options, work, data, batch):
             "--log-format", "json"]
 
 
-def floor_of_step(work, data, cores):
-    """The milliseconds of a step, and those of its floor: the same products of oneDNN alone, as it times them in such a training, and
-    what all else needs at the speed of a core (--profile)."""
-    epochs = -(-10 // work.steps)  # the profile leaves out 5 steps
-    command = train(argparse.Namespace(epochs=epochs), work, data, work.batch)
-    with tempfile.TemporaryDirectory() as directory:
-        profile = pathlib.Path(directory) / "profile.json"
-        Run([*command, "--profile", str(profile)], cores).finish()
-        *pieces, step = [json.loads(line) for line in profile.read_text(encoding="utf-8").splitlines()]
-    lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                           env=dict(os.environ, ONEDNN_VERBOSE="1", OMP_NUM_THREADS="1"),
-                           preexec_fn=lambda: os.sched_setaffinity(0, cores)).stdout.splitlines()
-    times = collections.defaultdict(list)  # of each product
-    for line in lines:
-        words = line.split(",")
-        if words[0] == "onednn_verbose" and "exec" in words and {"inner_product", "matmul"}.intersection(words):
-            times[",".join(words[:-1])].append(float(words[-1]))
-    steps = epochs * work.steps * work.replicas
-    products = sum(statistics.median(each) * len(each) for each in times.values()) / steps
-    others = sum(piece["floor_ms"] for piece in pieces if not piece["flop"] or "attention " in piece["name"])
-    return {"ms": step["ms"], "products_ms": products, "others_ms": others, "peak_share": step["share"]}
-
-
 def measure_ranks(options, result):
     """Two ranks on two cores against two independent runs of half the batch at the same time."""
     cores, work = physical_cores(2), REPLICAS
@@ -134,12 +107,13 @@ def measure_sequences(options, result):
                 ours.append(run.rate() * work.positions)
                 megabytes.append(run.resident_megabytes)
                 theirs.append(on_cores(other, cores))
-            step = floor_of_step(work, data, cores)
+            epochs = argparse.Namespace(epochs=-(-10 // work.steps))  # the profile leaves out 5 steps
+            step = floor_of_step(train(epochs, work, data, work.batch), work.steps, cores)
         result["sequences"].append(work._asdict() | {"lockstep": ours, "megabytes": megabytes, "torch": theirs, "step": step})
         compare(f"tokens per second, {name}", ours, [each["tokens_per_second"] for each in theirs], 1, 0,
                 f": {theirs[0]['setting']}")
-        floor = step["products_ms"] + step["others_ms"]
+        floor = step["primitives_ms"] + step["others_ms"]
         row(f"ms of a step, {name}", f"{step['ms']:.1f}", f"{floor:.1f}", f"{floor / step['ms']:.0%}",
-            f"the floor, of which products {step['products_ms']:.1f}; at the peak of a core {step['peak_share']:.0%}")
+            f"the floor, of which products {step['primitives_ms']:.1f}; at the peak of a core {step['peak_share']:.0%}")
         compare(f"peak memory in MB, {name}", megabytes, [each["megabytes"] for each in theirs], 1, 0)
     measure_ranks(options, result)

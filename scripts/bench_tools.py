@@ -1,5 +1,6 @@
 """Shared by the parts of scripts/bench: runs as child processes, cores, rows of the tables."""
 
+import collections
 import json
 import os
 import pathlib
@@ -73,6 +74,30 @@ def physical_cores(count):
     if len(chosen) < count:
         fail(f"expected {count} cores for this part, got {len(chosen)}")
     return chosen[:count]
+
+
+PRIMITIVES = {"convolution", "inner_product", "matmul"}  # all operations that count
+
+
+def floor_of_step(command, steps_per_epoch, cores):
+    """The milliseconds of a step of a training of at least 10 steps, and those of its floor: the same convolutions and products of
+    oneDNN alone, as it times them in such a training, and what all else needs at the speed of a core (--profile)."""
+    with tempfile.TemporaryDirectory() as directory:
+        profile = pathlib.Path(directory) / "profile.json"
+        Run([*command, "--profile", str(profile)], cores).finish()
+        *pieces, step = [json.loads(line) for line in profile.read_text(encoding="utf-8").splitlines()]
+    lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                           env=dict(os.environ, ONEDNN_VERBOSE="1", OMP_NUM_THREADS="1"),
+                           preexec_fn=lambda: os.sched_setaffinity(0, cores)).stdout.splitlines()
+    times = collections.defaultdict(list)  # of each primitive
+    for line in lines:
+        words = line.split(",")
+        if words[0] == "onednn_verbose" and "exec" in words and PRIMITIVES.intersection(words):
+            times[",".join(words[:-1])].append(float(words[-1]))
+    steps = int(command[command.index("--epochs") + 1]) * steps_per_epoch * len(cores)
+    primitives = sum(statistics.median(each) * len(each) for each in times.values()) / steps
+    others = sum(piece["floor_ms"] for piece in pieces if not piece["flop"] or "attention " in piece["name"])
+    return {"ms": step["ms"], "primitives_ms": primitives, "others_ms": others, "peak_share": step["share"]}
 
 
 def spread(values):

@@ -29,7 +29,8 @@ std::string refusal_of(const SharedSegment::Handle& handle) {
 
 TEST(SharedSegment, IsTheSameMemoryForWhoOpensIt) {
   for (const std::size_t bytes :
-       {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{100'001}}) {
+       {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{100'001},
+        std::size_t{2} << 20, (std::size_t{4} << 20) + 1}) {
     const SharedSegment made = SharedSegment::create(bytes);
     const SharedSegment found = SharedSegment::open(made.handle());
     ASSERT_EQ(found.size(), made.size());
