@@ -5,7 +5,6 @@
 #include <cstring>
 
 namespace lockstep::allreduce {
-namespace {}  // namespace
 
 Place ProcessAddresses::place_of(const std::byte* data, std::size_t /*bytes*/) {
   return {.segment = 0, .offset = std::bit_cast<std::uint64_t>(data)};

@@ -53,7 +53,7 @@ struct BarrierOptions {
 /// direction. It spins for a while, then sleeps until the other member arrives.
 class Barrier {
  public:
-  static constexpr std::size_t kNoteBytes = 2048;
+  static constexpr std::size_t kNoteBytes = 512;
 
   /// Size of the shared memory for a barrier of `members`.
   static std::size_t bytes_for(int members);
