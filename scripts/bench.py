@@ -6,6 +6,7 @@ import importlib.metadata
 import itertools
 import json
 import os
+import pathlib
 import platform
 import statistics
 import subprocess
@@ -136,9 +137,21 @@ OF_TORCH = {"single", "start", "tables", "networks", "sequences"}
 OF_ROOT = {"cluster", "overlap"}
 
 
+INSTRUCTION_SETS = "avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "sve", "sve2"  # those that oneDNN chooses by
+
+
 def processor():
-    with open("/proc/cpuinfo") as lines:
-        return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    """What /proc/cpuinfo and sysfs say about the first processor."""
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        values = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines.read().split("\n\n")[0].splitlines())}
+    flags = values.get("flags", values.get("Features", "")).split()
+    caches = {}
+    for cache in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        if (cache / "type").read_text(encoding="utf-8").strip() != "Instruction":
+            caches["L" + (cache / "level").read_text(encoding="utf-8").strip()] = (cache / "size").read_text(encoding="utf-8").strip()
+    return {"model": values.get("model name", platform.machine()),
+            "family": values.get("cpu family"), "model_number": values.get("model"),
+            "instruction_sets": [each for each in INSTRUCTION_SETS if each in flags], "caches": dict(sorted(caches.items()))}
 
 
 def main():
@@ -154,7 +167,10 @@ def main():
     version = json.loads(subprocess.run([str(LOCKSTEP), "version", "--json"], check=True, stdout=subprocess.PIPE).stdout)
     result = {"date": datetime.date.today().isoformat(), "processor": processor(), "processors": os.cpu_count(),
               "lockstep": version, "rounds": options.rounds, "epochs": options.epochs}
-    print(f"{result['date']}, {result['processor']}, {result['processors']} processors")
+    of = result["processor"]
+    print(f"{result['date']}, {of['model']} (family {of['family']}, model {of['model_number']}), {result['processors']} processors, "
+          f"{' '.join(of['instruction_sets'])}, {', '.join(f'{size} {level}' for level, size in of['caches'].items())}")
+    print(f"{version['compiler']}, oneDNN {version['onednn']['loaded']}, {version['mpi']['loaded']}")
     if OF_TORCH.intersection(parts):
         result["torch"] = importlib.metadata.version("torch")
         print(f"PyTorch {result['torch']}")

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -172,25 +171,18 @@ constexpr std::size_t kCopied = std::size_t{16} << 20;  // larger than the priva
 constexpr double kSlow = 0.75;                          // of the fastest rank's speed
 constexpr double kUseless = 1.0 / 3;
 
-/// CPU time of all threads of this process, in seconds.
-double processor_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 SpeedFacts multiply(int cores, double seconds) {
   set_thread_budget(cores);
   const std::vector<float> left(kSide * kSide, 1.0F / 3);
   const std::vector<float> right(kSide * kSide, 3.0F);
   std::vector<float> product(kSide * kSide);
   const auto begin = Clock::now();
-  const double used_before = processor_seconds();
+  const double used_before = processor_seconds(CLOCK_PROCESS_CPUTIME_ID);
   const double best = shortest_seconds(seconds, [&] {
     dnnl_sgemm('N', 'N', kSide, kSide, kSide, 1, left.data(), kSide, right.data(), kSide, 0,
                product.data(), kSide);
   });
-  const double used = processor_seconds() - used_before;
+  const double used = processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - used_before;
   constexpr double kOperations = 2.0 * kSide * kSide * kSide;
   return {.cores = cores,
           .gigaflops = kOperations / best / 1e9,
