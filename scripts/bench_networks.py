@@ -17,14 +17,37 @@ PRECISIONS = "float32", "bfloat16"
 
 def train(options, work, precision):
     return [str(LOCKSTEP), "train", "--model", work.model, "--data", f"synthetic-images:{work.data}:10:{work.steps * work.batch}",
-            "--devices", "cpu:0", "--global-batch", str(work.batch), "--epochs", str(options.epochs), "--optimizer", "sgd",
+            "--global-batch", str(work.batch), "--epochs", str(options.epochs), "--optimizer", "sgd",
             "--momentum", "0.9", "--learning-rate", "0.01", "--precision", precision, "--log-format", "json"]
+
+
+def measure_pairs(options, result):
+    """Two replicas of one process and two ranks on two cores, against two independent runs at the same time."""
+    cores = physical_cores(2)
+    title("2 x one")
+    for work in WORKS:
+        for precision in PRECISIONS:
+            alone, doubled = (train(options, each, precision) for each in (work, work._replace(batch=2 * work.batch)))
+            replicas = [*doubled, "--devices", "cpu:0,cpu:0"]
+            ranks = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", *doubled]
+            rates = {"independent": [], "replicas": [], "ranks": []}
+            for _ in range(options.rounds):
+                pair = [Run(alone, [core]) for core in cores]
+                rates["independent"].append(sum(run.finish().rate() for run in pair))
+                for kind, command in (("replicas", replicas), ("ranks", ranks)):
+                    rates[kind].append(Run(command, cores, threads=None).finish().rate())
+            result["pairs"].append(work._asdict() | {"precision": precision} | rates)
+            other = statistics.median(rates["independent"])
+            for kind in ("replicas", "ranks"):
+                rate = statistics.median(rates[kind])
+                row(f"images per second, {work.model}, batch {work.batch}, {precision}, two {kind}", f"{rate:,.1f}", f"{other:,.1f}",
+                    f"{rate / other:.1%}")
 
 
 def measure_networks(options, result):
     """Generated images as bytes in memory. PyTorch in its fastest setting, found once: eager or compiled, in two memory layouts."""
     [core] = physical_cores(1)
-    result["networks"] = []
+    result["networks"], result["pairs"] = [], []
     title("PyTorch")
     for work in WORKS:
         rates = {}
@@ -51,3 +74,4 @@ def measure_networks(options, result):
         ours, other = rates["bfloat16"], rates["float32"]
         row(f"images per second, {work.model}, batch {work.batch}", f"{ours:,.1f}", f"{other:,.1f}", f"{ours / other:.2f} x",
             "bfloat16 against our float32")
+    measure_pairs(options, result)

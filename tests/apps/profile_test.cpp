@@ -127,5 +127,12 @@ TEST(Profile, ThatCannotBeWrittenIsAnErrorAtTheEnd) {
   EXPECT_EQ(result.event("end")["steps"], 11);
 }
 
+TEST(Profile, ThatCannotBeWrittenHidesNoDivergence) {
+  const Result result =
+      run_lockstep(kTrain + "--optimizer sgd --learning-rate 1e30 --profile /dev/full");
+  EXPECT_EQ(result.status, 6);
+  EXPECT_THAT(result.errors, HasSubstr("[/dev/full] expected to write the file; No space left"));
+}
+
 }  // namespace
 }  // namespace lockstep::apps

@@ -393,8 +393,9 @@ void FitLoop::end() {
                   .stop_reason = stop_.reason(),
                   .profile = profiling_.end()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
-  if (history_.end.profile) profiling_.write(*history_.end.profile);
-  if (const auto diverged = health_.at_end(stop_.signal())) checkpoints_.throw_diverged(*diverged);
+  const auto diverged = health_.at_end(stop_.signal());
+  if (history_.end.profile) profiling_.write(*history_.end.profile, diverged.has_value());
+  if (diverged) checkpoints_.throw_diverged(*diverged);
   tracing_.throw_if_lost();
 }
 

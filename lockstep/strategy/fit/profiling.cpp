@@ -73,7 +73,7 @@ std::optional<model::Profile> Profiling::end() {
   return std::nullopt;
 }
 
-void Profiling::write(const model::Profile& profile) {
+void Profiling::write(const model::Profile& profile, bool fails_anyway) {
   std::string lines;
   for (const model::ProfiledPiece& piece : profile.pieces) lines += line_of(to_json(piece));
   Json step = to_json(profile.step);
@@ -81,8 +81,13 @@ void Profiling::write(const model::Profile& profile) {
   step["samples"] = profile.samples;
   step["bytes_per_second"] = profile.speed.bytes_per_second;
   step["flop_per_second"] = profile.speed.flop_per_second;
-  file_->write(lines + line_of(step));
-  file_->commit();
+  try {
+    file_->write(lines + line_of(step));
+    file_->commit();
+  } catch (const Error& error) {
+    if (!fails_anyway) throw;
+    replicas_.strategy().session().logger()->warn("{}", error.what());
+  }
 }
 
 }  // namespace lockstep::strategy

@@ -25,8 +25,8 @@ class Profiling {
   /// Ends the timing, and measures the speed of the device. nullopt on other ranks, without a path,
   /// or, with a warning, if no step was measured.
   std::optional<model::Profile> end();
-  /// Writes the file. Throws Error (data).
-  void write(const model::Profile& profile);
+  /// Writes the file. Throws Error (data), or only warns if the training `fails_anyway`.
+  void write(const model::Profile& profile, bool fails_anyway);
 
  private:
   LocalReplicas& replicas_;
