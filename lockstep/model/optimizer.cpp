@@ -124,7 +124,9 @@ Optimizer::Optimizer(OptimizerOptions options, const ParameterTable& table)
     : options_(std::move(options)), size_(table.flat_size()) {
   check_options(options_);
   ranges_ = update_ranges(options_, table);
-  slots_.assign(slot_names().size(), std::vector<float>(table.flat_size()));
+  // Not from one that is copied, which would need memory of its own.
+  slots_.resize(slot_names().size());
+  for (std::vector<float>& slot : slots_) slot.resize(table.flat_size());
 }
 
 void Optimizer::apply(std::span<float> parameters, std::span<const float> gradients,
