@@ -107,9 +107,10 @@ void add_plan_options(CLI::App& command, PlanArguments& a) {
                   "latency, memory, price, replicas_per_host, ... (docs/observe.md)")
       ->type_name("FILE");
   command
-      .add_option("--calibration", a.calibration,
-                  "Use the measurements of an earlier run instead of measuring; the network and the "
-                  "data are then those of that run, not of --model and --data")
+      .add_option(
+          "--calibration", a.calibration,
+          "Use the measurements of an earlier run instead of measuring; the network and the "
+          "data are then those of that run, not of --model and --data")
       ->type_name("FILE");
   command
       .add_option("--save-calibration", a.save_calibration,

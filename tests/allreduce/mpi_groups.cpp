@@ -19,8 +19,8 @@ std::vector<Communicator> make_rings(const RingOptions& options) {
 std::vector<Communicator> make_nodes(int node) {
   MPI_Comm ranks_of_node = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, node, rank_in_world(), &ranks_of_node);
-  Communicator group(make_hierarchical(MPI_COMM_WORLD, ranks_of_node,
-                                       {.small_bytes = 64, .segment_bytes = 4096}));
+  Communicator group(
+      make_hierarchical(MPI_COMM_WORLD, ranks_of_node, {.small_bytes = 64, .segment_bytes = 4096}));
   MPI_Comm_free(&ranks_of_node);
   return {group};
 }

@@ -328,10 +328,8 @@ TEST(StepIntervals, LeaveOutTheFirstStepOfARun) {
   StepInterval interval;
   interval.begin(begin);
   const std::array<allreduce::BusySeconds, 1> busy{{{.input = 1, .compute = 2}}};
-  interval.add({.step = 41,
-                .busy = busy,
-                .breakdown = {.compute = 100},
-                .data_processor_seconds = 40});
+  interval.add(
+      {.step = 41, .busy = busy, .breakdown = {.compute = 100}, .data_processor_seconds = 40});
   EXPECT_EQ(interval.steps(), 0);
   EXPECT_EQ(interval.mean(), StepBreakdown{});
   EXPECT_FALSE(interval.verdict());

@@ -129,10 +129,9 @@ void CallExchange::take_received() {
     const std::size_t bytes = static_cast<std::size_t>(last - first) * sizeof(Call);
     std::memcpy(calls_.data() + first, from, bytes);
     from += bytes;
-    has_values_ = has_values_ && std::all_of(calls_.begin() + first, calls_.begin() + last,
-                                             [this](const Call& call) {
-                                               return is_same(call, calls_[rank_]);
-                                             });
+    has_values_ = has_values_ &&
+                  std::all_of(calls_.begin() + first, calls_.begin() + last,
+                              [this](const Call& call) { return is_same(call, calls_[rank_]); });
   }
   if (!has_values_) return;
   LOCKSTEP_CHECK_OP(static_cast<std::size_t>(values), ==,

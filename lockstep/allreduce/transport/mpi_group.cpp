@@ -249,12 +249,13 @@ bool MpiGroup::agreed() {
   count_waiting();
   trace::record(trace::EventKind::end, kWaiting);
   // All members find the same difference independently.
-  if (auto difference = find_difference(exchange_.calls(), numbers_)) raise_known(*std::move(difference));
+  if (auto difference = find_difference(exchange_.calls(), numbers_))
+    raise_known(*std::move(difference));
   return true;
 }
 
-// The last member that arrives waits for messages alone, so the others do so for as long; the rest of
-// their time is for members.
+// The last member that arrives waits for messages alone, so the others do so for as long; the rest
+// of their time is for members.
 void MpiGroup::count_waiting() {
   double shortest = last_seconds_;
   for (const Call& call : exchange_.calls()) shortest = std::min(shortest, call.last_seconds);
@@ -357,8 +358,7 @@ void MpiGroup::barrier() {
 
 bool MpiGroup::any(bool mine) {
   const Operation operation;
-  return std::ranges::any_of(compare(Call::any(mine)),
-                             [](const Call& call) { return call.flag; });
+  return std::ranges::any_of(compare(Call::any(mine)), [](const Call& call) { return call.flag; });
 }
 
 }  // namespace lockstep::allreduce

@@ -71,11 +71,12 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 /// Maps a file of shared memory at an address that makes it fast; MAP_FAILED if that fails.
 ///
-/// Processors of AMD look up a line in the nearest cache by a hash of address bits 12 to 27, and hold
-/// one of two lines at a time whose place in a page and hash are the same. (Lipp et al., "Take A Way:
-/// Exploring the Security Implications of AMD's Cache Way Predictors", 2020.) A sum reads several
-/// segments at the same distance from their beginnings, and takes up to 8 times as long if these are
-/// a multiple of 256 MiB apart. So segments begin at different multiples of 2 MiB within 256 MiB.
+/// Processors of AMD look up a line in the nearest cache by a hash of address bits 12 to 27, and
+/// hold one of two lines at a time whose place in a page and hash are the same. (Lipp et al., "Take
+/// A Way: Exploring the Security Implications of AMD's Cache Way Predictors", 2020.) A sum reads
+/// several segments at the same distance from their beginnings, and takes up to 8 times as long if
+/// these are a multiple of 256 MiB apart. So segments begin at different multiples of 2 MiB within
+/// 256 MiB.
 ///
 /// Pages of 4 KiB take up to two thirds of the speed in a virtual machine, and the system gives
 /// shared memory no others by default (/sys/kernel/mm/transparent_hugepage/shmem_enabled). So what

@@ -70,7 +70,8 @@ class Measurement {
       steps.push_back(step.seconds);
       waited += step.waited;
     }
-    busy_ = (processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_before) / seconds_since(timed_from);
+    busy_ = (processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_before) /
+            seconds_since(timed_from);
     timing_.seconds = quantile(steps, 0.5);
     constexpr double kQuartilesOfNormal = 1.349;  // their distance in standard deviations
     timing_.deviation = (quantile(steps, 0.75) - quantile(steps, 0.25)) / kQuartilesOfNormal;
@@ -243,7 +244,8 @@ double measure_transfer(double cores) {
     if (arrived == 0) refuse_connection();
   }
   const double wall = seconds_since(begin);
-  const double processor = (processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_before) / std::min(1.0, cores);
+  const double processor =
+      (processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_before) / std::min(1.0, cores);
   // Two threads on less than two cores take turns; what the system does for them is not always
   // counted as theirs.
   const double seconds = cores < 2 ? std::max(wall, processor) : processor;

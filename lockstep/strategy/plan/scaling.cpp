@@ -14,7 +14,8 @@ namespace lockstep::strategy {
 namespace {
 
 constexpr double kFloatBytes = sizeof(float);
-constexpr double kSmallBytes = 16 * 1024;  // up to here recursive doubling (algorithm/ring_reduction.h)
+constexpr double kSmallBytes =
+    16 * 1024;  // up to here recursive doubling (algorithm/ring_reduction.h)
 // The report of a step, behind the gradient: at most a few hundred numbers.
 constexpr std::size_t kReportElements = 64;
 
