@@ -63,11 +63,10 @@ std::string mismatch(int descriptor, const SharedSegment::Handle& handle, Label&
   return {};
 }
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25  // since Linux 6.1
-#endif
-
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// MADV_COLLAPSE of Linux 6.1, which the C library of a build may not have yet; older systems
+// refuse.
+constexpr int kMoveToHugePages = 25;
 
 /// Maps a file of shared memory at an address that makes it fast; MAP_FAILED if that fails.
 ///
@@ -104,7 +103,7 @@ void* map(int file, std::size_t bytes) {
   const std::size_t end = before + (bytes + page - 1) / page * page;
   if (before > 0) ::munmap(room, before);
   if (end < bytes + kDistance) ::munmap(begin + end, bytes + kDistance - end);
-  if (bytes >= kHugePage) ::madvise(data, bytes / kHugePage * kHugePage, MADV_COLLAPSE);
+  if (bytes >= kHugePage) ::madvise(data, bytes / kHugePage * kHugePage, kMoveToHugePages);
   return data;
 }
 
