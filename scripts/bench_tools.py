@@ -76,7 +76,7 @@ def physical_cores(count):
     return chosen[:count]
 
 
-PRIMITIVES = {"convolution", "inner_product", "matmul"}  # all operations that count
+PRIMITIVES = {"convolution", "inner_product", "matmul"}  # of the pieces whose operations --profile counts
 
 
 def floor_of_step(command, steps_per_epoch, cores):
