@@ -177,7 +177,9 @@ Work Plan::work_of(const Step& step, Part part) {
       break;
   }
   if (part == Part::backward && step.loss_rows > 0) flop += step.flop;  // forward is part of it
-  return {.bytes = static_cast<std::int64_t>(moved), .flop = flop};
+  return {.bytes = static_cast<std::int64_t>(moved),
+          .flop = flop,
+          .algorithm = step.operation->algorithm(part)};
 }
 
 void Plan::forward_without_samples() {

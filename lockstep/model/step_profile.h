@@ -18,11 +18,13 @@ struct Work {
   std::int64_t bytes = 0;  ///< read and written
   /// Multiplications and additions of products and convolutions; 0 for work that memory limits.
   std::int64_t flop = 0;
+  std::string_view algorithm = {};  ///< Operation::algorithm()
 
   /// Adds both amounts.
   Work& operator+=(const Work& other) {
     bytes += other.bytes;
     flop += other.flop;
+    algorithm = other.algorithm;
     return *this;
   }
 };
@@ -40,7 +42,8 @@ struct ProfiledPiece {
   Work work = {};                 ///< per step; zeros for input and reduction, which are waits
   double floor_milliseconds = 0;  ///< least time for the work at the speed of the device
 
-  /// Floor over measured time; above 1 where operands stay in caches.
+  /// Floor over measured time; above 1 where operands stay in caches, or where an algorithm needs
+  /// fewer operations than the definition.
   double share() const { return milliseconds > 0 ? floor_milliseconds / milliseconds : 0; }
 };
 

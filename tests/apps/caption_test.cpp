@@ -21,7 +21,7 @@ class Captions : public ::testing::Test {
 
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  /// Draws images, and trains a small network, which knows them after 300 steps.
+  /// Draws images, and trains a small network, which knows them after 400 steps.
   void train(int steps) const {
     const Result drawn =
         run({LOCKSTEP_EXAMPLES "/example_shapes", path("shapes"), std::to_string(kImages), "3"});
@@ -29,7 +29,7 @@ class Captions : public ::testing::Test {
     EXPECT_EQ(drawn.output, fmt::format("6 images with captions in {}\n", path("shapes")));
     const Result trained = run_lockstep(fmt::format(
         "train --model caption:32 --data text:{0}/captions.csv:image=image,target=caption,"
-        "tokenizer={0}/vocab.txt,length=8 --global-batch {1} --steps {2} --learning-rate 3e-3 "
+        "tokenizer={0}/vocab.txt,length=8 --global-batch {1} --steps {2} --learning-rate 1e-3 "
         "--quiet --checkpoint-dir {3}",
         path("shapes"), kImages, steps, path("run")));
     ASSERT_EQ(trained.status, 0) << trained.errors;
@@ -43,7 +43,7 @@ class Captions : public ::testing::Test {
 };
 
 TEST_F(Captions, DescribeTheImagesOfTheTraining) {
-  train(300);
+  train(400);
   std::string images;
   std::string expected = "image,caption\n";
   for (int i = 0; i < kImages; ++i) images += " " + image(i);
@@ -68,7 +68,7 @@ TEST_F(Captions, DescribeTheImagesOfTheTraining) {
   EXPECT_EQ(event["image"], image(kImages - 1));
   EXPECT_EQ(event["text"], last);
   EXPECT_EQ(event["stop"], "end");
-  EXPECT_EQ(event["step"], 300);
+  EXPECT_EQ(event["step"], 400);
 
   const Result quiet = run_lockstep(
       generate(fmt::format("--quiet --tokens 1 --output {} --image{}", path("text"), images)));

@@ -107,6 +107,21 @@ TEST(Profile, IsThatOfTheFirstReplica) {
   EXPECT_EQ((*second)["flop"], 2 * 10 * 3 * 3 * 64 * (3 * 3 * 32)) << "[5, 5, 32] to [3, 3, 64]";
 }
 
+TEST(Profile, NamesTheAlgorithmWhereThereAreSeveral) {
+  const ScratchDirectory directory;
+  const std::string file = directory.path() / "profile.jsonl";
+  const Result result = run_lockstep(
+      "train --model cnn --data synthetic:28x28x1:4:140 --global-batch 20 --profile " + file);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  std::vector<std::string> by_winograd;
+  for (const nlohmann::json& line : profile_in(file))
+    if (line.value("algorithm", "") == "winograd") by_winograd.push_back(line["name"]);
+  EXPECT_THAT(by_winograd,
+              ElementsAre("conv2d_1 forward", "conv2d_1 weight gradient", "conv2d_1 data gradient"))
+      << "[13, 13, 32] to [11, 11, 64]; the other one has one channel";
+  EXPECT_THAT(result.output, ContainsRegex("\nconv2d_1 forward [^\n]*  winograd\n"));
+}
+
 TEST(Profile, IsPrintedForPeople) {
   const ScratchDirectory directory;
   const std::string train = "train --model mlp" + kData + "--profile ";

@@ -19,6 +19,7 @@ namespace lockstep::model {
 class Backend;
 class JsonObject;
 class StepProfile;
+enum class Part;
 
 /// What the data set determines about a model that is trained on it.
 struct DataShape {
@@ -178,6 +179,9 @@ class Operation {
   virtual void forward(const Operands& operands, const PassContext& pass) = 0;
   /// Writes input_gradients (those that are not empty) and parameter_gradients.
   virtual void backward(const Operands& operands, const PassContext& pass) = 0;
+  /// The algorithm that computes a part (step_profile.h), where there is more than one; for a
+  /// person who reads a profile.
+  virtual std::string_view algorithm(Part /*part*/) const { return {}; }
 
   /// Replace forward and backward if this replica has no samples but other replicas have: an
   /// operation that communicates with them must take part. The operands are those of a plan for one

@@ -400,10 +400,11 @@ void ProgressBar::print_profile(const model::Profile& profile) {
   for (const model::ProfiledPiece& piece : pieces) {
     const std::string speed =
         piece.floor_milliseconds > 0 ? fmt::format("{:.0f} %", 100 * piece.share()) : "";
-    print_line(
-        fmt::format("{:{}}  {:9.3f}  {:>7}  {:9.3f}  {:>8}", piece.name, width, piece.milliseconds,
-                    fmt::format("{:.1f} %", 100 * piece.milliseconds / profile.step.milliseconds),
-                    piece.floor_milliseconds, speed));
+    print_line(fmt::format(
+        "{:{}}  {:9.3f}  {:>7}  {:9.3f}  {:>8}{}{}", piece.name, width, piece.milliseconds,
+        fmt::format("{:.1f} %", 100 * piece.milliseconds / profile.step.milliseconds),
+        piece.floor_milliseconds, speed, piece.work.algorithm.empty() ? "" : "  ",
+        piece.work.algorithm));
   }
 }
 

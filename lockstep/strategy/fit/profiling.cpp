@@ -17,12 +17,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json to_json(const model::ProfiledPiece& piece) {
-  return {{"name", piece.name},
-          {"ms", piece.milliseconds},
-          {"bytes", piece.work.bytes},
-          {"flop", piece.work.flop},
-          {"floor_ms", piece.floor_milliseconds},
-          {"share", piece.share()}};
+  Json line{{"name", piece.name},
+            {"ms", piece.milliseconds},
+            {"bytes", piece.work.bytes},
+            {"flop", piece.work.flop},
+            {"floor_ms", piece.floor_milliseconds},
+            {"share", piece.share()}};
+  if (!piece.work.algorithm.empty()) line["algorithm"] = std::string(piece.work.algorithm);
+  return line;
 }
 
 /// A name that is not UTF-8 does not lose the file.

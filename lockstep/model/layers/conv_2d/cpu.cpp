@@ -1,5 +1,7 @@
 #include <Eigen/Core>
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/model/cpu/descriptors.h"
@@ -7,6 +9,7 @@
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/derived.h"
+#include "lockstep/model/layers/conv_2d/winograd.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cpu {
@@ -60,37 +63,51 @@ class Conv2DOperation final : public Operation {
                                       {w.stride_height, w.stride_width},
                                       {w.pad_top, w.pad_left},
                                       {w.pad_bottom, w.pad_right}};
-
-    dnnl::primitive_attr attributes = user_scratchpad();
-    if (spec.relu) append_relu(attributes);
     const auto kind =
         spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    const auto forward = describe_forward(context.engine, kind, arrays, attributes);
-    std::vector<std::pair<int, memory::desc>> arguments = {
-        {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, forward.weights_desc()}, {DNNL_ARG_DST, target}};
-    if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
-    forward_ = Primitive(context, dnnl::convolution_forward(forward), arguments,
-                         forward.scratchpad_desc());
-    forward_weights_ = Reorder(context, kept, forward.weights_desc());
+    if (winograd::pays(spec, winograd::Pass::forward, context.type)) {
+      winograd_.emplace(context, spec, winograd::Pass::forward);
+    } else {
+      dnnl::primitive_attr attributes = user_scratchpad();
+      if (spec.relu) append_relu(attributes);
+      const auto forward = describe_forward(context.engine, kind, arrays, attributes);
+      std::vector<std::pair<int, memory::desc>> arguments = {
+          {DNNL_ARG_SRC, source},
+          {DNNL_ARG_WEIGHTS, forward.weights_desc()},
+          {DNNL_ARG_DST, target}};
+      if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
+      forward_ = Primitive(context, dnnl::convolution_forward(forward), arguments,
+                           forward.scratchpad_desc());
+      forward_weights_ = Reorder(context, kept, forward.weights_desc());
+    }
     if (!spec.training) return;
 
     if (spec.relu)
       relu_ = Relu(context, spec.batch * spec.filters * w.output_height * w.output_width, true);
     // The hint for backward must be a plain convolution.
     const auto hint = describe_forward(context.engine, kind, arrays, user_scratchpad());
-    ConvolutionArrays gradients = arrays;
-    gradients.weights = kernel_of_any_layout(spec, memory::data_type::f32);
-    const auto weights =
-        describe_backward_weights(context.engine, gradients, user_scratchpad(), hint);
-    arguments = {{DNNL_ARG_SRC, source},
-                 {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()},
-                 {DNNL_ARG_DIFF_DST, target}};
-    if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
-    backward_weights_ = Primitive(context, dnnl::convolution_backward_weights(weights), arguments,
-                                  weights.scratchpad_desc());
-    weights_gradient_ = Reorder::from_own(context, weights.diff_weights_desc(), kept_gradient);
+    if (winograd::pays(spec, winograd::Pass::kernel_gradient, context.type)) {
+      winograd_weights_.emplace(context, spec);
+    } else {
+      ConvolutionArrays gradients = arrays;
+      gradients.weights = kernel_of_any_layout(spec, memory::data_type::f32);
+      const auto weights =
+          describe_backward_weights(context.engine, gradients, user_scratchpad(), hint);
+      std::vector<std::pair<int, memory::desc>> arguments = {
+          {DNNL_ARG_SRC, source},
+          {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()},
+          {DNNL_ARG_DIFF_DST, target}};
+      if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
+      backward_weights_ = Primitive(context, dnnl::convolution_backward_weights(weights), arguments,
+                                    weights.scratchpad_desc());
+      weights_gradient_ = Reorder::from_own(context, weights.diff_weights_desc(), kept_gradient);
+    }
 
     if (!spec.input_gradient) return;
+    if (winograd::pays(spec, winograd::Pass::data_gradient, context.type)) {
+      winograd_data_.emplace(context, spec, winograd::Pass::data_gradient);
+      return;
+    }
     const auto data = describe_backward_data(context.engine, arrays, user_scratchpad(), hint);
     backward_data_ = Primitive(context, dnnl::convolution_backward_data(data),
                                {{DNNL_ARG_DIFF_SRC, source},
@@ -101,14 +118,30 @@ class Conv2DOperation final : public Operation {
   }
 
   Needs needs() const override {
+    const auto scratch = [](const auto& winograd) {
+      return winograd ? winograd->scratch_bytes() : 0;
+    };
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
             .skips_frozen = true,
             .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
-                                       backward_data_.scratch_bytes()})};
+                                       backward_data_.scratch_bytes(), scratch(winograd_),
+                                       scratch(winograd_weights_), scratch(winograd_data_)})};
+  }
+
+  std::string_view algorithm(Part part) const override {
+    const bool is_winograd = part == Part::weight_gradient ? winograd_weights_.has_value()
+                             : part == Part::data_gradient ? winograd_data_.has_value()
+                                                           : winograd_.has_value();
+    return is_winograd ? "winograd" : "";
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
+    if (winograd_) {
+      const float* const bias = spec_.bias ? t.parameters[1].data() : nullptr;
+      winograd_->run(t.inputs[0], t.weights[0], bias, t.output, t.scratch);
+      return;
+    }
     forward_.place(DNNL_ARG_SRC, t.inputs[0]);
     forward_.place(DNNL_ARG_WEIGHTS, forward_weights_.read(t.weights[0].data()));
     if (spec_.bias) forward_.place(DNNL_ARG_BIAS, t.parameters[1]);
@@ -119,17 +152,16 @@ class Conv2DOperation final : public Operation {
   void backward(const Operands& t, const PassContext& pass) override {
     if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
     if (!t.parameter_gradients[0].empty()) {
-      float* kernel_gradient = t.parameter_gradients[0].data();
-      backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
-      backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
-      backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, weights_gradient_.target_of(kernel_gradient));
-      if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
-      backward_weights_.run(t.scratch);
-      weights_gradient_.write(kernel_gradient);
+      write_weights_gradient(t);
       end_part(pass, Part::weight_gradient);
     }
 
     if (t.input_gradients[0].empty()) return;
+    if (winograd_data_) {
+      winograd_data_->run(t.output_gradient, t.weights[0], nullptr, t.input_gradients[0],
+                          t.scratch);
+      return;
+    }
     backward_data_.place(DNNL_ARG_WEIGHTS, backward_kernel_.read(t.weights[0].data()));
     backward_data_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
     backward_data_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
@@ -137,13 +169,33 @@ class Conv2DOperation final : public Operation {
   }
 
  private:
+  void write_weights_gradient(const Operands& t) {
+    float* const kernel_gradient = t.parameter_gradients[0].data();
+    if (winograd_weights_) {
+      float* const bias_gradient = spec_.bias ? t.parameter_gradients[1].data() : nullptr;
+      winograd_weights_->run(t.inputs[0], t.output_gradient, kernel_gradient, bias_gradient,
+                             t.scratch);
+      return;
+    }
+    backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
+    backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+    backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, weights_gradient_.target_of(kernel_gradient));
+    if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
+    backward_weights_.run(t.scratch);
+    weights_gradient_.write(kernel_gradient);
+  }
+
   Conv2DSpec spec_;
+  // Of each pass either the primitive, with its reorder, or Winograd's algorithm.
   Primitive forward_;
   Primitive backward_weights_;
   Primitive backward_data_;
   Reorder forward_weights_;
   Reorder backward_kernel_;
   Reorder weights_gradient_;
+  std::optional<winograd::Product> winograd_;
+  std::optional<winograd::KernelGradient> winograd_weights_;
+  std::optional<winograd::Product> winograd_data_;
   Relu relu_;
 };
 

@@ -1,0 +1,263 @@
+#include "lockstep/model/layers/conv_2d/winograd.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+
+#include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/lanes.h"
+
+namespace lockstep::model::cpu::winograd {
+namespace {
+
+// Arrays one after the other in the scratch memory, each at a cache line.
+class Scratch {
+ public:
+  explicit Scratch(std::span<std::byte> memory) : memory_(memory) {}
+  Matrices matrices(std::int64_t rows, std::int64_t columns) {
+    const std::size_t bytes = size(rows, columns);
+    auto* const data = reinterpret_cast<float*>(memory_.data());
+    memory_ = memory_.subspan(bytes);
+    return {data, rows, columns};
+  }
+  std::span<std::byte> rest() const { return memory_; }
+  static std::size_t size(std::int64_t rows, std::int64_t columns) {
+    constexpr std::size_t kLine = 64;
+    const auto bytes = static_cast<std::size_t>(kPlaces * rows * columns) * sizeof(float);
+    return (bytes + kLine - 1) / kLine * kLine;
+  }
+
+ private:
+  std::span<std::byte> memory_;
+};
+
+memory::desc matrices_of(std::int64_t rows, std::int64_t columns, bool transposed = false) {
+  return {{kPlaces, rows, columns},
+          memory::data_type::f32,
+          transposed ? memory::format_tag::acb : memory::format_tag::abc};
+}
+
+Primitive make_product(Context& context, const ProductArrays& arrays, bool adds) {
+  dnnl::primitive_attr attributes = user_scratchpad();
+  if (adds) {
+    dnnl::post_ops operations;
+    operations.append_sum(1.0f);
+    attributes.set_post_ops(operations);
+  }
+  const auto product = describe_product(context.engine, arrays, attributes);
+  return {context,
+          dnnl::matmul(product),
+          {{DNNL_ARG_SRC, arrays.source},
+           {DNNL_ARG_WEIGHTS, arrays.weights},
+           {DNNL_ARG_DST, arrays.target}},
+          product.scratchpad_desc()};
+}
+
+// Bytes that a block of tiles may take: usually, where products are summed over tiles, which are
+// better longer, and where the kernel is transformed again for each block.
+constexpr std::int64_t kTileBytes = 640 << 10;
+constexpr std::int64_t kSummedTileBytes = 2 << 20;
+constexpr std::int64_t kManyTileBytes = 16 << 20;
+// What a transformed kernel may take; a larger one is transformed in parts of so many outputs.
+constexpr std::int64_t kKernelBytes = 10 << 20;
+constexpr std::int64_t kOutputsOfPart = 64;
+
+// Of the output, or of the gradient of the input.
+Grid grid_of(const Conv2DSpec& spec, Pass pass) {
+  const WindowGeometry& w = spec.window;
+  const bool of_input = pass == Pass::data_gradient;
+  const std::int64_t rows = ((of_input ? w.height : w.output_height) + kTile - 1) / kTile;
+  const std::int64_t columns = ((of_input ? w.width : w.output_width) + kTile - 1) / kTile;
+  return {.rows = rows, .columns = columns, .tiles = spec.batch * rows * columns};
+}
+
+bool is_kernel_large(const Conv2DSpec& spec) {
+  return kPlaces * spec.window.channels * spec.filters * std::int64_t{sizeof(float)} > kKernelBytes;
+}
+
+Blocks blocks_of(const Conv2DSpec& spec, const Grid& grid, std::int64_t outputs,
+                 std::int64_t tile_bytes) {
+  constexpr std::int64_t kFewest = 16;
+  const bool is_large = is_kernel_large(spec);
+  const std::int64_t per_tile =
+      kPlaces * (spec.window.channels + spec.filters) * std::int64_t{sizeof(float)};
+  const std::int64_t most = std::max(kFewest, (is_large ? kManyTileBytes : tile_bytes) / per_tile);
+  const std::int64_t blocks = (grid.tiles + most - 1) / most;
+  std::int64_t part = outputs;
+  if (is_large)
+    for (std::int64_t p = kLanes; p <= kOutputsOfPart; p += kLanes)
+      if (outputs % p == 0) part = p;
+  return {.tiles = (grid.tiles + blocks - 1) / blocks, .outputs = part};
+}
+
+// What pays() compares, in float32 multiplications of a product of matrices: the
+// transforms of a patch and of a tile per channel, and that of a kernel of one channel, or its
+// gradient. Measured on an AMD EPYC (Zen 4) for 16 to 512 channels and images of 4x4 to 56x56.
+constexpr double kCostOfPatch = 600;
+constexpr double kCostOfTile = 400;
+constexpr double kCostOfKernel = 500;
+constexpr double kCostOfKernelGradient = 250;
+
+bool has(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);  // a larger set has the bits of a smaller one
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+// Of float32 in the vectors that oneDNN uses.
+std::int64_t lanes_of_onednn() {
+  if (has(dnnl::cpu_isa::avx512_core)) return 16;
+  return has(dnnl::cpu_isa::avx2) ? 8 : 4;
+}
+
+// How many times as fast oneDNN's convolution of `type` is as that of float32: on a Zen 4, and with
+// AMX in a step of resnet18 on an Intel Xeon of the generation Sapphire Rapids.
+double speed_of_onednn(Pass pass, memory::data_type type) {
+  if (type == memory::data_type::f32 || !has(dnnl::cpu_isa::avx512_core_bf16)) return 1;
+  if (pass == Pass::kernel_gradient) return has(dnnl::cpu_isa::avx512_core_amx) ? 1.5 : 1.8;
+  if (!has(dnnl::cpu_isa::avx512_core_amx)) return 2.1;
+  return pass == Pass::forward ? 5 : 3.5;
+}
+
+}  // namespace
+
+bool pays(const Conv2DSpec& spec, Pass pass, memory::data_type type) {
+  const WindowGeometry& w = spec.window;
+  if (spec.groups != 1 || w.kernel_height != kKernel || w.kernel_width != kKernel ||
+      w.stride_height != 1 || w.stride_width != 1 || w.channels % kLanes != 0 ||
+      spec.filters % kLanes != 0)
+    return false;
+  const auto tiles = static_cast<double>(grid_of(spec, pass).tiles);
+  const auto channels = static_cast<double>(w.channels);
+  const auto filters = static_cast<double>(spec.filters);
+  const double width = static_cast<double>(lanes_of_onednn()) / kLanes;
+  const double kernel = pass == Pass::kernel_gradient ? kCostOfKernelGradient : kCostOfKernel;
+  const double transforms =
+      tiles * (kCostOfPatch * channels + kCostOfTile * filters) + kernel * channels * filters;
+  const double products = tiles * kPlaces * channels * filters;
+  const double direct = static_cast<double>(spec.batch * w.output_height * w.output_width) *
+                        kKernel * kKernel * channels * filters;
+  return products + transforms * width < direct / speed_of_onednn(pass, type);
+}
+
+Product::Product(Context& context, const Conv2DSpec& spec, Pass pass)
+    : spec_(spec), pass_(pass), grid_(grid_of(spec, pass)) {
+  const bool forward = pass == Pass::forward;
+  inputs_ = forward ? spec.window.channels : spec.filters;
+  outputs_ = forward ? spec.filters : spec.window.channels;
+  blocks_ = blocks_of(spec, grid_, outputs_, kTileBytes);
+  product_ =
+      make_product(context,
+                   {matrices_of(blocks_.tiles, inputs_), matrices_of(inputs_, blocks_.outputs),
+                    matrices_of(blocks_.tiles, blocks_.outputs)},
+                   false);
+}
+
+std::size_t Product::scratch_bytes() const {
+  return Scratch::size(blocks_.tiles, inputs_) + Scratch::size(blocks_.tiles, blocks_.outputs) +
+         Scratch::size(inputs_, blocks_.outputs) + product_.scratch_bytes();
+}
+
+void Product::run(const TensorView& images, const TensorView& kernel, const float* bias,
+                  const TensorView& result, std::span<std::byte> scratch) {
+  const auto run_as = [&]<typename T>(T* to) {
+    run(static_cast<const T*>(images.data()), static_cast<const T*>(kernel.data()), bias, to,
+        scratch);
+  };
+  if (images.type() == Precision::float32)
+    run_as(static_cast<float*>(result.data()));
+  else
+    run_as(static_cast<Eigen::bfloat16*>(result.data()));
+}
+
+template <typename T>
+void Product::run(const T* images, const T* kernel, const float* bias, T* result,
+                  std::span<std::byte> scratch) {
+  const WindowGeometry& w = spec_.window;
+  const bool forward = pass_ == Pass::forward;
+  const Images<const T> from =
+      forward ? Images<const T>{images, w.height, w.width, inputs_, -w.pad_top, -w.pad_left}
+              : Images<const T>{images,  w.output_height,           w.output_width,
+                                inputs_, w.pad_top - (kKernel - 1), w.pad_left - (kKernel - 1)};
+  const Images<T> to = forward ? Images<T>{result, w.output_height, w.output_width, spec_.filters}
+                               : Images<T>{result, w.height, w.width, w.channels};
+  Scratch arrays(scratch);
+  const Matrices patches = arrays.matrices(blocks_.tiles, inputs_);
+  const Matrices tiles = arrays.matrices(blocks_.tiles, blocks_.outputs);
+  const Matrices kernels = arrays.matrices(inputs_, blocks_.outputs);
+  product_.place(DNNL_ARG_SRC, patches.data);
+  product_.place(DNNL_ARG_WEIGHTS, kernels.data);
+  product_.place(DNNL_ARG_DST, tiles.data);
+  for (std::int64_t tile = 0; tile < grid_.tiles; tile += blocks_.tiles) {
+    transform_patches(from, grid_, tile, patches);
+    for (std::int64_t output = 0; output < outputs_; output += blocks_.outputs) {
+      const bool is_there = tile > 0 && blocks_.outputs == outputs_;
+      if (forward && !is_there)
+        transform_kernel(kernel, output, kernels);
+      else if (!is_there)
+        transform_turned_kernel(kernel, w.channels, output, kernels);
+      product_.run(arrays.rest());
+      write_tiles(tiles, grid_, tile, output, bias, forward && spec_.relu, to);
+    }
+  }
+}
+
+KernelGradient::KernelGradient(Context& context, const Conv2DSpec& spec)
+    : spec_(spec),
+      grid_(grid_of(spec, Pass::kernel_gradient)),
+      blocks_(blocks_of(spec, grid_, spec.filters, kSummedTileBytes)) {
+  const std::int64_t channels = spec.window.channels;
+  const ProductArrays arrays = {matrices_of(blocks_.outputs, blocks_.tiles, true),
+                                matrices_of(blocks_.tiles, channels),
+                                matrices_of(blocks_.outputs, channels)};
+  first_product_ = make_product(context, arrays, false);
+  next_product_ = make_product(context, arrays, true);
+}
+
+std::size_t KernelGradient::scratch_bytes() const {
+  const std::int64_t channels = spec_.window.channels;
+  return Scratch::size(blocks_.tiles, channels) + Scratch::size(blocks_.tiles, blocks_.outputs) +
+         Scratch::size(blocks_.outputs, channels) +
+         std::max(first_product_.scratch_bytes(), next_product_.scratch_bytes());
+}
+
+void KernelGradient::run(const TensorView& images, const TensorView& output_gradient,
+                         float* kernel_gradient, float* bias_gradient,
+                         std::span<std::byte> scratch) {
+  const auto run_as = [&]<typename T>(const T* from) {
+    run(from, static_cast<const T*>(output_gradient.data()), kernel_gradient, bias_gradient,
+        scratch);
+  };
+  if (images.type() == Precision::float32)
+    run_as(static_cast<const float*>(images.data()));
+  else
+    run_as(static_cast<const Eigen::bfloat16*>(images.data()));
+}
+
+template <typename T>
+void KernelGradient::run(const T* images, const T* output_gradient, float* kernel_gradient,
+                         float* bias_gradient, std::span<std::byte> scratch) {
+  const WindowGeometry& w = spec_.window;
+  const Images<const T> inputs = {images, w.height, w.width, w.channels, -w.pad_top, -w.pad_left};
+  const Images<const T> gradients = {output_gradient, w.output_height, w.output_width,
+                                     spec_.filters};
+  Scratch arrays(scratch);
+  const Matrices patches = arrays.matrices(blocks_.tiles, w.channels);
+  const Matrices tiles = arrays.matrices(blocks_.tiles, blocks_.outputs);
+  const Matrices sums = arrays.matrices(blocks_.outputs, w.channels);
+  for (Primitive* product : {&first_product_, &next_product_}) {
+    product->place(DNNL_ARG_SRC, tiles.data);
+    product->place(DNNL_ARG_WEIGHTS, patches.data);
+    product->place(DNNL_ARG_DST, sums.data);
+  }
+  for (std::int64_t filter = 0; filter < spec_.filters; filter += blocks_.outputs) {
+    for (std::int64_t tile = 0; tile < grid_.tiles; tile += blocks_.tiles) {
+      if (filter == 0 || blocks_.tiles < grid_.tiles)
+        transform_patches(inputs, grid_, tile, patches);
+      transform_tiles(gradients, grid_, tile, filter, tiles);
+      (tile == 0 ? first_product_ : next_product_).run(arrays.rest());
+    }
+    write_kernel_gradient(sums, kernel_gradient + filter * kKernel * kKernel * w.channels);
+  }
+  if (bias_gradient != nullptr) sum_pixels(gradients, spec_.batch, bias_gradient);
+}
+
+}  // namespace lockstep::model::cpu::winograd
