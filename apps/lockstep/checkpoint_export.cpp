@@ -299,9 +299,10 @@ void add_export_options(CLI::App& command, ExportArguments& arguments) {
   add_one_of(command, "--format", arguments.format, {"auto", "safetensors", "onnx", "torch"},
              "Format of the file; auto: by its ending. torch is a state_dict for torch.load")
       ->type_name("FORMAT");
-  command.add_flag("--no-fold", arguments.keep_normalization,
-                   "onnx: keep batch normalizations, instead of folding them into the layers before "
-                   "them, and dropouts, to train on from the file");
+  command.add_flag(
+      "--no-fold", arguments.keep_normalization,
+      "onnx: keep batch normalizations, instead of folding them into the layers before "
+      "them, and dropouts, to train on from the file");
   add_one_of(command, "--weights", arguments.weights, {kFloat32, kFloat16},
              "onnx: how arrays of weights are stored. float16 makes half of the file; programs "
              "still compute in float32")

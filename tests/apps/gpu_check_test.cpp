@@ -85,10 +85,11 @@ INSTANTIATE_TEST_SUITE_P(
                       "scripts/gpu_check: error: unknown option '--fast'; scripts/gpu_check --help "
                       "lists them"},
         ScriptRefusal{"gpu_check --out", "scripts/gpu_check: error: --out needs a folder"},
-        ScriptRefusal{"gpu_check --only tests,speed",
-                      "scripts/gpu_check: error: --only: expected some of "
-                      "tests,resnet50,conv,torch,attention,cifar,adam,cnn,trainings,memcheck,racecheck,jpeg, "
-                      "got 'speed'"},
+        ScriptRefusal{
+            "gpu_check --only tests,speed",
+            "scripts/gpu_check: error: --only: expected some of "
+            "tests,resnet50,conv,torch,attention,cifar,adam,cnn,trainings,memcheck,racecheck,jpeg, "
+            "got 'speed'"},
         ScriptRefusal{"gpu_check --prebuilt /dev",
                       "scripts/gpu_check: error: --prebuilt: expected a folder that "
                       "scripts/gpu_pack --prebuilt made, got '/dev'"},

@@ -28,8 +28,8 @@ class Tokenizer {
   virtual std::int64_t vocabulary_size() const = 0;  ///< number of tokens
   /// "chars", "bytes", "byte-level BPE", "WordPiece", or "SentencePiece unigram" or "... BPE".
   virtual std::string name() const = 0;
-  /// The token before a text that is classified as a whole, such as [CLS]; nullopt if there is none.
-  /// The end token then follows the text.
+  /// The token before a text that is classified as a whole, such as [CLS]; nullopt if there is
+  /// none. The end token then follows the text.
   virtual std::optional<std::int32_t> begin_token() const { return std::nullopt; }
   /// The token that ends a document; nullopt if there is none.
   virtual std::optional<std::int32_t> end_token() const { return std::nullopt; }
