@@ -21,6 +21,7 @@
 #include "apps/lockstep/doctor/folders.h"
 #include "apps/lockstep/doctor/host.h"
 #include "apps/lockstep/doctor/network.h"
+#include "apps/lockstep/doctor/replicas.h"
 #include "apps/lockstep/doctor/report.h"
 #include "apps/lockstep/doctor/routes.h"
 #include "apps/lockstep/process_setup.h"
@@ -201,6 +202,7 @@ class Examination {
     say("devices");
     const auto devices = ranks_.measure<doctor::DeviceFacts>("devices", doctor::measure_devices);
     report_.add(doctor::judge_devices(devices));
+    has_gpus_ = !doctor::nodes_with_gpus(devices).empty();
     say("shared-memory");
     const auto memory = doctor::measure_memory(ranks_);
     const bool wanted = std::ranges::any_of(arguments_.routes, [](allreduce::Route route) {
@@ -244,14 +246,20 @@ class Examination {
   void examine_speed() {
     const double seconds = arguments_.measuring_seconds();
     say("matrix-product");
-    const auto speed = doctor::measure_speed(ranks_, 0.25 * seconds);
+    const auto speed = doctor::measure_speed(ranks_, 0.2 * seconds);
     report_.add(doctor::judge_product(speed));
     report_.add(doctor::judge_copy(speed));
+    say("replicas");
+    report_.add(has_gpus_
+                    ? doctor::Outcome{.check = "replicas",
+                                      .summary = "they compute on GPUs",
+                                      .skipped = true}
+                    : doctor::judge_replicas(doctor::measure_replicas(ranks_, 0.15 * seconds)));
     say("links");
     const auto links = doctor::measure_links(ranks_, 0.1 * seconds);
     report_.add(doctor::judge_links(links, network_));
     say("routes");
-    const auto readings = doctor::measure_routes(ranks_, arguments_.routes, 0.65 * seconds);
+    const auto readings = doctor::measure_routes(ranks_, arguments_.routes, 0.55 * seconds);
     const double wire = session_.nodes() > 1 ? doctor::slowest_link(links) : 0;
     report_.add(doctor::judge_routes(
         readings, {.copied_gigabytes = doctor::slowest_copy(speed), .wire_gigabytes = wire}));
@@ -277,6 +285,7 @@ class Examination {
   Ranks ranks_;
   Report report_;
   doctor::Reports<doctor::NetworkFacts> network_;
+  bool has_gpus_ = false;  // on some host
   std::atomic<const char*> now_ = "";
   std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: its thread uses the other members
 };

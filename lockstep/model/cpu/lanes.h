@@ -54,8 +54,9 @@ inline void store_lanes(const Lanes& values, Eigen::bfloat16* to) {
   const auto bits = reinterpret_cast<BitLanes>(values);
   const BitLanes rounded = bits + 0x7fff + ((bits >> 16) & 1);
   const BitLanes nan = (bits & 0x80000000) | 0x7fc00000;
+  const auto is_nan = values != values;  // NOLINT(misc-redundant-expression): true of NaN
   const HalfLanes halves =
-      upper_halves_of(values != values ? nan : rounded, std::make_index_sequence<kLanes>());
+      upper_halves_of(is_nan ? nan : rounded, std::make_index_sequence<kLanes>());
   std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
 }
 

@@ -12,6 +12,7 @@
 #include "apps/lockstep/doctor/devices.h"
 #include "apps/lockstep/doctor/folders.h"
 #include "apps/lockstep/doctor/host.h"
+#include "apps/lockstep/doctor/replicas.h"
 #include "tests/apps/doctor/reports.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
@@ -284,6 +285,25 @@ TEST(SlowestCopy, IsThatOfTheSlowestRank) {
   EXPECT_EQ(slowest_copy(on_hosts<SpeedFacts>({{.copied_gigabytes = 9}, {.copied_gigabytes = 7}})),
             7);
   EXPECT_EQ(slowest_copy({}), 0);
+}
+
+TEST(JudgedReplicas, AreOfOneCoreWhereThatIsFaster) {
+  const Outcome outcome = judge_replicas(on_one_host<ReplicaFacts>(
+      {{2, 9000, 15800}, {.cores = 2, .as_one = 8900, .as_many = 15700}}));
+  EXPECT_EQ(outcome.level(), Level::ok);
+  EXPECT_EQ(outcome.summary,
+            "cnn, 64 images per core: one replica on 2 cores 8900/s, 2 replicas 15700/s: --devices "
+            "cpu:0,cpu:0");
+  EXPECT_THAT(judge_replicas(on_one_host<ReplicaFacts>({{16, 9000, 99000}})).summary,
+              HasSubstr(": --devices cpu:0,cpu:0,… (16 times)"));
+}
+
+TEST(JudgedReplicas, AreOneWhereMoreBringLittle) {
+  EXPECT_THAT(judge_replicas(on_one_host<ReplicaFacts>({{2, 9000, 9800}})).summary,
+              HasSubstr("2 replicas 9800/s: one is enough"));
+  const Outcome one_core = judge_replicas(on_one_host<ReplicaFacts>({{.cores = 1}}));
+  EXPECT_EQ(one_core.level(), Level::skipped);
+  EXPECT_EQ(one_core.summary, "a rank has one core: nothing to divide");
 }
 
 TEST(JudgedData, MustBeTheSameOnAllRanks) {
