@@ -89,6 +89,7 @@ void StepProfile::end_step() {
     Piece& of_lap = piece(name);
     of_lap.seconds += lap.end.seconds_since(laps_[i - 1].end);
     of_lap.work += lap.work;
+    of_lap.work.algorithm = lap.work.algorithm;
     if (i == 1) of_lap.seconds += input_seconds_;
   }
   for (Piece& piece : pieces_) piece.of_steps.push_back(piece.seconds);

@@ -20,11 +20,10 @@ struct Work {
   std::int64_t flop = 0;
   std::string_view algorithm = {};  ///< Operation::algorithm()
 
-  /// Adds both amounts.
+  /// Adds both amounts, of the same algorithm or of several.
   Work& operator+=(const Work& other) {
     bytes += other.bytes;
     flop += other.flop;
-    algorithm = other.algorithm;
     return *this;
   }
 };

@@ -179,8 +179,8 @@ class Operation {
   virtual void forward(const Operands& operands, const PassContext& pass) = 0;
   /// Writes input_gradients (those that are not empty) and parameter_gradients.
   virtual void backward(const Operands& operands, const PassContext& pass) = 0;
-  /// The algorithm that computes a part (step_profile.h), where there is more than one; for a
-  /// person who reads a profile.
+  /// The algorithm that computes a part (step_profile.h), where there is more than one, for who
+  /// reads a profile. A literal: it is used after this operation.
   virtual std::string_view algorithm(Part /*part*/) const { return {}; }
 
   /// Replace forward and backward if this replica has no samples but other replicas have: an

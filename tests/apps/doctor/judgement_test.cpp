@@ -298,12 +298,20 @@ TEST(JudgedReplicas, AreOfOneCoreWhereThatIsFaster) {
               HasSubstr(": --devices cpu:0,cpu:0,… (16 times)"));
 }
 
+TEST(JudgedReplicas, ThatWereNotMeasuredAreAWarning) {
+  Reports<ReplicaFacts> reports = on_one_host<ReplicaFacts>({{2, 9000, 15800}});
+  reports.missing.push_back({{.rank = 1}, "this check did not finish within 4 s"});
+  const Finding finding = only(judge_replicas(reports));
+  EXPECT_EQ(finding.level, Level::warning);
+  EXPECT_EQ(finding.what, "this check did not finish within 4 s");
+}
+
 TEST(JudgedReplicas, AreOneWhereMoreBringLittle) {
   EXPECT_THAT(judge_replicas(on_one_host<ReplicaFacts>({{2, 9000, 9800}})).summary,
               HasSubstr("2 replicas 9800/s: one is enough"));
   const Outcome one_core = judge_replicas(on_one_host<ReplicaFacts>({{.cores = 1}}));
   EXPECT_EQ(one_core.level(), Level::skipped);
-  EXPECT_EQ(one_core.summary, "a rank has one core: nothing to divide");
+  EXPECT_EQ(one_core.summary, "each rank has a share of one core: nothing to divide");
 }
 
 TEST(JudgedData, MustBeTheSameOnAllRanks) {

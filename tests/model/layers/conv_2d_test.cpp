@@ -122,6 +122,10 @@ INSTANTIATE_TEST_SUITE_P(
         ConvolutionCase{"depthwise_twice", {5, 5, 3}, {.filters = 6, .kernel = 3, .groups = 3}},
         ConvolutionCase{"without_bias", {5, 5, 3}, {.filters = 4, .kernel = 3, .use_bias = false}},
         ConvolutionCase{
+            "winograd", {20, 19, 16}, {.filters = 16, .kernel = 3, .padding = Padding::same}},
+        ConvolutionCase{
+            "winograd_without_bias", {22, 21, 16}, {.filters = 16, .kernel = 3, .use_bias = false}},
+        ConvolutionCase{
             "whole_vectors", {6, 6, 16}, {.filters = 32, .kernel = 3, .padding = Padding::same}},
         ConvolutionCase{"whole_vectors_and_groups",
                         {4, 4, 32},

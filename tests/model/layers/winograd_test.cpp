@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <ostream>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,18 +63,20 @@ class Case {
   }
 
   std::vector<T> output() {
-    return product(Pass::forward, images_, bias_.data(), output_gradient_.size());
+    return product(Pass::forward, images_, spec_.bias ? bias_.data() : nullptr,
+                   output_gradient_.size());
   }
   std::vector<T> data_gradient() {
     return product(Pass::data_gradient, output_gradient_, nullptr, images_.size());
   }
   // Of the kernel, and behind it that of the bias.
   std::vector<float> parameter_gradients() {
-    std::vector<float> result(kernel_.size() + bias_.size(), NAN);
+    std::vector<float> result(kernel_.size() + (spec_.bias ? bias_.size() : 0), NAN);
     KernelGradient gradient(context_, spec_);
     std::vector<Line> scratch = scratch_of(gradient.scratch_bytes());
     gradient.run(view(images_), view(output_gradient_), result.data(),
-                 result.data() + kernel_.size(), std::as_writable_bytes(std::span(scratch)));
+                 spec_.bias ? result.data() + kernel_.size() : nullptr,
+                 std::as_writable_bytes(std::span(scratch)));
     return result;
   }
 
@@ -79,7 +84,7 @@ class Case {
   double output_at(std::int64_t index) const {
     const auto [n, y, x, filter] =
         place(index, window().output_height, window().output_width, spec_.filters);
-    double sum = bias_[filter];
+    double sum = spec_.bias ? bias_[filter] : 0;
     for (std::int64_t tap = 0; tap < 9; ++tap)
       for (std::int64_t c = 0; c < window().channels; ++c)
         sum += image_at(n, y + tap / 3 - window().pad_top, x + tap % 3 - window().pad_left, c) *
@@ -154,7 +159,7 @@ class Case {
     return {const_cast<T*>(values.data()), values.size(),
             sizeof(T) == 2 ? Precision::bfloat16 : Precision::float32};
   }
-  // What the arena has may be from another layer: NaN here.
+  // The arena may hold what another layer has left: NaN here.
   static std::vector<Line> scratch_of(std::size_t bytes) {
     std::vector<Line> scratch((bytes + sizeof(Line) - 1) / sizeof(Line));
     std::memset(static_cast<void*>(scratch.data()), 0xff, scratch.size() * sizeof(Line));
@@ -212,6 +217,16 @@ TEST_P(Winograd, IsTheConvolutionAndItsGradients) {
             2e-5);
 }
 
+TEST(WinogradWithoutBias, IsTheConvolutionAndItsGradients) {
+  Conv2DSpec spec = spec_of({"", 3, 5, 7, 16, 32, 1, 1, 1, 1});
+  spec.bias = false;
+  Case<float> c(spec);
+  EXPECT_LT(difference(c.output(), [&](std::int64_t i) { return c.output_at(i); }), 2e-5);
+  EXPECT_LT(difference(c.parameter_gradients(),
+                       [&](std::int64_t i) { return c.parameter_gradient_at(i); }),
+            2e-5);
+}
+
 TEST_P(Winograd, RoundsOnlyTheResultToBfloat16) {
   constexpr double kRounding = 1.0 / 256;  // of the largest elements, some root mean squares
   Case<Eigen::bfloat16> c(spec_of(GetParam(), true));
@@ -245,8 +260,9 @@ INSTANTIATE_TEST_SUITE_P(
         WinogradCase{"no_padding", 2, 9, 6, 16, 16, 0, 0, 0, 0},
         WinogradCase{"uneven_padding", 2, 6, 5, 16, 16, 0, 1, 1, 0},
         WinogradCase{"wide_padding", 2, 4, 4, 16, 16, 2, 2, 2, 2},
+        WinogradCase{"one_sided_padding", 2, 6, 7, 16, 16, 2, 0, 0, 2},
         WinogradCase{"one_pixel", 1, 1, 1, 16, 16, 1, 1, 1, 1},
-        WinogradCase{"blocks_of_tiles", 5, 30, 29, 16, 16, 1, 1, 1, 1},  // the last is shorter
+        WinogradCase{"blocks_of_tiles", 9, 30, 29, 16, 16, 1, 1, 1, 1},  // the last is shorter
         WinogradCase{"large_kernel", 2, 5, 5, 272, 272, 1, 1, 1, 1},     // in blocks of outputs
         WinogradCase{"blocks_of_both", 3, 34, 33, 272, 320, 1, 1, 1, 1}),
     [](const auto& each) { return each.param.name; });

@@ -130,9 +130,11 @@ class Conv2DOperation final : public Operation {
   }
 
   std::string_view algorithm(Part part) const override {
-    const bool is_winograd = part == Part::weight_gradient ? winograd_weights_.has_value()
-                             : part == Part::data_gradient ? winograd_data_.has_value()
-                                                           : winograd_.has_value();
+    bool is_winograd = winograd_.has_value();
+    if (part == Part::weight_gradient) is_winograd = winograd_weights_.has_value();
+    // Without trained parameters it is all of backward.
+    if (part == Part::data_gradient || part == Part::backward)
+      is_winograd = winograd_data_.has_value();
     return is_winograd ? "winograd" : "";
   }
 

@@ -3,6 +3,8 @@
 #include <Eigen/Core>
 #include <algorithm>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/lanes.h"
 
@@ -52,14 +54,21 @@ Primitive make_product(Context& context, const ProductArrays& arrays, bool adds)
           product.scratchpad_desc()};
 }
 
-// Bytes that a block of tiles may take: usually, where products are summed over tiles, which are
-// better longer, and where the kernel is transformed again for each block.
+// Bytes that a block of tiles may take: for each thread; where products are summed over tiles,
+// where longer sums are faster; and where the kernel is transformed again for each block.
 constexpr std::int64_t kTileBytes = 640 << 10;
 constexpr std::int64_t kSummedTileBytes = 2 << 20;
 constexpr std::int64_t kManyTileBytes = 16 << 20;
 // What a transformed kernel may take; a larger one is transformed in parts of so many outputs.
 constexpr std::int64_t kKernelBytes = 10 << 20;
 constexpr std::int64_t kOutputsOfPart = 64;
+
+std::int64_t inputs_of(const Conv2DSpec& spec, Pass pass) {
+  return pass == Pass::data_gradient ? spec.filters : spec.window.channels;
+}
+std::int64_t outputs_of(const Conv2DSpec& spec, Pass pass) {
+  return pass == Pass::data_gradient ? spec.window.channels : spec.filters;
+}
 
 // Of the output, or of the gradient of the input.
 Grid grid_of(const Conv2DSpec& spec, Pass pass) {
@@ -70,32 +79,50 @@ Grid grid_of(const Conv2DSpec& spec, Pass pass) {
   return {.rows = rows, .columns = columns, .tiles = spec.batch * rows * columns};
 }
 
-bool is_kernel_large(const Conv2DSpec& spec) {
-  return kPlaces * spec.window.channels * spec.filters * std::int64_t{sizeof(float)} > kKernelBytes;
-}
-
-Blocks blocks_of(const Conv2DSpec& spec, const Grid& grid, std::int64_t outputs,
-                 std::int64_t tile_bytes) {
+// `threads` only change blocks whose results do not depend on each other.
+Blocks blocks_of(const Conv2DSpec& spec, Pass pass, const Grid& grid, int threads) {
   constexpr std::int64_t kFewest = 16;
-  const bool is_large = is_kernel_large(spec);
-  const std::int64_t per_tile =
-      kPlaces * (spec.window.channels + spec.filters) * std::int64_t{sizeof(float)};
-  const std::int64_t most = std::max(kFewest, (is_large ? kManyTileBytes : tile_bytes) / per_tile);
+  LOCKSTEP_CHECK(grid.tiles > 0);
+  const std::int64_t matrix = kPlaces * std::int64_t{sizeof(float)};
+  const bool is_large = matrix * spec.window.channels * spec.filters > kKernelBytes;
+  const std::int64_t bytes = is_large                        ? kManyTileBytes
+                             : pass == Pass::kernel_gradient ? kSummedTileBytes
+                                                             : threads * kTileBytes;
+  const std::int64_t most =
+      std::max(kFewest, bytes / (matrix * (spec.window.channels + spec.filters)));
   const std::int64_t blocks = (grid.tiles + most - 1) / most;
-  std::int64_t part = outputs;
+  std::int64_t part = outputs_of(spec, pass);
   if (is_large)
     for (std::int64_t p = kLanes; p <= kOutputsOfPart; p += kLanes)
-      if (outputs % p == 0) part = p;
+      if (outputs_of(spec, pass) % p == 0) part = p;
   return {.tiles = (grid.tiles + blocks - 1) / blocks, .outputs = part};
 }
 
-// What pays() compares, in float32 multiplications of a product of matrices: the
-// transforms of a patch and of a tile per channel, and that of a kernel of one channel, or its
-// gradient. Measured on an AMD EPYC (Zen 4) for 16 to 512 channels and images of 4x4 to 56x56.
+// What pays() compares, in float32 multiplications of a product of matrices: the transforms of a
+// patch and of a tile per channel, and that of a kernel of one channel, or its gradient. Measured
+// on one core of an AMD EPYC (Zen 4) for 16 to 512 channels and images of 4x4 to 56x56.
 constexpr double kCostOfPatch = 600;
 constexpr double kCostOfTile = 400;
 constexpr double kCostOfKernel = 500;
 constexpr double kCostOfKernelGradient = 250;
+
+double cost_of(const Conv2DSpec& spec, Pass pass, double lanes) {
+  const Grid grid = grid_of(spec, pass);
+  const Blocks blocks = blocks_of(spec, pass, grid, 1);
+  const auto tiles = static_cast<double>(grid.tiles);
+  const auto inputs = static_cast<double>(inputs_of(spec, pass));
+  const auto outputs = static_cast<double>(outputs_of(spec, pass));
+  const std::int64_t tile_blocks = (grid.tiles + blocks.tiles - 1) / blocks.tiles;
+  const std::int64_t output_blocks = outputs_of(spec, pass) / blocks.outputs;
+  const bool repeats = tile_blocks > 1 && output_blocks > 1;
+  const bool is_gradient = pass == Pass::kernel_gradient;
+  const auto patches = static_cast<double>(repeats && is_gradient ? output_blocks : 1);
+  const auto kernels = static_cast<double>(repeats && !is_gradient ? tile_blocks : 1);
+  const double transforms =
+      tiles * (kCostOfPatch * inputs * patches + kCostOfTile * outputs) +
+      (is_gradient ? kCostOfKernelGradient : kCostOfKernel) * inputs * outputs * kernels;
+  return tiles * kPlaces * inputs * outputs + transforms * lanes / kLanes;
+}
 
 bool has(dnnl::cpu_isa wanted) {
   const auto bits = static_cast<unsigned>(wanted);  // a larger set has the bits of a smaller one
@@ -103,7 +130,7 @@ bool has(dnnl::cpu_isa wanted) {
 }
 
 // Of float32 in the vectors that oneDNN uses.
-std::int64_t lanes_of_onednn() {
+double lanes_of_onednn() {
   if (has(dnnl::cpu_isa::avx512_core)) return 16;
   return has(dnnl::cpu_isa::avx2) ? 8 : 4;
 }
@@ -121,29 +148,22 @@ double speed_of_onednn(Pass pass, memory::data_type type) {
 
 bool pays(const Conv2DSpec& spec, Pass pass, memory::data_type type) {
   const WindowGeometry& w = spec.window;
-  if (spec.groups != 1 || w.kernel_height != kKernel || w.kernel_width != kKernel ||
-      w.stride_height != 1 || w.stride_width != 1 || w.channels % kLanes != 0 ||
-      spec.filters % kLanes != 0)
+  if (spec.batch == 0 || spec.groups != 1 || w.kernel_height != kKernel ||
+      w.kernel_width != kKernel || w.stride_height != 1 || w.stride_width != 1 ||
+      w.channels % kLanes != 0 || spec.filters % kLanes != 0)
     return false;
-  const auto tiles = static_cast<double>(grid_of(spec, pass).tiles);
-  const auto channels = static_cast<double>(w.channels);
-  const auto filters = static_cast<double>(spec.filters);
-  const double width = static_cast<double>(lanes_of_onednn()) / kLanes;
-  const double kernel = pass == Pass::kernel_gradient ? kCostOfKernelGradient : kCostOfKernel;
-  const double transforms =
-      tiles * (kCostOfPatch * channels + kCostOfTile * filters) + kernel * channels * filters;
-  const double products = tiles * kPlaces * channels * filters;
-  const double direct = static_cast<double>(spec.batch * w.output_height * w.output_width) *
-                        kKernel * kKernel * channels * filters;
-  return products + transforms * width < direct / speed_of_onednn(pass, type);
+  const auto direct = static_cast<double>(spec.batch * w.output_height * w.output_width * kKernel *
+                                          kKernel * w.channels * spec.filters);
+  return cost_of(spec, pass, lanes_of_onednn()) < direct / speed_of_onednn(pass, type);
 }
 
 Product::Product(Context& context, const Conv2DSpec& spec, Pass pass)
-    : spec_(spec), pass_(pass), grid_(grid_of(spec, pass)) {
-  const bool forward = pass == Pass::forward;
-  inputs_ = forward ? spec.window.channels : spec.filters;
-  outputs_ = forward ? spec.filters : spec.window.channels;
-  blocks_ = blocks_of(spec, grid_, outputs_, kTileBytes);
+    : spec_(spec),
+      pass_(pass),
+      grid_(grid_of(spec, pass)),
+      inputs_(inputs_of(spec, pass)),
+      outputs_(outputs_of(spec, pass)),
+      blocks_(blocks_of(spec, pass, grid_, thread_budget())) {
   product_ =
       make_product(context,
                    {matrices_of(blocks_.tiles, inputs_), matrices_of(inputs_, blocks_.outputs),
@@ -189,10 +209,10 @@ void Product::run(const T* images, const T* kernel, const float* bias, T* result
   for (std::int64_t tile = 0; tile < grid_.tiles; tile += blocks_.tiles) {
     transform_patches(from, grid_, tile, patches);
     for (std::int64_t output = 0; output < outputs_; output += blocks_.outputs) {
-      const bool is_there = tile > 0 && blocks_.outputs == outputs_;
-      if (forward && !is_there)
+      const bool is_transformed = tile > 0 && blocks_.outputs == outputs_;
+      if (forward && !is_transformed)
         transform_kernel(kernel, output, kernels);
-      else if (!is_there)
+      else if (!is_transformed)
         transform_turned_kernel(kernel, w.channels, output, kernels);
       product_.run(arrays.rest());
       write_tiles(tiles, grid_, tile, output, bias, forward && spec_.relu, to);
@@ -203,7 +223,7 @@ void Product::run(const T* images, const T* kernel, const float* bias, T* result
 KernelGradient::KernelGradient(Context& context, const Conv2DSpec& spec)
     : spec_(spec),
       grid_(grid_of(spec, Pass::kernel_gradient)),
-      blocks_(blocks_of(spec, grid_, spec.filters, kSummedTileBytes)) {
+      blocks_(blocks_of(spec, Pass::kernel_gradient, grid_, 1)) {
   const std::int64_t channels = spec.window.channels;
   const ProductArrays arrays = {matrices_of(blocks_.outputs, blocks_.tiles, true),
                                 matrices_of(blocks_.tiles, channels),

@@ -20,8 +20,8 @@ namespace lockstep::model::cpu::winograd {
 enum class Pass { forward, data_gradient, kernel_gradient };
 
 /// Whether this algorithm can compute `pass` of `spec`, and is faster than oneDNN's convolution of
-/// operands of `type` by the measured costs of both. Depends on shapes and on the instruction set
-/// only, so that a training that goes on chooses as before.
+/// operands of `type` by the measured costs of both. Depends on the shape, the type, the
+/// instruction set and the build only, so that a resumed training chooses as before.
 bool pays(const Conv2DSpec& spec, Pass pass, memory::data_type type);
 
 /// Products are computed for blocks of tiles and of columns of the result, so that what is
@@ -53,8 +53,8 @@ class Product {
   Conv2DSpec spec_;
   Pass pass_;
   Grid grid_;
-  std::int64_t inputs_ = 0;   // channels of `images`
-  std::int64_t outputs_ = 0;  // channels of the result
+  std::int64_t inputs_;   // channels of `images`
+  std::int64_t outputs_;  // channels of the result
   Blocks blocks_;
   Primitive product_;
 };

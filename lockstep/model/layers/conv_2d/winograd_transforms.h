@@ -40,7 +40,7 @@ struct Matrices {
 };
 
 /// Writes to each row of `matrices` the transform of a patch of 6x6 pixels of the input: of tile
-/// `first` and those that follow it, all channels. Outside the images are zeros, and behind the
+/// `first` and those that follow it, all channels. Outside the images are zeros, and past the
 /// last tile.
 template <typename T>
 void transform_patches(const Images<const T>& images, const Grid& grid, std::int64_t first,
