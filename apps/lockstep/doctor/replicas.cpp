@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kImages = 64;  // for each core
 constexpr std::int64_t kClasses = 10;
-constexpr int kMostCores = 16;   // that are measured
+constexpr int kMaxCores = 16;   // that are measured
 constexpr double kBetter = 1.1;  // what is worth another command line
 
 // A replica that has computed one step.
@@ -92,7 +92,7 @@ ReplicaFacts measure(int cores, double seconds) {
 
 Reports<ReplicaFacts> measure_replicas(Ranks& ranks, double seconds) {
   constexpr const char* kCheck = "replicas";
-  const int cores = std::min(job::share_of_cores(ranks.session()), kMostCores);
+  const int cores = std::min(job::share_of_cores(ranks.session()), kMaxCores);
   ranks.barrier(kCheck);
   return ranks.measure<ReplicaFacts>(
       kCheck, [cores, seconds] { return measure(cores, seconds); },
