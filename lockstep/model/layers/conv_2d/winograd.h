@@ -64,10 +64,7 @@ class KernelGradient {
  public:
   KernelGradient(Context& context, const Conv2DSpec& spec);
 
-  bool is_used() const {
-    return static_cast<bool>(first_product_);
-  }                                   ///< false: default constructed
-  std::size_t scratch_bytes() const;  ///< 0 if it is not used
+  std::size_t scratch_bytes() const;
 
   /// Writes `kernel_gradient` [filters, 3, 3, channels], and `bias_gradient`, if it is not null, of
   /// the input `images` and the gradient of the output, both of one type.

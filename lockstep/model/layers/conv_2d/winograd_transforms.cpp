@@ -17,6 +17,15 @@ namespace {
 constexpr float kRoot = 1.41421356f;
 constexpr float kHalfRoot = 0.70710678f;
 
+// Values at two pairs of points of opposite sign, of their even and odd parts.
+[[gnu::always_inline]] inline void set_pairs(const Lanes& a, const Lanes& b, const Lanes& c,
+                                             const Lanes& e, Lanes (&to)[kPatch]) {
+  to[1] = a + b;
+  to[2] = a - b;
+  to[3] = c + e;
+  to[4] = c - e;
+}
+
 // B^T, of the input.
 struct OfPatch {
   static constexpr std::size_t kFrom = kPatch;
@@ -27,10 +36,7 @@ struct OfPatch {
     const Lanes c = d[4] - 0.5f * d[2];
     const Lanes e = kRoot * (d[3] - 0.5f * d[1]);
     to[0] = d[0] - 2.5f * d[2] + d[4];
-    to[1] = a + b;
-    to[2] = a - b;
-    to[3] = c + e;
-    to[4] = c - e;
+    set_pairs(a, b, c, e, to);
     to[5] = d[1] - 2.5f * d[3] + d[5];
   }
 };
@@ -45,10 +51,7 @@ struct OfTile {
     const Lanes c = y[0] + 2 * y[2];
     const Lanes e = kRoot * (y[1] + 2 * y[3]);
     to[0] = y[0];
-    to[1] = a + b;
-    to[2] = a - b;
-    to[3] = c + e;
-    to[4] = c - e;
+    set_pairs(a, b, c, e, to);
     to[5] = y[3];
   }
 };
@@ -79,10 +82,7 @@ struct OfKernel {
     const Lanes c = (g[0] + 2 * g[2]) * (1.0f / 6);
     const Lanes e = g[1] * (kRoot / 6);
     to[0] = g[0];
-    to[1] = a + b;
-    to[2] = a - b;
-    to[3] = c + e;
-    to[4] = c - e;
+    set_pairs(a, b, c, e, to);
     to[5] = g[2];
   }
 };
