@@ -18,6 +18,7 @@
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/test_layers.h"
+#include "tests/support/bfloat16.h"
 
 namespace lockstep::model {
 namespace {
@@ -285,6 +286,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& setting) { return std::string(setting.param.name); });
 
 TEST(Recomputation, InBfloat16GivesTheSameBits) {
+  if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   const Network network = zoo::make("gpt:4x32,dropout=0.1", tokens_of(16), 0);
   const Descent kept = descent_of(network, {.precision = Precision::bfloat16});
   const Descent again =

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/model/cpu/descriptors.h"
 
@@ -11,6 +13,12 @@ dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attributes;
+}
+
+bool computes_wrong_gradient(std::string_view implementation, std::int64_t channels,
+                             const memory::dims& strides) {
+  constexpr std::int64_t kLanes = 8;
+  return implementation == "jit_1x1:avx2" && channels < kLanes && std::ranges::max(strides) > 1;
 }
 
 memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels,

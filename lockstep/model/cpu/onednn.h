@@ -5,6 +5,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +31,12 @@ struct Context {
 
 /// Attributes for scratch memory from the plan's arena instead of the library.
 dnnl::primitive_attr user_scratchpad();
+
+/// Whether an implementation of oneDNN computes the gradient of a kernel wrong, and writes past the
+/// end of its scratchpad: that of kernels of one pixel with strides and less than a vector of
+/// channels, on processors without AVX-512. Found in oneDNN 2.6 and 3.2.
+bool computes_wrong_gradient(std::string_view implementation, std::int64_t channels,
+                             const memory::dims& strides);
 
 /// The descriptor of an image array [batch, height, width, channels]: logical NCHW, channels last.
 memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels,

@@ -108,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         ConvolutionCase{"stride_above_kernel",
                         {7, 7, 3},
                         {.filters = 2, .kernel = 1, .strides = 2, .padding = Padding::symmetric}},
+        ConvolutionCase{"strided_pixels", {8, 6, 3}, {.filters = 5, .kernel = 1, .strides = 2}},
         ConvolutionCase{
             "unequal_strides", {7, 6, 2}, {.filters = 3, .kernel = {3, 2}, .strides = {2, 1}}},
         ConvolutionCase{"large_kernel",
@@ -273,6 +274,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         TransposeCase{"valid", {3, 4, 3}, {.filters = 4, .kernel = 3}, {5, 6, 4}},
         TransposeCase{"strided_valid", {3, 2, 2}, {.filters = 3, .strides = 2}, {7, 5, 3}},
+        TransposeCase{"strided_pixels",
+                      {4, 3, 5},
+                      {.filters = 3, .kernel = 1, .strides = 2, .padding = Padding::same},
+                      {8, 6, 3}},
         TransposeCase{"stride_above_kernel",
                       {3, 2, 2},
                       {.filters = 3, .kernel = 2, .strides = {3, 2}},

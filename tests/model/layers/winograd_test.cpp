@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/base/system/host.h"
+#include "tests/support/bfloat16.h"
 
 namespace lockstep::model::cpu::winograd {
 namespace {
@@ -238,7 +239,8 @@ TEST_P(Winograd, RoundsOnlyTheResultToBfloat16) {
             2e-5);
 }
 
-TEST_P(Winograd, HasTheSameBitsOnTwoThreads) {
+// oneDNN's products have the same bits in blocks of any size only where it has AVX-512.
+TEST_P(Winograd, HasTheSameResultsOnTwoThreads) {
   const auto results = [](int threads) {
     const int before = thread_budget();
     set_thread_budget(threads);
@@ -249,7 +251,13 @@ TEST_P(Winograd, HasTheSameBitsOnTwoThreads) {
     set_thread_budget(before);
     return all;
   };
-  EXPECT_EQ(results(1), results(2));
+  const std::vector<float> one = results(1);
+  const std::vector<float> two = results(2);
+  if (!why_no_bfloat16()) {
+    EXPECT_EQ(two, one);
+  }
+  EXPECT_LT(difference(two, [&](std::int64_t i) { return one[static_cast<std::size_t>(i)]; }),
+            2e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(

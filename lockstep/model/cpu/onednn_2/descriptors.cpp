@@ -1,5 +1,8 @@
 #include "lockstep/model/cpu/descriptors.h"
 
+#include "lockstep/base/error.h"
+#include "lockstep/model/cpu/onednn.h"
+
 namespace lockstep::model::cpu {
 
 using namespace dnnl;
@@ -22,11 +25,14 @@ convolution_forward::primitive_desc describe_forward(const engine& engine, prop_
 convolution_backward_weights::primitive_desc describe_backward_weights(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
-  return {{kConvolution, a.source, a.weights, a.bias, a.target, a.strides, a.padding_before,
-           a.padding_after},
-          attributes,
-          engine,
-          forward};
+  // next_impl() reads the description again.
+  const convolution_backward_weights::desc convolution(kConvolution, a.source, a.weights, a.bias,
+                                                       a.target, a.strides, a.padding_before,
+                                                       a.padding_after);
+  convolution_backward_weights::primitive_desc weights(convolution, attributes, engine, forward);
+  while (computes_wrong_gradient(weights.impl_info_str(), a.source.dims()[1], a.strides))
+    LOCKSTEP_CHECK(weights.next_impl());
+  return weights;
 }
 
 convolution_backward_data::primitive_desc describe_backward_data(

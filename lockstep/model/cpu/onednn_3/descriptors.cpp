@@ -1,5 +1,8 @@
 #include "lockstep/model/cpu/descriptors.h"
 
+#include "lockstep/base/error.h"
+#include "lockstep/model/cpu/onednn.h"
+
 namespace lockstep::model::cpu {
 
 using namespace dnnl;
@@ -24,8 +27,12 @@ convolution_forward::primitive_desc describe_forward(const engine& engine, prop_
 convolution_backward_weights::primitive_desc describe_backward_weights(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
-  return {engine,    kConvolution,     a.source,        a.weights, a.bias,    a.target,
-          a.strides, a.padding_before, a.padding_after, forward,   attributes};
+  convolution_backward_weights::primitive_desc weights(
+      engine, kConvolution, a.source, a.weights, a.bias, a.target, a.strides, a.padding_before,
+      a.padding_after, forward, attributes);
+  while (computes_wrong_gradient(weights.impl_info_str(), a.source.get_dims()[1], a.strides))
+    LOCKSTEP_CHECK(weights.next_impl());
+  return weights;
 }
 
 convolution_backward_data::primitive_desc describe_backward_data(
