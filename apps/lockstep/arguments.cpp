@@ -180,7 +180,7 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
   add_at_least(
       command, "--data-threads", arguments.threads, 1,
       "Maximum number of threads per process that read and decode; only as many as needed "
-      "are active (default: 1, and for replicas on GPUs the cores of the process, up to 8)")
+      "are active (default: 1, and for replicas on GPUs the cores of the process, up to 16 for each)")
       ->group(group);
   add_at_least(command, "--prefetch", arguments.prefetch, 1, "Number of batches to read ahead")
       ->default_str(std::to_string(arguments.prefetch))

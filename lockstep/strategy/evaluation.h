@@ -34,8 +34,8 @@ void predict(LocalReplicas& replicas, const data::Dataset& dataset,
              const data::StreamOptions& stream, const PredictionSink& sink);
 
 /// The maximum number of threads that read in this process: `requested`; or, if that is 0, one, and
-/// for GPUs, whose host has cores to spare, the cores of this process, up to 8. Ranks with the same
-/// cores divide them.
+/// for GPUs, whose host has cores to spare, the cores of this process, up to 16 for each. Ranks
+/// with the same cores divide them.
 int reading_threads(int requested, const Strategy& strategy);
 
 /// Stream options for this process's part of one pass over `dataset`. `threads`: reading_threads().
