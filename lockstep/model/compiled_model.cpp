@@ -238,12 +238,12 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
     if (active.computes_loss(terms[term].output)) {
       const std::int64_t width =
           network_->shape(network_->outputs()[terms[term].output].node).back();
-      active.set_loss(terms[term].output, [this, &loss, term, samples, width](
-                                              const TensorView& logits, std::int64_t first) {
-        const std::int64_t rows = static_cast<std::int64_t>(logits.size()) / width;
-        backend_->compute_loss(loss, term, logits, samples, logits,
-                               {.first = first, .count = rows});
-      });
+      active.set_loss(terms[term].output,
+                      [this, &loss, term, samples, width](const TensorView& logits,
+                                                          std::int64_t first, std::int64_t count) {
+                        backend_->compute_loss(loss, term, logits, samples, logits,
+                                               {.first = first, .count = count, .width = width});
+                      });
       continue;
     }
     const TensorView output = active.output(terms[term].output);

@@ -46,6 +46,7 @@ class TotalLoss {
 struct RowRange {
   std::int64_t first = 0;  ///< index in the batch
   std::int64_t count = 0;  ///< how many; 0: all
+  std::int64_t width = 0;  ///< outputs of a row, before others that do not count; 0: all
 };
 
 /// Sums of loss and metrics over the samples of `outputs` [samples, width], or with several labels

@@ -94,8 +94,6 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     output.needs_gradient |= std::ranges::any_of(step.node->parameters, is_trained);
     if (step.graph.absorbed) continue;
     step.loss_rows = loss_rows(graph, step);
-    if (step.loss_rows > 0)
-      output.elements = static_cast<std::size_t>(step.loss_rows * step.graph.output_shape.back());
     const NodeId first_input = step.graph.inputs.front();
     const bool is_read_later = std::any_of(
         graph.steps.begin() + index + 1, graph.steps.end(),
@@ -120,6 +118,8 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     step.operation = step.node->layer->compile(context, backend_);
     step.flop = step.node->layer->flop(context);
     if (step.operation) step.needs = step.operation->needs();
+    if (step.loss_rows > 0)
+      output.elements = static_cast<std::size_t>(step.loss_rows * step.needs.row_stride);
     if (step.needs.input_channels > 0)
       pad_input(first_input, network.shape(first_input).back(), step.needs.input_channels);
   }

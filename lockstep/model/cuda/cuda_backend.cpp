@@ -102,6 +102,7 @@ class CudaBackend final : public Backend {
     const std::int64_t positions = feed_.positions(term, samples);
     const std::int64_t all_rows = samples * positions;
     const std::int64_t rows = range.count > 0 ? range.count : all_rows;
+    const std::int64_t stride = static_cast<std::int64_t>(outputs.size()) / rows;
     const float weight = loss[term].weight;
     const auto from_row = [&](const auto* of_rows) {
       return of_rows == nullptr ? nullptr : of_rows + range.first;
@@ -125,7 +126,8 @@ class CudaBackend final : public Backend {
         .sums = sums_.as<MetricSums>().data(),
         .samples = range.first == 0 ? samples : 0,
         .rows = rows,
-        .width = static_cast<std::int64_t>(outputs.size()) / rows};
+        .width = range.width > 0 ? range.width : stride,
+        .row_stride = stride};
     cuda::compute_loss(loss[term].loss, arguments, context_.native());
   }
 

@@ -14,80 +14,99 @@ using device::cuda::launch;
 constexpr unsigned kWarp = 32;
 constexpr unsigned kAll = 0xffffffffU;
 
-// One warp per row; every lane gets the result of a reduction.
-template <typename Value>
-__device__ Value warp_sum(Value value) {
-  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(kAll, value, mask);
-  return value;
-}
+struct Sum {
+  template <typename Value>
+  __device__ Value operator()(Value a, Value b) const {
+    return a + b;
+  }
+};
 
-__device__ inline float warp_max(float value) {
-  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
-    const float other = __shfl_xor_sync(kAll, value, mask);
-    value = other > value || other != other ? other : value;
+// NaN is the largest.
+struct Max {
+  __device__ float operator()(float a, float b) const { return b > a || b != b ? b : a; }
+};
+
+// Some threads share a row: a warp, or a block of kThreads for a wide one, so that a batch of rows
+// fills the GPU. Every thread gets the result of a reduction, whose order is fixed.
+template <unsigned kGroup, typename Reduction, typename Value>
+__device__ Value reduce(Value value, Reduction reduction) {
+  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2)
+    value = reduction(value, __shfl_xor_sync(kAll, value, mask));
+  if constexpr (kGroup > kWarp) {
+    __shared__ Value of_warps[kGroup / kWarp];
+    __syncthreads();  // the previous call may still be reading
+    if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    value = of_warps[0];
+    for (unsigned warp = 1; warp < kGroup / kWarp; ++warp) value = reduction(value, of_warps[warp]);
   }
   return value;
 }
 
-__device__ inline std::int64_t row_of_warp() {
-  return (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
+template <unsigned kGroup>
+__device__ std::int64_t row_of_group() {
+  return (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kGroup;
 }
-__device__ inline std::int64_t lane() { return threadIdx.x % kWarp; }
 
-unsigned blocks_for_rows(std::int64_t rows) {
+// Calls use(k) for the elements of a row that are this thread's.
+template <unsigned kGroup, typename Use>
+__device__ void for_each_of_row(std::int64_t width, const Use& use) {
+#pragma unroll 4
+  for (std::int64_t k = threadIdx.x % kGroup; k < width; k += kGroup) use(k);
+}
+
+// Calls use(std::integral_constant<unsigned, number of threads of a row>, number of blocks).
+template <typename Use>
+void with_group(std::int64_t rows, std::int64_t width, const Use& use) {
+  constexpr std::int64_t kWide = 512;
   constexpr std::int64_t kRowsOfABlock = kThreads / kWarp;
-  return static_cast<unsigned>((rows + kRowsOfABlock - 1) / kRowsOfABlock);
+  if (width >= kWide)
+    use(std::integral_constant<unsigned, kThreads>(), static_cast<unsigned>(rows));
+  else
+    use(std::integral_constant<unsigned, kWarp>(),
+        static_cast<unsigned>((rows + kRowsOfABlock - 1) / kRowsOfABlock));
 }
 
-template <typename T>
+template <unsigned kGroup, typename T>
 __device__ float row_max(const T* row, std::int64_t width) {
   float largest = widen(row[0]);
-  for (std::int64_t k = lane(); k < width; k += kWarp) {
-    const float value = widen(row[k]);
-    if (value > largest || value != value) largest = value;
-  }
-  return warp_max(largest);
+  for_each_of_row<kGroup>(width, [&](std::int64_t k) { largest = Max()(largest, widen(row[k])); });
+  return reduce<kGroup>(largest, Max());
 }
 
-template <typename T>
+template <unsigned kGroup, typename T>
 __global__ void softmax_rows(const T* input, std::int64_t rows, std::int64_t width, T* output) {
-  const std::int64_t row = row_of_warp();
+  const std::int64_t row = row_of_group<kGroup>();
   if (row >= rows) return;
   const T* const x = input + row * width;
-  const float largest = row_max(x, width);
+  const float largest = row_max<kGroup>(x, width);
   float sum = 0;
-  for (std::int64_t k = lane(); k < width; k += kWarp) sum += expf(widen(x[k]) - largest);
-  sum = warp_sum(sum);
-  for (std::int64_t k = lane(); k < width; k += kWarp)
+  for_each_of_row<kGroup>(width, [&](std::int64_t k) { sum += expf(widen(x[k]) - largest); });
+  sum = reduce<kGroup>(sum, Sum());
+  for_each_of_row<kGroup>(width, [&](std::int64_t k) {
     output[row * width + k] = narrow<T>(expf(widen(x[k]) - largest) / sum);
+  });
 }
 
-template <typename T>
+template <unsigned kGroup, typename T>
 __global__ void softmax_gradient_rows(const T* output, const T* output_gradient, std::int64_t rows,
                                       std::int64_t width, T* input_gradient) {
-  const std::int64_t row = row_of_warp();
+  const std::int64_t row = row_of_group<kGroup>();
   if (row >= rows) return;
   const T* const y = output + row * width;
   const T* const g = output_gradient + row * width;
   float dot = 0;
-  for (std::int64_t k = lane(); k < width; k += kWarp) dot += widen(y[k]) * widen(g[k]);
-  dot = warp_sum(dot);
-  for (std::int64_t k = lane(); k < width; k += kWarp)
+  for_each_of_row<kGroup>(width, [&](std::int64_t k) { dot += widen(y[k]) * widen(g[k]); });
+  dot = reduce<kGroup>(dot, Sum());
+  for_each_of_row<kGroup>(width, [&](std::int64_t k) {
     input_gradient[row * width + k] = narrow<T>(widen(y[k]) * (widen(g[k]) - dot));
+  });
 }
 
-// Number of outputs that precede the label's when sorted in descending order, ties in index order;
-// NaN outputs come first.
-template <typename T>
-__device__ std::int64_t rank_of(const T* row, std::int64_t width, std::int64_t label) {
-  const float chosen = widen(row[label]);
-  int before = 0;
-  for (std::int64_t k = lane(); k < width; k += kWarp) {
-    const float value = widen(row[k]);
-    if (k < label) before += !(value < chosen);
-    if (k > label) before += !(value <= chosen);
-  }
-  return warp_sum(before);
+// Whether an output precedes the label's when sorted in descending order, ties in index order; NaN
+// outputs come first.
+__device__ inline bool precedes(float value, std::int64_t k, float of_label, std::int64_t label) {
+  return (k < label && !(value < of_label)) || (k > label && !(value <= of_label));
 }
 
 // The target classes of one row: the first has `weight`, the second the remainder.
@@ -123,47 +142,56 @@ __device__ inline float masked(const LossArguments& a, std::int64_t row, float g
   return weight_of(a, row) > 0 ? gradient : 0;
 }
 
-template <typename T>
+template <unsigned kGroup, typename T>
 __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient,
                                    SparseCategoricalCrossentropy loss_options) {
   const float smoothing = loss_options.label_smoothing;
-  const std::int64_t row = row_of_warp();
+  const std::int64_t row = row_of_group<kGroup>();
   if (row >= a.rows) return;
-  const T* const z = outputs + row * a.width;
+  const T* const z = outputs + row * a.row_stride;
+  T* const g = gradient + (gradient != nullptr ? row * a.row_stride : 0);
   if (is_masked(a, row)) {
-    for (std::int64_t k = lane(); gradient != nullptr && k < a.width; k += kWarp)
-      gradient[row * a.width + k] = narrow<T>(0);
+    if (gradient != nullptr)
+      for_each_of_row<kGroup>(a.width, [&](std::int64_t k) { g[k] = narrow<T>(0); });
     return;
   }
   const TrueClasses classes = classes_of(a, row);
   const auto width = static_cast<float>(a.width);
-  const float largest = row_max(z, a.width);
-  const std::int64_t rank = rank_of(z, a.width, classes.label);
-  const float of_label = below_largest(widen(z[classes.label]), largest);
+  const float largest = row_max<kGroup>(z, a.width);
+  const float label_output = widen(z[classes.label]);
+  const float of_label = below_largest(label_output, largest);
   const float of_partner = below_largest(widen(z[classes.partner]), largest);
   float sum = 0;
   float shifted_sum = 0;
-  for (std::int64_t k = lane(); k < a.width; k += kWarp) {
-    const float shifted = below_largest(widen(z[k]), largest);
+  int rank = 0;
+  for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
+    const float value = widen(z[k]);
+    const float shifted = below_largest(value, largest);
     sum += expf(shifted);
     shifted_sum += shifted;
-  }
-  sum = warp_sum(sum);
-  shifted_sum = warp_sum(shifted_sum);
-  __syncwarp();  // the gradient may overwrite the outputs, which all lanes have read
+    rank += precedes(value, k, label_output, classes.label);
+  });
+  sum = reduce<kGroup>(sum, Sum());
+  shifted_sum = reduce<kGroup>(shifted_sum, Sum());
+  rank = reduce<kGroup>(rank, Sum());
+  // The gradient may overwrite the outputs, which all threads of the row have read.
+  if constexpr (kGroup > kWarp)
+    __syncthreads();
+  else
+    __syncwarp();
   if (gradient != nullptr) {
     const float factor = factor_of(a, row);
     const float normalizer = factor / sum;
     const float off_target = factor * smoothing / width;
-    for (std::int64_t k = lane(); k < a.width; k += kWarp) {
+    for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
       float value = expf(below_largest(widen(z[k]), largest)) * normalizer - off_target;
       if (k == classes.label) value -= factor * (1 - smoothing) * classes.weight;
       if (k == classes.partner && classes.weight < 1)
         value -= factor * (1 - smoothing) * (1 - classes.weight);
-      gradient[row * a.width + k] = narrow<T>(masked(a, row, value));
-    }
+      g[k] = narrow<T>(masked(a, row, value));
+    });
   }
-  if (lane() != 0) return;
+  if (threadIdx.x % kGroup != 0) return;
   // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the
   // product is NaN.
   double of_classes = 0;
@@ -177,66 +205,66 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   a.of_rows[row] = {loss, rank};
 }
 
+struct Min {
+  __device__ int operator()(int a, int b) const { return b < a ? b : a; }
+};
+
 // The first of the largest values of a row.
-__device__ inline std::int64_t argmax(const float* row, std::int64_t width) {
-  float largest = row[0];
-  int at = 0;
-  for (std::int64_t k = lane(); k < width; k += kWarp)
-    if (row[k] > largest) {
-      largest = row[k];
-      at = static_cast<int>(k);
-    }
-  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
-    const float other = __shfl_xor_sync(kAll, largest, mask);
-    const int other_at = __shfl_xor_sync(kAll, at, mask);
-    if (other > largest || (other == largest && other_at < at)) {
-      largest = other;
-      at = other_at;
-    }
-  }
-  return at;
+template <unsigned kGroup>
+__device__ std::int64_t argmax(const float* row, std::int64_t width) {
+  const float largest = row_max<kGroup>(row, width);
+  auto first = static_cast<int>(width) - 1;
+  for_each_of_row<kGroup>(width, [&](std::int64_t k) {
+    if (row[k] == largest) first = Min()(first, static_cast<int>(k));
+  });
+  return reduce<kGroup>(first, Min());
 }
 
-template <typename T>
+template <unsigned kGroup, typename T>
 __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient,
                                    CategoricalCrossentropy loss) {
-  const std::int64_t row = row_of_warp();
+  const std::int64_t row = row_of_group<kGroup>();
   if (row >= a.rows) return;
   const T* const z = outputs + row * a.width;
   const float* const targets = a.targets + row * a.width;
   const auto width = static_cast<float>(a.width);
-  const float largest = row_max(z, a.width);
+  const float largest = row_max<kGroup>(z, a.width);
   float sum = 0;
   float total = 0;
-  for (std::int64_t k = lane(); k < a.width; k += kWarp) {
+  for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
     sum += expf(below_largest(widen(z[k]), largest));
     total += loss.smoothed(targets[k], width);
-  }
-  sum = warp_sum(sum);
-  total = warp_sum(total);
+  });
+  sum = reduce<kGroup>(sum, Sum());
+  total = reduce<kGroup>(total, Sum());
   const float log_sum = logf(sum);
+  const std::int64_t label = argmax<kGroup>(targets, a.width);
+  const float label_output = widen(z[label]);
   double result = 0;
-  for (std::int64_t k = lane(); k < a.width; k += kWarp) {
-    const float shifted = below_largest(widen(z[k]), largest);
+  int rank = 0;
+  for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
+    const float value = widen(z[k]);
+    const float shifted = below_largest(value, largest);
     const float target = loss.smoothed(targets[k], width);
     if (target != 0) result += static_cast<double>(target) * static_cast<double>(log_sum - shifted);
     if (gradient != nullptr)
       gradient[row * a.width + k] =
           narrow<T>(masked(a, row, factor_of(a, row) * (expf(shifted) / sum * total - target)));
-  }
-  result = warp_sum(result);
-  const std::int64_t rank = rank_of(z, a.width, argmax(targets, a.width));
-  if (lane() == 0) a.of_rows[row] = {result, rank};
+    rank += precedes(value, k, label_output, label);
+  });
+  result = reduce<kGroup>(result, Sum());
+  rank = reduce<kGroup>(rank, Sum());
+  if (threadIdx.x % kGroup == 0) a.of_rows[row] = {result, rank};
 }
 
-template <typename T, ElementwiseLoss Elementwise>
+template <unsigned kGroup, typename T, ElementwiseLoss Elementwise>
 __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient, Elementwise loss) {
-  const std::int64_t row = row_of_warp();
+  const std::int64_t row = row_of_group<kGroup>();
   if (row >= a.rows) return;
   const auto width = static_cast<float>(a.width);
   double sum = 0;
   std::int64_t rank = 0;
-  for (std::int64_t k = lane(); k < a.width; k += kWarp) {
+  for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
     const float output = widen(outputs[row * a.width + k]);
     const float target =
         a.labels != nullptr ? static_cast<float>(a.labels[row]) : a.targets[row * a.width + k];
@@ -245,12 +273,11 @@ __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient,
     if (gradient != nullptr)
       gradient[row * a.width + k] =
           narrow<T>(masked(a, row, factor_of(a, row) * loss.derivative(output, target) / width));
-  }
-  sum = warp_sum(sum);
-  if (lane() == 0) a.of_rows[row] = {sum / static_cast<double>(width), rank};
+  });
+  sum = reduce<kGroup>(sum, Sum());
+  if (threadIdx.x % kGroup == 0) a.of_rows[row] = {sum / static_cast<double>(width), rank};
 }
 
-// One block; each thread handles every kThreads-th row.
 __global__ void add_rows(LossArguments a, bool has_accuracy) {
   double loss = 0;
   double weight_excess = 0;
@@ -296,8 +323,10 @@ void softmax_forward(const TensorView& input, std::int64_t width, const TensorVi
                      cudaStream_t stream) {
   const std::int64_t rows = static_cast<std::int64_t>(input.size()) / width;
   with_type(input.type(), [&]<typename T>(T) {
-    launch(softmax_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(input), rows, width,
-           data<T>(output));
+    with_group(rows, width, [&](auto group, unsigned blocks) {
+      launch(softmax_rows<group, T>, blocks, kThreads, stream, data<T>(input), rows, width,
+             data<T>(output));
+    });
   });
 }
 
@@ -305,8 +334,10 @@ void softmax_backward(const TensorView& output, const TensorView& output_gradien
                       std::int64_t width, const TensorView& input_gradient, cudaStream_t stream) {
   const std::int64_t rows = static_cast<std::int64_t>(output.size()) / width;
   with_type(output.type(), [&]<typename T>(T) {
-    launch(softmax_gradient_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(output),
-           data<T>(output_gradient), rows, width, data<T>(input_gradient));
+    with_group(rows, width, [&](auto group, unsigned blocks) {
+      launch(softmax_gradient_rows<group, T>, blocks, kThreads, stream, data<T>(output),
+             data<T>(output_gradient), rows, width, data<T>(input_gradient));
+    });
   });
 }
 
@@ -316,15 +347,16 @@ void compute_loss(const Loss& loss, const LossArguments& a, cudaStream_t stream)
       check_runs_on_gpu(loss);  // throws
     } else {
       with_type(a.outputs.type(), [&]<typename T>(T) {
-        const auto launch_rows = [&](auto kernel) {
-          launch(kernel, blocks_for_rows(a.rows), kThreads, stream, a, data<T>(a.outputs),
-                 data<T>(a.gradient), chosen);
-        };
-        if constexpr (ElementwiseLoss<Chosen>)
-          launch_rows(elementwise_rows<T, Chosen>);
-        else
-          launch_rows(
-              static_cast<void (*)(LossArguments, const T*, T*, Chosen)>(cross_entropy_rows<T>));
+        with_group(a.rows, a.width, [&](auto group, unsigned blocks) {
+          using Kernel = void (*)(LossArguments, const T*, T*, Chosen);
+          Kernel kernel = nullptr;
+          if constexpr (ElementwiseLoss<Chosen>)
+            kernel = elementwise_rows<group, T, Chosen>;
+          else
+            kernel = static_cast<Kernel>(cross_entropy_rows<group, T>);
+          launch(kernel, blocks, kThreads, stream, a, data<T>(a.outputs), data<T>(a.gradient),
+                 chosen);
+        });
       });
     }
   };

@@ -44,6 +44,7 @@ struct LossArguments {
   std::int64_t samples = 0;       ///< that are added to the sums
   std::int64_t rows = 0;
   std::int64_t width = 0;
+  std::int64_t row_stride = 0;  ///< from an output row to the next; above `width` with labels alone
 };
 /// As model::compute_loss. The loss of a row is computed in float32; the sums are accumulated in
 /// double, in the order of rows. Throws Error (input) for a loss that runs on the CPU only.

@@ -29,10 +29,10 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 
 // cuBLASLt is column-major, so it sees a row-major [rows, columns] as its transpose.
 cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
-                              const std::string& description) {
+                              const std::string& description, std::int64_t stride = 0) {
   cublasLtMatrixLayout_t made = nullptr;
   check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns),
-                                   static_cast<std::uint64_t>(rows), columns),
+                                   static_cast<std::uint64_t>(rows), std::max(columns, stride)),
         description);
   return made;
 }
@@ -73,10 +73,11 @@ MatrixProduct::MatrixProduct(Context& context, const ProductSpec& spec)
   const cudaDataType_t type = context.cuda_type();
   right_.reset(spec.right_is_transposed ? layout(type, spec.columns, spec.inner, description_)
                                         : layout(type, spec.inner, spec.columns, description_));
-  left_.reset(spec.left_is_transposed ? layout(type, spec.inner, spec.rows, description_)
-                                      : layout(type, spec.rows, spec.inner, description_));
-  result_.reset(
-      layout(spec.result_is_float32 ? CUDA_R_32F : type, spec.rows, spec.columns, description_));
+  left_.reset(spec.left_is_transposed
+                  ? layout(type, spec.inner, spec.rows, description_, spec.left_stride)
+                  : layout(type, spec.rows, spec.inner, description_, spec.left_stride));
+  result_.reset(layout(spec.result_is_float32 ? CUDA_R_32F : type, spec.rows, spec.columns,
+                       description_, spec.result_stride));
   choose();
 }
 

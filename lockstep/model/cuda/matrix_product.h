@@ -22,6 +22,8 @@ struct ProductSpec {
   bool result_is_float32 = false;    ///< otherwise the context's precision
   bool bias = false;                 ///< one per result column, of the result's type
   bool relu = false;
+  std::int64_t left_stride = 0;    ///< elements from a stored row of left to the next; 0: no gap
+  std::int64_t result_stride = 0;  ///< the same of the result
 };
 
 /// One product and its algorithm: the first of those that cuBLASLt's heuristics propose that

@@ -100,7 +100,8 @@ struct PassContext {
 
 /// Computes the loss of rows of an output of the network, of which `first` is the index of the
 /// first one in the batch, and overwrites their logits by the gradient.
-using RowLoss = std::function<void(const TensorView& logits, std::int64_t first)>;
+using RowLoss =
+    std::function<void(const TensorView& logits, std::int64_t first, std::int64_t count)>;
 
 /// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major;
 /// images are NHWC. Activations and their gradients have the plan's precision, the other arrays are
@@ -167,6 +168,8 @@ struct Needs {
   /// Bytes of Operands::cache; the same for any number of rows. Nonzero only with
   /// CompileContext::positions.
   std::size_t cache_bytes = 0;
+  /// With CompileContext::loss_rows: elements from one row of the output in memory to the next.
+  std::int64_t row_stride = 0;
 };
 
 /// A layer compiled for one device, batch size and mode. Belongs to one plan; called by one thread.

@@ -42,6 +42,14 @@ class Side {
   }
   Values gradients() { return values(model_.gradients()); }
   Values buffers() { return values(model_.buffers()); }
+  /// Multiplies each parameter by a factor between 1 - part and 1 + part.
+  void perturb(float part, std::uint64_t seed) {
+    device::HostView view(model_.parameters(), model_.backend().stream());
+    const Values random = numbers(view.values().size(), seed);
+    for (std::size_t i = 0; i < random.size(); ++i) view.values()[i] *= 1 + part * random[i];
+    view.write_back(model_.backend().stream());
+    model_.parameters_changed();
+  }
   /// One step of plain gradient descent.
   void descend(float rate) {
     const Values gradient = gradients();

@@ -22,7 +22,8 @@ class DenseOperation final : public Operation {
                            .columns = spec.units,
                            .right_is_transposed = true,
                            .bias = spec.bias,
-                           .relu = spec.relu}),
+                           .relu = spec.relu,
+                           .result_stride = spec.row_stride}),
         outputs_(channel_layout(spec.rows, spec.units, context.options().precision,
                                 context.multiprocessors())) {
     std::size_t workspace = forward_.workspace_bytes();
@@ -31,11 +32,14 @@ class DenseOperation final : public Operation {
                                             .inner = spec.rows,
                                             .columns = spec.inputs,
                                             .left_is_transposed = true,
-                                            .result_is_float32 = true});
+                                            .result_is_float32 = true,
+                                            .left_stride = spec.row_stride});
       workspace = std::max(workspace, weights_->workspace_bytes());
       if (spec.input_gradient) {
-        data_.emplace(context,
-                      ProductSpec{.rows = spec.rows, .inner = spec.units, .columns = spec.inputs});
+        data_.emplace(context, ProductSpec{.rows = spec.rows,
+                                           .inner = spec.units,
+                                           .columns = spec.inputs,
+                                           .left_stride = spec.row_stride});
         workspace = std::max(workspace, data_->workspace_bytes());
       }
       if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
@@ -103,7 +107,12 @@ namespace lockstep::model {
 
 std::unique_ptr<Operation> FullyConnected::compile_gpu(const CompileContext& context,
                                                        cuda::Context& gpu) const {
-  const DenseSpec dense = spec(context);
+  DenseSpec dense = spec(context);
+  // Matrix products are faster if each row begins at a multiple of 16 bytes. The sums of a bias's
+  // gradient read rows without gaps.
+  if (const auto multiple = static_cast<std::int64_t>(16 / element_bytes(gpu.options().precision));
+      dense.loss_rows > 0 && !dense.bias)
+    dense.row_stride = (dense.units + multiple - 1) / multiple * multiple;
   if (dense.loss_rows > 0)
     return std::make_unique<DenseLossOperation<cuda::DenseOperation>>(gpu, dense);
   return std::make_unique<cuda::DenseOperation>(gpu, dense);

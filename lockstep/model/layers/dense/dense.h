@@ -98,6 +98,7 @@ struct DenseSpec {
   bool training = false;        ///< whether a backward pass follows
   bool input_gradient = false;  ///< whether backward must write the input's gradient
   std::int64_t loss_rows = 0;   ///< CompileContext::loss_rows
+  std::int64_t row_stride = 0;  ///< from an output row to the next, with loss_rows alone; 0: units
 };
 
 }  // namespace lockstep::model

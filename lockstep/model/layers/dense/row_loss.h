@@ -18,13 +18,16 @@ namespace lockstep::model {
 /// Logits are computed once, as without blocks.
 ///
 /// `Layer` is made of a device's context and a DenseSpec; if that has `loss_rows`, its backward
-/// honors Operands::add_parameter_gradient for all its parameters.
+/// honors Operands::add_parameter_gradient for all its parameters. Between the rows of logits there
+/// may be a gap (DenseSpec::row_stride).
 template <typename Layer>
 class DenseLossOperation final : public Operation {
  public:
   template <typename Context>
   DenseLossOperation(Context& context, const DenseSpec& spec)
-      : spec_(spec), block_(context, of_rows(spec, spec.loss_rows)) {
+      : spec_(spec),
+        row_stride_(std::max(spec.row_stride, spec.units)),
+        block_(context, of_rows(spec, spec.loss_rows)) {
     if (const std::int64_t rest = spec.rows % spec.loss_rows; rest > 0)
       rest_.emplace(context, of_rows(spec, rest));
   }
@@ -32,6 +35,7 @@ class DenseLossOperation final : public Operation {
   Needs needs() const override {
     Needs needs = block_.needs();
     if (rest_) needs.scratch_bytes = std::max(needs.scratch_bytes, rest_->needs().scratch_bytes);
+    needs.row_stride = row_stride_;
     return needs;
   }
 
@@ -50,11 +54,11 @@ class DenseLossOperation final : public Operation {
       Layer& layer = rows == spec_.loss_rows ? block_ : *rest_;
       o.inputs[0] = part_of_rows(all.inputs[0], first, rows, spec_.inputs);
       o.input_gradients[0] = part_of_rows(all.input_gradients[0], first, rows, spec_.inputs);
-      o.output = part_of_rows(all.output, 0, rows, spec_.units);
+      o.output = part_of_rows(all.output, 0, rows, row_stride_);
       o.output_gradient = o.output;
       o.add_parameter_gradient = first > 0;
       layer.forward(o, {});
-      all.loss(o.output, first);
+      all.loss(o.output, first, rows);
       layer.backward(o, {});
     }
   }
@@ -73,6 +77,7 @@ class DenseLossOperation final : public Operation {
   }
 
   DenseSpec spec_;
+  std::int64_t row_stride_;
   Layer block_;
   std::optional<Layer> rest_;  // the last block, if it has fewer rows
   Operands of_block_;
