@@ -252,7 +252,7 @@ class Speed:
         """fast_cifar on the shards named by LOCKSTEP_BENCH_CIFAR10, or packed by scripts/gpu_pack --cifar10."""
         if named := os.environ.get("LOCKSTEP_BENCH_CIFAR10"):
             return self.train_on_cifar(named)
-        packed = self.check.programs.prebuilt and self.check.programs.prebuilt / "cifar10.tar.gz"
+        packed = self.check.programs.prebuilt and self.check.programs.prebuilt / "cifar10.tar"
         if not packed or not packed.is_file():
             raise NotRun("its data is not here: set LOCKSTEP_BENCH_CIFAR10, or pack it with scripts/gpu_pack --prebuilt --cifar10 FOLDER")
         with tempfile.TemporaryDirectory() as folder:
