@@ -75,6 +75,13 @@ Agreement::Agreement(const allreduce::Communicator& group)
         return texts;
       }) {}
 
+void Agreement::wait_for_all() const {
+  try {
+    gather({});
+  } catch (const std::exception&) {  // a rank is lost: the error about the values is still right
+  }
+}
+
 std::vector<std::string> Agreement::all_or_none(ErrorCategory category, std::string_view where,
                                                 std::string_view expected,
                                                 const std::function<std::string()>& work,
@@ -89,9 +96,11 @@ std::vector<std::string> Agreement::all_or_none(ErrorCategory category, std::str
     mine = fmt::format("{}rank {} on {} failed: {}", kFailed, rank_, host_name(), error.what());
   }
   std::vector<std::string> results = gather(mine);
+  const auto is_failure = [](const std::string& result) { return result.front() == kFailed; };
+  if (std::ranges::any_of(results, is_failure)) wait_for_all();
   if (thrown && own == Own::rethrown) std::rethrow_exception(thrown);
   for (std::string& result : results) {
-    const bool failed = result.front() == kFailed;
+    const bool failed = is_failure(result);
     result.erase(0, 1);
     if (failed) throw Error(category, where, expected, result);
   }
@@ -100,7 +109,9 @@ std::vector<std::string> Agreement::all_or_none(ErrorCategory category, std::str
 
 void Agreement::require_same(std::string_view where, std::string_view what,
                              const std::string& mine) const {
-  require_same(where, what, gather(mine));
+  const std::vector<std::string> all = gather(mine);
+  if (std::ranges::count(all, all.front()) < std::ssize(all)) wait_for_all();
+  require_same(where, what, all);
 }
 
 void Agreement::require_same_lines(std::string_view where, const std::string& mine) const {
@@ -120,6 +131,7 @@ void Agreement::require_same_lines(std::string_view where, const std::string& mi
     }
     if (std::ranges::all_of(values, [&](std::string_view value) { return value == values[0]; }))
       continue;
+    wait_for_all();
     throw Error(ErrorCategory::input, where, fmt::format("expected the same {} on all ranks", what),
                 list_values(values));
   }

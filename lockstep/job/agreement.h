@@ -59,6 +59,10 @@ class Agreement {
                            const std::vector<std::string>& all);
 
  private:
+  // Before an error that all ranks throw: returns when every rank knows the values it is about. A
+  // rank that left at once would be what those report that still receive them.
+  void wait_for_all() const;
+
   int size_;
   int rank_;
   std::function<std::vector<std::string>(const std::string&)> gather_;
