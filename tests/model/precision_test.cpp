@@ -99,6 +99,15 @@ const PrecisionCase kPrecisionCases[] = {
        network.add(Softmax());
        return network;
      }},
+    {"pixels",  // with fewer channels than a vector has elements, and an odd number of filters
+     [] {
+       Network network({12, 20, 3});
+       network.add(Conv2D({.filters = 14, .kernel = 1, .strides = 2}));
+       network.add(Conv2D({.filters = 7, .kernel = 1}));
+       network.add(Flatten());
+       network.add(Dense({.units = 3}));
+       return network;
+     }},
     {"functions_and_sums",
      [] {
        Network network({9});

@@ -32,11 +32,15 @@ struct Context {
 /// Attributes for scratch memory from the plan's arena instead of the library.
 dnnl::primitive_attr user_scratchpad();
 
-/// Whether an implementation of oneDNN computes the gradient of a kernel wrong, and writes past the
-/// end of its scratchpad: that of kernels of one pixel with strides and less than a vector of
-/// channels, on processors without AVX-512. Found in oneDNN 2.6 and 3.2.
-bool computes_wrong_gradient(std::string_view implementation, std::int64_t channels,
-                             const memory::dims& strides);
+/// Whether `implementation` of a pass of a convolution, as oneDNN names it, is known to compute
+/// wrong results. All are for kernels of one pixel, and were found in oneDNN 2.6, the first in 3.2
+/// too:
+/// - backward_weights, without AVX-512 or in bfloat16: with strides and less than a vector of
+///   channels, it writes past the end of its scratchpad;
+/// - backward_data in bfloat16: wrong for an odd number of filters and some sizes of images;
+/// - bfloat16 without instructions for it: forward and backward_data are wrong for some sizes.
+bool is_wrong(dnnl::prop_kind pass, std::string_view implementation, std::int64_t channels,
+              std::int64_t filters, const memory::dims& strides);
 
 /// The descriptor of an image array [batch, height, width, channels]: logical NCHW, channels last.
 memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels,

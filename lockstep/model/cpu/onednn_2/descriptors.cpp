@@ -11,38 +11,41 @@ namespace {
 
 constexpr auto kConvolution = algorithm::convolution_direct;
 
+// The first implementation of a pass that is right. Reads its description again.
+template <typename Description>
+Description first_right(Description found, prop_kind pass, const ConvolutionArrays& a) {
+  while (is_wrong(pass, found.impl_info_str(), a.source.dims()[1], a.target.dims()[1], a.strides))
+    LOCKSTEP_CHECK(found.next_impl());
+  return found;
+}
+
 }  // namespace
 
 convolution_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
                                                      const ConvolutionArrays& a,
                                                      const primitive_attr& attributes) {
-  return {{kind, kConvolution, a.source, a.weights, a.bias, a.target, a.strides, a.padding_before,
-           a.padding_after},
-          attributes,
-          engine};
+  const convolution_forward::desc pass(kind, kConvolution, a.source, a.weights, a.bias, a.target,
+                                       a.strides, a.padding_before, a.padding_after);
+  return first_right(convolution_forward::primitive_desc(pass, attributes, engine), kind, a);
 }
 
 convolution_backward_weights::primitive_desc describe_backward_weights(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
-  // next_impl() reads the description again.
-  const convolution_backward_weights::desc convolution(kConvolution, a.source, a.weights, a.bias,
-                                                       a.target, a.strides, a.padding_before,
-                                                       a.padding_after);
-  convolution_backward_weights::primitive_desc weights(convolution, attributes, engine, forward);
-  while (computes_wrong_gradient(weights.impl_info_str(), a.source.dims()[1], a.strides))
-    LOCKSTEP_CHECK(weights.next_impl());
-  return weights;
+  const convolution_backward_weights::desc pass(kConvolution, a.source, a.weights, a.bias, a.target,
+                                                a.strides, a.padding_before, a.padding_after);
+  return first_right(
+      convolution_backward_weights::primitive_desc(pass, attributes, engine, forward),
+      prop_kind::backward_weights, a);
 }
 
 convolution_backward_data::primitive_desc describe_backward_data(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
-  return {
-      {kConvolution, a.source, a.weights, a.target, a.strides, a.padding_before, a.padding_after},
-      attributes,
-      engine,
-      forward};
+  const convolution_backward_data::desc pass(kConvolution, a.source, a.weights, a.target, a.strides,
+                                             a.padding_before, a.padding_after);
+  return first_right(convolution_backward_data::primitive_desc(pass, attributes, engine, forward),
+                     prop_kind::backward_data, a);
 }
 
 inner_product_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,

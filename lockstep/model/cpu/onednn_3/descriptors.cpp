@@ -15,31 +15,42 @@ constexpr auto kSoftmax = algorithm::softmax_accurate;
 // oneDNN counts no dilation as 0.
 memory::dims no_dilation(const PoolingArrays& a) { return memory::dims(a.kernel.size(), 0); }
 
+// The first implementation of a pass that is right.
+template <typename Description>
+Description first_right(Description found, prop_kind pass, const ConvolutionArrays& a) {
+  while (is_wrong(pass, found.impl_info_str(), a.source.get_dims()[1], a.target.get_dims()[1],
+                  a.strides))
+    LOCKSTEP_CHECK(found.next_impl());
+  return found;
+}
+
 }  // namespace
 
 convolution_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
                                                      const ConvolutionArrays& a,
                                                      const primitive_attr& attributes) {
-  return {engine,   kind,      kConvolution,     a.source,        a.weights, a.bias,
-          a.target, a.strides, a.padding_before, a.padding_after, attributes};
+  return first_right(convolution_forward::primitive_desc(
+                         engine, kind, kConvolution, a.source, a.weights, a.bias, a.target,
+                         a.strides, a.padding_before, a.padding_after, attributes),
+                     kind, a);
 }
 
 convolution_backward_weights::primitive_desc describe_backward_weights(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
-  convolution_backward_weights::primitive_desc weights(
-      engine, kConvolution, a.source, a.weights, a.bias, a.target, a.strides, a.padding_before,
-      a.padding_after, forward, attributes);
-  while (computes_wrong_gradient(weights.impl_info_str(), a.source.get_dims()[1], a.strides))
-    LOCKSTEP_CHECK(weights.next_impl());
-  return weights;
+  return first_right(convolution_backward_weights::primitive_desc(
+                         engine, kConvolution, a.source, a.weights, a.bias, a.target, a.strides,
+                         a.padding_before, a.padding_after, forward, attributes),
+                     prop_kind::backward_weights, a);
 }
 
 convolution_backward_data::primitive_desc describe_backward_data(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
-  return {engine,    kConvolution,     a.source,        a.weights, a.target,
-          a.strides, a.padding_before, a.padding_after, forward,   attributes};
+  return first_right(convolution_backward_data::primitive_desc(
+                         engine, kConvolution, a.source, a.weights, a.target, a.strides,
+                         a.padding_before, a.padding_after, forward, attributes),
+                     prop_kind::backward_data, a);
 }
 
 inner_product_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
