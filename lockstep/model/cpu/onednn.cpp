@@ -15,16 +15,17 @@ dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
-bool is_wrong(dnnl::prop_kind pass, std::string_view implementation, std::int64_t channels,
-              std::int64_t filters, const memory::dims& strides) {
-  const bool is_bfloat16 = implementation.starts_with("jit_bf16_1x1:");
+bool is_wrong(dnnl::prop_kind pass, std::string_view implementation, const memory::dims& images,
+              const memory::dims& results, const memory::dims& strides) {
+  const bool is_bfloat16_pixel = implementation.starts_with("jit_bf16_1x1:");
   if (pass == dnnl::prop_kind::backward_weights) {
-    std::int64_t lanes = is_bfloat16 ? 16 : 0;
+    if (implementation.starts_with("jit_bf16:")) return images[3] < strides[1];
+    std::int64_t lanes = is_bfloat16_pixel ? 16 : 0;
     if (implementation == "jit_1x1:avx2") lanes = 8;
-    return channels < lanes && std::ranges::max(strides) > 1;
+    return images[1] < lanes && std::ranges::max(strides) > 1;
   }
   if (implementation == "jit_bf16_1x1:avx512_core") return true;
-  return pass == dnnl::prop_kind::backward_data && is_bfloat16 && filters % 2 != 0;
+  return pass == dnnl::prop_kind::backward_data && is_bfloat16_pixel && results[1] % 2 != 0;
 }
 
 memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels,

@@ -33,14 +33,19 @@ struct Context {
 dnnl::primitive_attr user_scratchpad();
 
 /// Whether `implementation` of a pass of a convolution, as oneDNN names it, is known to compute
-/// wrong results. All are for kernels of one pixel, and were found in oneDNN 2.6, the first in 3.2
+/// wrong results for images [batch, channels, height, width]. Found in oneDNN 2.6, the first in 3.2
 /// too:
-/// - backward_weights, without AVX-512 or in bfloat16: with strides and less than a vector of
-///   channels, it writes past the end of its scratchpad;
-/// - backward_data in bfloat16: wrong for an odd number of filters and some sizes of images;
-/// - bfloat16 without instructions for it: forward and backward_data are wrong for some sizes.
-bool is_wrong(dnnl::prop_kind pass, std::string_view implementation, std::int64_t channels,
-              std::int64_t filters, const memory::dims& strides);
+/// - backward_weights of kernels of one pixel, without AVX-512 or in bfloat16: with strides and
+/// less
+///   than a vector of channels, it writes past the end of its scratchpad;
+/// - backward_weights in bfloat16: if a stride is wider than the images, it reads what is in the
+///   scratchpad;
+/// - backward_data of kernels of one pixel in bfloat16: wrong for an odd number of filters and some
+///   sizes of images;
+/// - bfloat16 without instructions for it: forward and backward_data of kernels of one pixel are
+///   wrong for some sizes.
+bool is_wrong(dnnl::prop_kind pass, std::string_view implementation, const memory::dims& images,
+              const memory::dims& results, const memory::dims& strides);
 
 /// The descriptor of an image array [batch, height, width, channels]: logical NCHW, channels last.
 memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels,

@@ -14,7 +14,7 @@ constexpr auto kConvolution = algorithm::convolution_direct;
 // The first implementation of a pass that is right. Reads its description again.
 template <typename Description>
 Description first_right(Description found, prop_kind pass, const ConvolutionArrays& a) {
-  while (is_wrong(pass, found.impl_info_str(), a.source.dims()[1], a.target.dims()[1], a.strides))
+  while (is_wrong(pass, found.impl_info_str(), a.source.dims(), a.target.dims(), a.strides))
     LOCKSTEP_CHECK(found.next_impl());
   return found;
 }

@@ -18,8 +18,7 @@ memory::dims no_dilation(const PoolingArrays& a) { return memory::dims(a.kernel.
 // The first implementation of a pass that is right.
 template <typename Description>
 Description first_right(Description found, prop_kind pass, const ConvolutionArrays& a) {
-  while (is_wrong(pass, found.impl_info_str(), a.source.get_dims()[1], a.target.get_dims()[1],
-                  a.strides))
+  while (is_wrong(pass, found.impl_info_str(), a.source.get_dims(), a.target.get_dims(), a.strides))
     LOCKSTEP_CHECK(found.next_impl());
   return found;
 }
