@@ -177,10 +177,10 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
                "Number of samples per step over all replicas")
       ->default_str(std::to_string(arguments.global_batch))
       ->group(kCommonOptions);
-  add_at_least(
-      command, "--data-threads", arguments.threads, 1,
-      "Maximum number of threads per process that read and decode; only as many as needed "
-      "are active (default: 1, and for replicas on GPUs the cores of the process, up to 16 for each)")
+  add_at_least(command, "--data-threads", arguments.threads, 1,
+               "Maximum number of threads per process that read and decode; only as many as needed "
+               "are active (default: 1, and for replicas on GPUs the cores of the process, up to "
+               "16 for each)")
       ->group(group);
   add_at_least(command, "--prefetch", arguments.prefetch, 1, "Number of batches to read ahead")
       ->default_str(std::to_string(arguments.prefetch))

@@ -34,7 +34,7 @@ void predict(LocalReplicas& replicas, const data::Dataset& dataset,
              const data::StreamOptions& stream, const PredictionSink& sink);
 
 /// The maximum number of threads that read in this process: `requested`; or, if that is 0, one, and
-/// for GPUs, whose host has cores to spare, the cores of this process, up to 16 for each. Ranks
+/// for GPUs, whose host has cores to spare, the cores of this process, up to 16 per replica. Ranks
 /// with the same cores divide them.
 int reading_threads(int requested, const Strategy& strategy);
 

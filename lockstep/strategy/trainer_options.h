@@ -190,7 +190,7 @@ struct FitOptions {
   bool progress = true;
   int prefetch = 2;  ///< number of global batches to read ahead
   /// Maximum number of background threads that read; 0: one, and for replicas on GPUs as many as
-  /// the process has cores, up to 16 for each.
+  /// the process has cores, up to 16 per replica.
   int data_threads = 0;
   /// Number of steps between checks that all replicas have the same values; 0 checks only at
   /// checkpoints.
@@ -215,7 +215,7 @@ struct FitOptions {
 struct ReadOptions {
   int prefetch = 2;  ///< number of global batches to read ahead
   /// Maximum number of background threads that read; 0: one, and for replicas on GPUs as many as
-  /// the process has cores, up to 16 for each.
+  /// the process has cores, up to 16 per replica.
   int data_threads = 0;
 };
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kImages = 64;  // for each core
 constexpr std::int64_t kClasses = 10;
-constexpr int kMaxCores = 16;   // that are measured
+constexpr int kMaxCores = 16;    // that are measured
 constexpr double kBetter = 1.1;  // what is worth another command line
 
 // A replica that has computed one step.

@@ -35,15 +35,13 @@ dnnl::primitive_attr user_scratchpad();
 /// Whether `implementation` of a pass of a convolution, as oneDNN names it, is known to compute
 /// wrong results for images [batch, channels, height, width]. Found in oneDNN 2.6, the first in 3.2
 /// too:
-/// - backward_weights of kernels of one pixel, without AVX-512 or in bfloat16: with strides and
-/// less
-///   than a vector of channels, it writes past the end of its scratchpad;
-/// - backward_weights in bfloat16: if a stride is wider than the images, it reads what is in the
-///   scratchpad;
-/// - backward_data of kernels of one pixel in bfloat16: wrong for an odd number of filters and some
-///   sizes of images;
-/// - bfloat16 without instructions for it: forward and backward_data of kernels of one pixel are
-///   wrong for some sizes.
+/// - backward_weights of 1x1 kernels, without AVX-512 or in bfloat16: with strides and less than a
+///   vector of channels, it writes past the end of its scratchpad;
+/// - backward_weights in bfloat16: if a stride is wider than the images, it reads scratchpad memory
+///   that it has not written;
+/// - backward_data of 1x1 kernels in bfloat16: wrong for an odd number of filters and some sizes;
+/// - bfloat16 without instructions for it: forward and backward_data of 1x1 kernels are wrong for
+///   some sizes.
 bool is_wrong(dnnl::prop_kind pass, std::string_view implementation, const memory::dims& images,
               const memory::dims& results, const memory::dims& strides);
 

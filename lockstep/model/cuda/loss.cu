@@ -278,6 +278,7 @@ __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient,
   if (threadIdx.x % kGroup == 0) a.of_rows[row] = {sum / static_cast<double>(width), rank};
 }
 
+// One block; each thread handles every kThreads-th row.
 __global__ void add_rows(LossArguments a, bool has_accuracy) {
   double loss = 0;
   double weight_excess = 0;
