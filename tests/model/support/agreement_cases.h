@@ -1,0 +1,35 @@
+// Networks with which two devices are compared: one for each layer, and some of several layers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "lockstep/model/network.h"
+
+namespace lockstep::model {
+
+struct AgreementCase {
+  std::string name;
+  std::function<Network()> make;
+  std::vector<std::int64_t> batches = {1, 3};
+  double depth = 1;  // how much of rounding adds up
+
+  friend std::ostream& operator<<(std::ostream& stream, const AgreementCase& one) {
+    return stream << one.name;
+  }
+};
+
+Network normalized_convolutions();
+
+/// One for each layer, and small networks.
+std::vector<AgreementCase> layer_cases();
+/// One for each activation.
+std::vector<AgreementCase> activation_cases();
+/// Networks so deep that the rounding of one layer to 16 bits is amplified by the next, or that
+/// round themselves: compared in float32 alone.
+std::vector<AgreementCase> deep_cases();
+
+}  // namespace lockstep::model
