@@ -61,7 +61,8 @@ class Backend {
   virtual bool runs_on_host() const = 0;
   /// The type of activations, their gradients and `weights`.
   virtual Precision precision() const = 0;
-  virtual Fusions fusions() const { return {}; }  ///< what its operations can fuse
+  /// Whether a convolution can find the statistics for the normalization that reads it.
+  virtual bool fuses_statistics() const { return false; }
   /// Allocates the memory of passes on this backend's device.
   virtual device::Allocator& allocator() = 0;
   /// Bytes that the allocator can still provide. On the host, where the operating system decides,

@@ -93,14 +93,14 @@ void fuse_statistics(const Network& network, Graph& graph, const GraphStep& read
 }
 
 // Visits each step after those whose outputs it reads.
-void fuse(const Network& network, const Fusions& fusions, Graph& graph) {
+void fuse(const Network& network, bool statistics, Graph& graph) {
   for (std::size_t i = 0; i < graph.steps.size(); ++i) {
     GraphStep& step = graph.steps[i];
     const Traits traits = traits_of(network, step);
     if (traits.function == Traits::Function::relu) fuse_relu(network, graph, step);
-    if (traits.function == Traits::Function::addition && fusions.additions && i > 0)
+    if (traits.function == Traits::Function::addition && i > 0)
       fuse_addition(network, graph, graph.steps[i - 1], step);
-    if (traits.statistics == Traits::Statistics::uses && fusions.statistics)
+    if (traits.statistics == Traits::Statistics::uses && statistics)
       fuse_statistics(network, graph, step);
   }
 }
@@ -114,7 +114,7 @@ void drop_unused(Graph& graph) {
 
 }  // namespace
 
-Graph make_graph(const Network& network, const Fusions& fusions) {
+Graph make_graph(const Network& network, bool statistics) {
   Graph graph;
   for (const NetworkOutput& output : network.outputs()) graph.outputs.push_back(output.node);
   for (std::size_t i = 0; i < network.nodes().size(); ++i) {
@@ -128,7 +128,7 @@ Graph make_graph(const Network& network, const Fusions& fusions) {
   }
   drop_unused(graph);
   move_relu_behind_pooling(network, graph);
-  fuse(network, fusions, graph);
+  fuse(network, statistics, graph);
   return graph;
 }
 

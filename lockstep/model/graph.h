@@ -32,10 +32,9 @@ struct Graph {
 /// The steps of `network` that its outputs depend on, with these rewrites. A ReLU directly before a
 /// max pooling moves after it: max(x, 0) is monotonic, so values and gradients are unchanged, with
 /// fewer elements to process. A ReLU that is the only reader of a layer that can apply it is fused
-/// into that layer. With `additions`, an addition of two inputs is fused into the layer directly
-/// before it, if that layer supports it and the addition is its only reader. With `statistics`, a
-/// convolution without bias and ReLU is marked if a normalization that is not frozen is its only
-/// reader.
-Graph make_graph(const Network& network, const Fusions& fusions = {});
+/// into that layer. An addition of two inputs is fused into the layer directly before it, if that
+/// layer supports it and the addition is its only reader. With `statistics`, a convolution without
+/// bias and ReLU is marked if a normalization that is not frozen is its only reader.
+Graph make_graph(const Network& network, bool statistics = false);
 
 }  // namespace lockstep::model

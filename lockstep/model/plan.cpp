@@ -24,9 +24,7 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
       inputs_(network.inputs().size()),
       parameter_entries_(network.parameters().entries()),
       trained_(network.trained().entries().size()) {
-  Fusions fusions = backend.fusions();
-  fusions.statistics &= training;
-  Graph graph = make_graph(network, fusions);
+  Graph graph = make_graph(network, training && backend.fuses_statistics());
   for (GraphStep& step : graph.steps) {
     step.output_shape = of_pass(std::move(step.output_shape));
     for (Shape& shape : step.input_shapes) shape = of_pass(std::move(shape));

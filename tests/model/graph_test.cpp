@@ -103,7 +103,7 @@ Network residual_network() {
 
 TEST(FusedAddition, IsDoneByTheNormalizationBeforeIt) {
   const Network network = residual_network();
-  const Graph graph = make_graph(network, {.additions = true});
+  const Graph graph = make_graph(network);
   ASSERT_EQ(graph.steps.size(), 5U);
   const GraphStep& normalized = graph.steps[2];
   EXPECT_TRUE(normalized.fused_add);
@@ -115,34 +115,26 @@ TEST(FusedAddition, IsDoneByTheNormalizationBeforeIt) {
   EXPECT_EQ(graph.steps[3].inputs, (std::vector<NodeId>{2}));
 }
 
-TEST(FusedAddition, StaysWhereTheDeviceCannot) {
-  const Network network = residual_network();
-  const Graph graph = make_graph(network);
-  EXPECT_FALSE(graph.steps[2].fused_add);
-  EXPECT_FALSE(graph.steps[3].absorbed);
-  EXPECT_TRUE(graph.steps[3].fused_relu);
-}
-
 TEST(FusedAddition, StaysWhereTheNormalizationIsReadElsewhereOrOfThree) {
   Network read_twice({4});
   const NodeId first = read_twice.add(Dense({.units = 4}));
   const NodeId normalized = read_twice.add(BatchNormalization());
   const NodeId sum = read_twice.add(Add(), {normalized, first});
   read_twice.add(Add(), {sum, normalized});
-  EXPECT_FALSE(make_graph(read_twice, {.additions = true}).steps[1].fused_add);
+  EXPECT_FALSE(make_graph(read_twice).steps[1].fused_add);
 
   Network of_three({4});
   const NodeId one = of_three.add(Dense({.units = 4}));
   const NodeId two = of_three.add(Dense({.units = 4}), {kInput});
   of_three.add(BatchNormalization(), {one});
   of_three.add(Add(), {of_three.last(), one, two});
-  EXPECT_FALSE(make_graph(of_three, {.additions = true}).steps[2].fused_add);
+  EXPECT_FALSE(make_graph(of_three).steps[2].fused_add);
 }
 
 // Nodes that may find the statistics of their output.
 std::vector<NodeId> with_statistics(const Network& network) {
   std::vector<NodeId> nodes;
-  for (const GraphStep& step : make_graph(network, {.statistics = true}).steps)
+  for (const GraphStep& step : make_graph(network, true).steps)
     if (step.fused_statistics) nodes.push_back(step.node);
   return nodes;
 }
@@ -195,9 +187,7 @@ TEST(FusedStatistics, AreNotWhereTheConvolutionIsReadTwice) {
   const NodeId read_twice = network.add(Conv2D({.filters = 2, .kernel = 1, .use_bias = false}));
   const NodeId normalized = network.add(BatchNormalization());
   network.add(Add(), {normalized, read_twice});
-  EXPECT_THAT(with_statistics(network), IsEmpty());
-  for (const GraphStep& step : make_graph(network, {.additions = true, .statistics = true}).steps)
-    EXPECT_FALSE(step.fused_statistics) << "the normalization reads it twice";
+  EXPECT_THAT(with_statistics(network), IsEmpty()) << "the normalization reads it twice";
 
   Network normalized_twice({4, 4, 2});
   const NodeId source =
@@ -212,7 +202,7 @@ TEST(FusedStatistics, AreNotWhereTheConvolutionIsReadTwice) {
 Graph with_output(Network network, NodeId node) {
   network.output("end", network.last());
   network.output("inner", node);
-  return make_graph(network, {.additions = true, .statistics = true});
+  return make_graph(network, true);
 }
 
 TEST(Graph, LeavesWhatIsAnOutputAsItIs) {

@@ -77,22 +77,6 @@ dnnl::pooling_backward::primitive_desc describe_backward(
     const engine& engine, const PoolingArrays& arrays, const primitive_attr& attributes,
     const dnnl::pooling_forward::primitive_desc& forward);
 
-/// Source, target and their gradients all have the descriptor `array`.
-struct BatchNormalizationArrays {
-  memory::desc array;
-  float epsilon;
-  dnnl::normalization_flags flags;
-};
-dnnl::batch_normalization_forward::primitive_desc describe_forward(
-    const engine& engine, prop_kind kind, const BatchNormalizationArrays& arrays,
-    const primitive_attr& attributes);
-dnnl::batch_normalization_backward::primitive_desc describe_backward(
-    const engine& engine, const BatchNormalizationArrays& arrays, const primitive_attr& attributes,
-    const dnnl::batch_normalization_forward::primitive_desc& forward);
-
-/// Whether the arguments of backward include the shift, which backward does not read.
-bool batch_normalization_backward_takes_shift();
-
 /// max(x, 0). In training, the derivative is computed from the output.
 dnnl::eltwise_forward::primitive_desc describe_relu(const engine& engine, bool training,
                                                     const memory::desc& array);

@@ -3,6 +3,10 @@
 // element's result depends neither on its place nor on its neighbours.
 #pragma once
 
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+
 #include <Eigen/Core>
 #include <cstddef>
 #include <cstdint>
@@ -73,6 +77,25 @@ constexpr IntLanes lane_numbers() {
 }
 
 inline Lanes larger(const Lanes& a, const Lanes& b) { return a > b ? a : b; }
+
+/// Bit i: whether lane i of a comparison's result is true.
+inline std::uint16_t bits_of(const IntLanes& truth) {
+#if defined(__AVX512F__)
+  const auto lanes = reinterpret_cast<__m512i>(truth);
+  return _mm512_test_epi32_mask(lanes, lanes);
+#elif defined(__AVX__)
+  return static_cast<std::uint16_t>(_mm256_movemask_ps(reinterpret_cast<__m256>(truth)));
+#else
+  std::uint16_t bits = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(kLanes); ++i)
+    bits = static_cast<std::uint16_t>(bits | (truth[i] & 1) << i);
+  return bits;
+#endif
+}
+/// Lane i where bit i is set, 0 elsewhere.
+inline Lanes lanes_where(std::uint16_t bits, const Lanes& lanes) {
+  return ((std::int32_t{bits} >> lane_numbers()) & 1) != 0 ? lanes : Lanes{};
+}
 
 /// e^x, wrong by about 1 unit in the last place at most; 0 where that is not a normal number,
 /// infinity where it is too large, NaN of NaN. e^x = 2^n e^r with n = x / ln 2, rounded; e^r is a

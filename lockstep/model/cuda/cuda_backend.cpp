@@ -46,9 +46,7 @@ class CudaBackend final : public Backend {
     return to_string(device::Device{device::DeviceKind::gpu, context_.gpu()});
   }
   bool runs_on_host() const override { return false; }
-  Fusions fusions() const override {
-    return {.additions = true, .statistics = cuda::may_sum_channels(context_.options())};
-  }
+  bool fuses_statistics() const override { return cuda::may_sum_channels(context_.options()); }
   Precision precision() const override { return context_.options().precision; }
   device::Allocator& allocator() override { return context_.allocator(); }
   std::size_t free_bytes() override { return device::gpu_free_bytes(context_.gpu()); }

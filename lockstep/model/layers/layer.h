@@ -238,9 +238,9 @@ struct Traits {
   /// (CompileContext::fused_statistics), or use those of its input (`input_statistics`), on devices
   /// that fuse statistics.
   enum class Statistics { none, computes, uses };
-  Function function = Function::other;  ///< what it computes
-  bool absorbs_relu = false;            ///< compile() honors `fused_relu`
-  bool absorbs_addition = false;  ///< compile() honors `fused_add` on devices that fuse additions
+  Function function = Function::other;       ///< what it computes
+  bool absorbs_relu = false;                 ///< compile() honors `fused_relu`
+  bool absorbs_addition = false;             ///< compile() honors `fused_add`
   Statistics statistics = Statistics::none;  ///< its part in fused statistics
   /// With CompileContext::frozen the layer does not change its buffers.
   bool keeps_buffers_if_frozen = false;
@@ -260,12 +260,6 @@ struct Traits {
   bool incremental_on_gpu = false;
   /// compile() honors CompileContext::loss_rows.
   bool computes_loss = false;
-};
-
-/// Fusions that the operations of a device support.
-struct Fusions {
-  bool additions = false;   ///< an addition into the layer before it
-  bool statistics = false;  ///< statistics for a normalization, by the convolution before it
 };
 
 /// An immutable layer description, shared by all replicas.

@@ -107,5 +107,24 @@ TEST(Lanes, OfSeveralRowsAreSummedAndComparedAtOnce) {
   expect_sums_and_maxima<kLanes>();
 }
 
+TEST(Lanes, AreSelectedByTheBitsOfAComparison) {
+  constexpr unsigned kSets = 1U << kLanes;
+  for (unsigned set = 0; set < kSets; ++set) {
+    LaneArray x;
+    LaneArray expected;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const bool is_chosen = (set >> i & 1) != 0;
+      x[i] = (is_chosen ? 1.0f : -1.0f) * static_cast<float>(i + 1);
+      expected[i] = is_chosen ? x[i] : 0;
+    }
+    const Lanes lanes = load_lanes(x.data());
+    ASSERT_EQ(bits_of(lanes > 0), set);
+    ASSERT_EQ(elements_of(lanes_where(bits_of(lanes > 0), lanes)), expected) << set;
+  }
+  const Lanes nan = lanes_of(std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(bits_of(nan > 0), 0);
+  EXPECT_TRUE(std::isnan(elements_of(lanes_where(1, nan))[0]));
+}
+
 }  // namespace
 }  // namespace lockstep::model::cpu

@@ -89,20 +89,6 @@ pooling_backward::primitive_desc describe_backward(const engine& engine, const P
           forward};
 }
 
-batch_normalization_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
-                                                             const BatchNormalizationArrays& a,
-                                                             const primitive_attr& attributes) {
-  return {{kind, a.array, a.epsilon, a.flags}, attributes, engine};
-}
-
-batch_normalization_backward::primitive_desc describe_backward(
-    const engine& engine, const BatchNormalizationArrays& a, const primitive_attr& attributes,
-    const batch_normalization_forward::primitive_desc& forward) {
-  return {{prop_kind::backward, a.array, a.array, a.epsilon, a.flags}, attributes, engine, forward};
-}
-
-bool batch_normalization_backward_takes_shift() { return true; }
-
 eltwise_forward::primitive_desc describe_relu(const engine& engine, bool training,
                                               const memory::desc& array) {
   const auto algorithm =

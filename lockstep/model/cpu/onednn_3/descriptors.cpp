@@ -89,21 +89,6 @@ pooling_backward::primitive_desc describe_backward(const engine& engine, const P
           no_dilation(a), a.padding_before, a.padding_after, forward,  attributes};
 }
 
-batch_normalization_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
-                                                             const BatchNormalizationArrays& a,
-                                                             const primitive_attr& attributes) {
-  return {engine, kind, a.array, a.array, a.epsilon, a.flags, attributes};
-}
-
-batch_normalization_backward::primitive_desc describe_backward(
-    const engine& engine, const BatchNormalizationArrays& a, const primitive_attr& attributes,
-    const batch_normalization_forward::primitive_desc& forward) {
-  return {engine,  prop_kind::backward, a.array, a.array, a.array, a.epsilon, a.flags,
-          forward, attributes};
-}
-
-bool batch_normalization_backward_takes_shift() { return false; }
-
 eltwise_forward::primitive_desc describe_relu(const engine& engine, bool training,
                                               const memory::desc& array) {
   const auto algorithm =

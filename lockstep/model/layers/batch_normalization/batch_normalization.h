@@ -55,10 +55,9 @@ struct BatchNormalizationSpec {
   std::int64_t channels = 0;  ///< channels, each with a mean and a variance
   float epsilon = 0;          ///< added to the variance before the square root
   float momentum = 0;         ///< fraction of the old moving statistics that is kept
-  /// whether to add input 1 to the normalized input 0; only with Fusions::additions
-  bool add = false;
-  bool relu = false;      ///< whether to fuse a ReLU into the output
-  bool training = false;  ///< whether a backward pass follows
+  bool add = false;           ///< whether to add input 1 to the normalized input 0
+  bool relu = false;          ///< whether to fuse a ReLU into the output
+  bool training = false;      ///< whether a backward pass follows
   /// Uses the moving statistics: in inference, and without trained parameters. They are then
   /// constants, also in backward, and do not change.
   bool moving = false;
