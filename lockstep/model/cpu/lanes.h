@@ -79,7 +79,7 @@ constexpr IntLanes lane_numbers() {
 inline Lanes larger(const Lanes& a, const Lanes& b) { return a > b ? a : b; }
 
 /// Bit i: whether lane i of a comparison's result is true.
-inline std::uint16_t bits_of(const IntLanes& truth) {
+inline std::uint16_t lane_bits(const IntLanes& truth) {
 #if defined(__AVX512F__)
   const auto lanes = reinterpret_cast<__m512i>(truth);
   return _mm512_test_epi32_mask(lanes, lanes);
@@ -94,7 +94,9 @@ inline std::uint16_t bits_of(const IntLanes& truth) {
 }
 /// Lane i where bit i is set, 0 elsewhere.
 inline Lanes lanes_where(std::uint16_t bits, const Lanes& lanes) {
-  return ((std::int32_t{bits} >> lane_numbers()) & 1) != 0 ? lanes : Lanes{};
+  const IntLanes bit = (IntLanes{} + 1) << lane_numbers();
+  const IntLanes chosen = ((IntLanes{} + bits) & bit) == bit;  // all ones or 0
+  return reinterpret_cast<Lanes>(reinterpret_cast<IntLanes>(lanes) & chosen);
 }
 
 /// e^x, wrong by about 1 unit in the last place at most; 0 where that is not a normal number,

@@ -118,11 +118,11 @@ TEST(Lanes, AreSelectedByTheBitsOfAComparison) {
       expected[i] = is_chosen ? x[i] : 0;
     }
     const Lanes lanes = load_lanes(x.data());
-    ASSERT_EQ(bits_of(lanes > 0), set);
-    ASSERT_EQ(elements_of(lanes_where(bits_of(lanes > 0), lanes)), expected) << set;
+    ASSERT_EQ(lane_bits(lanes > 0), set);
+    ASSERT_EQ(elements_of(lanes_where(lane_bits(lanes > 0), lanes)), expected) << set;
   }
   const Lanes nan = lanes_of(std::numeric_limits<float>::quiet_NaN());
-  EXPECT_EQ(bits_of(nan > 0), 0);
+  EXPECT_EQ(lane_bits(nan > 0), 0);
   EXPECT_TRUE(std::isnan(elements_of(lanes_where(1, nan))[0]));
 }
 

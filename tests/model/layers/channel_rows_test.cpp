@@ -42,7 +42,7 @@ class Elements {
     return {narrow_.data(), narrow_.size(), precision_};
   }
   // Also what has been written to the view.
-  const std::vector<float>& values() {
+  std::vector<float> values() {
     if (precision_ != Precision::float32) widen(narrow_, values_);
     return values_;
   }
@@ -71,6 +71,7 @@ class ChannelRowsOf : public ::testing::TestWithParam<std::tuple<RowsCase, Preci
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] += 3.0f * static_cast<float>(i % channels() % 5);
     input_ = Elements(std::move(values), precision());
+    values_ = input_.values();
     gamma_ = numbers(channels(), 2);
     beta_ = numbers(channels(), 3);
     channel_moments(input_.view(), rows_, scratch(), means_.data(), squares_.data());
@@ -86,7 +87,7 @@ class ChannelRowsOf : public ::testing::TestWithParam<std::tuple<RowsCase, Preci
   // Element i, normalized by the statistics that were found.
   double normal(std::size_t i) {
     const std::size_t c = i % channels();
-    return (double{input_.values()[i]} - double{means_[c]}) * double{inverse_[c]};
+    return (double{values_[i]} - double{means_[c]}) * double{inverse_[c]};
   }
   double scaled(std::size_t i) {
     return normal(i) * double{gamma_[i % channels()]} + double{beta_[i % channels()]};
@@ -95,6 +96,7 @@ class ChannelRowsOf : public ::testing::TestWithParam<std::tuple<RowsCase, Preci
   ChannelRows rows_{shape().rows, shape().channels};
   std::vector<std::byte> scratch_{rows_.scratch_bytes()};
   Elements input_{{}, Precision::float32};
+  std::vector<float> values_;  // of the input
   std::vector<float> gamma_, beta_;
   std::vector<float> means_ = std::vector<float>(channels());
   std::vector<float> squares_ = means_;
@@ -105,11 +107,11 @@ TEST_P(ChannelRowsOf, MomentsAreThoseOfTheirDefinition) {
   const auto count = static_cast<double>(shape().rows);
   for (std::size_t c = 0; c < channels(); ++c) {
     double mean = 0;
-    for (std::size_t i = c; i < size(); i += channels()) mean += double{input_.values()[i]};
+    for (std::size_t i = c; i < size(); i += channels()) mean += double{values_[i]};
     mean /= count;
     double squares = 0;
     for (std::size_t i = c; i < size(); i += channels())
-      squares += std::pow(double{input_.values()[i]} - mean, 2);
+      squares += std::pow(double{values_[i]} - mean, 2);
     ASSERT_NEAR(means_[c], mean, 1e-6 * (1 + std::abs(mean))) << c;
     ASSERT_NEAR(squares_[c], squares, 2e-6 * count) << c;
   }
@@ -122,10 +124,12 @@ TEST_P(ChannelRowsOf, AreNormalized) {
       Elements output(random(5), precision());
       normalize(input_.view(), adds ? added.view() : TensorView(), scale(), relu, rows_, scratch(),
                 output.view(), nullptr);
+      const std::vector<float> more = added.values();
+      const std::vector<float> found = output.values();
       for (std::size_t i = 0; i < size(); ++i) {
-        double expected = scaled(i) + (adds ? double{added.values()[i]} : 0);
+        double expected = scaled(i) + (adds ? double{more[i]} : 0);
         if (relu) expected = std::max(expected, 0.0);
-        ASSERT_NEAR(output.values()[i], expected, 1e-5 + rounding() * std::abs(expected)) << i;
+        ASSERT_NEAR(found[i], expected, 1e-5 + rounding() * std::abs(expected)) << i;
       }
     }
 }
@@ -136,12 +140,14 @@ TEST_P(ChannelRowsOf, HaveTheGradientsOfTheirDefinition) {
   std::vector<std::uint16_t> mask(rows_.mask_bytes() / sizeof(std::uint16_t));
   normalize(input_.view(), added.view(), scale(), true, rows_, scratch(), output.view(),
             mask.data());
+  const std::vector<float> outputs = output.values();
   for (const bool masks : {false, true}) {
     Elements gradient(random(6), precision());
+    const std::vector<float> of_output = gradient.values();
     std::vector<double> wanted(size());
     std::vector<double> sums(2 * channels());
     for (std::size_t i = 0; i < size(); ++i) {
-      wanted[i] = !masks || output.values()[i] > 0 ? double{gradient.values()[i]} : 0;
+      wanted[i] = !masks || outputs[i] > 0 ? double{of_output[i]} : 0;
       sums[i % channels()] += wanted[i];
       sums[channels() + i % channels()] += wanted[i] * normal(i);
     }
@@ -156,13 +162,15 @@ TEST_P(ChannelRowsOf, HaveTheGradientsOfTheirDefinition) {
     Elements of_added(random(7), precision());
     input_gradient(arrays, scale(), found.data(), static_cast<float>(count), rows_, scratch(),
                    gradient.view(), of_added.view());
+    const std::vector<float> of_input = gradient.values();
+    const std::vector<float> passed = of_added.values();
     for (std::size_t i = 0; i < size(); ++i) {
-      ASSERT_EQ(double{of_added.values()[i]}, wanted[i]) << i;
+      ASSERT_EQ(double{passed[i]}, wanted[i]) << i;
       const std::size_t c = i % channels();
       const double expected = double{gamma_[c]} * double{inverse_[c]} *
                               (wanted[i] - (sums[c] + normal(i) * sums[channels() + c]) / count);
       // With a single row, deviations are 0 and the inverse is large.
-      ASSERT_NEAR(gradient.values()[i], expected,
+      ASSERT_NEAR(of_input[i], expected,
                   1e-5 * (1 + double{inverse_[c]}) + rounding() * std::abs(expected))
           << i;
     }

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/model/cpu/lanes.h"
 #include "lockstep/model/layers/batch_normalization/batch_statistics.h"
@@ -21,7 +22,7 @@ constexpr std::int64_t kRegisters = 4;
 // A wide row of several rows has at most so many elements.
 constexpr std::int64_t kLargestWidth = 4096;
 // Of a block: few enough that a second pass over it reads a cache.
-constexpr std::int64_t kBlockElements = 8192;
+constexpr std::int64_t kElementsOfBlock = 8192;
 constexpr std::int64_t kFewestRowsOfBlock = 32;
 constexpr std::int64_t kMaxParts = 32;
 
@@ -90,7 +91,7 @@ std::int64_t mask_words(const ChannelRows& rows) { return (rows.width + kLanes -
 
 // Calls each(part, first, count) for all blocks of wide rows, parts at the same time.
 template <typename Each>
-void for_blocks(const ChannelRows& rows, const Each& each) {
+void for_row_blocks(const ChannelRows& rows, const Each& each) {
   const std::int64_t blocks = (rows.wide_rows + rows.block - 1) / rows.block;
   const int threads = std::min(static_cast<int>(rows.parts), thread_budget());
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -192,7 +193,7 @@ void moments_of(const T* input, const ChannelRows& rows, std::span<std::byte> sc
     return sums + (part * kArraysOfPart + array) * stride;
   };
   std::array<float, kMaxParts> counts{};
-  for_blocks(rows, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
+  for_row_blocks(rows, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
     float* const of_block = of_part(part, 2);
     block_moments<T>({input + first * rows.width, count, rows.width, rows.width}, of_block,
                      of_block + stride);
@@ -242,7 +243,7 @@ void normalize_rows(const Rows<const T>& input, const T* added, const PlaceScale
       const Lanes deviation = chunk.load(input.at(r), 0) - chunk.load(scale.means, 0);
       Lanes result = deviation * chunk.load(scale.factors, 0) + chunk.load(scale.beta, 0);
       if (added != nullptr) result += chunk.load(added + r * input.stride, 0);
-      if (mask != nullptr) *mask++ = bits_of(result > 0);
+      if (mask != nullptr) *mask++ = lane_bits(result > 0);
       // Written so that NaN propagates.
       chunk.store(result < least ? least : result, output + r * input.stride, 0);
     });
@@ -316,7 +317,7 @@ void write_gradients(const Rows<const T>& input, const Gradient<T>& gradient,
 // Calls each(part, first row, rows) for all blocks of wide rows, and for the rest of the array.
 template <typename T, typename Each>
 void for_rows(const ChannelRows& rows, const T* data, const Each& each) {
-  for_blocks(rows, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
+  for_row_blocks(rows, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
     each(part, first, Rows<const T>{data + first * rows.width, count, rows.width, rows.width});
   });
   if (rows.rest > 0)
@@ -346,13 +347,15 @@ T* element(T* array, std::int64_t at) {
 
 }  // namespace
 
-ChannelRows::ChannelRows(std::int64_t rows, std::int64_t its_channels)
-    : channels(its_channels), width(std::lcm(its_channels, kRegisters * kLanes)) {
-  if (width > kLargestWidth) width = channels;
-  const std::int64_t together = width / channels;
+ChannelRows::ChannelRows(std::int64_t rows, std::int64_t its_channels) : channels(its_channels) {
+  LOCKSTEP_CHECK(channels > 0);
+  constexpr std::int64_t kChunk = kRegisters * kLanes;
+  std::int64_t together = kChunk / std::gcd(channels, kChunk);
+  if (channels * together > kLargestWidth) together = 1;
+  width = channels * together;
   wide_rows = rows / together;
   rest = rows % together * channels;
-  block = std::max(kFewestRowsOfBlock, kBlockElements / width);
+  block = std::max(kFewestRowsOfBlock, kElementsOfBlock / width);
   parts = std::clamp<std::int64_t>((wide_rows + block - 1) / block, 1, kMaxParts);
 }
 
