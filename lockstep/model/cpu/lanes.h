@@ -3,10 +3,6 @@
 // element's result depends neither on its place nor on its neighbours.
 #pragma once
 
-#ifdef __AVX__
-#include <immintrin.h>
-#endif
-
 #include <Eigen/Core>
 #include <cstddef>
 #include <cstdint>
@@ -80,17 +76,16 @@ inline Lanes larger(const Lanes& a, const Lanes& b) { return a > b ? a : b; }
 
 /// Bit i: whether lane i of a comparison's result is true.
 inline std::uint16_t lane_bits(const IntLanes& truth) {
-#if defined(__AVX512F__)
-  const auto lanes = reinterpret_cast<__m512i>(truth);
-  return _mm512_test_epi32_mask(lanes, lanes);
-#elif defined(__AVX__)
-  return static_cast<std::uint16_t>(_mm256_movemask_ps(reinterpret_cast<__m256>(truth)));
-#else
-  std::uint16_t bits = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(kLanes); ++i)
-    bits = static_cast<std::uint16_t>(bits | (truth[i] & 1) << i);
-  return bits;
-#endif
+  using ByteLanes [[gnu::vector_size(kLanes)]] = std::int8_t;
+  const ByteLanes bytes = __builtin_convertvector(truth, ByteLanes);
+  constexpr std::size_t kWords = (kLanes + 7) / 8;
+  std::uint64_t words[kWords] = {};
+  std::memcpy(words, &bytes, sizeof bytes);
+  std::uint64_t bits = 0;
+  // The product has the lowest bit of byte i at bit 56 + i.
+  for (std::size_t i = 0; i < kWords; ++i)
+    bits |= (words[i] & 0x0101010101010101) * 0x0102040810204080 >> 56 << (8 * i);
+  return static_cast<std::uint16_t>(bits);
 }
 /// Lane i where bit i is set, 0 elsewhere.
 inline Lanes lanes_where(std::uint16_t bits, const Lanes& lanes) {
