@@ -19,7 +19,7 @@ function(lockstep_cuda_sources TARGET)
     get_filename_component(folder ${object} DIRECTORY)
     file(MAKE_DIRECTORY ${folder})
     add_custom_command(OUTPUT ${object}
-      COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${flags} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} ${flags} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d
       COMMENT "Compiling ${source} for GPUs ${LOCKSTEP_CUDA_ARCHITECTURES}" VERBATIM)
     target_sources(${TARGET} PRIVATE ${object})

@@ -9,6 +9,8 @@ target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wsha
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
 endif()
+# Failed checks name a file as it is in the checkout, wherever that was.
+target_compile_options(lockstep_options INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_options INTERFACE -Werror)
 endif()

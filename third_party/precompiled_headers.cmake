@@ -8,14 +8,6 @@ set(lockstep_precompiled_headers
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric>
   <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 
-# ccache keeps no results that come from precompiled headers unless it is told that these two do not matter.
-function(lockstep_cache_precompiled TARGET)
-  if(CCACHE)
-    set_property(TARGET ${TARGET} PROPERTY CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
-  endif()
-endfunction()
-
 # lockstep_precompile(TARGET [HEADER…] [REUSE_FROM OTHER]): these beside those of all, or what was compiled for another target with the same
 # flags; for a target whose sources are all told.
 function(lockstep_precompile TARGET)
@@ -29,7 +21,6 @@ function(lockstep_precompile TARGET)
   else()
     target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers} ${PRECOMPILE_UNPARSED_ARGUMENTS})
   endif()
-  lockstep_cache_precompiled(${TARGET})
   # A file with options of its own cannot use what was compiled without them.
   foreach(source ${sources})
     get_property(options SOURCE ${source} PROPERTY COMPILE_OPTIONS)

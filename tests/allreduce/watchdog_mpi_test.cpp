@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
 namespace lockstep::allreduce {

@@ -9,6 +9,7 @@
 
 #include "tests/apps/program.h"
 #include "tests/data/support.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/apps/doctor_program.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "tests/apps/doctor_program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {
@@ -76,7 +77,7 @@ TEST(DoctorFault, DataThatAreMissing) {
 }
 
 TEST(DoctorFault, AGpuWithBadMemory) {
-  const Examined examined = examine_after("LD_LIBRARY_PATH=" LOCKSTEP_PRETEND_NVML);
+  const Examined examined = examine_after("LD_LIBRARY_PATH=" LOCKSTEP_PRETEND_NVML_FOLDER);
   EXPECT_THAT(
       only_problem(examined, "devices"),
       HasSubstr("(GPU-sick) has 7 uncorrected ECC errors -> end its processes and reset it: "));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/apps/program.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/apps/program.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

@@ -14,6 +14,7 @@
 #include "lockstep/data/record/compression.h"
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

@@ -10,6 +10,7 @@
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

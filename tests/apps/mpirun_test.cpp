@@ -20,6 +20,7 @@
 #include "tests/apps/houses.h"
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
 namespace lockstep::apps {

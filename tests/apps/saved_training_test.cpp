@@ -24,6 +24,7 @@
 #include "lockstep/strategy/trainer.h"
 #include "tests/apps/saved.h"
 #include "tests/data/support.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

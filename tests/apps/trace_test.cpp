@@ -20,6 +20,7 @@
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/data/support.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/cluster/hosts.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

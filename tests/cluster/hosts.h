@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/apps/program.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 

@@ -11,6 +11,7 @@
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
+#include "tests/paths.h"
 
 namespace lockstep::data {
 namespace {

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
+
 namespace lockstep::device {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "tests/faults/endings.h"
+#include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
 namespace lockstep::faults {
@@ -44,7 +45,7 @@ TEST(AProcessWithoutThreads, EndsWithAnErrorOfTheDevice) {
   bool failed = false;
   for (int threads = 1; threads <= 12; ++threads) {
     const std::string limit = fmt::format("timeout 10 {}prlimit --nproc={} ", user, threads);
-    const End end = run(limit + LOCKSTEP_PROGRAM + " --replicas 3 --steps 5");
+    const End end = run(limit + LOCKSTEP_FAULTY_TRAINING + " --replicas 3 --steps 5");
     expect_error_or_success(end, limit);
     failed = failed || end.status == 5;
   }
@@ -54,13 +55,15 @@ TEST(AProcessWithoutThreads, EndsWithAnErrorOfTheDevice) {
 TEST(AProcessWithoutDescriptors, EndsWithAnError) {
   for (const int files : {16, 24, 32, 64, 128}) {
     const std::string limit = fmt::format("timeout 10 prlimit --nofile={} ", files);
-    expect_error_or_success(run(limit + LOCKSTEP_PROGRAM + " --replicas 3 --steps 5"), limit);
+    expect_error_or_success(run(limit + LOCKSTEP_FAULTY_TRAINING + " --replicas 3 --steps 5"),
+                            limit);
   }
 }
 
 /// Two ranks, each of them started by `wrapper`.
 std::string two_ranks(const std::string& wrapper) {
-  return fmt::format("timeout 20 {} {} {} --steps 5", mpirun_line_on(2), wrapper, LOCKSTEP_PROGRAM);
+  return fmt::format("timeout 20 {} {} {} --steps 5", mpirun_line_on(2), wrapper,
+                     LOCKSTEP_FAULTY_TRAINING);
 }
 
 TEST(RanksWithoutDescriptors, EndWithAnError) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/faults/endings.h"
+#include "tests/paths.h"
 
 namespace lockstep::faults {
 namespace {

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
 namespace lockstep::faults {
@@ -92,7 +93,8 @@ void Job::start(std::vector<std::string> command, const std::string& arguments) 
   static int number = 0;
   name_ = fmt::format("faults-{}-{}.", getpid(), number++);
   log_ = fs::temp_directory_path() / fmt::format("lockstep-{}log", name_);
-  for (const std::string& word : {std::string(LOCKSTEP_PROGRAM), std::string("--job"), name_})
+  for (const std::string& word :
+       {std::string(LOCKSTEP_FAULTY_TRAINING), std::string("--job"), name_})
     command.push_back(word);
   std::istringstream words(arguments);
   for (std::string word; words >> word;) command.push_back(word);

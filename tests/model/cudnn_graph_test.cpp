@@ -16,6 +16,7 @@
 #include "lockstep/model/layers/conv_2d/graph_convolution.h"
 #include "lockstep/model/layers/window.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "tests/paths.h"
 
 namespace lockstep::model::cuda {
 namespace {

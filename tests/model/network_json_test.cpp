@@ -17,6 +17,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
+#include "tests/paths.h"
 
 namespace lockstep::model {
 namespace {

@@ -18,6 +18,7 @@
 #include "lockstep/model/network_json.h"
 #include "tests/model/support/reference_file.h"
 #include "tests/model/support/reference_training.h"
+#include "tests/paths.h"
 
 namespace lockstep::onnx {
 namespace {

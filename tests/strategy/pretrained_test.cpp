@@ -13,6 +13,7 @@
 
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 

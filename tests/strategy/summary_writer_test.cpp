@@ -24,6 +24,7 @@
 #include "lockstep/strategy/callbacks/hyperparameters.h"
 #include "lockstep/strategy/callbacks/network_graph.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 
 namespace lockstep::strategy {
 namespace {

@@ -21,6 +21,7 @@
 #include "lockstep/net/connection.h"
 #include "lockstep/net/reachability.h"
 #include "tests/apps/program.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 

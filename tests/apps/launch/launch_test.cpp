@@ -17,6 +17,7 @@
 #include "lockstep/base/system/host.h"
 #include "tests/apps/launch/launch_fixture.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

@@ -17,6 +17,7 @@
 #include "apps/lockstep/launch/daemon.h"
 #include "tests/apps/launch/launch_fixture.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/paths.h"
 
 namespace lockstep::apps {
 namespace {

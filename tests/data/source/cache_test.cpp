@@ -13,6 +13,7 @@
 #include "lockstep/data/source/cached_source.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
+#include "tests/paths.h"
 
 namespace lockstep::data {
 namespace {

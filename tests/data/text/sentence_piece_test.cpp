@@ -17,6 +17,7 @@
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/data/text/tokenizer_file.h"
 #include "tests/data/support.h"
+#include "tests/paths.h"
 
 namespace lockstep::data {
 namespace {

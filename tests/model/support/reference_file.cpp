@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "tests/paths.h"
+
 namespace lockstep::model {
 namespace {
 
