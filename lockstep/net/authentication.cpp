@@ -164,10 +164,12 @@ void PendingConnections::add_interests(std::vector<pollfd>& interests, double no
     interests.push_back(interest_of(pending.socket.get(), pending.output));
 }
 
-double PendingConnections::next_deadline() const {
+// Once the oldest may be replaced, there is nothing to do before another connection comes, which is
+// an event: a time that has passed would make every wait end at once.
+double PendingConnections::next_deadline(double now) const {
   double next = std::numeric_limits<double>::infinity();
   if (!pending_.empty())
-    next = pending_.front().since + (pending_.size() >= kMaxPending ? kBusyPatience : kPatience);
+    next = pending_.front().since + (has_room(now) ? kPatience : kBusyPatience);
   if (std::isfinite(paused_until_)) next = std::min(next, paused_until_);
   return next;
 }

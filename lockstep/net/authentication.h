@@ -49,7 +49,7 @@ class PendingConnections {
   const std::vector<Listener>& listeners() const { return listeners_; }
   void add_interests(std::vector<pollfd>& interests, double now) const;
   /// The time at which advance() must be called even if no polled event occurred; infinity if none.
-  double next_deadline() const;
+  double next_deadline(double now) const;
   /// Accepts connections and continues handshakes. Returns the sockets whose handshakes have
   /// succeeded; data after the handshake is still unread.
   std::vector<FileDescriptor> advance(double now);

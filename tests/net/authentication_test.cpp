@@ -146,13 +146,34 @@ TEST_F(Authentication, IsKeptFromNobodyByThoseWhoSayNothing) {
   EXPECT_LT(now, 3) << "seconds of the listening end's clock";
 }
 
+TEST_F(Authentication, DoesNotSpinWhileThoseWhoSayNothingFillAllPlaces) {
+  listen(kSecret);
+  std::vector<FileDescriptor> idle;
+  std::vector<pollfd> interests;
+  for (std::size_t i = 0; i < PendingConnections::kMaxPending; ++i) {
+    idle.push_back(connect());
+    pollfd arrival{
+        .fd = pending_->listeners().front().descriptor(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&arrival, 1, 20000), 1);
+    pending_->advance(0);
+  }
+  pending_->add_interests(interests, 0);
+  ASSERT_EQ(interests.size(), PendingConnections::kMaxPending) << "there is no room";
+  EXPECT_EQ(pending_->next_deadline(0), PendingConnections::kBusyPatience);
+  EXPECT_EQ(pending_->next_deadline(PendingConnections::kBusyPatience),
+            PendingConnections::kPatience);
+  interests.clear();
+  pending_->add_interests(interests, PendingConnections::kBusyPatience);
+  EXPECT_EQ(interests.size(), PendingConnections::kMaxPending + 1) << "a newcomer is an event";
+}
+
 TEST_F(Authentication, IsGivenUpAfterAWhile) {
   listen(kSecret);
   const FileDescriptor socket = connect();
   pollfd interest{.fd = pending_->listeners().front().descriptor(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(poll(&interest, 1, 20000), 1);
   pending_->advance(0);
-  EXPECT_EQ(pending_->next_deadline(), PendingConnections::kPatience);
+  EXPECT_EQ(pending_->next_deadline(0), PendingConnections::kPatience);
   pending_->advance(PendingConnections::kPatience);
   EXPECT_EQ(pending_->refused(), 0);
   pending_->advance(PendingConnections::kPatience + 1);
@@ -176,7 +197,7 @@ TEST_F(Authentication, PausesWhereThereAreNoDescriptors) {
   std::vector<pollfd> interests;
   pending_->add_interests(interests, 0);
   EXPECT_TRUE(interests.empty()) << "a listener that stays ready would make every wait end at once";
-  EXPECT_EQ(pending_->next_deadline(), 1);
+  EXPECT_EQ(pending_->next_deadline(0), 1);
   pending_->advance(1);
   pending_->add_interests(interests, 1);
   EXPECT_EQ(interests.size(), 2U);

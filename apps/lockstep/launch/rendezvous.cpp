@@ -184,10 +184,10 @@ std::vector<Event> Rendezvous::wait(const SignalQueue& signals, Clock::time_poin
   const double now = seconds_of(Clock::now());
   std::vector<pollfd> interests = {{.fd = signals.descriptor(), .events = POLLIN, .revents = 0}};
   tasks_.add_interests(interests, now);
-  double next = tasks_.next_deadline();
+  double next = tasks_.next_deadline(now);
   if (agents_) {
     agents_->add_interests(interests, now);
-    next = std::min(next, agents_->next_deadline());
+    next = std::min(next, agents_->next_deadline(now));
   }
   for (const Client& client : clients_) interests.push_back(client.link.interest());
   // Do not wait if a link was closed locally: its event is due.
