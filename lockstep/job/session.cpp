@@ -344,6 +344,11 @@ void Session::report(const Failure& failure) {
   begin_end();
 }
 
+// After a failure of some ranks only, the job has to end: the others may be anywhere.
+void Session::begin_again() {
+  if (state_->reported && state_->verdict.everyone_failed) state_->reported.reset();
+}
+
 void Session::end_job(int exit_status) const {
   if (watchdog_) watchdog_->announce_error();
   flush_within(kPrintLimit);
@@ -353,6 +358,7 @@ void Session::end_job(int exit_status) const {
 
 int Session::guard(const std::function<int()>& body) {
   state_->is_guarding = true;
+  begin_again();
   Failure failure;
   try {
     if (state_->start_error) std::rethrow_exception(std::exchange(state_->start_error, nullptr));

@@ -119,6 +119,9 @@ class Session {
   /// reported.
   void report(const Failure& failure);
 
+  /// Forgets a failure that all ranks had, as they begin again, so that the next one counts.
+  void begin_again();
+
   /// The current activity of this process, for the watchdog, which runs from the start of the
   /// session to its end. A program that waits for longer than the stall timeout without computing,
   /// reading or writing must call its tick().

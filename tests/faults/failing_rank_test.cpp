@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr const char* kGoesOn =
@@ -52,6 +53,22 @@ TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
                           "dense_2/kernel has 1024 elements on replica 0 and 1056 on replica 1"));
     EXPECT_EQ(outcome.status, 4);
     EXPECT_TRUE(outcome.lines_with("step 1 done").empty());
+  }
+}
+
+// The first error, which all ranks had and the program caught, is not that of the second training.
+TEST(ARankThatFailsAfterAllBeganAgain, EndsTheJobWithItsOwnError) {
+  Jobs jobs;
+  for (const Route& route : kRoutes)
+    jobs.start(route.ranks,
+               fmt::format("--allreduce {} --again --fault throws-before-training", route.name));
+  for (const Outcome& outcome : jobs.finish()) {
+    EXPECT_GT(outcome.status, 0) << outcome.output;
+    EXPECT_LT(outcome.seconds, kGrace) << outcome.output;
+    EXPECT_EQ(outcome.left_behind, "");
+    EXPECT_THAT(error_lines(outcome), ElementsAre(HasSubstr("a shard cannot be read"),
+                                                  HasSubstr("a file cannot be read")))
+        << outcome.output;
   }
 }
 

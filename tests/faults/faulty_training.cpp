@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "lockstep/data/open_data.h"
@@ -34,6 +35,7 @@ struct Arguments {
   std::size_t replicas = 1;
   bool wrapped = false;
   bool unguarded = false;
+  bool again = false;
 };
 
 constexpr std::int64_t kPart = 4;  // records of a step and replica
@@ -68,6 +70,8 @@ int parse(int argc, char** argv, Arguments& arguments) {
   program.add_option("--replicas", arguments.replicas, "Of each rank");
   program.add_flag("--wrapped", arguments.wrapped,
                    "A loop of its own with a DistributedOptimizer, in place of a Trainer");
+  program.add_flag("--again", arguments.again,
+                   "Begins with a training that fails on all ranks, and catches its error");
   program.add_flag("--unguarded", arguments.unguarded, "Lets exceptions leave main");
   try {
     program.parse(argc, argv);
@@ -145,6 +149,7 @@ int train(Session& session, const Arguments& arguments) {
   const auto mischief =
       std::make_shared<const Mischief>(arguments.fault, session.rank(), kPart * last_replica);
   if (mischief->is("leaves-before-training")) return 0;
+  if (mischief->is("throws-before-training")) throw std::runtime_error("a file cannot be read");
   const std::int64_t batch = kPart * strategy.num_replicas_in_sync();
   const Dataset records = Dataset::synthetic({16}, kClasses, batch * arguments.steps).batch(batch);
   const auto bytes = static_cast<std::size_t>(arguments.bucket_bytes);
@@ -165,6 +170,21 @@ int train(Session& session, const Arguments& arguments) {
   return history.end.signal == 0 ? 0 : 128 + history.end.signal;
 }
 
+/// A training that fails on all ranks.
+void train_and_fail(Session& session, Arguments arguments) {
+  arguments.fault = {.kind = "throws", .rank = session.rank()};
+  try {
+    train(session, arguments);
+  } catch (const std::runtime_error& error) {
+    fmt::print("caught: {}\n", error.what());
+  }
+}
+
+int begin(Session& session, const Arguments& arguments) {
+  if (arguments.again) train_and_fail(session, arguments);
+  return train(session, arguments);
+}
+
 }  // namespace
 }  // namespace lockstep::faults
 
@@ -181,6 +201,6 @@ int main(int argc, char** argv) {
     return lockstep::exit_status(error.category());
   }
   const lockstep::job::DelayedTermination late(*session);
-  if (arguments.unguarded) return lockstep::faults::train(*session, arguments);
-  return session->guard([&] { return lockstep::faults::train(*session, arguments); });
+  const auto body = [&] { return lockstep::faults::begin(*session, arguments); };
+  return arguments.unguarded ? body() : session->guard(body);
 }
