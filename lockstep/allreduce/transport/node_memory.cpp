@@ -35,12 +35,16 @@ device::Buffer NodeMemory::allocate(const std::shared_ptr<NodeMemory>& self, std
   SharedSegment segment = SharedSegment::create(bytes);
   std::byte* data = segment.data();
   const std::uint64_t id = make_id(segment.handle());
+  const std::lock_guard lock(self->mutex_);
   self->own_[data] = {std::move(segment), id};
-  return {data, bytes, device::Device{},
-          [self](void* memory) { self->own_.erase(static_cast<std::byte*>(memory)); }};
+  return {data, bytes, device::Device{}, [self](void* memory) {
+            const std::lock_guard lock(self->mutex_);
+            self->own_.erase(static_cast<std::byte*>(memory));
+          }};
 }
 
 Place NodeMemory::place_of(const std::byte* data, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
   for (const auto& [begin, owned] : own_)
     if (owned.memory.contains(data, bytes))
       return {owned.id, static_cast<std::uint64_t>(data - begin)};
@@ -50,6 +54,7 @@ Place NodeMemory::place_of(const std::byte* data, std::size_t bytes) {
 std::byte* NodeMemory::at(int member, const Place& place) {
   if (place.segment == 0) return nullptr;  // no memory
   if (member == rank_) {
+    const std::lock_guard lock(mutex_);
     for (const auto& [begin, owned] : own_)
       if (owned.id == place.segment) return begin + place.offset;
     LOCKSTEP_CHECK(false && "a place in memory of this rank that it does not have");
@@ -57,8 +62,14 @@ std::byte* NodeMemory::at(int member, const Place& place) {
   const auto key = std::pair(member, place.segment);
   auto found = mapped_.find(key);
   if (found == mapped_.end()) {
-    const SharedSegment::Handle handle = make_handle(owners_[member], place.segment);
-    found = mapped_.emplace(key, SharedSegment::open(handle)).first;
+    const auto handle_of = [&](std::uint64_t segment) {
+      return make_handle(owners_[static_cast<std::size_t>(member)], segment);
+    };
+    std::erase_if(mapped_, [&](const auto& entry) {
+      const auto& [owner, segment] = entry.first;
+      return owner == member && !SharedSegment::exists(handle_of(segment));
+    });
+    found = mapped_.emplace(key, SharedSegment::open(handle_of(place.segment))).first;
   }
   return found->second.data() + place.offset;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,9 @@ class NodeMemory final : public Addresses {
   /// Collective over `ranks`, which are on one node.
   explicit NodeMemory(MPI_Comm ranks);
 
-  /// Zeroed memory of this rank. The other ranks map it when it is first used in an operation, and
-  /// keep it mapped as long as their NodeMemory. The buffer keeps `self` alive.
+  /// Zeroed memory of this rank. The other ranks map it when it is first used in an operation; once
+  /// it is freed, they unmap it when they map something else of this rank. The buffer keeps `self`
+  /// alive, and may be freed by any thread while no operation uses it.
   static device::Buffer allocate(const std::shared_ptr<NodeMemory>& self, std::size_t bytes);
 
   /// Returns segment 0 for memory that is not of this object.
@@ -38,6 +40,7 @@ class NodeMemory final : public Addresses {
 
   std::vector<SharedSegment::Owner> owners_;  // by rank
   int rank_;
+  std::mutex mutex_;                 // of own_
   std::map<std::byte*, Owned> own_;  // by address
   std::map<std::pair<int, std::uint64_t>, SharedSegment> mapped_;
 };

@@ -63,6 +63,11 @@ std::string mismatch(int descriptor, const SharedSegment::Handle& handle, Label&
   return {};
 }
 
+FileDescriptor open_file(const SharedSegment::Handle& handle) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", handle.owner.process, handle.descriptor);
+  return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+}
+
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // MADV_COLLAPSE of Linux 6.1, which the C library of a build may not have yet; older systems
 // refuse.
@@ -133,24 +138,31 @@ SharedSegment SharedSegment::create(std::size_t bytes) {
       ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0)
     throw Error(ErrorCategory::device, "memory",
                 fmt::format("expected {} bytes of shared memory", bytes), std::strerror(errno));
-  return {std::move(file), size, static_cast<std::uint32_t>(label.serial)};
+  SharedSegment segment(file, size, static_cast<std::uint32_t>(label.serial));
+  segment.file_ = std::move(file);
+  return segment;
+}
+
+bool SharedSegment::exists(const Handle& handle) {
+  const FileDescriptor file = open_file(handle);
+  Label label;
+  return file.is_open() && mismatch(file.get(), handle, label).empty();
 }
 
 SharedSegment SharedSegment::open(const Handle& handle) {
   if (handle.owner.pid_namespace != this_owner().pid_namespace)
     fail_to_open(handle, "it is in another PID namespace, such as another container");
-  const std::string path = fmt::format("/proc/{}/fd/{}", handle.owner.process, handle.descriptor);
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const FileDescriptor file = open_file(handle);
   if (!file.is_open()) fail_to_open(handle, std::strerror(errno));
   Label label;
   if (const std::string why = mismatch(file.get(), handle, label); !why.empty())
     fail_to_open(handle, why);
-  return {std::move(file), static_cast<std::size_t>(label.bytes), handle.serial};
+  return {file, static_cast<std::size_t>(label.bytes), handle.serial};
 }
 
-SharedSegment::SharedSegment(FileDescriptor file, std::size_t bytes, std::uint32_t serial)
-    : file_(std::move(file)), bytes_(bytes), serial_(serial) {
-  void* data = map(file_.get(), mapped_bytes(bytes));
+SharedSegment::SharedSegment(const FileDescriptor& file, std::size_t bytes, std::uint32_t serial)
+    : bytes_(bytes), serial_(serial) {
+  void* data = map(file.get(), mapped_bytes(bytes));
   if (data == MAP_FAILED)
     throw Error(ErrorCategory::device, "memory",
                 fmt::format("expected to map {} bytes of shared memory", bytes),

@@ -42,6 +42,8 @@ class SharedSegment {
   /// forbids it, as between containers, if the process has ended, or if the file found is not this
   /// segment.
   static SharedSegment open(const Handle& handle);
+  /// Whether the owner still keeps the segment.
+  static bool exists(const Handle& handle);
 
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment& operator=(SharedSegment&& other) noexcept;
@@ -49,13 +51,13 @@ class SharedSegment {
 
   std::byte* data() const { return data_; }  ///< page-aligned
   std::size_t size() const { return bytes_; }
-  Handle handle() const;
+  Handle handle() const;  ///< of a segment that this object created
   bool contains(const std::byte* data, std::size_t bytes) const;
 
  private:
-  SharedSegment(FileDescriptor file, std::size_t bytes, std::uint32_t serial);
+  SharedSegment(const FileDescriptor& file, std::size_t bytes, std::uint32_t serial);
 
-  FileDescriptor file_;
+  FileDescriptor file_;  // only of the owner
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   std::uint32_t serial_ = 0;
