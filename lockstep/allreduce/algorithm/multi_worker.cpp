@@ -203,8 +203,9 @@ class MultiWorker final : public GroupMember {
   auto telling_other_ranks(Operation operation) -> decltype(operation()) {
     try {
       return operation();
-    } catch (const Error&) {
-      if (is_leader()) worker_->between->fail(*barrier_.failure());
+    } catch (const Error& error) {
+      // Another replica may still be writing the failure that all share.
+      if (is_leader()) worker_->between->fail(barrier_.failure().value_or(error.message()));
       throw;
     }
   }

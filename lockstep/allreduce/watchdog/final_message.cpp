@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <functional>
 
@@ -19,10 +20,13 @@ void print_error(std::string_view text, std::chrono::milliseconds limit) {
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
             .count();
     pollfd ready{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-    if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) <= 0) return;
+    const int found = left <= 0 ? 0 : poll(&ready, 1, static_cast<int>(left));
+    if (found < 0 && errno == EINTR) continue;
+    if (found <= 0) return;
     // A pipe that is ready accepts up to PIPE_BUF bytes without blocking.
     const ssize_t written =
         write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (written < 0 && errno == EINTR) continue;
     if (written < 0) return;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
