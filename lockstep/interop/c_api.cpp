@@ -171,7 +171,7 @@ int lockstep_init(const lockstep_session_options* options, lockstep_session** se
 }
 
 void lockstep_still_at_work(lockstep_session* session) {
-  if (session != nullptr) session->session.workers().activity().tick();
+  if (session != nullptr) session->session.activity().tick();
 }
 
 void lockstep_finalize(lockstep_session* session) { delete session; }
