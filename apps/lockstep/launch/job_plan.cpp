@@ -187,7 +187,7 @@ std::string with_gpus(const JobPlan& plan) {
   for (const RankRun& run : plan.runs)
     for (int end = rank + run.ranks; rank < end; ++rank)
       if (!run.gpus.empty())
-        cases += fmt::format("{}) export CUDA_VISIBLE_DEVICES={};; ", rank, run.gpus);
+        cases += fmt::format("{}) export CUDA_VISIBLE_DEVICES={};; ", rank, to_shell({run.gpus}));
   return fmt::format("case $OMPI_COMM_WORLD_RANK in {}esac; exec \"$@\"", cases);
 }
 
