@@ -22,10 +22,6 @@ constexpr std::size_t kInputBytes = std::size_t{1} << 17;
 constexpr std::size_t kOutputBytes = std::size_t{1} << 16;
 constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
-bool begins_as_record(std::string_view head) {
-  return head.size() >= kRecordHeaderBytes && header_intact(head);
-}
-
 bool has_gzip_magic(std::string_view head) { return head.starts_with("\x1f\x8b\x08"); }
 
 bool has_zlib_header(std::string_view head) {
@@ -161,7 +157,7 @@ Compression compression_from_name(std::string_view name) {
 }
 
 Compression detect_compression(std::string_view head) {
-  if (begins_as_record(head)) return Compression::none;
+  if (header_intact(head)) return Compression::none;
   if (has_gzip_magic(head)) return Compression::gzip;
   return has_zlib_header(head) ? Compression::zlib : Compression::none;
 }

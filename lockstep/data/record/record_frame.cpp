@@ -53,7 +53,8 @@ void append(std::string& out, T value) {
 std::uint64_t record_length(std::string_view header) { return load<std::uint64_t>(header); }
 
 bool header_intact(std::string_view header) {
-  return load<std::uint32_t>(header.substr(8)) == masked_crc32c(header.substr(0, 8));
+  return header.size() >= kRecordHeaderBytes &&
+         load<std::uint32_t>(header.substr(8)) == masked_crc32c(header.substr(0, 8));
 }
 
 bool HeaderCheck::is_intact(std::string_view header) {

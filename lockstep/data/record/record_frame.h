@@ -29,7 +29,8 @@ constexpr std::size_t kRecordFooterBytes = 4;
 /// The length field of a header of kRecordHeaderBytes bytes.
 std::uint64_t record_length(std::string_view header);
 
-/// Whether the CRC in a header of kRecordHeaderBytes bytes matches its length field.
+/// Whether the CRC in a header of kRecordHeaderBytes bytes matches its length field; false for
+/// fewer bytes.
 bool header_intact(std::string_view header);
 
 /// The same for a sequence of headers. Skips the checksum if a header equals the preceding one,

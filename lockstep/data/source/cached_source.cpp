@@ -230,7 +230,7 @@ void FileStore::check(const std::string& header) const {
 void FileStore::create(const std::string& header) {
   remove_abandoned_temporaries(path_.parent_path(), path_.filename().native());
   // Not in the category data: a full disk is not a problem of the records.
-  writer_.emplace(path_, Durability::cached, ErrorCategory::output);
+  writer_.emplace(path_, Durability::cached, ErrorCategory::output, Existing::regular_only);
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
   std::error_code unknown;
   const auto room = std::filesystem::space(directory, unknown).available;

@@ -137,7 +137,7 @@ const char* CsvRows::parse_plain(std::span<const PlainField> kinds, std::span<do
                                  std::span<std::string_view> words) const {
   const char* at = rest_.data();
   const char* const end = at + rest_.size();
-  if (at_end_of_line()) return nullptr;  // an empty line is no row
+  if (at_end_of_line() || rest_.front() == '\r') return nullptr;  // an empty line is no row
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     if (i > 0 && (at == end || *at++ != separator_)) return nullptr;
     const char* const begin = at;

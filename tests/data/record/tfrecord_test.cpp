@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/record/tfrecord.h"
@@ -88,6 +89,9 @@ TEST_P(Packed, RecordsOfManySizesComeBack) {
 TEST_P(Packed, NoRecordsComeBack) {
   write_records(path_, {}, GetParam());
   EXPECT_THAT(read_records(path_), IsEmpty());
+  if (GetParam() != Compression::none) {
+    EXPECT_EQ(RecordFile(path_).size(), 0);
+  }
 }
 
 TEST_P(Packed, AFileCutAtAnyLengthIsAnErrorOrEndsBetweenRecords) {

@@ -332,6 +332,12 @@ TEST_F(CacheFile, HasTheFormThatItsHeaderSays) {
   EXPECT_EQ(read_bytes(file()), read_bytes(made_elsewhere));
 }
 
+TEST_F(CacheFile, IsNotWrittenThroughALink) {
+  std::filesystem::create_symlink(directory_ / "victim", file());
+  EXPECT_NE(error_of(ErrorCategory::output, [&] { fill(); }), "");
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "victim"));
+}
+
 TEST_F(CacheFile, NeedsADirectoryAndRoom) {
   EXPECT_THAT(error_of(ErrorCategory::output,
                        [&] {

@@ -334,6 +334,15 @@ TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
             at("line 2, column 3") + "expected a class number below 2, got \"2\"");
 }
 
+TEST_F(CsvTest, AnEmptyLineOfAColumnOfWordsIsNoRow) {
+  const std::filesystem::path known = directory_ / "train.csv";
+  write_bytes(known, "color,kind\nred,apple\ngreen,pear\n");
+  CsvOptions options{.categorical = {"color"}, .like = known};
+  options.unknown_column = options.may_lack_labels = true;
+  for (const std::string end : {"\n", "\r\n"})
+    EXPECT_EQ(open("color" + end + "red" + end + end + "blue" + end, options).size(), 2);
+}
+
 TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   const std::filesystem::path known = directory_ / "train.csv";
   write_bytes(known, kFruit);
