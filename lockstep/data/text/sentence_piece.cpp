@@ -147,13 +147,14 @@ std::string SentencePiece::normalized(std::string_view text) const {
 
 /// Of the paths to each byte the best one (Viterbi). Sums are rounded to floats before they are
 /// compared, as in the library since 0.2.2: this decides between paths that are about equal.
-SentencePiece::Parts SentencePiece::encode_unigram(std::string_view text) const {
+SentencePiece::Parts SentencePiece::encode_unigram(std::string_view text, float& sum) const {
   struct Path {
     float score = 0;
     std::int32_t token = -1;  // the last one; -1: no path yet
     std::size_t begin = 0;    // of that token
   };
   std::vector<Path> paths(text.size() + 1);
+  paths.front().score = sum;
   const auto offer = [&](std::size_t begin, std::size_t end, std::int32_t token, float score) {
     Path& path = paths[end];
     if (path.token >= 0 && !(score > path.score)) return;
@@ -178,6 +179,7 @@ SentencePiece::Parts SentencePiece::encode_unigram(std::string_view text) const 
       offer(begin, begin + character, definition_.unknown, unknown_score_ + before);
     begin += character;
   }
+  sum = paths.back().score;
   Parts parts;
   for (std::size_t end = text.size(); end > 0; end = paths[end].begin)
     parts.emplace_back(text.substr(paths[end].begin, end - paths[end].begin), paths[end].token);
@@ -263,16 +265,22 @@ std::vector<std::int32_t> SentencePiece::encode(std::string_view text) const {
   const std::string all = normalized(text);
   std::vector<std::int32_t> tokens;
   std::unordered_map<std::string_view, Parts> known;
+  float sum = 0;
+  const auto append_parts = [&](const Parts& parts) {
+    for (const auto& [part, token] : parts) append(part, token, tokens);
+  };
   for (std::size_t at = 0; at < all.size();) {
     const std::size_t end =
         splits_words_ ? std::min(all.find(kSpace, at + 1), all.size()) : all.size();
     const std::string_view word = std::string_view(all).substr(at, end - at);
-    const auto [found, is_new] = known.try_emplace(word);
-    if (is_new)
-      found->second =
-          definition_.method == Method::unigram ? encode_unigram(word) : encode_byte_pairs(word);
-    for (const auto& [part, token] : found->second) append(part, token, tokens);
     at = end;
+    if (definition_.method == Method::unigram) {
+      append_parts(encode_unigram(word, sum));
+      continue;
+    }
+    const auto [found, is_new] = known.try_emplace(word);
+    if (is_new) found->second = encode_byte_pairs(word);
+    append_parts(found->second);
   }
   return tokens;
 }

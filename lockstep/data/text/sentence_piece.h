@@ -85,7 +85,9 @@ class SentencePiece final : public Tokenizer {
   std::string normalized(std::string_view text) const;
   /// The bytes of the user's piece at the beginning of a text; 0 if there is none.
   std::size_t user_length(std::string_view text) const;
-  Parts encode_unigram(std::string_view text) const;
+  /// `sum`: of the scores of all text before, to which those of this text are added; float32 sums,
+  /// and so which of nearly equal paths is the best, depend on it.
+  Parts encode_unigram(std::string_view text, float& sum) const;
   Parts encode_byte_pairs(std::string_view text) const;
   /// Appends a part; it may become several tokens, or none.
   void append(std::string_view text, std::int32_t token, std::vector<std::int32_t>& tokens) const;

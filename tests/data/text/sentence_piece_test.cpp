@@ -120,6 +120,20 @@ TEST(SentencePiece, KeepsTheFirstOfPathsThatAreEqualAsFloats) {
   EXPECT_THAT(model_of(small_model(pieces))->encode("xwww"), ElementsAre(5, 6, 7));
 }
 
+TEST(SentencePiece, AddsUpTheScoresOfTheWholeText) {
+  // The two paths of the second word are equal but for rounding, which depends on the first.
+  const auto encoded_after = [](float score) {
+    return model_of(small_model(piece_field("x", score, kNormal) +
+                                piece_field("\u2581oo", -2.58F, kNormal) +
+                                piece_field("\u2581ooo", -0.59F, kNormal) +
+                                piece_field("oo", -2.58F, kNormal) +
+                                piece_field("ooo", -0.59F, kNormal)))
+        ->encode("x ooooo");
+  };
+  EXPECT_THAT(encoded_after(0), ElementsAre(5, 6, 9));
+  EXPECT_THAT(encoded_after(-37), ElementsAre(5, 7, 8));
+}
+
 TEST(SentencePiece, NamesWhatIsWrong) {
   const std::string whole = reference_bytes("sentencepiece_unigram.model");
   std::string map = {8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
