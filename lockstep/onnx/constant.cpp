@@ -193,7 +193,7 @@ std::optional<Constant> concatenate(const Node& node, Inputs inputs) {
   shape[*axis] = 0;
   for (const Constant* const input : inputs) {
     if (input == nullptr || input->values.index() != first.values.index() ||
-        input->shape.size() != shape.size())
+        input->shape.size() != shape.size() || has_batch(input->shape))
       return std::nullopt;
     for (std::size_t k = 0; k < shape.size(); ++k)
       if (k == *axis)

@@ -107,7 +107,10 @@ void GraphBuilder::output(const std::string& from, std::string to, TensorType ty
   const bool is_result = std::ranges::none_of(graph.inputs, is_from) &&
                          std::ranges::none_of(graph.outputs, is_from) &&
                          std::ranges::none_of(graph.initializers, is_from);
-  if (is_result) {
+  if (const auto known = outputs_.find(from); known != outputs_.end()) {
+    add_node("Identity", {known->second}, {to});
+  } else if (is_result) {
+    outputs_.emplace(from, to);
     for (Node& node : graph.nodes) {
       std::ranges::replace(node.inputs, from, to);
       std::ranges::replace(node.outputs, from, to);

@@ -64,7 +64,8 @@ class GraphBuilder {
  private:
   bool stores_float16_;
   std::set<std::string, std::less<>> names_;
-  std::map<std::string, std::string> shared_;  // constants by type and bytes
+  std::map<std::string, std::string> shared_;   // constants by type and bytes
+  std::map<std::string, std::string> outputs_;  // of the graph, by the names they had before
 };
 
 }  // namespace lockstep::onnx

@@ -54,10 +54,10 @@ struct Array {
   model::Shape sample() const;  ///< `shape` without the batch
 };
 
-/// Points at which elementwise functions are compared.
-inline constexpr std::array<double, 20> kPoints{-6,   -4.3,  -3, -2.2, -1.5, -1,  -0.7,
-                                                -0.3, -0.05, 0,  0.05, 0.3,  0.7, 1,
-                                                1.5,  2.2,   3,  4.3,  5.9,  7.5};
+/// Points at which elementwise functions are compared. The last ones show limits of any size.
+inline constexpr std::array<double, 22> kPoints{-6,    -4.3, -3,   -2.2, -1.5,  -1,  -0.7, -0.3,
+                                                -0.05, 0,    0.05, 0.3,  0.7,   1,   1.5,  2.2,
+                                                3,     4.3,  5.9,  7.5,  -1e30, 1e30};
 using Samples = std::array<double, kPoints.size()>;
 
 /// An elementwise function of an array.

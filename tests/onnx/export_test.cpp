@@ -200,6 +200,19 @@ TEST(ExportOnnx, LeavesOutDropoutAndWhatNoOutputReads) {
   EXPECT_EQ(exported.node("y").outputs, std::vector<std::string>{"answer"});
 }
 
+TEST(ExportOnnx, GivesOneValueToSeveralOutputs) {
+  const Exported exported(model::network_from_json(
+      R"({"input": [4], "layers": [{"type": "dense", "units": 4, "name": "h"},
+      {"type": "dropout", "name": "d"}, {"type": "dense", "units": 3, "name": "y"}],
+      "outputs": [{"hidden": "h"}, {"regularized": "d"}, "y"]})",
+      "net.json"));
+  EXPECT_EQ(exported.operators(), "Gemm, Gemm, Identity");
+  EXPECT_EQ(exported.node("h").outputs, std::vector<std::string>{"hidden"});
+  const Node& copy = exported.model.graph.nodes.back();
+  EXPECT_EQ(copy.inputs, std::vector<std::string>{"hidden"});
+  EXPECT_EQ(copy.outputs, std::vector<std::string>{"regularized"});
+}
+
 TEST(ExportOnnx, GivesImagesAtOutputsTheChannelsFirst) {
   const Exported exported(model::network_from_json(
       R"({"input": [4, 6, 3], "layers": [{"type": "conv2d", "filters": 5, "kernel": 1}]})",

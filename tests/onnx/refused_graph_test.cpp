@@ -115,6 +115,27 @@ Model recurrent(const char* type, std::vector<Attribute> attributes,
 }
 
 const RefusedGraph kRefusedGraphs[] = {
+    {"limit_far_away",
+     [] {
+       return graph_of(kRow, {node_of("Clip", {"x", "least", "most"})},
+                       {floats("least", {}, 0), floats("most", {}, 20)});
+     },
+     "Clip (node \"the Clip\")"},
+    {"upper_limit_far_away",
+     [] {
+       return graph_of(kRow, {node_of("Clip", {"x", "", "most"})}, {floats("most", {}, 1000)});
+     },
+     "Clip (node \"the Clip\")"},
+    {"joined_arrays_of_many_samples",
+     [] {
+       Node zeros = node_of("ConstantOfShape", {"shape"});
+       zeros.outputs = {"zeros"};
+       Node join = node_of("Concat", {"zeros", "zeros"}, {option("axis", std::int64_t{1})});
+       join.outputs = {"joined"};
+       return graph_of(kRow, {zeros, join, node_of("Add", {"x", "joined"})},
+                       {integers("shape", {std::numeric_limits<std::int64_t>::min(), 0})});
+     },
+     "Concat (node \"the Concat\")"},
     {"unknown_operator", [] { return graph_of(kRow, {node_of("Einsum", {"x"})}, {}); },
      "; Einsum (node \"the Einsum\"): this one is not supported"},
     {"operator_of_another_domain",
