@@ -21,7 +21,7 @@ Buffer HostAllocator::allocate(std::size_t bytes) {
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : 64;
   const std::size_t rounded =
       (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* data = std::aligned_alloc(alignment, rounded);
+  void* data = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
   if (data == nullptr)
     throw Error(ErrorCategory::device, "memory",
                 fmt::format("expected {} bytes of host memory", bytes), "the allocation failed");

@@ -10,6 +10,19 @@
 #include "lockstep/base/trace/events.h"
 
 namespace lockstep::model {
+namespace {
+
+// Of an array of all samples. Bytes of all arrays together must not overflow either.
+std::size_t elements_of(std::int64_t batch, const Shape& shape, const std::string& name) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;
+  std::int64_t elements = 0;
+  if (__builtin_mul_overflow(batch, element_count(shape), &elements) || elements > kMost)
+    throw Error(ErrorCategory::input, name, "expected an array of at most 2^48 elements",
+                fmt::format("got {} samples of {}", batch, to_string(shape)));
+  return static_cast<std::size_t>(elements);
+}
+
+}  // namespace
 
 Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
            const Arrays& arrays, std::int64_t rows, Recompute recompute,
@@ -55,7 +68,7 @@ void Plan::place_inputs(const Network& network) {
   for (std::size_t k = 0; k < network.inputs().size(); ++k) {
     const NetworkInput& description = network.inputs()[k];
     Value& input = value(kInput - static_cast<NodeId>(k));
-    input.elements = static_cast<std::size_t>(batch_ * element_count(of_pass(description.shape)));
+    input.elements = elements_of(batch_, of_pass(description.shape), description.name);
     input.is_int32 = description.type == ElementType::int32;
     if (backend_.runs_on_host() && (input.is_int32 || backend_.precision() == Precision::float32))
       input.storage = kExternal - static_cast<StorageId>(k);
@@ -79,7 +92,7 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     step.forward_lap = trace::intern(step.node->name + " forward");
     step.backward_lap = trace::intern(step.node->name + " backward");
     Value& output = value(step.graph.node);
-    output.elements = static_cast<std::size_t>(batch_ * element_count(step.graph.output_shape));
+    output.elements = elements_of(batch_, step.graph.output_shape, step.node->name);
     output.producer = index;
     for (const NodeId input : step.graph.inputs) {
       value(input).consumers.push_back(index);

@@ -1,5 +1,6 @@
 #include "lockstep/model/compiled_model.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -270,6 +271,18 @@ TEST(CompiledModel, KeepsItsPlannedMemoryInAStepItIsPreparedFor) {
   cnn.train(0, 2);
   EXPECT_EQ(cnn.model().memory().total(), prepared)
       << "a smaller batch fits where a larger one did";
+}
+
+TEST(CompiledModel, RefusesArraysWhoseBytesCannotBeCounted) {
+  Network network({32, 32, 1});
+  network.add(UpSampling2D({.size = 1 << 25}));
+  device::HostAllocator allocator;
+  CompiledModel model(std::make_shared<const Network>(network), device::Device{}, allocator);
+  for (const std::int64_t samples : {4, 8})
+    EXPECT_EQ(input_error_of([&] { model.prepare(samples, false); }),
+              fmt::format("[up_sampling2d] expected an array of at most 2^48 elements, got {} "
+                          "samples of [1073741824, 1073741824, 1]",
+                          samples));
 }
 
 // A sigmoid keeps its output alone, in the memory of its input; a GELU keeps its input too. Neither

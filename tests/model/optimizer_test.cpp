@@ -414,6 +414,10 @@ TEST(Optimizer, RefusesOptionsOutsideTheirRange) {
             "[lars] expected a trust coefficient above 0, got 0");
   EXPECT_EQ(message(Lars{.epsilon = -1}), "[lars] expected epsilon of 0 or more, got -1");
   EXPECT_EQ(message(Lamb{.epsilon = 0}), "[lamb] expected epsilon above 0, got 0");
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(message(Adam{.epsilon = kInfinity}), "[adam] expected epsilon above 0, got inf");
+  EXPECT_EQ(message(AdamW{.weight_decay = kInfinity}),
+            "[adamw] expected weight decay of 0 or more, got inf");
   EXPECT_EQ(message(RmsProp{.rho = 1}), "[rmsprop] expected rho from 0 to below 1, got 1");
   EXPECT_EQ(message(RmsProp{.momentum = 1}),
             "[rmsprop] expected momentum from 0 to below 1, got 1");

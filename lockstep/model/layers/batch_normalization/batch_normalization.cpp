@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/model/layers/json_object.h"
@@ -10,7 +11,8 @@ namespace lockstep::model {
 
 Shape BatchNormalization::build(BuildContext& context) const {
   const Shape& input = context.input();
-  if (options_.momentum < 0 || options_.momentum > 1 || options_.epsilon <= 0)
+  if (!(options_.momentum >= 0 && options_.momentum <= 1 && options_.epsilon > 0 &&
+        std::isfinite(options_.epsilon)))
     context.refuse("expected a momentum in [0, 1] and a positive epsilon",
                    fmt::format("got {} and {}", options_.momentum, options_.epsilon));
   const std::int64_t channels = input.back();
