@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
+import make_reference_gpt2
 import make_reference_minilm
 import make_reference_mobilenet
 import make_reference_parts as parts
@@ -284,6 +285,8 @@ def main():
     references |= pretrained()
     references["minilm"], expected = make_reference_minilm.values()
     references["minilm_expected"] = stored(expected)
+    references["gpt2"], expected = make_reference_gpt2.values()
+    references["gpt2_expected"] = stored(expected)
     layers = parts.layers() | parts.losses() | {f"mobilenet_v2/{name}": array for name, array in make_reference_mobilenet.values().items()}
     references["layers"] = stored(layers)
     references["recurrent_layers"] = stored(parts.recurrent_layers() | make_reference_recurrent.values())
@@ -294,4 +297,5 @@ def main():
         file.chmod(0o644)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -30,8 +30,13 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kWhere = "init-from";
-/// Buffers of PyTorch that are no weights: a counter, and the numbers from 0.
-constexpr std::array<std::string_view, 2> kNoWeights{".num_batches_tracked", ".position_ids"};
+/// Buffers of PyTorch that are no weights: a counter, the numbers from 0, and what causal attention
+/// leaves out.
+constexpr std::array<std::string_view, 4> kNoWeights{".num_batches_tracked", ".position_ids",
+                                                     ".attn.bias", ".attn.masked_bias"};
+/// Layers whose kernels are [inputs, outputs] in Hugging Face's GPT-2, unlike those of
+/// torch.nn.Linear.
+constexpr std::array<std::string_view, 3> kConv1D{".attn.c_attn", ".c_proj", ".mlp.c_fc"};
 constexpr std::array<std::string_view, 4> kTypes{"F32", "BF16", "F16", "F64"};
 /// What torch.nn.parallel.DistributedDataParallel and torch.compile put before every name.
 constexpr std::array<std::string_view, 2> kWrappers{"module.", "_orig_mod."};
@@ -180,6 +185,39 @@ StoredTensors stored_tensors(const WeightsFile& file, const std::string& prefix,
   return tensors;
 }
 
+/// Expects the form of Hugging Face's GPT-2 if the file has it, which only the kernels that are not
+/// square show: matrices [inputs, outputs], and more positions than the network may have.
+void adapt_to_gpt2(std::vector<NamedWeight>& wanted, const StoredTensors& stored,
+                   const std::string& file, Logger& log) {
+  const auto shape_of = [&](const NamedWeight& weight) {
+    const auto found = stored.find(weight.name);
+    return found == stored.end() ? model::Shape() : found->second->shape;
+  };
+  const auto is_kernel_of = [](const NamedWeight& weight, std::string_view layer) {
+    return weight.shape.size() == 2 && weight.layer.ends_with(layer);
+  };
+  const auto is_transposed = [&](const NamedWeight& weight) {
+    return is_kernel_of(weight, kConv1D.front()) &&
+           shape_of(weight) == model::Shape{weight.shape[1], weight.shape[0]};
+  };
+  if (std::ranges::none_of(wanted, is_transposed)) return;
+  std::string positions;
+  for (NamedWeight& weight : wanted) {
+    const model::Shape shape = shape_of(weight);
+    if (std::ranges::any_of(kConv1D,
+                            [&](std::string_view layer) { return is_kernel_of(weight, layer); })) {
+      weight.transposed = true;
+      std::swap(weight.shape[0], weight.shape[1]);
+    } else if (weight.layer == "wpe" && shape.size() == 2 && shape[0] > weight.shape[0] &&
+               shape[1] == weight.shape[1]) {
+      positions = fmt::format(", and the first {} of its {} positions", weight.shape[0], shape[0]);
+      weight.shape = shape;
+    }
+  }
+  log.info("{} is read as a GPT-2 of Hugging Face: with kernels [inputs, outputs]{}", file,
+           positions);
+}
+
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('/') + 1); }
 
 /// The tensors of a file of ONNX by the names of `wanted`, if both have as many of the same kinds
@@ -293,13 +331,9 @@ class Comparison {
 };
 
 void read(const WeightsFile& file, const StoredTensor& stored, const NamedWeight& wanted) {
-  if (wanted.channels == 0) {
-    file.read_widened(stored, wanted.values);
-  } else {
-    std::vector<float> channels_first(wanted.values.size());
-    file.read_widened(stored, channels_first);
-    wanted.set_channels_first(channels_first);
-  }
+  std::vector<float> values(static_cast<std::size_t>(model::element_count(stored.shape)));
+  file.read_widened(stored, values);
+  wanted.set(values);
   if (!std::ranges::all_of(wanted.values, [](float value) { return std::isfinite(value); }))
     throw Error(ErrorCategory::checkpoint, kWhere,
                 fmt::format("expected finite weights in {}", file.path().string()),
@@ -337,12 +371,13 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   const std::string prefix = own ? "" : wrapper_prefix(file, network);
   if (!prefix.empty())
     log.info("the names in {} are read without \"{}\"", file.path().string(), prefix);
-  const std::vector<NamedWeight> wanted =
+  std::vector<NamedWeight> wanted =
       own ? own_weights(network, parameters, buffers)
           : torch_weights(network, parameters, buffers, kWhere, file.path().string());
   const std::string head = head_of(network);
   const std::string kept_head = from.reset_head ? head : "";
   StoredTensors stored = stored_tensors(file, prefix, from.map);
+  if (!own) adapt_to_gpt2(wanted, stored, file.path().string(), log);
   if (file.is_onnx() && from.map.empty() && !Comparison(stored, wanted, kept_head).fits())
     if (auto paired = paired_by_order(file, wanted, kept_head)) {
       log.info("the weights of {} are read by their order and shapes, as names differ",

@@ -57,9 +57,10 @@ struct PretrainedWeights {
 /// ("conv1/kernel"), as checkpoints do, or PyTorch's names as in torchvision's networks:
 /// "conv1.weight" [O, I, H, W] for "conv1/kernel" [O, H, W, I], "fc.weight" for "fc/kernel", and
 /// "weight", "bias", "running_mean", "running_var" for gamma, beta, moving_mean, moving_variance,
-/// and "weight" for embeddings, as in Hugging Face's BERT; "num_batches_tracked" and "position_ids"
-/// are ignored. A prefix "module." or "_orig_mod." of all names
-/// is left out. float16, bfloat16 and float64 become float32. The kernels
+/// and "weight" for embeddings, as in Hugging Face's BERT; "num_batches_tracked", "position_ids"
+/// and the masks of attention are ignored. In a file of Hugging Face's GPT-2 kernels are [inputs,
+/// outputs], and of more positions than the network has the first are read. A prefix "module." or
+/// "_orig_mod." of all names is left out. float16, bfloat16 and float64 become float32. The kernels
 /// of dense layers that read a flattened image are reordered, because PyTorch flattens channels
 /// first; PyTorch's names are refused if other layers than dense, dropout, relu and PointwiseLayer
 /// read one. A file of ONNX is imported (onnx/import.h): its weights match by the names of its

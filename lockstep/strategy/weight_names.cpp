@@ -121,8 +121,18 @@ void each_value(const NamedWeight& weight, const Visit& visit) {
 
 }  // namespace
 
-void NamedWeight::set_channels_first(std::span<const float> from) const {
-  each_value(*this, [&](std::size_t last, std::size_t first) { values[last] = from[first]; });
+void NamedWeight::set(std::span<const float> from) const {
+  if (channels > 0) {
+    each_value(*this, [&](std::size_t last, std::size_t first) { values[last] = from[first]; });
+  } else if (transposed) {
+    const auto inputs = static_cast<std::size_t>(shape[0]);
+    const auto outputs = static_cast<std::size_t>(shape[1]);
+    for (std::size_t output = 0; output < outputs; ++output)
+      for (std::size_t input = 0; input < inputs; ++input)
+        values[output * inputs + input] = from[input * outputs + output];
+  } else {
+    std::ranges::copy(from.first(values.size()), values.begin());
+  }
 }
 
 std::vector<float> NamedWeight::channels_first() const {

@@ -20,9 +20,11 @@ struct NamedWeight {
   std::int64_t channels = 0;
   std::string layer;        ///< of the network
   std::span<float> values;  ///< in the network
+  /// Whether a matrix [outputs, inputs] of the network is [inputs, outputs] in the file.
+  bool transposed = false;
 
-  /// Sets `values` from those of the file, for `channels` above 0.
-  void set_channels_first(std::span<const float> from) const;
+  /// Sets `values` from all of the file; of more rows than the network has, from the first ones.
+  void set(std::span<const float> from) const;
   /// The values as in the file, likewise.
   std::vector<float> channels_first() const;
 };

@@ -232,6 +232,37 @@ TEST(Pretrained, ReadsBertsWithTheNamesOfHuggingFace) {
             embeddings.parameter("encoder.layer.1.output.dense/kernel"));
 }
 
+TEST(Pretrained, ReadsTheGpt2OfHuggingFace) {
+  // As in scripts/make_reference_gpt2.py: the file has nine positions, the network six.
+  const std::vector<std::int32_t> tokens = {1, 4, 7, 2, 0, 3, 1, 3, 9, 10, 5, 2};
+  const zoo::DataInput inputs[] = {
+      {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 11}};
+  Begun begun(zoo::make("gpt:2x8x2", inputs, 0));
+  begun.trainer().initialize_from({.path = reference("gpt2")});
+  const model::InputView views[] = {{.indices = tokens}};
+  EXPECT_THAT(begun.predicted({.samples = 2, .inputs = views}), Pointwise(FloatNear(2e-5F), [] {
+                const checkpoint::SafetensorsFile file(reference("gpt2_expected"));
+                std::vector<float> values(2 * 6 * 11);
+                file.read(*file.find("logits"), values);
+                return values;
+              }()));
+}
+
+TEST(Pretrained, TransposesSquareKernelsOnlyWithThoseOfGpt2) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  const zoo::DataInput inputs[] = {
+      {{.name = "tokens", .shape = {4}, .type = ElementType::int32}, 3}};
+  const auto projection_of = [&](const model::Shape& kernel) {
+    write_tensors(path, {{"h.0.attn.c_attn.weight", kernel}, {"h.0.attn.c_proj.weight", {2, 2}}});
+    Begun begun(zoo::make("gpt:1x2x1", inputs, 0));
+    begun.trainer().initialize_from({.path = path, .partial = true});
+    return begun.parameter("h.0.attn.c_proj/kernel");
+  };
+  EXPECT_THAT(projection_of({6, 2}), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(projection_of({2, 6}), ElementsAre(1, 3, 2, 4));
+}
+
 TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {
   const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path path = scratch.path() / "weights.safetensors";
