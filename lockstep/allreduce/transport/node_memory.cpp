@@ -38,7 +38,7 @@ device::Buffer NodeMemory::allocate(const std::shared_ptr<NodeMemory>& self, std
   const std::lock_guard lock(self->mutex_);
   self->own_[data] = {std::move(segment), id};
   return {data, bytes, device::Device{}, [self](void* memory) {
-            const std::lock_guard lock(self->mutex_);
+            const std::lock_guard freeing(self->mutex_);
             self->own_.erase(static_cast<std::byte*>(memory));
           }};
 }
