@@ -635,7 +635,7 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
   command
       .add_flag("--verbose", a.verbose,
                 "Also print where replicas are, what each rank reads, why the all-reduce was "
-                "chosen, and where the time of each epoch went")
+                "chosen, and how much of each epoch was waiting")
       ->group("Output");
 }
 
