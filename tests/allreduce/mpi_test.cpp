@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <span>
+#include <string>
 
 #include "lockstep/allreduce/algorithm/ring.h"
 #include "lockstep/allreduce/selection.h"
@@ -168,8 +170,18 @@ TEST(Ring, RefusesSegmentsThatSplitACacheLine) {
   EXPECT_THROW(make_ring(MPI_COMM_WORLD, {.segment_bytes = 0}), CheckFailure);
 }
 
+/// Of shared memory, in this process.
+std::ptrdiff_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find("memfd:lockstep") != std::string::npos;
+  return count;
+}
+
 TEST(SharedMemory, GivesMemoryBackAndTakesNew) {
   run_member(make_mpi_group(MPI_COMM_WORLD, Route::shared_memory), [](const Communicator& group) {
+    std::ptrdiff_t first = 0;
     for (int round = 1; round <= 20; ++round) {
       const device::Buffer buffer = group.allocate(100'000);
       const std::span<float> values = buffer.as<float>();
@@ -177,6 +189,8 @@ TEST(SharedMemory, GivesMemoryBackAndTakesNew) {
       values[values.size() - 1] = static_cast<float>(round);
       group.all_reduce(values).wait();
       ASSERT_EQ(values[values.size() - 1], static_cast<float>(round * group.size()));
+      if (round == 1) first = mappings();
+      ASSERT_LE(mappings(), first) << "memory of other ranks, which they have freed";
     }
   });
 }

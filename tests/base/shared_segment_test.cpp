@@ -87,6 +87,17 @@ TEST(SharedSegment, ProcessesOfAnotherPidNamespaceAreNotLookedFor) {
                         " on this host; it is in another PID namespace"));
 }
 
+TEST(SharedSegment, ExistsAsLongAsItsOwnerKeepsIt) {
+  SharedSegment made = SharedSegment::create(64);
+  const SharedSegment::Handle handle = made.handle();
+  const SharedSegment found = SharedSegment::open(handle);
+  EXPECT_EQ(found.handle().descriptor, -1) << "only the owner has one";
+  EXPECT_TRUE(SharedSegment::exists(handle));
+  made = SharedSegment();
+  EXPECT_FALSE(SharedSegment::exists(handle));
+  EXPECT_EQ(found.data()[0], std::byte{0}) << "the memory remains";
+}
+
 TEST(SharedSegment, CannotShrinkUnderThoseWhoMapIt) {
   const SharedSegment made = SharedSegment::create(64);
   EXPECT_NE(::ftruncate(made.handle().descriptor, 0), 0);
