@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/allreduce/watchdog/progress.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::job {
@@ -95,10 +97,14 @@ FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seco
   auto exchange = std::make_unique<Exchange>(summary, static_cast<std::size_t>(size));
   MPI_Iallgather(&exchange->sent, sizeof(Summary), MPI_BYTE, exchange->received.data(),
                  sizeof(Summary), MPI_BYTE, ranks, &exchange->request);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  // Time in which this rank got no processor counts little: on a busy host the others got none
+  // either.
+  constexpr double kLongestPause = 0.005;
+  const auto start = std::chrono::steady_clock::now();
+  allreduce::AwakeClock clock(0, kLongestPause);
   int done = 0;
   while (MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE),
-         !done && std::chrono::steady_clock::now() < deadline)
+         !done && clock.advance(seconds_since(start)) < seconds)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (!done) {
     static_cast<void>(exchange.release());

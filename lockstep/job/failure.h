@@ -26,7 +26,8 @@ struct FailureVerdict {
 };
 
 /// Waits up to `seconds` for the other ranks of `ranks` to fail as well, and compares the failures.
-/// The time limit covers ranks that are still running. Of ranks with equal messages, the lowest
+/// The time limit covers ranks that are still running, and is longer where processors are busy with
+/// other work. Of ranks with equal messages, the lowest
 /// prints; consequences are printed only if no rank has a cause.
 FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seconds);
 
