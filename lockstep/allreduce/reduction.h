@@ -29,14 +29,14 @@ std::string to_string(WireType type);  ///< the name that parse_wire_type() acce
 constexpr float wire_scale(float largest, int members) {
   constexpr float kLargest = 32768;
   // Beyond these the scale, or a result divided by it, would leave float32.
-  constexpr int kLeast = -126;
-  constexpr int kMost = 100;
+  constexpr int kMinExponent = -126;
+  constexpr int kMaxExponent = 100;
   constexpr int kBias = 127;
   if (!(largest > 0) || largest > std::numeric_limits<float>::max()) return 1;
   const float room = kLargest / (static_cast<float>(members) * largest);
   int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(room) >> 23) - kBias;
-  if (exponent < kLeast) exponent = kLeast;
-  if (exponent > kMost) exponent = kMost;
+  if (exponent < kMinExponent) exponent = kMinExponent;
+  if (exponent > kMaxExponent) exponent = kMaxExponent;
   return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + kBias) << 23);
 }
 

@@ -14,9 +14,9 @@ namespace {
 
 // Of an array of all samples. Bytes of all arrays together must not overflow either.
 std::size_t elements_of(std::int64_t batch, const Shape& shape, const std::string& name) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 48;
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
   std::int64_t elements = 0;
-  if (__builtin_mul_overflow(batch, element_count(shape), &elements) || elements > kMost)
+  if (__builtin_mul_overflow(batch, element_count(shape), &elements) || elements > kMaxElements)
     throw Error(ErrorCategory::input, name, "expected an array of at most 2^48 elements",
                 fmt::format("got {} samples of {}", batch, to_string(shape)));
   return static_cast<std::size_t>(elements);

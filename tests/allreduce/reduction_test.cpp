@@ -233,7 +233,8 @@ TEST(WireScale, MakesTheSumAsLargeAsFits) {
 
 TEST(WireScale, StaysWithinFloat32) {
   EXPECT_EQ(wire_scale(std::numeric_limits<float>::denorm_min(), 1), 0x1p100F);
-  EXPECT_EQ(wire_scale(std::numeric_limits<float>::max(), 1000), 0x1p-100F);
+  EXPECT_EQ(wire_scale(std::numeric_limits<float>::max(), 1000), 0x1p-126F);
+  EXPECT_EQ(wire_scale(0x1p120F, 2), 0x1p-106F) << "no power of two more, and none less";
 }
 
 TEST(WireScale, LeavesAloneWhatItCannotHelp) {
