@@ -5,7 +5,7 @@ import collections
 import statistics
 import sys
 
-from bench_tools import LOCKSTEP, ROOT, Run, compare, floor_of_step, on_cores, physical_cores, row, title
+from bench_tools import LOCKSTEP, ROOT, Run, compare, floor_of_step, on_cores, physical_cores, row, supports, title
 
 Work = collections.namedtuple("Work", "model data batch steps")
 WORKS = [Work("cnn", "28x28x1", 64, 200), Work("mlp:1024,1024", "28x28x1", 64, 200),
@@ -21,12 +21,12 @@ def train(options, work, precision):
             "--momentum", "0.9", "--learning-rate", "0.01", "--precision", precision, "--log-format", "json"]
 
 
-def measure_pairs(options, result):
+def measure_pairs(options, precisions, result):
     """Two replicas of one process and two ranks on two cores, against two independent runs at the same time."""
     cores = physical_cores(2)
     title("2 x one")
     for work in WORKS:
-        for precision in PRECISIONS:
+        for precision in precisions:
             alone, doubled = (train(options, each, precision) for each in (work, work._replace(batch=2 * work.batch)))
             replicas = [*doubled, "--devices", "cpu:0,cpu:0"]
             ranks = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", *doubled]
@@ -47,11 +47,12 @@ def measure_pairs(options, result):
 def measure_networks(options, result):
     """Generated images as bytes in memory. PyTorch in its fastest setting, found once: eager or compiled, in two memory layouts."""
     [core] = physical_cores(1)
+    precisions = [each for each in PRECISIONS if supports(each)]
     result["networks"], result["pairs"] = [], []
     title("PyTorch")
     for work in WORKS:
         rates = {}
-        for precision in PRECISIONS:
+        for precision in precisions:
             command = train(options, work, precision)
             torch = [sys.executable, ROOT / "scripts" / "bench_networks_torch.py", *work, precision]
             tried = on_cores([*torch, "all"], [core])
@@ -71,7 +72,9 @@ def measure_networks(options, result):
                 f"the floor, of which primitives {step['primitives_ms']:.1f}; at the peak of a core {step['peak_share']:.0%}")
             compare(f"peak memory in MB, {name}", megabytes, [each["megabytes"] for each in theirs], 1, 0)
             rates[precision] = statistics.median(ours)
+        if len(rates) < len(PRECISIONS):
+            continue
         ours, other = rates["bfloat16"], rates["float32"]
         row(f"images per second, {work.model}, batch {work.batch}", f"{ours:,.1f}", f"{other:,.1f}", f"{ours / other:.2f} x",
             "bfloat16 against our float32")
-    measure_pairs(options, result)
+    measure_pairs(options, precisions, result)

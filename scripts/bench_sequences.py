@@ -8,7 +8,7 @@ import statistics
 import sys
 import tempfile
 
-from bench_tools import LOCKSTEP, ROOT, Run, compare, floor_of_step, on_cores, physical_cores, row, spread, title
+from bench_tools import LOCKSTEP, ROOT, Run, compare, floor_of_step, on_cores, physical_cores, row, spread, supports, title
 
 # An LSTM has floats as its input, `vocabulary` at each position.
 Work = collections.namedtuple("Work", "model positions vocabulary batch steps precision replicas", defaults=[1])
@@ -95,7 +95,7 @@ def measure_sequences(options, result):
     maximum of eager PyTorch's process and of ours."""
     result["sequences"] = []
     title("PyTorch")
-    for work in WORKS:
+    for work in (each for each in WORKS if supports(each.precision)):
         name, cores = f"{work.model}, {work.precision}, {work.replicas} x", physical_cores(work.replicas)
         with tempfile.TemporaryDirectory() as directory:
             data = data_of(directory, work)

@@ -100,6 +100,13 @@ def floor_of_step(command, steps_per_epoch, cores):
     return {"ms": step["ms"], "primitives_ms": primitives, "others_ms": others, "peak_share": step["share"]}
 
 
+def supports(precision):
+    """Whether this processor trains in it: without AVX-512 the program refuses bfloat16."""
+    command = [LOCKSTEP, "train", "--model", "mlp:8", "--data", "synthetic-images:8x8x1:2:8", "--global-batch", "8", "--steps", "1",
+               "--precision", precision]
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
 def spread(values):
     return f"{min(values):,.0f} to {max(values):,.0f}"
 
