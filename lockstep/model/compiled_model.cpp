@@ -107,12 +107,13 @@ Plan& CompiledModel::plan(const PlanKey& key) {
                                     Plan::Arrays{parameters(), weights(), buffers()}, key.rows,
                                     recompute, key.loss_rows);
     };
-    plan = plan_with(recompute_);
+    auto compiled = plan_with(recompute_);
     if (recompute_ != Recompute::none && key.training) {
       // Segments are chosen by an estimate: where they save nothing, there are none.
       auto all_kept = plan_with(Recompute::none);
-      if (all_kept->arena_bytes() <= plan->arena_bytes()) plan = std::move(all_kept);
+      if (all_kept->arena_bytes() <= compiled->arena_bytes()) compiled = std::move(all_kept);
     }
+    plan = std::move(compiled);
     if (plan->arena_bytes() > arena_.size() || !arena_.data())
       grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), key);
     else

@@ -419,6 +419,7 @@ TEST(Metrics, ThatDoNotFitAreRefused) {
       {"f1:average=mean", kEntropy, 3,
        "[metrics f1:average] expected binary, macro or none, got \"mean\""},
       {"f1:mean", kEntropy, 3, "[metrics] expected f1:OPTION=VALUE, got \"f1:mean\""},
+      {"f1:average=", kEntropy, 3, "[metrics] expected f1:OPTION=VALUE, got \"f1:average=\""},
       {"f1:exact=true", kEntropy, 3, "[metrics] expected f1:average=VALUE, got \"f1:exact=true\""},
       {"mae:exact=true", kSquares, 3,
        "[metrics] expected no option with mae, got \"mae:exact=true\""},

@@ -239,6 +239,13 @@ TEST(NetworkJson, RefusesOutputsBeyondAllMemory) {
         R"("conv2d_transpose", "filters": 1, "kernel": 1, "strides": )" + most})
     EXPECT_THAT(refusal(image + R"({"type": )" + layer + "}"),
                 HasSubstr("expected extents of less than 2^31, got ["));
+  for (const std::string& layer :
+       {R"("conv2d", "padding": "same", "filters": 1, "kernel": )" + most,
+        R"("max_pool2d", "padding": "same", "pool": )" + most,
+        R"("depthwise_conv2d", "padding": "same", "kernel": )" + most,
+        R"("conv2d_transpose", "filters": 1, "kernel": )" + most})
+    EXPECT_THAT(refusal(image + R"({"type": )" + layer + "}"),
+                HasSubstr("expected a window of at most 2^30 pixels, got 2147483647x2147483647"));
   EXPECT_THAT(input_error_of([&] {
                 network_from_json(R"({"input": [2147483647, 2147483647], "layers": [
                     {"type": "flatten", "name": "a"}, {"type": "flatten", "inputs": ["input"], "name": "b"},

@@ -149,8 +149,8 @@ class CpuBackend final : public Backend {
 void require_bfloat16(const device::Device& device) {
   try {
     const cpu::Context context;
-    const auto array = cpu::image(cpu::memory::data_type::bf16, 1, 16, 4, 4);
-    cpu::describe_relu(context.engine, true, array);
+    const auto matrix = cpu::matrix(cpu::memory::data_type::bf16, 16, 16);
+    cpu::describe_product(context.engine, {matrix, matrix, matrix}, {});
   } catch (const dnnl::error&) {
     throw Error(
         ErrorCategory::input, "precision",

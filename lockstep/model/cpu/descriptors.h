@@ -60,32 +60,6 @@ struct ProductArrays {
 dnnl::matmul::primitive_desc describe_product(const engine& engine, const ProductArrays& arrays,
                                               const primitive_attr& attributes);
 
-/// A pooling without dilation.
-struct PoolingArrays {
-  dnnl::algorithm algorithm;
-  memory::desc source;
-  memory::desc target;
-  memory::dims strides;
-  memory::dims kernel;
-  memory::dims padding_before;
-  memory::dims padding_after;
-};
-dnnl::pooling_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
-                                                       const PoolingArrays& arrays,
-                                                       const primitive_attr& attributes);
-dnnl::pooling_backward::primitive_desc describe_backward(
-    const engine& engine, const PoolingArrays& arrays, const primitive_attr& attributes,
-    const dnnl::pooling_forward::primitive_desc& forward);
-
-/// max(x, 0). In training, the derivative is computed from the output.
-dnnl::eltwise_forward::primitive_desc describe_relu(const engine& engine, bool training,
-                                                    const memory::desc& array);
-dnnl::eltwise_backward::primitive_desc describe_relu_backward(
-    const engine& engine, const memory::desc& array,
-    const dnnl::eltwise_forward::primitive_desc& forward);
-/// Applies max(x, 0) to the output of a primitive.
-void append_relu(primitive_attr& attributes);
-
 /// Over the last axis of a matrix.
 dnnl::softmax_forward::primitive_desc describe_softmax(const engine& engine, prop_kind kind,
                                                        const memory::desc& matrix,

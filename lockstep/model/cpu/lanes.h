@@ -4,6 +4,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -58,6 +59,23 @@ inline void store_lanes(const Lanes& values, Eigen::bfloat16* to) {
   const HalfLanes halves =
       upper_halves_of(is_nan ? nan : rounded, std::make_index_sequence<kLanes>());
   std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
+}
+
+/// The first `count` lanes, up to kLanes; the others are 0.
+template <typename T>
+[[gnu::always_inline]] inline Lanes load_some(const T* from, std::int64_t count) {
+  if (count == kLanes) return load_lanes(from);
+  T lanes[kLanes] = {};
+  std::copy_n(from, count, lanes);
+  return load_lanes(lanes);
+}
+/// Writes the first `count` lanes, up to kLanes.
+template <typename T>
+[[gnu::always_inline]] inline void store_some(const Lanes& values, T* to, std::int64_t count) {
+  if (count == kLanes) return store_lanes(values, to);
+  T lanes[kLanes];
+  store_lanes(values, lanes);
+  std::copy_n(lanes, count, to);
 }
 
 /// The same value in all lanes.

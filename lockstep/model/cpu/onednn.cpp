@@ -98,30 +98,4 @@ void Reorder::write(float* destination) {
   reorder_.execute(context_->stream, memory_from_, memory_to_);
 }
 
-Relu::Relu(Context& context, std::int64_t elements, bool training) {
-  const memory::desc array = vector(context.type, elements);
-  const auto forward = describe_relu(context.engine, training, array);
-  forward_ = Primitive(context, dnnl::eltwise_forward(forward),
-                       {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}});
-  if (!training) return;
-  const auto backward = describe_relu_backward(context.engine, array, forward);
-  backward_ =
-      Primitive(context, dnnl::eltwise_backward(backward),
-                {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}});
-}
-
-void Relu::forward(const TensorView& input, const TensorView& output) {
-  forward_.place(DNNL_ARG_SRC, input);
-  forward_.place(DNNL_ARG_DST, output);
-  forward_.run({});
-}
-
-void Relu::backward(const TensorView& output, const TensorView& output_gradient,
-                    const TensorView& input_gradient) {
-  backward_.place(DNNL_ARG_DST, output);
-  backward_.place(DNNL_ARG_DIFF_DST, output_gradient);
-  backward_.place(DNNL_ARG_DIFF_SRC, input_gradient);
-  backward_.run({});
-}
-
 }  // namespace lockstep::model::cpu

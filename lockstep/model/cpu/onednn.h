@@ -107,20 +107,4 @@ class Reorder {
   dnnl::reorder reorder_;
 };
 
-/// max(x, 0) over `elements`; the derivative is computed from the output.
-class Relu {
- public:
-  Relu() = default;
-  Relu(Context& context, std::int64_t elements, bool training);
-
-  void forward(const TensorView& input, const TensorView& output);
-  /// input_gradient = output_gradient where output > 0, otherwise 0; optionally in place.
-  void backward(const TensorView& output, const TensorView& output_gradient,
-                const TensorView& input_gradient);
-
- private:
-  Primitive forward_;
-  Primitive backward_;
-};
-
 }  // namespace lockstep::model::cpu

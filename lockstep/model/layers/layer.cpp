@@ -23,6 +23,12 @@ const Shape& BuildContext::input() const {
   return inputs_.front();
 }
 
+const Shape& BuildContext::row_input() const {
+  const Shape& shape = input();
+  if (shape.empty()) refuse("expected an input [..., features]", "got []");
+  return shape;
+}
+
 const Shape& BuildContext::image_input() const {
   const Shape& shape = input();
   if (shape.size() != 3)

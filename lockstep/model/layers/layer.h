@@ -45,6 +45,8 @@ class BuildContext {
   const std::vector<Shape>& inputs() const { return inputs_; }
   /// The only input; refuses if there are several.
   const Shape& input() const;
+  /// The only input as [..., features]; refuses a number.
+  const Shape& row_input() const;
   /// The only input as [H, W, C]; refuses other ranks.
   const Shape& image_input() const;
   /// `output`; refuses extents of 2^31 or more, which only an invalid description has.

@@ -74,12 +74,20 @@ WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D str
           .pad_right = horizontal.after};
 }
 
-WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel,
-                               Extent2D strides, Padding padding) {
+void check_window(const BuildContext& context, Extent2D kernel, Extent2D strides) {
+  constexpr std::int64_t kMaxPixels = std::int64_t{1} << 30;
   if (std::min({kernel.height, kernel.width, strides.height, strides.width}) <= 0)
     context.refuse("expected a positive window and stride",
                    fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height,
                                kernel.width, strides.height, strides.width));
+  if (kernel.height > kMaxPixels / kernel.width)
+    context.refuse("expected a window of at most 2^30 pixels",
+                   fmt::format("got {}x{}", kernel.height, kernel.width));
+}
+
+WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel,
+                               Extent2D strides, Padding padding) {
+  check_window(context, kernel, strides);
   const WindowGeometry geometry = window_geometry(input, kernel, strides, padding);
   if (geometry.output_height <= 0 || geometry.output_width <= 0)
     context.refuse(fmt::format("expected an image of at least {}x{}", kernel.height, kernel.width),

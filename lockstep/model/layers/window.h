@@ -53,8 +53,10 @@ struct WindowGeometry {
   std::int64_t pad_right = 0;      ///< columns of zeros on the right
 };
 
-/// Refuses, through `context`, extents that are not positive and windows larger than the padded
-/// input.
+/// Refuses, through `context`, extents that are not positive, and windows of more than 2^30 pixels.
+void check_window(const BuildContext& context, Extent2D kernel, Extent2D strides);
+
+/// Refuses, through `context`, what check_window() does and windows larger than the padded input.
 WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel,
                                Extent2D strides, Padding padding);
 

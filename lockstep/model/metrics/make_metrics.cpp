@@ -60,7 +60,7 @@ MetricRequest parse_request(std::string_view text) {
   if (colon == std::string_view::npos) return request;
   const std::string_view rest = text.substr(colon + 1);
   const std::size_t equals = rest.find('=');
-  if (equals == std::string_view::npos || equals == 0)
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == rest.size())
     refuse_metric(fmt::format("expected {}:OPTION=VALUE", request.name),
                   fmt::format("got \"{}\"", text));
   request.option = rest.substr(0, equals);

@@ -130,7 +130,9 @@ WideDeepOptions wide_deep_options(std::string_view name) {
     options.embedding = size_in(sizes.substr(place + kEmbedding.size()), name, kExpected);
     sizes = sizes.substr(0, place);
     if (sizes.empty()) return options;
-    if (sizes.ends_with(',')) sizes.remove_suffix(1);
+    if (!sizes.ends_with(','))
+      throw Error(ErrorCategory::input, "model", kExpected, fmt::format("got \"{}\"", name));
+    sizes.remove_suffix(1);
   }
   options.hidden.clear();
   for (const std::string_view size : split(sizes, 'x'))
@@ -222,6 +224,8 @@ CaptionOptions caption_options(std::string_view name) {
   CaptionOptions options;
   const std::size_t colon = name.find(':');
   if (colon == std::string_view::npos) return options;
+  bool has_width = false;
+  bool has_dropout = false;
   for (std::size_t begin = colon + 1; begin <= name.size();) {
     const std::string_view rest = name.substr(begin);
     const std::string_view setting = rest.substr(0, rest.find(','));
@@ -233,10 +237,10 @@ CaptionOptions caption_options(std::string_view name) {
       begin = name.size() + 1;
     } else if (setting.starts_with(kDropout)) {
       options.dropout = parse_number<float>(setting.substr(kDropout.size())).value_or(-1);
-      is_known = options.dropout >= 0 && options.dropout < 1;
+      is_known = options.dropout >= 0 && options.dropout < 1 && !std::exchange(has_dropout, true);
     } else {
       options.width = parse_number<std::int32_t>(setting).value_or(0);
-      is_known = options.width > 0;
+      is_known = options.width > 0 && !std::exchange(has_width, true);
     }
     if (!is_known)
       throw Error(ErrorCategory::input, "model",

@@ -204,13 +204,19 @@ class Total final : public CustomLayer {
   void backward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
 };
 
-TEST(CustomLayer, OfANumberIsNoInputOfADenseLayer) {
-  EXPECT_EQ(input_error_of([] {
-              Network network({6});
-              network.add(Total());
-              network.add(Dense({.units = 2}));
-            }),
-            "[layer dense (dense)] expected an input [..., features], got []");
+TEST(CustomLayer, OfANumberIsNoInputOfLayersOfRows) {
+  const auto error_of = [](const auto& layer) {
+    return input_error_of([&] {
+      Network network({6});
+      network.add(Total());
+      network.add(layer);
+    });
+  };
+  const std::string expected = "expected an input [..., features], got []";
+  EXPECT_EQ(error_of(Dense({.units = 2})), "[layer dense (dense)] " + expected);
+  for (const std::string& error : {error_of(BatchNormalization()), error_of(LayerNormalization()),
+                                   error_of(RMSNormalization()), error_of(Softmax())})
+    EXPECT_THAT(error, ::testing::HasSubstr(expected));
 }
 
 TEST(CustomLayer, DeclaresParametersLikeAnyOther) {

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
+#include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
@@ -34,6 +36,40 @@ TEST(ReLULayer, CutsNegativeValues) {
   Trial trial(std::move(network), 1);
   trial.features() = {-1, 0, 0.5f, 2};
   EXPECT_THAT(trial.predict(), ElementsAre(0, 0, 0.5f, 2));
+}
+
+// Else the loss of a diverged network would be finite.
+TEST(ReLULayer, KeepsNaNAlsoBehindOtherLayers) {
+  const auto expect_nan = [](const Network& network) {
+    for (const bool trains : {false, true}) {
+      Trial trial(Network(network), 1);
+      trial.features()[0] = std::numeric_limits<float>::quiet_NaN();
+      if (trains)
+        EXPECT_THAT(trial.train().loss_sum, ::testing::IsNan());
+      else
+        EXPECT_THAT(trial.predict(), ::testing::Contains(::testing::IsNan()));
+    }
+  };
+  for (const std::int64_t size : {3, 16, 21}) {
+    SCOPED_TRACE(size);
+    Network alone({size});
+    alone.add(ReLU());
+    expect_nan(alone);
+    Network bounded({size});
+    bounded.add(ReLU6());
+    expect_nan(bounded);
+    Network behind_dense({size});
+    behind_dense.add(Dense({.units = size}));
+    behind_dense.add(ReLU());
+    expect_nan(behind_dense);
+  }
+  for (const std::int64_t channels : {3, 64}) {  // by oneDNN, and by Winograd's algorithm
+    SCOPED_TRACE(channels);
+    Network behind_convolution({16, 16, channels});
+    behind_convolution.add(Conv2D({.filters = channels, .kernel = 3, .padding = Padding::same}));
+    behind_convolution.add(ReLU());
+    expect_nan(behind_convolution);
+  }
 }
 
 TEST(ReLULayer, PassesTheGradientOfPositiveValues) {

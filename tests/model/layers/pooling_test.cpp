@@ -107,7 +107,9 @@ INSTANTIATE_TEST_SUITE_P(
         PoolingCase{
             "same_stride_one", {4, 4, 2}, {.pool = 3, .strides = 1, .padding = Padding::same}},
         PoolingCase{"unequal", {6, 6, 2}, {.pool = {3, 2}, .strides = Extent2D{1, 2}}},
-        PoolingCase{"whole_vectors", {4, 4, 32}, {.pool = 2}}),
+        PoolingCase{"whole_vectors", {4, 4, 32}, {.pool = 2}},
+        PoolingCase{"vectors_and_rest", {4, 4, 19}, {.pool = 2}},
+        PoolingCase{"places_beyond_a_byte", {18, 17, 3}, {.pool = 17, .strides = 1}}),
     name_of_pooling);
 
 TEST(MaxPool2D, GivesTheGradientToTheFirstOfEqualValues) {
@@ -120,6 +122,18 @@ TEST(MaxPool2D, GivesTheGradientToTheFirstOfEqualValues) {
   trial.targets()[0] = 0;
   trial.train();
   EXPECT_THAT(trial.gradient("shift/offset"), ElementsAre(1, 0, 0, 0)) << "d/dx x^2 at 0.5, once";
+}
+
+TEST(MaxPool2D, KeepsNaN) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t at : {0u, 1u, 3u}) {
+    Network network({2, 2, 1});
+    network.add(MaxPool2D());
+    Trial trial(std::move(network), 1);
+    trial.features() = {-1, 2, 3, 1};
+    trial.features()[at] = nan;
+    EXPECT_THAT(trial.predict(), ElementsAre(::testing::IsNan())) << at;
+  }
 }
 
 TEST(MaxPool2D, ReadsTheSameBeforeAndAfterAReLU) {

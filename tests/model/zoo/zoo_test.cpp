@@ -217,8 +217,8 @@ TEST(WideDeep, RefusesOtherInputsAndOptions) {
   const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 9}};
   EXPECT_EQ(input_error_of([&] { wide_deep(words, 3); }),
             "[wide_deep] expected floats, or one number of a category per sample, got words [7]");
-  for (const char* name : {"wide_deep:", "wide_deep:0", "wide_deep:8x",
-                           "wide_deep:8,embedding=", "wide_deep:8,embedding=x", "wide_deep:8,8"})
+  for (const char* name : {"wide_deep:", "wide_deep:0", "wide_deep:8x", "wide_deep:8,embedding=",
+                           "wide_deep:8,embedding=x", "wide_deep:8,8", "wide_deep:8embedding=8"})
     EXPECT_EQ(input_error_of([&] { make(name, kTable, 3); }),
               std::string("[model] expected sizes of hidden layers and of embeddings, such as "
                           "wide_deep:256x128,embedding=16, got \"") +
@@ -483,7 +483,8 @@ TEST(Caption, RefusesOtherInputsAndOptions) {
                                {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 0}};
   EXPECT_EQ(input_error_of([&] { make("caption", unknown, 20); }),
             expected + "image [32, 32, 3], tokens [6]");
-  for (const char* options : {":", ":0", ":8x8", ":8,dropout=1", ":8,dropout=", ":8,cnn=", ":8,"})
+  for (const char* options : {":", ":0", ":8x8", ":8,dropout=1", ":8,dropout=", ":8,cnn=", ":8,",
+                              ":8,9", ":dropout=0.1,8,dropout=0.2"})
     EXPECT_EQ(input_error_of([&] { make(std::string("caption") + options, kCaptions, 20); }),
               "[model] expected a width, a dropout below 1, or the name of a network of images at "
               "the end, such as caption:256,dropout=0.3,cnn=resnet18, got \"caption" +

@@ -71,44 +71,6 @@ matmul::primitive_desc describe_product(const engine& engine, const ProductArray
   return {{a.source, a.weights, a.target}, attributes, engine};
 }
 
-pooling_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
-                                                 const PoolingArrays& a,
-                                                 const primitive_attr& attributes) {
-  return {{kind, a.algorithm, a.source, a.target, a.strides, a.kernel, a.padding_before,
-           a.padding_after},
-          attributes,
-          engine};
-}
-
-pooling_backward::primitive_desc describe_backward(const engine& engine, const PoolingArrays& a,
-                                                   const primitive_attr& attributes,
-                                                   const pooling_forward::primitive_desc& forward) {
-  return {{a.algorithm, a.source, a.target, a.strides, a.kernel, a.padding_before, a.padding_after},
-          attributes,
-          engine,
-          forward};
-}
-
-eltwise_forward::primitive_desc describe_relu(const engine& engine, bool training,
-                                              const memory::desc& array) {
-  const auto algorithm =
-      training ? algorithm::eltwise_relu_use_dst_for_bwd : algorithm::eltwise_relu;
-  const auto kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
-  return {{kind, algorithm, array, 0.0f, 0.0f}, engine};
-}
-
-eltwise_backward::primitive_desc describe_relu_backward(
-    const engine& engine, const memory::desc& array,
-    const eltwise_forward::primitive_desc& forward) {
-  return {{algorithm::eltwise_relu_use_dst_for_bwd, array, array, 0.0f, 0.0f}, engine, forward};
-}
-
-void append_relu(primitive_attr& attributes) {
-  post_ops operations;
-  operations.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
-  attributes.set_post_ops(operations);
-}
-
 softmax_forward::primitive_desc describe_softmax(const engine& engine, prop_kind kind,
                                                  const memory::desc& matrix,
                                                  const primitive_attr& attributes) {

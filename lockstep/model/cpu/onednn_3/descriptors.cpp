@@ -12,9 +12,6 @@ namespace {
 constexpr auto kConvolution = algorithm::convolution_direct;
 constexpr auto kSoftmax = algorithm::softmax_accurate;
 
-// oneDNN counts no dilation as 0.
-memory::dims no_dilation(const PoolingArrays& a) { return memory::dims(a.kernel.size(), 0); }
-
 // The first implementation of a pass that is right.
 template <typename Description>
 Description first_right(Description found, prop_kind pass, const ConvolutionArrays& a) {
@@ -73,40 +70,6 @@ inner_product_backward_data::primitive_desc describe_backward_data(
 matmul::primitive_desc describe_product(const engine& engine, const ProductArrays& a,
                                         const primitive_attr& attributes) {
   return {engine, a.source, a.weights, a.target, attributes};
-}
-
-pooling_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
-                                                 const PoolingArrays& a,
-                                                 const primitive_attr& attributes) {
-  return {engine,   kind,           a.algorithm,      a.source,        a.target,  a.strides,
-          a.kernel, no_dilation(a), a.padding_before, a.padding_after, attributes};
-}
-
-pooling_backward::primitive_desc describe_backward(const engine& engine, const PoolingArrays& a,
-                                                   const primitive_attr& attributes,
-                                                   const pooling_forward::primitive_desc& forward) {
-  return {engine,         a.algorithm,      a.source,        a.target, a.strides, a.kernel,
-          no_dilation(a), a.padding_before, a.padding_after, forward,  attributes};
-}
-
-eltwise_forward::primitive_desc describe_relu(const engine& engine, bool training,
-                                              const memory::desc& array) {
-  const auto algorithm =
-      training ? algorithm::eltwise_relu_use_dst_for_bwd : algorithm::eltwise_relu;
-  const auto kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
-  return {engine, kind, algorithm, array, array};
-}
-
-eltwise_backward::primitive_desc describe_relu_backward(
-    const engine& engine, const memory::desc& array,
-    const eltwise_forward::primitive_desc& forward) {
-  return {engine, algorithm::eltwise_relu_use_dst_for_bwd, array, array, array, forward};
-}
-
-void append_relu(primitive_attr& attributes) {
-  post_ops operations;
-  operations.append_eltwise(algorithm::eltwise_relu, 0.0f, 0.0f);
-  attributes.set_post_ops(operations);
 }
 
 softmax_forward::primitive_desc describe_softmax(const engine& engine, prop_kind kind,

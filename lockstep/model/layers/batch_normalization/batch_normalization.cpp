@@ -10,11 +10,14 @@
 namespace lockstep::model {
 
 Shape BatchNormalization::build(BuildContext& context) const {
-  const Shape& input = context.input();
+  const Shape& input = context.row_input();
   if (!(options_.momentum >= 0 && options_.momentum <= 1 && options_.epsilon > 0 &&
         std::isfinite(options_.epsilon)))
     context.refuse("expected a momentum in [0, 1] and a positive epsilon",
                    fmt::format("got {} and {}", options_.momentum, options_.epsilon));
+  if (!std::isfinite(options_.initial_gamma))
+    context.refuse("expected a finite initial_gamma",
+                   fmt::format("got {}", options_.initial_gamma));
   const std::int64_t channels = input.back();
   context.parameter("gamma", {channels},
                     {.kind = Initializer::Kind::constant, .value = options_.initial_gamma}, false);

@@ -7,6 +7,7 @@
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/cpu/relu.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/layers/conv_2d/winograd.h"
@@ -68,9 +69,7 @@ class Conv2DOperation final : public Operation {
     if (winograd::pays(spec, winograd::Pass::forward, context.type)) {
       winograd_.emplace(context, spec, winograd::Pass::forward);
     } else {
-      dnnl::primitive_attr attributes = user_scratchpad();
-      if (spec.relu) append_relu(attributes);
-      const auto forward = describe_forward(context.engine, kind, arrays, attributes);
+      const auto forward = describe_forward(context.engine, kind, arrays, user_scratchpad());
       std::vector<std::pair<int, memory::desc>> arguments = {
           {DNNL_ARG_SRC, source},
           {DNNL_ARG_WEIGHTS, forward.weights_desc()},
@@ -82,9 +81,6 @@ class Conv2DOperation final : public Operation {
     }
     if (!spec.training) return;
 
-    if (spec.relu)
-      relu_ = Relu(context, spec.batch * spec.filters * w.output_height * w.output_width, true);
-    // The hint for backward must be a plain convolution.
     const auto hint = describe_forward(context.engine, kind, arrays, user_scratchpad());
     if (winograd::pays(spec, winograd::Pass::kernel_gradient, context.type)) {
       winograd_weights_.emplace(context, spec);
@@ -149,10 +145,11 @@ class Conv2DOperation final : public Operation {
     if (spec_.bias) forward_.place(DNNL_ARG_BIAS, t.parameters[1]);
     forward_.place(DNNL_ARG_DST, t.output);
     forward_.run(t.scratch);
+    if (spec_.relu) relu(t.output, t.output);
   }
 
   void backward(const Operands& t, const PassContext& pass) override {
-    if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
+    if (spec_.relu) relu_gradient(t.output, t.output_gradient, t.output_gradient);
     if (!t.parameter_gradients[0].empty()) {
       write_weights_gradient(t);
       end_part(pass, Part::weight_gradient);
@@ -198,7 +195,6 @@ class Conv2DOperation final : public Operation {
   std::optional<winograd::Product> winograd_;
   std::optional<winograd::KernelGradient> winograd_weights_;
   std::optional<winograd::Product> winograd_data_;
-  Relu relu_;
 };
 
 // The passes of the convolution `spec` exchanged: forward is its backward pass of the data.

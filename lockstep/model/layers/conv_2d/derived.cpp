@@ -121,10 +121,7 @@ Shape Conv2DTranspose::build(BuildContext& context) const {
   const Shape& input = context.image_input();
   const auto& [filters, kernel, strides, padding, use_bias, initializer] = options_;
   if (filters <= 0) context.refuse("expected at least one filter", fmt::format("got {}", filters));
-  if (std::min({kernel.height, kernel.width, strides.height, strides.width}) <= 0)
-    context.refuse("expected a positive window and stride",
-                   fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height,
-                               kernel.width, strides.height, strides.width));
+  check_window(context, kernel, strides);
   Shape output = {transposed_extent(input[0], kernel.height, strides.height, padding),
                   transposed_extent(input[1], kernel.width, strides.width, padding), filters};
   if (std::min(output[0], output[1]) <= 0)

@@ -100,11 +100,13 @@ Blocks blocks_of(const Conv2DSpec& spec, Pass pass, const Grid& grid, int thread
 
 // What pays() compares, in float32 multiplications of a product of matrices: the transforms of a
 // patch and of a tile per channel, and that of a kernel of one channel, or its gradient. Measured
-// on one core of an AMD EPYC (Zen 4) for 16 to 512 channels and images of 4x4 to 56x56.
-constexpr double kCostOfPatch = 600;
-constexpr double kCostOfTile = 400;
-constexpr double kCostOfKernel = 500;
-constexpr double kCostOfKernelGradient = 250;
+// on one core of an AMD EPYC (Zen 4) for 16 to 512 channels and images of 4x4 to 56x56, and with
+// AVX2, whose 16 registers do not hold what a transform needs, on one of a Zen 3.
+constexpr double kCostOfRegisters = kLanes < 16 ? 1.6 : 1;
+constexpr double kCostOfPatch = 600 * kCostOfRegisters;
+constexpr double kCostOfTile = 400 * kCostOfRegisters;
+constexpr double kCostOfKernel = 500 * kCostOfRegisters;
+constexpr double kCostOfKernelGradient = 250 * kCostOfRegisters;
 
 double cost_of(const Conv2DSpec& spec, Pass pass, double lanes) {
   const Grid grid = grid_of(spec, pass);

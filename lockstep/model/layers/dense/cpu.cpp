@@ -4,6 +4,7 @@
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/cpu/relu.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/dense/row_loss.h"
 #include "lockstep/model/step_profile.h"
@@ -23,12 +24,10 @@ class DenseOperation final : public Operation {
         spec.bias ? vector(memory::data_type::f32, spec.units) : memory::desc();
     const memory::desc target = matrix(context.type, spec.rows, spec.units);
 
-    dnnl::primitive_attr attributes = user_scratchpad();
-    if (spec.relu) append_relu(attributes);
     const auto kind =
         spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const InnerProductArrays arrays = {source, weights, bias, target};
-    const auto forward = describe_forward(context.engine, kind, arrays, attributes);
+    const auto forward = describe_forward(context.engine, kind, arrays, user_scratchpad());
     std::vector<std::pair<int, memory::desc>> arguments = {
         {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
@@ -36,10 +35,8 @@ class DenseOperation final : public Operation {
                          forward.scratchpad_desc());
     if (!spec.training) return;
 
-    if (spec.relu) relu_ = Relu(context, spec.rows * spec.units, true);
-    const auto hint = describe_forward(context.engine, kind, arrays, user_scratchpad());
     const auto gradient = describe_backward_weights(
-        context.engine, {source, weights_gradient, bias, target}, user_scratchpad(), hint);
+        context.engine, {source, weights_gradient, bias, target}, user_scratchpad(), forward);
     arguments = {{DNNL_ARG_SRC, source},
                  {DNNL_ARG_DIFF_WEIGHTS, weights_gradient},
                  {DNNL_ARG_DIFF_DST, target}};
@@ -49,7 +46,7 @@ class DenseOperation final : public Operation {
     if (spec.loss_rows > 0) add_weights_ = sum_of_products(context);
 
     if (!spec.input_gradient) return;
-    const auto data = describe_backward_data(context.engine, arrays, user_scratchpad(), hint);
+    const auto data = describe_backward_data(context.engine, arrays, user_scratchpad(), forward);
     backward_data_ = Primitive(
         context, dnnl::inner_product_backward_data(data),
         {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, target}},
@@ -71,10 +68,11 @@ class DenseOperation final : public Operation {
     if (spec_.bias) forward_.place(DNNL_ARG_BIAS, t.parameters[1]);
     forward_.place(DNNL_ARG_DST, t.output);
     forward_.run(t.scratch);
+    if (spec_.relu) relu(t.output, t.output);
   }
 
   void backward(const Operands& t, const PassContext& pass) override {
-    if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
+    if (spec_.relu) relu_gradient(t.output, t.output_gradient, t.output_gradient);
     if (!t.parameter_gradients[0].empty() && t.add_parameter_gradient) {
       add_to_gradients(t);
     } else if (!t.parameter_gradients[0].empty()) {
@@ -133,7 +131,6 @@ class DenseOperation final : public Operation {
   Primitive backward_weights_;
   Primitive add_weights_;  // with loss_rows
   Primitive backward_data_;
-  Relu relu_;
 };
 
 }  // namespace

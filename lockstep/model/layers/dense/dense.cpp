@@ -8,19 +8,8 @@
 
 namespace lockstep::model {
 
-namespace {
-
-// The input of a layer that changes its last axis.
-Shape rows_of(const BuildContext& context) {
-  const Shape& input = context.input();
-  if (input.empty()) context.refuse("expected an input [..., features]", "got []");
-  return input;
-}
-
-}  // namespace
-
 Shape Dense::build(BuildContext& context) const {
-  Shape output = rows_of(context);
+  Shape output = context.row_input();
   const std::int64_t inputs = output.back();
   if (options_.units <= 0)
     context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
@@ -34,7 +23,7 @@ Shape Dense::build(BuildContext& context) const {
 }
 
 Shape TiedDense::build(BuildContext& context) const {
-  Shape output = rows_of(context);
+  Shape output = context.row_input();
   const Shape& table = context.shared_parameter(options_.to);
   if (output.back() != table[1])
     context.refuse(fmt::format("expected an input [..., {}], the dimension of the embedding {}",

@@ -10,6 +10,7 @@
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/cpu/relu.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/layers.h"
 
@@ -30,21 +31,16 @@ auto array(const TensorView& view) {
 
 class ReluOperation final : public Operation {
  public:
-  ReluOperation(Context& context, std::int64_t elements, bool training)
-      : relu_(context, elements, training) {}
   Needs needs() const override {
     return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
   }
   void forward(const Operands& t, const PassContext& /*pass*/) override {
-    relu_.forward(t.inputs[0], t.output);
+    relu(t.inputs[0], t.output);
   }
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (!t.input_gradients[0].empty())
-      relu_.backward(t.output, t.output_gradient, t.input_gradients[0]);
+      relu_gradient(t.output, t.output_gradient, t.input_gradients[0]);
   }
-
- private:
-  Relu relu_;
 };
 
 // A register as a value, for functions of arrays.
@@ -333,10 +329,9 @@ std::unique_ptr<Operation> of_type(const Context& context, const Arguments&... a
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& context,
-                                             cpu::Context& cpu) const {
-  return std::make_unique<cpu::ReluOperation>(cpu, context.batch * element_count(context.output),
-                                              context.training);
+std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& /*context*/,
+                                             cpu::Context& /*cpu*/) const {
+  return std::make_unique<cpu::ReluOperation>();
 }
 
 std::unique_ptr<Operation> PointwiseLayer::compile_cpu(const CompileContext& /*context*/,

@@ -51,7 +51,7 @@ void LeakyReluFunction::write(nlohmann::json& object) const {
 }
 
 void LeakyReluFunction::check(const BuildContext& context) const {
-  if (!(negative_slope >= 0))
+  if (!(negative_slope >= 0 && std::isfinite(negative_slope)))
     context.refuse("expected a negative_slope of at least 0",
                    fmt::format("got {}", negative_slope));
 }
@@ -108,6 +108,6 @@ Shape Add::build(BuildContext& context) const { return common_shape(context); }
 
 Shape Multiply::build(BuildContext& context) const { return common_shape(context); }
 
-Shape Softmax::build(BuildContext& context) const { return context.input(); }
+Shape Softmax::build(BuildContext& context) const { return context.row_input(); }
 
 }  // namespace lockstep::model

@@ -9,7 +9,8 @@ namespace lockstep::model {
 struct Relu6Function {
   static constexpr const char* kKind = "relu6";  ///< Layer::kind()
   static constexpr float kBound = 6;             ///< the largest output
-  static constexpr float forward(float x) { return x > 0 ? (x < kBound ? x : kBound) : 0; }  ///< y
+  /// y; NaN of NaN.
+  static constexpr float forward(float x) { return x <= 0 ? 0 : x > kBound ? kBound : x; }
   /// Of x.
   static constexpr float gradient(float y, float dy) { return y > 0 && y < kBound ? dy : 0; }
 };

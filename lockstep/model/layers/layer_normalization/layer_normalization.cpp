@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/model/layers/json_object.h"
@@ -9,8 +10,8 @@
 namespace lockstep::model {
 
 Shape RowNormalization::build(BuildContext& context) const {
-  const Shape& input = context.input();
-  if (!(epsilon_ > 0))
+  const Shape& input = context.row_input();
+  if (!(epsilon_ > 0 && std::isfinite(epsilon_)))
     context.refuse("expected a positive epsilon", fmt::format("got {}", epsilon_));
   context.parameter("gamma", {input.back()}, {.kind = Initializer::Kind::constant, .value = 1},
                     false);

@@ -1,194 +1,297 @@
 #include <Eigen/Core>
 #include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "lockstep/model/cpu/descriptors.h"
-#include "lockstep/model/cpu/float_rows.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/model/cpu/lanes.h"
 #include "lockstep/model/cpu/onednn.h"
-#include "lockstep/model/layers/pooling/bilinear.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
 namespace lockstep::model::cpu {
 namespace {
 
+// A half-open range of rows or columns.
+struct Stretch {
+  std::int64_t begin, end;
+  std::int64_t size() const { return end - begin; }
+};
+
+// Windows along the height or the width.
+struct Axis {
+  std::int64_t extent, outputs, kernel, stride, pad;
+
+  std::int64_t begin(std::int64_t window) const { return window * stride - pad; }
+  // What a window covers.
+  Stretch covered(std::int64_t window) const {
+    return {std::max(begin(window), std::int64_t{0}), std::min(begin(window) + kernel, extent)};
+  }
+  // The windows that cover each row or column.
+  std::vector<Stretch> covering() const {
+    std::vector<Stretch> windows;
+    for (std::int64_t input = 0; input < extent; ++input) {
+      const std::int64_t reach = input + pad - kernel;  // the last begin that is too early
+      windows.push_back(
+          {reach < 0 ? 0 : reach / stride + 1, std::min((input + pad) / stride + 1, outputs)});
+    }
+    return windows;
+  }
+};
+
+// Places in a window, in memory as bytes or integers.
+using ByteLanes [[gnu::vector_size(kLanes)]] = std::uint8_t;
+using ByteQuarters [[gnu::vector_size(4 * kLanes)]] = std::uint8_t;
+using ShortLanes [[gnu::vector_size(2 * kLanes)]] = std::uint16_t;
+
+// Shuffles with zeros, which compilers do not make of a conversion of vectors.
+template <std::size_t... kIndex>
+IntLanes integers_of(const ByteLanes& bytes, std::index_sequence<kIndex...> /*two of each*/) {
+  const auto shorts = reinterpret_cast<ShortLanes>(__builtin_shufflevector(
+      bytes, ByteLanes{}, (kIndex % 2 == 0 ? kIndex / 2 : kLanes + kIndex / 2)...));
+  return reinterpret_cast<IntLanes>(__builtin_shufflevector(
+      shorts, ShortLanes{}, (kIndex % 2 == 0 ? kIndex / 2 : kLanes + kIndex / 2)...));
+}
+template <std::size_t... kIndex>
+ByteLanes lowest_bytes(const IntLanes& lanes, std::index_sequence<kIndex...> /*lanes*/) {
+  const auto bytes = reinterpret_cast<ByteQuarters>(lanes);
+  return __builtin_shufflevector(bytes, bytes, (4 * kIndex)...);
+}
+
+template <typename Index>
+[[gnu::always_inline]] inline IntLanes load_places(const Index* from, std::int64_t count) {
+  using Places [[gnu::vector_size(kLanes * sizeof(Index))]] = Index;
+  Places places{};
+  if (count == kLanes)
+    std::memcpy(&places, from, sizeof places);
+  else
+    std::memcpy(&places, from, static_cast<std::size_t>(count) * sizeof(Index));
+  if constexpr (sizeof(Index) == 1)
+    return integers_of(places, std::make_index_sequence<2 * kLanes>());
+  else
+    return places;
+}
+template <typename Index>
+[[gnu::always_inline]] inline void store_places(const IntLanes& values, Index* to,
+                                                std::int64_t count) {
+  const auto store = [&](const auto& places) {
+    if (count == kLanes)
+      std::memcpy(to, &places, sizeof places);
+    else
+      std::memcpy(to, &places, static_cast<std::size_t>(count) * sizeof(Index));
+  };
+  if constexpr (sizeof(Index) == 1)
+    store(lowest_bytes(values, std::make_index_sequence<kLanes>()));
+  else
+    store(values);
+}
+
+// Calls each(first channel, count) for all channels; the count of whole registers is a constant.
+template <typename Each>
+[[gnu::always_inline]] inline void each_lanes(std::int64_t channels, const Each& each) {
+  const std::int64_t whole = channels / kLanes * kLanes;
+  for (std::int64_t channel = 0; channel < whole; channel += kLanes)
+    each(channel, std::integral_constant<std::int64_t, kLanes>());
+  if (whole < channels) each(whole, channels - whole);
+}
+
+IntLanes lanes_of_place(std::int64_t place) {
+  return IntLanes{} + static_cast<std::int32_t>(place);
+}
+
+struct Geometry {
+  std::int64_t channels;
+  Axis rows, columns;
+
+  float pixels(const Stretch& of_rows, const Stretch& of_columns) const {
+    return static_cast<float>(of_rows.size() * of_columns.size());
+  }
+};
+
+// The passes of a row of pixels: of an output, or of the gradient of an input. They have their own
+// copy of the geometry, which a place that is written as a byte might otherwise have changed.
+
+// `image` is that of the input, `to` and `places` the row. Takes the first of equal values, and NaN
+// if there is one. Null `places` are not kept.
+template <typename T, typename Index>
+void largest_of_row(const Geometry g, std::int64_t row, const T* image, T* to, Index* places) {
+  const Stretch rows = g.rows.covered(row);
+  const std::int64_t line = g.columns.extent * g.channels;
+  for (std::int64_t column = 0; column < g.columns.outputs; ++column) {
+    const Stretch columns = g.columns.covered(column);
+    const std::int64_t first_place = (rows.begin - g.rows.begin(row)) * g.columns.kernel +
+                                     columns.begin - g.columns.begin(column);
+    const T* const window = image + rows.begin * line + columns.begin * g.channels;
+    each_lanes(g.channels, [&](std::int64_t channel, auto count) {
+      const T* from = window + channel;
+      Lanes largest = load_some(from, count);
+      IntLanes where = lanes_of_place(first_place);
+      for (std::int64_t y = 0; y < rows.size(); ++y, from += line) {
+        const T* pixel = from;
+        IntLanes here = lanes_of_place(first_place + y * g.columns.kernel);
+        for (std::int64_t x = 0; x < columns.size(); ++x, pixel += g.channels, here += 1) {
+          const Lanes values = load_some(pixel, count);
+          const IntLanes is_nan = values != values;  // NOLINT(misc-redundant-expression)
+          const IntLanes wins = (values > largest) | is_nan;
+          largest = wins ? values : largest;
+          where = wins ? here : where;
+        }
+      }
+      const std::int64_t at = column * g.channels + channel;
+      store_some(largest, to + at, count);
+      if (places != nullptr) store_places(where, places + at, count);
+    });
+  }
+}
+
+template <typename T>
+void means_of_row(const Geometry g, std::int64_t row, const T* image, T* to) {
+  const Stretch rows = g.rows.covered(row);
+  const std::int64_t line = g.columns.extent * g.channels;
+  for (std::int64_t column = 0; column < g.columns.outputs; ++column) {
+    const Stretch columns = g.columns.covered(column);
+    const T* const window = image + rows.begin * line + columns.begin * g.channels;
+    each_lanes(g.channels, [&](std::int64_t channel, auto count) {
+      Lanes sum{};
+      for (std::int64_t y = 0; y < rows.size(); ++y)
+        for (std::int64_t x = 0; x < columns.size(); ++x)
+          sum += load_some(window + channel + y * line + x * g.channels, count);
+      store_some(sum / g.pixels(rows, columns), to + column * g.channels + channel, count);
+    });
+  }
+}
+
+// `image` and `places` are those of the output, `to` the row; `windows` cover it, `of_column[i]`
+// its pixels.
+template <typename T, typename Index>
+void gradient_of_largest(const Geometry g, std::int64_t row, const Stretch windows,
+                         const Stretch* of_column, const T* image, const Index* places, T* to) {
+  const std::int64_t line = g.columns.outputs * g.channels;
+  for (std::int64_t column = 0; column < g.columns.extent; ++column) {
+    const Stretch across = of_column[column];
+    const std::int64_t first = windows.begin * line + across.begin * g.channels;
+    const std::int64_t place = (row - g.rows.begin(windows.begin)) * g.columns.kernel + column -
+                               g.columns.begin(across.begin);
+    const bool is_single = windows.size() == 1 && across.size() == 1;
+    each_lanes(g.channels, [&](std::int64_t channel, auto count) {
+      // Of a window: its gradient where the largest value is here.
+      const auto given = [&](std::int64_t at, std::int64_t here) {
+        return load_places(places + at, count) == lanes_of_place(here)
+                   ? load_some(image + at, count)
+                   : Lanes{};
+      };
+      Lanes sum{};
+      if (is_single) {
+        sum = given(first + channel, place);
+      } else {
+        for (std::int64_t y = 0; y < windows.size(); ++y)
+          for (std::int64_t x = 0; x < across.size(); ++x)
+            sum += given(first + y * line + x * g.channels + channel,
+                         place - y * g.rows.stride * g.columns.kernel - x * g.columns.stride);
+      }
+      store_some(sum, to + column * g.channels + channel, count);
+    });
+  }
+}
+
+template <typename T>
+void gradient_of_means(const Geometry g, const Stretch windows, const Stretch* of_column,
+                       const T* image, T* to) {
+  const std::int64_t line = g.columns.outputs * g.channels;
+  for (std::int64_t column = 0; column < g.columns.extent; ++column)
+    each_lanes(g.channels, [&](std::int64_t channel, auto count) {
+      Lanes sum{};
+      for (std::int64_t y = windows.begin; y < windows.end; ++y)
+        for (std::int64_t x = of_column[column].begin; x < of_column[column].end; ++x)
+          sum += load_some(image + y * line + x * g.channels + channel, count) /
+                 g.pixels(g.rows.covered(y), g.columns.covered(x));
+      store_some(sum, to + column * g.channels + channel, count);
+    });
+}
+
+// Elements of T in memory, Index that of a place in a window. Every output reads its window, every
+// input gathers from the windows that cover it: no element is written twice.
+template <typename T, typename Index>
 class Pool2DOperation final : public Operation {
  public:
-  Pool2DOperation(Context& context, const Pool2DSpec& spec) {
-    const WindowGeometry& w = spec.window;
-    const memory::desc source = image(context.type, spec.batch, w.channels, w.height, w.width);
-    const memory::desc target =
-        image(context.type, spec.batch, w.channels, w.output_height, w.output_width);
-    const auto algorithm = spec.kind == Pool2DSpec::Kind::max
-                               ? dnnl::algorithm::pooling_max
-                               : dnnl::algorithm::pooling_avg_exclude_padding;
-    const auto kind =
-        spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-
-    const PoolingArrays arrays = {algorithm,
-                                  source,
-                                  target,
-                                  {w.stride_height, w.stride_width},
-                                  {w.kernel_height, w.kernel_width},
-                                  {w.pad_top, w.pad_left},
-                                  {w.pad_bottom, w.pad_right}};
-    const auto forward = describe_forward(context.engine, kind, arrays, user_scratchpad());
-    // Positions of the maxima; absent for averages.
-    const memory::desc workspace = forward.workspace_desc();
-    saved_bytes_ = workspace.get_size();
-    std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, source},
-                                                           {DNNL_ARG_DST, target}};
-    if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
-    forward_ =
-        Primitive(context, dnnl::pooling_forward(forward), arguments, forward.scratchpad_desc());
-    if (!spec.training) return;
-
-    const auto backward = describe_backward(context.engine, arrays, user_scratchpad(), forward);
-    arguments = {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_DIFF_DST, target}};
-    if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
-    backward_ =
-        Primitive(context, dnnl::pooling_backward(backward), arguments, backward.scratchpad_desc());
-  }
+  explicit Pool2DOperation(const Pool2DSpec& spec)
+      : batch_(spec.batch),
+        g_{spec.window.channels,
+           {spec.window.height, spec.window.output_height, spec.window.kernel_height,
+            spec.window.stride_height, spec.window.pad_top},
+           {spec.window.width, spec.window.output_width, spec.window.kernel_width,
+            spec.window.stride_width, spec.window.pad_left}},
+        windows_of_row_(g_.rows.covering()),
+        windows_of_column_(g_.columns.covering()),
+        takes_largest_(spec.kind == Pool2DSpec::Kind::max),
+        keeps_places_(takes_largest_ && spec.training) {}
 
   Needs needs() const override {
+    const std::int64_t outputs = batch_ * output_image();
     return {.inputs_in_backward = false,
             .output_in_backward = false,
-            .saved_bytes = saved_bytes_,
-            .scratch_bytes = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
+            .saved_bytes = keeps_places_ ? static_cast<std::size_t>(outputs) * sizeof(Index) : 0};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
-    forward_.place(DNNL_ARG_SRC, t.inputs[0]);
-    forward_.place(DNNL_ARG_DST, t.output);
-    if (saved_bytes_ > 0) forward_.place(DNNL_ARG_WORKSPACE, t.saved.data());
-    forward_.run(t.scratch);
+    const auto* const input = static_cast<const T*>(t.inputs[0].data());
+    auto* const output = static_cast<T*>(t.output.data());
+    auto* const places = keeps_places_ ? reinterpret_cast<Index*>(t.saved.data()) : nullptr;
+    each_row(g_.rows.outputs, [&](std::int64_t image, std::int64_t row) {
+      const std::int64_t to = image * output_image() + row * g_.columns.outputs * g_.channels;
+      const T* const from = input + image * input_image();
+      if (takes_largest_)
+        largest_of_row(g_, row, from, output + to, places == nullptr ? nullptr : places + to);
+      else
+        means_of_row(g_, row, from, output + to);
+    });
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (t.input_gradients[0].empty()) return;
-    backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
-    backward_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
-    if (saved_bytes_ > 0) backward_.place(DNNL_ARG_WORKSPACE, t.saved.data());
-    backward_.run(t.scratch);
+    const auto* const gradient = static_cast<const T*>(t.output_gradient.data());
+    const auto* const places = reinterpret_cast<const Index*>(t.saved.data());
+    auto* const result = static_cast<T*>(t.input_gradients[0].data());
+    each_row(g_.rows.extent, [&](std::int64_t image, std::int64_t row) {
+      T* const to = result + image * input_image() + row * g_.columns.extent * g_.channels;
+      const std::int64_t from = image * output_image();
+      const Stretch windows = windows_of_row_[static_cast<std::size_t>(row)];
+      if (takes_largest_)
+        gradient_of_largest(g_, row, windows, windows_of_column_.data(), gradient + from,
+                            places + from, to);
+      else
+        gradient_of_means(g_, windows, windows_of_column_.data(), gradient + from, to);
+    });
   }
 
  private:
-  Primitive forward_;
-  Primitive backward_;
-  std::size_t saved_bytes_ = 0;
+  std::int64_t input_image() const { return g_.rows.extent * g_.columns.extent * g_.channels; }
+  std::int64_t output_image() const { return g_.rows.outputs * g_.columns.outputs * g_.channels; }
+
+  // Calls each(image, row), several at the same time.
+  template <typename Each>
+  void each_row(std::int64_t height, const Each& each) const {
+#pragma omp parallel for num_threads(thread_budget()) schedule(static)
+    for (std::int64_t row = 0; row < batch_ * height; ++row) each(row / height, row % height);
+  }
+
+  std::int64_t batch_;
+  Geometry g_;
+  std::vector<Stretch> windows_of_row_;
+  std::vector<Stretch> windows_of_column_;
+  bool takes_largest_;
+  bool keeps_places_;
 };
 
-// `window` is that of the reverse: its windows are the pixels of the input.
 template <typename T>
-class UpSampling2DOperation final : public Operation {
- public:
-  UpSampling2DOperation(std::int64_t batch, const WindowGeometry& window)
-      : rows_(batch * window.output_height), w_(window), sum_(window.channels) {}
-  Needs needs() const override {
-    return {.inputs_in_backward = false, .output_in_backward = false};
-  }
-
-  void forward(const Operands& t, const PassContext& /*pass*/) override {
-    const auto* from = static_cast<const T*>(t.inputs[0].data());
-    auto* to = static_cast<T*>(t.output.data());
-    for (std::int64_t row = 0; row < rows_; ++row) {
-      const T* const first = to;
-      for (std::int64_t x = 0; x < w_.output_width; ++x, from += w_.channels)
-        for (std::int64_t k = 0; k < w_.kernel_width; ++k) to = std::copy_n(from, w_.channels, to);
-      for (std::int64_t k = 1; k < w_.kernel_height; ++k) to = std::copy_n(first, row_size(), to);
-    }
-  }
-
-  void backward(const Operands& t, const PassContext& /*pass*/) override {
-    if (t.input_gradients[0].empty()) return;
-    const auto* const from = static_cast<const T*>(t.output_gradient.data());
-    auto* to = static_cast<T*>(t.input_gradients[0].data());
-    for (std::int64_t row = 0; row < rows_; ++row)
-      for (std::int64_t x = 0; x < w_.output_width; ++x, to += w_.channels) {
-        sum_.setZero();
-        for (std::int64_t ky = 0; ky < w_.kernel_height; ++ky)
-          for (std::int64_t kx = 0; kx < w_.kernel_width; ++kx)
-            add_to(sum_.data(),
-                   from + (row * w_.kernel_height + ky) * row_size() +
-                       (x * w_.kernel_width + kx) * w_.channels,
-                   w_.channels);
-        narrow(sum_.data(), w_.channels, to);
-      }
-  }
-
- private:
-  std::int64_t row_size() const { return w_.width * w_.channels; }
-
-  std::int64_t rows_;
-  WindowGeometry w_;
-  Eigen::ArrayXf sum_;
-};
-
-// Loops count in int64: GCC 12 miscompiles at -O1 a loop that compares a uint32 with an int64 and
-// passes it to BilinearAxis::sources().
-template <typename T>
-class BilinearOperation final : public Operation {
- public:
-  explicit BilinearOperation(const BilinearSpec& spec)
-      : s_(spec), sum_(spec.channels), wide_(spec.channels, 4) {}
-  Needs needs() const override {
-    return {.inputs_in_backward = false, .output_in_backward = false};
-  }
-
-  void forward(const Operands& t, const PassContext& /*pass*/) override {
-    auto* to = static_cast<T*>(t.output.data());
-    for (std::int64_t image = 0; image < s_.batch; ++image) {
-      const T* const from =
-          static_cast<const T*>(t.inputs[0].data()) + image * s_.vertical.extent * input_row();
-      for (std::int64_t y = 0; y < s_.output_height(); ++y) {
-        const auto [top, bottom, down] = s_.vertical.sources(static_cast<std::uint32_t>(y));
-        for (std::int64_t x = 0; x < s_.output_width(); ++x, to += s_.channels) {
-          const auto [left, right, along] = s_.horizontal.sources(static_cast<std::uint32_t>(x));
-          // Of two pixels of a row, whose copies are the columns `first` and the next of wide_.
-          const auto between = [&, left = left, right = right, along = along](std::uint32_t row,
-                                                                              int first) {
-            const T* const pixels = from + row * input_row();
-            return pixel(pixels + left * s_.channels, first) * (1 - along) +
-                   pixel(pixels + right * s_.channels, first + 1) * along;
-          };
-          assign(between(top, 0) * (1 - down) + between(bottom, 2) * down, to, s_.channels,
-                 wide_.data());
-        }
-      }
-    }
-  }
-
-  // Every input gathers from the outputs that read it.
-  void backward(const Operands& t, const PassContext& /*pass*/) override {
-    if (t.input_gradients[0].empty()) return;
-    auto* to = static_cast<T*>(t.input_gradients[0].data());
-    for (std::int64_t image = 0; image < s_.batch; ++image) {
-      const T* const from = static_cast<const T*>(t.output_gradient.data()) +
-                            image * s_.output_height() * output_row();
-      for (std::uint32_t y = 0; y < s_.vertical.extent; ++y)
-        for (std::uint32_t x = 0; x < s_.horizontal.extent; ++x, to += s_.channels) {
-          sum_.setZero();
-          for (std::uint32_t row = s_.vertical.begin(y); row < s_.vertical.end(y); ++row) {
-            const float down = s_.vertical.share(row, y);
-            for (std::uint32_t k = s_.horizontal.begin(x); k < s_.horizontal.end(x); ++k)
-              sum_ += pixel(from + row * output_row() + k * s_.channels, 0) *
-                      (down * s_.horizontal.share(k, x));
-          }
-          narrow(sum_.data(), s_.channels, to);
-        }
-    }
-  }
-
- private:
-  // As float32: where it is, or a copy in column `copy` of wide_.
-  ConstFloatArray pixel(const T* at, int copy) {
-    return widened(at, s_.channels, wide_.col(copy).data());
-  }
-  std::int64_t input_row() const { return s_.horizontal.extent * s_.channels; }
-  std::int64_t output_row() const { return s_.output_width() * s_.channels; }
-
-  BilinearSpec s_;
-  Eigen::ArrayXf sum_;
-  Eigen::ArrayXXf wide_;  // pixels [channels, 4]
-};
+std::unique_ptr<Operation> make_pool(const Pool2DSpec& spec) {
+  constexpr std::int64_t kPlacesOfByte = std::numeric_limits<std::uint8_t>::max() + 1;
+  if (spec.window.kernel_height * spec.window.kernel_width <= kPlacesOfByte)
+    return std::make_unique<Pool2DOperation<T, std::uint8_t>>(spec);
+  return std::make_unique<Pool2DOperation<T, std::int32_t>>(spec);
+}
 
 }  // namespace
 }  // namespace lockstep::model::cpu
@@ -197,21 +300,9 @@ namespace lockstep::model {
 
 std::unique_ptr<Operation> Pool2D::compile_cpu(const CompileContext& context,
                                                cpu::Context& cpu) const {
-  return std::make_unique<cpu::Pool2DOperation>(cpu, spec(context));
-}
-
-std::unique_ptr<Operation> UpSampling2D::compile_cpu(const CompileContext& context,
-                                                     cpu::Context& cpu) const {
-  const bool is_bfloat16 = cpu.type == cpu::memory::data_type::bf16;
-  if (options_.interpolation == Interpolation::bilinear) {
-    const BilinearSpec spec = bilinear_spec(context.batch, context.inputs.front(), options_.size);
-    if (is_bfloat16) return std::make_unique<cpu::BilinearOperation<Eigen::bfloat16>>(spec);
-    return std::make_unique<cpu::BilinearOperation<float>>(spec);
-  }
-  const WindowGeometry window = reversed_up_sampling(context.output, options_.size);
-  if (is_bfloat16)
-    return std::make_unique<cpu::UpSampling2DOperation<Eigen::bfloat16>>(context.batch, window);
-  return std::make_unique<cpu::UpSampling2DOperation<float>>(context.batch, window);
+  if (cpu.type == cpu::memory::data_type::bf16)
+    return cpu::make_pool<Eigen::bfloat16>(spec(context));
+  return cpu::make_pool<float>(spec(context));
 }
 
 }  // namespace lockstep::model
