@@ -332,6 +332,9 @@ class RecordSource {
   virtual void prefetch(std::int64_t /*record_id*/) const {}
   /// Files that are used only up to a damage, if this was requested on opening.
   virtual std::vector<DamagedFile> damage() const { return {}; }
+  /// Tells whether two ranks have the same records under the same ids: a hash of the names of files
+  /// that ranks find on their own. 0: nothing to compare.
+  virtual std::uint64_t identity() const { return 0; }
   /// Human-readable, including preparation(): "fashion-mnist train", "12 TFRecord files in data/".
   virtual std::string description() const = 0;
   /// The processing of the records, without their origin: ", images cifar10-train, cached in

@@ -1,5 +1,6 @@
 #include "lockstep/data/dataset.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,6 +78,19 @@ TEST_F(NamesTest, AClassThatIsUnknownIsRefused) {
               counting(10, 5).with_classes({"a", "b", "c", "d", "e"});
             }),
             "[counting] expected names of its 5 classes; there are 0");
+}
+
+TEST_F(NamesTest, ALabelOfAMapThatIsNoClassIsRefusedBeforeItIsRenumbered) {
+  const Dataset fruit = table("a.csv", "x,kind\n1,pear\n2,apple\n");
+  for (const std::int32_t label : {-2, 2, 1'000'000}) {
+    const Dataset renumbered =
+        fruit.map([=](Sample& sample, const SampleKey&) { sample.label() = label; })
+            .take(2)
+            .with_classes({"apple", "pear"});
+    EXPECT_THAT(
+        data_error_of([&] { read(renumbered.source(), 1); }),
+        ::testing::HasSubstr(fmt::format("expected labels 0 .. 1; record 1 has {}", label)));
+  }
 }
 
 TEST_F(NamesTest, FeaturesKeepTheirsThroughOperations) {

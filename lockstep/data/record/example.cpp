@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <protozero/pbf_writer.hpp>
 #include <utility>
 
@@ -74,11 +75,14 @@ Example parse_example(std::string_view record) {
 }
 
 std::string feature_list(std::string_view record) {
+  // The record may be damaged: its values may take many times its size.
+  std::map<std::string_view, FeatureKind> kinds;
+  for_each_feature(record, [&](std::string_view name, const FeatureView& feature) {
+    kinds.insert_or_assign(name, feature.kind());
+  });
   std::string list;
-  for (const auto& [name, value] : parse_example(record)) {
-    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", name,
-                        feature_kind_name(static_cast<FeatureKind>(value.index())));
-  }
+  for (const auto& [name, kind] : kinds)
+    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", name, feature_kind_name(kind));
   return list.empty() ? "no features" : "the features " + list;
 }
 
@@ -128,9 +132,10 @@ void stand_in(const Feature& feature, FeatureValues& values) {
 
 void take(const FeatureView& view, const FeatureRequest& request, FeatureValues& values,
           const std::function<std::string()>& where) {
-  const bool is_right_kind = view.kind() == request.kind;
-  if (is_right_kind) view.copy_to(values);
-  if (is_right_kind && request.length.value_or(values.size()) == values.size()) return;
+  if (view.kind() == request.kind && (!request.length || view.size() == *request.length)) {
+    view.copy_to(values);
+    return;
+  }
   throw Error(ErrorCategory::data, where(), wanted(request),
               "it has " + count_of(view.size(), view.kind()));
 }

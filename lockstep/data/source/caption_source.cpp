@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <utility>
@@ -183,6 +184,14 @@ std::string CaptionSource::description() const {
       "{} of images in {}{}", counted(size(), "caption"),
       files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "table"),
       preparation());
+}
+
+std::uint64_t CaptionSource::identity() const {
+  std::uint64_t hash = 1;
+  for (const Caption& caption : captions_)
+    for (const std::string* text : {&caption.image, &caption.text})
+      hash = XXH3_64bits_withSeed(text->data(), text->size(), hash);
+  return hash;
 }
 
 std::string CaptionSource::preparation() const {

@@ -42,6 +42,7 @@ class CaptionSource final : public RecordSource {
   [[noreturn]] void fail_image(std::int64_t record_id, const Error& error) const override;
   std::string description() const override;
   std::string preparation() const override;
+  std::uint64_t identity() const override;
   std::shared_ptr<const TextSchema> text() const override { return schema_; }
 
   /// The file of the image of a record.

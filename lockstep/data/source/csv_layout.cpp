@@ -63,14 +63,13 @@ void check_form(std::string_view text, char separator, const std::string& file) 
 /// ambiguous.
 std::vector<std::string> names_of(const Row& header, const std::string& file) {
   std::vector<std::string> names = header;
+  std::unordered_map<std::string_view, std::size_t> numbers;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) names[i] = std::to_string(i + 1);
-    if (const auto same =
-            std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]);
-        same != names.begin() + static_cast<std::ptrdiff_t>(i))
-      throw Error(ErrorCategory::data, file, "expected columns of different names",
-                  fmt::format("columns {} and {} are both called {}", same - names.begin() + 1,
-                              i + 1, names[i]));
+    if (const auto [same, is_new] = numbers.try_emplace(names[i], i); !is_new)
+      throw Error(
+          ErrorCategory::data, file, "expected columns of different names",
+          fmt::format("columns {} and {} are both called {}", same->second + 1, i + 1, names[i]));
   }
   return names;
 }
@@ -131,10 +130,12 @@ class Columns {
   /// The columns of the features of `schema`, each once.
   std::vector<std::size_t> take_features(const TableSchema& schema) {
     std::vector<std::size_t> columns;
+    std::vector<bool> is_listed(names_.size());
     for (const TableFeature& feature : schema.features)
       for (const std::string& name : feature.columns) {
         const std::size_t column = take(find(name, kFeature), kFeature);
-        if (std::ranges::find(columns, column) == columns.end()) columns.push_back(column);
+        if (!is_listed[column]) columns.push_back(column);
+        is_listed[column] = true;
       }
     return columns;
   }
@@ -276,11 +277,13 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
                   fmt::format("the columns are {}", fmt::join(layout.names, ", ")));
     return *column;
   };
+  std::vector<bool> is_listed(layout.names.size());
   for (const TableFeature& feature : trained.features)
-    for (const std::string& name : feature.columns)
-      if (const std::size_t column = find(name, "a feature");
-          std::ranges::find(layout.features, column) == layout.features.end())
-        layout.features.push_back(column);
+    for (const std::string& name : feature.columns) {
+      const std::size_t column = find(name, "a feature");
+      if (!is_listed[column]) layout.features.push_back(column);
+      is_listed[column] = true;
+    }
   layout.window = trained_window_of(options, trained.window, origin, file);
   if (!trained.window.series.empty()) layout.series = find(trained.window.series, "the series");
   // The names of the training, unless the options give others that the table has instead.
@@ -328,8 +331,7 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
 }  // namespace
 
 std::optional<std::size_t> CsvLayout::find(const std::string& name) const {
-  const auto place = std::ranges::find(names, name);
-  if (place != names.end()) return static_cast<std::size_t>(place - names.begin());
+  if (const auto found = numbers.find(name); found != numbers.end()) return found->second;
   const auto number = csv_number<std::size_t>(name);
   if (number && *number >= 1 && *number <= names.size()) return *number - 1;
   return std::nullopt;
@@ -346,6 +348,10 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
   const Row second = next();
   CsvLayout layout;
   if (first.empty()) throw Error(ErrorCategory::data, file, "expected rows", "the file has none");
+  constexpr std::size_t kMaxColumns = TableSchema::kMaxFeatures;
+  if (first.size() > kMaxColumns)
+    throw Error(ErrorCategory::data, file, fmt::format("expected at most {} columns", kMaxColumns),
+                fmt::format("got {}", first.size()));
   if (options.header != CsvHeader::no && announces(first, second)) {
     layout.has_header = true;
     layout.announced_records = *csv_number<std::int64_t>(first[0]);
@@ -366,6 +372,8 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
   if (layout.names.empty()) {
     for (std::size_t i = 1; i <= columns; ++i) layout.names.push_back(std::to_string(i));
   }
+  for (std::size_t i = 0; i < layout.names.size(); ++i)
+    layout.numbers.try_emplace(layout.names[i], i);
   layout.is_categorical.resize(layout.names.size());
   if (is_trained)
     give_trained_meanings(layout, options, *known, origin, file);

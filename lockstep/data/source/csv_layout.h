@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "lockstep/data/source/file_options.h"
@@ -16,6 +17,7 @@ namespace lockstep::data {
 struct CsvLayout {
   bool has_header = false;         ///< the first row is not a record
   std::vector<std::string> names;  ///< names of all columns: the header's, or their numbers from 1
+  std::unordered_map<std::string, std::size_t> numbers;  ///< of the names, from 0
   std::vector<std::size_t> features;  ///< columns that features are made of, from 0, each once
   std::vector<std::size_t> plain;     ///< those of them that no schema describes
   std::vector<std::size_t> targets;   ///< columns of regression targets

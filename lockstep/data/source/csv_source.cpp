@@ -22,7 +22,7 @@ CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& option
   const auto exchange = std::exchange(options_.exchange, {});
   if (exchange.members > 1) InputFile{file_};  // a rank that lacks it says so, even if alone
   read_on_node(
-      exchange, "a table",
+      exchange, "table",
       [this] {
         read_table(nullptr);
         return data();

@@ -5,11 +5,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 
 namespace lockstep::data {
@@ -44,9 +46,10 @@ nlohmann::ordered_json to_json(const PartDescription& part) {
     object["targets"] = to_json(part.tensors.targets, part.pads);
     if (part.tensors.weighted) object["weighted"] = true;
   }
-  if (!part.class_names.empty()) object["class_names"] = part.class_names;
-  if (!part.feature_names.empty()) object["feature_names"] = part.feature_names;
-  if (!part.target_names.empty()) object["target_names"] = part.target_names;
+  for (const auto& [key, names] : {std::pair("class_names", &part.class_names),
+                                   {"feature_names", &part.feature_names},
+                                   {"target_names", &part.target_names}})
+    if (!names->empty()) object[key] = nlohmann::ordered_json(encode_strings(*names));
   if (part.text) object["text"] = nlohmann::ordered_json(part.text->to_json());
   object["files"] = part.files;
   return object;
@@ -122,11 +125,25 @@ PartDescription from_json(const nlohmann::json& object, const std::string& where
   if (part.classes < 0 || part.classes > std::numeric_limits<std::int32_t>::max())
     throw Error(ErrorCategory::data, where, "expected a number of classes from 0 to 2^31 - 1",
                 fmt::format("got {}", part.classes));
-  if (object.contains("class_names")) object.at("class_names").get_to(part.class_names);
-  if (object.contains("feature_names")) object.at("feature_names").get_to(part.feature_names);
-  if (object.contains("target_names")) object.at("target_names").get_to(part.target_names);
+  for (const auto& [key, names] : {std::pair("class_names", &part.class_names),
+                                   {"feature_names", &part.feature_names},
+                                   {"target_names", &part.target_names}})
+    if (object.contains(key)) decode_strings(object.at(key)).get_to(*names);
   if (object.contains("text")) part.text = text_of(object.at("text"), where);
   return part;
+}
+
+/// The file with one part replaced or added, which parse_json() accepts.
+std::string text_with(const std::filesystem::path& directory, const std::string& part,
+                      const PartDescription& description) {
+  DatasetDescription parts = read_dataset_json(directory).value_or(DatasetDescription{});
+  parts[part] = description;
+  nlohmann::ordered_json object = {{"lockstep_dataset", kDatasetVersion},
+                                   {"parts", nlohmann::ordered_json::object()}};
+  for (const auto& [name, each] : parts) object["parts"][name] = to_json(each);
+  std::string text = dump_json(object, 2) + "\n";
+  parse_json(text, ErrorCategory::data, (directory / kDatasetJson).string());
+  return text;
 }
 
 }  // namespace
@@ -169,14 +186,14 @@ std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path&
   }
 }
 
+void check_dataset_part(const std::filesystem::path& directory, const std::string& part,
+                        const PartDescription& description) {
+  text_with(directory, part, description);
+}
+
 void write_dataset_part(const std::filesystem::path& directory, const std::string& part,
                         const PartDescription& description) {
-  DatasetDescription parts = read_dataset_json(directory).value_or(DatasetDescription{});
-  parts[part] = description;
-  nlohmann::ordered_json object = {{"lockstep_dataset", kDatasetVersion},
-                                   {"parts", nlohmann::ordered_json::object()}};
-  for (const auto& [name, each] : parts) object["parts"][name] = to_json(each);
-  write_file_atomically(directory / kDatasetJson, dump_json(object, 2) + "\n");
+  write_file_atomically(directory / kDatasetJson, text_with(directory, part, description));
 }
 
 }  // namespace lockstep::data

@@ -59,6 +59,11 @@ void require_complete(const std::filesystem::path& directory, std::string_view w
 /// if it cannot be parsed.
 std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory);
 
+/// Throws Error (data) if write_dataset_part() will: if the names are too many or too long to be
+/// read again.
+void check_dataset_part(const std::filesystem::path& directory, const std::string& part,
+                        const PartDescription& description);
+
 /// Writes one part and keeps the other existing ones. The file is durable when the call returns.
 /// Throws Error (data).
 void write_dataset_part(const std::filesystem::path& directory, const std::string& part,

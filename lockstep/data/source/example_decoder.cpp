@@ -90,9 +90,9 @@ std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::
     return std::nullopt;
   }
   if (tensor.type == ElementType::bytes) {
-    feature.copy_to(values);
-    if (feature.kind() != FeatureKind::bytes || values.bytes.size() != count)
+    if (feature.kind() != FeatureKind::bytes || feature.size() != count)
       return problem(fmt::format("{} of bytes", counted(count, "value")));
+    feature.copy_to(values);
     std::ranges::copy(values.bytes, view.as<std::string>().begin());
     return std::nullopt;
   }
@@ -116,8 +116,9 @@ std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::
     const auto value = feature.single_int64();
     return value ? store(0, *value) : problem("one integer");
   }
+  if (feature.kind() != FeatureKind::int64s || feature.size() != count)
+    return problem(fmt::format("{} integers", count));
   feature.copy_to(values);
-  if (values.int64s.size() != count) return problem(fmt::format("{} integers", count));
   for (std::size_t i = 0; i < count; ++i)
     if (auto wrong = store(i, values.int64s[i])) return wrong;
   return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -234,6 +235,15 @@ std::vector<std::int64_t> ImageFolderSource::shape_of_first() const {
 std::string ImageFolderSource::name_of(std::int64_t record_id) const {
   const File& file = files_[record_id];
   return file.folder == kNoFolder ? file.name : folders_[file.folder] + '/' + file.name;
+}
+
+std::uint64_t ImageFolderSource::identity() const {
+  std::uint64_t hash = 1;
+  for (std::int64_t record = 0; record < size(); ++record) {
+    const std::string name = name_of(record);
+    hash = XXH3_64bits_withSeed(name.data(), name.size(), hash);
+  }
+  return hash;
 }
 
 std::optional<fs::path> ImageFolderSource::likely_part() const {

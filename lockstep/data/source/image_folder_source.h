@@ -44,6 +44,7 @@ class ImageFolderSource final : public RecordSource {
   std::vector<std::string> class_names() const override {
     return has_labels() ? folders_ : std::vector<std::string>();
   }
+  std::uint64_t identity() const override;
   std::string description() const override;
 
   /// The file of a record, relative to the directory: "cat/1.jpg".

@@ -1,6 +1,7 @@
 #include "lockstep/data/source/index_exchange.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
@@ -146,6 +147,29 @@ NodeData unpack_shared(const std::string& shared, const SharedSegment& memory) {
   return data;
 }
 
+/// What tells the data of one node from others, in 16 characters.
+std::string hash_of(const NodeData& data) {
+  std::uint64_t hash = XXH3_64bits(data.description.data(), data.description.size());
+  for (const std::span<const std::byte> array : data.arrays)
+    hash = XXH3_64bits_withSeed(array.data(), array.size(), hash);
+  return fmt::format("{:016x}", hash);
+}
+
+/// Splits the hashes from what the first members of all nodes have sent. Throws Error (data) unless
+/// they are the same.
+void compare_nodes(std::vector<std::string>& results, const std::string& kind) {
+  constexpr std::size_t kHash = 16;
+  const std::string first = results.front().substr(0, kHash);
+  for (std::size_t member = 0; member < results.size(); ++member) {
+    if (results[member].empty()) continue;  // not the first of its node
+    if (!results[member].starts_with(first))
+      throw Error(ErrorCategory::data, "data",
+                  fmt::format("expected the same {} on all nodes", kind),
+                  fmt::format("rank {} read other contents than rank 0", member));
+    results[member].erase(0, kHash);
+  }
+}
+
 }  // namespace
 
 bool is_mine(const IndexExchange& exchange, std::size_t file) {
@@ -191,12 +215,15 @@ void read_on_node(const IndexExchange& exchange, const std::string& kind,
                   const std::function<void(const NodeData& data, SharedSegment memory)>& use) {
   const std::vector<std::size_t> node = members_of_node(exchange, kind);
   const bool is_first = node.front() == static_cast<std::size_t>(exchange.member);
+  const bool has_others = node.size() < static_cast<std::size_t>(exchange.members);
   SharedSegment memory;
-  const auto results = gather_work(exchange, [&]() -> std::string {
+  auto results = gather_work(exchange, [&]() -> std::string {
     if (!is_first) return {};
     const NodeData data = read();
-    return node.size() == 1 ? std::string() : pack_shared(data, memory);
+    const std::string hash = has_others ? hash_of(data) : "";
+    return node.size() == 1 ? hash : hash + pack_shared(data, memory);
   });
+  if (has_others) compare_nodes(results, kind);
   // Collective also because the first member's memory must exist until the others have mapped it.
   gather_work(exchange, [&]() -> std::string {
     const std::string& shared = results[node.front()];

@@ -39,8 +39,8 @@ struct NodeData {
 /// Runs read() on the first member of each node, whose arrays must stay valid until the return, and
 /// use(data, memory) on all members of a node with several: the arrays are then in `memory`, which
 /// they share. A member that cannot map it, or whose use() throws an Error, runs read() as well, or
-/// keeps what it has read. An Error of read() is thrown on all members. Collective; a single member
-/// just runs `read`.
+/// keeps what it has read. An Error of read() is thrown on all members, and Error (data) with the
+/// `kind` if nodes have read different data. Collective; a single member just runs `read`.
 void read_on_node(const IndexExchange& exchange, const std::string& kind,
                   const std::function<NodeData()>& read,
                   const std::function<void(const NodeData& data, SharedSegment memory)>& use);

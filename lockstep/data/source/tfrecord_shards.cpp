@@ -197,6 +197,7 @@ void publish_shards(const ShardOptions& options,
                     const std::vector<std::filesystem::path>& old_shards,
                     const std::vector<std::unique_ptr<TFRecordWriter>>& writers,
                     const PartDescription& part) {
+  check_dataset_part(options.directory, options.part, part);
   PartDescription incomplete;
   incomplete.files = part.files;
   incomplete.is_complete = false;

@@ -218,6 +218,14 @@ RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,
   spec_.targets.front().classes = static_cast<std::int64_t>(names_.size());
 }
 
+std::int32_t RenumberedSource::number_of(std::int32_t label, std::int64_t record_id) const {
+  if (label < 0 || label >= std::ssize(numbers_))
+    throw Error(ErrorCategory::data, source().description(),
+                fmt::format("expected labels 0 .. {}", std::ssize(numbers_) - 1),
+                fmt::format("record {} has {}", record_id, label));
+  return numbers_[static_cast<std::size_t>(label)];
+}
+
 namespace {
 
 template <typename TextOf>
@@ -329,6 +337,13 @@ std::string JoinedSource::description() const {
   return fmt::format("({}) {}",
                      joined(inputs_, [](const RecordSource& input) { return input.description(); }),
                      how_);
+}
+
+std::uint64_t JoinedSource::identity() const {
+  constexpr std::uint64_t kPrime = 0x100000001b3;  // the order of the inputs counts
+  std::uint64_t identity = 0;
+  for (const auto& input : inputs_) identity = identity * kPrime + input->identity();
+  return identity;
 }
 
 std::string JoinedSource::preparation() const {

@@ -32,6 +32,7 @@ class WrappedSource : public RecordSource {
   std::shared_ptr<const TableSchema> table() const override { return source_->table(); }
   std::shared_ptr<const TextSchema> text() const override { return source_->text(); }
   std::vector<DamagedFile> damage() const override { return source_->damage(); }
+  std::uint64_t identity() const override { return source_->identity(); }
   std::string description() const override { return source_->description() + ", " + word_; }
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
   RecordChanges changes() const override { return source_->changes(); }
@@ -147,7 +148,7 @@ class RenumberedSource final : public WrappedSource {
   void read(std::int64_t record_id, Sample& sample) const override {
     source().read(record_id, sample);
     for (std::int32_t& label : sample.targets.front().as<std::int32_t>())
-      if (label != kMasked) label = numbers_[label];
+      if (label != kMasked) label = number_of(label, record_id);
   }
   std::vector<std::string> class_names() const override { return names_; }
   std::vector<StoredFile> files() const override { return source().files(); }
@@ -155,6 +156,9 @@ class RenumberedSource final : public WrappedSource {
   void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
 
  private:
+  // Throws Error (data) for a label, such as one of a user's map, that is no class of the source.
+  std::int32_t number_of(std::int32_t label, std::int64_t record_id) const;
+
   std::vector<std::string> names_;
   std::vector<std::int32_t> numbers_;  // by class number of the source
   SampleSpec spec_;
@@ -204,6 +208,7 @@ class JoinedSource : public RecordSource {
   std::shared_ptr<const TableSchema> table() const override { return inputs_.front()->table(); }
   std::shared_ptr<const TextSchema> text() const override { return inputs_.front()->text(); }
   std::vector<DamagedFile> damage() const override;
+  std::uint64_t identity() const override;
   std::string description() const override;
   std::string preparation() const override;
   RecordChanges changes() const override;

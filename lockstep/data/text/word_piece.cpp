@@ -27,8 +27,13 @@ void WordPiece::normalize(char32_t code, std::u32string& text) const {
     append_without_marks(code, text);
   else
     text += code;
-  if (normalizer.lower_case)
+  if (normalizer.lower_case) {
     for (std::size_t i = first; i < text.size(); ++i) text[i] = lower_case(text[i]);
+    // The only letter whose lower case has two code points: i with a dot above.
+    constexpr char32_t kCapitalWithDot = 0x130;
+    constexpr char32_t kDotAbove = 0x307;
+    if (code == kCapitalWithDot && !normalizer.strips_accents) text += kDotAbove;
+  }
   if (is_apart) text += U' ';
 }
 

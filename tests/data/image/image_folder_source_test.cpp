@@ -99,6 +99,18 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   }
 }
 
+TEST_F(ImageFolderTest, IsKnownByTheNamesOfItsImages) {
+  add_png("cat/1.png", 1);
+  add_png("cat/2.png", 2);
+  const std::uint64_t both = ImageFolderSource(directory_.path()).identity();
+  EXPECT_EQ(ImageFolderSource(directory_.path()).identity(), both);
+  std::filesystem::rename(directory_ / "cat/2.png", directory_ / "cat/3.png");
+  const Dataset other = Dataset::from_images(directory_.path());
+  EXPECT_NE(other.source().identity(), both);
+  EXPECT_EQ(other.take(1).source().identity(), other.source().identity());
+  EXPECT_NE(other.concatenate(other).source().identity(), 0);
+}
+
 TEST_F(ImageFolderTest, SaysThatFoldersLookLikeParts) {
   add_png("val/cat/1.png", 1);
   EXPECT_EQ(ImageFolderSource(directory_.path()).description(),

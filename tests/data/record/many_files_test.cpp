@@ -315,6 +315,20 @@ TEST_F(SharedFiles, OfTablesAndArraysAreReadByOneMemberOfANode) {
     open_all({0, 1, 2});
     EXPECT_THAT(errors_, ::testing::Each(::testing::AllOf(
                              errors_[0], ::testing::HasSubstr(path_of(kMembers - 1)))));
+    open_all({0});
+    for (const auto& [name, bytes] : files) {
+      std::string other = bytes;
+      const std::size_t number = other.find('5');  // of a feature
+      other[std::min(number, other.size() - 1)] = number == std::string::npos ? 3 : '6';
+      write_bytes(directory_ / fmt::format("{}/{}", kMembers - 1, name), other);
+    }
+    open_each([&](int member) { return open_data_of(member, exchange_of(member)); });
+    EXPECT_THAT(errors_,
+                ::testing::Each(::testing::AllOf(
+                    ::testing::HasSubstr("[data] expected the same "),
+                    ::testing::HasSubstr(fmt::format(
+                        " on all nodes; rank {} read other contents than rank 0", kMembers - 1)))))
+        << before;
     // Without shared memory, every member reads.
     open_all({0, 2, kMembers - 1}, 0);
     EXPECT_THAT(errors_,

@@ -536,6 +536,17 @@ TEST_F(CsvTest, TellsColumnsApartByTheirNames) {
       << "1 is the name of the first";
 }
 
+// In a time that does not grow with the square of their number.
+TEST_F(CsvTest, TakesManyColumnsAndRefusesTooMany) {
+  const auto row = [](std::size_t columns) {
+    std::string text;
+    for (std::size_t i = 0; i < columns; ++i) text += i % 7 == 0 ? "1," : "0,";
+    return text + "1\n";
+  };
+  EXPECT_EQ(open(row(200'000) + row(200'000)).spec().shape(), (std::vector<std::int64_t>{200'000}));
+  EXPECT_EQ(error(row(1'000'000)), of_file() + "expected at most 1000000 columns, got 1000001");
+}
+
 TEST(CsvOptions, AreReadFromText) {
   const CsvOptions options = CsvOptions::parse(
       "label=kind&columns=a,2&leave_out=id&categorical=a,b&header=no&unknown=column&like=train.csv&"

@@ -37,6 +37,26 @@ TEST(DatasetJson, KeepsThePartsOfADirectory) {
             (DatasetDescription{{"test", test}, {"train", train}}));
 }
 
+TEST(DatasetJson, KeepsNamesThatAreNotUtf8) {
+  const TemporaryDirectory directory;
+  const PartDescription part = {{"train-0"}, 1, "image",           "label",
+                                {28, 28, 1}, 2, {"a\xe9", "a\xe8"}};
+  write_dataset_part(directory.path(), "train", part);
+  EXPECT_EQ(read_dataset_json(directory.path()), (DatasetDescription{{"train", part}}));
+}
+
+TEST(DatasetJson, RefusesMoreNamesThanItReads) {
+  const TemporaryDirectory directory;
+  PartDescription part = {{"train-0"}, 1, "image", "label", {28, 28, 1}, 10};
+  write_dataset_part(directory.path(), "train", part);
+  PartDescription wide = part;
+  wide.feature_names.resize(1'000'000, "a");
+  for (const auto refuses : {check_dataset_part, write_dataset_part})
+    EXPECT_THAT(data_error_of([&] { refuses(directory.path(), "train", wide); }),
+                HasSubstr("dataset.json] expected JSON, got more than 1000000 values"));
+  EXPECT_EQ(read_dataset_json(directory.path()), (DatasetDescription{{"train", part}}));
+}
+
 TEST(DatasetJson, NamesWhatItCannotUnderstand) {
   const TemporaryDirectory directory;
   const auto message = [&](const std::string& text) {

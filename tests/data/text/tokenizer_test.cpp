@@ -169,6 +169,10 @@ TEST(WordPiece, TakesTheLongestPiecesOfNormalizedWords) {
   json cased = word_piece_file();
   cased["normalizer"]["lowercase"] = false;
   EXPECT_THAT(parsed(cased)->encode("a A"), ElementsAre(5, 0));
+  json accents = word_piece_file();
+  accents["normalizer"]["strip_accents"] = false;
+  accents["model"]["vocab"][utf8(U"i\u0307")] = 11;
+  EXPECT_THAT(parsed(accents)->encode(utf8(U"\u0130")), ElementsAre(11)) << "as in Rust";
 }
 
 TEST(WordPiece, ReadsAVocabularyOfLines) {
