@@ -133,7 +133,9 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& directory) {
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (step_of(entry->path()) && entry->is_directory()) found.push_back(inspect(entry->path()));
+    std::error_code unreadable;  // a file system without the types of entries, or a link
+    if (step_of(entry->path()) && entry->is_directory(unreadable))
+      found.push_back(inspect(entry->path()));
   }
   if (error && error != std::errc::no_such_file_or_directory)
     throw Error(ErrorCategory::checkpoint, directory.string(),
@@ -199,6 +201,11 @@ void CheckpointDirectory::prepare_chief() {
   if (is_checkpoint(directory))
     throw Error(ErrorCategory::checkpoint, directory.string(),
                 "expected a directory for checkpoints", "it is a checkpoint itself");
+  if (step_of(directory))
+    throw Error(
+        ErrorCategory::checkpoint, directory.string(),
+        fmt::format("expected another name than that of a checkpoint, {}NUMBER", kNamePrefix),
+        "got it for their directory");
   make_directories(directory);
   const auto start = std::chrono::steady_clock::now();
   bool is_told = false;
@@ -223,6 +230,7 @@ void CheckpointDirectory::prepare_chief() {
 void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
   if (ranks_.size() == 1) options_.verify = VerifyCheckpoint::none;
   const bool is_automatic = options_.verify == VerifyCheckpoint::automatic;
+  may_hash_ = is_automatic;
   std::string reason;
   if (is_automatic && bytes > kMaxFullBytes) {
     options_.verify = VerifyCheckpoint::hash;
@@ -311,8 +319,15 @@ std::vector<FileDigest> CheckpointDirectory::write_files(
   if (options_.verify == VerifyCheckpoint::none) return {};
   if (options_.verify == VerifyCheckpoint::hash)
     return write_checkpoint_files({}, arrays, state, Destination::nowhere);
-  temporary.emplace(workspace_, worker_temporary_prefix(ranks_.rank()), true);
-  return write_checkpoint_files(temporary->path(), arrays, state, Destination::cached);
+  try {
+    temporary.emplace(workspace_, worker_temporary_prefix(ranks_.rank()), true);
+    return write_checkpoint_files(temporary->path(), arrays, state, Destination::cached);
+  } catch (const Error& error) {
+    if (!may_hash_) throw;
+    temporary.reset();
+    log_->warn("only the hash of this rank's checkpoint is compared: {}", error.what());
+    return write_checkpoint_files({}, arrays, state, Destination::nowhere);
+  }
 }
 
 std::vector<FileDigest> CheckpointDirectory::write_on_chief(
@@ -362,7 +377,8 @@ void CheckpointDirectory::prune() const {
     std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
     // The newest healthy checkpoint may be the cause of steps skipped after it, so keep one more in
     // that case.
-    int healthy_to_keep = options_.keep + (found.empty() || found.front().healthy ? 0 : 1);
+    std::int64_t healthy_to_keep =
+        std::int64_t{options_.keep} + (found.empty() || found.front().healthy ? 0 : 1);
     const CheckpointInfo* const best = find_best(found);
     for (const CheckpointInfo& info : found) {
       const bool stays =

@@ -184,6 +184,7 @@ class CheckpointDirectory {
   /// On this node, for the temporary directories of ranks other than the chief.
   std::filesystem::path workspace_;
   bool prepared_ = false;
+  bool may_hash_ = false;  // in place of what is written in full
   std::vector<std::string> skipped_;
 };
 

@@ -72,13 +72,15 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
   }
 }
 
-Resume parse_resume(std::string_view name) {
-  static constexpr auto kNames = enum_names<Resume>({{Resume::automatic, "auto"},
-                                                     {Resume::never, "never"},
-                                                     {Resume::must, "require"},
-                                                     {Resume::must, "must"}});
-  return kNames.parse("--resume", name);
-}
+namespace {
+constexpr auto kResumes = enum_names<Resume>({{Resume::automatic, "auto"},
+                                              {Resume::never, "never"},
+                                              {Resume::must, "require"},
+                                              {Resume::must, "must"}});
+}  // namespace
+
+Resume parse_resume(std::string_view name) { return kResumes.parse("--resume", name); }
+std::string_view to_string(Resume resume) { return kResumes.name(resume); }
 
 VerifyCheckpoint parse_verify_checkpoint(std::string_view name) {
   static constexpr auto kNames =

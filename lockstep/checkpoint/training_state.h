@@ -66,6 +66,7 @@ struct RestoredCheckpoint {
 enum class Resume { automatic, never, must };
 /// Throws Error (input) that lists the valid names.
 Resume parse_resume(std::string_view name);
+std::string_view to_string(Resume resume);  ///< a name that parse_resume() accepts
 
 /// How each save verifies that the replicas of the other ranks are identical to the chief's:
 /// `--verify-checkpoint auto|full|hash|none`.

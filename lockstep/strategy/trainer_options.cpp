@@ -158,13 +158,13 @@ model::Network prepared(model::Network network, const TrainerOptions& options) {
   return network;
 }
 
-std::string describe(const TrainerOptions& options) {
+std::vector<std::pair<std::string, std::string>> settings_of(const TrainerOptions& options) {
   std::vector<std::string> groups;
   for (const ParameterGroup& group : options.groups) groups.push_back(to_string(group));
   std::vector<std::string> class_weights;
   for (const float weight : options.class_weights)
     class_weights.push_back(fmt::format("{}", weight));
-  const std::pair<const char*, std::string> lines[] = {
+  return {
       {"seed", fmt::format("{}", options.seed)},
       {"losses", describe_losses(options)},
       {"class weights", list_or_none(class_weights)},
@@ -184,8 +184,12 @@ std::string describe(const TrainerOptions& options) {
        fmt::format("{} bytes as {}{}", options.buckets.bytes, to_string(options.buckets.wire),
                    options.tune_buckets ? ", tuned" : "")},
       {"recording of steps", options.records_steps ? "on" : "off"}};
+}
+
+std::string describe(const TrainerOptions& options) {
   std::string text;
-  for (const auto& [name, value] : lines) text += fmt::format("{}: {}\n", name, value);
+  for (const auto& [name, value] : settings_of(options))
+    text += fmt::format("{}: {}\n", name, value);
   return text;
 }
 

@@ -133,8 +133,10 @@ struct TrainerOptions {
 /// `network` with the groups and the frozen parameters of `options`. Throws Error (input).
 model::Network prepared(model::Network network, const TrainerOptions& options);
 
-/// The options that all ranks must have in common, as lines "OPTION: VALUE", for
-/// job::Agreement::require_same_lines(). Of metrics and losses of the user's own the names.
+/// The options that all ranks must have in common, with their values in words. Of metrics and
+/// losses of the user's own the names.
+std::vector<std::pair<std::string, std::string>> settings_of(const TrainerOptions& options);
+/// Same, as lines "OPTION: VALUE", for job::Agreement::require_same_lines().
 std::string describe(const TrainerOptions& options);
 
 /// What a training with some TrainerOptions minimizes and reports.

@@ -213,9 +213,11 @@ TEST_F(CheckpointRanks, AFailureOnOneReachesAllAndKeepsTheEarlierOne) {
   const fs::path temporary = scratch_.path() / "temporary";
   fs::create_directory(temporary);
   const TemporaryFilesIn here(temporary);
+  CheckpointOptions full = options();
+  full.verify = VerifyCheckpoint::full;
   const std::string message = refusal([&](const Communicator& rank) {
     SmallReplica replica(4);
-    CheckpointDirectory checkpoints(options(), rank);
+    CheckpointDirectory checkpoints(full, rank);
     checkpoints.save(replica.arrays(), at_step(8));
     rank.barrier();
     if (rank.rank() == 1) fs::remove(temporary);
@@ -227,6 +229,22 @@ TEST_F(CheckpointRanks, AFailureOnOneReachesAllAndKeepsTheEarlierOne) {
                            host_name(), (temporary / worker_temporary_prefix(1)).string())));
   EXPECT_THAT(message, HasSubstr("] expected to create the directory; No such file or directory"));
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
+}
+
+TEST_F(CheckpointRanks, CompareTheirHashesIfANodeIsFullLater) {
+  const fs::path temporary = scratch_.path() / "temporary";
+  fs::create_directory(temporary);
+  const TemporaryFilesIn here(temporary);
+  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+    SmallReplica replica(4);
+    CheckpointDirectory checkpoints(options(), rank);
+    checkpoints.save(replica.arrays(), at_step(8));
+    rank.barrier();
+    if (rank.rank() == 1) fs::remove(temporary);
+    rank.barrier();
+    checkpoints.save(replica.arrays(), at_step(9));
+  });
+  EXPECT_THAT(names_in(path()), ElementsAre("step-00000008", "step-00000009"));
 }
 
 TEST_F(CheckpointRanks, ADirectoryTheChiefCannotMakeIsRefusedOnAll) {

@@ -268,6 +268,18 @@ TEST_F(Checkpoint, IsNoPlaceForOthers) {
   EXPECT_EQ(checkpoint_error([&] { CheckpointDirectory({saved}, alone()).prepare(1); }),
             fmt::format("[{}] expected a directory for checkpoints; it is a checkpoint itself",
                         saved.string()));
+  const fs::path named = scratch_.path() / "step-1";
+  EXPECT_THAT(checkpoint_error([&] { CheckpointDirectory({named}, alone()).prepare(1); }),
+              HasSubstr("step-1] expected another name than that of a checkpoint, step-NUMBER"));
+  EXPECT_FALSE(fs::exists(named));
+}
+
+TEST_F(Checkpoint, LinksThatLeadNowhereAreNone) {
+  directory().save(replica_.arrays(), at_step(10));
+  fs::create_symlink("step-00000011", path() / "step-00000011");
+  EXPECT_EQ(list_checkpoints(path()).size(), 1U);
+  directory(1).save(replica_.arrays(), at_step(12));
+  EXPECT_THAT(names_in(path()), UnorderedElementsAre("step-00000011", "step-00000012"));
 }
 
 TEST_F(Checkpoint, SizeIsEstimatedFromAbove) {

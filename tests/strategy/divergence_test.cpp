@@ -412,6 +412,15 @@ TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 3) << "better than none";
 }
 
+TEST_F(Retention, KeepsAllIfSoManyAreToStay) {
+  checkpoint::CheckpointDirectory checkpoints = directory(std::numeric_limits<int>::max());
+  save(checkpoints, 1);
+  save(checkpoints, 2);
+  save(checkpoints, 3, false);
+  checkpoints.prune();
+  EXPECT_EQ(checkpoint::list_checkpoints(scratch_.path()).size(), 3U);
+}
+
 TEST_F(Retention, TakesAManifestWithoutTheMarkForHealthy) {
   checkpoint::CheckpointDirectory checkpoints = directory(3);
   save(checkpoints, 1);
@@ -423,6 +432,8 @@ TEST_F(Retention, TakesAManifestWithoutTheMarkForHealthy) {
   save(checkpoints, 2, false);
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 1);
 }
+
+constexpr std::int64_t kLargestEpoch = std::numeric_limits<std::int64_t>::max();
 
 // Of files that were edited: their manifest is right.
 TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
@@ -436,7 +447,7 @@ TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
     const auto checkpoint = directory.path() / checkpoint::checkpoint_name(2);
     nlohmann::json state =
         nlohmann::json::parse(checkpoint::contents_of(checkpoint / checkpoint::kStateFile));
-    (name == "loss_scale" ? state[name] : state["metrics"][name]) = value;
+    (state.contains(name) ? state[name] : state["metrics"][name]) = value;
     checkpoint::overwrite(checkpoint / checkpoint::kStateFile, state.dump());
     checkpoint::Manifest manifest = checkpoint::read_manifest(checkpoint);
     for (checkpoint::FileDigest& file : manifest.files)
@@ -457,6 +468,8 @@ TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
                 HasSubstr("[loss scale] expected a finite scale above 0"))
         << value;
   EXPECT_THAT(error("updates", 2), Not(HasSubstr("expected")));
+  for (const std::int64_t epoch : {std::int64_t{-1}, std::int64_t{5}, kLargestEpoch})
+    EXPECT_THAT(error("epoch", epoch), HasSubstr("expected an epoch that step 2 is in, of "));
 }
 
 /// A metric of a user: how many samples it has seen.

@@ -350,6 +350,13 @@ TEST(MpiTrainer, RefusesRanksWithDifferentData) {
             fmt::format("[ranks] expected the same number of steps on all ranks; rank 0 has 2; "
                         "rank {} has 1",
                         last));
+  FitOptions fit{.steps = 1};
+  fit.checkpoint.resume =
+      is_last_rank() ? checkpoint::Resume::never : checkpoint::Resume::automatic;
+  EXPECT_EQ(error(small_data(49).batch(10), fit),
+            fmt::format("[ranks] expected the same resume on all ranks; rank 0 has auto; rank {} "
+                        "has never",
+                        last));
 }
 
 TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -283,6 +284,43 @@ TEST(ResumeFrom, SaysThatTheRateOrTheOptimizerChanges) {
                     "continues with linear\n"),
           HasSubstr("the optimizer was adam(beta1="),
           HasSubstr("the training continues with adamw(beta1=")));
+}
+
+TEST(ResumeFrom, SaysThatOtherSettingsOrTheNetworkChange) {
+  const checkpoint::ScratchDirectory directory;
+  const auto network = [](float rate) {
+    model::Network result({16});
+    result.add(model::Dense({.units = kClasses}));
+    result.add(model::Dropout({.rate = rate}));
+    return result;
+  };
+  FitOptions fit = saving_to(directory, 0, 6);
+  fit.checkpoint.keep_best = MonitoredMetric{.name = "loss"};
+  train(1, network(0.25F), shuffled_data(), {}, fit);
+  TrainerOptions options;
+  options.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.125F};
+  options.clip_norm = 2;
+  options.schedule.warmup_steps = 2;
+  fit.steps = 12;
+  ::testing::internal::CaptureStderr();
+  train(1, network(0.5F), shuffled_data(), options, fit);
+  const std::string warnings = ::testing::internal::GetCapturedStderr();
+  for (const char* warning :
+       {"losses: cross-entropy in the earlier run; the training continues with cross-entropy",
+        "maximum gradient norm: 0 in the earlier run; the training continues with 2\n",
+        "learning-rate schedule: constant (peak 0.001, 0 warm-up steps",
+        "the network is another one than in the earlier run: ",
+        "with \"rate\": 0.25 in layer 1, got 0.5"})
+    EXPECT_THAT(warnings, HasSubstr(warning));
+  const auto found = checkpoint::list_checkpoints(directory.path());
+  ASSERT_NE(checkpoint::find_best(found), nullptr);
+  EXPECT_EQ(checkpoint::find_best(found)->step, 12) << "the losses do not compare";
+}
+
+TEST(Fit, HasNoEndIfThereAreMoreEpochsThanStepsCanBeCounted) {
+  const Outcome outcome = train(1, plain_network(), shuffled_data(), {},
+                                {.epochs = std::numeric_limits<std::int64_t>::max(), .steps = 4});
+  EXPECT_EQ(outcome.steps.size(), 4U);
 }
 
 TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/agreement.h"
 #include "lockstep/model/optimizer.h"
 #include "lockstep/strategy/fit/fit_state.h"
 #include "lockstep/strategy/replica/replica.h"
@@ -46,7 +47,22 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
 }
 
 void Checkpointer::restore_best(const std::optional<checkpoint::BestMark>& best) {
-  if (!best || !monitor_ || best->metric != monitor_->metric().name) return;
+  if (!best || !monitor_ || best->metric != monitor_->metric().name || !directory_) return;
+  const Strategy& strategy = replicas_.strategy();
+  const std::string found = checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
+                              if (!strategy.is_chief()) return {};
+                              const auto checkpoints =
+                                  checkpoint::list_checkpoints(plan_.directory);
+                              return checkpoint::find_best(checkpoints) == nullptr ? "" : "marked";
+                            }).front();
+  if (found.empty()) {
+    if (strategy.is_chief())
+      strategy.session().logger()->warn(
+          "{} has no checkpoint with the best {}, {}, of the earlier run: the best from now on "
+          "counts",
+          plan_.directory.string(), best->metric, best->value);
+    return;
+  }
   saved_best_ = best->value;
   monitor_->set_best(saved_best_, 0);
 }

@@ -34,7 +34,8 @@ class Checkpointer {
 
   /// The best value of `keep_best` so far, including that of the next checkpoint; for state.json.
   std::optional<checkpoint::BestMark> best() const;
-  /// Continues from the best value of an earlier run, if it is of the same metric.
+  /// Continues from the best value of an earlier run, if it is of the same metric and its
+  /// checkpoint is there. Collective.
   void restore_best(const std::optional<checkpoint::BestMark>& best);
   /// Notes the value of `keep_best`, if it counts (MetricMonitor): must_save() is true if it is the
   /// best so far, and save() marks the checkpoint. Not after a skipped step, after which nothing is

@@ -527,8 +527,10 @@ std::string describe_plan(const data::Dataset& dataset) {
   const std::string samples = spec.is_single()
                                   ? fmt::format("{} {}", model::to_string(spec.shape()), labels)
                                   : data::to_string(spec);
-  return fmt::format("global batch: {}\ndata: {} records of {}{}\n", dataset.global_batch(),
-                     dataset.size(), samples, dataset.preparation());
+  const std::uint64_t identity = dataset.source().identity();
+  return fmt::format("global batch: {}\ndata: {} records of {}{}\nhash of the names of files: {}\n",
+                     dataset.global_batch(), dataset.size(), samples, dataset.preparation(),
+                     identity == 0 ? "none" : fmt::format("{:016x}", identity));
 }
 
 }  // namespace lockstep::strategy

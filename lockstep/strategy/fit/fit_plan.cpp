@@ -32,8 +32,10 @@ std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) 
     throw Error(ErrorCategory::input, "fit", "expected a number of epochs or of steps",
                 "both are 0");
   constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
-  return std::min(fit.epochs > 0 ? fit.epochs * steps_per_epoch : kUnlimited,
-                  fit.steps > 0 ? fit.steps : kUnlimited);
+  std::int64_t of_epochs = kUnlimited;
+  if (fit.epochs > 0 && fit.epochs <= kUnlimited / std::max(steps_per_epoch, std::int64_t{1}))
+    of_epochs = fit.epochs * steps_per_epoch;
+  return std::min(of_epochs, fit.steps > 0 ? fit.steps : kUnlimited);
 }
 
 /// The options of an optimizer, of a text such as "sgd(momentum=0.9, nesterov=true)".
@@ -193,7 +195,10 @@ std::string FitPlan::describe() const {
   add("checkpoints", saving.directory.empty()
                          ? "none"
                          : fmt::format("every {} steps (0: every epoch)", saving.save_every));
+  add("resume", std::string(to_string(saving.resume)));
   add("best checkpoint", saving.keep_best ? saving.keep_best->text() : "none");
+  add("weights at the end", saving.restore_best ? "the best" : "the last");
+  add("comparison of replicas", fmt::format("every {} steps (0: never)", fit.check_replicas));
   add("profile", fit.profile.empty() ? "none" : "a file");
   add("trace", fit.trace.file.empty() ? "none"
                                       : fmt::format("of steps {} to {} (0: the end)",

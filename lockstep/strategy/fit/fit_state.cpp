@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/table/schema.h"
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/model/loss.h"
@@ -38,9 +39,10 @@ constexpr const char* kValidatedKey = "validated_step";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kSlotsKey = "slots";
-constexpr const char* kEmaKey = "ema";        // only if there is an average
-constexpr const char* kGroupsKey = "groups";  // only if there are some
-constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if there are some
+constexpr const char* kEmaKey = "ema";            // only if there is an average
+constexpr const char* kGroupsKey = "groups";      // only if there are some
+constexpr const char* kFrozenKey = "frozen";      // names of parameters; only if there are some
+constexpr const char* kSettingsKey = "settings";  // settings_of(), without those in other keys
 constexpr const char* kMetricsKey = "epoch_metrics";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
@@ -66,6 +68,30 @@ std::string describe_groups(const TrainerOptions& options) {
   return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, "; "));
 }
 
+/// The settings that only a warning compares.
+nlohmann::json settings_to_json(const TrainerOptions& options) {
+  static constexpr std::string_view kElsewhere[] = {"seed",
+                                                    "metrics",
+                                                    "optimizer",
+                                                    "moving average of the parameters",
+                                                    "frozen parameters",
+                                                    "groups of parameters",
+                                                    "precision",
+                                                    "gradient buckets",
+                                                    "recording of steps"};
+  auto object = nlohmann::json::object();
+  for (const auto& [name, value] : settings_of(options))
+    if (std::ranges::find(kElsewhere, name) == std::end(kElsewhere))
+      object[name] = encode_bytes(value);
+  return object;
+}
+
+/// Whether the losses of the earlier run, if it says which, are those of this one.
+bool has_same_losses(const nlohmann::json& saved, const TrainerOptions& options) {
+  const nlohmann::json given = settings_to_json(options);
+  return saved.value(kSettingsKey, given).value("losses", given.at("losses")) == given.at("losses");
+}
+
 /// The run that resumes decides; a difference is worth a warning.
 void warn_of_differences(const std::string& path, const checkpoint::TrainingState& state,
                          const FitPlan& plan, Logger& log) {
@@ -85,6 +111,16 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
   warn_of("peak learning rate", saved.value(kPeakKey, schedule.peak), schedule.peak);
   const std::string kind = to_string(schedule.kind);
   warn_of("learning-rate schedule", saved.value(kScheduleKey, kind), kind);
+  const bool is_other_schedule = saved.value(kPeakKey, schedule.peak) != schedule.peak ||
+                                 saved.value(kScheduleKey, kind) != kind;
+  const nlohmann::json settings = settings_to_json(plan.trainer);
+  const nlohmann::json earlier = saved.value(kSettingsKey, settings);
+  for (const auto& [name, before] : earlier.items())
+    if (settings.contains(name) && settings.at(name) != before &&
+        !(is_other_schedule && name == "learning-rate schedule"))
+      log.warn("{}: {} in the earlier run; the training continues with {}", name,
+               decode_bytes(before.get<std::string>()),
+               decode_bytes(settings.at(name).get<std::string>()));
   const std::string optimizer = to_string(plan.trainer.optimizer);
   warn_of("optimizer", saved.value(kOptimizerKey, optimizer), optimizer);
   const std::string groups = describe_groups(plan.trainer);
@@ -182,6 +218,20 @@ void check_same_network(const std::string& path, const nlohmann::json& saved,
            std::to_string(others.size()));
 }
 
+/// Of one with the same tensors, whatever its name.
+void warn_of_network(const std::string& path, const nlohmann::json& saved,
+                     const model::Network& network, Logger& log) {
+  auto given = model::network_to_json(network);
+  if (!given || !saved.contains(kNetworkKey)) return;
+  const nlohmann::json& before = saved.at(kNetworkKey).at("description");
+  (*given)["name"] = before.at("name");
+  try {
+    check_same_network(path, before, *given);
+  } catch (const Error& error) {
+    log.warn("the network is another one than in the earlier run: {}", error.what());
+  }
+}
+
 /// "column=sentence,label=topic": the columns of a table of texts, or "none".
 std::string columns_of(const data::TextSchema& text) {
   std::vector<std::string> columns;
@@ -223,6 +273,18 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
         columns_of(*given.text));
 }
 
+/// Between two epochs, the earlier one may be counted or not.
+void check_position(const std::string& path, std::int64_t step, std::int64_t epoch,
+                    std::int64_t steps_per_epoch) {
+  const std::int64_t begun = steps_per_epoch > 0 ? step / steps_per_epoch : 0;
+  const bool is_between = steps_per_epoch > 0 && step % steps_per_epoch == 0;
+  if (step < 0 || (epoch != begun && !(is_between && epoch == begun - 1)))
+    throw Error(ErrorCategory::checkpoint, path,
+                fmt::format("expected an epoch that step {} is in, of {} steps each", step,
+                            steps_per_epoch),
+                fmt::format("got {}", epoch));
+}
+
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
                      LocalReplicas& replicas) {
   const checkpoint::TrainingState& state = restored.state;
@@ -237,8 +299,10 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
                    {{kSlotsKey, replicas[0].optimizer().slot_names()},
                     {kOptimizerKey, to_string(plan.trainer.optimizer)}});
   const Strategy& strategy = replicas.strategy();
-  if (strategy.is_chief() && state.step < plan.last_step)
+  if (strategy.is_chief() && state.step < plan.last_step) {
     warn_of_differences(path, state, plan, *strategy.session().logger());
+    warn_of_network(path, saved, replicas.network(), *strategy.session().logger());
+  }
   const std::string preparation = dataset.preparation();
   if (const auto other = saved.value(kPreparationKey, preparation); other != preparation)
     refuse(fmt::format("expected the sample preparation of {} (\"{}\")", path, other),
@@ -256,6 +320,7 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
     refuse(fmt::format("expected the order of records of {}, {}", path, other), order);
   check_same_names(path, DataNames::of(state.configuration), DataNames::of(dataset));
   check_same(path, "number of records", saved.value("records", dataset.size()), dataset.size());
+  check_position(path, state.step, state.epoch, plan.steps_per_epoch);
 }
 
 void describe_network(nlohmann::json& configuration, const model::Network& network,
@@ -398,6 +463,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   const DataNames names = DataNames::of(dataset);
   names.add_to(written.configuration);
   if (names.text && replicas.strategy().is_chief()) written.tokenizer = names.text->find_content();
+  configuration[kSettingsKey] = settings_to_json(plan.trainer);
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
   if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
     configuration[kFrozenKey] = std::move(frozen);
@@ -448,9 +514,11 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
     });
   const nlohmann::json& configuration = *saved.configuration;
   state.position.validated_step = configuration.value(kValidatedKey, std::int64_t{0});
-  if (configuration.contains(kBestKey))
-    state.best = {configuration.at(kBestKey).at("metric").get<std::string>(),
-                  configuration.at(kBestKey).at("value").get<double>()};
+  if (configuration.contains(kBestKey)) {
+    const auto metric = configuration.at(kBestKey).at("metric").get<std::string>();
+    if (!metric.ends_with("loss") || has_same_losses(configuration, plan.trainer))
+      state.best = {metric, configuration.at(kBestKey).at("value").get<double>()};
+  }
   if (configuration.contains(kCallbacksKey)) state.callbacks = configuration.at(kCallbacksKey);
   if (plan.trainer.tune_buckets)
     state.tuned_bytes = saved.configuration->value(kBucketKey, std::size_t{0});

@@ -175,6 +175,14 @@ TEST(Control, KeepsTheBestCheckpointBesideTheNewest) {
   EXPECT_EQ(checkpoint::resolve_best(directory.path().native() + ":best").filename(),
             "step-00000006");
   EXPECT_EQ(kept.parameter_hash, one.parameter_hash) << "restore_best";
+
+  std::filesystem::remove_all(directory.path() / "step-00000006");
+  ::testing::internal::CaptureStderr();
+  fit(5);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("has no checkpoint with the best loss, "));
+  EXPECT_EQ(checkpoint::resolve_best(directory.path().native() + ":best").filename(),
+            "step-00000030");
 }
 
 /// Ends the training after a step.
