@@ -176,11 +176,21 @@ void lockstep_still_at_work(lockstep_session* session) {
 
 void lockstep_finalize(lockstep_session* session) { delete session; }
 
-int lockstep_rank(const lockstep_session* session) { return session->session.rank(); }
-int lockstep_world_size(const lockstep_session* session) { return session->session.world_size(); }
-int lockstep_local_rank(const lockstep_session* session) { return session->session.local_rank(); }
-int lockstep_local_size(const lockstep_session* session) { return session->session.local_size(); }
-int lockstep_node(const lockstep_session* session) { return session->session.node(); }
+int lockstep_rank(const lockstep_session* session) {
+  return session ? session->session.rank() : -1;
+}
+int lockstep_world_size(const lockstep_session* session) {
+  return session ? session->session.world_size() : -1;
+}
+int lockstep_local_rank(const lockstep_session* session) {
+  return session ? session->session.local_rank() : -1;
+}
+int lockstep_local_size(const lockstep_session* session) {
+  return session ? session->session.local_size() : -1;
+}
+int lockstep_node(const lockstep_session* session) {
+  return session ? session->session.node() : -1;
+}
 
 int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, int type, int op) {
   return guarded([&] {

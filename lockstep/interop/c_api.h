@@ -113,6 +113,7 @@ void lockstep_still_at_work(lockstep_session* session);
  * an error. */
 void lockstep_finalize(lockstep_session* session);
 
+/* Of NULL these are -1. */
 int lockstep_rank(const lockstep_session* session);       /**< 0 .. world size - 1 */
 int lockstep_world_size(const lockstep_session* session); /**< number of ranks */
 int lockstep_local_rank(const lockstep_session* session); /**< rank within this node */

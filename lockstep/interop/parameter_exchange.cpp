@@ -145,13 +145,13 @@ bool ParameterExchange::watches_changes() const {
 }
 
 void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
-  for (const Mark& mark : marks_)
+  // A caller that goes on after the error takes the gradients as they were reported.
+  for (const Mark& mark : std::exchange(marks_, {}))
     if (hash_of(parameters[mark.parameter].gradient) != mark.hash)
       reducer_->usage_error(
           "expected gradients to stay unchanged from the backward pass to step(): call "
           "synchronize() before reading or changing them",
           fmt::format("the gradient of {} was changed", parameters[mark.parameter].name));
-  marks_.clear();
 }
 
 // Before the results are written: the gradients are still those of this rank's last pass. None is

@@ -211,6 +211,27 @@ TEST_F(CApi, ContinuesAfterMisuse) {
   EXPECT_THAT(values_, ElementsAre(0, 1, 2));
 }
 
+TEST_F(CApi, ContinuesAfterAGradientWasChangedWithTheReportedOne) {
+  lockstep_options options = lockstep_default_options();
+  options.backward_passes_per_step = 2;
+  ASSERT_EQ(create(options), LOCKSTEP_OK);
+  for (int pass = 0; pass < 2; ++pass) {
+    gradients_ = {1, 1, 1};
+    ASSERT_EQ(lockstep_backward_done(optimizer_, 2), LOCKSTEP_OK) << lockstep_last_error();
+  }
+  gradients_ = {9, 9, 9};
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), ::testing::HasSubstr(" was changed"));
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_THAT(gradients_, ElementsAre(1, 1, 1));
+}
+
+TEST(CApiOfNull, HasNoRanks) {
+  for (const auto number : {lockstep_rank, lockstep_world_size, lockstep_local_rank,
+                            lockstep_local_size, lockstep_node})
+    EXPECT_EQ(number(nullptr), -1);
+}
+
 TEST_F(CApi, RefusesASecondSession) {
   lockstep_session* const first = session_;
   EXPECT_EQ(lockstep_init(nullptr, &session_), LOCKSTEP_INPUT);

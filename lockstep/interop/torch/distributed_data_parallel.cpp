@@ -24,6 +24,11 @@ interop::ReducerOptions passes_add_up(job::Workers& workers, interop::ReducerOpt
           "expected the defaults of backward_passes_per_step and average_passes: passes under "
           "no_sync() add up",
           fmt::format("got {} and {}", options.backward_passes_per_step, options.average_passes));
+    if (options.skip_non_finite)
+      throw Error(
+          ErrorCategory::input, kWhere,
+          "expected skip_non_finite with DistributedOptimizer, which decides whether to step",
+          "got it");
     return std::string();
   });
   options.average_passes = false;

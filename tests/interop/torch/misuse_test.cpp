@@ -227,6 +227,12 @@ TEST(WrongOptions, OfAccumulationAreRefusedByTheModule) {
                                 {.gradients = {.backward_passes_per_step = 1 + workers.rank()}});
   });
   EXPECT_THAT(errors, Each(HasSubstr("passes under no_sync() add up, got 2 and true")));
+  EXPECT_THAT(errors_of_ranks(2,
+                              [](Workers& workers) {
+                                DistributedDataParallel net(
+                                    workers, Net(), {.gradients = {.skip_non_finite = true}});
+                              }),
+              Each(HasSubstr("expected skip_non_finite with DistributedOptimizer")));
 }
 
 TEST(WrongOptimizer, IsLbfgsByAnyName) {
