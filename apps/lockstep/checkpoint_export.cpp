@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
@@ -64,10 +65,12 @@ std::string format_of(const ExportArguments& arguments) {
   return std::string(found->name);
 }
 
-void write_whole(const fs::path& path, std::string_view bytes) {
-  AtomicFile file(path, Durability::synced, ErrorCategory::checkpoint);
-  file.write(bytes);
-  file.commit();
+/// Complete, but not yet under its name.
+std::unique_ptr<AtomicFile> finished_file(const fs::path& path, std::string_view bytes) {
+  auto file = std::make_unique<AtomicFile>(path, Durability::synced, ErrorCategory::checkpoint);
+  file->write(bytes);
+  file->finish();
+  return file;
 }
 
 // ---- The model of a checkpoint
@@ -262,12 +265,16 @@ void write_triton(const fs::path& folder, const onnx::Model& model, std::string_
     throw Error(ErrorCategory::checkpoint, version.string(), "expected to create the folder",
                 error.message());
   try {
-    write_whole(version / "model.onnx", bytes);
     std::string labels;
     for (const std::string& name : classes) labels += name + '\n';
-    if (!classes.empty()) write_whole(folder / "labels.txt", labels);
-    write_whole(folder / "config.pbtxt",
-                onnx::triton_config(model, folder.filename().string(), !classes.empty()));
+    std::vector<std::unique_ptr<AtomicFile>> files;
+    files.push_back(
+        finished_file(folder / "config.pbtxt",
+                      onnx::triton_config(model, folder.filename().string(), !classes.empty())));
+    if (!classes.empty()) files.push_back(finished_file(folder / "labels.txt", labels));
+    files.push_back(finished_file(version / "model.onnx", bytes));
+    for (const auto& file : files) file->publish();
+    if (classes.empty()) fs::remove(folder / "labels.txt", error);  // of an earlier model
   } catch (const Error&) {
     fs::remove(version, error);  // if they are empty
     fs::remove(folder, error);
@@ -353,7 +360,7 @@ std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
   if (arguments.layout == kTriton)
     write_triton(output, model, bytes, trained.names.classes);
   else
-    write_whole(output, bytes);
+    finished_file(output, bytes)->publish();
   return bytes.size();
 }
 

@@ -5,8 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "apps/lockstep/parse_error.h"
@@ -26,12 +30,62 @@ namespace {
 
 const std::string kConfig = "--config";
 
+/// The last one, as of all options.
 std::optional<std::string> config_path(const std::vector<std::string>& arguments) {
+  std::optional<std::string> path;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].starts_with(kConfig + "=")) return arguments[i].substr(kConfig.size() + 1);
-    if (arguments[i] == kConfig && i + 1 < arguments.size()) return arguments[i + 1];
+    if (arguments[i].starts_with(kConfig + "=")) path = arguments[i].substr(kConfig.size() + 1);
+    if (arguments[i] == kConfig && i + 1 < arguments.size()) path = arguments[++i];
   }
-  return std::nullopt;
+  return path;
+}
+
+/// The contents of a file of name=value lines, which may be a pipe. Throws Error (input).
+std::string read_config(const std::string& path, const std::string& where) {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCategory::input, where, "expected a readable file of name=value lines", why);
+  };
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) refuse("got a directory");
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxBytes + 1, '\0');
+  if (file) file.read(text.data(), std::ssize(text));
+  if (!file.is_open() || file.bad()) refuse(std::generic_category().message(errno));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMaxBytes) refuse(fmt::format("got more than {} bytes", kMaxBytes));
+  return text;
+}
+
+// Stands for '#' within quotes, at which CLI11 2.1 would cut the value off.
+constexpr char kHash = '\x1a';
+
+/// The lines without comments, so that every '#' that is left is part of a value: as kHash.
+std::string without_comments(const std::string& text) {
+  std::string result;
+  char quote = 0;
+  bool is_comment = false;
+  for (const char c : text) {
+    if (c == '\n') {
+      quote = 0;
+      is_comment = false;
+    } else if (quote == 0 && c == '#') {
+      is_comment = true;
+    } else if (quote == 0 ? c == '"' || c == '\'' : c == quote) {
+      quote = quote == 0 ? c : 0;
+    }
+    if (!is_comment) result += c == '#' ? kHash : c;
+  }
+  return result;
+}
+
+std::vector<CLI::ConfigItem> items_of(const std::string& text) {
+  std::istringstream lines(without_comments(text));
+  std::vector<CLI::ConfigItem> items = CLI::ConfigTOML().from_config(lines);
+  for (CLI::ConfigItem& item : items)
+    for (std::string& input : item.inputs) std::ranges::replace(input, kHash, '#');
+  return items;
 }
 
 bool is_given(const std::vector<std::string>& arguments, const std::string& name) {
@@ -64,10 +118,23 @@ bool is_given(const std::vector<std::string>& arguments, const CLI::Option& opti
                              [&](const std::string& name) { return is_given(arguments, name); });
 }
 
-bool belongs_to(const CLI::ConfigItem& item, const std::string& command) {
+/// Whether an item of a file is an option of `command`, and not in the section of another one.
+/// Throws Error (input) with `where` for a section that no command has.
+bool belongs_to(const CLI::ConfigItem& item, const CLI::App& command, const CLI::App& program,
+                const std::string& where) {
   const bool is_section_mark = item.name == "++" || item.name == "--";
-  return !is_section_mark &&
-         (item.parents.empty() || (item.parents.size() == 1 && item.parents.front() == command));
+  if (is_section_mark) return false;
+  if (item.parents.empty()) return true;
+  const std::string& section = item.parents.front();
+  const bool is_known =
+      !program.get_subcommands([&](const CLI::App* other) { return other->get_name() == section; })
+           .empty();
+  if (!is_known || (section == command.get_name() && item.parents.size() > 1))
+    throw Error(
+        ErrorCategory::input, where,
+        fmt::format("expected options of {0}, or in a section [{0}]", command.get_name()),
+        fmt::format("got \"{}\" in a section [{}]", item.name, fmt::join(item.parents, ".")));
+  return section == command.get_name();
 }
 
 /// --print-config writes an empty value for an option that is not set.
@@ -119,9 +186,8 @@ std::shared_ptr<bool> add_config_options(CLI::App& command) {
 std::string config_text(const CLI::App& command) { return command.config_to_str(true, false); }
 
 std::vector<std::pair<std::string, std::string>> config_values(const std::string& text) {
-  std::istringstream lines(text);
   std::vector<std::pair<std::string, std::string>> values;
-  for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(lines))
+  for (const CLI::ConfigItem& item : items_of(text))
     if (!is_empty(item)) values.emplace_back(item.name, value_of(item));
   return values;
 }
@@ -152,14 +218,14 @@ std::vector<std::string> with_config_file(std::vector<std::string> arguments, CL
                 "got the name of a YAML file");
   std::vector<CLI::ConfigItem> items;
   try {
-    items = CLI::ConfigTOML().from_file(*path);
+    items = items_of(read_config(*path, where));
   } catch (const CLI::Error& error) {
     throw Error(ErrorCategory::input, where, "expected a readable file of name=value lines",
                 error.what());
   }
   std::vector<std::string> added;
   for (const CLI::ConfigItem& item : items) {
-    if (!belongs_to(item, arguments.front()) || is_empty(item)) continue;
+    if (!belongs_to(item, *commands.front(), program, where) || is_empty(item)) continue;
     CLI::Option* const option = commands.front()->get_option_no_throw("--" + item.name);
     if (option != nullptr && is_given(arguments, *option)) continue;
     check_item(item, *commands.front(), option, where);

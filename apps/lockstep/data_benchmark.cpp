@@ -80,6 +80,24 @@ FirstRecords::FirstRecords(const data::RecordSource& source, std::int64_t record
   LOCKSTEP_CHECK(records >= 1 && records <= source.size());
 }
 
+std::vector<data::StoredFile> FirstRecords::files() const {
+  std::vector<data::StoredFile> files = source_.files();
+  std::int64_t left = records_;
+  std::size_t used = 0;
+  for (; used < files.size() && left > 0; ++used) {
+    data::StoredFile& file = files[used];
+    if (file.records > left) {
+      file.bytes =
+          static_cast<std::int64_t>(static_cast<double>(file.bytes) * static_cast<double>(left) /
+                                    static_cast<double>(file.records));
+      file.records = left;
+    }
+    left -= file.records;
+  }
+  files.resize(used);
+  return files;
+}
+
 DecodedSamples::DecodedSamples(const data::Dataset& dataset)
     : spec_(dataset.spec()), samples_(spec_, dataset.size()) {
   const auto stream = dataset.stream({.last_step = dataset.steps_per_epoch()});

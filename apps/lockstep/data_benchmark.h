@@ -46,9 +46,14 @@ class FirstRecords final : public data::RecordSource {
   const data::SampleSpec& spec() const override { return source_.spec(); }
   std::int64_t size() const override { return records_; }
   bool has_images() const override { return source_.has_images(); }
+  bool has_encoded_images() const override { return source_.has_encoded_images(); }
+  ChannelNormalization normalization() const override { return source_.normalization(); }
   void read(std::int64_t record_id, data::Sample& sample) const override {
     source_.read(record_id, sample);
   }
+  /// Those with these records: on them depend the order of records and the reading ahead.
+  std::vector<data::StoredFile> files() const override;
+  void will_need(data::Range record_ids) const override { source_.will_need(record_ids); }
   void prefetch(std::int64_t record_id) const override { source_.prefetch(record_id); }
   std::string description() const override { return source_.description(); }
 
@@ -79,6 +84,8 @@ class StoredRecords final : public data::RecordSource {
   const data::SampleSpec& spec() const override { return source_.spec(); }
   std::int64_t size() const override { return records_.size(); }
   bool has_images() const override { return source_.has_images(); }
+  bool has_encoded_images() const override { return source_.has_encoded_images(); }
+  ChannelNormalization normalization() const override { return source_.normalization(); }
   void read(std::int64_t record_id, data::Sample& sample) const override;
   std::string description() const override { return "stored records"; }
 

@@ -194,7 +194,8 @@ void add_benchmark_command(CLI::App& data) {
   add_assigned<double>(*command, "--seconds", assign, "Seconds to measure each rate; above 0")
       ->default_str(fmt::format("{}", options->seconds))
       ->group("Output");
-  add_output_options(*command, options->output);
+  add_output_options(*command, options->output,
+                     "Print only warnings, errors, notes and the bottleneck");
   command->callback([options] { benchmark_data(*options); });
 }
 

@@ -113,15 +113,15 @@ class ValueSummary {
   }
 
   void print() const {
-    fmt::print("  {:<24}{:<9}{}\n", "name", "kind", "range");
+    fmt::print("  {:<23} {:<9}{}\n", "name", "kind", "range");
     for (std::size_t i = 0; i < extents_.size(); ++i) {
       const std::string name = names_.empty() ? "input" : names_[i];
-      fmt::print("  {:<24}{:<9}{}\n", name, is_image_ ? "pixels" : "float", text_of(extents_[i]));
+      fmt::print("  {:<23} {:<9}{}\n", name, is_image_ ? "pixels" : "float", text_of(extents_[i]));
     }
     for (const Indices& indices : indices_)
-      fmt::print("  {:<24}{:<9}{}\n", indices.name, "index", indices.extent.text());
+      fmt::print("  {:<23} {:<9}{}\n", indices.name, "index", indices.extent.text());
     for (std::size_t i = 0; i < targets_.size(); ++i)
-      fmt::print("  {:<24}{:<9}{}, target\n", target_names_[i], "float", targets_[i].text());
+      fmt::print("  {:<23} {:<9}{}, target\n", target_names_[i], "float", targets_[i].text());
   }
 
  private:
@@ -300,11 +300,11 @@ class Inspection {
   void print_features() const {
     for (const auto& [part, tensors] : tensors_) fmt::print("samples of {}: {}\n", part, tensors);
     fmt::print("\nfeatures of {}\n", counted(records_, "record"));
-    fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", "name", "kind", "records", "values in each",
+    fmt::print("  {:<23} {:<9}{:>10}  {:<15} {}\n", "name", "kind", "records", "values in each",
                "range");
     for (const auto& [key, summary] : features_) {
       const auto& [name, kind] = key;
-      fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}{}\n", name, data::feature_kind_name(kind),
+      fmt::print("  {:<23} {:<9}{:>10}  {:<15} {}{}\n", name, data::feature_kind_name(kind),
                  summary.records, summary.values.text(), summary.range_text(kind),
                  kind == data::FeatureKind::floats && is_label(name) ? ", target" : "");
     }

@@ -229,7 +229,7 @@ void add_plan_command(CLI::App& program, const Invocation& invocation, int& stat
       "Example:\n"
       "  lockstep plan --model cnn --data fashion-mnist --epochs 5 --link 1Gbit\n");
   const auto arguments = std::make_shared<PlanArguments>();
-  add_train_options(*command, arguments->train);
+  add_train_options(*command, arguments->train, "Print only warnings, errors and the plan");
   hide_unlisted(*command);
   add_plan_options(*command, *arguments);
   const auto print_config = add_config_options(*command);

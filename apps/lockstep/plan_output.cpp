@@ -89,7 +89,9 @@ std::string verdict_text(const PlanReport& report) {
   if (plan.most == 1) return {};
   if (plan.pays_up_to == plan.most)
     return in_lines(fmt::format(
-        "All {} replicas pay: each adds at least half of what one alone trains.", plan.most));
+        "All {} replicas pay: those of the second half add at least half of what one alone trains, "
+        "on average.",
+        plan.most));
   std::string text = in_lines(
       fmt::format("{}: a further one adds less than half of what one alone trains; {}.",
                   plan.pays_up_to == 1 ? "Only one replica pays"

@@ -47,6 +47,9 @@ void check_predictions(const PredictionOptions& options, std::span<const Predict
     throw Error(ErrorCategory::input, "command line", "expected a model of classes with --top",
                 fmt::format("its loss is {}", fmt::join(losses, ", ")));
   }
+  if (options.style.top > 0 && options.style.logits)
+    throw Error(ErrorCategory::input, "command line",
+                "expected --top, which writes probabilities, without --outputs logits", "got both");
   const bool is_csv = options.format == PredictionFormat::csv;
   if (const auto found = std::ranges::find_if(outputs, &PredictedOutput::has_positions);
       found != outputs.end() && (is_csv || options.style.top > 0 || options.style.logits))

@@ -1,8 +1,10 @@
 // lockstep quantize: a trained model as a file of ONNX that computes with 8-bit integers.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -165,6 +168,13 @@ void check_output(const fs::path& output) {
   if (!fs::is_directory(folder, error))
     throw Error(ErrorCategory::checkpoint, output.string(), "expected a file in a folder",
                 fmt::format("{} is none", folder.string()));
+  if (fs::is_directory(output, error))
+    throw Error(ErrorCategory::checkpoint, output.string(), "expected a file",
+                "it is a directory; --layout triton writes a folder");
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw Error(ErrorCategory::checkpoint, output.string(),
+                fmt::format("expected to be allowed to write in {}", folder.string()),
+                std::generic_category().message(errno));
 }
 
 int quantize(job::Session& session, const QuantizeArguments& arguments) {
@@ -282,7 +292,7 @@ void add_quantize_command(CLI::App& program, const Invocation& invocation, int& 
       "Write the model of a checkpoint as ONNX that computes with 8-bit integers: ranges are "
       "calibrated on samples, without training\n\n"
       "Example:\n"
-      "  lockstep quantize --checkpoint run --data fashion-mnist:train\n"
+      "  lockstep quantize --checkpoint run --data fashion-mnist:train \\\n"
       "    --validation-data fashion-mnist --output model.onnx\n");
   const auto arguments = std::make_shared<QuantizeArguments>();
   arguments->exported.format = "onnx";

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "apps/lockstep/commands.h"
@@ -46,6 +47,10 @@ void write_report(const ReportArguments& arguments) {
   std::vector<report::RunLog> runs;
   runs.reserve(count);
   for (const std::string& path : arguments.runs) runs.push_back(report::read_run(path));
+  for (const report::RunLog& run : runs)
+    if (std::error_code none; std::filesystem::equivalent(run.path, arguments.output, none))
+      throw Error(ErrorCategory::input, "--output", "expected another file than the logs",
+                  fmt::format("got the log {}", run.path.string()));
   name_apart(runs);
   const std::string page = report::report_page(runs, arguments.page);
   write_file_atomically(arguments.output, page, Durability::cached);

@@ -621,7 +621,7 @@ void check_checkpoint_options(const strategy::CheckpointPlan& checkpoint) {
 
 }  // namespace
 
-void add_train_options(CLI::App& command, TrainArguments& a) {
+void add_train_options(CLI::App& command, TrainArguments& a, const char* quiet) {
   add_model_options(command, a);
   add_data_options(command, a.data);
   add_run_options(command, a);
@@ -631,7 +631,7 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
   add_optimizer_options(command, a);
   add_schedule_options(command, a);
   add_keeping_options(command, a);
-  add_output_options(command, a.output);
+  add_output_options(command, a.output, quiet);
   command
       .add_flag("--verbose", a.verbose,
                 "Also print where replicas are, what each rank reads, why the all-reduce was "

@@ -61,7 +61,8 @@ struct TrainArguments {
 };
 
 /// Declares the options.
-void add_train_options(CLI::App& command, TrainArguments& arguments);
+void add_train_options(CLI::App& command, TrainArguments& arguments,
+                       const char* quiet = "Print only warnings and errors");
 
 /// Derives what depends on several options. Throws Error (input) if a required option is missing,
 /// or if options contradict each other.

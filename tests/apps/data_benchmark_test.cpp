@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "apps/lockstep/commands.h"
+#include "lockstep/data/image/encode_png.h"
 #include "tests/data/support.h"
 
 namespace lockstep::apps {
@@ -125,6 +128,35 @@ TEST_F(DataBenchmarkTest, StandInsGiveTheSamplesOfTheDataSet) {
       EXPECT_EQ(got.label(), expected.label()) << source->description() << ", record " << record;
     }
   }
+}
+
+TEST_F(DataBenchmarkTest, FirstRecordsAreReadAsTheDataSetIs) {
+  write();
+  const data::Dataset dataset = data::Dataset::from_tfrecords(pattern(), shape());
+  const auto files = dataset.source().files();
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_EQ(FirstRecords(dataset.source(), 20).files().size(), 1U);
+  const auto first = FirstRecords(dataset.source(), 25).files();
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_EQ(first[0].bytes, files[0].bytes);
+  EXPECT_EQ(first[1].name, files[1].name);
+  EXPECT_EQ(first[1].records, 5);
+  EXPECT_EQ(first[1].bytes, files[1].bytes / 2);
+}
+
+// A training resizes and converts encoded images of any size and color.
+TEST_F(DataBenchmarkTest, TakesTheImagesThatATrainingTakes) {
+  for (const char* kind : {"a", "b"}) {
+    std::filesystem::create_directory(directory_ / kind);
+    data::Image gray;
+    gray.reshape(8, 6, 1);
+    std::ranges::fill_n(gray.span().pixels, 48, 7);
+    data::write_bytes(directory_ / kind / "1.png", data::to_png(gray.view()));
+  }
+  EXPECT_THAT(run({"--data", "images:" + directory_.path().string(), "--images", "resize=4"}),
+              HasSubstr("warm"));
+  EXPECT_THAT(run({"--data", "images:" + directory_.path().string(), "--images", "imagenet"}),
+              HasSubstr("warm"));
 }
 
 TEST_F(DataBenchmarkTest, DecodedSamplesKeepTargets) {

@@ -120,5 +120,28 @@ TEST_F(Quantized, RefusesAnIncompleteCheckpoint) {
   EXPECT_EQ(files(), 0U);
 }
 
+TEST_F(Quantized, RefusesAnOutputBeforeTheWork) {
+  std::filesystem::create_directory(file());
+  const Result result = run_lockstep(quantize("", " --data synthetic:9x9x9:2:5 "));
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("model.onnx] expected a file; it is a directory; --layout "
+                                       "triton writes a folder"));
+}
+
+TEST_F(Quantized, ExportsAFolderForTritonWholeOrNotAtAll) {
+  const std::string folder = directory("pets");
+  const std::string command =
+      "checkpoint export " + directory() + " --format onnx --layout triton --output " + folder;
+  std::filesystem::create_directories(folder + "/config.pbtxt");
+  EXPECT_EQ(run_lockstep(command).status, 3);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/1"));
+  std::filesystem::remove(folder + "/config.pbtxt");
+  checkpoint::overwrite(folder + "/labels.txt", "of another model");
+  const Result result = run_lockstep(command);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(std::filesystem::exists(folder + "/1/model.onnx"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/labels.txt")) << "these classes have no names";
+}
+
 }  // namespace
 }  // namespace lockstep::apps

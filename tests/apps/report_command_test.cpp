@@ -69,6 +69,18 @@ TEST_F(ReportCommand, RefusesAMetricThatNoRunHas) {
   EXPECT_FALSE(std::filesystem::exists(at("page.html")));
 }
 
+TEST_F(ReportCommand, DoesNotReplaceALog) {
+  train("run.jsonl");
+  const std::string log = data::read_bytes(at("run.jsonl"));
+  std::filesystem::create_symlink(at("run.jsonl"), at("link"));
+  for (const char* output : {"run.jsonl", "link"}) {
+    const Result result = run_lockstep("report " + at("run.jsonl") + " --output " + at(output));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors, HasSubstr("[--output] expected another file than the logs, got "));
+  }
+  EXPECT_EQ(data::read_bytes(at("run.jsonl")), log);
+}
+
 TEST_F(ReportCommand, RefusesWhatIsNoLog) {
   data::write_bytes(at("text"), "epoch 1\n");
   const Result result = run_lockstep("report " + at("text"));

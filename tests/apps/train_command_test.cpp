@@ -310,6 +310,32 @@ TEST(TrainCommand, ReadsTheConfigurationThatItPrints) {
   EXPECT_EQ(run_lockstep("train --config=" + path + " --steps 3").event("end")["steps"], 3);
 }
 
+TEST(TrainCommand, ReadsBackValuesWithAnyCharacters) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() / "run.toml";
+  for (const char* value : {"a#b", "it's#1", "a;c", "a,b", "50%\\x"}) {
+    const std::string checkpoints = directory.path() / value;
+    const std::string options =
+        fmt::format("{}--steps 1 --checkpoint-dir {} ", kTrain, checkpoints);
+    const std::string printed = run_lockstep(options + "--print-config").output;
+    std::ofstream(path) << "# It's a comment\n" << printed;
+    EXPECT_EQ(run_lockstep("train --print-config --config " + path).output, printed);
+    EXPECT_EQ(run_lockstep(options).event("start")["options"]["checkpoint-dir"], checkpoints);
+  }
+}
+
+TEST(TrainCommand, ReadsTheLastConfiguration) {
+  const ScratchDirectory directory;
+  const std::string first = directory.path() / "a.toml";
+  const std::string last = directory.path() / "b.toml";
+  std::ofstream(first) << "seed=1\nsteps=3\n";
+  std::ofstream(last) << "seed=2\n";
+  const std::string printed =
+      run_lockstep("train --print-config --config " + first + " --config=" + last).output;
+  EXPECT_THAT(printed, HasSubstr("seed=2\n"));
+  EXPECT_THAT(printed, ::testing::Not(HasSubstr("steps=3\n")));
+}
+
 TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
@@ -338,6 +364,20 @@ TEST(TrainCommand, NamesTheConfigurationWithAnError) {
     EXPECT_EQ(result.status, 2) << wrong.text;
     EXPECT_THAT(result.errors, HasSubstr(expected + wrong.got)) << wrong.text;
   }
+  for (const auto& [text, got] :
+       {std::pair("[training]\nsteps=2\n", "got \"steps\" in a section [training]"),
+        {"optimizer.name=\"sgd\"\n", "got \"name\" in a section [optimizer]"},
+        {"[train.more]\nsteps=2\n", "got \"steps\" in a section [train.more]"}}) {
+    std::ofstream(path) << text;
+    const Result result = run_lockstep("train --config " + path);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors,
+                HasSubstr("[--config " + path +
+                          "] expected options of train, or in a section [train], " + got));
+  }
+  EXPECT_THAT(
+      run_lockstep("train --config /").errors,
+      HasSubstr("[--config /] expected a readable file of name=value lines, got a directory"));
   std::ofstream(path) << "global-batch=abc\n";
   EXPECT_THAT(run_lockstep("train --config " + path).errors,
               HasSubstr("[--config " + path +
