@@ -49,6 +49,9 @@ std::string counted(std::int64_t count, std::string_view noun) {
 }
 
 std::string list_names(std::span<const std::string_view> names, std::string_view last) {
+  constexpr std::size_t kMaxNames = 60;  // the columns of a table may be thousands
+  if (names.size() > kMaxNames)
+    return fmt::format("{}, … ({} in all)", fmt::join(names.first(kMaxNames), ", "), names.size());
   if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
   return fmt::format("{}{}{}", fmt::join(names.first(names.size() - 1), ", "), last, names.back());
 }

@@ -77,7 +77,7 @@ class SignalRecording::Writer {
 
   void write() const {
     try {
-      const auto path = trace::write_recording("SIGUSR1");
+      const auto path = trace::write_recording(trace::kRequestReason);
       logger_->info("the last events are in {} (lockstep inspect {})", path.string(),
                     path.parent_path().string());
     } catch (const std::exception& error) {

@@ -100,6 +100,13 @@ TEST(EnumNames, SuggestAlsoTheOtherNames) {
   }
 }
 
+TEST(ListNames, EndsWithTheirNumberIfThereAreMany) {
+  const std::vector<std::string_view> names(1000, "x");
+  const std::string text = list_names(names, " or ");
+  EXPECT_TRUE(text.ends_with("x, x, … (1000 in all)"));
+  EXPECT_LT(text.size(), 250U);
+}
+
 TEST(ListNames, SeparatesByCommas) {
   EXPECT_EQ(list_names(kKnown), "conv2d, dense, dropout");
   EXPECT_EQ(list_names(kKnown, " or "), "conv2d, dense or dropout");

@@ -111,6 +111,19 @@ Recording before_bucket_3(int rank) {
   return recording_of(rank, events);
 }
 
+TEST(CompareRecordings, LeaveOutWhatWasAskedForBeforeTheFailure) {
+  Recording asked = recording_of(0, kInBucket2);
+  asked.reason = kRequestReason;
+  asked.seconds_since_1970 -= 60;
+  const std::vector<std::string> lines = compare_recordings({asked, recording_of(1, kInBucket3)});
+  EXPECT_THAT(lines, Contains("1 recording that somebody asked for earlier left out"));
+  EXPECT_THAT(lines, Contains(StartsWith("ranks 0, 2 left no recording here: killed")));
+  EXPECT_THAT(lines, Each(Not(HasSubstr("never left bucket 2"))));
+  asked.seconds_since_1970 += 59;
+  EXPECT_THAT(compare_recordings({asked, recording_of(1, kInBucket3)}),
+              Contains(HasSubstr("rank 0 never left bucket 2")));
+}
+
 // What ranks record if one is killed, stalls before a collective, or throws an exception.
 TEST(CompareRecordings, ReadTheCaseOfARankThatWasKilled) {
   const std::string lost = "[watchdog] expected every rank to stay connected; rank 1 is gone";

@@ -143,6 +143,7 @@ struct Comparison {
   RecordedRank job;
   double written = 0;                 // seconds since 1970
   std::int64_t others = 0;            // number of recordings of other jobs
+  std::int64_t requested = 0;         // number of those of this job from long before a failure
   std::vector<Recording> recordings;  // in the order of ranks
   std::vector<int> missing;           // ranks without a recording
   std::vector<int> causes;            // ranks that failed first, if others recorded because of it
@@ -158,6 +159,14 @@ Comparison compare(std::vector<Recording> recordings) {
   found.written = newest.seconds_since_1970;
   found.others = static_cast<std::int64_t>(std::erase_if(
       recordings, [&](const Recording& one) { return one.rank.job != found.job.job; }));
+  // What a rank did when somebody asked is not what it did when another one failed later.
+  constexpr double kSameMoment = 5;
+  const auto is_failure = [](const Recording& one) { return one.reason != kRequestReason; };
+  if (std::ranges::any_of(recordings, is_failure))
+    found.requested =
+        static_cast<std::int64_t>(std::erase_if(recordings, [&](const Recording& one) {
+          return !is_failure(one) && one.seconds_since_1970 + kSameMoment < found.written;
+        }));
   std::ranges::stable_sort(recordings, {}, [](const Recording& one) { return one.rank.rank; });
   std::vector<RankState> ranks;
   std::set<int> present;
@@ -316,6 +325,9 @@ std::vector<std::string> compare_recordings(std::vector<Recording> recordings) {
   if (found.others > 0)
     lines.push_back(
         fmt::format("{} of other jobs left out", counted(found.others, "older recording")));
+  if (found.requested > 0)
+    lines.push_back(fmt::format("{} that somebody asked for earlier left out",
+                                counted(found.requested, "recording")));
   Groups reasons;
   for (const Recording& one : found.recordings)
     reasons.add("recorded because of: " + one.reason, one.rank.rank);
@@ -347,7 +359,7 @@ nlohmann::ordered_json comparison_json(std::vector<Recording> recordings, std::i
   if (std::string cause = cause_text(found); !cause.empty()) reading.push_back(std::move(cause));
   reading.push_back(found.reading);
   return {{"job", found.job.job},  {"size", found.job.ranks},
-          {"time", found.written}, {"older_recordings", found.others},
+          {"time", found.written}, {"older_recordings", found.others + found.requested},
           {"reasons", reasons},    {"missing", found.missing},
           {"reading", reading},    {"ranks", ranks}};
 }

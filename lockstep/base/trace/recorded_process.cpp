@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <optional>
@@ -54,13 +55,14 @@ void remove_old(const fs::path& directory) {
 }  // namespace
 
 fs::path temporary_recordings(uid_t user, const fs::path& temporary) {
-  return (temporary.empty() ? fs::path("/tmp") : temporary) /
+  std::error_code unknown;
+  return (fs::is_directory(temporary, unknown) ? temporary : fs::path("/tmp")) /
          fmt::format("lockstep-recorder-{}", user);
 }
 
 fs::path temporary_recordings() {
-  std::error_code unknown;  // TMPDIR that is no directory
-  return temporary_recordings(::geteuid(), fs::temp_directory_path(unknown));
+  const char* const temporary = std::getenv("TMPDIR");
+  return temporary_recordings(::geteuid(), temporary == nullptr ? "" : temporary);
 }
 
 void make_private_directory(const fs::path& directory) {

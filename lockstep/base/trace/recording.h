@@ -18,6 +18,8 @@ namespace lockstep::trace {
 
 /// The reason of a recording of a process that has not failed itself.
 inline constexpr std::string_view kBystanderReason = "another rank has failed";
+/// The reason of a recording that was asked for, of a rank that goes on.
+inline constexpr std::string_view kRequestReason = "SIGUSR1";
 
 /// This process within its job, as its recordings name it.
 struct RecordedRank {
