@@ -121,11 +121,20 @@ Paths text_files(const std::string& text, const DataSpecOptions& /*options*/) {
   return matching_files({TextSpec::parse(text, "text:" + text).files});
 }
 
+/// The first image may be gray where those of the training were in color.
 Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
-  if (options.may_lack_labels)
-    return Dataset::from_source(std::make_shared<ImageFolderSource>(
-        directory, options.tfrecord.input_shape, ImageFolders::none));
-  Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
+  const auto open = [&](const std::vector<std::int64_t>& shape) {
+    return options.may_lack_labels ? Dataset::from_source(std::make_shared<ImageFolderSource>(
+                                         directory, shape, ImageFolders::none))
+                                   : Dataset::from_images(directory, shape);
+  };
+  Dataset dataset = open(options.tfrecord.input_shape);
+  const std::vector<std::int64_t>& trained = options.tfrecord.trained_shape;
+  const std::vector<std::int64_t> first = dataset.spec().shape();
+  const bool is_gray = options.tfrecord.input_shape.empty() && first.size() == 3 && first[2] == 1;
+  if (is_gray && trained == std::vector<std::int64_t>{first[0], first[1], 3})
+    dataset = open(trained);
+  if (options.may_lack_labels) return dataset;
   const std::int64_t classes = options.tfrecord.classes_by_name ? 0 : options.tfrecord.classes;
   if (classes > 0 && dataset.spec().classes() != classes)
     throw Error(ErrorCategory::data, directory,

@@ -12,21 +12,6 @@
 
 namespace lockstep::data {
 
-void BadRecords::note(std::int64_t record_id, const Error& error) {
-  if (!limit_) throw error;
-  const std::scoped_lock lock(mutex_);
-  problems_.emplace(record_id, error.what());
-  if (static_cast<std::int64_t>(problems_.size()) > *limit_)
-    throw_too_many_bad(*limit_, error.what());
-}
-
-std::vector<BadRecord> BadRecords::list() const {
-  const std::scoped_lock lock(mutex_);
-  std::vector<BadRecord> list;
-  for (const auto& [record_id, problem] : problems_) list.push_back({record_id, problem});
-  return list;
-}
-
 BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
     : pipeline_(std::move(pipeline)),
       options_(options),
@@ -34,8 +19,7 @@ BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
       steps_per_epoch_(sharding_.plan().steps_per_epoch()),
       gives_pixels_(options.pixels && pipeline_.gives_pixels()),
       needs_padding_(std::ranges::any_of(pipeline_.spec.inputs, &TensorSpec::is_ragged) ||
-                     std::ranges::any_of(pipeline_.spec.targets, &TensorSpec::is_ragged)),
-      bad_records_(std::make_unique<BadRecords>(pipeline_.bad_records)) {}
+                     std::ranges::any_of(pipeline_.spec.targets, &TensorSpec::is_ragged)) {}
 
 void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
   parts.resize(options_.local_replicas);
@@ -81,19 +65,20 @@ std::int64_t BatchReader::local_samples(const std::vector<Batch>& parts) {
   return samples;
 }
 
-void BatchReader::fill(Range piece, std::vector<Batch>& parts, const std::stop_token& stop) const {
+void BatchReader::fill(Range piece, std::vector<Batch>& parts, BadRecordProblems& bad,
+                       const std::stop_token& stop) const {
   std::int64_t before = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Batch& part = parts[i];
     const Range samples = {std::max(piece.begin - before, std::int64_t{0}),
                            std::min(piece.end - before, part.samples)};
     if (samples.begin < samples.end)
-      fill_part(options_.first_replica + static_cast<int>(i), samples, part, stop);
+      fill_part(options_.first_replica + static_cast<int>(i), samples, part, bad, stop);
     before += part.samples;
   }
 }
 
-void BatchReader::fill_part(int replica, Range samples, Batch& part,
+void BatchReader::fill_part(int replica, Range samples, Batch& part, BadRecordProblems& bad,
                             const std::stop_token& stop) const {
   const std::int64_t first_position =
       sharding_.plan().share(part.step % steps_per_epoch_, replica).positions.begin;
@@ -101,7 +86,7 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
       sharding_.sequence(replica / options_.local_replicas, options_.seed, part.epoch);
   SampleReader reader(pipeline_);
   const auto read_one = [&](const SampleKey& key, Sample& sample) {
-    return read(reader, key, sample);
+    return read(reader, key, sample, bad);
   };
   std::optional<MixupStep> mixup;
   if (pipeline_.mixup_alpha > 0) mixup.emplace(pipeline_);
@@ -147,7 +132,8 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
 /// Returns the id of the record in `sample`: the key's or, if bad records are tolerated, the next
 /// readable one. Thus batches and steps are unchanged on all ranks, whichever rank encounters a bad
 /// record.
-std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& sample) const {
+std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& sample,
+                               BadRecordProblems& bad) const {
   const RecordSource& source = *pipeline_.source;
   for (std::int64_t tried = 0; tried < source.size(); ++tried) {
     try {
@@ -155,12 +141,20 @@ std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& samp
       return key.record_id;
     } catch (const Error& error) {
       if (error.category() != ErrorCategory::data) throw;
-      bad_records_->note(key.record_id, error);
+      if (!pipeline_.bad_records) throw;
+      bad.emplace(key.record_id, error.what());
+      check(bad);
     }
     key.record_id = (key.record_id + 1) % source.size();
   }
   throw Error(ErrorCategory::data, source.description(), "expected a readable record",
               fmt::format("all {} are bad", source.size()));
+}
+
+void BatchReader::check(const BadRecordProblems& bad) const {
+  const std::int64_t limit = pipeline_.bad_records.value_or(0);
+  if (static_cast<std::int64_t>(bad.size()) > limit)
+    throw_too_many_bad(limit, bad.rbegin()->second);
 }
 
 }  // namespace lockstep::data

@@ -3,14 +3,10 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
@@ -18,26 +14,11 @@
 
 namespace lockstep::data {
 
-/// Collects unreadable records; each counts once, however often it is encountered. Thread-safe.
-class BadRecords {
- public:
-  /// `limit` is the maximum number of bad records; nullopt: none is allowed.
-  explicit BadRecords(std::optional<std::int64_t> limit) : limit_(limit) {}
+/// What is wrong with each unreadable record, by its id.
+using BadRecordProblems = std::map<std::int64_t, std::string>;
 
-  /// Rethrows `error` if no bad records are allowed; throws Error (data) if this one exceeds the
-  /// limit.
-  void note(std::int64_t record_id, const Error& error);
-  /// Sorted by id.
-  std::vector<BadRecord> list() const;
-
- private:
-  std::optional<std::int64_t> limit_;
-  mutable std::mutex mutex_;
-  std::map<std::int64_t, std::string> problems_;
-};
-
-/// Stateless except for the list of bad records, so any thread can make any piece of any step.
-/// Reads only the records of this process's replicas.
+/// Stateless, so any thread can make any piece of any step. Reads only the records of this
+/// process's replicas.
 class BatchReader {
  public:
   BatchReader(Pipeline pipeline, const StreamOptions& options);
@@ -56,15 +37,19 @@ class BatchReader {
   static std::int64_t local_samples(const std::vector<Batch>& parts);
 
   /// Reads and maps the samples [piece.begin, piece.end) of this process, counted through the parts
-  /// of its replicas. Returns early if a stop is requested.
-  void fill(Range piece, std::vector<Batch>& parts, const std::stop_token& stop) const;
+  /// of its replicas. Returns early if a stop is requested. Adds the bad records that it replaced
+  /// to `bad`; throws Error (data) if none is allowed, or `bad` exceeds the limit.
+  void fill(Range piece, std::vector<Batch>& parts, BadRecordProblems& bad,
+            const std::stop_token& stop) const;
 
-  /// The bad records encountered so far.
-  std::vector<BadRecord> bad_records() const { return bad_records_->list(); }
+  /// Throws Error (data) if `bad` has more records than may be skipped.
+  void check(const BadRecordProblems& bad) const;
 
  private:
-  void fill_part(int replica, Range samples, Batch& part, const std::stop_token& stop) const;
-  std::int64_t read(SampleReader& reader, SampleKey key, Sample& sample) const;
+  void fill_part(int replica, Range samples, Batch& part, BadRecordProblems& bad,
+                 const std::stop_token& stop) const;
+  std::int64_t read(SampleReader& reader, SampleKey key, Sample& sample,
+                    BadRecordProblems& bad) const;
 
   Pipeline pipeline_;
   StreamOptions options_;
@@ -72,7 +57,6 @@ class BatchReader {
   std::int64_t steps_per_epoch_;
   bool gives_pixels_;
   bool needs_padding_;
-  std::unique_ptr<BadRecords> bad_records_;
 };
 
 }  // namespace lockstep::data

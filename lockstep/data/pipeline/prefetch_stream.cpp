@@ -74,7 +74,9 @@ bool PrefetchStream::next(std::vector<Batch>& parts) {
       waited = seconds_since(start);
     }
     seconds_waited_ += waited;
-    if (const Slot& slot = slot_of(next_step_); slot.error) std::rethrow_exception(slot.error);
+    Slot& slot = slot_of(next_step_);
+    count_bad_records(slot);
+    if (slot.error) std::rethrow_exception(slot.error);
     give(parts, waited, were_ready);
   }
   slot_free_.notify_all();
@@ -85,11 +87,34 @@ bool PrefetchStream::next_if_ready(std::vector<Batch>& parts) {
   if (next_step_ >= last_step_) return false;
   {
     const std::scoped_lock lock(mutex_);
-    if (!is_ready(next_step_) || slot_of(next_step_).error) return false;
+    if (!is_ready(next_step_)) return false;
+    Slot& slot = slot_of(next_step_);
+    count_bad_records(slot);
+    if (slot.error) return false;
     give(parts, 0, all_ready());
   }
   slot_free_.notify_all();
   return true;
+}
+
+/// Sets the error of a step whose bad records exceed the limit. An error of one of its pieces comes
+/// first: that record is bad, too.
+void PrefetchStream::count_bad_records(Slot& slot) {
+  bad_records_.merge(slot.bad);
+  slot.bad.clear();
+  if (slot.error) return;
+  try {
+    reader_.check(bad_records_);
+  } catch (const Error&) {
+    slot.error = std::current_exception();
+    failed_ = true;
+  }
+}
+
+std::vector<BadRecord> PrefetchStream::bad_records() const {
+  std::vector<BadRecord> list;
+  for (const auto& [record_id, problem] : bad_records_) list.push_back({record_id, problem});
+  return list;
 }
 
 void PrefetchStream::give(std::vector<Batch>& parts, double waited, bool were_ready) {
@@ -129,14 +154,15 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
       if (stop.stop_requested()) return;
       piece = take_piece();
     }
+    BadRecordProblems bad;
     std::exception_ptr error;
     try {
       const trace::Span reading("read records", piece.number);
-      reader_.fill(piece.samples, piece.slot->parts, stop);
+      reader_.fill(piece.samples, piece.slot->parts, bad, stop);
     } catch (...) {
       error = std::current_exception();
     }
-    finish_piece(piece, std::move(error));
+    finish_piece(piece, std::move(bad), std::move(error));
     const double used = lockstep::processor_seconds(CLOCK_THREAD_CPUTIME_ID);
     processor_seconds_.fetch_add(used - counted, std::memory_order_relaxed);
     counted = used;
@@ -177,7 +203,8 @@ void PrefetchStream::begin_step(Slot& slot) {
   }
 }
 
-void PrefetchStream::finish_piece(const Piece& piece, std::exception_ptr error) {
+void PrefetchStream::finish_piece(const Piece& piece, BadRecordProblems bad,
+                                  std::exception_ptr error) {
   bool ready = false;
   {
     std::unique_lock lock(mutex_);
@@ -192,6 +219,7 @@ void PrefetchStream::finish_piece(const Piece& piece, std::exception_ptr error) 
       }
       lock.lock();
     }
+    slot.bad.merge(bad);
     if (error) {
       failed_ = true;
       if (!slot.error || piece.number < slot.failed_piece) {

@@ -60,7 +60,8 @@ class WorkerTuner {
 /// The contents of a step do not depend on it.
 ///
 /// The first error in data order wins, regardless of which thread encounters which error first: the
-/// steps before it are delivered, then next() throws it, again on every further call.
+/// steps before it are delivered, then next() throws it, again on every further call. Bad records
+/// count when their step is delivered, not when it is read ahead.
 class PrefetchStream final : public BatchStream {
  public:
   PrefetchStream(Pipeline pipeline, const StreamOptions& options);
@@ -69,7 +70,7 @@ class PrefetchStream final : public BatchStream {
   bool next(std::vector<Batch>& parts) override;
   bool next_if_ready(std::vector<Batch>& parts) override;
   double seconds_waited() const override { return seconds_waited_; }
-  std::vector<BadRecord> bad_records() const override { return reader_.bad_records(); }
+  std::vector<BadRecord> bad_records() const override;
   int workers() const override { return tuner_.workers(); }
   double processor_seconds() const override {
     return processor_seconds_.load(std::memory_order_relaxed);
@@ -83,6 +84,7 @@ class PrefetchStream final : public BatchStream {
     int pieces_left = 0;
     std::exception_ptr error;  // of the first piece that failed
     int failed_piece = 0;
+    BadRecordProblems bad;
   };
   struct Piece {
     Slot* slot = nullptr;
@@ -99,7 +101,8 @@ class PrefetchStream final : public BatchStream {
   void give(std::vector<Batch>& parts, double waited, bool were_ready);
   Piece take_piece();
   void begin_step(Slot& slot);
-  void finish_piece(const Piece& piece, std::exception_ptr error);
+  void finish_piece(const Piece& piece, BadRecordProblems bad, std::exception_ptr error);
+  void count_bad_records(Slot& slot);
   std::size_t slot_number(std::int64_t step) const {
     return static_cast<std::size_t>(step % static_cast<std::int64_t>(slots_.size()));
   }
@@ -112,6 +115,7 @@ class PrefetchStream final : public BatchStream {
   std::atomic<double> processor_seconds_ = 0;
   WorkerTuner tuner_;
   std::optional<Clock::time_point> last_given_;
+  BadRecordProblems bad_records_;  // of the steps that were delivered
 
   std::mutex mutex_;
   std::condition_variable_any slot_free_;

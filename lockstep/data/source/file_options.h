@@ -47,7 +47,9 @@ struct TFRecordOptions {
   /// Reads only the inputs, for predictions: the records may lack the label and the weight.
   bool without_labels = false;
   std::string trained_input = {};  ///< that of the training, tried before the usual names
-  std::vector<std::int64_t> trained_shape = {};  ///< its shape, for raw bytes of this size
+  /// Its shape, for raw bytes of this size; or that of images that are stored in files of their
+  /// own.
+  std::vector<std::int64_t> trained_shape = {};
   /// Directory of record indexes, and of decompressed files while they are read. Empty: indexes are
   /// next to each file, or in memory if that directory is not writable, and decompressed files in
   /// $TMPDIR, /var/tmp or /tmp.

@@ -342,5 +342,23 @@ TEST_F(ImageFolderTest, ADamagedFileStopsTheWritingOfShards) {
   EXPECT_THAT(names_in(output / "shards"), ElementsAre());
 }
 
+TEST(OpenImageFolder, ReadsGrayImagesInColorIfTheTrainingHadColors) {
+  const TemporaryDirectory directory;
+  const auto write = [&](const char* name, const Bytes& png) {
+    std::filesystem::create_directories(directory / "a");
+    write_bytes(directory / "a" / name, {reinterpret_cast<const char*>(png.data()), png.size()});
+  };
+  write("0.png", encode_png(Bytes{9, 9}, 1, 2, {.color_type = 0}));
+  write("1.png", encode_png(Bytes{1, 2, 3, 4, 5, 6}, 1, 2, {.color_type = 2}));
+  const auto shape = [&](const TFRecordOptions& options) {
+    return open_data(directory.path().string(), {.tfrecord = options}).spec().shape();
+  };
+  using Shape = std::vector<std::int64_t>;
+  EXPECT_EQ(shape({}), (Shape{1, 2, 1}));
+  EXPECT_EQ(shape({.trained_shape = {1, 2, 3}}), (Shape{1, 2, 3}));
+  EXPECT_EQ(shape({.trained_shape = {2, 2, 3}}), (Shape{1, 2, 1})) << "which does not fit";
+  EXPECT_EQ(shape({.input_shape = {1, 2, 1}, .trained_shape = {1, 2, 3}}), (Shape{1, 2, 1}));
+}
+
 }  // namespace
 }  // namespace lockstep::data

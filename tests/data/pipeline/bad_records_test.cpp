@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <set>
 
@@ -99,6 +100,46 @@ TEST(BadRecords, BeyondTheLimitAreAnError) {
   EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
             "[bad records] expected at most 1 unreadable record; there are more, such as: [file: "
             "record 5] expected intact data; its CRC differs");
+}
+
+/// Records 3 and 6 are bad; record 3 waits until a thread ahead has come to record 6.
+class LateBadSource final : public RecordSource {
+ public:
+  const SampleSpec& spec() const override { return good_.spec(); }
+  std::int64_t size() const override { return good_.size(); }
+  void read(std::int64_t record_id, Sample& sample) const override {
+    if (record_id == 3) came_to_6_.wait(false);
+    if (record_id == 6) {
+      came_to_6_ = true;
+      came_to_6_.notify_all();
+    }
+    if (record_id == 3 || record_id == 6)
+      throw Error(ErrorCategory::data, "file", "expected intact data", "its CRC differs");
+    good_.read(record_id, sample);
+  }
+  std::string description() const override { return "late"; }
+
+ private:
+  CountingSource good_{8};
+  mutable std::atomic<bool> came_to_6_ = false;
+};
+
+TEST(BadRecords, CountInTheOrderOfTheStepsWhicheverAThreadEncountersFirst) {
+  const Dataset dataset =
+      Dataset::from_source(std::make_shared<LateBadSource>()).batch(4).skip_bad_records(1);
+  StreamOptions options = epochs(dataset, 1);
+  options.threads = 2;
+  const auto stream = dataset.stream(options);
+  std::vector<Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].record_ids, ElementsAre(0, 1, 2, 4));
+  const auto bad = stream->bad_records();
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0].record_id, 3);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(data_error_of([&] { stream->next(parts); }),
+              "[bad records] expected at most 1 unreadable record; there are more, such as: [file] "
+              "expected intact data; its CRC differs");
 }
 
 TEST(BadRecords, GiveTheSameBatchesOnAnyNumberOfReplicas) {
