@@ -73,10 +73,31 @@ void check_values(const Loss& loss, std::size_t samples, std::size_t width,
                             targets.labels.size()));
 }
 
+/// Values that are not finite make the loss not finite, which is told at the end of the step.
+void check_probabilities(const Loss& loss, std::size_t samples, std::size_t width,
+                         const Targets& targets) {
+  check_values(loss, samples, width, targets);
+  for (std::size_t i = 0; i < samples; ++i) {
+    if (targets.sample_weights.size() == samples && targets.sample_weights[i] == 0) continue;
+    for (const float value : targets.values.subspan(i * width, width))
+      if (std::isfinite(value) && !(value >= 0 && value <= 1))
+        throw Error(ErrorCategory::data, to_string(loss), "expected target values from 0 to 1",
+                    fmt::format("sample {} of the batch has {}", i, value));
+  }
+}
+
+void check(const CategoricalCrossentropy& loss, std::size_t samples, std::size_t width,
+           const Targets& targets) {
+  if (width < 2)
+    throw Error(ErrorCategory::data, to_string(Loss(loss)), "expected at least two classes",
+                fmt::format("got {} output", width));
+  check_probabilities(Loss(loss), samples, width, targets);
+}
+
 void check(const BinaryCrossentropy& loss, std::size_t samples, std::size_t width,
            const Targets& targets) {
   if (width != 1 || !targets.values.empty() || targets.labels.size() != samples)
-    return check_values(Loss(loss), samples, width, targets);
+    return check_probabilities(Loss(loss), samples, width, targets);
   check_labels(Loss(loss), targets.labels, 2);
 }
 

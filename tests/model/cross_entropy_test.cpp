@@ -391,5 +391,30 @@ TEST(CrossEntropy, RefusesLabelsOfPositionsThatAreNone) {
         HasSubstr("expected 24 target values"));
 }
 
+TEST(Targets, AreProbabilitiesWhereTheLossExpectsThem) {
+  const auto refusal = [](const Loss& loss, std::vector<float> values,
+                          std::vector<float> weights = {}) -> std::string {
+    try {
+      check_targets(loss, 2, 2, {.values = values, .sample_weights = weights});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.category(), ErrorCategory::data);
+      return error.what();
+    }
+    return "";
+  };
+  const Loss binary = BinaryCrossentropy{};
+  const Loss categorical = CategoricalCrossentropy{};
+  EXPECT_EQ(refusal(binary, {0, 1, 0.5F, 1}), "");
+  EXPECT_EQ(refusal(binary, {0, 1, 147, 1}),
+            "[bce] expected target values from 0 to 1; sample 1 of the batch has "
+            "147");
+  EXPECT_EQ(refusal(binary, {0, 1, 147, 1}, {1, 0}), "") << "of weight 0";
+  EXPECT_EQ(refusal(binary, {0, NAN, 0, 1}), "") << "as any loss that is not finite";
+  EXPECT_EQ(refusal(categorical, {0.25F, 0.75F, 1, 0}), "");
+  EXPECT_EQ(refusal(categorical, {0.25F, 0.75F, 1, 1}), "") << "weighted, as in Keras";
+  EXPECT_EQ(refusal(categorical, {0.25F, 0.75F, 1, -1}),
+            "[cce] expected target values from 0 to 1; sample 1 of the batch has -1");
+}
+
 }  // namespace
 }  // namespace lockstep::model

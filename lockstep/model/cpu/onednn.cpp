@@ -9,6 +9,16 @@
 
 namespace lockstep::model::cpu {
 
+bool has_instructions(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);  // a larger set has the bits of a smaller one
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+std::int64_t lanes_of_onednn() {
+  if (has_instructions(dnnl::cpu_isa::avx512_core)) return 16;
+  return has_instructions(dnnl::cpu_isa::avx2) ? 8 : 4;
+}
+
 dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

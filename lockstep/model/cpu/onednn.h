@@ -4,6 +4,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -28,6 +29,12 @@ struct Context {
   /// For batch normalization; null: the replica's own statistics.
   StatisticsExchange* statistics = nullptr;
 };
+
+/// Whether oneDNN uses the instructions of `wanted`.
+bool has_instructions(dnnl::cpu_isa wanted);
+/// Number of float32 elements of the vectors that oneDNN uses. Those of our own loops (lanes.h)
+/// depend on the compiler's options instead.
+std::int64_t lanes_of_onednn();
 
 /// Attributes for scratch memory from the plan's arena instead of the library.
 dnnl::primitive_attr user_scratchpad();

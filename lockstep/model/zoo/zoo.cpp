@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -199,7 +200,9 @@ TransformerOptions transformer_options(std::string_view name) {
   options.layers = count(sizes[0]);
   options.width = count(sizes[1]);
   if (sizes.size() == 3) options.heads = count(sizes[2]);
+  std::set<std::string_view> seen;
   for (const std::string_view setting : std::span(settings).subspan(1)) {
+    if (!seen.insert(setting.substr(0, setting.find('='))).second) refuse();
     if (setting.starts_with(kDropout)) {
       options.dropout = parse_number<float>(setting.substr(kDropout.size())).value_or(-1);
       if (!(options.dropout >= 0 && options.dropout < 1)) refuse();
@@ -273,7 +276,9 @@ Seq2SeqOptions seq2seq_options(std::string_view name) {
   if (sizes.size() != 2) count("");
   options.layers = count(sizes[0]);
   options.units = count(sizes[1]);
+  std::set<std::string_view> seen;
   for (const std::string_view setting : std::span(settings).subspan(1)) {
+    if (!seen.insert(setting.substr(0, setting.find('='))).second) count("");
     if (setting.starts_with(kDimension)) {
       options.embedding = count(setting.substr(kDimension.size()));
     } else if (setting.starts_with(kDropout)) {
@@ -352,6 +357,10 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
   if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);
   const std::vector<std::string_view> known = names();
+  if (std::ranges::find(known, kind) != known.end())
+    throw Error(ErrorCategory::input, "model",
+                fmt::format("expected {0} alone: {0} has no settings", kind),
+                fmt::format("got \"{}\"", name));
   throw Error(ErrorCategory::input, "model",
               fmt::format("expected one of {}, or a FILE.json", list_names(known)),
               got_name(kind, known));

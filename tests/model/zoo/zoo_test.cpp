@@ -338,8 +338,9 @@ TEST(Seq2Seq, RefusesOtherInputsAndOptions) {
             "source_segments [S], as of pairs of texts (--data text:FILE:source=A,target=B), got "
             "source_segments [7], tokens [5]");
   EXPECT_THAT(input_error_of([] { make("seq2seq", {7, 3}, 0); }), HasSubstr("got features [7, 3]"));
-  for (const char* name : {"seq2seq:", "seq2seq:2", "seq2seq:0x8", "seq2seq:1x8x2",
-                           "seq2seq:1x8,dropout=1", "seq2seq:1x8,heads=2"})
+  for (const char* name :
+       {"seq2seq:", "seq2seq:2", "seq2seq:0x8", "seq2seq:1x8x2", "seq2seq:1x8,dropout=1",
+        "seq2seq:1x8,heads=2", "seq2seq:1x8,dropout=0.1,dropout=0.2"})
     EXPECT_THAT(input_error_of([&] { make(name, kPair, 0); }),
                 HasSubstr(std::string("seq2seq:2x256,embedding=128,dropout=0.1, got \"") + name))
         << name;
@@ -580,9 +581,9 @@ TEST(Transformers, RefuseOtherInputsAndOptions) {
               "[" + kind +
                   "] expected tokens of a vocabulary, one int32 for each position of a text, and "
                   "optionally the segments of the same positions, got features [28, 28, 1]");
-    for (const char* options :
-         {":", ":4", ":4x", ":0x32", ":4x32x", ":4x32x2x2", ":4x32,dropout=1",
-          ":4x32,dropout=", ":4x32,rate=0", ":4x32,patch=4", ":ax32", ":4x32,ffn=relu"})
+    for (const char* options : {":", ":4", ":4x", ":0x32", ":4x32x", ":4x32x2x2", ":4x32,dropout=1",
+                                ":4x32,dropout=", ":4x32,rate=0", ":4x32,patch=4", ":ax32",
+                                ":4x32,ffn=relu", ":4x32,dropout=0.1,dropout=0.1"})
       EXPECT_EQ(input_error_of([&] { make(kind + options, kTokens, 3); }),
                 "[model] expected the number of layers and the width, such as " + kind +
                     ":4x128, and optionally the number of heads" +
@@ -663,6 +664,13 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
       "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, seq2seq, caption, "
       "vit, or a FILE.json, got "
       "\"resnet-18\" (did you mean resnet18?)");
+  for (const auto& [name, kind] :
+       {std::pair("linear:3", "linear"), std::pair("resnet18:2", "resnet18")})
+    EXPECT_EQ(
+        input_error_of([&] {
+          make(name, {8, 8, 3}, 2);
+        }),
+        fmt::format("[model] expected {0} alone: {0} has no settings, got \"{1}\"", kind, name));
 }
 
 TEST(Make, RefusesSizesThatAreNone) {

@@ -10,6 +10,7 @@
 #include "lockstep/model/cpu/relu.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/derived.h"
+#include "lockstep/model/layers/conv_2d/direct_gradient.h"
 #include "lockstep/model/layers/conv_2d/winograd.h"
 #include "lockstep/model/step_profile.h"
 
@@ -64,12 +65,13 @@ class Conv2DOperation final : public Operation {
                                       {w.stride_height, w.stride_width},
                                       {w.pad_top, w.pad_left},
                                       {w.pad_bottom, w.pad_right}};
-    const auto kind =
-        spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto forward = describe_forward(
+        context.engine,
+        spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
+        arrays, user_scratchpad());
     if (winograd::pays(spec, winograd::Pass::forward, context.type)) {
       winograd_.emplace(context, spec, winograd::Pass::forward);
     } else {
-      const auto forward = describe_forward(context.engine, kind, arrays, user_scratchpad());
       std::vector<std::pair<int, memory::desc>> arguments = {
           {DNNL_ARG_SRC, source},
           {DNNL_ARG_WEIGHTS, forward.weights_desc()},
@@ -81,14 +83,15 @@ class Conv2DOperation final : public Operation {
     }
     if (!spec.training) return;
 
-    const auto hint = describe_forward(context.engine, kind, arrays, user_scratchpad());
     if (winograd::pays(spec, winograd::Pass::kernel_gradient, context.type)) {
       winograd_weights_.emplace(context, spec);
+    } else if (DirectKernelGradient::pays(spec, context.type)) {
+      direct_weights_.emplace(spec);
     } else {
       ConvolutionArrays gradients = arrays;
       gradients.weights = kernel_of_any_layout(spec, memory::data_type::f32);
       const auto weights =
-          describe_backward_weights(context.engine, gradients, user_scratchpad(), hint);
+          describe_backward_weights(context.engine, gradients, user_scratchpad(), forward);
       std::vector<std::pair<int, memory::desc>> arguments = {
           {DNNL_ARG_SRC, source},
           {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()},
@@ -104,7 +107,7 @@ class Conv2DOperation final : public Operation {
       winograd_data_.emplace(context, spec, winograd::Pass::data_gradient);
       return;
     }
-    const auto data = describe_backward_data(context.engine, arrays, user_scratchpad(), hint);
+    const auto data = describe_backward_data(context.engine, arrays, user_scratchpad(), forward);
     backward_data_ = Primitive(context, dnnl::convolution_backward_data(data),
                                {{DNNL_ARG_DIFF_SRC, source},
                                 {DNNL_ARG_WEIGHTS, data.weights_desc()},
@@ -114,18 +117,18 @@ class Conv2DOperation final : public Operation {
   }
 
   Needs needs() const override {
-    const auto scratch = [](const auto& winograd) {
-      return winograd ? winograd->scratch_bytes() : 0;
-    };
+    const auto scratch = [](const auto& own) { return own ? own->scratch_bytes() : 0; };
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
             .skips_frozen = true,
             .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
                                        backward_data_.scratch_bytes(), scratch(winograd_),
-                                       scratch(winograd_weights_), scratch(winograd_data_)})};
+                                       scratch(winograd_weights_), scratch(winograd_data_),
+                                       scratch(direct_weights_)})};
   }
 
   std::string_view algorithm(Part part) const override {
+    if (part == Part::weight_gradient && direct_weights_) return "direct";
     bool is_winograd = winograd_.has_value();
     if (part == Part::weight_gradient) is_winograd = winograd_weights_.has_value();
     // Without trained parameters it is all of backward.
@@ -170,10 +173,15 @@ class Conv2DOperation final : public Operation {
  private:
   void write_weights_gradient(const Operands& t) {
     float* const kernel_gradient = t.parameter_gradients[0].data();
+    float* const bias_gradient = spec_.bias ? t.parameter_gradients[1].data() : nullptr;
     if (winograd_weights_) {
-      float* const bias_gradient = spec_.bias ? t.parameter_gradients[1].data() : nullptr;
       winograd_weights_->run(t.inputs[0], t.output_gradient, kernel_gradient, bias_gradient,
                              t.scratch);
+      return;
+    }
+    if (direct_weights_) {
+      direct_weights_->run(t.inputs[0].as<float>().data(), t.output_gradient.as<float>().data(),
+                           kernel_gradient, bias_gradient, t.scratch);
       return;
     }
     backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
@@ -185,7 +193,7 @@ class Conv2DOperation final : public Operation {
   }
 
   Conv2DSpec spec_;
-  // Of each pass either the primitive, with its reorder, or Winograd's algorithm.
+  // Of each pass either the primitive, with its reorder, or an algorithm of our own.
   Primitive forward_;
   Primitive backward_weights_;
   Primitive backward_data_;
@@ -195,6 +203,7 @@ class Conv2DOperation final : public Operation {
   std::optional<winograd::Product> winograd_;
   std::optional<winograd::KernelGradient> winograd_weights_;
   std::optional<winograd::Product> winograd_data_;
+  std::optional<DirectKernelGradient> direct_weights_;
 };
 
 // The passes of the convolution `spec` exchanged: forward is its backward pass of the data.

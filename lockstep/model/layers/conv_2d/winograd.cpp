@@ -126,23 +126,14 @@ double cost_of(const Conv2DSpec& spec, Pass pass, double lanes) {
   return tiles * kPlaces * inputs * outputs + transforms * lanes / kLanes;
 }
 
-bool has(dnnl::cpu_isa wanted) {
-  const auto bits = static_cast<unsigned>(wanted);  // a larger set has the bits of a smaller one
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
-}
-
-// Of float32 in the vectors that oneDNN uses.
-double lanes_of_onednn() {
-  if (has(dnnl::cpu_isa::avx512_core)) return 16;
-  return has(dnnl::cpu_isa::avx2) ? 8 : 4;
-}
-
 // How many times as fast oneDNN's convolution of `type` is as that of float32: on a Zen 4, and with
 // AMX in a step of resnet18 on an Intel Xeon of the generation Sapphire Rapids.
 double speed_of_onednn(Pass pass, memory::data_type type) {
-  if (type == memory::data_type::f32 || !has(dnnl::cpu_isa::avx512_core_bf16)) return 1;
-  if (pass == Pass::kernel_gradient) return has(dnnl::cpu_isa::avx512_core_amx) ? 1.5 : 1.8;
-  if (!has(dnnl::cpu_isa::avx512_core_amx)) return 2.1;
+  if (type == memory::data_type::f32 || !has_instructions(dnnl::cpu_isa::avx512_core_bf16))
+    return 1;
+  if (pass == Pass::kernel_gradient)
+    return has_instructions(dnnl::cpu_isa::avx512_core_amx) ? 1.5 : 1.8;
+  if (!has_instructions(dnnl::cpu_isa::avx512_core_amx)) return 2.1;
   return pass == Pass::forward ? 5 : 3.5;
 }
 
@@ -156,7 +147,8 @@ bool pays(const Conv2DSpec& spec, Pass pass, memory::data_type type) {
     return false;
   const auto direct = static_cast<double>(spec.batch * w.output_height * w.output_width * kKernel *
                                           kKernel * w.channels * spec.filters);
-  return cost_of(spec, pass, lanes_of_onednn()) < direct / speed_of_onednn(pass, type);
+  return cost_of(spec, pass, static_cast<double>(lanes_of_onednn())) <
+         direct / speed_of_onednn(pass, type);
 }
 
 Product::Product(Context& context, const Conv2DSpec& spec, Pass pass)
