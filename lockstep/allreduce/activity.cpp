@@ -60,6 +60,13 @@ void Activity::leave() {
   change_collective([&] { left_.store(number, std::memory_order_release); });
 }
 
+void Activity::catch_up(std::uint64_t collectives) {
+  change_collective([&] {
+    entered_.store(collectives, std::memory_order_release);
+    left_.store(collectives, std::memory_order_release);
+  });
+}
+
 void Activity::describe_buckets(std::vector<std::string> contents) {
   const std::lock_guard lock(contents_lock_);
   contents_ = std::move(contents);
@@ -88,9 +95,11 @@ ActivityState Activity::state() const {
   return state;
 }
 
-CollectiveScope::CollectiveScope(Activity* activity, const char* operation, int bucket)
-    : activity_(activity), operation_(operation), bucket_(bucket) {
+CollectiveScope::CollectiveScope(Activity* activity, const char* operation, int bucket,
+                                 std::span<const std::shared_ptr<Activity>> others)
+    : activity_(activity), operation_(operation), bucket_(bucket), others_(others) {
   if (activity_ == nullptr) return;
+  for (const auto& other : others_) other->enter(operation, bucket);
   number_ = activity_->enter(operation, bucket);
   trace::record(trace::EventKind::begin, operation_, bucket_, number_);
 }
@@ -98,6 +107,7 @@ CollectiveScope::CollectiveScope(Activity* activity, const char* operation, int 
 CollectiveScope::~CollectiveScope() {
   if (activity_ == nullptr) return;
   activity_->leave();
+  for (const auto& other : others_) other->leave();
   if (std::uncaught_exceptions() > exceptions_)
     trace::record(trace::EventKind::mark, "failed", -1, number_);
   trace::record(trace::EventKind::end, operation_, bucket_, number_);

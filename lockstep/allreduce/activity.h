@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +76,9 @@ class alignas(64) Activity {
   std::uint64_t enter(const char* operation, int bucket = -1);
   /// Reports that the collective has ended or failed on this replica.
   void leave();
+  /// For a replica that was not watched while the others completed collectives: it has completed
+  /// `collectives`, too.
+  void catch_up(std::uint64_t collectives);
 
   /// Sets the human-readable contents of each bucket: "conv4 .. fc1". The same on all replicas;
   /// call it at setup and when the buckets change.
@@ -109,8 +114,10 @@ class alignas(64) Activity {
 /// activity.
 class CollectiveScope {
  public:
-  /// Enters `operation` (a string literal) of gradient bucket `bucket`; -1: no bucket.
-  CollectiveScope(Activity* activity, const char* operation, int bucket = -1);
+  /// Enters `operation` (a string literal) of gradient bucket `bucket`; -1: no bucket. `others` are
+  /// in a collective of processes as well: the further replicas of this one.
+  CollectiveScope(Activity* activity, const char* operation, int bucket = -1,
+                  std::span<const std::shared_ptr<Activity>> others = {});
   ~CollectiveScope();
   CollectiveScope(const CollectiveScope&) = delete;
   CollectiveScope& operator=(const CollectiveScope&) = delete;
@@ -119,6 +126,7 @@ class CollectiveScope {
   Activity* activity_;
   const char* operation_;
   int bucket_;
+  std::span<const std::shared_ptr<Activity>> others_;
   std::uint64_t number_ = 0;
   int exceptions_ = std::uncaught_exceptions();
 };

@@ -76,9 +76,11 @@ device::Buffer GroupMember::allocate(std::size_t bytes) {
 
 Communicator::Communicator(std::shared_ptr<GroupMember> impl) : impl_(std::move(impl)) {}
 
-Communicator Communicator::watched_by(std::shared_ptr<Activity> activity) const {
+Communicator Communicator::watched_by(std::shared_ptr<Activity> activity,
+                                      std::vector<std::shared_ptr<Activity>> others) const {
   Communicator watched = *this;
   watched.activity_ = std::move(activity);
+  watched.others_ = std::move(others);
   return watched;
 }
 
@@ -100,7 +102,7 @@ device::Buffer Communicator::allocate(std::size_t bytes) const { return impl_->a
 
 template <Reducible T>
 Request Communicator::all_reduce(std::span<T> values, ReduceOp op) const {
-  const CollectiveScope scope(activity(), "all_reduce", bucket_);
+  const CollectiveScope scope(activity(), "all_reduce", bucket_, others_);
   return Request(impl_->all_reduce(erase(values), op));
 }
 
@@ -117,7 +119,7 @@ Slice Communicator::slice(std::size_t count, int rank) const {
 
 template <Reducible T>
 Request Communicator::reduce_scatter(std::span<T> values, ReduceOp op) const {
-  const CollectiveScope scope(activity(), "reduce_scatter", bucket_);
+  const CollectiveScope scope(activity(), "reduce_scatter", bucket_, others_);
   return Request(impl_->reduce_scatter(erase(values), op));
 }
 
@@ -130,7 +132,7 @@ Request Communicator::reduce_scatter(std::span<T> values, ReduceOp op,
 
 template <Reducible T>
 Request Communicator::all_gather(std::span<T> values) const {
-  const CollectiveScope scope(activity(), "all_gather", bucket_);
+  const CollectiveScope scope(activity(), "all_gather", bucket_, others_);
   return Request(impl_->gather_slices(erase(values)));
 }
 
@@ -159,23 +161,23 @@ LOCKSTEP_INSTANTIATE(std::int64_t)
 void Communicator::broadcast(std::span<std::byte> values, int root) const {
   LOCKSTEP_CHECK_OP(root, >=, 0);
   LOCKSTEP_CHECK_OP(root, <, size());
-  const CollectiveScope scope(activity(), "broadcast");
+  const CollectiveScope scope(activity(), "broadcast", bucket_, others_);
   impl_->broadcast(values, root);
 }
 
 std::vector<std::vector<std::byte>> Communicator::all_gather(
     std::span<const std::byte> mine) const {
-  const CollectiveScope scope(activity(), "all_gather");
+  const CollectiveScope scope(activity(), "all_gather", bucket_, others_);
   return impl_->all_gather(mine);
 }
 
 void Communicator::barrier() const {
-  const CollectiveScope scope(activity(), "barrier");
+  const CollectiveScope scope(activity(), "barrier", bucket_, others_);
   impl_->barrier();
 }
 
 bool Communicator::any(bool mine) const {
-  const CollectiveScope scope(activity(), "any");
+  const CollectiveScope scope(activity(), "any", bucket_, others_);
   return impl_->any(mine);
 }
 

@@ -61,8 +61,10 @@ class Communicator {
 
   int rank() const;  ///< 0 .. size() - 1; the index of the replica
   int size() const;  ///< number of members
-  /// A handle whose operations are recorded in `activity`, which it keeps alive.
-  Communicator watched_by(std::shared_ptr<Activity> activity) const;
+  /// A handle whose operations are recorded in `activity`, and in `others` if its members are
+  /// processes with further replicas. It keeps them alive.
+  Communicator watched_by(std::shared_ptr<Activity> activity,
+                          std::vector<std::shared_ptr<Activity>> others = {}) const;
   /// The activity that this handle records in, or null.
   Activity* activity() const { return activity_.get(); }
   /// A handle whose operations are recorded as those of gradient bucket `bucket`.
@@ -156,6 +158,7 @@ class Communicator {
  private:
   std::shared_ptr<GroupMember> impl_;
   std::shared_ptr<Activity> activity_;
+  std::vector<std::shared_ptr<Activity>> others_;  ///< see watched_by()
   int bucket_ = -1;
 };
 

@@ -58,6 +58,7 @@ GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients,
     : group_(std::move(group)),
       gradients_(gradients),
       options_(options),
+      first_bytes_(options.first_bytes),
       counts_(counts_between(offsets, gradients.size())),
       exact_entries_(exact_entries),
       is_ready_(offsets.size()),
@@ -90,7 +91,7 @@ void GradientBuckets::settle() const {
 void GradientBuckets::set_bytes(std::size_t bytes) {
   LOCKSTEP_CHECK(std::ranges::none_of(is_ready_, [](bool is_ready) { return is_ready; }));
   options_.bytes = bytes;
-  options_.first_bytes = std::min(options_.first_bytes, bytes);
+  options_.first_bytes = std::min(first_bytes_, bytes);
   plan();
 }
 

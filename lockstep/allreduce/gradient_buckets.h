@@ -113,7 +113,10 @@ class GradientBuckets {
   const CommunicationTimes& times() const { return times_; }
 
   /// Makes the next step reduce in both types and record the difference. Not useful for float32.
-  void measure_wire_error() { measures_error_ = true; }
+  void measure_wire_error() {
+    measures_error_ = true;
+    wire_error_ = {};
+  }
   /// The last measured difference, the same on all members; initially zeros.
   const WireError& wire_error() const { return wire_error_; }
 
@@ -141,6 +144,7 @@ class GradientBuckets {
   Communicator group_;
   std::span<float> gradients_;
   BucketOptions options_;
+  std::size_t first_bytes_;          // as asked; set_bytes() may allow less
   std::vector<std::size_t> counts_;  // elements of each parameter
   std::size_t exact_entries_;
   std::vector<BucketRange> buckets_;

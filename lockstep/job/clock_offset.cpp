@@ -121,7 +121,7 @@ trace::ClockOffset measure_clock_offset(const Session& session, std::span<const 
   const std::vector<int> first = first_ranks(host_of_rank);
   if (first.size() == 1) return mine;
   {
-    const allreduce::CollectiveScope scope(&session.activity(), "the comparison of clocks");
+    const allreduce::CollectiveScope scope = session.enter("the comparison of clocks");
     const std::lock_guard turn(allreduce::mpi_turn());
     if (session.rank() == 0)
       for (const int rank : std::span(first).subspan(1)) ask_clock(rank, session.ranks());

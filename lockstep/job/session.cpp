@@ -112,6 +112,14 @@ struct Session::State {
   std::optional<Failure> reported;
   FailureVerdict verdict;  // on the reported failure
 
+  // The latest watch is the last.
+  struct Watch {
+    std::uint64_t number;
+    std::vector<std::shared_ptr<allreduce::Activity>> replicas;
+  };
+  std::vector<Watch> watches;
+  std::uint64_t next_watch = 0;
+
   FailureVerdict settle(const Failure& failure, int ranks) const;
 };
 
@@ -132,8 +140,7 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   if (ranks_ != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, ranks_);
   if (stall_timeout <= 0) return;
   try {
-    watch({activity_}, {.stall_timeout = stall_timeout});
-    state_->watches_process = true;
+    start_watchdog({activity_}, {.stall_timeout = stall_timeout});
   } catch (const Error&) {
     state_->start_error = std::current_exception();
   }
@@ -197,20 +204,49 @@ void Session::find_nodes() {
   MPI_Comm_free(&node);
 }
 
-void Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
-                    allreduce::WatchdogOptions options) {
+void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
+                             allreduce::WatchdogOptions options) {
   const auto progress = std::make_shared<allreduce::ProcessProgress>();
   options.moves = [this, progress] { return state_->watches_process && progress->moved(); };
   std::vector<const allreduce::Activity*> watched;
   for (const auto& replica : replicas) watched.push_back(replica.get());
-  const allreduce::CollectiveScope scope(activity_.get(), "the start of the watchdog");
+  const allreduce::CollectiveScope scope = enter("the start of the watchdog");
   auto next = ranks_ == MPI_COMM_NULL
                   ? std::make_unique<allreduce::Watchdog>(watched, options)
                   : std::make_unique<allreduce::Watchdog>(ranks_, watched, options);
   // The watchdog shares ownership, because it may outlive the caller.
   next->watch({replicas.begin(), replicas.end()});
   watchdog_ = std::move(next);
+}
+
+std::uint64_t Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
+                             const allreduce::WatchdogOptions& options) {
+  start_watchdog(replicas, options);
   state_->watches_process = false;
+  state_->watches.push_back({.number = state_->next_watch, .replicas = replicas});
+  return state_->next_watch++;
+}
+
+void Session::end_watch(std::uint64_t number) {
+  std::vector<State::Watch>& watches = state_->watches;
+  const bool is_latest = !watches.empty() && watches.back().number == number;
+  std::erase_if(watches, [&](const State::Watch& one) { return one.number == number; });
+  // Also after a failure, which has ended all watches: the program may have caught it.
+  if (watches.empty()) return watch_process(allreduce::Phase::idle);
+  if (!is_latest) return;
+  activity_->set_phase(allreduce::Phase::idle);
+  const auto& replicas = watches.back().replicas;
+  // They have missed the collectives since the later watch began.
+  for (const auto& replica : std::span(replicas).subspan(1))
+    replica->catch_up(activity_->state().entered);
+  if (watchdog_) watchdog_->watch({replicas.begin(), replicas.end()});
+}
+
+allreduce::CollectiveScope Session::enter(const char* operation) const {
+  const std::span<const std::shared_ptr<allreduce::Activity>> replicas =
+      state_->watches.empty() ? std::span<const std::shared_ptr<allreduce::Activity>>()
+                              : state_->watches.back().replicas;
+  return {activity_.get(), operation, -1, replicas.empty() ? replicas : replicas.subspan(1)};
 }
 
 void Session::watch_process(allreduce::Phase phase) {
@@ -222,6 +258,7 @@ void Session::watch_process(allreduce::Phase phase) {
 // The previous collectives of this rank are over; the next one is the end of the job.
 void Session::begin_end() {
   activity_ = std::make_shared<allreduce::Activity>(kCollectivesBeforeTheEnd);
+  state_->watches.clear();
   watch_process(allreduce::Phase::ending);
 }
 
@@ -267,7 +304,7 @@ double Session::seconds() const { return seconds_since(state_->start); }
 std::vector<std::string> Session::all_gather(const std::string& mine) const {
   if (size_ == 1) return {mine};
   if (workers_) workers_->settle();
-  const allreduce::CollectiveScope scope(activity_.get(), "all_gather");
+  const allreduce::CollectiveScope scope = enter("all_gather");
   const auto own = static_cast<std::int64_t>(mine.size());
   std::vector<std::int64_t> sizes(size_);
   MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_);
@@ -292,7 +329,7 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
 void Session::barrier() const {
   if (size_ == 1) return;
   if (workers_) workers_->settle();
-  const allreduce::CollectiveScope scope(activity_.get(), "barrier");
+  const allreduce::CollectiveScope scope = enter("barrier");
   MPI_Barrier(ranks_);
 }
 
@@ -327,8 +364,9 @@ void Session::report(const Failure& failure) {
   }
   if (state_->reported && state_->reported->message == failure.message) return;
   if (watchdog_) watchdog_->announce_error();
-  // Failures after the first are local to this rank.
-  if (state_->reported)
+  // After a failure of this rank alone, the job ends anyway. One that all ranks had may have been
+  // caught: this may be another, of this rank alone.
+  if (state_->reported && !state_->verdict.everyone_failed)
     state_->verdict.print = true;
   else
     state_->verdict = state_->settle(failure, size_);

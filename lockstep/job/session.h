@@ -129,11 +129,14 @@ class Session {
   /// activity(), with shared ownership.
   const std::shared_ptr<allreduce::Activity>& shared_activity() const { return activity_; }
   /// Watches `replicas` from now on with `options`. The first replica is shared_activity().
-  /// Collective.
-  void watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
-             allreduce::WatchdogOptions options);
-  /// Watches this process only from now on, until its end, with the previous options.
-  void watch_process(allreduce::Phase phase);
+  /// Collective. Returns the number of the watch.
+  std::uint64_t watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
+                      const allreduce::WatchdogOptions& options);
+  /// Ends watch `number`. If it was the latest, the replicas of the one before it are watched
+  /// again, or this process only, with the latest options.
+  void end_watch(std::uint64_t number);
+  /// Reports, for a scope, that this process is in a collective, and so are all of its replicas.
+  allreduce::CollectiveScope enter(const char* operation) const;
 
  private:
   struct State;
@@ -143,6 +146,9 @@ class Session {
   void wait_for_others() const;
   void settle_workers();
   void begin_end();
+  void start_watchdog(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
+                      allreduce::WatchdogOptions options);
+  void watch_process(allreduce::Phase phase);
   [[noreturn]] void end_job(int exit_status) const;
 
   bool owns_mpi_ = false;

@@ -8,6 +8,7 @@
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/job/cluster.h"
 #include "lockstep/job/session.h"
 
@@ -44,7 +45,11 @@ namespace {
 allreduce::Selection select(const Session& session, const std::vector<device::Device>& devices,
                             const WorldOptions& options) {
   if (session.size() == 1) return {};
-  const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
+  // Before the first collective that depends on them.
+  Agreement(session).require_same_lines(
+      "ranks", fmt::format("all-reduce route: {}\nsharing of GPUs: {}\n", to_string(options.route),
+                           options.share_gpus ? "yes" : "no"));
+  const allreduce::CollectiveScope scope = session.enter(kSetUp);
   if (options.route != allreduce::Route::automatic) return {options.route, "as requested"};
   // Between GPUs the route depends on their placement and on NCCL; there is nothing to measure.
   const std::vector<std::string> all = session.all_gather(is_any_on_gpu(devices) ? "gpu" : "cpu");
@@ -57,7 +62,7 @@ std::vector<allreduce::Communicator> make_groups(const Session& session,
                                                  const std::vector<device::Device>& devices,
                                                  allreduce::Selection& selection,
                                                  const WorldOptions& options) {
-  const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
+  const allreduce::CollectiveScope scope = session.enter(kSetUp);
   const allreduce::Route route = session.size() == 1 ? options.route : selection.route;
   std::string reason;
   std::vector<allreduce::Communicator> groups =
@@ -68,7 +73,7 @@ std::vector<allreduce::Communicator> make_groups(const Session& session,
 
 allreduce::Communicator make_rank_group(const Session& session) {
   if (session.size() == 1) return allreduce::make_in_process_group(1).front();
-  const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
+  const allreduce::CollectiveScope scope = session.enter(kSetUp);
   return allreduce::make_mpi_group(session.ranks(), allreduce::Route::mpi);
 }
 
@@ -100,7 +105,7 @@ void World::record_in(std::vector<std::shared_ptr<allreduce::Activity>> activiti
   activities_ = std::move(activities);
   for (std::size_t i = 0; i < groups_.size(); ++i)
     groups_[i] = groups_[i].watched_by(activities_[i]);
-  ranks_ = ranks_.watched_by(activities_.front());
+  ranks_ = ranks_.watched_by(activities_.front(), {activities_.begin() + 1, activities_.end()});
 }
 
 void World::watch(double stall_timeout, std::string advice) {
@@ -112,12 +117,12 @@ void World::watch(double stall_timeout, std::string advice) {
   while (activities.size() < devices_.size())
     activities.push_back(std::make_shared<allreduce::Activity>(collectives));
   record_in(std::move(activities));
-  session_.watch(activities_, {.stall_timeout = stall_timeout, .advice = std::move(advice)});
-  is_watched_ = true;
+  watch_ =
+      session_.watch(activities_, {.stall_timeout = stall_timeout, .advice = std::move(advice)});
 }
 
 World::~World() {
-  if (is_watched_) session_.watch_process(allreduce::Phase::idle);
+  if (watch_) session_.end_watch(*watch_);
 }
 
 void World::abort(const std::string& reason) const {

@@ -3,6 +3,7 @@
 // rank.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -84,7 +85,7 @@ class World {
   std::vector<std::shared_ptr<allreduce::Activity>> activities_;  // one per local replica
   std::vector<allreduce::Communicator> groups_;
   allreduce::Communicator ranks_;
-  bool is_watched_ = false;
+  std::optional<std::uint64_t> watch_;  // Session::watch()
 };
 
 }  // namespace lockstep::job

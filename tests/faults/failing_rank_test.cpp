@@ -60,8 +60,9 @@ TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
 TEST(ARankThatFailsAfterAllBeganAgain, EndsTheJobWithItsOwnError) {
   Jobs jobs;
   for (const Route& route : kRoutes)
-    jobs.start(route.ranks,
-               fmt::format("--allreduce {} --again --fault throws-before-training", route.name));
+    for (const char* when : {"training", "the-replicas"})
+      jobs.start(route.ranks,
+                 fmt::format("--allreduce {} --again --fault throws-before-{}", route.name, when));
   for (const Outcome& outcome : jobs.finish()) {
     EXPECT_GT(outcome.status, 0) << outcome.output;
     EXPECT_LT(outcome.seconds, kGrace) << outcome.output;
@@ -69,6 +70,18 @@ TEST(ARankThatFailsAfterAllBeganAgain, EndsTheJobWithItsOwnError) {
     EXPECT_THAT(error_lines(outcome), ElementsAre(HasSubstr("a shard cannot be read"),
                                                   HasSubstr("a file cannot be read")))
         << outcome.output;
+  }
+}
+
+// The delay is the subject: a program may take its time between two trainings.
+TEST(ATrainingThatBeginsAgain, MayDoSoAfterTheStallTimeout) {
+  Jobs jobs;
+  for (const Route& route : kRoutes)
+    jobs.start(route.ranks, fmt::format("--allreduce {} --again --rest {} --stall-timeout {}",
+                                        route.name, 2 * kStallTimeout, kStallTimeout));
+  for (const Outcome& outcome : jobs.finish()) {
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("trained 20 steps"));
   }
 }
 
@@ -109,11 +122,20 @@ TEST(ARankThatStandsStill, IsNamedWithStepAndBucket) {
 }
 
 TEST(AReplicaThatStandsStill, IsNamedAndNotItsRank) {
-  for (const Outcome& outcome : on_all_routes({"--fault sleeps-in-backward --replicas 2"}))
+  for (const Outcome& outcome :
+       on_all_routes({"--fault sleeps-in-backward --replicas 2",
+                      "--fault sleeps-in-backward --replicas 2 --replaces"}))
     EXPECT_THAT(
         expect_failure(outcome),
         AllOf(HasSubstr("; replica 3 (" + name_of_rank(1) + "), step 6, waiting before bucket "),
               ContainsRegex(" for [2-9] s in compute; replicas 0,1,2(,4,5)? are in it; ")));
+}
+
+TEST(ARankOfSeveralReplicasThatStandsStill, IsNamedAndNotTheReplicasThatWait) {
+  for (const Outcome& outcome : on_all_routes({"--fault sleeps --replicas 2"}))
+    EXPECT_THAT(expect_failure(outcome),
+                AllOf(HasSubstr("; replica 2 (" + name_of_rank(1) + "), step 6, waiting before "),
+                      ContainsRegex("; replicas 0,1(,4,5)? are in it; ")));
 }
 
 TEST(ARankThatDoesNotGetItsRecords, IsNamedWithStepAndPhase) {

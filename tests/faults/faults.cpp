@@ -47,6 +47,7 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
       {"leaves-before-training", "returns from main while the others begin to train"},
       {"leaves-after-training", "ends without MPI_Finalize after the training, with status 0"},
       {"throws", "throws an exception before a step"},
+      {"throws-before-the-replicas", "throws an exception while the others set up the replicas"},
       {"throws-before-training", "throws an exception while the others begin to train"},
       {"throws-and-sleeps",
        "throws an exception before a step, while what reads ahead sleeps for ever"},

@@ -31,11 +31,13 @@ struct Arguments {
   std::int64_t check_replicas = 1000;
   std::int64_t log_every = 0;
   std::int64_t pause = 0;
+  double rest = 0;
   int prefetch = 2;
   std::size_t replicas = 1;
   bool wrapped = false;
   bool unguarded = false;
   bool again = false;
+  bool replaces = false;
 };
 
 constexpr std::int64_t kPart = 4;  // records of a step and replica
@@ -72,6 +74,9 @@ int parse(int argc, char** argv, Arguments& arguments) {
                    "A loop of its own with a DistributedOptimizer, in place of a Trainer");
   program.add_flag("--again", arguments.again,
                    "Begins with a training that fails on all ranks, and catches its error");
+  program.add_option("--rest", arguments.rest, "Seconds between the trainings of --again");
+  program.add_flag("--replaces", arguments.replaces,
+                   "Trains with a strategy that has taken the place of another one");
   program.add_flag("--unguarded", arguments.unguarded, "Lets exceptions leave main");
   try {
     program.parse(argc, argv);
@@ -142,9 +147,16 @@ int train(Session& session, const Arguments& arguments) {
                          .steps = arguments.steps,
                          .pause = std::chrono::milliseconds(arguments.pause)});
   if (!arguments.data.empty()) static_cast<void>(data::open_data(arguments.data));
-  MultiWorkerMirroredStrategy strategy(
-      session, std::vector<device::Device>(arguments.replicas),
-      {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout});
+  if (arguments.fault.kind == "throws-before-the-replicas" &&
+      session.rank() == arguments.fault.rank)
+    throw std::runtime_error("a file cannot be read");
+  const std::vector<device::Device> devices(arguments.replicas);
+  const strategy::StrategyOptions options = {.route = allreduce::parse_route(arguments.route),
+                                             .stall_timeout = arguments.stall_timeout};
+  std::optional<MultiWorkerMirroredStrategy> replaced;
+  if (arguments.replaces) replaced.emplace(session, devices, options);
+  MultiWorkerMirroredStrategy strategy(session, devices, options);
+  replaced.reset();
   const std::int64_t last_replica = strategy.first_replica() + strategy.local_replicas() - 1;
   const auto mischief =
       std::make_shared<const Mischief>(arguments.fault, session.rank(), kPart * last_replica);
@@ -178,6 +190,7 @@ void train_and_fail(Session& session, Arguments arguments) {
   } catch (const std::runtime_error& error) {
     fmt::print("caught: {}\n", error.what());
   }
+  std::this_thread::sleep_for(std::chrono::duration<double>(arguments.rest));
 }
 
 int begin(Session& session, const Arguments& arguments) {

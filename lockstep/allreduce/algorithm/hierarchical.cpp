@@ -1,6 +1,7 @@
 #include "lockstep/allreduce/algorithm/hierarchical.h"
 
 #include <cstring>
+#include <mutex>
 
 #include "lockstep/allreduce/algorithm/direct.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
@@ -33,7 +34,9 @@ class Hierarchical final : public MpiGroup {
   }
 
   ~Hierarchical() override {
-    if (lane_ != MPI_COMM_NULL && is_usable()) MPI_Comm_free(&lane_);
+    if (lane_ == MPI_COMM_NULL || !is_usable()) return;
+    const std::lock_guard turn(mpi_turn());
+    MPI_Comm_free(&lane_);
   }
 
   std::string route() const override { return "hierarchical"; }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <mutex>
 
 namespace lockstep::allreduce {
 namespace {
@@ -30,6 +32,9 @@ class MpiTypes {
     int over = 0;
     MPI_Finalized(&over);
     if (over != 0) return;
+    // After a failure, another thread may be in MPI for ever.
+    const std::unique_lock turn(mpi_turn(), std::chrono::seconds(1));
+    if (!turn.owns_lock()) return;
     for (auto& operations : halves_)
       for (MPI_Op& operation : operations) MPI_Op_free(&operation);
     MPI_Type_free(&half_);

@@ -189,9 +189,10 @@ void Watchdog::Thread::run() noexcept {
 
 void Watchdog::Thread::watch_until_the_end() {
   for (double next_beat = seconds_now();; wait_until(next_beat)) {
+    // First: a write that comes after the test of its flag wakes the thread once more.
+    eventfd_t count = 0;
+    eventfd_read(wake_.get(), &count);
     if (error_is_coming_.exchange(false)) {
-      eventfd_t count = 0;
-      eventfd_read(wake_.get(), &count);
       post_->announce_error(clock_.advance(seconds_now()));
       has_recorded_ = true;  // this rank records its own failure
     }
