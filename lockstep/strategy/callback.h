@@ -60,13 +60,16 @@ struct TrainBegin {
   bool has_validation = false;  ///< whether epochs end with a validation
   /// The names of the single numbers of TrainerOptions::metrics.
   std::vector<std::string> metrics = {};
-  std::vector<std::string> class_names = {};  ///< of the training data; empty if they have none
-  std::int64_t global_batch = 0;              ///< samples per step over all replicas
-  std::int64_t per_replica_batch = 0;         ///< maximum number of samples per step of a replica
-  std::int64_t gradient_bytes = 0;            ///< of a replica, as sent to an all-reduce
-  bool has_narrow_gradients = false;          ///< whether gradients are sent in 16 bits
-  std::int64_t micro_batch = 0;               ///< maximum number of samples per micro-batch
-  std::int64_t steps_per_epoch = 0;           ///< including a smaller last step
+  /// Of the training data, of their first target; empty if they have none.
+  std::vector<std::string> class_names = {};
+  /// The output that these are classes of, with whose name its metrics begin; empty: the only one.
+  std::string class_output = {};
+  std::int64_t global_batch = 0;       ///< samples per step over all replicas
+  std::int64_t per_replica_batch = 0;  ///< maximum number of samples per step of a replica
+  std::int64_t gradient_bytes = 0;     ///< of a replica, as sent to an all-reduce
+  bool has_narrow_gradients = false;   ///< whether gradients are sent in 16 bits
+  std::int64_t micro_batch = 0;        ///< maximum number of samples per micro-batch
+  std::int64_t steps_per_epoch = 0;    ///< including a smaller last step
   std::int64_t first_step = 0;  ///< completed steps at the beginning: 0, or that of the checkpoint
   std::int64_t last_step = 0;   ///< completed steps at the end
   float learning_rate = 0;      ///< peak learning rate, after scaling with the global batch
@@ -181,6 +184,7 @@ struct ImagePredictions {
   std::int64_t step = 0;                         ///< completed steps
   std::span<const data::Image> images;           ///< as the network reads them; the same every time
   std::span<const ImagePrediction> predictions;  ///< one for each image
+  bool has_class_names = true;                   ///< whether classes are TrainBegin::class_names
 };
 
 /// Passed to Callback::on_checkpoint().
@@ -212,7 +216,8 @@ class Callback {
   virtual ~Callback() = default;
 
   virtual void on_train_begin(const TrainBegin& /*begin*/) {}  ///< before the first step
-  /// After the last step, also after a signal.
+  /// After the last step, also after a signal, and before on_exception() of a training that
+  /// diverged.
   virtual void on_train_end(const TrainEnd& /*end*/) {}
   /// Before the first step of an epoch; `epoch` from 0.
   virtual void on_epoch_begin(std::int64_t /*epoch*/) {}

@@ -421,6 +421,18 @@ TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {
   }
 }
 
+TEST(MpiStrategy, RefusesRoutesThatAreNotTheSameOnAllRanks) {
+  if (job::mpi_session().size() == 1) return;
+  const allreduce::Route route = is_last_rank() ? allreduce::Route::mpi : allreduce::Route::ring;
+  EXPECT_EQ(error_of([&] {
+              MultiWorkerMirroredStrategy(job::mpi_session(), std::vector<device::Device>(1),
+                                          {.route = route});
+            }),
+            fmt::format("[ranks] expected the same all-reduce route on all ranks; rank 0 has ring; "
+                        "rank {} has mpi",
+                        job::mpi_session().size() - 1));
+}
+
 TEST(MpiTrainer, NamesTheLayerThatIsNotTheSameOnAllRanks) {
   if (job::mpi_session().size() == 1) return;
   model::Network network({16});

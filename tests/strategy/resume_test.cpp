@@ -12,6 +12,8 @@
 
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/network_json.h"
+#include "lockstep/strategy/callbacks/early_stopping.h"
+#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/fit/fit_state.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -315,6 +317,29 @@ TEST(ResumeFrom, SaysThatOtherSettingsOrTheNetworkChange) {
   const auto found = checkpoint::list_checkpoints(directory.path());
   ASSERT_NE(checkpoint::find_best(found), nullptr);
   EXPECT_EQ(checkpoint::find_best(found)->step, 12) << "the losses do not compare";
+}
+
+// The loss of the second training is larger than the best one of the first.
+TEST(ResumeFrom, ForgetsWhatCallbacksKnowOfAnotherLoss) {
+  const checkpoint::ScratchDirectory directory;
+  FitOptions fit = saving_to(directory, 0, 12);
+  const auto callbacks = [&] {
+    fit.callbacks = {std::make_shared<EarlyStopping>(
+                         EarlyStoppingOptions{.metric = {.name = "loss"}, .patience = 1}),
+                     std::make_shared<ReduceOnPlateau>(
+                         PlateauOptions{.metric = {.name = "loss"}, .patience = 1})};
+  };
+  callbacks();
+  train(1, plain_network(), shuffled_data(), {}, fit);
+  TrainerOptions options;
+  options.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.5F};
+  fit.steps = 18;
+  callbacks();
+  const Outcome outcome = train(1, plain_network(), shuffled_data(), options, fit);
+  EXPECT_EQ(outcome.history.end.steps, 18);
+  EXPECT_EQ(outcome.history.end.stop_reason, "");
+  EXPECT_EQ(outcome.history.epochs.back().learning_rate,
+            outcome.history.epochs.front().learning_rate);
 }
 
 TEST(Fit, HasNoEndIfThereAreMoreEpochsThanStepsCanBeCounted) {

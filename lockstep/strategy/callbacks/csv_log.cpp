@@ -39,6 +39,7 @@ CsvLog::CsvLog(std::filesystem::path file, std::shared_ptr<Logger> logger)
     : file_(std::move(file)), logger_(logger ? std::move(logger) : make_logger()) {}
 
 void CsvLog::on_train_begin(const TrainBegin& begin) {
+  remove_abandoned_temporaries(file_.parent_path(), file_.filename().native());
   metrics_ = begin.known_metrics;
   columns_.clear();
   rows_.clear();

@@ -216,6 +216,12 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
   waiting_.clear();
 }
 
+/// Time that is none of the training, from the rate of the next event `step`.
+void JsonEvents::exclude(double seconds) {
+  since_ += std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
 void JsonEvents::note_epoch(const EpochLogs& logs) {
   const model::MetricSums& metrics = logs.validation ? *logs.validation : logs.metrics;
   const double loss = metrics.loss();
@@ -261,6 +267,7 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
 }
 
 void JsonEvents::on_validation(const EpochLogs& logs) {
+  exclude(logs.validation_seconds);
   Json event = {{"event", "validation"}, {"step", logs.step}, {"epoch", logs.epoch}};
   add_metrics(event, "validation_", *logs.validation);
   add_metric_values(event, "validation_", logs.validation_values);
@@ -274,6 +281,7 @@ void JsonEvents::on_scalar(const ScalarLogs& logs) {
 }
 
 void JsonEvents::on_checkpoint(const CheckpointLogs& logs) {
+  exclude(logs.seconds);
   write({{"event", "checkpoint"},
          {"step", logs.step},
          {"path", logs.path.string()},

@@ -53,6 +53,7 @@ class JsonEvents final : public Callback {
   };
 
   void note_epoch(const EpochLogs& logs);
+  void exclude(double seconds);
   void add_waiting(std::span<const allreduce::BusySeconds> busy);
   void write(nlohmann::ordered_json event);
 

@@ -127,13 +127,17 @@ std::string metric_line(std::span<const model::MetricValue> values) {
 }
 
 std::string metric_tables(std::span<const model::MetricValue> values,
-                          const std::vector<std::string>& class_names) {
+                          const std::vector<std::string>& class_names, std::string_view output) {
+  const std::vector<std::string> none;
   std::string text;
-  for (const model::MetricValue& value : values)
+  for (const model::MetricValue& value : values) {
+    const bool has_names = output.empty() || value.name.starts_with(fmt::format("{}_", output));
+    const std::vector<std::string>& names = has_names ? class_names : none;
     if (value.shape.size() == 1)
-      text += class_table(value, class_names);
-    else if (value.shape.size() == 2)
-      text += confusion_table(value, class_names);
+      text += class_table(value, names);
+    else if (value.shape.size() == 2 && value.shape[0] == value.shape[1] && value.shape[0] > 0)
+      text += confusion_table(value, names);
+  }
   return text;
 }
 

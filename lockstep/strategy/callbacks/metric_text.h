@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/model/metrics/metric.h"
@@ -18,8 +19,9 @@ std::string metric_line(std::span<const model::MetricValue> values);
 /// The other values, at most 80 columns wide; empty if there are none. A number of each class: a
 /// line per class, the ten lowest of more than 20. A confusion matrix: the matrix with the labels
 /// as rows, or, if that is too wide, the ten most frequent confusions. A class without a name has
-/// its number.
+/// its number; `class_names` are those of the output `output`, or if it is empty of all values.
 std::string metric_tables(std::span<const model::MetricValue> values,
-                          const std::vector<std::string>& class_names);
+                          const std::vector<std::string>& class_names,
+                          std::string_view output = {});
 
 }  // namespace lockstep::strategy

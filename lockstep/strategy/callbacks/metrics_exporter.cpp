@@ -76,6 +76,7 @@ MetricsExporter::MetricsExporter(MetricsExporterOptions options, std::shared_ptr
     if (std::filesystem::is_other(options_.file, unknown))
       throw Error(ErrorCategory::data, options_.file.string(),
                   "expected a path for a file that is replaced", "got a device or a FIFO");
+    remove_abandoned_temporaries(options_.file.parent_path(), options_.file.filename().native());
     const AtomicFile probe(options_.file, Durability::cached);
   }
   if (!options_.address) return;

@@ -33,7 +33,8 @@ std::optional<Direction> known_direction(std::string_view name) {
            (name.size() == known.size() || name[name.size() - known.size() - 1] == '_');
   };
   if (std::ranges::any_of(kMinimized, is_known)) return Direction::min;
-  const bool is_top = name.starts_with("top") && parse_number<int>(name.substr(3));  // top5
+  const std::string_view last = name.substr(name.rfind('_') + 1);
+  const bool is_top = last.starts_with("top") && parse_number<int>(last.substr(3));  // top5
   if (is_top || std::ranges::any_of(kMaximized, is_known)) return Direction::max;
   return std::nullopt;
 }
@@ -118,6 +119,11 @@ void MetricMonitor::save(nlohmann::json& state) const {
 void MetricMonitor::restore(const nlohmann::json& state) {
   if (state.contains(kBest))
     set_best(state.at(kBest).get<double>(), state.value(kBestStep, std::int64_t{0}));
+}
+
+void MetricMonitor::remove(nlohmann::json& state) {
+  state.erase(kBest);
+  state.erase(kBestStep);
 }
 
 double MonitoredOption::number(std::string_view option, std::string_view key, double otherwise,

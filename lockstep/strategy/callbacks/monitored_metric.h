@@ -66,6 +66,7 @@ class MetricMonitor {
 
   void save(nlohmann::json& state) const;     ///< adds "best" and "best_step", if there is a best
   void restore(const nlohmann::json& state);  ///< reads what save() has added
+  static void remove(nlohmann::json& state);  ///< removes that
 
  private:
   MonitoredMetric metric_;

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/system/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
@@ -189,6 +190,7 @@ void ProgressBar::on_epoch_begin(std::int64_t /*epoch*/) {
   sums_ = {};
   samples_ = 0;
   epoch_start_ = last_rewrite_ = Clock::now();
+  paused_seconds_ = 0;
 }
 
 bool ProgressBar::has_nothing_to_do() const {
@@ -199,9 +201,7 @@ std::int64_t ProgressBar::last_step_of(std::int64_t epoch) const {
   return std::min((epoch + 1) * begin_.steps_per_epoch, begin_.last_step);
 }
 
-double ProgressBar::epoch_seconds() const {
-  return std::chrono::duration<double>(Clock::now() - epoch_start_).count();
-}
+double ProgressBar::epoch_seconds() const { return seconds_since(epoch_start_) - paused_seconds_; }
 
 void ProgressBar::on_batch_end(const StepLogs& logs) {
   if (!logs.skipped) sums_ += logs.metrics;
@@ -346,12 +346,16 @@ void ProgressBar::on_epoch_end(const EpochLogs& logs) {
 }
 
 void ProgressBar::on_validation(const EpochLogs& logs) {
+  paused_seconds_ += logs.validation_seconds;
   print_row({.epoch = logs.epoch,
              .step = logs.step,
              .metrics = sums_,
              .validation = logs.validation,
              .samples_per_second = static_cast<double>(samples_) / epoch_seconds(),
-             .seconds = epoch_seconds()});
+             .seconds = epoch_seconds(),
+             .validation_values = logs.validation_values});
+  if (!begin_.metrics.empty() && !has_metric_columns_)
+    print_line("  validation: " + metric_line(logs.validation_values));
 }
 
 void ProgressBar::print_time_shares(const EpochLogs& logs) {
@@ -381,6 +385,7 @@ void ProgressBar::print_time_shares(const EpochLogs& logs) {
 }
 
 void ProgressBar::on_checkpoint(const CheckpointLogs& logs) {
+  paused_seconds_ += logs.seconds;
   print_line(fmt::format("saved {}", logs.path.string()));
 }
 
@@ -412,7 +417,7 @@ void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.profile) print_profile(*end.profile);
   std::string tables =
       metric_tables(last_epoch_.validation ? last_epoch_.validation_values : last_epoch_.values,
-                    begin_.class_names);
+                    begin_.class_names, begin_.class_output);
   if (!tables.empty()) {
     tables.pop_back();  // the end of the last line
     print_line((last_epoch_.validation ? "validation " : "training ") + tables);

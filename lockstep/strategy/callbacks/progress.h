@@ -93,6 +93,7 @@ class ProgressBar final : public Callback {
   std::string bound_by_;             // by that verdict
   bool has_metric_columns_ = false;  // of the rows printed last
   std::chrono::steady_clock::time_point epoch_start_;
+  double paused_seconds_ = 0;  // since then, by validations and checkpoints
   std::chrono::steady_clock::time_point last_rewrite_;
   std::size_t line_width_ = 0;  // of the line that is updated in place
 };

@@ -215,8 +215,11 @@ void Summaries::on_validation(const EpochLogs& logs) {
 
 void Summaries::on_predictions(const ImagePredictions& predictions) {
   attempt([&] {
-    train_.image("predictions", predictions.step,
-                 prediction_sheet(predictions, class_names_).view());
+    train_.image(
+        "predictions", predictions.step,
+        prediction_sheet(predictions,
+                         predictions.has_class_names ? class_names_ : std::vector<std::string>())
+            .view());
   });
 }
 

@@ -13,6 +13,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/model/tensor.h"
@@ -183,6 +185,10 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                 "batch() was not called");
   if (dataset.size() == 0) refuse(dataset, "expected at least one record", "the data set is empty");
   check_inputs(dataset, network);
+  if (dataset.mixup_alpha() > 0 &&
+      !std::holds_alternative<model::SparseCategoricalCrossentropy>(loss[0].loss))
+    throw Error(ErrorCategory::input, "mixup", "expected cross-entropy as the loss",
+                fmt::format("got {}", to_string(loss[0].loss)));
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",
                 "expected unmixed samples for evaluation or prediction", "the data set uses mixup");
@@ -196,6 +202,14 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   if (use == DataUse::prediction) return;
   for (const model::LossTerm& term : loss.terms())
     check_target(dataset, network, term, loss.terms().size() == 1, use);
+}
+
+std::string output_of_classes(const model::Network& network, const model::TotalLoss& loss,
+                              const DataNames& names) {
+  if (loss.terms().size() == 1) return {};
+  for (const model::LossTerm& term : loss.terms())
+    if (term.target == names.target) return network.outputs()[term.output].name;
+  return "/";  // not in a name
 }
 
 DataNames DataNames::of(const data::Dataset& dataset) {
@@ -303,6 +317,31 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
   const auto names = dataset.source().class_names();
   if (names.empty() || trained.classes.empty() || names == trained.classes) return dataset;
   return dataset.with_classes(trained.classes);
+}
+
+std::string other_names(const data::Dataset& dataset, const std::filesystem::path& file,
+                        bool with_classes) {
+  const std::filesystem::path state =
+      (file.extension() == ".safetensors" ? file.parent_path() : file) / checkpoint::kStateFile;
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(state, unknown)) return {};
+  DataNames names;
+  try {
+    names = DataNames::of(
+        checkpoint::parse_training_state(checkpoint::read_small_file(state), state.string()));
+  } catch (const Error&) {
+    return {};
+  }
+  try {
+    check_same_features(dataset, names);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  const auto classes = dataset.source().class_names();
+  const auto other = data::different_feature(names.classes, classes);
+  if (!other || !with_classes) return {};
+  return fmt::format("class {} was {} in their training, and is {}", *other, names.classes[*other],
+                     classes[*other]);
 }
 
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,

@@ -60,6 +60,17 @@ struct DataNames {
   void add_to(checkpoint::Configuration& configuration) const;
 };
 
+/// The output whose loss reads the target that `names.classes` are of; empty if there is one loss.
+/// If no loss reads that target, the name of no output.
+std::string output_of_classes(const model::Network& network, const model::TotalLoss& loss,
+                              const DataNames& names);
+
+/// What is different between the features and the tokens of `dataset`, and with `with_classes` its
+/// classes, and those that the checkpoint of the weights `file` was trained with; empty if nothing
+/// is, or if it is not known.
+std::string other_names(const data::Dataset& dataset, const std::filesystem::path& file,
+                        bool with_classes);
+
 /// Logs on the chief if `text` is read with the tokenizer of a checkpoint because the file is
 /// missing or has changed.
 void note_tokenizer(const Strategy& strategy, const data::TextSchema& text);

@@ -110,8 +110,26 @@ History FitLoop::run() try {
   return std::move(history_);
 } catch (const std::exception& error) {
   tracing_.fail();
+  if (const auto* const own = dynamic_cast<const Error*>(&error);
+      own != nullptr && own->category() == ErrorCategory::diverged)
+    tell_end_of_diverged();
   callbacks_.notify(error);
   throw;
+}
+
+// Of a training that ends before its end, on all ranks; at its end, end() has told it.
+void FitLoop::tell_end_of_diverged() noexcept {
+  if (!has_begun_ || history_.end.steps > 0) return;
+  try {
+    history_.end = {.steps = position_.step,
+                    .seconds = seconds_since(start_),
+                    .parameter_hash = replicas_[0].parameter_hash(),
+                    .skipped_steps = health_.skipped_steps(),
+                    .healthy = false};
+    notify([&](Callback& callback) { callback.on_train_end(history_.end); });
+  } catch (...) {
+    return;  // the error that ends the training is the one to report
+  }
 }
 
 void FitLoop::run_steps() {
@@ -166,6 +184,7 @@ void FitLoop::begin() {
     begin.initialized_from = initialized_from->file;
     begin.kept_head = initialized_from->kept_head;
   }
+  has_begun_ = true;
   notify([&](Callback& callback) { callback.on_train_begin(begin); });
   interval_.begin(begin);
   judged_.begin(begin);
@@ -190,7 +209,16 @@ void FitLoop::restore() {
 
 std::optional<PretrainedWeights> FitLoop::initialize() {
   if (!plan_.fit.pretrained) return std::nullopt;
-  if (!checkpoints_.restored_from()) return initialize_from(replicas_, *plan_.fit.pretrained);
+  if (!checkpoints_.restored_from()) {
+    PretrainedWeights weights = initialize_from(replicas_, *plan_.fit.pretrained);
+    const std::string other =
+        strategy_.is_chief() ? other_names(plan_.dataset, weights.file, weights.kept_head.empty())
+                             : std::string();
+    if (!other.empty())
+      strategy_.session().logger()->warn("the weights of {} are those of other data: {}",
+                                         weights.file.string(), other);
+    return weights;
+  }
   if (strategy_.is_chief())
     strategy_.session().logger()->info(
         "pretrained weights are ignored: the training resumes from {}",
@@ -316,6 +344,11 @@ void FitLoop::end_epoch(bool is_complete) {
 bool FitLoop::validate(EpochLogs& logs) {
   const FitOptions& fit = plan_.fit;
   if (!plan_.validation) return true;
+  if (last_validation_ && last_validation_->step == logs.step) {  // of the same parameters
+    logs.validation = last_validation_->validation;
+    logs.validation_values = last_validation_->validation_values;
+    return true;
+  }
   const auto start = std::chrono::steady_clock::now();
   notify([](Callback& callback) { callback.on_test_begin(); });
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
@@ -337,6 +370,7 @@ bool FitLoop::validate(EpochLogs& logs) {
   logs.validation_seconds = seconds_since(start);
   notify([&](Callback& callback) { callback.on_test_end(*logs.validation); });
   if (shown) notify([&](Callback& callback) { callback.on_predictions(*shown); });
+  last_validation_ = logs;
   return true;
 }
 

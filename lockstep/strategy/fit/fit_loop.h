@@ -59,6 +59,7 @@ class FitLoop {
   void agree_on_requests();
   void save();
   void end();
+  void tell_end_of_diverged() noexcept;
 
   bool is_ending() const { return stop_.is_made() || position_.is_done(); }
   FitState state() const;
@@ -87,6 +88,8 @@ class FitLoop {
   StepInterval interval_;  // the epoch
   StepInterval judged_;    // since the last verdict on an epoch
   StepClock clock_;
+  std::optional<EpochLogs> last_validation_;
+  bool has_begun_ = false;  // callbacks know of it
   History history_;
 };
 

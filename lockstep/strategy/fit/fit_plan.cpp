@@ -163,7 +163,7 @@ void FitPlan::agree(const LocalReplicas& replicas) {
     check_data_fits(*validation, network, replicas.loss(), DataUse::evaluation);
   }
   check_monitoring(fit, known_metrics(replicas));
-  check_prediction_images(fit, network, replicas.loss()[0]);
+  check_prediction_images(fit, network, replicas.loss());
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same_lines("ranks", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
@@ -235,6 +235,8 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .has_validation = fit.validation.has_value(),
           .metrics = single_metrics(replicas.metrics()),
           .class_names = DataNames::of(dataset).classes,
+          .class_output =
+              output_of_classes(replicas.network(), replicas.loss(), DataNames::of(dataset)),
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
           .gradient_bytes = gradient_bytes(replicas.network(), trainer.buckets.wire),

@@ -21,6 +21,7 @@
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network_json.h"
+#include "lockstep/strategy/callbacks/monitored_metric.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/replica/replica.h"
@@ -487,6 +488,17 @@ void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
   return;  // a program stored something else under these keys
 }
 
+/// What callbacks that monitor a loss have seen of another one.
+void forget_losses(nlohmann::json& callbacks) {
+  for (auto& [name, state] : callbacks.items()) {
+    const bool is_monitor =
+        name.starts_with("early_stopping:") || name.starts_with("reduce_on_plateau:");
+    if (!is_monitor || !name.ends_with("loss") || !state.is_object()) continue;
+    MetricMonitor::remove(state);
+    state["wait"] = 0;
+  }
+}
+
 FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
                      LocalReplicas& replicas) try {
   check_resumable(restored, plan, replicas);
@@ -519,7 +531,10 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
     if (!metric.ends_with("loss") || has_same_losses(configuration, plan.trainer))
       state.best = {metric, configuration.at(kBestKey).at("value").get<double>()};
   }
-  if (configuration.contains(kCallbacksKey)) state.callbacks = configuration.at(kCallbacksKey);
+  if (configuration.contains(kCallbacksKey)) {
+    state.callbacks = configuration.at(kCallbacksKey);
+    if (!has_same_losses(configuration, plan.trainer)) forget_losses(*state.callbacks);
+  }
   if (plan.trainer.tune_buckets)
     state.tuned_bytes = saved.configuration->value(kBucketKey, std::size_t{0});
   return state;

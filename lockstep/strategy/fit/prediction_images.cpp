@@ -46,10 +46,22 @@ std::pair<std::int32_t, double> best_class(std::span<const float> outputs, bool 
   return {static_cast<std::int32_t>(best - scores.begin()), probability};
 }
 
+/// The place of the target that `term` reads among `targets`, as MicroBatches finds it; none if
+/// there is no such target.
+template <typename Targets>
+std::optional<std::size_t> target_of(const model::LossTerm& term, const Targets& targets,
+                                     bool is_only) {
+  if (targets.empty()) return std::nullopt;
+  if (term.target.empty() || (is_only && targets.size() == 1)) return 0;
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (targets[i].name == term.target) return i;
+  return std::nullopt;
+}
+
 }  // namespace
 
 void check_prediction_images(const FitOptions& fit, const model::Network& network,
-                             const model::LossTerm& term) {
+                             const model::TotalLoss& loss) {
   if (fit.prediction_images == 0) return;
   const auto refuse = [&](std::string_view actual) {
     throw Error(
@@ -65,9 +77,11 @@ void check_prediction_images(const FitOptions& fit, const model::Network& networ
   if (shape.size() != 3 || (shape[2] != 1 && shape[2] != 3) ||
       spec.inputs.front().type != ElementType::float32)
     refuse(fmt::format(" and {}, not images of 1 or 3 channels", to_string(spec)));
+  const model::LossTerm& term = loss[0];
+  const auto place = target_of(term, spec.targets, loss.terms().size() == 1);
   const model::Shape& outputs = network.shape(network.outputs()[term.output].node);
   const std::int64_t width = model::row_width(term.loss, outputs);
-  if (spec.classes() == 0 || !spec.targets.front().shape.empty() ||
+  if (!place || spec.targets[*place].classes == 0 || !spec.targets[*place].shape.empty() ||
       model::class_count(term.loss, width) == 0 || model::element_count(outputs) != width)
     refuse(fmt::format(" and {} with the loss {}", to_string(spec), to_string(term.loss)));
 }
@@ -94,7 +108,10 @@ ImagePredictions PredictionImages::predict(const data::Dataset& validation, std:
       predictions_[i].probability = probability;
     }
   });
-  return {.step = step, .images = images_, .predictions = predictions_};
+  return {.step = step,
+          .images = images_,
+          .predictions = predictions_,
+          .has_class_names = target_ == 0};
 }
 
 void PredictionImages::read(const data::Dataset& validation) {
@@ -103,6 +120,12 @@ void PredictionImages::read(const data::Dataset& validation) {
   std::vector<data::Batch> parts;
   LOCKSTEP_CHECK(stream->next(parts));
   batch_ = std::move(parts.front());
+  const auto place =
+      target_of(replicas_.loss()[0], batch_.targets, replicas_.loss().terms().size() == 1);
+  LOCKSTEP_CHECK(place.has_value());
+  target_ = *place;
+  const std::span<const std::int32_t> labels =
+      std::as_const(batch_.targets[target_]).as<std::int32_t>();
   const std::vector<std::int64_t>& shape = validation.spec().shape();
   const auto extent = [&](std::size_t axis) { return static_cast<int>(shape[axis]); };
   const auto elements = static_cast<std::size_t>(validation.spec().feature_count());
@@ -114,7 +137,7 @@ void PredictionImages::read(const data::Dataset& validation) {
     else
       to_pixels(std::as_const(batch_).features().subspan(i * elements, elements),
                 image.span().pixels);
-    predictions_.push_back({.label = batch_.labels()[i]});
+    predictions_.push_back({.label = labels[i]});
   }
 }
 

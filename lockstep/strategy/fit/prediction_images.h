@@ -17,9 +17,9 @@ namespace lockstep::strategy {
 inline constexpr std::int64_t kMaxPredictionImages = 1000;
 
 /// Throws Error (input) unless FitOptions::prediction_images is 0, or up to kMaxPredictionImages
-/// with validation data of images [H, W, 1 or 3] that the loss compares with one class each.
+/// with validation data of images [H, W, 1 or 3] that the first loss compares with one class each.
 void check_prediction_images(const FitOptions& fit, const model::Network& network,
-                             const model::LossTerm& term);
+                             const model::TotalLoss& loss);
 
 /// The first FitOptions::prediction_images images of the validation data, which are read once, and
 /// the classes that the network predicts. Use only on the chief.
@@ -41,7 +41,8 @@ class PredictionImages {
 
   LocalReplicas& replicas_;
   std::int64_t count_;
-  data::Batch batch_;  // of the images; empty before the first call
+  data::Batch batch_;       // of the images; empty before the first call
+  std::size_t target_ = 0;  // the place in the batch of what the first loss reads
   std::vector<data::Image> images_;
   std::vector<ImagePrediction> predictions_;
 };

@@ -87,10 +87,10 @@ void Tracing::before_step(std::int64_t step) {
 
 double Tracing::after_step(std::int64_t step) {
   if (is_done_ || clock_.empty()) return 0;
-  ++traced_;
   if (full_at_step_ == 0) {
     const std::lock_guard lock(mutex_);
     if (!collector_) return 0;  // the process fails
+    ++traced_;
     collector_->collect();
     if (collector_->size() >= limit_) full_at_step_ = step;
   }

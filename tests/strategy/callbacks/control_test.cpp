@@ -394,6 +394,31 @@ TEST(ValidationWithinEpochs, ChangesNoBitAndIsDoneOnce) {
   EXPECT_THAT(run(fit, 4).second, ElementsAre(8, 16));
 }
 
+/// Stops the training at the first validation.
+class StopsAtValidation final : public Callback {
+ public:
+  void on_validation(const EpochLogs& logs) override {
+    first = logs;
+    request_stop("seen enough");
+  }
+  void on_test_begin() override { ++tests; }
+  EpochLogs first;
+  int tests = 0;
+};
+
+TEST(ValidationWithinEpochs, IsThatOfTheEndIfItStopsTheTraining) {
+  const auto stops = std::make_shared<StopsAtValidation>();
+  FitOptions fit{.epochs = 3};
+  fit.callbacks = {stops};
+  fit.validation = small_data(20).batch(8);
+  fit.validate_every = 4;
+  const Outcome outcome = train(1, plain_network(), shuffled_data(), {}, fit);
+  EXPECT_EQ(outcome.history.end.steps, 4);
+  EXPECT_EQ(stops->tests, 1);
+  ASSERT_TRUE(outcome.history.epochs.back().validation);
+  EXPECT_EQ(outcome.history.epochs.back().validation->loss(), stops->first.validation->loss());
+}
+
 /// Requests a checkpoint after step 2, and logs the epoch.
 class AskingCallback final : public Callback {
  public:
@@ -525,13 +550,16 @@ TEST(Control, TellsCallbacksOfTheErrorThatEndsATraining) {
 }
 
 TEST(MonitoredMetric, KnowsTheDirectionOfAnOutputsMetrics) {
-  const std::vector<std::string> names = {"price_loss", "validation_kind_accuracy"};
+  const std::vector<std::string> names = {"price_loss", "validation_kind_accuracy",
+                                          "validation_kind_top3"};
   const MonitoredMetric loss{.name = names[0], .direction = {}};
   const MonitoredMetric accuracy{.name = names[1], .direction = {}};
-  for (const MonitoredMetric& metric : {loss, accuracy})
+  const MonitoredMetric top{.name = names[2], .direction = {}};
+  for (const MonitoredMetric& metric : {loss, accuracy, top})
     EXPECT_NO_THROW(metric.check("early-stop", names));
   EXPECT_TRUE(loss.improves(1, 2, 0));
   EXPECT_TRUE(accuracy.improves(2, 1, 0));
+  EXPECT_TRUE(top.improves(2, 1, 0));
 }
 
 }  // namespace

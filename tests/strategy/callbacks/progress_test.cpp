@@ -151,6 +151,40 @@ TEST(ProgressBar, HasColumnsOfMetricsThatFitElseLines) {
                                "  pear       0     12\n"));
 }
 
+TEST(ProgressBar, HasTheMetricsOfAValidationWithinAnEpoch) {
+  CapturedFile file;
+  ProgressBar progress(file.get());
+  TrainBegin begin;
+  begin.last_step = begin.steps_per_epoch = 5;
+  begin.has_validation = true;
+  begin.metrics = {"mae"};
+  progress.on_train_begin(begin);
+  EpochLogs logs;
+  logs.step = 3;
+  logs.metrics = {.samples = 1};
+  logs.validation = logs.metrics;
+  logs.validation_values = {{.name = "mae", .values = {0.5}}};
+  progress.on_validation(logs);
+  EXPECT_THAT(file.text(), ContainsRegex("time       mae   val mae\n[^\n]+    0\\.5000\n"));
+}
+
+TEST(MetricText, HasTheNamesOfTheirOwnOutput) {
+  const std::vector<model::MetricValue> values = {{"kind_confusion", {1, 2, 3, 4}, {2, 2}},
+                                                  {"color_confusion", {1, 2, 3, 4}, {2, 2}}};
+  const std::string text = metric_tables(values, {"cat", "dog"}, "kind");
+  EXPECT_EQ(text,
+            "kind_confusion (rows: labels, columns: predictions)\n"
+            "       cat  dog\n  cat    1    2\n  dog    3    4\n"
+            "color_confusion (rows: labels, columns: predictions)\n"
+            "     0  1\n  0  1  2\n  1  3  4\n");
+}
+
+TEST(MetricText, LeavesOutMatricesThatAreNotSquare) {
+  const std::vector<model::MetricValue> values = {{"wide", {1, 2, 3, 4, 5, 6}, {2, 3}},
+                                                  {"empty", {}, {0, 0}}};
+  EXPECT_EQ(metric_tables(values, {}), "");
+}
+
 TEST(MetricText, ListsClassesAndTheMostFrequentConfusions) {
   EXPECT_EQ(metric_tables(std::vector<model::MetricValue>{{"f1_per_class", {0.5, 1}, {2}}}, {}),
             "f1_per_class\n  0    0.5000\n  1    1.0000\n");
