@@ -24,6 +24,8 @@
 namespace lockstep::apps {
 namespace {
 
+constexpr std::size_t kRouteWidth = 26;  // of "in-process + shared-memory"
+
 struct BenchArguments {
   ReductionPlan plan;
   std::size_t min_bytes = 1024;
@@ -72,20 +74,21 @@ double bus_bandwidth(const ReductionTiming& timing, int replicas) {
 
 std::string name_of(const ReductionTiming& timing) {
   const std::string asked = to_string(timing.route);
-  return asked == timing.carrier ? asked : fmt::format("{}: {}", asked, timing.carrier);
+  const std::string both = fmt::format("{}: {}", asked, timing.carrier);
+  return asked == timing.carrier || both.size() > kRouteWidth ? timing.carrier : both;
 }
 
 void print_head(const Group& group, const std::string& dtype) {
   fmt::print("all-reduce of {}, sum, in place: {} on {}, {}\n", dtype,
              counted(group.replicas, "replica"), counted(group.ranks, "rank"),
              counted(group.nodes, "node"));
-  fmt::print("{:>12}  {:<30}  {:>12}  {:>14}  {:>8}  {:>6}\n", "bytes", "route", "microseconds",
-             "algorithm GB/s", "bus GB/s", "errors");
+  fmt::print("{:>10}  {:<{}}  {:>12}  {:>8}  {:>8}  {:>6}\n", "bytes", "route", kRouteWidth,
+             "microseconds", "GB/s", "bus GB/s", "errors");
 }
 
 void print_row(const ReductionTiming& timing, const Group& group) {
-  fmt::print("{:>12}  {:<30}  {:>12.2f}  {:>14.3f}  {:>8.3f}  {:>6}\n", timing.bytes,
-             name_of(timing), timing.microseconds, algorithm_bandwidth(timing),
+  fmt::print("{:>10}  {:<{}}  {:>12.2f}  {:>8.3f}  {:>8.3f}  {:>6}\n", timing.bytes,
+             name_of(timing), kRouteWidth, timing.microseconds, algorithm_bandwidth(timing),
              bus_bandwidth(timing, group.replicas),
              timing.errors ? std::to_string(*timing.errors) : "-");
 }

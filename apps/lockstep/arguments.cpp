@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,7 +23,27 @@
 
 namespace lockstep::apps {
 
+void require_not_read(std::string_view option, const std::filesystem::path& output,
+                      const std::string& spec, const DataArguments& data, const std::string& part) {
+  if (output.empty() || spec.empty()) return;
+  data::DataSpecOptions opened = data.open;
+  opened.part = part;
+  std::vector<std::filesystem::path> files;
+  try {
+    files = data::data_files(spec, opened);
+  } catch (const Error&) {  // what is wrong is said where they are opened
+  }
+  files.emplace_back(spec);  // that may be one file
+  for (const std::filesystem::path& file : files)
+    if (std::error_code none; std::filesystem::equivalent(file, output, none))
+      throw Error(ErrorCategory::input, option, "expected another file than the data",
+                  fmt::format("got {}, which is one of {}", output.string(), spec));
+}
+
 void require_at_least(const std::string& name, std::int64_t value, std::int64_t least) {
+  if (value == std::numeric_limits<std::int64_t>::max())  // what the parser makes of larger ones
+    throw Error(ErrorCategory::input, "command line",
+                fmt::format("expected {} to be less than 2^63 - 1", name), "got more");
   if (value < least)
     throw Error(ErrorCategory::input, "command line",
                 fmt::format("expected {} to be at least {}", name, least),

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -109,6 +110,11 @@ struct DataArguments {
   int threads = 0;  ///< 0: strategy::reading_threads() decides
   int prefetch = 2;
 };
+
+/// Throws Error (input) if `output`, the file of `option`, is one of the data `spec`, of which
+/// `part` is opened with `data`: it would be lost.
+void require_not_read(std::string_view option, const std::filesystem::path& output,
+                      const std::string& spec, const DataArguments& data, const std::string& part);
 void add_data_options(CLI::App& command, DataArguments& arguments);
 
 /// Declares the options that state what TFRecord files contain: --input-feature, --label-feature,

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -87,6 +88,12 @@ void list_directory(const fs::path& directory, bool json, std::ostream& out) {
 void list_tensors(const fs::path& path, bool json, std::ostream& out) {
   for (const char* name : {checkpoint::kModelFile, checkpoint::kOptimizerFile}) {
     const checkpoint::SafetensorsFile file(path / name);
+    std::size_t names_width = 0;
+    std::size_t shapes_width = 0;
+    for (const auto& tensor : file.tensors()) {
+      names_width = std::max(names_width, tensor.name.size());
+      shapes_width = std::max(shapes_width, model::to_string(tensor.shape).size());
+    }
     if (!json) fmt::print(out, "{}: {}\n", name, counted(file.tensors().size(), "tensor"));
     for (const auto& tensor : file.tensors()) {
       if (json) {
@@ -97,8 +104,8 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
                                    {"bytes", tensor.bytes}};
         fmt::print(out, "{}\n", dump_json(line));
       } else {
-        fmt::print(out, "  {:<40} {:<5} {:<20} {:>12} bytes\n", tensor.name, tensor.type,
-                   model::to_string(tensor.shape), tensor.bytes);
+        fmt::print(out, "  {:<{}}  {:<4}  {:<{}} {:>12} bytes\n", tensor.name, names_width,
+                   tensor.type, model::to_string(tensor.shape), shapes_width, tensor.bytes);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include <ostream>
 #include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
@@ -67,6 +69,7 @@ std::string format_of(const ExportArguments& arguments) {
 
 /// Complete, but not yet under its name.
 std::unique_ptr<AtomicFile> finished_file(const fs::path& path, std::string_view bytes) {
+  remove_abandoned_temporaries(path.parent_path(), path.filename().native());
   auto file = std::make_unique<AtomicFile>(path, Durability::synced, ErrorCategory::checkpoint);
   file->write(bytes);
   file->finish();
@@ -117,11 +120,17 @@ json activations_of(const TrainedModel& trained) {
   return activations;
 }
 
-bool has_images(const model::Network& network) {
+/// Whether the network reads arrays [H, W, C], which are images [C, H, W] in ONNX.
+bool has_images(const TrainedModel& trained) {
   const auto is_image = [](const model::NetworkInput& input) {
     return input.type == ElementType::float32 && input.shape.size() == 3;
   };
-  return std::ranges::any_of(network.inputs(), is_image);
+  return std::ranges::any_of(trained.network.inputs(), is_image);
+}
+
+/// Whether these are pixels, as far as the checkpoint says.
+bool has_pixels(const TrainedModel& trained) {
+  return has_images(trained) && trained.source.reads_pixels.value_or(true);
 }
 
 /// How uint8 pixels become the input of the network.
@@ -157,9 +166,9 @@ std::map<std::string, std::string> metadata_of(const TrainedModel& trained, bool
   add("classes", trained.names.classes);
   add("features", trained.names.features);
   add("targets", trained.names.targets);
-  if (has_images(trained.network) && !trained.names.table) {
+  if (has_images(trained) && !trained.names.table) {
     metadata["lockstep.layout"] = "NCHW";
-    add("pixels", pixels_to_json(trained));
+    if (has_pixels(trained)) add("pixels", pixels_to_json(trained));
     if (trained.source.test_images) {
       add("images", trained.source.test_images->to_json());
       metadata["lockstep.image_recipe"] = trained.source.test_images->name;
@@ -191,6 +200,11 @@ void add_scaling(const data::TableFeature& feature, onnx::Preprocessing& steps) 
   const bool is_scaled = feature.scale != data::ColumnScale::none;
   steps.offsets.push_back(is_scaled ? feature.offset : 0);
   steps.divisors.push_back(is_scaled ? feature.divisor : 1);
+  using Rule = data::MissingValues::Rule;
+  const Rule rule = feature.missing.rule;
+  steps.fills.push_back(rule == Rule::error   ? std::numeric_limits<double>::quiet_NaN()
+                        : rule == Rule::value ? feature.missing.value
+                                              : feature.fill);
 }
 
 onnx::Preprocessing preprocessing_of(const TrainedModel& trained) {
@@ -209,7 +223,7 @@ onnx::Preprocessing preprocessing_of(const TrainedModel& trained) {
     for (const data::TableFeature& feature : table.features) add_scaling(feature, steps);
     return steps;
   }
-  if (!has_images(trained.network))
+  if (!has_pixels(trained))
     refuse_preprocessing("expected images or a table",
                          "the model reads numbers as they are stored");
   steps.pixels = trained.source.test_images ? trained.source.test_images->normalization
@@ -255,9 +269,28 @@ std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output) {
   return checkpoint::write_torch_file(output, tensors);
 }
 
+/// The output whose last axis are the classes that have names.
+std::optional<std::size_t> labelled_output(const onnx::Model& model, const TrainedModel& trained) {
+  const std::vector<std::string>& classes = trained.names.classes;
+  const auto outputs = trained.network.outputs();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto loss =
+        std::ranges::find(trained.source.losses, outputs[i].name, &strategy::OutputLoss::output);
+    const bool has_target =
+        loss == trained.source.losses.end()
+            ? trained.source.losses.empty() && i == 0
+            : trained.source.losses.size() == 1 || loss->target == trained.names.target;
+    const auto* const extent = std::get_if<std::int64_t>(&model.graph.outputs.at(i).shape.back());
+    if (has_target && !classes.empty() && extent != nullptr && *extent == std::ssize(classes))
+      return i;
+  }
+  return std::nullopt;
+}
+
 /// Writes FOLDER/1/model.onnx, FOLDER/labels.txt and FOLDER/config.pbtxt.
 void write_triton(const fs::path& folder, const onnx::Model& model, std::string_view bytes,
-                  const std::vector<std::string>& classes) {
+                  const TrainedModel& trained) {
+  const auto labelled = labelled_output(model, trained);
   const fs::path version = folder / "1";
   std::error_code error;
   fs::create_directories(version, error);
@@ -266,15 +299,14 @@ void write_triton(const fs::path& folder, const onnx::Model& model, std::string_
                 error.message());
   try {
     std::string labels;
-    for (const std::string& name : classes) labels += name + '\n';
+    for (const std::string& name : trained.names.classes) labels += name + '\n';
     std::vector<std::unique_ptr<AtomicFile>> files;
-    files.push_back(
-        finished_file(folder / "config.pbtxt",
-                      onnx::triton_config(model, folder.filename().string(), !classes.empty())));
-    if (!classes.empty()) files.push_back(finished_file(folder / "labels.txt", labels));
+    files.push_back(finished_file(
+        folder / "config.pbtxt", onnx::triton_config(model, folder.filename().string(), labelled)));
+    if (labelled) files.push_back(finished_file(folder / "labels.txt", labels));
     files.push_back(finished_file(version / "model.onnx", bytes));
     for (const auto& file : files) file->publish();
-    if (classes.empty()) fs::remove(folder / "labels.txt", error);  // of an earlier model
+    if (!labelled) fs::remove(folder / "labels.txt", error);  // of an earlier model
   } catch (const Error&) {
     fs::remove(version, error);  // if they are empty
     fs::remove(folder, error);
@@ -358,7 +390,7 @@ std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
   const fs::path output = without_slash(arguments.output);
   const std::string bytes = onnx::write_model(model);
   if (arguments.layout == kTriton)
-    write_triton(output, model, bytes, trained.names.classes);
+    write_triton(output, model, bytes, trained);
   else
     finished_file(output, bytes)->publish();
   return bytes.size();

@@ -80,9 +80,33 @@ std::string without_comments(const std::string& text) {
   return result;
 }
 
+// A line between two of the same name, which CLI11 would make one item of two values.
+constexpr const char* kApart = "\x1b";
+
+/// The lines, so that each is an item of its own.
+std::string lines_apart(const std::string& text) {
+  constexpr std::string_view kOfNames =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  std::string result;
+  std::string last;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = std::min(line.find_first_not_of(" \t"), line.size());
+    const std::size_t end = std::min(line.find_first_not_of(kOfNames, begin), line.size());
+    const std::size_t equals = std::min(line.find_first_not_of(" \t", end), line.size());
+    const bool is_item = end > begin && line.substr(equals).starts_with('=');
+    const std::string name = is_item ? line.substr(begin, end - begin) : std::string();
+    if (is_item && name == last) result += fmt::format("{}=1\n", kApart);
+    if (is_item) last = name;
+    result += line + '\n';
+  }
+  return result;
+}
+
 std::vector<CLI::ConfigItem> items_of(const std::string& text) {
-  std::istringstream lines(without_comments(text));
+  std::istringstream lines(lines_apart(without_comments(text)));
   std::vector<CLI::ConfigItem> items = CLI::ConfigTOML().from_config(lines);
+  std::erase_if(items, [](const CLI::ConfigItem& item) { return item.name == kApart; });
   for (CLI::ConfigItem& item : items)
     for (std::string& input : item.inputs) std::ranges::replace(input, kHash, '#');
   return items;

@@ -26,6 +26,7 @@
 #include "lockstep/strategy/callbacks/metric_text.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/trainer.h"
 
 namespace lockstep::apps {
@@ -64,7 +65,9 @@ void print_text(const Restored& restored, const strategy::Evaluation& sums) {
   fmt::print("\n");
   if (const std::string line = strategy::metric_line(sums.values); !line.empty())
     fmt::print("{}\n", line);
-  fmt::print("{}", strategy::metric_tables(sums.values, restored.names.classes));
+  const std::string class_output = strategy::output_of_classes(
+      restored.trainer->network(), restored.trainer->replicas().loss(), restored.names);
+  fmt::print("{}", strategy::metric_tables(sums.values, restored.names.classes, class_output));
   fmt::print("evaluated {} of {}{}\n", sums.samples, restored.dataset.size(),
              sums.rows() > sums.samples ? fmt::format(", {} positions", sums.positions()) : "");
 }
@@ -111,6 +114,12 @@ void report_predictions(const PredictArguments& arguments, const Restored& resto
 }
 
 int predict(job::Session& session, const PredictArguments& arguments) {
+  if (arguments.restored.embeddings && arguments.file.style.top > 0)
+    throw Error(ErrorCategory::input, "command line",
+                "expected --top without --embeddings, which are no classes", "got both");
+  if (arguments.file.path != "-")
+    require_not_read("--output", arguments.file.path, arguments.restored.data.data,
+                     arguments.restored.data, "test");
   const Restored restored = restore(session, arguments.restored);
   const auto* images = dynamic_cast<const data::ImageFolderSource*>(&restored.dataset.source());
   FileNames file_names;

@@ -202,8 +202,9 @@ model::Network ModelSource::make() const {
 
 nlohmann::json ModelSource::to_json() const {
   json model = {{"name", name}, {"images", images}};
-  if (!input_feature.empty())
-    model.update({{"input_feature", input_feature}, {"stored_shape", stored_shape}});
+  if (reads_pixels) model["pixels"] = *reads_pixels;
+  if (!input_feature.empty()) model["input_feature"] = input_feature;
+  if (!stored_shape.empty()) model["stored_shape"] = stored_shape;
   if (script) {
     std::error_code unknown;  // where the working directory is removed
     json& stored = model["script"];
@@ -229,10 +230,11 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
                              : read_stored_network(configuration, where);
     if (model.contains("images"))
       source.images = parse_images(json_member<std::string>(model, "images"));
-    if (model.contains("input_feature")) {
+    if (model.contains("pixels")) source.reads_pixels = json_member<bool>(model, "pixels");
+    if (model.contains("input_feature"))
       source.input_feature = json_member<std::string>(model, "input_feature");
+    if (model.contains("stored_shape"))
       source.stored_shape = json_member<model::Shape>(model, "stored_shape");
-    }
     if (configuration.contains(strategy::kImageRecipeKey))
       source.test_images =
           data::ImageRecipe::from_json(json_member<json>(configuration, strategy::kImageRecipeKey));

@@ -38,12 +38,13 @@ struct ModelSource {
   /// or of a program with a loss of its own.
   std::int64_t loss_count = 1;
   std::string images = kImagesAsStored;               ///< of the training
+  std::optional<bool> reads_pixels = {};              ///< RecordSource::has_images(), if known
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
   /// if they were not.
   std::string mapped = {};
   /// The Example feature that was the input, if the training data were TFRecord files, and its
-  /// shape.
+  /// shape, or that of images as they are stored.
   std::string input_feature = {};
   model::Shape stored_shape = {};
   /// If `name` is a TorchScript file: its xxh3-64. Such a source has `inputs` when stored, too.

@@ -194,7 +194,10 @@ int make_plan(job::Session& session, const PlanArguments& arguments) {
     measured = measured_link(session);
   if (!session.is_chief()) return 0;
   std::optional<AtomicFile> saved;  // opened before the measurements, which take a minute
-  if (!arguments.save_calibration.empty()) saved.emplace(arguments.save_calibration);
+  if (const std::filesystem::path file = arguments.save_calibration; !file.empty()) {
+    remove_abandoned_temporaries(file.parent_path(), file.filename().native());
+    saved.emplace(file);
+  }
   PlanReport report;
   report.calibration = arguments.calibration.empty()
                            ? measure(session, arguments)

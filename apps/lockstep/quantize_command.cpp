@@ -20,7 +20,6 @@
 #include "apps/lockstep/checkpoint_export.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/restored.h"
-#include "lockstep/base/atomic_file.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -99,6 +98,7 @@ void print_json(const Restored& restored, const QuantizeArguments& arguments,
                         {"step", restored.checkpoint.state.step},
                         {"calibration", onnx::to_string(arguments.options.calibration)},
                         {"calibration_samples", model.samples},
+                        {"weight_bits", arguments.options.weight_bits},
                         {"samples", result.before.samples},
                         {"layers", ordered_json::array()}};
   for (const onnx::QuantizedLayer& layer : model.layers)
@@ -225,12 +225,12 @@ int quantize(job::Session& session, const QuantizeArguments& arguments) {
   result.after = tried.at(model.call);
 
   options.int8_layers = model.int8_layers;
+  options.weight_bits = arguments.options.weight_bits;
   options.metadata["lockstep.int8"] =
       dump_json(ordered_json{{"layers", model.int8_layers},
                              {"calibration", onnx::to_string(arguments.options.calibration)},
-                             {"samples", model.samples}});
-  const fs::path& output = arguments.exported.output;
-  remove_abandoned_temporaries(output.parent_path(), output.filename().native());
+                             {"samples", model.samples},
+                             {"weight_bits", arguments.options.weight_bits}});
   result.bytes = write_onnx(
       onnx::export_network(
           model.network.network,
@@ -265,6 +265,11 @@ void add_quantize_options(CLI::App& command, QuantizeArguments& arguments) {
                "Number of samples to calibrate with, drawn from all of --data")
       ->type_name("N")
       ->default_str("512");
+  add_between(command, "--weight-bits", options.weight_bits, 7, 8,
+              "Bits of the integers of weights: 8, or 7 for x86 processors without VNNI, on which "
+              "onnxruntime adds two products in 16 bits")
+      ->type_name("7|8")
+      ->default_str("8");
   add_between(command, "--max-drop", options.max_drop, 0.0, {},
               "What int8 may lose on the validation data: points of accuracy, or without classes "
               "percent of the loss. Layers with the most noise are kept in float32 until it holds")

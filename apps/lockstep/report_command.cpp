@@ -53,7 +53,9 @@ void write_report(const ReportArguments& arguments) {
                   fmt::format("got the log {}", run.path.string()));
   name_apart(runs);
   const std::string page = report::report_page(runs, arguments.page);
-  write_file_atomically(arguments.output, page, Durability::cached);
+  const std::filesystem::path output = arguments.output;
+  remove_abandoned_temporaries(output.parent_path(), output.filename().native());
+  write_file_atomically(output, page, Durability::cached);
   fmt::print("report of {} in {} ({} kB)\n", counted(static_cast<std::int64_t>(count), "run"),
              arguments.output.string(), (page.size() + 999) / 1000);
 }

@@ -87,7 +87,8 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source,
   data.open.text = names.text;
   data.open.scales_tables = names.table != nullptr;  // for a table with like=
   data.open.tfrecord.trained_input = source.input_feature;
-  data.open.tfrecord.trained_shape = source.stored_shape;
+  if (!source.input_feature.empty() || !data.images)
+    data.open.tfrecord.trained_shape = source.stored_shape;
   std::int64_t& classes = data.open.tfrecord.classes;
   if (classes == 0 && source.loss_count == 1 &&
       std::holds_alternative<model::SparseCategoricalCrossentropy>(source.loss)) {

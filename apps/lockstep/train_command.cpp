@@ -125,6 +125,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   same.open.text = training.source().text();
   same.open.features.clear();                            // part of the schema
   same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
+  if (!arguments.data.images) same.open.tfrecord.trained_shape = training.source().spec().shape();
   return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
       .batch(arguments.data.global_batch);
 }
@@ -159,13 +160,24 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   data::Dataset dataset =
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
+  for (const auto& [option, file] :
+       {std::pair<const char*, std::filesystem::path>("--csv-log", arguments.csv_log),
+        {"--profile", arguments.fit.profile},
+        {"--trace", arguments.fit.trace.file},
+        {"--metrics-file", arguments.exporter.file}})
+    for (const auto& [spec, part] :
+         {std::pair(arguments.data.data, "train"), std::pair(arguments.validation_data, "test")})
+      require_not_read(option, file, spec, arguments.data, part);
   ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss.of_classes(),
                                     arguments.data.images.value_or(kImagesAsStored),
                                     arguments.pretrained.reset_head);
   source.losses = arguments.loss.losses;
+  source.reads_pixels = dataset.source().has_images();
   if (const auto* records = dynamic_cast<const data::TFRecordSource*>(&dataset.source())) {
     source.input_feature = records->decoder().input_feature();
     source.stored_shape = records->spec().shape();
+  } else if (dataset.source().has_images() && !arguments.data.images) {
+    source.stored_shape = dataset.source().spec().shape();
   }
   model::Network network = source.make();
   strategy::TrainerOptions options_of_trainer = arguments.trainer;

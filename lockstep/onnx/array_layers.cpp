@@ -68,7 +68,7 @@ Weights weights_of(const LayerExport& layer) {
   weights.scales = quantize_channels(
       weights.kernel, layer.shape().back(),
       has_int8_bias(network, layer.id) ? std::span(weights.bias) : std::span<float>(),
-      weights.input_scale);
+      weights.input_scale, layer.exporter.options().weight_bits);
   return weights;
 }
 
@@ -105,7 +105,7 @@ std::string integer_constant(const LayerExport& layer, std::string_view part, Te
 /// those of weights.kernel in the order of the shape.
 std::string kernel_constant(const LayerExport& layer, const Weights& weights, const Shape& shape,
                             std::span<const float> values, std::int64_t axis = 0) {
-  if (weights.scales.empty()) return layer.graph().floats(layer.name("kernel"), shape, values);
+  if (weights.scales.empty()) return layer.graph().weights(layer.name("kernel"), shape, values);
   return integer_constant<std::int8_t>(layer, "kernel", TensorType::int8, shape, values,
                                        weights.scales, axis);
 }
@@ -157,10 +157,10 @@ Operand transposed_convolution(const LayerExport& layer) {
   const Weights weights = weights_of(layer);
   std::vector<std::string> inputs{
       input.name,
-      layer.graph().floats(layer.name("kernel"),
-                           {channels, filters, window.kernel_height, window.kernel_width},
-                           channels_to_front(weights.kernel, channels,
-                                             window.kernel_height * window.kernel_width, filters))};
+      layer.graph().weights(
+          layer.name("kernel"), {channels, filters, window.kernel_height, window.kernel_width},
+          channels_to_front(weights.kernel, channels, window.kernel_height * window.kernel_width,
+                            filters))};
   add_bias(layer, weights, inputs);
   std::vector<Attribute> attributes = attributes_of(window);
   // What the windows do not reach.
@@ -278,7 +278,8 @@ Operand batch_normalization(const LayerExport& layer) {
       inputs.push_back(
           graph.floats(layer.name(name), {channels}, in_order(layer.values(name, true))));
     return layer.like_input(layer.add("BatchNormalization", inputs,
-                                      {{"epsilon", layer.options.at("epsilon").get<float>()}}));
+                                      {{"epsilon", layer.options.at("epsilon").get<float>()},
+                                       {"momentum", layer.options.at("momentum").get<float>()}}));
   }
   std::vector<float> factor;
   std::vector<float> term;

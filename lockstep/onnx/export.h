@@ -28,6 +28,8 @@ struct Preprocessing {
   /// float32, within 3e-7 of the quotient of doubles. Empty: none.
   std::vector<double> offsets = {};
   std::vector<double> divisors = {};  ///< as many
+  /// As many: what replaces NaN before; NaN: nothing.
+  std::vector<double> fills = {};
 };
 
 /// How arrays of weights are stored.
@@ -47,6 +49,7 @@ struct ExportOptions {
   /// Names of layers whose kernel is stored as int8, with a scale for each output channel, and
   /// their bias as int32 (int8_layers.h). Their inputs are fake_quantize layers.
   std::set<std::string, std::less<>> int8_layers = {};
+  int weight_bits = 8;  ///< that those kernels use, as QuantizeOptions::weight_bits
   Preprocessing preprocessing = {};
   /// Whether segments are those of one text, 1, and the padding after it, 0: a recurrent layer
   /// needs that.

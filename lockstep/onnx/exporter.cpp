@@ -132,8 +132,9 @@ std::span<const float> Exporter::values(const model::ParameterInfo& entry, bool 
 }
 
 std::string Exporter::shared_parameter(const model::ParameterInfo& entry) {
-  return shared_value("parameter " + entry.name,
-                      [&] { return graph_.floats(entry.name, entry.shape, values(entry, false)); });
+  return shared_value("parameter " + entry.name, [&] {
+    return graph_.weights(entry.name, entry.shape, values(entry, false));
+  });
 }
 
 std::vector<bool> Exporter::needed() const {
@@ -258,6 +259,14 @@ void Exporter::preprocess(const model::NetworkInput& input, Operand& operand, Va
     const auto constant = [&](const char* name, const std::vector<float>& numbers) {
       return graph_.floats(fmt::format("{}/{}", input.name, name), {columns}, numbers);
     };
+    if (!std::ranges::all_of(steps.fills, [](double fill) { return std::isnan(fill); })) {
+      LOCKSTEP_CHECK_OP(steps.fills.size(), ==, steps.offsets.size());
+      const std::string is_missing =
+          graph_.add("IsNaN", {operand.name}, input.name + "/is_missing");
+      const std::vector<float> fills(steps.fills.begin(), steps.fills.end());
+      operand.name = graph_.add("Where", {is_missing, constant("fill", fills), operand.name},
+                                input.name + "/filled");
+    }
     operand.name =
         graph_.add("Sub", {operand.name, constant("offset", offsets)}, input.name + "/centered");
     if (std::ranges::any_of(remainders, [](float remainder) { return remainder != 0; }))

@@ -69,8 +69,8 @@ std::string GraphBuilder::tensor(Tensor tensor) {
   return graph.initializers.back().name;
 }
 
-std::string GraphBuilder::floats(std::string_view name, std::vector<std::int64_t> shape,
-                                 std::span<const float> values) {
+std::string GraphBuilder::weights(std::string_view name, std::vector<std::int64_t> shape,
+                                  std::span<const float> values) {
   if (stores_float16_ && shape.size() > 1 && values.size() >= kFloat16Elements)
     return add("Cast",
                {tensor({.name = fmt::format("{}/float16", name),
@@ -78,6 +78,11 @@ std::string GraphBuilder::floats(std::string_view name, std::vector<std::int64_t
                         .shape = std::move(shape),
                         .bytes = bytes_of<Float16>(narrowed(name, values))})},
                name, {{"to", static_cast<std::int64_t>(TensorType::float32)}});
+  return floats(name, std::move(shape), values);
+}
+
+std::string GraphBuilder::floats(std::string_view name, std::vector<std::int64_t> shape,
+                                 std::span<const float> values) {
   return tensor({.name = std::string(name),
                  .type = TensorType::float32,
                  .shape = std::move(shape),

@@ -23,7 +23,7 @@ std::string bytes_of(std::span<const T> values) {
 /// Builds a graph. Names of values are unique; those of operators are those of their first outputs.
 class GraphBuilder {
  public:
-  /// `stores_float16`: whether floats() stores arrays of several axes and at least
+  /// `stores_float16`: whether weights() stores arrays of several axes and at least
   /// kFloat16Elements as float16.
   explicit GraphBuilder(bool stores_float16 = false) : stores_float16_(stores_float16) {}
 
@@ -44,10 +44,13 @@ class GraphBuilder {
   void add_node(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs,
                 std::vector<Attribute> attributes = {});
 
-  /// Adds a constant array of float32 called `name` or like it. Returns its name. Throws Error
-  /// (input) of `name` if it is stored as float16, which cannot hold one of its finite values.
+  /// Adds a constant array of float32 called `name` or like it. Returns its name.
   std::string floats(std::string_view name, std::vector<std::int64_t> shape,
                      std::span<const float> values);
+  /// The same of a kernel or embeddings, which may be stored as float16. Throws Error (input) of
+  /// `name` if float16 cannot hold one of its finite values.
+  std::string weights(std::string_view name, std::vector<std::int64_t> shape,
+                      std::span<const float> values);
   /// Adds a constant of any type. Returns its name.
   std::string tensor(Tensor tensor);
   /// A float32 number; one constant for all uses.

@@ -35,10 +35,10 @@ std::optional<Shape> reshaped_around(const Array& array, Shape wanted, std::size
       free = axis;
       continue;
     }
-    if (wanted[axis] <= 0 || wanted[axis] >= kMaxExtent || known > total) return std::nullopt;
+    if (wanted[axis] <= 0 || wanted[axis] > total / known) return std::nullopt;
     known *= wanted[axis];
   }
-  if (known > total || total % known != 0 || (!free && known != total)) return std::nullopt;
+  if (total % known != 0 || (!free && known != total)) return std::nullopt;
   if (free) wanted[*free] = total / known;
   wanted[batch] = kSampleCount;
   if (extent_between(wanted, 0, batch) != extent_between(array.shape, 0, array.batch()))

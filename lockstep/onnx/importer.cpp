@@ -326,8 +326,8 @@ void Importer::add_outputs() {
     if (array.batch() != 0)
       refuse(node, "expected outputs whose first axis is the samples",
              fmt::format("of \"{}\" it is axis {}", output.name, array.batch()));
-    // An image may stay channels last. A row has the graph's order.
-    const bool is_image = array.sample() == array.axes && array.axes.size() == 3;
+    // An image may stay channels last. All others have the graph's order.
+    const bool is_image = array.sample() == array.axes && array.order == Axes{1, 2, 0};
     const NodeId end = is_image ? arranged(node, array, array.order) : plain(node, array);
     if (model::is_input(end))
       refuse(node, "expected outputs that layers compute", "one is an input");

@@ -21,10 +21,11 @@ const model::Node& node_at(const model::Network& network, model::NodeId node) {
 }  // namespace
 
 std::vector<float> quantize_channels(std::span<float> kernel, std::int64_t channels,
-                                     std::span<float> bias, float input_scale) {
+                                     std::span<float> bias, float input_scale, int bits) {
   constexpr float kSmallest = std::numeric_limits<float>::min();
   constexpr float kLargestBias = 1073741824;  // 2^30: far enough from overflow for the sums
   const auto size = static_cast<std::size_t>(channels);
+  const auto most = static_cast<float>((1 << (bits - 1)) - 1);
   LOCKSTEP_CHECK(bias.empty() || bias.size() == size);
   const std::size_t row = kernel.size() / size;
   std::vector<float> scales(size, 1.0f);
@@ -36,7 +37,7 @@ std::vector<float> quantize_channels(std::span<float> kernel, std::int64_t chann
     if (largest == 0 && offset == 0) continue;
     // The product with the scale of the input is not 0 either.
     scales[c] = std::max(
-        {largest / 127, offset / input_scale / kLargestBias, kSmallest, kSmallest / input_scale});
+        {largest / most, offset / input_scale / kLargestBias, kSmallest, kSmallest / input_scale});
     for (float& weight : weights) weight = std::nearbyint(weight / scales[c]) * scales[c];
     if (bias.empty()) continue;
     const float step = input_scale * scales[c];
@@ -68,7 +69,7 @@ bool has_int8_bias(const model::Network& network, model::NodeId node) {
 }
 
 void round_int8_layer(const model::Network& network, model::NodeId node,
-                      std::span<float> parameters) {
+                      std::span<float> parameters, int weight_bits) {
   LOCKSTEP_CHECK(why_not_int8(network, node).empty());
   const model::Node& layer = node_at(network, node);
   const auto array = [&](const char* name) -> std::span<float> {
@@ -78,7 +79,7 @@ void round_int8_layer(const model::Network& network, model::NodeId node,
   };
   quantize_channels(array("kernel"), layer.output_shape.back(),
                     has_int8_bias(network, node) ? array("bias") : std::span<float>(),
-                    input_range(network, node)->function().scale);
+                    input_range(network, node)->function().scale, weight_bits);
 }
 
 }  // namespace lockstep::onnx

@@ -13,11 +13,13 @@ namespace lockstep::onnx {
 
 /// Rounds a kernel, whose first axis is its `channels` output channels, in place to the values that
 /// int8 can store with a scale for each channel: round(w / scale) * scale, ties to even, with
-/// integers from -127 to 127. Returns the scales: max|w| / 127, larger where `bias` would not fit
-/// into int32 otherwise, and 1 for a channel of zeros. `bias`, one number for each channel or
-/// empty, is rounded to multiples of `input_scale` * scale. All values must be finite.
+/// integers from -n to n, where n = 2^(bits - 1) - 1. Returns the scales: max|w| / n, larger where
+/// `bias` would not fit into int32 otherwise, and 1 for a channel of zeros. `bias`, one number for
+/// each channel or empty, is rounded to multiples of `input_scale` * scale. All values must be
+/// finite.
 std::vector<float> quantize_channels(std::span<float> kernel, std::int64_t channels,
-                                     std::span<float> bias = {}, float input_scale = 1);
+                                     std::span<float> bias = {}, float input_scale = 1,
+                                     int bits = 8);
 
 /// The layer that gives the range of the input of `node`; null if that is no fake_quantize.
 const model::FakeQuantize* input_range(const model::Network& network, model::NodeId node);
@@ -31,9 +33,9 @@ std::string_view why_not_int8(const model::Network& network, model::NodeId node)
 bool has_int8_bias(const model::Network& network, model::NodeId node);
 
 /// Rounds kernel and bias of the layer `node` in `parameters`, laid out as network.parameters(), to
-/// the values that export_network() stores for ExportOptions::int8_layers. why_not_int8() must be
-/// empty.
+/// the values that export_network() stores for ExportOptions::int8_layers and `weight_bits`.
+/// why_not_int8() must be empty.
 void round_int8_layer(const model::Network& network, model::NodeId node,
-                      std::span<float> parameters);
+                      std::span<float> parameters, int weight_bits = 8);
 
 }  // namespace lockstep::onnx

@@ -147,7 +147,8 @@ std::optional<LayerPattern> LayerPatterns::rms_normalization(const Node& last) c
 std::string LayerPatterns::state_of(const Node& node) const {
   const std::int64_t states = node.type == "LSTM" ? 2 : 1;
   if (node.inputs.size() != static_cast<std::size_t>(5 + states)) return {};
-  const Tensor* const recurrent = constant(node.inputs[2]);
+  const Node* const cast = maker(node.inputs[2], "Cast", 1);  // of weights in float16
+  const Tensor* const recurrent = constant(cast == nullptr ? node.inputs[2] : cast->inputs[0]);
   const Node* const squeeze = maker(node.inputs[5], "Squeeze", 2);
   const Node* const split = squeeze == nullptr ? nullptr : maker(squeeze->inputs[0], "Split", 2);
   if (recurrent == nullptr || recurrent->shape.empty() || split == nullptr ||

@@ -47,8 +47,9 @@ class Inference {
     std::vector<model::InputView> views;
     const auto wanted = model_.network().inputs();
     for (const model::NetworkInput& input : wanted) {
-      const data::TensorArray& array =
-          wanted.size() == 1 ? batch.inputs.front() : batch.input(input.name);
+      const data::TensorArray& array = wanted.size() == 1 && batch.inputs.size() == 1
+                                           ? batch.inputs.front()
+                                           : batch.input(input.name);
       const std::size_t size = static_cast<std::size_t>(count) * array.elements;
       if (array.type == ElementType::int32)
         views.push_back({.indices = array.as<std::int32_t>().first(size)});
@@ -92,8 +93,10 @@ Network with_outputs(const Network& network, std::span<const NodeId> values) {
 /// Chooses ranges and measures layers.
 class Quantizer {
  public:
-  Quantizer(const model::FoldedNetwork& original, const std::set<NodeId>& layers)
-      : original_(original), rounded_(RoundingPlan(original.network, layers).rounded()) {}
+  Quantizer(const model::FoldedNetwork& original, const std::set<NodeId>& layers, int weight_bits)
+      : original_(original),
+        weight_bits_(weight_bits),
+        rounded_(RoundingPlan(original.network, layers).rounded()) {}
 
   void calibrate(const data::Dataset& dataset, const QuantizeOptions& options);
   /// The signal-to-noise ratio of the outputs with `layer` alone in int8; none without noise.
@@ -102,7 +105,7 @@ class Quantizer {
   std::int64_t samples() const { return samples_; }
   ActivationRange range(NodeId value) const { return ranges_.at(value); }
   model::FoldedNetwork quantized(const std::set<NodeId>& layers) const {
-    return quantized_network(original_, layers, ranges_);
+    return quantized_network(original_, layers, ranges_, weight_bits_);
   }
 
  private:
@@ -113,6 +116,7 @@ class Quantizer {
   }
 
   const model::FoldedNetwork& original_;
+  int weight_bits_;
   std::vector<NodeId> rounded_;
   std::map<NodeId, ActivationRange> ranges_;
   std::int64_t samples_ = 0;
@@ -281,6 +285,9 @@ class Search {
 
 QuantizedModel quantize(const model::FoldedNetwork& original, const data::Dataset& calibration,
                         const DropOf& drop_of, const QuantizeOptions& options) {
+  if (options.weight_bits < 7 || options.weight_bits > 8)
+    throw Error(ErrorCategory::input, "weight-bits", "expected 7 or 8",
+                fmt::format("got {}", options.weight_bits));
   const Network& network = original.network;
   network.check_complete();
   const std::vector<NodeId> all = layers_for_int8(network);
@@ -294,7 +301,7 @@ QuantizedModel quantize(const model::FoldedNetwork& original, const data::Datase
                 all.empty() ? "it has none" : "all are kept in float32");
 
   // Ranges of all layers, those of `kept` for the report.
-  Quantizer quantizer(original, {all.begin(), all.end()});
+  Quantizer quantizer(original, {all.begin(), all.end()}, options.weight_bits);
   quantizer.calibrate(calibration, options);
   std::map<NodeId, std::optional<double>> decibels;
   for (const NodeId layer : candidates) decibels[layer] = quantizer.measure(layer);

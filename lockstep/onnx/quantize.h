@@ -25,6 +25,9 @@ struct QuantizeOptions {
   std::int64_t samples = 512;                      ///< to choose them from, at most
   /// Globs over names of layers to keep in float32.
   std::vector<std::string> keep_float = {};
+  /// Of the integers of weights: 8, or 7 for programs that add two products with uint8 in 16 bits,
+  /// as onnxruntime does on x86 processors without VNNI: 2 * 255 * 63 is the most that fits.
+  int weight_bits = 8;
   double max_drop = 0.5;  ///< what the network may lose, in the unit of DropOf
   int threads = 1;        ///< that read samples
 };
@@ -67,8 +70,9 @@ struct QuantizedModel {
 /// float32 with which it is not: as many calls as the bits of their number, twice. The same data
 /// give the same network.
 ///
-/// Throws Error (input) if no layer can be int8, if a pattern matches none, or if `max_drop` cannot
-/// be kept; Error (data) for too few samples, and for values that are not finite.
+/// Throws Error (input) for other numbers of bits, if no layer can be int8, if a pattern matches
+/// none, or if `max_drop` cannot be kept; Error (data) for too few samples, and for values that are
+/// not finite.
 QuantizedModel quantize(const model::FoldedNetwork& original, const data::Dataset& calibration,
                         const DropOf& drop_of, const QuantizeOptions& options = {});
 

@@ -123,7 +123,8 @@ bool RoundingPlan::reads_rounded(NodeId reader, std::size_t input) const {
 
 model::FoldedNetwork quantized_network(const model::FoldedNetwork& original,
                                        const std::set<NodeId>& int8,
-                                       const std::map<NodeId, ActivationRange>& ranges) {
+                                       const std::map<NodeId, ActivationRange>& ranges,
+                                       int weight_bits) {
   const Network& from = original.network;
   const RoundingPlan plan(from, int8);
   Network network(from.inputs(), from.name());
@@ -175,7 +176,7 @@ model::FoldedNetwork quantized_network(const model::FoldedNetwork& original,
   copy(from.parameters(), original.parameters, result.network.parameters(), result.parameters);
   copy(from.buffers(), original.buffers, result.network.buffers(), result.buffers);
   for (const NodeId layer : int8)
-    round_int8_layer(result.network, copies.at(layer), result.parameters);
+    round_int8_layer(result.network, copies.at(layer), result.parameters, weight_bits);
   return result;
 }
 

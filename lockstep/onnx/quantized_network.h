@@ -50,10 +50,12 @@ class RoundingPlan {
 };
 
 /// The network with the layers `int8` rounded: a fake_quantize LAYER_uint8 where the plan rounds,
-/// kernels and biases as export_network() stores them for ExportOptions::int8_layers. `ranges`: by
-/// value, of at least RoundingPlan::rounded(). All layers keep their names, and outputs theirs.
+/// kernels and biases as export_network() stores them for ExportOptions::int8_layers and
+/// `weight_bits`. `ranges`: by value, of at least RoundingPlan::rounded(). All layers keep their
+/// names, and outputs theirs.
 model::FoldedNetwork quantized_network(const model::FoldedNetwork& original,
                                        const std::set<model::NodeId>& int8,
-                                       const std::map<model::NodeId, ActivationRange>& ranges);
+                                       const std::map<model::NodeId, ActivationRange>& ranges,
+                                       int weight_bits = 8);
 
 }  // namespace lockstep::onnx

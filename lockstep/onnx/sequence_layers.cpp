@@ -66,7 +66,10 @@ Operand positional_embedding(const LayerExport& layer) {
   const std::span<const float> table =
       computed.empty() ? layer.values("embeddings").first(static_cast<std::size_t>(rows * width))
                        : std::span<const float>(computed);
-  const std::string constant = layer.graph().floats(layer.name("embeddings"), {rows, width}, table);
+  GraphBuilder& graph = layer.graph();
+  const std::string constant = computed.empty()
+                                   ? graph.weights(layer.name("embeddings"), {rows, width}, table)
+                                   : graph.floats(layer.name("embeddings"), {rows, width}, table);
   return layer.plain(
       layer.add("Add", {layer.exporter.channels_last(layer.input()).name, constant}));
 }
@@ -337,7 +340,7 @@ class RecurrentExport {
     std::vector<float> all;
     for (int direction = 0; direction < directions_; ++direction)
       append(all, layer_.values(of_direction(direction, name)));
-    return layer_.graph().floats(layer_.name(name), {directions_, gates() * units_, columns}, all);
+    return layer_.graph().weights(layer_.name(name), {directions_, gates() * units_, columns}, all);
   }
 
   /// [directions, 2 * gates * units]: those of the input, then the recurrent ones, which only a GRU

@@ -70,21 +70,22 @@ std::string value_text(const Value& value, const std::string& more) {
 }
 
 std::string values_text(const char* key, const std::vector<Value>& values,
-                        const std::string& of_first) {
+                        std::optional<std::size_t> labelled = {}) {
   std::vector<std::string> texts;
   for (const Value& value : values)
-    texts.push_back(value_text(value, texts.empty() ? of_first : std::string()));
+    texts.push_back(
+        value_text(value, texts.size() == labelled ? "    label_filename: \"labels.txt\"\n" : ""));
   return fmt::format("{} [\n{}\n]\n", key, fmt::join(texts, ",\n"));
 }
 
 }  // namespace
 
-std::string triton_config(const Model& model, const std::string& name, bool has_labels) {
+std::string triton_config(const Model& model, const std::string& name,
+                          std::optional<std::size_t> labelled) {
   return fmt::format(
       "name: {}\nbackend: \"onnxruntime\"\nmax_batch_size: {}\n{}{}dynamic_batching {{ }}\n",
-      quoted(name), kMaxTritonBatch, values_text("input", model.graph.inputs, ""),
-      values_text("output", model.graph.outputs,
-                  has_labels ? "    label_filename: \"labels.txt\"\n" : ""));
+      quoted(name), kMaxTritonBatch, values_text("input", model.graph.inputs),
+      values_text("output", model.graph.outputs, labelled));
 }
 
 }  // namespace lockstep::onnx

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/onnx/model.h"
@@ -11,8 +13,9 @@ namespace lockstep::onnx {
 inline constexpr std::int64_t kMaxTritonBatch = 64;
 
 /// config.pbtxt of NVIDIA's Triton Inference Server for `model`, whose folder is called `name`: the
-/// backend onnxruntime, inputs and outputs without their first axis, and dynamic batches. With
-/// `has_labels` the first output has the class names of a file labels.txt.
-std::string triton_config(const Model& model, const std::string& name, bool has_labels);
+/// backend onnxruntime, inputs and outputs without their first axis, and dynamic batches. The
+/// output number `labelled` has the class names of a file labels.txt.
+std::string triton_config(const Model& model, const std::string& name,
+                          std::optional<std::size_t> labelled);
 
 }  // namespace lockstep::onnx

@@ -56,9 +56,9 @@ TEST(AllreduceBench, PrintsATable) {
   EXPECT_EQ(result.errors, "");
   EXPECT_THAT(result.output,
               StartsWith("all-reduce of int64, sum, in place: 3 replicas on 1 rank, 1 node\n"
-                         "       bytes  route "));
+                         "     bytes  route "));
   EXPECT_THAT(result.output,
-              ContainsRegex("\n     1048576  auto: in-process +[0-9.]+ +[0-9.]+ +[0-9.]+ +-\n$"));
+              ContainsRegex("\n   1048576  auto: in-process +[0-9.]+ +[0-9.]+ +[0-9.]+ +-\n$"));
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 3);
 }
 

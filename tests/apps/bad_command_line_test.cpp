@@ -416,6 +416,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"early_stop_on_a_misspelt_metric", kTrain + "--early-stop acuracy", 2,
                 "early-stop] expected loss, accuracy or top5_accuracy, got \"acuracy\" (did you "
                 "mean accuracy?)"},
+        Refusal{"more_epochs_than_can_be_counted", kTrain + "--epochs 99999999999999999999", 2,
+                "command line] expected --epochs to be less than 2^63 - 1, got more"},
         Refusal{"plateau_without_validation", kTrain + "--reduce-on-plateau validation_loss", 2,
                 "reduce-on-plateau] expected validation data for validation_loss; there are none"},
         Refusal{"plateau_that_increases", kTrain + "--reduce-on-plateau loss:factor=2", 2,

@@ -41,6 +41,8 @@ TEST_P(Diverged, KeepsWhatWasSavedBeforeAndIsContinuedWithABetterRate) {
                 "lower learning rate, warm-up or clipping, got 100 skipped steps in a row"));
   EXPECT_THAT(wild.errors,
               HasSubstr("; the newest healthy checkpoint is " + directory() + "/step-00000020"));
+  EXPECT_EQ(wild.event("end")["healthy"], false);
+  EXPECT_EQ(wild.event("end")["skipped_steps"], 100);
   const Result again = train(task + "--learning-rate 0.1 --steps 330");
   EXPECT_EQ(again.status, 0) << again.errors;
   EXPECT_EQ(again.event("start")["first_step"], 20);

@@ -17,6 +17,7 @@ namespace lockstep::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -322,6 +323,53 @@ TEST(TrainCommand, ReadsBackValuesWithAnyCharacters) {
     EXPECT_EQ(run_lockstep("train --print-config --config " + path).output, printed);
     EXPECT_EQ(run_lockstep(options).event("start")["options"]["checkpoint-dir"], checkpoints);
   }
+}
+
+TEST(TrainCommand, ReadsTheLastOfSeveralLinesOfAConfiguration) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() / "run.toml";
+  std::ofstream(path) << "devices=\"cpu:0\"\ndevices=\"cpu:0\"\nsteps=2\nsteps = 3\n"
+                         "group=\"*.bias:decay=0\"\ngroup=\"*.gamma:decay=0\"\n";
+  const std::string printed = run_lockstep("train --print-config --config " + path).output;
+  EXPECT_THAT(printed, HasSubstr("devices=\"cpu:0\"\n"));
+  EXPECT_THAT(printed, HasSubstr("steps=3\n"));
+  EXPECT_THAT(printed, AllOf(HasSubstr("*.bias:decay=0"), HasSubstr("*.gamma:decay=0")))
+      << "of which each counts";
+}
+
+TEST(TrainCommand, WritesNoneOfItsFilesOverTheData) {
+  const ScratchDirectory directory;
+  const std::string table = directory.path() / "table.csv";
+  const std::string content = "x,label\n1,a\n2,b\n3,a\n";
+  std::ofstream(table) << content;
+  for (const char* option : {"--csv-log", "--profile", "--trace", "--metrics-file"}) {
+    const Result result = run_lockstep(
+        fmt::format("train --model linear --steps 1 --data csv:{0} {1} {0}", table, option));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors, HasSubstr("expected another file than the data, got " + table));
+  }
+  const std::string run = directory.path() / "run";
+  run_lockstep("train --model linear --steps 1 --checkpoint-dir " + run + " --data csv:" + table);
+  const Result predicted = run_lockstep(
+      fmt::format("predict --checkpoint {} --data csv:{} --output {}", run, table, table));
+  EXPECT_EQ(predicted.status, 2);
+  EXPECT_THAT(predicted.errors, HasSubstr("[--output] expected another file than the data"));
+  EXPECT_EQ(checkpoint::contents_of(table), content);
+}
+
+TEST(TrainCommand, WarnsOfWeightsOfOtherClasses) {
+  const ScratchDirectory directory;
+  const std::string first = directory.path() / "first.csv";
+  const std::string second = directory.path() / "second.csv";
+  const std::string run = directory.path() / "run";
+  std::ofstream(first) << "x,label\n1,bad\n2,good\n";
+  std::ofstream(second) << "x,label\n1,defect\n2,normal\n";
+  const std::string train = "train --model linear --steps 1 --data csv:";
+  run_lockstep(train + first + " --checkpoint-dir " + run);
+  EXPECT_THAT(run_lockstep(train + second + " --init-from " + run).errors,
+              HasSubstr("are those of other data: class 0 was bad in their training, and is "
+                        "defect"));
+  EXPECT_EQ(run_lockstep(train + first + " --init-from " + run + " --quiet").errors, "");
 }
 
 TEST(TrainCommand, ReadsTheLastConfiguration) {

@@ -42,6 +42,13 @@ TEST(QuantizeChannels, RoundsEachChannelToItsOwnIntegers) {
   EXPECT_THAT(kernel, Pointwise(FloatNear(1e-6f), {127.0f, 0.0f, -64.0f, 2.54f, 0.02f, -0.04f}));
 }
 
+TEST(QuantizeChannels, HasFewerIntegersForFewerBits) {
+  std::vector<float> kernel = {63, 0.4f, -31.6f, 1.26f, 0.013f, -0.045f};
+  const std::vector<float> scales = quantize_channels(kernel, 2, {}, 1, 7);
+  EXPECT_THAT(scales, Pointwise(FloatNear(1e-6f), {1.0f, 0.02f}));
+  EXPECT_THAT(kernel, Pointwise(FloatNear(1e-6f), {63.0f, 0.0f, -32.0f, 1.26f, 0.02f, -0.04f}));
+}
+
 TEST(QuantizeChannels, RoundsBiasesToProductsOfTheScales) {
   std::vector<float> kernel = {127, 1.27f};
   std::vector<float> bias = {0.3f, 0.0074f};

@@ -183,6 +183,30 @@ TEST(Quantize, GivesWhatCanBeExported) {
       << "three kernels and their zero points";
 }
 
+TEST(Quantize, UsesAsManyBitsOfWeightsAsAsked) {
+  const model::FoldedNetwork original = residual_network();
+  for (const auto& [bits, most] : {std::pair(7, 63), std::pair(8, 127)}) {
+    const QuantizedModel model =
+        quantize(original, samples_for(original), nothing, {.weight_bits = bits});
+    const Model file =
+        export_network(model.network.network,
+                       {.parameters = model.network.parameters, .buffers = model.network.buffers},
+                       {.int8_layers = model.int8_layers, .weight_bits = bits});
+    int largest = 0;
+    for (const Tensor& tensor : file.graph.initializers)
+      if (tensor.type == TensorType::int8)
+        for (const char byte : tensor.bytes)
+          largest = std::max(largest, std::abs(static_cast<int>(static_cast<signed char>(byte))));
+    EXPECT_EQ(largest, most);
+  }
+  for (const int bits : {6, 9})
+    EXPECT_EQ(
+        quantize_error(
+            ErrorCategory::input,
+            [&] { quantize(original, samples_for(original), nothing, {.weight_bits = bits}); }),
+        fmt::format("[weight-bits] expected 7 or 8, got {}", bits));
+}
+
 TEST(Quantize, GivesTheSameNetworkEachTime) {
   const model::FoldedNetwork original = residual_network();
   const QuantizedModel first = quantize(original, samples_for(original), nothing);

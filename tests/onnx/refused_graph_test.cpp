@@ -305,6 +305,13 @@ const RefusedGraph kRefusedGraphs[] = {
                        {integers("s", {-1, std::numeric_limits<std::int64_t>::max()})});
      },
      "Reshape (node \"the Reshape\")"},
+    {"reshape_to_extents_whose_product_overflows",
+     [] {
+       constexpr std::int64_t kExtent = 1 << 20;
+       return graph_of({std::string("N"), kExtent, kExtent}, {node_of("Reshape", {"x", "s"})},
+                       {integers("s", {0, kExtent, kExtent, std::int64_t{1} << 30})});
+     },
+     "Reshape (node \"the Reshape\")"},
     {"softmax_over_samples",
      [] {
        return graph_of(kRow, {node_of("Softmax", {"x"}, {option("axis", std::int64_t{0})})}, {});

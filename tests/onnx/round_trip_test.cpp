@@ -96,6 +96,7 @@ class RoundTrip {
   }
 
   const Network& network() const { return *network_; }
+  std::span<const float> parameters() const { return parameters_; }
 
  private:
   std::vector<std::vector<float>> outputs(std::shared_ptr<const Network> of,
@@ -212,6 +213,31 @@ TEST(OnnxRoundTrip, KeepsNormalizationsAndSharedRows) {
           {"type": "positional_embedding", "kind": "constant", "name": "type"},
           {"type": "tied_dense", "to": "rows"}]})",
       "net.json"));
+}
+
+TEST(OnnxRoundTrip, KeepsTheMomentumOfNormalizations) {
+  expect_round_trip(model::network_from_json(
+      R"({"inputs": {"x": {"shape": [6]}}, "layers": [
+          {"type": "dense", "units": 8, "name": "hidden"},
+          {"type": "batch_normalization", "momentum": 0.625, "epsilon": 0.01, "name": "norm"},
+          {"type": "dense", "units": 3, "name": "end"}]})",
+      "net.json"));
+}
+
+TEST(OnnxRoundTrip, KeepsInitialStatesOfNetworksWithWeightsInFloat16) {
+  const std::vector<DataInput> pair{text_of_length("source", 9), text_of_length("tokens", 8)};
+  const RoundTrip trip(zoo::make("seq2seq:1x32", pair, 3));
+  const ImportedNetwork imported =
+      import_network(trip.exported({.fold = false, .weights = WeightStorage::float16}), "net.onnx");
+  EXPECT_EQ(sorted_parts(imported.network), sorted_parts(trip.network()));
+  for (const model::ParameterInfo& entry : imported.network.parameters().entries()) {
+    if (!entry.name.ends_with("bias")) continue;
+    const auto own = model::ParameterTable::slice(trip.parameters(),
+                                                  *trip.network().parameters().find(entry.name));
+    EXPECT_TRUE(std::ranges::equal(
+        model::ParameterTable::slice(std::span<const float>(imported.parameters), entry), own))
+        << entry.name;
+  }
 }
 
 TEST(OnnxRoundTrip, KeepsRecurrentLayersOfEveryKind) {

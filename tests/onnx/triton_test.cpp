@@ -13,7 +13,7 @@ TEST(TritonConfig, DescribesInputsAndOutputs) {
                         {.name = "a \"word\"", .type = TensorType::int32, .shape = {"batch"}}};
   model.graph.outputs = {
       {.name = "kind", .type = TensorType::float32, .shape = {"batch", std::int64_t{2}}}};
-  EXPECT_EQ(triton_config(model, "pets", true), R"(name: "pets"
+  EXPECT_EQ(triton_config(model, "pets", 0), R"(name: "pets"
 backend: "onnxruntime"
 max_batch_size: 64
 input [
@@ -39,7 +39,11 @@ output [
 ]
 dynamic_batching { }
 )");
-  EXPECT_EQ(triton_config(model, "pets", false).find("labels"), std::string::npos);
+  EXPECT_EQ(triton_config(model, "pets", {}).find("labels"), std::string::npos);
+  model.graph.outputs.insert(model.graph.outputs.begin(),
+                             {.name = "price", .type = TensorType::float32, .shape = {"batch"}});
+  const std::string second = triton_config(model, "pets", 1);
+  EXPECT_GT(second.find("labels"), second.find("\"kind\""));
 }
 
 }  // namespace

@@ -29,6 +29,10 @@ sigset_t watched_signals() {
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
     sigaddset(&set, signal);
+  // A hangup that nohup ignores would be delivered here if it were blocked.
+  struct sigaction hangup = {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN)
+    sigdelset(&set, SIGHUP);
   return set;
 }
 

@@ -65,6 +65,13 @@ std::optional<Goal> choose_goal(std::span<const RunLog> runs, const std::optiona
     for (const char* name : {"validation_accuracy", "validation_loss", "accuracy", "loss"})
       if (!goal && have_all(runs, name)) goal = Goal{.metric = {.name = name}, .value = {}};
   }
+  // The name that the option of a training accepts.
+  const auto is_of_a_run = [&](const std::string& name) {
+    return std::ranges::any_of(runs,
+                               [&](const RunLog& run) { return run.epoch_values.contains(name); });
+  };
+  if (goal && !is_of_a_run(goal->metric.name) && is_of_a_run(goal->metric.name + "_accuracy"))
+    goal->metric.name += "_accuracy";
   if (!goal || goal->value) return goal;
   for (const RunLog& run : runs) {
     const auto best = best_point(run, goal->metric);
@@ -106,7 +113,13 @@ double samples_per_second(const RunLog& run) {
 }
 
 double cost_of(const RunLog& run, double seconds, double price) {
-  return price * std::max(1.0, run.number("nodes")) * seconds / 3600;
+  double host_seconds = 0;
+  for (std::size_t i = 0; i < run.hosts.size(); ++i) {
+    const double end = i + 1 < run.hosts.size() ? run.hosts[i + 1].seconds : seconds;
+    const double begin = i == 0 ? 0 : run.hosts[i].seconds;
+    host_seconds += run.hosts[i].value * std::max(0.0, std::min(end, seconds) - begin);
+  }
+  return price * (run.hosts.empty() ? seconds : host_seconds) / 3600;
 }
 
 std::map<std::string, std::string> configuration_of(const RunLog& run) {

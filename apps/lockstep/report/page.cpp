@@ -21,8 +21,8 @@ std::string count_text(double count) { return count > 0 ? short_number(count) : 
 
 /// "4 replicas on 2 hosts".
 std::string place_text(const RunLog& run) {
-  const auto replicas = static_cast<std::int64_t>(run.number("world_size"));
-  const auto nodes = static_cast<std::int64_t>(run.number("nodes"));
+  const auto replicas = static_cast<std::int64_t>(run.last_number("world_size"));
+  const auto nodes = static_cast<std::int64_t>(run.last_number("nodes"));
   if (replicas == 0) return kNothing;
   return counted(replicas, "replica") + " on " + counted(std::max<std::int64_t>(nodes, 1), "host");
 }

@@ -125,12 +125,15 @@ class Reader {
   void begin_run(const json& event, double time) {
     const double started =
         std::clamp(number_in(event, "start_seconds").value_or(0), 0.0, kMaxSeconds);
+    log_.hosts.push_back(
+        {step_, log_.seconds, std::max(1.0, number_in(event, "nodes").value_or(1))});
     log_.seconds = std::min(log_.seconds + started, kMaxSeconds);
     base_ = time - log_.seconds;
     has_base_ = true;
     const auto first = std::clamp(number_in(event, "first_step").value_or(0), 0.0, kMaxStep);
     step_ = static_cast<std::int64_t>(first);
     if (log_.runs++ == 0) log_.start = event;
+    log_.last_start = event;
     if (log_.runs > 1) repeat_from(step_);
     log_.end = nullptr;
     last_step_ = step_;
@@ -366,6 +369,10 @@ std::string RunLog::text(const char* key) const {
 
 double RunLog::number(const char* key) const {
   return start.is_object() ? number_in(start, key).value_or(0) : 0;
+}
+
+double RunLog::last_number(const char* key) const {
+  return last_start.is_object() ? number_in(last_start, key).value_or(0) : 0;
 }
 
 bool RunLog::is_finished() const {

@@ -39,6 +39,8 @@ struct RunLog {
   std::string name;            ///< of the file or directory
   std::filesystem::path path;  ///< of the file
   nlohmann::json start;        ///< the first event `start`; null if it is missing
+  nlohmann::json last_start;   ///< that of the last run, which may have other replicas
+  std::vector<Point> hosts;    ///< `value`: number of hosts, from the beginning of each run
   nlohmann::json end;      ///< the last event `end`; null if the training still runs or was killed
   std::int64_t runs = 0;   ///< number of events `start`
   std::int64_t steps = 0;  ///< completed ones
@@ -71,6 +73,7 @@ struct RunLog {
   /// The member of `start`, if it is a number or a string; empty or 0 otherwise.
   std::string text(const char* key) const;
   double number(const char* key) const;
+  double last_number(const char* key) const;  ///< the same of `last_start`
   /// "finished", "stopped by signal 15", "still running, or killed" and the like.
   std::string status() const;
   bool is_finished() const;  ///< it reached its last step, or a callback stopped it

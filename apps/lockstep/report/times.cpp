@@ -111,9 +111,10 @@ std::string meter(const ReplicaTimes& times, double longest) {
 
 std::string replica_table(const RunLog& run) {
   const nlohmann::json none = nlohmann::json::array();
-  const auto found = run.start.is_object() ? run.start.find("devices") : run.start.end();
+  const nlohmann::json& start = run.last_start;  // whose replicas the times are of
+  const auto found = start.is_object() ? start.find("devices") : start.end();
   const nlohmann::json& devices =
-      run.start.is_object() && found != run.start.end() && found->is_array() ? *found : none;
+      start.is_object() && found != start.end() && found->is_array() ? *found : none;
   const std::size_t count = std::max(devices.size(), run.replicas.size());
   if (count == 0) return {};
   double longest = 0;

@@ -367,6 +367,20 @@ TEST_F(LaunchTest, ATerminalThatClosesAsksRanksToStop) {
   EXPECT_EQ(other.finish().status, 0);
 }
 
+TEST_F(LaunchTest, ATerminalThatClosesIsNotHeardUnderNohup) {
+  struct sigaction before = {};
+  struct sigaction ignored = {};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGHUP, &ignored, &before);
+  Process only(task(0, {}, shell("echo ready; sleep 1; echo done"), 1));
+  sigaction(SIGHUP, &before, nullptr);
+  ASSERT_TRUE(only.wait_for("ready"));
+  only.kill(SIGHUP);
+  const Result result = only.finish();
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.output, HasSubstr("done"));
+}
+
 TEST_F(LaunchTest, ASignalReachesRanksThatThreadsOfMpirunHaveStarted) {
   // As mpirun does by itself where there are more ranks on a host.
   const Words options = {"--mpirun", "--oversubscribe --mca odls_base_num_threads 2"};

@@ -55,6 +55,15 @@ TEST(ChooseGoal, MinimizesALoss) {
   EXPECT_EQ(first_reached(runs[0], *goal)->step, 2);
 }
 
+TEST(ChooseGoal, TakesTheShortNameOfTheAccuracyOfFiveGuesses) {
+  const std::vector<RunLog> runs = {log_of(
+      start_event() + "{\"event\":\"validation\",\"step\":7,\"validation_top5_accuracy\":0.95}\n")};
+  const auto goal = choose_goal(runs, parse_goal("validation_top5=0.9"));
+  ASSERT_TRUE(goal);
+  ASSERT_TRUE(first_reached(runs.front(), *goal));
+  EXPECT_EQ(first_reached(runs.front(), *goal)->step, 7);
+}
+
 TEST(ChooseGoal, NeedsAMetricOfTheRuns) {
   const std::vector<RunLog> runs = two_runs();
   EXPECT_THAT(refusal_of([&] { choose_goal(runs, parse_goal("validation_acuracy=0.9")); }),
@@ -66,6 +75,16 @@ TEST(ChooseGoal, NeedsAMetricOfTheRuns) {
 TEST(Cost, IsThatOfAllHosts) {
   const RunLog run = two_runs().front();
   EXPECT_DOUBLE_EQ(cost_of(run, 1800, 3), 3) << "two hosts for half an hour";
+}
+
+TEST(Cost, IsThatOfTheHostsOfEachRun) {
+  const RunLog run =
+      log_of(start_event() + step_event(10, 4) +
+             R"({"event":"start","first_step":10,"nodes":1,"start_seconds":0,"time":200})" + "\n" +
+             R"({"event":"step","step":20,"loss":2,"time":209})" + "\n");
+  EXPECT_DOUBLE_EQ(run.seconds, 20);
+  EXPECT_DOUBLE_EQ(cost_of(run, 20, 3600), 2 * 11 + 9);
+  EXPECT_DOUBLE_EQ(cost_of(run, 5, 3600), 2 * 5);
 }
 
 TEST(Settings, AreOptionsAndFactsOfTheStart) {

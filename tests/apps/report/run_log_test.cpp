@@ -92,6 +92,8 @@ TEST(RunLog, ShowsStepsOfAResumedTrainingOnce) {
   EXPECT_DOUBLE_EQ(log.seconds, 26) << "without the time between both";
   EXPECT_EQ(log.occurrences.back().text, "resumed from ck/10");
   EXPECT_EQ(log.text("model"), "mlp") << "of the first run";
+  EXPECT_EQ(log.number("world_size"), 2);
+  EXPECT_EQ(log.last_number("world_size"), 0) << "of the second";
 }
 
 TEST(RunLog, ReadsBreakdownVerdictAndReplicas) {
