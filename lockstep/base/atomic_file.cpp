@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/ownership.h"
 #include "lockstep/base/system/process.h"
 
 namespace lockstep {
@@ -38,11 +39,17 @@ std::string temporary_name(std::string_view name) {
 
 /// Resolves `path` while it is a symbolic link, including a dangling one. Links that do not contain
 /// a path, such as /proc/self/fd/1 of a pipe, resolve to a path that does not exist.
-fs::path without_links(fs::path path) {
+/// Throws Error (`category`) for a link that another user may have made as a trap.
+fs::path without_links(fs::path path, ErrorCategory category) {
   constexpr int kMaxLinks = 40;  // as in the kernel
-  std::error_code error;
-  for (int links = 0; links < kMaxLinks && fs::is_symlink(fs::symlink_status(path, error)); ++links)
-    path = path.parent_path() / fs::read_symlink(path, error);
+  for (int links = 0; links < kMaxLinks; ++links) {
+    const auto link = read_link(path);
+    if (!link) break;
+    if (link->is_foreign)
+      throw Error(category, path.string(), "expected a file to write",
+                  "got a link that another user made in a directory that all users may write");
+    path = path.parent_path() / link->target;
+  }
   return path;
 }
 
@@ -69,7 +76,7 @@ AtomicFile::AtomicFile(fs::path path, Durability durability, ErrorCategory categ
   if (!follow && exists && !S_ISREG(status.st_mode))
     throw Error(category_, path_.string(), "expected a regular file",
                 "got a link or a special file");
-  if (follow) target_ = without_links(path_);
+  if (follow) target_ = without_links(path_, category_);
   if (!exists || (S_ISREG(status.st_mode) && is_same_file(target_, status)))
     open_temporary();
   else

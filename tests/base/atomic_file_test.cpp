@@ -125,6 +125,31 @@ TEST(AtomicFile, MakesWhatALinkNamesThatLeadsNowhereYet) {
               HasSubstr("Too many levels of symbolic links"));
 }
 
+// As the kernel's fs.protected_symlinks, which may be off.
+TEST(AtomicFile, RefusesALinkOfAnotherUserWhereAllMayWrite) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make the link of another user";
+  const data::TemporaryDirectory directory;
+  const auto shared = directory / "shared";
+  std::filesystem::create_directory(shared);
+  data::write_bytes(directory / "target", "before");
+  std::filesystem::create_symlink("../target", shared / "log.csv");
+  ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
+  write_file_atomically(shared / "log.csv", "of this user");
+  EXPECT_EQ(data::read_bytes(directory / "target"), "of this user");
+  ASSERT_EQ(::lchown((shared / "log.csv").c_str(), 12345, 12345), 0);
+  EXPECT_EQ(data::data_error_of([&] { write_file_atomically(shared / "log.csv", "x"); }),
+            "[" + (shared / "log.csv").string() +
+                "] expected a file to write, got a link that another user made in a directory that "
+                "all users may write");
+  EXPECT_EQ(data::read_bytes(directory / "target"), "of this user");
+  ASSERT_EQ(::chmod(shared.c_str(), 0755), 0);
+  write_file_atomically(shared / "log.csv", "there only this user made names");
+  ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
+  ASSERT_EQ(::chown(shared.c_str(), 12345, 12345), 0);
+  write_file_atomically(shared / "log.csv", "of the directory's owner");
+  EXPECT_EQ(data::read_bytes(directory / "target"), "of the directory's owner");
+}
+
 TEST(AtomicFile, WritesToAFifo) {
   const data::TemporaryDirectory directory;
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
