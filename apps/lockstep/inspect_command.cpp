@@ -87,17 +87,26 @@ uid_t owner_of(pid_t process) {
 
 /// The directory in which `process`, which may be of another user, notes its recordings.
 fs::path recordings_of(pid_t process) {
-  std::string temporary;
+  std::map<std::string, std::string> values;
   std::ifstream environment(of_process(process, "environ"), std::ios::binary);
   for (std::string variable; std::getline(environment, variable, '\0');)
-    if (variable.starts_with("TMPDIR=")) temporary = variable.substr(std::string("TMPDIR=").size());
-  return trace::temporary_recordings(owner_of(process), temporary);
+    if (const std::size_t end = variable.find('='); end != std::string::npos)
+      values[variable.substr(0, end)] = variable.substr(end + 1);
+  return trace::temporary_recordings(owner_of(process), values["TMPDIR"],
+                                     values["XDG_RUNTIME_DIR"]);
 }
 
 /// The processes of the jobs of `target`, which is one of them or has started one, such as mpirun.
 std::vector<RecordedProcess> find_job(pid_t target, const fs::path& notes) {
-  std::vector<RecordedProcess> processes = trace::noted_processes(notes);
   const uid_t owner = owner_of(target);  // who could note processes of others
+  const std::string trouble = trace::why_not_private(notes, owner);
+  if (!trouble.empty())
+    throw Error(ErrorCategory::input, notes.string(),
+                fmt::format("expected the directory of the recordings of the user {}, that only "
+                            "this user can write; remove it, or set TMPDIR for the training",
+                            owner),
+                trouble);
+  std::vector<RecordedProcess> processes = trace::noted_processes(notes);
   std::erase_if(processes, [&](const RecordedProcess& one) {
     return !catches_signal(one.process) || owner_of(one.process) != owner;
   });

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -41,6 +42,22 @@ TEST(Inspect, AsksATrainingThatGoesOn) {
   EXPECT_EQ(process.finish().status, 128 + SIGTERM);
   const Result later = run_lockstep("inspect " + (scratch.path() / "run").string());
   EXPECT_THAT(later.output, HasSubstr("recorded because of: SIGUSR1")) << later.errors;
+}
+
+TEST(Inspect, SaysThatAnotherUserMayHaveMadeTheDirectoryOfNotes) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path notes =
+      scratch.path() / fmt::format("lockstep-recorder-{}", ::geteuid());
+  std::filesystem::create_directory(notes);
+  std::filesystem::permissions(notes, std::filesystem::perms::all);
+  Process process({"env", "-u", "XDG_RUNTIME_DIR", "TMPDIR=" + scratch.path().string(), "sh", "-c",
+                   "echo started; exec sleep 100"});
+  ASSERT_TRUE(process.wait_for("started"));
+  const Result result = run_lockstep("inspect " + std::to_string(process.id()));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("[" + notes.string() +
+                                       "] expected the directory of the recordings of the user"));
+  EXPECT_THAT(result.errors, HasSubstr("or set TMPDIR for the training; every user may write it"));
 }
 
 TEST(Inspect, ShowsWhyATrainingFailed) {

@@ -1,5 +1,6 @@
 #include "lockstep/base/trace/recording.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -29,17 +31,20 @@ using ::testing::HasSubstr;
 class TraceRecording : public ::testing::Test {
  protected:
   TraceRecording() {
-    if (const char* const before = ::getenv("TMPDIR")) temporary_before_ = before;
+    for (auto& [name, before] : before_)
+      if (const char* const value = ::getenv(name)) before = value;
     ::setenv("TMPDIR", scratch_.path().c_str(), 1);
+    ::unsetenv("XDG_RUNTIME_DIR");
     set_recorded_rank({.job = "host-1", .host = "host", .rank = 2, .ranks = 4});
     set_recording_directory(directory());
     std::filesystem::create_directory(directory());
   }
   ~TraceRecording() override {
-    if (temporary_before_.empty())
-      ::unsetenv("TMPDIR");
-    else
-      ::setenv("TMPDIR", temporary_before_.c_str(), 1);
+    for (const auto& [name, before] : before_)
+      if (before.empty())
+        ::unsetenv(name);
+      else
+        ::setenv(name, before.c_str(), 1);
     set_recording_directory({});
     set_recorded_rank({});
     set_step(0);
@@ -61,7 +66,7 @@ class TraceRecording : public ::testing::Test {
   }
 
   const data::TemporaryDirectory scratch_;
-  std::string temporary_before_;
+  std::map<const char*, std::string> before_ = {{"TMPDIR", ""}, {"XDG_RUNTIME_DIR", ""}};
 };
 
 std::string contents_of(const std::filesystem::path& path) {
@@ -152,6 +157,27 @@ TEST_F(TraceRecording, IsNotWrittenThroughADirectoryThatOthersCouldHaveMade) {
   std::filesystem::create_directory_symlink(directory(), temporary_recordings());
   EXPECT_THROW(write_recording("a reason"), Error);
   EXPECT_TRUE(std::filesystem::is_empty(directory()));
+  EXPECT_EQ(why_not_private(temporary_recordings(), ::geteuid()), "Not a directory");
+
+  // The system makes another directory of the user, where one logs in.
+  const std::filesystem::path runtime = scratch_.path() / "runtime";
+  std::filesystem::create_directory(runtime);
+  ::setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
+  EXPECT_EQ(write_recording("a reason").parent_path().parent_path(),
+            runtime / fmt::format("lockstep-recorder-{}", ::geteuid()));
+  std::filesystem::remove(scratch_.path() / fmt::format("lockstep-recorder-{}", ::geteuid()));
+  EXPECT_EQ(temporary_recordings().parent_path(), scratch_.path()) << "the first choice";
+}
+
+TEST_F(TraceRecording, DirectoryOfOneUserIsPrivateToNoOther) {
+  const std::filesystem::path own = scratch_.path() / "own";
+  EXPECT_EQ(why_not_private(own, ::geteuid()), "") << "nothing there yet";
+  make_private_directory(own);
+  EXPECT_EQ(why_not_private(own, ::geteuid()), "");
+  EXPECT_EQ(why_not_private(own, ::geteuid() + 1),
+            fmt::format("it belongs to the user {}", ::geteuid()));
+  ASSERT_EQ(::chmod(own.c_str(), 0770), 0);
+  EXPECT_EQ(why_not_private(own, ::geteuid()), "its group may write it");
 }
 
 TEST_F(TraceRecording, OfAFailureIsTheFirstOneOfATrainingThatHasBegun) {

@@ -1,5 +1,6 @@
 #include "lockstep/base/trace/recorded_process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/ownership.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/text.h"
 
@@ -54,24 +57,35 @@ void remove_old(const fs::path& directory) {
 
 }  // namespace
 
-fs::path temporary_recordings(uid_t user, const fs::path& temporary) {
+std::string why_not_private(const fs::path& directory, uid_t user) {
+  const FileDescriptor opened(
+      ::open(directory.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (opened.is_open()) return foreign_writer(opened.get(), user);
+  return errno == ENOENT ? "" : std::generic_category().message(errno);
+}
+
+fs::path temporary_recordings(uid_t user, const fs::path& temporary, const fs::path& runtime) {
   std::error_code unknown;
-  return (fs::is_directory(temporary, unknown) ? temporary : fs::path("/tmp")) /
-         fmt::format("lockstep-recorder-{}", user);
+  const std::string name = fmt::format("lockstep-recorder-{}", user);
+  fs::path first = (fs::is_directory(temporary, unknown) ? temporary : fs::path("/tmp")) / name;
+  if (!why_not_private(first, user).empty() && fs::is_directory(runtime, unknown))
+    return runtime / name;
+  return first;
 }
 
 fs::path temporary_recordings() {
-  const char* const temporary = std::getenv("TMPDIR");
-  return temporary_recordings(::geteuid(), temporary == nullptr ? "" : temporary);
+  const auto value = [](const char* name) {
+    const char* const found = std::getenv(name);
+    return found == nullptr ? "" : found;
+  };
+  return temporary_recordings(::geteuid(), value("TMPDIR"), value("XDG_RUNTIME_DIR"));
 }
 
 void make_private_directory(const fs::path& directory) {
   if (::mkdir(directory.c_str(), kPrivate) != 0 && errno != EEXIST)
     refuse_directory(directory, fmt::format("got {}", std::generic_category().message(errno)));
-  struct stat status = {};
-  if (::lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
-      status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    refuse_directory(directory, "got something else");
+  if (const std::string why = why_not_private(directory, ::geteuid()); !why.empty())
+    refuse_directory(directory, why);
 }
 
 void note_process(const std::string& job, const fs::path& recording) noexcept {

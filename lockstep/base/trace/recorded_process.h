@@ -10,12 +10,18 @@
 
 namespace lockstep::trace {
 
-/// A directory below the temporary one that only this user can write: TMPDIR (or
-/// /tmp)/lockstep-recorder-UID. Recordings without a directory of their own are below it, in one
-/// named by the job. Its files "pid-PID" are notes about processes.
+/// A directory that only this user can write: TMPDIR (or /tmp)/lockstep-recorder-UID. If another
+/// user has made that one, XDG_RUNTIME_DIR/lockstep-recorder-UID, which is not the first choice
+/// because the system removes it when the user logs out. Recordings without a directory of their
+/// own are below it, in one named by the job. Its files "pid-PID" are notes about processes.
 std::filesystem::path temporary_recordings();
-/// The same of another user and another TMPDIR (empty: /tmp).
-std::filesystem::path temporary_recordings(uid_t user, const std::filesystem::path& temporary);
+/// The same of another user, and other values of TMPDIR and XDG_RUNTIME_DIR, which may be empty.
+std::filesystem::path temporary_recordings(uid_t user, const std::filesystem::path& temporary,
+                                           const std::filesystem::path& runtime);
+
+/// Why `directory` is not a directory, and no link, that only `user` can write; empty if it is, or
+/// if there is nothing.
+std::string why_not_private(const std::filesystem::path& directory, uid_t user);
 
 /// Makes `directory`, or verifies that it is one. Throws Error (output) unless it is a directory of
 /// this user, not a link, that no other user can write.
