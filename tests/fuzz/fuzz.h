@@ -27,8 +27,17 @@ void tolerate(ErrorCategory category, Function function) {
   }
 }
 
+/// What reading `bytes` may cost at most. A library may allocate or compute a thousand times what a
+/// file has, compressed texts of a PNG for example, before a limit of ours on the result applies.
+struct Cost {
+  std::uint64_t resident_bytes = 0;  ///< growth of the resident set, at its peak
+  double seconds = 0;                ///< of processor time, so that other processes do not count
+};
+Cost allowed_cost(std::size_t bytes);
+
 /// read_untrusted(bytes); an Error (data) ends here. Any other kind of error is a bug too: the
-/// bytes are to blame and not the user's command line.
+/// bytes are to blame and not the user's command line. Throws std::runtime_error if it costs more
+/// than allowed_cost().
 void try_untrusted(Bytes bytes);
 
 inline std::string_view text_of(Bytes bytes) {

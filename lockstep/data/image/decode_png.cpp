@@ -89,6 +89,9 @@ class PngReader {
       const auto most =
           static_cast<png_uint_32>(std::min<std::int64_t>(max_pixels, PNG_UINT_31_MAX));
       png_set_user_limits(png_, most, most);
+      // Texts, color profiles, palettes of other programs, times: nothing of them is needed, and a
+      // file of some MB may have GB of them, compressed. Negative: all such chunks.
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_read_fn(png_, this, read_bytes);
       png_read_info(png_, info_);
     });
