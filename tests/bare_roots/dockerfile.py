@@ -71,8 +71,9 @@ def build(root, dockerfile, work, given):
             if words[0].startswith("--from="):
                 origin = stages[words.pop(0).removeprefix("--from=")].folder
             for source in words[:-1]:
-                if source == ".":  # what git has: .dockerignore leaves out no more than that
-                    files = subprocess.run(["git", "-C", root, "archive", "HEAD"], check=True, capture_output=True).stdout
+                if source == ".":  # of what git has, the names that the .dockerignore admits
+                    names = [line[1:] for line in dockerfile.with_name("Dockerfile.dockerignore").read_text().split() if line.startswith("!")]
+                    files = subprocess.run(["git", "-C", root, "archive", "HEAD", *names], check=True, capture_output=True).stdout
                     subprocess.run(["tar", "-x", "-C", stage.path(words[-1])], input=files, check=True)
                 else:
                     copy(origin / source.lstrip("/"), stage.path(words[-1]), words[-1].endswith("/"))

@@ -136,7 +136,16 @@ class Manifests(unittest.TestCase):
     def test_tasks_have_the_secret_of_the_job(self):
         env = {one["name"]: one for one in self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]["containers"][0]["env"]}
         reference = env["LOCKSTEP_JOB_SECRET"]["valueFrom"]["secretKeyRef"]
-        self.assertIn(f"kubectl create secret generic {reference['name']} --from-literal={reference['key']}=", (LAUNCH / "tasks.yaml").read_text())
+        self.assertIn(f"| kubectl create secret generic {reference['name']} --from-file={reference['key']}=/dev/stdin\n", (LAUNCH / "tasks.yaml").read_text())
+
+    def test_image_is_built_from_nothing_but_sources(self):
+        lines = [line for line in (LAUNCH / "Dockerfile.dockerignore").read_text().splitlines() if not line.startswith("#")]
+        self.assertEqual(lines[0], "*", "keys and data that lie in the checkout stay outside")
+        admitted = [line.removeprefix("!") for line in lines[1:]]
+        self.assertTrue(all(line.startswith("!") for line in lines[1:]), lines)
+        self.assertEqual([name for name in admitted if not (ROOT / name).exists()], [])
+        for name in ("CMakeLists.txt", "CMakePresets.json", "apps", "lockstep", "scripts", "third_party"):
+            self.assertIn(name, admitted)
 
     @unittest.skipIf(PROGRAM is None, "needs the program")
     def test_options_are_those_of_the_program(self):
