@@ -16,6 +16,7 @@
 #include "lockstep/device/device.h"
 #include "lockstep/interop/distributed_optimizer.h"
 #include "lockstep/job/device_share.h"
+#include "lockstep/job/run.h"
 #include "lockstep/job/session.h"
 #include "lockstep/job/workers.h"
 #include "lockstep/model/custom_layer.h"
@@ -127,6 +128,7 @@ using interop::DistributedOptimizer;
 using interop::DistributedOptions;
 using interop::Parameter;
 using interop::Reduction;
+using job::run;
 using job::Session;
 using job::SessionOptions;
 using job::Workers;

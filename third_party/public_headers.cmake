@@ -2,7 +2,7 @@
 # are the library's own business and are not installed. cmake -P of this file prints them, for scripts/docs.
 cmake_policy(VERSION 3.25)
 set(lockstep_header_roots
-  lockstep/lockstep.h
+  lockstep/lockstep.h lockstep/mpi.h
   lockstep/allreduce/groups.h
   lockstep/data/image/augmentation.h lockstep/data/image/decode_image.h lockstep/data/image/encode_png.h lockstep/data/image/resize.h
   lockstep/data/record/example.h lockstep/data/record/mapped_file.h lockstep/data/record/tfrecord.h
@@ -11,7 +11,7 @@ set(lockstep_header_roots
   lockstep/onnx/import.h
   lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h
   lockstep/strategy/replica/local_replicas.h
-  lockstep/job/delayed_termination.h lockstep/job/failure.h lockstep/job/signal_recording.h)
+  lockstep/job/delayed_termination.h lockstep/job/failure.h lockstep/job/signal_recording.h lockstep/job/start_monitor.h)
 
 # lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of the project, without those that only
 # headers LEFT_OUT include.

@@ -41,11 +41,13 @@ FailureVerdict judge(const std::vector<Summary>& all, int rank) {
       std::find_if(all.begin(), all.end(), [](const Summary& one) { return one.consequence == 0; });
   const bool has_cause = cause != all.end();
   const Summary& mine = all[rank];
-  const auto first_alike = std::find_if(all.begin(), all.end(), [&](const Summary& one) {
+  const auto is_alike = [&](const Summary& one) {
     return one.message_hash == mine.message_hash && one.consequence == mine.consequence;
-  });
+  };
+  const auto first_alike = std::ranges::find_if(all, is_alike);
   FailureVerdict verdict;
   verdict.everyone_failed = true;
+  verdict.all_alike = std::ranges::all_of(all, is_alike);
   verdict.print = first_alike - all.begin() == rank && (mine.consequence == 0 || !has_cause);
   verdict.exit_status = has_cause ? cause->exit_status : all.front().exit_status;
   return verdict;
@@ -108,7 +110,7 @@ FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seco
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (!done) {
     static_cast<void>(exchange.release());
-    return {false, true, mine.exit_status};
+    return {.exit_status = mine.exit_status};
   }
   return judge(exchange->received, rank);
 }

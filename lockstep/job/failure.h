@@ -21,6 +21,7 @@ Failure describe_current_exception();
 /// The decision of a rank after comparing its failure with those of the others.
 struct FailureVerdict {
   bool everyone_failed = false;  ///< all ranks are ending; none has to be aborted
+  bool all_alike = false;        ///< all ranks have the same failure
   bool print = true;             ///< whether this rank prints its line
   int exit_status = 1;           ///< the job's
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -32,6 +33,7 @@
 #include "lockstep/base/trace/recording.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/job/start_monitor.h"
 #include "lockstep/job/task.h"
 
 namespace lockstep::job {
@@ -71,6 +73,68 @@ void require_descriptors() {
       fmt::format("expected a limit of at least {} open files for a rank (ulimit -n)", kLeast),
       fmt::format("got {}", limit.rlim_cur));
 }
+
+/// Throws if MPI has one rank, but the launcher or the environment describes several: each would
+/// train alone.
+void require_all_ranks(const Launch& launch) {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks > 1) return;
+  if (launch.ranks > 1)
+    throw Error(ErrorCategory::communication, "session",
+                fmt::format("expected the {} ranks that {} started in one job", launch.ranks,
+                            launch.launcher),
+                "MPI treats each of them as a separate job: start them with the mpirun of the MPI "
+                "this program was built with, or srun --mpi=pmix, or put \"lockstep launch --\" in "
+                "front of the command");
+  require_no_task(process_environment());
+}
+
+/// The communicator of an integer handle. Throws unless it is one of the ranks of this program.
+MPI_Comm require_communicator(int handle) {
+  const MPI_Comm communicator = MPI_Comm_f2c(handle);
+  const auto refuse = [](const char* actual) {
+    throw Error(ErrorCategory::input, "session",
+                "expected a communicator of the ranks that create a session", actual);
+  };
+  if (communicator == MPI_COMM_NULL)
+    refuse("got MPI_COMM_NULL: a rank that is not in the communicator creates no session");
+  int is_between_groups = 0;
+  MPI_Comm_test_inter(communicator, &is_between_groups);
+  if (is_between_groups != 0) refuse("got an intercommunicator");
+  return communicator;
+}
+
+// What the start may wait for, in its order.
+constexpr StartCall kInit{
+    .name = "MPI_Init_thread",
+    .advice =
+        "another rank, or mpirun, was stopped, has not started or cannot be reached. "
+        "--start-timeout (SessionOptions::start_timeout) allows more time; mpirun --mca "
+        "btl_tcp_if_include IF --mca oob_tcp_if_include IF selects an interface"};
+constexpr StartCall kSession{
+    .name = "MPI_Comm_dup",
+    .advice =
+        "another rank was stopped or has not created its Session. All ranks of the "
+        "communicator create one: SessionOptions::communicator names that of fewer ranks, "
+        "SessionOptions::start_timeout (--start-timeout) allows more time"};
+constexpr StartCall kExchange{.name = "the start of the watchdog",
+                              .advice =
+                                  "another rank was stopped or cannot be reached. --start-timeout "
+                                  "(SessionOptions::start_timeout) allows more time"};
+
+/// Seconds for the start; 0: any time.
+double start_limit(const SessionOptions& options) {
+  constexpr double kUsual = 60;
+  if (options.start_timeout) return *options.start_timeout;
+  return options.stall_timeout > 0 ? std::min(kUsual, options.stall_timeout) : kUsual;
+}
+
+/// Leaves the monitored calls at the end of a scope.
+struct WaitsForNobody {
+  StartMonitor& monitor;
+  ~WaitsForNobody() { monitor.leave(); }
+};
 
 /// Names the job in the same way on all its ranks: by the host and the process of rank 0.
 std::string job_name(MPI_Comm ranks) {
@@ -125,12 +189,22 @@ struct Session::State {
 
 Session::Session(int argc, char** argv, const SessionOptions& options)
     : workers_options_(options.workers), state_(std::make_unique<State>()) {
+  const std::shared_ptr<StartMonitor> monitor =
+      options.start_monitor ? options.start_monitor : std::make_shared<StartMonitor>();
+  const WaitsForNobody after{*monitor};
   const Launch launch = detect_launch();
   int runs = 0;
   MPI_Initialized(&runs);
   // Before MPI_Init, which would end a process of a plain srun with its own message.
   if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
-  if (launch.launched || runs != 0) initialize_mpi(argc, argv);
+  if (runs == 0 && options.communicator)
+    throw Error(ErrorCategory::input, "session",
+                "expected MPI_Init before a session with a communicator", "MPI is not initialized");
+  if (launch.launched || runs != 0) {
+    monitor->watch(start_limit(options));
+    initialize_mpi(argc, argv, options.communicator, *monitor);
+    monitor->enter(kExchange);
+  }
   logger_ = make_logger(
       {.quiet = options.quiet, .verbose = options.verbose, .rank = rank_, .ranks = size_});
   trace::set_recorded_rank(
@@ -146,7 +220,8 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   }
 }
 
-void Session::initialize_mpi(int argc, char** argv) {
+void Session::initialize_mpi(int argc, char** argv, std::optional<int> communicator,
+                             StartMonitor& monitor) {
   const Launch launch = detect_launch();
   int runs = 0;
   int has_ended = 0;
@@ -159,6 +234,7 @@ void Session::initialize_mpi(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   if (owns_mpi_) {
     require_descriptors();
+    monitor.enter(kInit);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   } else {
     MPI_Query_thread(&provided);
@@ -171,17 +247,13 @@ void Session::initialize_mpi(int argc, char** argv) {
           owns_mpi_ ? "this MPI supports calls from the main thread only"
                     : "the program initialized MPI with a lower thread level: call MPI_Init_thread "
                       "with that level");
-    MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
-    MPI_Comm_dup(MPI_COMM_WORLD, &state_->failures);
+    require_all_ranks(launch);
+    const MPI_Comm given = communicator ? require_communicator(*communicator) : MPI_COMM_WORLD;
+    monitor.enter(kSession);
+    MPI_Comm_dup(given, &ranks_);
+    MPI_Comm_dup(given, &state_->failures);
     MPI_Comm_rank(ranks_, &rank_);
     MPI_Comm_size(ranks_, &size_);
-    if (size_ == 1 && launch.ranks > 1)
-      throw Error(ErrorCategory::communication, "session",
-                  fmt::format("expected the {} ranks that {} started in one job", launch.ranks,
-                              launch.launcher),
-                  "MPI treats each of them as a separate job: start them with the mpirun of the "
-                  "MPI this program was built with, or srun --mpi=pmix, or put \"lockstep launch "
-                  "--\" in front of the command");
     find_nodes();
   } catch (...) {
     if (owns_mpi_) MPI_Finalize();
@@ -266,8 +338,11 @@ Session::~Session() {
   const bool after_exception = std::uncaught_exceptions() > state_->exceptions_at_start;
   if (after_exception && watchdog_) watchdog_->announce_error();
   if (after_exception && ranks_ != MPI_COMM_NULL) {
+    // The destructor cannot see the exception.
     allreduce::print_error(
-        fmt::format("lockstep: rank {} exits because of an exception; the job ends\n", rank_),
+        fmt::format("lockstep: error: an exception has left the scope of the session{}; "
+                    "lockstep::run() prints its text\n",
+                    place()),
         kPrintLimit);
     MPI_Abort(ranks_, 1);
   }
@@ -349,12 +424,17 @@ void Session::settle_workers() {
 // failures.
 FailureVerdict Session::State::settle(const Failure& failure, int ranks) const {
   if (ranks == 1)
-    return {.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
+    return {.everyone_failed = true, .all_alike = true, .exit_status = failure.exit_status};
   const std::unique_lock turn(allreduce::mpi_turn(),
                               std::chrono::duration<double>(kFailureWaitSeconds));
-  if (!turn.owns_lock())
-    return {.everyone_failed = false, .print = true, .exit_status = failure.exit_status};
+  if (!turn.owns_lock()) return {.exit_status = failure.exit_status};
   return compare_failures(failure, failures, kFailureWaitSeconds);
+}
+
+std::string Session::place() const {
+  const std::int64_t step = activity_->state().step;
+  return fmt::format(" (rank {}, host {}{})", rank_, host_name(),
+                     step < 0 ? "" : fmt::format(", step {}", step));
 }
 
 void Session::report(const Failure& failure) {
@@ -372,7 +452,8 @@ void Session::report(const Failure& failure) {
     state_->verdict = state_->settle(failure, size_);
   state_->reported = failure;
   if (state_->verdict.print)
-    allreduce::print_error(fmt::format("{}lockstep: error: {}\n", message_start(), failure.message),
+    allreduce::print_error(fmt::format("{}lockstep: error: {}{}\n", message_start(),
+                                       failure.message, state_->verdict.all_alike ? "" : place()),
                            kPrintLimit);
   // After the comparison, for which the other ranks do not wait long.
   const std::filesystem::path recording = trace::write_recording_of_failure(failure.message);

@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct WatchdogOptions;
 namespace lockstep::job {
 
 struct Failure;
+class StartMonitor;
 class Workers;
 
 /// How ranks communicate.
@@ -50,27 +52,38 @@ struct SessionOptions {
   /// own; 0: no watchdog until then. The value of rank 0 applies to all ranks.
   double stall_timeout = 120;
   WorkersOptions workers = {};  ///< options of workers()
+  /// Seconds that the start of a job of several ranks may take, up to the end of the constructor of
+  /// Session; then the process ends with exit status 4 and names the call that has not returned
+  /// (lockstep/job/start_monitor.h). 0: any time. nullopt: 60, or `stall_timeout` if that is
+  /// shorter.
+  std::optional<double> start_timeout = {};
+  /// The communicator of the ranks that create this session, as the integer that MPI_Comm_c2f gives
+  /// (lockstep/mpi.h converts it). MPI is then initialized by the program. All ranks of the
+  /// communicator create a session; other ranks do not. nullopt: MPI_COMM_WORLD.
+  std::optional<int> communicator = {};
+  /// The monitor that the program started before; null: the session has its own.
+  std::shared_ptr<StartMonitor> start_monitor = {};
 };
 
 /// Owns the process-wide resources: MPI, the logger, the watchdog and the exit of the job. Create
 /// it first in main and destroy it last; one per process. Under a launcher it initializes MPI
 /// (MPI_THREAD_SERIALIZED) and is one of several ranks; without a launcher it is a job of one rank
 /// and does not use MPI. If the program has already initialized MPI, the session uses a duplicate
-/// of MPI_COMM_WORLD. The program must then finalize MPI after the end of the session, and must not
-/// call MPI from other threads while a reduction is in flight.
+/// of MPI_COMM_WORLD, or of SessionOptions::communicator. The program must then finalize MPI after
+/// the end of the session, and must not call MPI from other threads while a reduction is in flight.
 ///
 ///     int main(int argc, char** argv) {
-///       lockstep::Session session(argc, argv);
-///       return session.guard([&] { … return 0; });
+///       return lockstep::run(argc, argv, [&](lockstep::Session& session) { … });
 ///     }
 class Session {
  public:
   /// Throws Error (communication) if MPI does not support MPI_THREAD_SERIALIZED or was already
   /// finalized, or if a launcher started several ranks but MPI has only one: every process would
   /// train alone. Throws Error (input) if this is one of several tasks that were started without
-  /// MPI (job/task.h), for the same reason, and while the process has another session. After the
-  /// end of that, another one is possible only if MPI was initialized by the program or is not
-  /// used.
+  /// MPI (job/task.h), for the same reason, also if the program has initialized MPI with one rank;
+  /// for a communicator that is not one of ranks of this program; and while the process has another
+  /// session. After the end of that, another one is possible only if MPI was initialized by the
+  /// program or is not used.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// For code without access to the command line.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}
@@ -107,9 +120,10 @@ class Session {
   Workers& workers();
 
   /// Runs `body` and returns its exit status. An exception is printed as one line,
-  /// `lockstep: error: [where] expected …, got …`, and gives the exit status of its category
-  /// (lockstep/base/error.h). If the other ranks do not fail within one second as well, the whole
-  /// job is aborted.
+  /// `lockstep: error: [where] expected …, got …`, with rank, host and step unless all ranks have
+  /// the same, and gives the exit status of its category (lockstep/base/error.h). If the other
+  /// ranks do not fail within one second as well, the whole job is aborted. lockstep::run() is a
+  /// session with its guard.
   int guard(const std::function<int()>& body);
 
   /// Within guard(): compares the failure of this rank with those of the others and prints it if
@@ -141,7 +155,9 @@ class Session {
  private:
   struct State;
 
-  void initialize_mpi(int argc, char** argv);
+  void initialize_mpi(int argc, char** argv, std::optional<int> communicator,
+                      StartMonitor& monitor);
+  std::string place() const;
   void find_nodes();
   void wait_for_others() const;
   void settle_workers();

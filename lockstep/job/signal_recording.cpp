@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/process.h"
 #include "lockstep/base/trace/recording.h"
 
 namespace lockstep::job {
@@ -25,6 +26,7 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
 extern "C" void wake_writer(int /*signal*/) {
   const int error = errno;
   is_requested.store(true);
+  // Without a writer this fails, and the request is held.
   eventfd_write(wake_on_signal.load(std::memory_order_relaxed), 1);
   errno = error;
 }
@@ -43,17 +45,7 @@ class SignalRecording::Writer {
   explicit Writer(std::shared_ptr<Logger> logger)
       : logger_(std::move(logger)), wake_(eventfd(0, EFD_CLOEXEC)) {
     if (!wake_.is_open()) throw std::system_error(errno, std::generic_category());
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for its own threads
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (...) {
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = start_quiet_thread("the recorder", [this] { run(); });
   }
   ~Writer() {
     stopping_.store(true);
@@ -91,19 +83,25 @@ class SignalRecording::Writer {
   std::thread thread_;  // last: it uses the others
 };
 
-SignalRecording::SignalRecording(const Session& session) {
+void hold_recording_requests() {
   if (!has_handler(SIGUSR1, SIG_DFL)) return;
-  try {
-    writer_ = std::make_unique<Writer>(session.logger());
-  } catch (const std::system_error&) {
-    return;  // no thread to spare: SIGUSR1 ends the process, as it does by default
-  }
-  wake_on_signal.store(writer_->wake());
   struct sigaction wakes = {};
   wakes.sa_handler = wake_writer;
   wakes.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&wakes.sa_mask);
   sigaction(SIGUSR1, &wakes, nullptr);
+}
+
+SignalRecording::SignalRecording(const Session& session) {
+  hold_recording_requests();
+  if (!has_handler(SIGUSR1, wake_writer)) return;
+  try {
+    writer_ = std::make_unique<Writer>(session.logger());
+  } catch (const std::exception&) {
+    return;  // no thread to spare: requests are dropped
+  }
+  wake_on_signal.store(writer_->wake());
+  if (is_requested.load()) eventfd_write(writer_->wake(), 1);  // a request from before
   trace::note_process(trace::recorded_rank().job, {});
 }
 

@@ -253,7 +253,7 @@ void require_no_task(const Environment& environment) {
           "expected the {} tasks of {} in one job: put \"lockstep launch --\" in front of the "
           "command, or start all of them with one mpirun",
           task->ranks, task->source),
-      fmt::format("task {} was started without MPI and would train alone", task->rank));
+      fmt::format("task {} is a job of its own and would train alone", task->rank));
 }
 
 Endpoint parse_address(const std::string& where, const std::string& address) {

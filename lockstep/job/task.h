@@ -54,7 +54,7 @@ struct Task {
 std::optional<Task> find_task(const Environment& environment);
 
 /// Throws Error (input) if this process is one of several tasks that are not connected into one
-/// job: each of them would train alone. For processes that were not started by an MPI launcher.
+/// job: each of them would train alone. For processes that MPI does not connect with others.
 void require_no_task(const Environment& environment);
 
 /// Parses "host:port", "host" or "[::1]:port". Throws Error (input) `[where] …` for anything else.

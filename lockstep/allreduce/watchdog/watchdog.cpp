@@ -10,7 +10,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -57,29 +56,6 @@ WatchdogOptions complete(WatchdogOptions options) {
   if (options.heartbeat <= 0) options.heartbeat = std::clamp(options.stall_timeout / 5, 0.02, 1.0);
   if (options.host.empty()) options.host = host_name();
   return options;
-}
-
-/// Blocks all signals in the calling thread and in threads that it starts.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-/// Starts a thread with all signals blocked; the threads of the program handle them.
-template <typename Body>
-std::thread start_quiet_thread(Body body) {
-  const SignalsBlocked blocked;
-  return start_thread("the watchdog", std::move(body));
 }
 
 /// Gives the calling thread real-time priority, if the process has the privilege. The thread sleeps
@@ -150,7 +126,7 @@ Watchdog::Thread::Thread(std::unique_ptr<Agent> post,
   // Rank 0 can report a rank as lost only after its first report. On a busy machine the thread may
   // start too late for that.
   if (post_->rank() != 0) static_cast<void>(post_->beat(0, look(0), buckets()));
-  thread_ = start_quiet_thread([this] { run(); });
+  thread_ = start_quiet_thread("the watchdog", [this] { run(); });
 }
 
 Watchdog::Thread::~Thread() {

@@ -145,16 +145,13 @@ void start_kernel_threads() {
   if (std::exchange(is_watching, true) || std::getenv("GOMP_SPINCOUNT") != nullptr ||
       std::getenv("OMP_WAIT_POLICY") != nullptr)
     return;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for its own threads
   try {
-    std::thread(outnumber_cores_once_busy, helpers).detach();
-  } catch (const std::system_error&) {
+    start_quiet_thread("idle kernel threads", [helpers] {
+      outnumber_cores_once_busy(helpers);
+    }).detach();
+  } catch (const Error&) {
     // No thread to spare: kernels are slower on a busy machine.
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -38,6 +39,29 @@ Thread start_thread(std::string_view purpose, Body&& body) {
   } catch (const std::system_error& error) {
     throw_no_thread(purpose, error);
   }
+}
+
+/// Blocks all signals in the calling thread, and in the threads that it starts, for a scope.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+/// start_thread() for a thread that blocks all signals: the program's are for its own threads.
+template <typename Body>
+std::thread start_quiet_thread(std::string_view purpose, Body&& body) {
+  const SignalsBlocked blocked;
+  return start_thread(purpose, std::forward<Body>(body));
 }
 
 /// Starts the OpenMP threads of the calling thread's kernels (set_thread_budget), which otherwise
