@@ -122,14 +122,7 @@ allreduce::ReduceOp reduce_op(int op) {
 }  // namespace
 
 struct lockstep_session {
-  explicit lockstep_session(const job::SessionOptions& options) : session(options) {
-    exists = true;
-  }
-  ~lockstep_session() { exists = false; }
-  lockstep_session(const lockstep_session&) = delete;
-  lockstep_session& operator=(const lockstep_session&) = delete;
-
-  static inline bool exists = false;
+  explicit lockstep_session(const job::SessionOptions& options) : session(options) {}
 
   job::Session session;
 };
@@ -150,23 +143,22 @@ const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
 const char* lockstep_last_error(void) { return last_error().c_str(); }
 
 lockstep_session_options lockstep_default_session_options(void) {
-  return {job::WorkersOptions{}.stall_timeout, "auto", 0};
+  return {job::WorkersOptions{}.stall_timeout, "auto", 0, -1, -1};
 }
 
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session) {
   return guarded([&] {
     require(session != nullptr, "lockstep_init", "expected a pointer for the session");
-    if (lockstep_session::exists)
-      throw Error(ErrorCategory::input, "lockstep_init", "expected one session per process",
-                  "got a second call before lockstep_finalize()");
-    *session = nullptr;
     const lockstep_session_options given =
         options == nullptr ? lockstep_default_session_options() : *options;
     require(given.all_reduce != nullptr, "lockstep_init", "expected the name of an all-reduce");
-    *session = new lockstep_session({.quiet = given.quiet != 0,
-                                     .stall_timeout = given.stall_timeout,
-                                     .workers = {.route = allreduce::parse_route(given.all_reduce),
-                                                 .stall_timeout = given.stall_timeout}});
+    job::SessionOptions wanted{.quiet = given.quiet != 0,
+                               .stall_timeout = given.stall_timeout,
+                               .workers = {.route = allreduce::parse_route(given.all_reduce),
+                                           .stall_timeout = given.stall_timeout}};
+    if (given.start_timeout >= 0) wanted.start_timeout = given.start_timeout;
+    if (given.communicator != -1) wanted.communicator = given.communicator;
+    *session = new lockstep_session(wanted);
   });
 }
 

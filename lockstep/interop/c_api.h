@@ -90,10 +90,16 @@ const char* lockstep_last_error(void);
 /** Options of a session. Start from lockstep_default_session_options(). */
 typedef struct lockstep_session_options {
   double stall_timeout;   /**< seconds, default 120: the job ends with status 4 and the rank's name
-                             when other ranks   have waited this long for it; 0: never */
+                             when other ranks have waited this long for it; 0: never */
   const char* all_reduce; /**< a route between ranks, as for lockstep train --allreduce; default
                              "auto" */
   int quiet;              /**< 1: warnings and errors only */
+  double start_timeout;   /**< seconds that lockstep_init() may wait for other ranks before the
+                             process ends with status 4; 0: any time; default -1: 60, or
+                             stall_timeout if that is shorter */
+  int communicator;       /**< the communicator of the ranks that call lockstep_init(), as
+                             MPI_Comm_c2f() gives it (in Fortran: the communicator itself;
+                             lockstep/mpi.h converts it in C); default -1: MPI_COMM_WORLD */
 } lockstep_session_options;
 
 /** The defaults. */
@@ -101,9 +107,9 @@ lockstep_session_options lockstep_default_session_options(void);
 
 /** Makes this process a rank. Initializes MPI under a launcher, or uses MPI if it is already
  * initialized. One session per process: a second call before lockstep_finalize() is
- * LOCKSTEP_INPUT, and leaves `*session` as it was. After lockstep_finalize() there can be another
- * one only if MPI was initialized by the program or is not used. NULL options are the defaults.
- * Collective. */
+ * LOCKSTEP_INPUT. After an error `*session` is as it was. After lockstep_finalize() there can be
+ * another one only if MPI was initialized by the program or is not used. NULL options are the
+ * defaults. Collective. */
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session);
 /** Reports that this rank is still working. Call it during work that other ranks wait for longer
  * than the stall timeout, such as a long evaluation or saving. NULL is allowed. */

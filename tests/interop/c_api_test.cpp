@@ -173,6 +173,14 @@ TEST(CApiSession, TakesOptionsAndRefusesUnknownRoutes) {
   EXPECT_THAT(lockstep_last_error(), HasSubstr("pigeons"));
   EXPECT_EQ(session, nullptr);
   options.all_reduce = "auto";
+  EXPECT_EQ(options.communicator, -1);
+  options.communicator = 0;
+  EXPECT_EQ(lockstep_init(&options, &session), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected MPI_Init before a session with a comm"));
+  EXPECT_EQ(session, nullptr);
+  options.communicator = -1;
+  EXPECT_EQ(options.start_timeout, -1);
+  options.start_timeout = 30;
   options.stall_timeout = 0;
   EXPECT_EQ(lockstep_init(&options, &session), LOCKSTEP_OK);
   lockstep_still_at_work(session);
@@ -236,8 +244,8 @@ TEST_F(CApi, RefusesASecondSession) {
   lockstep_session* const first = session_;
   EXPECT_EQ(lockstep_init(nullptr, &session_), LOCKSTEP_INPUT);
   EXPECT_STREQ(lockstep_last_error(),
-               "[lockstep_init] expected one session per process, got a second call before "
-               "lockstep_finalize()");
+               "[session] expected one session per process, got a second one before the end of the "
+               "first");
   EXPECT_EQ(session_, first);
   lockstep_session* second = nullptr;
   EXPECT_EQ(lockstep_init(nullptr, &second), LOCKSTEP_INPUT);
