@@ -21,9 +21,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{200};
-constexpr double kLongestPause = 1;         // seconds; a busy machine delays a tick by less
-constexpr milliseconds kLineLimit{1000};    // if the reader of standard error does not read
-constexpr milliseconds kHoldsReport{2000};  // until the other ranks of the host have ended as well
+constexpr double kLongestPause = 1;       // seconds; a busy machine delays a tick by less
+constexpr milliseconds kLineLimit{1000};  // if the reader of standard error does not read
+constexpr milliseconds kHoldsReport{
+    2000};  // until the other ranks of the host have seen that one reports
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -99,8 +100,9 @@ void StartMonitor::end(const StartCall& call, double limit) const {
                       fmt::format("rank {}, host {}, is waiting: {}", rank_, host_, call.advice));
     allreduce::print_error(fmt::format("{}lockstep: error: {}\n", message_start(), error.what()),
                            kLineLimit);
-    std::this_thread::sleep_for(kHoldsReport);
   }
+  // All ranks: mpirun ends those that remain as soon as one has ended.
+  std::this_thread::sleep_for(kHoldsReport);
   std::_Exit(exit_status(ErrorCategory::communication));
 }
 
