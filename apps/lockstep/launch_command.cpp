@@ -172,7 +172,8 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
               "Seconds for all tasks to connect, and for mpirun to reach their hosts, 1 to 86400")
       ->default_str(fmt::format("{}", options.timeout));
   add_between(*command, "--stall-timeout", options.stall_timeout, 1.0, kDay,
-              "Seconds without a response after which a task's host is considered lost, 1 to 86400")
+              "Seconds without a response after which a task's host is considered lost, and for "
+              "which mpirun may be stopped, 1 to 86400")
       ->default_str(fmt::format("{}", options.stall_timeout));
   command->add_option("--meet", arguments->meet,
                       "HOST:PORT of rank 0, which overrides the environment; HOST or :PORT "

@@ -184,6 +184,13 @@ std::optional<int> Child::status() {
   return status_;
 }
 
+bool Child::is_stopped() const {
+  std::ifstream file(fmt::format("/proc/{}/stat", id_));
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t name = stat.rfind(") ");  // the state follows the name in parentheses
+  return name != std::string::npos && stat.compare(name + 2, 1, "T") == 0;
+}
+
 void Child::signal(int signal) const {
   if (!status_) kill(id_, signal);
 }

@@ -45,6 +45,8 @@ class Child {
   pid_t id() const { return id_; }
   /// Exit status, or 128 + the signal that ended it; nullopt while it runs.
   std::optional<int> status();
+  /// Whether a signal such as SIGSTOP has stopped it; false while a debugger has.
+  bool is_stopped() const;
   void signal(int signal) const;
   void signal_group(int signal) const;
   /// Kills its process group and its ranks, which have their own process groups.

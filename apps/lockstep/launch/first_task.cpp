@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "apps/lockstep/launch/daemon.h"
 #include "lockstep/base/error.h"
@@ -31,6 +32,11 @@ constexpr seconds kLeaveTime(7);  // for the other tasks to exit
 constexpr seconds kEndTime(10);   // for mpirun to end its ranks after the signal
 constexpr seconds kSameStop(2);   // signals within this time count as one request
 constexpr seconds kLook(1);
+constexpr double kLongestPause = 3;  // seconds between two looks at mpirun of a process that runs
+
+double seconds_now() {
+  return std::chrono::duration<double>(Rendezvous::Clock::now().time_since_epoch()).count();
+}
 
 Error lost(const Client& client) {
   return {ErrorCategory::communication, "launch",
@@ -89,7 +95,8 @@ FirstTask::FirstTask(const LaunchOptions& options, const job::Task& task)
     : options_(options),
       task_(task),
       rendezvous_(listen_for_tasks(task, options.secret, addresses_), options.secret,
-                  options.stall_limit()) {
+                  options.stall_limit()),
+      awake_(seconds_now(), kLongestPause) {
   allow_connections(task.ranks);
   JoinRequest mine = describe_this_task(task, options.job, options.host);
   mine.port = task.rendezvous.port;
@@ -274,14 +281,37 @@ int FirstTask::run_mpirun() {
     // soon too.
     started_ = started_ || plan_.hosts.size() == 1 || !mpirun.ranks().empty();
     if (!started_ && !failure_ && Clock::now() >= start_deadline) failure_ = unstarted();
+    look_at(mpirun);
     if (failure_ && deadline == Clock::time_point::max()) {
       mpirun.signal(kEndSignal);
+      if (mpirun.is_stopped()) mpirun.signal(SIGCONT);
       deadline = Clock::now() + kEndTime;
     }
     if (Clock::now() >= deadline) mpirun.end_by_force();
   }
   if (mpirun.status() == 0 && !failure_) wait_for_daemons(mpirun);
   return *mpirun.status();
+}
+
+/// A stopped mpirun forwards no output and ends no job. Time in which this process was stopped as
+/// well does not count.
+void FirstTask::look_at(const Child& mpirun) {
+  const double now = awake_.advance(seconds_now());
+  if (!mpirun.is_stopped()) {
+    ran_at_ = now;
+    has_warned_ = false;
+    return;
+  }
+  const double stopped = now - ran_at_;
+  if (stopped >= options_.stall_timeout && !failure_)
+    failure_ = Error(ErrorCategory::communication, "launch", "expected mpirun to run",
+                     fmt::format("its process {} on host {} was stopped for {:.0f} s", mpirun.id(),
+                                 host_name(), stopped));
+  else if (stopped >= kLook.count() && !std::exchange(has_warned_, true))
+    make_logger()->warn(
+        "[launch] mpirun is stopped (process {0} on host {1}): `kill -CONT {0}` continues it; "
+        "otherwise the job ends after {2} s",
+        mpirun.id(), host_name(), options_.stall_timeout);
 }
 
 /// The mpirun of Open MPI 5 may exit with status 0 after it lost a host. In that case the host's

@@ -11,6 +11,7 @@
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/job_plan.h"
 #include "apps/lockstep/launch/rendezvous.h"
+#include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {
@@ -36,6 +37,7 @@ class FirstTask {
   std::vector<Target> targets_of(std::size_t host) const;
   int run_mpirun();
   Error unstarted() const;
+  void look_at(const Child& mpirun);
   void wait_for_daemons(Child& mpirun);
   void serve(const Event& event, Child& mpirun);
   void answer_call(Client& agent, const std::string& text);
@@ -60,6 +62,9 @@ class FirstTask {
   std::set<int> running_daemons_;  // by the first rank of their hosts
   bool started_ = false;           // whether ranks have been seen
   std::optional<Error> failure_;   // why the job is ended early
+  allreduce::AwakeClock awake_;
+  double ran_at_ = 0;        // by that clock: when mpirun was last seen running
+  bool has_warned_ = false;  // that it is stopped
 };
 
 }  // namespace lockstep::apps::launch

@@ -168,6 +168,25 @@ TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere)
           port_, host_name()));
 }
 
+TEST_F(LaunchTest, EndsWhereMpirunIsStopped) {
+  Process first(task(0, {"--stall-timeout", "2"}, shell("echo ready; sleep 1000"), 1));
+  ASSERT_TRUE(first.wait_for("ready"));
+  const std::vector<pid_t> children = first.children();
+  ASSERT_EQ(children.size(), 1U);
+  ::kill(children.front(), SIGSTOP);
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 4);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr(fmt::format("[launch] mpirun is stopped (process {0} on host {1}): `kill "
+                                  "-CONT {0}` continues it; otherwise the job ends after 2 s",
+                                  children.front(), host_name())),
+            HasSubstr(fmt::format("lockstep: error: [launch] expected mpirun to run; its process "
+                                  "{} on host {} was stopped for ",
+                                  children.front(), host_name()))));
+  EXPECT_TRUE(nothing_is_left());
+}
+
 TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
   const Result result =
       run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",
