@@ -201,8 +201,9 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
       ->capture_default_str();
   command->callback([=, &status] {
     arguments->plan.bytes = sizes(*arguments);
-    job::Session session(invocation.argc, invocation.argv);
-    status = session.guard([&] { return allreduce_bench(session, *arguments); });
+    status = run_session(invocation, {}, [&](job::Session& session) {
+      return allreduce_bench(session, *arguments);
+    });
   });
 }
 

@@ -239,6 +239,11 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
                   "missing rank; 0 disables the timeout")
       ->capture_default_str()
       ->group(group);
+  add_between(command, "--start-timeout", arguments.start_timeout, 0.0, std::nullopt,
+              "Seconds that the start of the ranks may take, MPI_Init included; then the job ends "
+              "with status 4 and names the call that has not returned. 0 disables the timeout "
+              "(default: 60, or --stall-timeout if that is shorter)")
+      ->group(group);
 }
 
 void add_metrics_option(CLI::App& command, std::string& metrics) {

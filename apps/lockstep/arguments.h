@@ -126,6 +126,7 @@ struct PlaceArguments {
   std::string devices = "auto";
   std::string strategy = "auto";
   strategy::StrategyOptions options;
+  std::optional<double> start_timeout = {};  ///< see job::SessionOptions
 };
 void add_place_options(CLI::App& command, PlaceArguments& arguments);
 

@@ -1,7 +1,9 @@
 // The commands of the program `lockstep`.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -10,16 +12,29 @@ namespace CLI {
 class App;
 }
 
+namespace lockstep::job {
+class Session;
+struct SessionOptions;
+class StartMonitor;
+}  // namespace lockstep::job
+
 namespace lockstep::apps {
 
 class StandardStreams;
 
-/// The arguments of main(), and the standard streams.
+/// The arguments of main(), the standard streams, and the monitor of the start.
 struct Invocation {
   int argc = 0;
   char** argv = nullptr;  ///< for MPI
   StandardStreams* streams = nullptr;
+  std::shared_ptr<job::StartMonitor> start = {};
 };
+
+/// Runs `work` in a session on every rank and returns the exit status. SIGTERM is delayed
+/// (job::DelayedTermination), and SIGUSR1 writes the flight recorder's events
+/// (job::SignalRecording).
+int run_session(const Invocation& invocation, const job::SessionOptions& options,
+                const std::function<int(job::Session&)>& work);
 
 // Each function adds a command to `program`; the command runs as a callback of its parser. `status`
 // is set to the exit status of the program. A command without `status` throws Error if it fails.

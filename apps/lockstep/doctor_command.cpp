@@ -4,11 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,8 +27,8 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/terminal.h"
-#include "lockstep/job/launcher.h"
 #include "lockstep/job/session.h"
+#include "lockstep/job/start_monitor.h"
 
 namespace lockstep::apps {
 namespace {
@@ -56,40 +53,11 @@ struct DoctorArguments {
   double measuring_seconds() const { return quick ? 1 : seconds; }
 };
 
-/// Ends the process if the ranks do not connect in time; MPI has no timeout for that. The other
-/// ranks wait longer than rank 0, so that normally only rank 0 prints.
-class StartLimit {
- public:
-  explicit StartLimit(std::chrono::seconds limit)
-      : limit_(job::detect_launch().rank == 0 ? limit : limit + std::chrono::seconds(3)),
-        thread_([this](const std::stop_token& stop) { wait(stop); }) {}
-  StartLimit(const StartLimit&) = delete;
-  StartLimit& operator=(const StartLimit&) = delete;
-  ~StartLimit() {
-    thread_.request_stop();
-    come_.notify_all();
-  }
-
- private:
-  void wait(const std::stop_token& stop) {
-    std::unique_lock held(lock_);
-    if (come_.wait_for(held, stop, limit_, [&] { return stop.stop_requested(); }) ||
-        stop.stop_requested())
-      return;
-    fmt::print(stderr,
-               "lockstep: error: [doctor] expected all ranks to connect within {} s; host {} is "
-               "waiting: allow TCP connections between the hosts, and select a working interface: "
-               "mpirun --mca btl_tcp_if_include IF --mca oob_tcp_if_include IF\n",
-               limit_.count(), host_name());
-    std::fflush(nullptr);
-    ::_exit(exit_status(ErrorCategory::communication));
-  }
-
-  const std::chrono::seconds limit_;
-  std::mutex lock_;
-  std::condition_variable_any come_;
-  std::jthread thread_;  // last: its destructor joins before the other members are destroyed
-};
+constexpr job::StartCall kConnections{
+    .name = "the connections of all ranks",
+    .advice =
+        "allow TCP connections between the hosts, and select a working interface: mpirun "
+        "--mca btl_tcp_if_include IF --mca oob_tcp_if_include IF"};
 
 /// The text of the watchdog's report without the prefix "[watchdog] " and without the advice at the
 /// end.
@@ -291,15 +259,15 @@ class Examination {
 };
 
 int examine(const Invocation& invocation, const DoctorArguments& arguments) {
-  auto limit = std::make_unique<StartLimit>(std::chrono::seconds(25));
-  job::Session session(invocation.argc, invocation.argv, {.quiet = true, .stall_timeout = 0});
-  return session.guard([&] {
+  const job::SessionOptions options{.quiet = true, .stall_timeout = 0, .start_timeout = 25};
+  return run_session(invocation, options, [&](job::Session& session) {
     Examination examination(session, arguments);
     // The watchdog tries all addresses of rank 0, and waits some seconds for each one that does not
     // answer.
-    limit = std::make_unique<StartLimit>(std::chrono::seconds(50));
+    invocation.start->watch(50);
+    invocation.start->enter(kConnections);
     examination.watch();
-    limit.reset();
+    invocation.start->leave();
     return examination.run();
   });
 }

@@ -291,8 +291,8 @@ void add_generate_command(CLI::App& program, const Invocation& invocation, int& 
     if (arguments->text.length_penalty > 0 && arguments->text.beams == 0)
       throw Error(ErrorCategory::input, "command line", "expected --beams with --length-penalty",
                   "it was not given");
-    job::Session session(invocation.argc, invocation.argv, {.quiet = arguments->output.quiet});
-    status = session.guard([&] { return generate(session, *arguments); });
+    status = run_session(invocation, {.quiet = arguments->output.quiet},
+                         [&](job::Session& session) { return generate(session, *arguments); });
   });
 }
 

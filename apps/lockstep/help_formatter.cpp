@@ -99,6 +99,7 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"seconds", "SECONDS"},
     {"shard-policy", "auto|file|data|off"},
     {"stall-timeout", "SECONDS"},
+    {"start-timeout", "SECONDS"},
     {"strategy", "NAME"},
     {"summary-dir", "DIR"},
     {"timeout", "SECONDS"},

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +21,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/job/run.h"
+#include "lockstep/job/start_monitor.h"
 
 namespace {
 
@@ -55,6 +55,8 @@ int run(const apps::Invocation& invocation) {
   apps::add_report_command(program);
   apps::add_version_command(program);
 
+  // Before the command runs: one without a session may take any time.
+  program.parse_complete_callback([&] { invocation.start->leave(); });
   // Not earlier: commands inherit it.
   program.footer(
       "`lockstep COMMAND --help` or `lockstep help COMMAND` lists the options of a command.");
@@ -75,19 +77,17 @@ int run(const apps::Invocation& invocation) {
   return status;
 }
 
-/// Before MPI is initialized, only the launcher's environment distinguishes the ranks. Almost
-/// always all ranks have the same error, and rank 0 prints it. mpirun ends the job when the first
-/// rank exits, so the other ranks wait to let rank 0 print. A rank that is still alive after that
-/// had an error of its own. Plain srun does not end the other ranks; there only rank 0 prints.
-void print_before_session(const job::Failure& failure) {
-  constexpr std::chrono::seconds kTimeOfRankZero{3};
-  const job::Launch launch = job::detect_launch();
-  if (launch.rank == 0) {
-    fmt::print(stderr, "lockstep: error: {}\n", failure.message);
-  } else if (launch.connects) {
-    std::this_thread::sleep_for(kTimeOfRankZero);
-    fmt::print(stderr, "lockstep: error: rank {}: {}\n", launch.rank, failure.message);
-  }
+constexpr job::StartCall kCommandLine{
+    .name = "the reading of the command line",
+    .advice = "a file that an option names, such as --config, is not readable on this host"};
+
+/// Monitors the start of a rank from here on; a process that is alone keeps nobody waiting.
+std::shared_ptr<job::StartMonitor> monitor_start() {
+  constexpr double kUntilOptionsAreKnown = 60;  // seconds
+  auto monitor = std::make_shared<job::StartMonitor>();
+  monitor->enter(kCommandLine);
+  if (job::detect_launch().launched) monitor->watch(kUntilOptionsAreKnown);
+  return monitor;
 }
 
 }  // namespace
@@ -99,10 +99,10 @@ int main(int argc, char** argv) {
   if (command == apps::launch::kAgentCommand)
     return streams.finish(apps::launch::run_agent({argv + 2, argv + argc}));
   try {
-    return streams.finish(run({argc, argv, &streams}));
+    return streams.finish(run({argc, argv, &streams, monitor_start()}));
   } catch (...) {
     const job::Failure failure = job::describe_current_exception();
-    print_before_session(failure);
+    job::print_before_session(failure);
     return streams.finish(failure.exit_status);
   }
 }

@@ -248,10 +248,11 @@ void add_plan_command(CLI::App& program, const Invocation& invocation, int& stat
       if (train.data.data.empty()) train.data.data = "calibrated";
     }
     complete(train);
-    job::Session session(
-        invocation.argc, invocation.argv,
-        {.quiet = train.output.quiet, .stall_timeout = train.place.options.stall_timeout});
-    status = session.guard([&] { return make_plan(session, *arguments); });
+    status = run_session(invocation,
+                         {.quiet = train.output.quiet,
+                          .stall_timeout = train.place.options.stall_timeout,
+                          .start_timeout = train.place.start_timeout},
+                         [&](job::Session& session) { return make_plan(session, *arguments); });
   });
 }
 

@@ -16,8 +16,12 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/lockstep/commands.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/terminal.h"
+#include "lockstep/job/delayed_termination.h"
+#include "lockstep/job/session.h"
+#include "lockstep/job/signal_recording.h"
 
 namespace lockstep::apps {
 namespace {
@@ -25,15 +29,28 @@ namespace {
 struct sigaction inherited;
 bool is_known = false;
 
-void note_hangup() { is_known = ::sigaction(SIGHUP, nullptr, &inherited) == 0; }
+void set_up_first() {
+  is_known = ::sigaction(SIGHUP, nullptr, &inherited) == 0;
+  job::hold_recording_requests();
+}
 
 // An executable's functions here run before the constructors of all libraries.
-[[gnu::section(".preinit_array"), gnu::used]] void (*note_first)() = note_hangup;
+[[gnu::section(".preinit_array"), gnu::used]] void (*first)() = set_up_first;
 
 }  // namespace
 
 void restore_inherited_hangup() {
   if (is_known) ::sigaction(SIGHUP, &inherited, nullptr);
+}
+
+int run_session(const Invocation& invocation, const job::SessionOptions& options,
+                const std::function<int(job::Session&)>& work) {
+  job::SessionOptions monitored = options;
+  monitored.start_monitor = invocation.start;
+  job::Session session(invocation.argc, invocation.argv, monitored);
+  const job::DelayedTermination late(session);
+  const job::SignalRecording records(session);
+  return session.guard([&] { return work(session); });
 }
 
 DataProgress::DataProgress(std::string verb, std::int64_t total)

@@ -13,7 +13,8 @@ namespace lockstep::apps {
 
 /// Restores the SIGHUP action that this process inherited, such as SIG_IGN under nohup. Libraries
 /// install a handler before main() runs (UCX, which Debian 13's Open MPI loads, for its debugger).
-/// Must be called first in main().
+/// Must be called first in main(). From before that on, SIGUSR1 does not end the process
+/// (job::hold_recording_requests()).
 void restore_inherited_hangup();
 
 /// Prints "VERB: 3000 of 60000 records" on standard error and updates it in place, if that is a

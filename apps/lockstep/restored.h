@@ -9,7 +9,6 @@
 #include "apps/lockstep/model_source.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/session.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategy.h"
@@ -44,11 +43,11 @@ template <typename Work>
 int run_restored(const Invocation& invocation, const RestoredArguments& arguments, Work work) {
   require_given("--checkpoint DIR", arguments.checkpoint);
   require_given("--data", arguments.data.data);
-  job::Session session(
-      invocation.argc, invocation.argv,
-      {.quiet = arguments.output.quiet, .stall_timeout = arguments.place.options.stall_timeout});
-  const job::DelayedTermination late(session);
-  return session.guard([&] { return work(session); });
+  return run_session(invocation,
+                     {.quiet = arguments.output.quiet,
+                      .stall_timeout = arguments.place.options.stall_timeout,
+                      .start_timeout = arguments.place.start_timeout},
+                     work);
 }
 
 /// Declares --checkpoint.

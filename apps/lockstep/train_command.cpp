@@ -20,10 +20,8 @@
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/data/source/tfrecord_source.h"
-#include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
-#include "lockstep/job/signal_recording.h"
 #include "lockstep/strategy/callbacks/csv_log.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/json_events.h"
@@ -234,14 +232,16 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
     const double patience = std::min(kOutputPatienceSeconds, stall_timeout / 2);
     invocation.streams->limit_waiting(
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(patience)));
-    job::Session session(invocation.argc, invocation.argv,
+    status = run_session(invocation,
                          {.quiet = arguments->output.quiet,
                           .verbose = arguments->verbose,
-                          .stall_timeout = stall_timeout});
-    const job::DelayedTermination late(session);
-    const job::SignalRecording records(session);
-    arguments->data.open.tfrecord.exchange = strategy::index_exchange(session);
-    status = session.guard([&] { return train(session, *arguments, options); });
+                          .stall_timeout = stall_timeout,
+                          .start_timeout = arguments->place.start_timeout},
+                         [&](job::Session& session) {
+                           arguments->data.open.tfrecord.exchange =
+                               strategy::index_exchange(session);
+                           return train(session, *arguments, options);
+                         });
   });
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "tests/apps/program.h"
@@ -98,6 +99,33 @@ void expect_no_leaving_on_hangup(const std::string& variables) {
 TEST(LeavingOnHangup, IsNotDoneUnderNohup) { expect_no_leaving_on_hangup(""); }
 TEST(LeavingOnHangup, IsNotDoneUnderNohupWhereALibraryTakesTheSignal) {
   expect_no_leaving_on_hangup("LD_PRELOAD=" LOCKSTEP_TAKES_HANGUP);
+}
+
+/// `lockstep ARGUMENTS`, which receives SIGUSR1 before its main function runs.
+std::vector<std::string> requested_early(const std::string& arguments) {
+  std::vector<std::string> words = {"env", "LD_PRELOAD=" LOCKSTEP_RAISES_SIGNAL,
+                                    fmt::format("LOCKSTEP_TEST_SIGNAL={}", SIGUSR1)};
+  std::ranges::copy(lockstep(arguments), std::back_inserter(words));
+  return words;
+}
+
+TEST(RequestOfARecording, EndsNoCommand) {
+  for (const char* arguments : {"version", "train --help", "data inspect --help"})
+    EXPECT_EQ(run(requested_early(arguments)).status, 0) << arguments;
+  for (const char* arguments : {"evaluate", "predict", "generate", "quantize"})
+    EXPECT_EQ(run(requested_early(arguments)).status, 2) << "required options are missing";
+}
+
+TEST(RequestOfARecording, IsServedWhenTheSessionExists) {
+  const ScratchDirectory scratch;
+  const std::string directory = (scratch.path() / "run").string();
+  const Result trained = run(requested_early(kTrain + "--steps 5 --checkpoint-dir " + directory));
+  EXPECT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_THAT(trained.errors, HasSubstr("the last events are in "));
+  const Result evaluated =
+      run(requested_early("evaluate --checkpoint " + directory + " --data synthetic:8x8x1:4:1003"));
+  EXPECT_EQ(evaluated.status, 0) << evaluated.errors;
+  EXPECT_THAT(evaluated.errors, HasSubstr("the last events are in "));
 }
 
 TEST(LeavingOnHangup, SaysOnWhichSignal) {

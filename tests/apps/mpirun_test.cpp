@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/system/host.h"
 #include "tests/apps/houses.h"
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -49,6 +50,18 @@ void expect_same_losses(const Result& one, const Result& several) {
   for (std::size_t i = 0; i < losses.size(); ++i)
     EXPECT_NEAR(losses[i], expected[i], 1e-5 * std::abs(expected[i])) << "step " << i + 1;
   EXPECT_EQ(several.event("epoch")["samples"], one.event("epoch")["samples"]);
+}
+
+// A rank that is stopped before it comes to MPI_Init keeps the others in theirs.
+TEST(MpirunStart, EndsWhereARankIsStopped) {
+  const std::string train = kMpirunTrain + "--start-timeout 2";
+  const Result result = run(mpirun(
+      2, {"sh", "-c",
+          "[ $OMPI_COMM_WORLD_RANK = 0 ] || kill -STOP $$; exec " LOCKSTEP_PROGRAM " " + train}));
+  EXPECT_EQ(result.status, 4) << result.errors;
+  EXPECT_THAT(result.errors,
+              HasSubstr("lockstep: error: [start] expected MPI_Init_thread to return within 2 s; "
+                        "rank 0, host "));
 }
 
 class Mpirun : public ::testing::TestWithParam<int> {};
@@ -283,7 +296,8 @@ TEST(MpirunProfile, IsWrittenByTheFirstRank) {
 TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
   const Result result = with_rank_1("--no-such-option");
   EXPECT_EQ(result.status, 2) << result.errors;
-  EXPECT_EQ(occurrences(result.errors, "lockstep: error: rank 1: "), 1U) << result.errors;
+  EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr(fmt::format(" (rank 1, host {})\n", host_name())));
   EXPECT_THAT(result.errors, HasSubstr("--no-such-option"));
 }
 
