@@ -343,13 +343,13 @@ class RecurrentExport {
     return layer_.graph().weights(layer_.name(name), {directions_, gates() * units_, columns}, all);
   }
 
-  /// [directions, 2 * gates * units]: those of the input, then the recurrent ones, which only a GRU
-  /// has.
+  /// [directions, 2 * gates * units]: those of the input, then the recurrent ones, or zeros where
+  /// the layer has none.
   std::string biases() const {
     std::vector<float> all;
     for (int direction = 0; direction < directions_; ++direction) {
       append(all, layer_.values(of_direction(direction, "bias")));
-      if (layer_.type == "gru")
+      if (layer_.type == "gru" || flag("recurrent_bias"))
         append(all, layer_.values(of_direction(direction, "recurrent_bias")));
       else
         all.resize(all.size() + static_cast<std::size_t>(gates() * units_));

@@ -24,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::Ge;
 using ::testing::IsNan;
@@ -55,7 +56,8 @@ struct RecurrentCase {
   std::string name() const {
     return kind + (options.return_sequences ? "_sequences" : "") +
            (options.go_backwards ? "_backwards" : "") +
-           (options.bidirectional ? "_bidirectional" : "") + (options.use_bias ? "" : "_no_bias");
+           (options.bidirectional ? "_bidirectional" : "") + (options.use_bias ? "" : "_no_bias") +
+           (options.recurrent_bias ? "_two_biases" : "");
   }
 
   friend std::ostream& operator<<(std::ostream& stream, const RecurrentCase& one) {
@@ -70,7 +72,9 @@ std::vector<RecurrentCase> recurrent_cases() {
       for (const RecurrentOptions& options :
            {RecurrentOptions{}, RecurrentOptions{.go_backwards = true},
             RecurrentOptions{.bidirectional = true},
-            RecurrentOptions{.bidirectional = true, .use_bias = false}}) {
+            RecurrentOptions{.bidirectional = true, .use_bias = false},
+            RecurrentOptions{.bidirectional = true, .recurrent_bias = true}}) {
+        if (options.recurrent_bias && kind == std::string("gru")) continue;  // always has it
         RecurrentCase one{kind, options};
         one.options.units = kUnits;
         one.options.return_sequences = sequences;
@@ -262,6 +266,8 @@ TEST(RecurrentLayers, SaturateWithoutOverflow) {
 TEST(RecurrentLayers, BeginAsInKeras) {
   Network network({kPositions, kFeatures});
   network.add(LSTM({.units = 8, .return_sequences = true, .bidirectional = true}));
+  network.add(LSTM({.units = 2, .return_sequences = true, .recurrent_bias = true}),
+              {network.last()}, "two");
   network.add(GRU({.units = 4}));
   Trial trial(std::move(network), 1);
   trial.model().initialize(3);
@@ -269,6 +275,8 @@ TEST(RecurrentLayers, BeginAsInKeras) {
   EXPECT_THAT(bias.subspan(8, 8), Each(1.0f)) << "forget gates";
   EXPECT_THAT(bias.first(8), Each(0.0f));
   EXPECT_THAT(bias.subspan(16), Each(0.0f));
+  EXPECT_THAT(trial.parameter("two/bias"), ElementsAre(0, 0, 1, 1, 0, 0, 0, 0));
+  EXPECT_THAT(trial.parameter("two/recurrent_bias"), Each(0.0f));
   EXPECT_THAT(trial.parameter("gru/bias"), Each(0.0f));
   EXPECT_THAT(trial.parameter("gru/recurrent_bias"), Each(0.0f));
   const auto [low, high] = std::ranges::minmax(trial.parameter("lstm/kernel"));
@@ -281,7 +289,9 @@ TEST(RecurrentLayers, BeginAsInKeras) {
   EXPECT_EQ(table.find("lstm/recurrent_kernel")->shape, Shape({32, 8}));
   EXPECT_TRUE(table.find("lstm/recurrent_kernel")->decay);
   EXPECT_FALSE(table.find("gru/recurrent_bias")->decay);
-  EXPECT_EQ(table.find("gru/kernel")->shape, Shape({12, 16}));
+  EXPECT_FALSE(table.find("two/recurrent_bias")->decay);
+  EXPECT_EQ(table.find("two/recurrent_bias")->shape, Shape({8}));
+  EXPECT_EQ(table.find("gru/kernel")->shape, Shape({12, 2}));
 }
 
 TEST(RecurrentLayers, CheckTheirInputAndOptions) {
@@ -296,6 +306,10 @@ TEST(RecurrentLayers, CheckTheirInputAndOptions) {
         Network({7, 5}).add(SimpleRNN({.units = 2, .go_backwards = true, .bidirectional = true}));
       }),
       "[layer simple_rnn (simple_rnn)] expected go_backwards or bidirectional, got both");
+  EXPECT_EQ(input_error_of([] {
+              Network({7, 5}).add(LSTM({.units = 2, .use_bias = false, .recurrent_bias = true}));
+            }),
+            "[layer lstm (lstm)] expected use_bias with recurrent_bias, got recurrent_bias alone");
   EXPECT_EQ(input_error_of([] {
               network_from_json(R"({"input": [7, 5], "layers": [{"type": "lstm"}]})", "net.json");
             }),

@@ -413,7 +413,7 @@ std::vector<AgreementCase> layer_cases() {
        [] {
          return recurrent_network(
              LSTM({.units = 5, .return_sequences = true, .bidirectional = true}),
-             LSTM({.units = 8}));
+             LSTM({.units = 8, .recurrent_bias = true}));
        }},
       {"gru",
        [] {
@@ -422,17 +422,19 @@ std::vector<AgreementCase> layer_cases() {
        }},
       {"simple_rnn",
        [] {
-         return recurrent_network(SimpleRNN({.units = 7, .return_sequences = true}),
-                                  SimpleRNN({.units = 5, .go_backwards = true, .use_bias = false}));
+         return recurrent_network(
+             SimpleRNN({.units = 7, .return_sequences = true, .recurrent_bias = true}),
+             SimpleRNN({.units = 5, .go_backwards = true, .use_bias = false}));
        }},
       {"lstm_of_documents",
        [] {
-         return recurrent_network_of_documents(LSTM({.units = 5,
-                                                     .return_sequences = true,
-                                                     .bidirectional = true,
-                                                     .segments = true,
-                                                     .initial_state = true}),
-                                               LSTM({.units = 8, .segments = true}), 20);
+         return recurrent_network_of_documents(
+             LSTM({.units = 5,
+                   .return_sequences = true,
+                   .bidirectional = true,
+                   .segments = true,
+                   .initial_state = true}),
+             LSTM({.units = 8, .recurrent_bias = true, .segments = true}), 20);
        },
        {1, 3, 9}},
       {"gru_of_documents",

@@ -21,7 +21,7 @@ class RecurrentOperation final : public Operation {
     const RecurrentProducts::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias,
                                              context.type};
     RecurrentProducts::Sizes recurrent = {spec.rows, spec.units, spec.width(),
-                                          spec.recurrent_bias(), kFloat};
+                                          spec.recurrent_bias, kFloat};
     project_ = RecurrentProducts(context, inputs);
     recur_ = RecurrentProducts(context, recurrent);
     std::size_t scratch = std::max(project_.scratch_bytes(), recur_.scratch_bytes());
@@ -84,7 +84,7 @@ class RecurrentOperation final : public Operation {
       if (spec_.segments) mark_rows(t, a, direction);
       Primitive& recur = recur_.primitive();
       recur_.place_weights(t.weights[first + 1]);
-      if (spec_.recurrent_bias()) recur.place(DNNL_ARG_BIAS, t.parameters[first + 3]);
+      if (spec_.recurrent_bias) recur.place(DNNL_ARG_BIAS, t.parameters[first + 3]);
       recur.place(DNNL_ARG_DST, a.products);
       for (std::int64_t step = 0; step < spec_.steps; ++step) {
         restart(a, step);
@@ -114,7 +114,7 @@ class RecurrentOperation final : public Operation {
       backward_steps(t, a, direction);
       if (!trains) continue;
       weight_gradient(t, recurrent_gradient_, a.hidden, a.recurrent_gates, first + 1,
-                      spec_.recurrent_bias() ? first + 3 : 0);
+                      spec_.recurrent_bias ? first + 3 : 0);
       order_inputs(t, direction);
       weight_gradient(t, kernel_gradient_, a.inputs, a.gates, first, spec_.bias ? first + 2 : 0);
     }

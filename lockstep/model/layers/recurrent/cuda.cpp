@@ -89,7 +89,7 @@ class RecurrentOperation final : public Operation {
                          state(o, direction, 0), context_.native());
       if (spec_.segments)
         mark_rows(spec_, direction, o.indices, marks(o, direction, 0), context_.native());
-      const float* const bias = spec_.recurrent_bias() ? o.parameters[first + 3].data() : nullptr;
+      const float* const bias = spec_.recurrent_bias ? o.parameters[first + 3].data() : nullptr;
       for (std::int64_t step = 0; step < spec_.steps; ++step) {
         recur_.run(hidden(o, direction, step), o.weights[first + 1].data(), nullptr, workspace,
                    products);
@@ -114,7 +114,7 @@ class RecurrentOperation final : public Operation {
       kernel_gradient_->run(gates(o, direction, 0), inputs, nullptr, workspace,
                             o.parameter_gradients[first].data());
       if (spec_.bias) sum_columns(o, gates(o, direction, 0), o.parameter_gradients[first + 2]);
-      if (spec_.recurrent_bias()) sum_columns(o, of_recurrent, o.parameter_gradients[first + 3]);
+      if (spec_.recurrent_bias) sum_columns(o, of_recurrent, o.parameter_gradients[first + 3]);
     }
     if (trains) end_part(pass, Part::weight_gradient);
     if (o.input_gradients[0].empty()) return;

@@ -63,6 +63,8 @@ void Recurrent::check(const BuildContext& context) const {
     context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
   if (options_.go_backwards && options_.bidirectional)
     context.refuse("expected go_backwards or bidirectional", "got both");
+  if (options_.recurrent_bias && !options_.use_bias)
+    context.refuse("expected use_bias with recurrent_bias", "got recurrent_bias alone");
   const RecurrentSpec sizes{
       .cell = cell_, .units = options_.units, .directions = options_.bidirectional ? 2 : 1};
   if (const Shape expected = {sizes.state_elements()}; state && inputs[1] != expected)
@@ -73,10 +75,14 @@ void Recurrent::check(const BuildContext& context) const {
                    fmt::format("got {}", to_string(inputs.back())));
 }
 
+bool Recurrent::has_recurrent_bias() const {
+  return options_.use_bias && (options_.recurrent_bias || cell_ == RecurrentCell::gru);
+}
+
 Shape Recurrent::build(BuildContext& context) const {
   check(context);
   const Shape& input = context.inputs().front();
-  const RecurrentSpec sizes{.cell = cell_, .units = options_.units, .bias = options_.use_bias};
+  const RecurrentSpec sizes{.cell = cell_, .units = options_.units};
   const std::int64_t width = context.within_limits({sizes.width()}).front();
   for (const char* const prefix : {"", "backward_"}) {
     if (*prefix != 0 && !options_.bidirectional) break;
@@ -90,7 +96,7 @@ Shape Recurrent::build(BuildContext& context) const {
     context.parameter(
         name("bias"), {width},
         cell_ == RecurrentCell::lstm ? forget_gates_of_one(options_.units) : Initializer{}, false);
-    if (sizes.recurrent_bias()) context.parameter(name("recurrent_bias"), {width}, {}, false);
+    if (has_recurrent_bias()) context.parameter(name("recurrent_bias"), {width}, {}, false);
   }
   const std::int64_t outputs = (options_.bidirectional ? 2 : 1) * options_.units;
   return context.within_limits(options_.return_sequences ? Shape{input[0], outputs}
@@ -109,6 +115,7 @@ RecurrentSpec Recurrent::spec(const CompileContext& context) const {
           .go_backwards = options_.go_backwards,
           .sequences = options_.return_sequences,
           .bias = options_.use_bias,
+          .recurrent_bias = has_recurrent_bias(),
           .segments = options_.segments && context.positions == 0,
           .initial_state = options_.initial_state,
           .training = context.has_backward(),
@@ -133,12 +140,13 @@ std::int64_t Recurrent::flop(const CompileContext& context) const {
   return 2 * of.directions * of.all_rows() * of.width() * (of.inputs + of.units);
 }
 
-RecurrentOptions Recurrent::read_options(JsonObject& object) {
+RecurrentOptions Recurrent::read_options(JsonObject& object, RecurrentCell cell) {
   return {.units = object.count("units"),
           .return_sequences = object.flag("return_sequences", false),
           .go_backwards = object.flag("go_backwards", false),
           .bidirectional = object.flag("bidirectional", false),
           .use_bias = object.flag("use_bias", true),
+          .recurrent_bias = cell != RecurrentCell::gru && object.flag("recurrent_bias", false),
           .segments = object.flag("segments", false),
           .initial_state = object.flag("initial_state", false)};
 }
@@ -149,6 +157,7 @@ void Recurrent::write(nlohmann::json& object) const {
   object["go_backwards"] = options_.go_backwards;
   object["bidirectional"] = options_.bidirectional;
   object["use_bias"] = options_.use_bias;
+  if (options_.recurrent_bias && cell_ != RecurrentCell::gru) object["recurrent_bias"] = true;
   // Not in descriptions of earlier versions, to which those of their checkpoints are compared.
   if (options_.segments) object["segments"] = true;
   if (options_.initial_state) object["initial_state"] = true;

@@ -12,15 +12,15 @@ struct RecurrentSpec;
 /// What a recurrent layer computes at each position of a sequence. With x the input, h the output
 /// before, W the kernel, R the recurrent kernel, b the bias, and * for products of elements:
 enum class RecurrentCell {
-  /// h' = tanh(W x + R h + b).
+  /// h' = tanh(W x + b + R h + c), with a recurrent bias c only where the layer has one.
   simple_rnn,
-  /// r, z = sigmoid(W x + b + R h + c), n = tanh(W x + b + r * (R h + c)), h' = (1 - z) * n + z *
-  /// h,
-  /// with a recurrent bias c (Cho et al., arXiv 1406.1078, in the form of cuDNN and PyTorch, which
+  /// r, z = sigmoid(W x + b + R h + c), n = tanh(W x + b + r * (R h + c)),
+  /// h' = (1 - z) * n + z * h (Cho et al., arXiv 1406.1078, in the form of cuDNN and PyTorch, which
   /// is Keras's with reset_after). Blocks of the arrays: r, z, n.
   gru,
-  /// i, f, o = sigmoid(W x + R h + b), g = tanh(W x + R h + b), c' = f * c + i * g,
-  /// h' = o * tanh(c') (Gers et al., 2000). Blocks of the arrays: i, f, g, o.
+  /// i, f, o = sigmoid(W x + b + R h + d), g = tanh(W x + b + R h + d), c' = f * c + i * g,
+  /// h' = o * tanh(c'), with a recurrent bias d only where the layer has one (Gers et al., 2000).
+  /// Blocks of the arrays: i, f, g, o.
   lstm,
 };
 
@@ -35,6 +35,10 @@ struct RecurrentOptions {
   /// for the same position are concatenated: [T, 2 * units], or [2 * units].
   bool bidirectional = false;
   bool use_bias = true;  ///< whether to add biases
+  /// Whether an LSTM or a SimpleRNN adds a bias of its own to the recurrent product, as PyTorch
+  /// does. It computes nothing that one bias does not, but is trained as well: both have the same
+  /// gradient, so that their sum changes by two updates. A GRU always has it.
+  bool recurrent_bias = false;
   /// The last input, an int32 input [T] of the network, are segments, as for Attention: 0 is
   /// padding, which keeps the state and whose output in a sequence is 0; a position of another
   /// document than the position read before it starts from the initial state. The last output is
@@ -48,7 +52,8 @@ struct RecurrentOptions {
 /// [T, F], and optionally an initial state and segments, to [units] or [T, units]; without an
 /// initial state it is 0. Arrays "kernel" [gates * units, F], at first Glorot uniform,
 /// "recurrent_kernel" [gates * units, units], orthogonal, and "bias" [gates * units], 0 but for the
-/// forget gates of an LSTM, which begin with 1; a GRU also has "recurrent_bias". A 16-bit LSTM
+/// forget gates of an LSTM, which begin with 1; a GRU, and others by an option, also have
+/// "recurrent_bias" [gates * units], at first 0. A 16-bit LSTM
 /// keeps its cell state in float32.
 class Recurrent : public BuiltinLayer {
  public:
@@ -70,10 +75,11 @@ class Recurrent : public BuiltinLayer {
   /// Options are checked when the layer is added to a network.
   Recurrent(RecurrentCell cell, const RecurrentOptions& options) : cell_(cell), options_(options) {}
   /// Reads the options from a description (network_json.h). Throws Error (input).
-  static RecurrentOptions read_options(JsonObject& object);
+  static RecurrentOptions read_options(JsonObject& object, RecurrentCell cell);
 
  private:
   void check(const BuildContext& context) const;  // inputs and options
+  bool has_recurrent_bias() const;
   RecurrentSpec spec(const CompileContext& context) const;
 
   RecurrentCell cell_;
@@ -88,7 +94,7 @@ class RecurrentOf final : public Recurrent {
   explicit RecurrentOf(const RecurrentOptions& options) : Recurrent(kCell, options) {}
   /// Reads the options from a description (network_json.h). Throws Error (input).
   static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& /*data*/) {
-    return std::make_shared<const RecurrentOf>(read_options(object));
+    return std::make_shared<const RecurrentOf>(read_options(object, kCell));
   }
 };
 
@@ -110,6 +116,7 @@ struct RecurrentSpec {
   bool go_backwards = false;    ///< whether the only direction reads the last position first
   bool sequences = false;       ///< whether all steps are outputs, or the last
   bool bias = true;             ///< whether to add biases
+  bool recurrent_bias = false;  ///< whether the recurrent products have a bias of their own
   bool segments = false;        ///< whether there may be padding and several documents
   bool initial_state = false;   ///< whether the state before the first step is an input
   bool training = false;        ///< whether a backward pass follows
@@ -128,11 +135,9 @@ struct RecurrentSpec {
   std::int64_t state_offset(int direction) const { return direction * states() * units; }
   /// Rows of all steps.
   std::int64_t all_rows() const { return steps * rows; }
-  /// Whether the recurrent products of a GRU have a bias of their own.
-  bool recurrent_bias() const { return bias && cell == RecurrentCell::gru; }
   /// Index of the first parameter of a direction: kernel, recurrent kernel, biases.
   std::size_t first_parameter(int direction) const {
-    return direction == 0 ? 0 : std::size_t{2} + (bias ? 1 : 0) + (recurrent_bias() ? 1 : 0);
+    return direction == 0 ? 0 : std::size_t{2} + (bias ? 1 : 0) + (recurrent_bias ? 1 : 0);
   }
   /// Whether a direction reads the last position first.
   bool is_reversed(int direction) const { return go_backwards || direction == 1; }
