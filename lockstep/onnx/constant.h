@@ -1,14 +1,13 @@
-// Arrays of an ONNX graph that do not depend on its inputs, and the operators that only rearrange
-// them.
+// Arrays of an ONNX graph that do not depend on its inputs, and the options of a node.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -25,13 +24,15 @@ struct Constant {
   template <typename Element>
   using Elements = std::shared_ptr<const std::vector<Element>>;
 
+  /// May contain kSampleCount. Then there is one element in `values`, which all elements of the
+  /// array equal. {kSampleCount} then stands for any such shape.
   model::Shape shape;
-  /// Floating-point types as float32, all others as int64.
+  /// Floating-point types as float32, all others as int64; bool as 0 and 1.
   std::variant<Elements<float>, Elements<std::int64_t>> values;
-  /// There is one element in `values`, which all elements of the array equal. Only then `shape` may
-  /// contain kSampleCount, and is then not exact.
-  bool is_uniform = false;
 
+  /// Whether an extent is the number of samples.
+  bool has_batch() const;
+  bool shape_is_known() const { return shape != model::Shape{kSampleCount}; }
   /// The elements if they are floats, else null.
   const std::vector<float>* floats() const;
   /// The elements if they are integers, else null.
@@ -41,6 +42,18 @@ struct Constant {
   /// Whether all elements are 0.
   bool is_zero() const;
 };
+
+template <typename Element>
+Constant make_constant(model::Shape shape, std::vector<Element> values) {
+  return {.shape = std::move(shape),
+          .values = std::make_shared<const std::vector<Element>>(std::move(values))};
+}
+
+/// Calls function(values) with the vector of elements.
+template <typename Function>
+auto visit_values(const Constant& constant, const Function& function) {
+  return std::visit([&](const auto& values) { return function(*values); }, constant.values);
+}
 
 /// The elements of `tensor`.
 Constant constant_of(const Tensor& tensor);
@@ -57,28 +70,15 @@ class Attributes {
   float number(std::string_view name, float fallback) const;
   std::string text(std::string_view name, std::string_view fallback) const;
   std::optional<std::vector<std::int64_t>> integers(std::string_view name) const;
-  const Tensor* tensor(std::string_view name) const;  ///< null if there is none
+  std::vector<float> numbers(std::string_view name) const;      ///< empty if there are none
+  std::vector<std::string> texts(std::string_view name) const;  ///< empty if there are none
+  const Tensor* tensor(std::string_view name) const;            ///< null if there is none
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
  private:
   const Attribute* find(std::string_view name) const;
 
   const Node* node_;
-};
-
-/// Computes nodes whose inputs are constants.
-class ConstantFolder {
- public:
-  /// Folding may make `elements` elements in all, so that no graph exhausts the memory.
-  explicit ConstantFolder(std::size_t elements) : left_(elements) {}
-
-  /// The output of `node`, whose inputs are `inputs` (null: left out); nullopt for operators and
-  /// options that are not folded. Throws Error (input) of `where` above the limit of elements.
-  std::optional<Constant> fold(const Node& node, std::span<const Constant* const> inputs,
-                               std::int64_t opset, std::string_view where);
-
- private:
-  std::size_t left_;
 };
 
 /// `axis`, which counts from the end if it is negative; nullopt if it is not one of `rank` axes.

@@ -4,8 +4,9 @@
 
 namespace lockstep::onnx {
 
-ImportedNetwork import_file(const std::filesystem::path& file) {
-  return import_network(read_model_file(file), file.string(), file.stem().string());
+ImportedNetwork import_file(const std::filesystem::path& file, bool keeps_two_biases) {
+  return import_network(read_model_file(file), file.string(),
+                        {.name = file.stem().string(), .keeps_two_biases = keeps_two_biases});
 }
 
 }  // namespace lockstep::onnx

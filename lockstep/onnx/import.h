@@ -19,18 +19,26 @@ struct ImportedNetwork {
   std::vector<float> buffers;     ///< laid out as network.buffers()
 };
 
+/// What import_network() may do in more than one way.
+struct ImportOptions {
+  /// The network gets this name.
+  std::string name = "network";
+  /// Whether an LSTM or RNN of two biases becomes a layer of both (RecurrentOptions::
+  /// recurrent_bias), which trains as the graph does, or of their sum, which computes the same.
+  bool keeps_two_biases = true;
+};
+
 /// The network that computes what the graph of `model` computes, for any number of samples: the
 /// first axis of all inputs and outputs. Images are channels last in the network ([H, W, C]),
 /// whatever they are in the graph ([N, C, H, W]), and kernels are transposed; so are weights that
 /// read a flattened image. Outputs that are images are channels last. Layers have the names of
 /// their weights ("conv1" for "conv1.weight"), or of their nodes. `where`, such as the file,
-/// identifies the graph in messages, `name` is that of the network. docs/models.md lists the
-/// operators. Throws Error (input) that names the operator and its node for those that are not
+/// identifies the graph in messages. docs/models.md lists the operators. Throws Error (input) that names the operator and its node for those that are not
 /// supported, and for graphs whose shapes are not known but for the number of samples.
 ImportedNetwork import_network(const Model& model, std::string_view where,
-                               const std::string& name = "network");
+                               const ImportOptions& options = {});
 
 /// The same from a file, whose name without its ending is that of the network.
-ImportedNetwork import_file(const std::filesystem::path& file);
+ImportedNetwork import_file(const std::filesystem::path& file, bool keeps_two_biases = true);
 
 }  // namespace lockstep::onnx

@@ -44,7 +44,7 @@ std::vector<float> transposed(const std::vector<float>& from, std::size_t rows,
 
 /// Whether a constant is `count` elements along the last axis.
 bool is_row(const Constant& constant, std::int64_t count) {
-  return constant.floats() != nullptr && !constant.is_uniform && !constant.shape.empty() &&
+  return constant.floats() != nullptr && !constant.has_batch() && !constant.shape.empty() &&
          constant.shape.back() == count &&
          static_cast<std::int64_t>(constant.floats()->size()) == count;
 }
@@ -202,7 +202,7 @@ void Importer::import_product(const Node& node) {
 
 void Importer::import_embedding(const Node& node, const Constant& rows) {
   const Array indices = samples_at(node, 1);
-  const bool are_rows = rows.floats() != nullptr && rows.shape.size() == 2 && !rows.is_uniform &&
+  const bool are_rows = rows.floats() != nullptr && rows.shape.size() == 2 && !rows.has_batch() &&
                         !rows.floats()->empty() && Attributes(node).integer("axis", 0) == 0;
   if (!are_rows || !model::is_input(indices.node))
     refuse(node, "expected rows of weights by the indices of an input (an embedding)",

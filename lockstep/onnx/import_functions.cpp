@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numbers>
 
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
@@ -38,15 +38,20 @@ bool are_near(const Samples& a, const Samples& b) {
   return true;
 }
 
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-double normal_share(double x) { return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)); }
-double tanh_share(double x) {
-  constexpr double kScale = 0.7978845608028654;  // sqrt(2 / pi)
-  return 0.5 * (1 + std::tanh(kScale * (x + 0.044715 * x * x * x)));
+/// The function of the operator `type`.
+std::function<double(double)> function_of(const char* type, std::vector<Attribute> options = {}) {
+  Node node;
+  node.type = type;
+  node.attributes = std::move(options);
+  return element_function(node);
 }
 
 /// The layer that computes a function; null if there is none.
 std::shared_ptr<const model::Layer> known_function(const Samples& samples) {
+  static const auto logistic = function_of("Sigmoid");
+  static const auto gelu = function_of("Gelu");
+  static const auto gelu_by_tanh =
+      function_of("Gelu", {{.name = "approximate", .value = std::string("tanh")}});
   const auto is = [&](const auto& function) { return are_near(samples, sampled(function)); };
   if (is([](double x) { return std::max(x, 0.0); })) return std::make_shared<const model::ReLU>();
   if (is([](double x) { return std::clamp(x, 0.0, 6.0); }))
@@ -54,9 +59,8 @@ std::shared_ptr<const model::Layer> known_function(const Samples& samples) {
   if (is(logistic)) return std::make_shared<const model::Sigmoid>();
   if (is([](double x) { return std::tanh(x); })) return std::make_shared<const model::Tanh>();
   if (is([](double x) { return x * logistic(x); })) return std::make_shared<const model::SiLU>();
-  if (is([](double x) { return x * normal_share(x); }))
-    return std::make_shared<const model::GELU>();
-  if (is([](double x) { return x * tanh_share(x); }))
+  if (is(gelu)) return std::make_shared<const model::GELU>();
+  if (is(gelu_by_tanh))
     return std::make_shared<const model::GELU>(model::GeluFunction{.approximate = true});
   const double slope = samples[5] / kPoints[5];  // of -1
   if (slope >= 0 && slope <= 1 && is([&](double x) { return x < 0 ? slope * x : x; }))
@@ -123,26 +127,12 @@ void Importer::import_function(const Node& node) {
   function->node = &node;
   function->operands.reset();
   function->depth = 0;
-  const Attributes attributes(node);
   const auto apply = [&](const auto& one) {
     std::ranges::transform(function->samples, function->samples.begin(), one);
   };
-  const std::string& type = node.type;
-  if (type == "Relu") {
-    apply([](double x) { return std::max(x, 0.0); });
-  } else if (type == "LeakyRelu") {
-    const double slope = static_cast<double>(attributes.number("alpha", 0.01f));
-    apply([&](double x) { return x < 0 ? slope * x : x; });
-  } else if (type == "Sigmoid") {
-    apply(logistic);
-  } else if (type == "Tanh") {
-    apply([](double x) { return std::tanh(x); });
-  } else if (type == "Erf") {
-    apply([](double x) { return std::erf(x); });
-  } else if (type == "Gelu") {
-    const bool approximate = attributes.text("approximate", "none") == "tanh";
-    apply([&](double x) { return x * (approximate ? tanh_share(x) : normal_share(x)); });
-  } else {
+  if (const auto own = element_function(node)) {
+    apply(own);
+  } else {  // Clip
     const auto limit = [&](std::size_t index, double otherwise) {
       if (!has_input(node, index)) return otherwise;
       const Constant* const constant = constant_at(node, index);
@@ -162,13 +152,7 @@ void Importer::import_combination(const Node& node) {
   if (!has_input(node, 0) || !has_input(node, 1) || node.inputs.size() != 2)
     refuse(node, "expected two inputs", fmt::format("got {}", node.inputs.size()));
   const std::string& type = node.type;
-  const auto apply = [&](double a, double b) {
-    return type == "Add"   ? a + b
-           : type == "Sub" ? a - b
-           : type == "Mul" ? a * b
-           : type == "Div" ? a / b
-                           : std::pow(a, b);
-  };
+  const BinaryFunction apply = binary_function(type);
   const auto a = as_function(node, node.inputs[0]);
   const auto b = as_function(node, node.inputs[1]);
   if (!a || !b) {
@@ -229,7 +213,7 @@ void Importer::add_positions(const Node& node, std::size_t index, const Constant
   const Shape one_row{1, sample.empty() ? 0 : sample.back()};
   const bool is_constant = shape == one_row && shape != sample;
   if (node.type != "Add" || sample.size() != 2 || (shape != sample && !is_constant) ||
-      rows.floats() == nullptr || rows.is_uniform)
+      rows.floats() == nullptr || rows.has_batch())
     refuse(node,
            "expected a constant number, or for an addition a constant row [1, D], or one "
            "for each position",

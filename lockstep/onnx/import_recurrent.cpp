@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/onnx/importer.h"
@@ -31,7 +32,69 @@ std::vector<float> reordered(const std::vector<float>& from, std::size_t begin, 
   return to;
 }
 
+/// The names of activations are the same in capital letters and others.
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char letter) {
+    return static_cast<char>(letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter);
+  });
+  return text;
+}
+
+/// Those that an operator has for each direction if it names none.
+std::span<const std::string_view> default_activations(const std::string& type) {
+  static constexpr std::array<std::string_view, 3> kOfLstm{"sigmoid", "tanh", "tanh"};
+  const std::span<const std::string_view> all(kOfLstm);
+  return type == "LSTM" ? all : type == "GRU" ? all.first(2) : all.subspan(1, 1);
+}
+
 }  // namespace
+
+/// Refuses what our layers have no option for. Defaults that are written out change nothing.
+void Importer::check_recurrent_options(const Node& node, std::int64_t positions) {
+  const Attributes attributes(node);
+  const bool is_lstm = node.type == "LSTM";
+  const auto defaults = default_activations(node.type);
+  const std::vector<std::string> activations = attributes.texts("activations");
+  for (std::size_t k = 0; k < activations.size(); ++k)
+    if (lower(activations[k]) != defaults[k % defaults.size()])
+      refuse(node, fmt::format("expected the activations {}", fmt::join(defaults, ", ")),
+             fmt::format("got {}", fmt::join(activations, ", ")));
+  if (const float limit = attributes.number("clip", std::numeric_limits<float>::infinity());
+      limit < std::numeric_limits<float>::max())
+    refuse(node, "expected values that are not limited (no \"clip\")",
+           fmt::format("they are limited to {}", limit));
+  if (attributes.integer("input_forget", 0) != 0)
+    refuse(node, "expected a forget gate of its own", "it has \"input_forget\"");
+  if (node.type == "GRU" && attributes.integer("linear_before_reset", 0) == 0)
+    refuse(node, "expected a GRU that resets after the product (\"linear_before_reset\" 1)",
+           "it resets before");
+  if (is_lstm && has_input(node, 7)) {
+    const Constant* const peepholes = constant_at(node, 7);
+    if (peepholes == nullptr || !peepholes->is_zero())
+      refuse(node, "expected no peepholes", "it has some");
+  }
+  if (is_lstm && is_used(node, 2))
+    refuse(node, "expected its outputs only", "the cell state after the last position is read");
+  if (patterns_.contains(&node) || !has_input(node, 4)) return;
+  const Constant* const lengths = constant_at(node, 4);
+  const auto* const values = lengths == nullptr ? nullptr : lengths->integers();
+  if (values == nullptr || !std::ranges::all_of(*values, [&](auto v) { return v == positions; }))
+    refuse(node, "expected sequences of one length", "their lengths are an input");
+}
+
+/// Whether the second half of the biases is trained as well. In PyTorch it is; other programs, and
+/// Lockstep for layers of one bias, write zeros there.
+bool Importer::has_two_biases(const Node& node) {
+  if (node.type == "GRU") return true;
+  if (!keeps_two_biases_) return false;
+  if (model_.producer == "pytorch") return true;
+  const Constant& constant = weights_at(node, 3);
+  const std::vector<float>& values = *constant.floats();
+  const std::size_t block = values.size() / static_cast<std::size_t>(2 * constant.shape.front());
+  for (std::size_t k = 0; k < values.size(); ++k)
+    if (k / block % 2 == 1 && values[k] != 0) return true;
+  return false;
+}
 
 void Importer::import_recurrent(const Node& node) {
   const bool is_lstm = node.type == "LSTM";
@@ -53,28 +116,16 @@ void Importer::import_recurrent(const Node& node) {
     refuse(node, "expected \"direction\" to be forward, reverse or bidirectional",
            fmt::format("got \"{}\"", direction));
 
-  // What our layers have no option for.
-  for (const char* const option : {"activations", "activation_alpha", "activation_beta", "clip"})
-    if (attributes.has(option))
-      refuse(node, "expected the default activations", fmt::format("it has \"{}\"", option));
-  if (attributes.integer("input_forget", 0) != 0)
-    refuse(node, "expected a forget gate of its own", "it has \"input_forget\"");
-  if (is_gru && attributes.integer("linear_before_reset", 0) == 0)
-    refuse(node, "expected a GRU that resets after the product (\"linear_before_reset\" 1)",
-           "it resets before");
+  const std::int64_t positions = input.shape[1 - batch];
+  check_recurrent_options(node, positions);
   const bool has_segments = pattern != nullptr && has_input(node, 4);
   const bool has_state = pattern != nullptr && has_input(node, 5);
-  if (has_input(node, 4) && !has_segments)
-    refuse(node, "expected sequences of one length", "their lengths are an input");
   for (const std::size_t state : {std::size_t{5}, std::size_t{6}}) {
     if (!has_input(node, state) || (!is_lstm && state == 6) || has_state) continue;
     const Constant* const initial = constant_at(node, state);
     if (initial == nullptr || !initial->is_zero())
       refuse(node, "expected an initial state of 0", "it is another");
   }
-  if (is_lstm && has_input(node, 7)) refuse(node, "expected no peepholes", "it has some");
-  if (is_lstm && is_used(node, 2))
-    refuse(node, "expected its outputs only", "the cell state after the last position is read");
 
   const Constant& kernel = weights_at(node, 1);
   const Constant& recurrent = weights_at(node, 2);
@@ -94,6 +145,7 @@ void Importer::import_recurrent(const Node& node) {
   if (has_bias && weights_at(node, 3).shape != Shape{directions, 2 * gates * units})
     refuse(node, fmt::format("expected a bias [{}, {}]", directions, 2 * gates * units),
            fmt::format("got {}", model::to_string(weights_at(node, 3).shape)));
+  const bool two_biases = has_bias && has_two_biases(node);
 
   const bool sequences = is_used(node, 0);
   const bool last = is_used(node, 1);
@@ -111,6 +163,7 @@ void Importer::import_recurrent(const Node& node) {
                                         .go_backwards = is_reverse,
                                         .bidirectional = is_bidirectional,
                                         .use_bias = has_bias,
+                                        .recurrent_bias = two_biases,
                                         .segments = has_segments,
                                         .initial_state = has_state};
   std::vector<NodeId> inputs = {plain(node, input)};
@@ -136,15 +189,13 @@ void Importer::import_recurrent(const Node& node) {
     const std::vector<float>& biases = *weights_at(node, 3).floats();
     std::vector<float> bias = reordered(biases, 2 * d * rows, block, blocks);
     std::vector<float> other = reordered(biases, (2 * d + 1) * rows, block, blocks);
-    // An LSTM or RNN of ours has the sum of both.
-    for (std::size_t k = 0; k < rows && !is_gru; ++k) bias[k] += other[k];
+    for (std::size_t k = 0; k < rows && !two_biases; ++k) bias[k] += other[k];
     put_as("bias", std::move(bias));
-    if (is_gru) put_as("recurrent_bias", std::move(other));
+    if (two_biases) put_as("recurrent_bias", std::move(other));
   }
 
   // Outputs in the graph: [T, directions, N, units] and [directions, N, units], or with "layout" 1
   // [N, T, directions, units] and [N, directions, units].
-  const std::int64_t positions = input.shape[1 - batch];
   Array all;
   all.node = layer;
   all.axes = {positions, directions, units};

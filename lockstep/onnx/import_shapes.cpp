@@ -72,7 +72,9 @@ void Importer::import_cast(const Node& node) {
 void Importer::import_shape(const Node& node) {
   if (!has_input(node, 0)) refuse(node, "expected an input", "it is left out");
   const Imported& read = imported(node, node.inputs.front());
-  Shape shape = std::visit(
+  if (std::holds_alternative<Constant>(read))
+    refuse(node, "expected an array whose shape is known", "that of a constant is not");
+  const Shape shape = std::visit(
       [](const auto& one) -> Shape {
         if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Function>)
           return one.of.shape;
@@ -80,16 +82,7 @@ void Importer::import_shape(const Node& node) {
           return one.shape;
       },
       read);
-  // Since version 15, of some axes.
-  const auto rank = static_cast<std::int64_t>(shape.size());
-  const auto clamped = [&](std::int64_t axis) {
-    return std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, rank);
-  };
-  const Attributes attributes(node);
-  const std::int64_t begin = clamped(std::max(attributes.integer("start", 0), -rank));
-  const std::int64_t end = clamped(std::max(attributes.integer("end", rank), -rank));
-  shape = Shape(shape.begin() + std::min(begin, end), shape.begin() + end);
-  set(node, constant_of(std::move(shape)));
+  set(node, constant_of(shape_between(shape, node)));
 }
 
 /// Of the same elements in the same order.
@@ -286,6 +279,7 @@ void Importer::import_slice(const Node& node) {
       axes.push_back(static_cast<std::int64_t>(k));
   const auto steps = integers_at(node, 4, "steps");
   if (!starts || !ends || starts->size() != ends->size() || starts->size() != axes.size() ||
+      std::ranges::find(*starts, kSampleCount) != starts->end() ||
       (steps && (steps->size() != axes.size() ||
                  std::ranges::any_of(*steps, [](std::int64_t step) { return step != 1; }))))
     refuse(node, "expected a begin and an end for each axis, and steps of 1", "got others");
@@ -314,27 +308,15 @@ void Importer::import_split(const Node& node) {
   if (!axis || *axis == input.batch())
     refuse(node, "expected parts of each sample", "it splits the samples");
   const std::int64_t extent = input.shape[*axis];
-  const auto parts = static_cast<std::int64_t>(node.outputs.size());
-  std::vector<std::int64_t> sizes;
-  if (const auto given = integers_at(node, 1, "split")) {
-    sizes = *given;
-  } else {  // equal ones, of which the last may be smaller
-    const std::int64_t size = (extent + parts - 1) / parts;
-    for (std::int64_t k = 0; k < parts; ++k) sizes.push_back(std::min(size, extent - k * size));
-  }
-  std::int64_t total = 0;
-  for (const std::int64_t size : sizes)
-    if (size <= 0 || size > extent)
-      total = kMaxExtent;
-    else if (total <= extent)
-      total += size;
-  if (static_cast<std::int64_t>(sizes.size()) != parts || total != extent)
-    refuse(node, fmt::format("expected a size for each of {} parts of {}", parts, extent),
+  const auto sizes = split_sizes(integers_at(node, 1, "split"), extent, node.outputs.size());
+  if (!sizes)
+    refuse(node,
+           fmt::format("expected a size for each of {} parts of {}", node.outputs.size(), extent),
            "got others");
   std::int64_t begin = 0;
-  for (std::size_t k = 0; k < sizes.size(); ++k) {
-    if (is_used(node, k)) set(node, cropped(node, input, *axis, begin, begin + sizes[k]), k);
-    begin += sizes[k];
+  for (std::size_t k = 0; k < sizes->size(); ++k) {
+    if (is_used(node, k)) set(node, cropped(node, input, *axis, begin, begin + (*sizes)[k]), k);
+    begin += (*sizes)[k];
   }
 }
 

@@ -56,11 +56,12 @@ bool is_addressable(const Shape& shape) {
 
 }  // namespace
 
-Importer::Importer(const Model& model, std::string_view where, const std::string& name)
+Importer::Importer(const Model& model, std::string_view where, const ImportOptions& options)
     : model_(model),
       where_(where),
-      network_(Shape{1}, name),
-      folder_(4 * constant_elements(model) + (std::size_t{1} << 20)) {}
+      keeps_two_biases_(options.keeps_two_biases),
+      network_(Shape{1}, options.name),
+      folder_(4 * constant_elements(model) + (std::size_t{1} << 23)) {}
 
 std::span<const Importer::Operator> Importer::operators() {
   static constexpr std::array kOperators{
@@ -289,6 +290,9 @@ void Importer::import_node(const Node& node) {
   if (fold(node)) return;
   const auto found = std::ranges::find(operators(), node.type, &Operator::type);
   if (!node.domain.empty() || found == operators().end()) {
+    if (ConstantFolder::knows(node))
+      refuse(node, "expected an operator that Lockstep computes of the inputs of a graph",
+             "this one is computed of constants alone, which docs/models.md lists");
     const std::string of =
         node.domain.empty() ? "" : fmt::format(" of the domain \"{}\"", node.domain);
     refuse(node, "expected operators that Lockstep has, which docs/models.md lists",
@@ -305,9 +309,12 @@ bool Importer::fold(const Node& node) {
     inputs.back() = std::get_if<Constant>(&imported(node, name));
     if (inputs.back() == nullptr) return false;
   }
-  auto constant = folder_.fold(node, inputs, model_.opset, where_);
-  if (!constant) return false;
-  set(node, std::move(*constant));
+  for (std::size_t output = 0; output < node.outputs.size(); ++output) {
+    if (output > 0 && !is_used(node, output)) continue;
+    auto constant = folder_.fold(node, inputs, output, model_.opset, where_);
+    if (!constant) return false;
+    set(node, std::move(*constant), output);
+  }
   return true;
 }
 
@@ -396,7 +403,7 @@ const Constant* Importer::constant_at(const Node& node, std::size_t index) {
 
 const Constant& Importer::weights_at(const Node& node, std::size_t index) {
   const Constant* const constant = constant_at(node, index);
-  if (constant == nullptr || constant->floats() == nullptr || constant->is_uniform)
+  if (constant == nullptr || constant->floats() == nullptr || constant->has_batch())
     refuse(node, "expected weights that are constants of floating-point numbers",
            fmt::format("input {} is {}", index, has_input(node, index) ? "not" : "left out"));
   return *constant;
@@ -406,7 +413,7 @@ std::optional<std::vector<std::int64_t>> Importer::integers_at(const Node& node,
                                                                const char* attribute) {
   if (!has_input(node, index)) return Attributes(node).integers(attribute);
   const Constant* const constant = constant_at(node, index);
-  if (constant == nullptr || constant->integers() == nullptr || constant->is_uniform)
+  if (constant == nullptr || constant->integers() == nullptr || constant->has_batch())
     refuse(node, "expected shapes and axes that can be computed before the graph runs",
            fmt::format("input {} depends on the data", index));
   return *constant->integers();
@@ -529,8 +536,8 @@ void Importer::put(NodeId node, const char* parameter, std::vector<float> values
 }
 
 ImportedNetwork import_network(const Model& model, std::string_view where,
-                               const std::string& name) {
-  return Importer(model, where, name).run();
+                               const ImportOptions& options) {
+  return Importer(model, where, options).run();
 }
 
 }  // namespace lockstep::onnx

@@ -30,6 +30,7 @@
 #include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/network.h"
 #include "lockstep/onnx/constant.h"
+#include "lockstep/onnx/folding.h"
 #include "lockstep/onnx/import.h"
 #include "lockstep/onnx/layer_patterns.h"
 #include "lockstep/onnx/model.h"
@@ -76,7 +77,7 @@ using Imported = std::variant<Array, Constant, Function>;
 
 class Importer {
  public:
-  Importer(const Model& model, std::string_view where, const std::string& name);
+  Importer(const Model& model, std::string_view where, const ImportOptions& options);
 
   ImportedNetwork run();
 
@@ -206,6 +207,8 @@ class Importer {
 
   // import_recurrent.cpp
   void import_recurrent(const Node& node);
+  void check_recurrent_options(const Node& node, std::int64_t positions);
+  bool has_two_biases(const Node& node);
 
   const Model& model_;
   /// Those of the graph; where a pattern ends, the node of the pattern.
@@ -213,6 +216,7 @@ class Importer {
   std::unordered_map<const Node*, const LayerPattern*> patterns_;
   std::deque<LayerPattern> found_patterns_;
   std::string where_;
+  bool keeps_two_biases_;
   model::Network network_;
   ConstantFolder folder_;
   std::size_t weight_elements_ = 0;

@@ -153,12 +153,13 @@ const OnnxCase kOnnxCases[] = {
     {"mobile", true, {"blocks.0.1", "blocks.1.0", "blocks.1.1", "left", "right", "classifier.1"}},
     {"rows", true, {"layers.2", "layers.4"}},
     {"rows_dynamo", true, {"layers.2", "layers.4"}},
-    {"sequence", false, {"embed", "lstm", "norm", "gru", "fc"}},
-    {"sequence_training", false, {"embed", "lstm", "norm", "gru", "fc"}},
-    {"sequence_dynamo", false, {"embed", "lstm", "norm", "gru", "fc"}},
+    {"sequence", true, {"embed", "lstm", "norm", "gru", "fc"}},
+    {"sequence_training", true, {"embed", "lstm", "norm", "gru", "fc"}},
+    {"sequence_dynamo", true, {"embed", "lstm", "norm", "gru", "fc"}},
     {"last_state", true, {"embed", "gru", "fc"}},
     {"positions", true, {"embed", "places", "norm", "wide", "narrow", "conv", "fc"}},
     {"positions_dynamo", true, {"embed", "places", "norm", "wide", "narrow", "conv", "fc"}},
+    {"elman", true, {"embed", "rnn", "rnn_1", "fc"}},
     {"tensorflow", false, {"model.conv2d", "model.dense"}}};
 
 INSTANTIATE_TEST_SUITE_P(Files, OnnxImport, ::testing::ValuesIn(kOnnxCases),

@@ -111,7 +111,8 @@ Model recurrent(const char* type, std::vector<Attribute> attributes,
   Node squeeze = node_of("Squeeze", {"last", "zero"});
   return graph_of(kSequence, {transpose, node, squeeze},
                   {floats("w", {1, rows, 6}), floats("r", {1, rows, 4}), integers("zero", {0}),
-                   integers("lengths", {5}), floats("state", {1, 1, 4})});
+                   integers("lengths", {5}), integers("shorter", {4}), floats("state", {1, 1, 4}),
+                   floats("peepholes", {1, 12}), floats("zeros", {1, 12}, 0)});
 }
 
 const RefusedGraph kRefusedGraphs[] = {
@@ -371,7 +372,7 @@ const RefusedGraph kRefusedGraphs[] = {
      "GRU (node \"the GRU\"): it resets before"},
     {"sequences_of_lengths",
      [] {
-       return recurrent("LSTM", {}, {"", "lengths"});
+       return recurrent("LSTM", {}, {"", "shorter"});
      },
      "LSTM (node \"the LSTM\"): their lengths are an input"},
     {"initial_state",
@@ -380,12 +381,40 @@ const RefusedGraph kRefusedGraphs[] = {
      },
      "LSTM (node \"the LSTM\"): it is another"},
     {"other_activations",
-     [] { return recurrent("LSTM", {option("activations", std::vector<std::string>{"Relu"})}); },
-     "LSTM (node \"the LSTM\"): it has \"activations\""},
+     [] {
+       return recurrent(
+           "LSTM", {option("activations", std::vector<std::string>{"Sigmoid", "Tanh", "Relu"})});
+     },
+     "expected the activations sigmoid, tanh, tanh; LSTM (node \"the LSTM\"): got Sigmoid, Tanh, "
+     "Relu"},
+    {"limited_gates", [] { return recurrent("LSTM", {option("clip", 3.0f)}); },
+     "LSTM (node \"the LSTM\"): they are limited to 3"},
+    {"peepholes",
+     [] {
+       return recurrent("LSTM", {}, {"", "", "", "", "peepholes"});
+     },
+     "LSTM (node \"the LSTM\"): it has some"},
+    {"operator_of_constants_alone", [] { return graph_of(kRow, {node_of("Sqrt", {"x"})}, {}); },
+     "Sqrt (node \"the Sqrt\"): this one is computed of constants alone"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Graphs, OnnxRefusal, ::testing::ValuesIn(kRefusedGraphs),
                          [](const auto& one) { return std::string(one.param.name); });
+
+TEST(OnnxRefusals, DoNotConcernDefaultsThatAreWrittenOut) {
+  using Names = std::vector<std::string>;
+  const Attribute limit = option("clip", std::numeric_limits<float>::infinity());
+  EXPECT_EQ(message_of(recurrent(
+                "LSTM",
+                {option("activations", Names{"Sigmoid", "Tanh", "tanh"}), limit,
+                 option("input_forget", std::int64_t{0}), option("layout", std::int64_t{0}),
+                 option("direction", std::string("forward"))},
+                {"", "lengths", "", "", "zeros"})),
+            "no error");
+  EXPECT_EQ(message_of(recurrent("GRU", {option("activations", Names{"Sigmoid", "Tanh"}), limit,
+                                         option("linear_before_reset", std::int64_t{1})})),
+            "no error");
+}
 
 TEST(OnnxRefusals, ConcernOnlyNodesThatTheOutputsDependOn) {
   Node other = node_of("Einsum", {"x"});

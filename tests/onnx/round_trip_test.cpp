@@ -245,7 +245,8 @@ TEST(OnnxRoundTrip, KeepsRecurrentLayersOfEveryKind) {
     for (const char* const options :
          {R"("bidirectional": true, "return_sequences": true)", R"("bidirectional": true)",
           R"("go_backwards": true, "return_sequences": true)", R"("go_backwards": true)",
-          R"("return_sequences": true, "use_bias": false)"})
+          R"("return_sequences": true, "use_bias": false)",
+          R"("bidirectional": true, "recurrent_bias": true)"})
       for (const bool has_segments : {false, true}) {
         SCOPED_TRACE(fmt::format("{} {} {}", type, options, has_segments));
         expect_round_trip(
