@@ -168,7 +168,9 @@ int lockstep_backward_done(lockstep_optimizer* optimizer, double samples);
  * Collective. */
 int lockstep_synchronize(lockstep_optimizer* optimizer);
 /** Reduces the gradients unless lockstep_synchronize() has done so, then calls the update function.
- * Sets `*updated`, unless it is NULL, to 0 if no rank had a sample, else to 1. Collective. */
+ * LOCKSTEP_INPUT if a gradient was changed after it was reported; the next call makes the step of
+ * the gradients as they were reported. Sets `*updated`, unless it is NULL, to 0 if no rank had a
+ * sample, else to 1. Collective. */
 int lockstep_step(lockstep_optimizer* optimizer, int* updated);
 /** Makes a step of the remaining backward passes at the end of an epoch. `updated` as above.
  * Collective. */

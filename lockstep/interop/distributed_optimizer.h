@@ -50,9 +50,12 @@ concept OptimizerWithState = requires(T& optimizer) {
 /// every rank. So N ranks train like one process with the same global batch, up to float rounding.
 ///
 /// All ranks call the same functions in the same order. A call out of order throws an Error (input)
-/// that states the expected order, on all ranks. Not thread-safe. If a rank works alone, for
-/// example on saving, for longer than the stall timeout (SessionOptions::workers) while others wait
-/// for it, it is reported as lost unless it calls Workers::activity().tick() from time to time.
+/// that states the expected order, on all ranks, and so does step() if a gradient was changed after
+/// it was reported: only what synchronize() has reduced may be changed. Not thread-safe. A rank
+/// may work alone, for example on saving, while others wait for it: if it does so for longer than
+/// the stall timeout (SessionOptions::workers), a warning names it, unless it calls
+/// Workers::activity().tick() from time to time. A rank that neither computes, reads nor writes for
+/// so long is blocked, and ends the job.
 template <OptimizerWithParameters Inner>
 class DistributedOptimizer {
  public:

@@ -1,7 +1,11 @@
 #include "lockstep/interop/gradient_arrays.h"
 
+// Inline, for this processor: five times as fast as the library's baseline code.
+#define XXH_INLINE_ALL
 #include <fmt/format.h>
+#include <xxhash.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -11,12 +15,18 @@ namespace lockstep::interop {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
+/// Of a gradient and of its copy together, these fit the first cache of a processor.
+constexpr std::size_t kBlockBytes = std::size_t{1} << 14;
 
 std::size_t whole_lines_of(std::size_t bytes) {
   return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
 }  // namespace
+
+std::uint64_t hash_of(std::span<const float> values) {
+  return XXH3_64bits(values.data(), values.size_bytes());
+}
 
 GradientArrays::GradientArrays(const allreduce::Communicator& group,
                                std::vector<ParameterLayout> parameters, GradientLayout layout,
@@ -60,11 +70,25 @@ GradientMath<T>& GradientArrays::math() const {
 
 template <typename T>
 void GradientArrays::take(std::size_t parameter, std::span<const T> values, bool adds,
-                          double factor) const {
-  if (adds)
-    math<T>().add(gradient<T>(parameter), values, factor);
-  else
-    math<T>().assign(gradient<T>(parameter), values, factor);
+                          double factor, std::uint64_t* hash) const {
+  const std::span<T> to = gradient<T>(parameter);
+  const auto copy = [&](std::size_t begin, std::size_t count) {
+    if (adds)
+      math<T>().add(to.subspan(begin, count), values.subspan(begin, count), factor);
+    else
+      math<T>().assign(to.subspan(begin, count), values.subspan(begin, count), factor);
+  };
+  if (hash == nullptr) return copy(0, values.size());
+  // In blocks, so that memory is read once for the hash and the copy.
+  constexpr std::size_t kBlock = kBlockBytes / sizeof(T);
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
+    const std::size_t count = std::min(kBlock, values.size() - begin);
+    XXH3_64bits_update(&state, values.data() + begin, count * sizeof(T));
+    copy(begin, count);
+  }
+  *hash = XXH3_64bits_digest(&state);
 }
 
 void GradientArrays::scale(std::size_t parameter, double factor) const {
@@ -92,6 +116,12 @@ double GradientArrays::squared_norm() const {
   return squares;
 }
 
+double GradientArrays::squared_norm(std::size_t parameter) const {
+  return parameters_[parameter].is_float64
+             ? math<double>().squared_norm(gradient<double>(parameter))
+             : math<float>().squared_norm(gradient<float>(parameter));
+}
+
 void GradientArrays::write_scalars(std::span<const float> all) const {
   math<float>().write(with_scalars().last(scalars_), all);
 }
@@ -102,8 +132,9 @@ void GradientArrays::read_scalars(std::span<float> all) const {
 
 template std::span<float> GradientArrays::gradient<float>(std::size_t) const;
 template std::span<double> GradientArrays::gradient<double>(std::size_t) const;
-template void GradientArrays::take<float>(std::size_t, std::span<const float>, bool, double) const;
-template void GradientArrays::take<double>(std::size_t, std::span<const double>, bool,
-                                           double) const;
+template void GradientArrays::take<float>(std::size_t, std::span<const float>, bool, double,
+                                          std::uint64_t*) const;
+template void GradientArrays::take<double>(std::size_t, std::span<const double>, bool, double,
+                                           std::uint64_t*) const;
 
 }  // namespace lockstep::interop

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "lockstep/interop/gradient_math.h"
 
 namespace lockstep::interop {
+
+/// The hash that GradientArrays::take() computes, of values on the host.
+std::uint64_t hash_of(std::span<const float> values);
 
 /// One allocation: the float32 gradients and `scalars` values that are reduced with them, and from
 /// the next cache line on the float64 gradients.
@@ -32,14 +36,17 @@ class GradientArrays {
   /// The gradient of a parameter of type T, float or double.
   template <typename T>
   std::span<T> gradient(std::size_t parameter) const;
-  /// gradient = values * factor; with `adds`, (gradient + values) * factor.
+  /// gradient = values * factor; with `adds`, (gradient + values) * factor. `hash`, which may be
+  /// null, receives the hash of `values`, for gradients on the host.
   template <typename T>
-  void take(std::size_t parameter, std::span<const T> values, bool adds, double factor) const;
+  void take(std::size_t parameter, std::span<const T> values, bool adds, double factor,
+            std::uint64_t* hash = nullptr) const;
   void scale(std::size_t parameter, double factor) const;  ///< of a parameter of either type
   void clear(std::size_t parameter) const;                 ///< of a parameter of either type
 
   void scale_all(double factor) const;                   ///< all gradients
   double squared_norm() const;                           ///< of all gradients
+  double squared_norm(std::size_t parameter) const;      ///< of a parameter of either type
   void write_scalars(std::span<const float> all) const;  ///< from the host
   void read_scalars(std::span<float> all) const;         ///< to the host
 

@@ -53,7 +53,7 @@ struct ReducerOptions {
   /// Largest norm of the reduced gradient over all parameters; 0: no clipping.
   double clip_norm = 0;
   /// Whether DistributedOptimizer skips a step whose reduced gradient is not finite, on all ranks.
-  /// Costs one pass over the gradient, unless clip_norm needs it too.
+  /// Costs two passes over the gradient, one of which clip_norm needs too.
   bool skip_non_finite = false;
 };
 

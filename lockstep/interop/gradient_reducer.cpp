@@ -178,8 +178,15 @@ void GradientReducer::take(std::size_t parameter, std::span<const double> values
   take_values(parameter, values);
 }
 
+std::uint64_t GradientReducer::take_hashed(std::size_t parameter, std::span<const float> values) {
+  std::uint64_t hash = 0;
+  take_values(parameter, values, &hash);
+  return hash;
+}
+
 template <typename T>
-void GradientReducer::take_values(std::size_t parameter, std::span<const T> values) {
+void GradientReducer::take_values(std::size_t parameter, std::span<const T> values,
+                                  std::uint64_t* hash) {
   const std::string& name = expect_gradient(parameter);
   if (values.size() != parameters_[parameter].elements())
     usage_error(fmt::format("expected {} elements of {}", parameters_[parameter].elements(), name),
@@ -190,7 +197,8 @@ void GradientReducer::take_values(std::size_t parameter, std::span<const T> valu
     return;
   }
   const double factor = is_last_pass() ? factor_before() : 1;
-  if (!is_alone()) arrays_->take(parameter, values, step_has_[parameter], factor);
+  if (!is_alone() || hash != nullptr)
+    arrays_->take(parameter, values, step_has_[parameter], factor, hash);
   pass_has_[parameter] = step_has_[parameter] = true;
   if (is_last_pass()) complete(parameter);
 }
@@ -207,6 +215,9 @@ void GradientReducer::written(std::size_t parameter) {
 }
 
 void GradientReducer::complete(std::size_t parameter) {
+  // The reduction overwrites the gradients of this rank. On a GPU this would wait for each of them.
+  if (options_.skip_non_finite && compute_ == nullptr && step_has_[parameter])
+    is_own_finite_ = is_own_finite_ && std::isfinite(arrays_->squared_norm(parameter));
   const std::size_t entry = arrays_->layout().entries[parameter];
   if (entry == GradientLayout::kNoEntry) return;  // sum_wide_gradients() follows the buckets
   if (--missing_[entry] == 0) buckets_->ready(entry);
@@ -275,6 +286,7 @@ void GradientReducer::finish() {
   sum_wide_gradients();
   arrays_->read_scalars(counts_);
   finish_average();
+  if (must_skip()) warn_of_skip();
   missing_ = arrays_->layout().counts;
   reduced_ = true;
 }
@@ -297,10 +309,23 @@ void GradientReducer::finish_average() {
   if (samples() > 0) expected_ = samples();
 }
 
+// None is named where only the sum is not finite.
+void GradientReducer::warn_of_skip() {
+  const char mine = is_own_finite_ ? 0 : 1;
+  std::vector<int> ranks;
+  const auto all = workers_.all_gather(std::span(&mine, 1));
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].front() != 0) ranks.push_back(static_cast<int>(rank));
+  if (workers_.rank() == 0)
+    workers_.session().logger()->warn("step {} skipped: non-finite gradient{}{}", steps_ + 1,
+                                      ranks.empty() ? "" : " on rank ", fmt::join(ranks, ", "));
+}
+
 void GradientReducer::applied() {
   if (!reduced_)
     usage_error("expected a backward pass before step()", "there was none since the last step");
   reduced_ = is_complete_ = false;
+  is_own_finite_ = true;
   passes_ = 0;
   unit_ = weight_ = 0;
   std::fill(step_has_.begin(), step_has_.end(), false);

@@ -87,6 +87,9 @@ class GradientReducer {
   void take(std::size_t parameter, std::span<const float> values);
   /// The same for a float64 parameter.
   void take(std::size_t parameter, std::span<const double> values);
+  /// The same for a gradient on the host, in a pass with samples. Also copies it if is_alone().
+  /// Returns hash_of(values), which this computes as it copies (gradient_arrays.h).
+  std::uint64_t take_hashed(std::size_t parameter, std::span<const float> values);
   /// The same for a gradient that the caller has added to gradient(parameter), or
   /// wide_gradient(parameter), in place: to the value of earlier passes of this step, or to zeros.
   void written(std::size_t parameter);
@@ -96,8 +99,9 @@ class GradientReducer {
   void end_pass();
   int passes() const { return passes_; }  ///< passes that have ended in this step
 
-  /// Reduces the remaining buckets, divides and clips. Throws Error (input) unless all passes of
-  /// the step have ended.
+  /// Reduces the remaining buckets, divides and clips. If must_skip(), rank 0 logs a warning that
+  /// names the ranks whose gradient on the host is not finite. Throws Error (input) unless all
+  /// passes of the step have ended.
   void reduce();
   /// The same for an incomplete step at the end of an epoch. The number of passes may differ
   /// between ranks. Returns false, with nothing to apply, if no rank has any.
@@ -141,7 +145,7 @@ class GradientReducer {
       2;  // index in counts_: after samples and passes, one flag per parameter
 
   template <typename T>
-  void take_values(std::size_t parameter, std::span<const T> values);
+  void take_values(std::size_t parameter, std::span<const T> values, std::uint64_t* hash = nullptr);
   void sum_wide_gradients();
   void describe_buckets();
   const std::string& expect_gradient(std::size_t parameter);
@@ -154,6 +158,7 @@ class GradientReducer {
   void complete_without(std::size_t parameter);
   void finish();
   void finish_average();
+  void warn_of_skip();
   void note_missing();
 
   job::Workers& workers_;
@@ -179,6 +184,7 @@ class GradientReducer {
   std::vector<bool> step_has_;        // for each parameter: has a gradient in this step
   std::vector<std::size_t> missing_;  // of each entry: parameters that are not complete
   std::vector<float> counts_;
+  bool is_own_finite_ = true;  // whether this rank's gradient of this step is, on the host
   double gradient_norm_ = 0;
   std::int64_t steps_ = 0;
   std::vector<std::int64_t>

@@ -1,12 +1,8 @@
 #include "lockstep/interop/parameter_exchange.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <spdlog/logger.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lockstep/allreduce/layout.h"
 #include "lockstep/base/error.h"
@@ -14,11 +10,6 @@
 
 namespace lockstep::interop {
 namespace {
-
-// A loop that changes gradients at the wrong time usually does so in every step: an occasional
-// check finds it at little cost.
-constexpr std::int64_t kFirstStepsWatched = 3;
-constexpr std::int64_t kStepsBetweenWatched = 100;
 
 std::vector<ParameterLayout> layouts_of(std::span<const Parameter> parameters) {
   std::vector<ParameterLayout> layouts;
@@ -32,10 +23,6 @@ std::vector<ParameterLayout> layouts_of(std::span<const Parameter> parameters) {
 
 std::string samples_text(double samples) {
   return samples == 1 ? "1 sample" : fmt::format("{} samples", samples);
-}
-
-std::uint64_t hash_of(std::span<const float> values) {
-  return XXH3_64bits(values.data(), values.size_bytes());
 }
 
 }  // namespace
@@ -110,8 +97,17 @@ void ParameterExchange::gradient_ready(std::span<const Parameter> parameters,
   if (taken_[parameter])
     reducer_->usage_error("expected one gradient per parameter in a backward pass",
                           fmt::format("{} was announced twice", parameters[parameter].name));
+  take(parameters, parameter);
+}
+
+// Between passes of a step the caller may change its gradients, which have been added up here.
+void ParameterExchange::take(std::span<const Parameter> parameters, std::size_t parameter) {
   taken_[parameter] = true;
-  reducer_->take(parameter, parameters[parameter].gradient);
+  const std::span<float> gradient = parameters[parameter].gradient;
+  if (reducer_->is_last_pass() && samples_ > 0)
+    marks_.push_back({parameter, reducer_->take_hashed(parameter, gradient)});
+  else
+    reducer_->take(parameter, gradient);
 }
 
 // Clears the gradients for code that accumulates; code that overwrites them is not affected.
@@ -125,73 +121,49 @@ void ParameterExchange::backward_done(std::span<const Parameter> parameters,
         fmt::format("backward_done() got {}", samples_text(*samples)));
   check(parameters);
   const bool is_last = reducer_->is_last_pass();
-  for (std::size_t i = parameters.size(); i-- > 0;) {
-    if (taken_[i] || !parameters[i].has_gradient) continue;
-    taken_[i] = true;
-    reducer_->take(i, parameters[i].gradient);
-  }
+  for (std::size_t i = parameters.size(); i-- > 0;)
+    if (!taken_[i] && parameters[i].has_gradient) take(parameters, i);
   reducer_->end_pass();
-  marks_.clear();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!is_last) std::ranges::fill(parameters[i].gradient, 0.0F);
-    if (is_last && taken_[i] && samples_ > 0 && watches_changes())
-      marks_.push_back({i, hash_of(parameters[i].gradient)});
-  }
+  if (!is_last)
+    for (const Parameter& parameter : parameters) std::ranges::fill(parameter.gradient, 0.0F);
   std::fill(taken_.begin(), taken_.end(), false);
 }
 
-bool ParameterExchange::watches_changes() const {
-  return reducer_->steps() < kFirstStepsWatched || reducer_->steps() % kStepsBetweenWatched == 0;
-}
-
+// If the caller goes on after the error, the step is that of the gradients as they were reported,
+// which the reducer has.
 void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
-  // A caller that goes on after the error takes the gradients as they were reported.
-  for (const Mark& mark : std::exchange(marks_, {}))
-    if (hash_of(parameters[mark.parameter].gradient) != mark.hash)
-      reducer_->usage_error(
-          "expected gradients to stay unchanged from the backward pass to step(): call "
-          "synchronize() before reading or changing them",
-          fmt::format("the gradient of {} was changed", parameters[mark.parameter].name));
-}
-
-// Before the results are written: the gradients are still those of this rank's last pass. None is
-// named where an earlier pass, or only the sum, was not finite.
-void ParameterExchange::warn_of_skip(std::span<const Parameter> parameters) {
-  if (!reducer_->must_skip()) return;
-  job::Workers& workers = reducer_->workers();
-  const auto is_number = [](float value) { return std::isfinite(value); };
-  const char mine = samples_ > 0 && std::ranges::any_of(parameters, [&](const Parameter& one) {
-                      return one.has_gradient && !std::ranges::all_of(one.gradient, is_number);
-                    });
-  std::vector<int> odd;
-  const auto all = workers.all_gather(std::span(&mine, 1));
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank].front() != 0) odd.push_back(static_cast<int>(rank));
-  if (workers.rank() == 0)
-    workers.session().logger()->warn("step {} skipped: non-finite gradient{}{}",
-                                     reducer_->steps() + 1, odd.empty() ? "" : " on rank ",
-                                     fmt::join(odd, ", "));
+  const auto changed = std::ranges::find_if(marks_, [&](const Mark& mark) {
+    return hash_of(parameters[mark.parameter].gradient) != mark.hash;
+  });
+  if (changed == marks_.end()) return;
+  const std::string& name = parameters[changed->parameter].name;
+  marks_.clear();
+  restores_ = true;
+  reducer_->usage_error(
+      "expected gradients to stay unchanged from the backward pass to step(): call synchronize() "
+      "before reading or changing them",
+      fmt::format("the gradient of {} was changed", name));
 }
 
 void ParameterExchange::write_back(std::span<const Parameter> parameters) {
-  warn_of_skip(parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (!reducer_->has_gradient(i))
       std::ranges::fill(parameters[i].gradient, 0.0F);
-    else if (!reducer_->is_alone())
+    else if (!reducer_->is_alone() || restores_)
       std::ranges::copy(reducer_->gradient(i), parameters[i].gradient.begin());
+  restores_ = false;
 }
 
 void ParameterExchange::synchronize(std::span<const Parameter> parameters) {
   check(parameters);
   check_unchanged(parameters);
   reducer_->reduce();
+  marks_.clear();
   write_back(parameters);
 }
 
 bool ParameterExchange::synchronize_rest(std::span<const Parameter> parameters) {
   check(parameters);
-  check_unchanged(parameters);
   if (!reducer_->reduce_rest()) return false;
   write_back(parameters);
   return true;

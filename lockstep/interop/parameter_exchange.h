@@ -51,7 +51,8 @@ class ParameterExchange {
   /// if more passes follow. `samples` as for begin_backward, which it calls if the caller has not;
   /// 1 if neither call has it.
   void backward_done(std::span<const Parameter> parameters, std::optional<double> samples);
-  /// Reduces, and writes the results to the gradients. Once per step.
+  /// Reduces, and writes the results to the gradients. Once per step. Throws Error (input) if a
+  /// gradient has changed since it was reported: the change would count on one rank only.
   void synchronize(std::span<const Parameter> parameters);
   /// The same for an incomplete step; false if no rank has a gradient.
   bool synchronize_rest(std::span<const Parameter> parameters);
@@ -71,22 +72,22 @@ class ParameterExchange {
   GradientReducer& reducer() { return *reducer_; }  ///< lockstep/interop/gradient_reducer.h
 
  private:
-  /// Hash of a gradient at the end of the last pass.
+  /// Hash of a gradient as it was reported in the last pass of a step.
   struct Mark {
     std::size_t parameter;
     std::uint64_t hash;
   };
 
   void check(std::span<const Parameter> parameters);
-  bool watches_changes() const;
+  void take(std::span<const Parameter> parameters, std::size_t parameter);
   void check_unchanged(std::span<const Parameter> parameters);
-  void warn_of_skip(std::span<const Parameter> parameters);
   void write_back(std::span<const Parameter> parameters);
 
   std::unique_ptr<GradientReducer> reducer_;
   std::vector<bool> taken_;  // in this pass
   double samples_ = 0;       // of it
-  std::vector<Mark> marks_;
+  std::vector<Mark> marks_;  // of the gradients of this step
+  bool restores_ = false;    // whether the caller goes on after a change, which is to be undone
 };
 
 }  // namespace lockstep::interop

@@ -207,11 +207,11 @@ TEST_F(CApi, ContinuesAfterMisuse) {
   EXPECT_EQ(lockstep_begin_backward(optimizer_, 2), LOCKSTEP_OK) << lockstep_last_error();
   EXPECT_EQ(lockstep_begin_backward(optimizer_, 2), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_gradient_ready(optimizer_, 7), LOCKSTEP_INPUT);
+  gradients_ = {1, 1, 1};
   EXPECT_EQ(lockstep_gradient_ready(optimizer_, 0), LOCKSTEP_OK) << lockstep_last_error();
   EXPECT_EQ(lockstep_gradient_ready(optimizer_, 0), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_backward_done(optimizer_, 3), LOCKSTEP_INPUT) << "it began with 2 samples";
-  gradients_ = {1, 1, 1};
   EXPECT_EQ(lockstep_backward_done(optimizer_, 2), LOCKSTEP_OK) << lockstep_last_error();
   EXPECT_EQ(lockstep_backward_done(optimizer_, 2), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_flush(optimizer_, nullptr), LOCKSTEP_INPUT);
@@ -232,6 +232,35 @@ TEST_F(CApi, ContinuesAfterAGradientWasChangedWithTheReportedOne) {
   EXPECT_THAT(lockstep_last_error(), ::testing::HasSubstr(" was changed"));
   EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_OK) << lockstep_last_error();
   EXPECT_THAT(gradients_, ElementsAre(1, 1, 1));
+}
+
+TEST_F(CApi, TakesTheReportedGradientOnOneRankToo) {
+  ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
+  for (int step = 0; step < 6; ++step) {
+    gradients_ = {1, 1, 1};
+    ASSERT_EQ(lockstep_backward_done(optimizer_, 2), LOCKSTEP_OK) << lockstep_last_error();
+    if (step == 4) {
+      gradients_ = {1, 1, 9};
+      EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+      EXPECT_THAT(lockstep_last_error(), ::testing::HasSubstr("the gradient of b was changed"));
+    }
+    EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_OK) << lockstep_last_error();
+  }
+  EXPECT_THAT(values_, ElementsAre(-5, -4, -3));
+}
+
+// Calls that are refused for another reason must not end the watch over reported gradients.
+TEST_F(CApi, RefusesAChangedGradientAfterAnotherMisuse) {
+  ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
+  ASSERT_EQ(lockstep_begin_backward(optimizer_, 1), LOCKSTEP_OK);
+  gradients_ = {1, 1, 1};
+  ASSERT_EQ(lockstep_gradient_ready(optimizer_, 1), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+  ASSERT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_flush(optimizer_, nullptr), LOCKSTEP_INPUT);
+  gradients_ = {1, 1, 9};
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), ::testing::HasSubstr("the gradient of b was changed"));
 }
 
 TEST(CApiOfNull, HasNoRanks) {

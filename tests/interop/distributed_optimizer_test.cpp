@@ -147,6 +147,73 @@ TEST(DistributedOptimizer, LetsGradientsBeChangedAfterTheyAreReduced) {
   });
 }
 
+/// A loop that changes a gradient by hand in one step only, after it has been reported.
+class ChangesOneGradient : public ::testing::TestWithParam<std::tuple<int, int, bool>> {};
+
+TEST_P(ChangesOneGradient, IsRefusedInThatStepOnAllRanks) {
+  const auto [ranks, passes, announces] = GetParam();
+  constexpr int kStep = 5;
+  std::vector<int> updates(static_cast<std::size_t>(ranks));
+  const auto errors =
+      errors_of_ranks(ranks, [&, passes = passes, announces = announces](job::Workers& workers) {
+        Network network;
+        Momentum momentum(network);
+        DistributedOptimizer optimizer(workers, momentum, {.backward_passes_per_step = passes});
+        float& last = network.arrays[0].gradient.back();
+        const auto change = [&](int step) {
+          if (step == kStep && workers.rank() == workers.size() - 1) last = -last;
+        };
+        for (int step = 0; step <= kStep; ++step) {
+          for (int pass = 0; pass < passes; ++pass) {
+            for (own::Array& array : network.arrays) std::ranges::fill(array.gradient, 1.5F);
+            if (announces) {
+              optimizer.begin_backward();
+              optimizer.gradient_ready(0);
+              if (pass + 1 == passes) change(step);
+            }
+            optimizer.backward_done();
+          }
+          if (!announces) change(step);
+          optimizer.step();
+          ++updates[static_cast<std::size_t>(workers.rank())];
+        }
+      });
+  EXPECT_THAT(errors, Each(HasSubstr("expected gradients to stay unchanged from the backward pass "
+                                     "to step(): call synchronize() before reading or changing "
+                                     "them; the gradient of hidden/weights was changed")));
+  EXPECT_THAT(updates, Each(kStep));
+}
+
+INSTANTIATE_TEST_SUITE_P(Loops, ChangesOneGradient,
+                         ::testing::Combine(::testing::Values(1, 2, 3), ::testing::Values(1, 2),
+                                            ::testing::Bool()),
+                         [](const auto& param_info) {
+                           return fmt::format("{}_ranks_{}_passes{}", std::get<0>(param_info.param),
+                                              std::get<1>(param_info.param),
+                                              std::get<2>(param_info.param) ? "_announced" : "");
+                         });
+
+// Longer than the blocks in which gradients are hashed as they are copied, and not a multiple.
+TEST(DistributedOptimizer, TakesLongGradientsAsTheyAre) {
+  run_ranks(2, [](job::Workers& workers) {
+    struct Descent {
+      std::vector<float> values = std::vector<float>(10001, 0.0F);
+      std::vector<float> gradient = std::vector<float>(10001, 0.0F);
+      std::vector<Parameter> parameters() { return {{"w", values, gradient}}; }
+      void step() {
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] -= gradient[i];
+      }
+    } descent;
+    DistributedOptimizer optimizer(workers, descent);
+    for (std::size_t i = 0; i < descent.gradient.size(); ++i)
+      descent.gradient[i] = static_cast<float>(i) + 2.0F * static_cast<float>(workers.rank());
+    optimizer.backward_done();
+    optimizer.step();
+    for (std::size_t i = 0; i < descent.values.size(); ++i)
+      ASSERT_EQ(descent.values[i], -static_cast<float>(i + 1)) << i;
+  });
+}
+
 TEST(DistributedOptimizer, CountsAMissingGradientAsZeroAndTellsAllRanksAlike) {
   struct Branches {
     std::vector<float> values = std::vector<float>(3);

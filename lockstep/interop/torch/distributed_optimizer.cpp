@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <spdlog/logger.h>
 #include <torch/serialize.h>
 
 #include <sstream>
@@ -157,9 +156,6 @@ bool OptimizerExchange::update() {
   interop::GradientReducer& reducer = gradients_.reducer();
   const bool is_applied = reducer.samples() > 0 && !reducer.must_skip();
   if (is_applied) optimizer_.step();
-  if (reducer.must_skip() && reducer.workers().rank() == 0)
-    reducer.workers().session().logger()->warn("step {} skipped: non-finite gradient",
-                                               reducer.steps() + 1);
   reducer.applied();
   return is_applied;
 }

@@ -105,7 +105,8 @@ class DistributedOptimizer {
   void synchronize() { exchange_.gradients().reduce(); }
   /// Reduces the gradients unless synchronize() has done so, then calls the inner optimizer's
   /// step() if any rank had a sample, unless skip_non_finite forbids it: then rank 0 logs a
-  /// warning. Returns whether it did, the same on all ranks.
+  /// warning that names the ranks whose gradient is not finite. Returns whether it did, the same on
+  /// all ranks.
   bool step() { return exchange_.step(); }
   /// Makes a step of the remaining backward passes at the end of an epoch whose number of passes is
   /// not a multiple of backward_passes_per_step. Returns whether there were any. Called by all

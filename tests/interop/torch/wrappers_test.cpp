@@ -211,6 +211,26 @@ TEST(DistributedOptimizer, ClipsWhatIsReduced) {
   });
 }
 
+TEST(DistributedOptimizer, NamesTheRanksWhoseGradientIsNotFinite) {
+  ::testing::internal::CaptureStderr();
+  run_ranks(3, [&](Workers& workers) {
+    const Data data;
+    Net net(1.0);
+    auto inner = sgd(*net);
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters(),
+                                   {.skip_non_finite = true});
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      at::Tensor loss = loss_of(*net, data, part_of(step, workers.size(), workers.rank()));
+      if (step == 1 && workers.rank() > 0) loss = loss / 0.0;
+      loss.backward();
+      EXPECT_EQ(optimizer.step(), step != 1) << step;
+    }
+  });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "lockstep: warning: step 2 skipped: non-finite gradient on rank 1, 2\n");
+}
+
 TEST(DistributedOptimizer, TravelsAsSixteenBits) {
   const Data data;
   Net alone;
