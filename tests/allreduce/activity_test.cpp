@@ -128,9 +128,25 @@ TEST(PhaseScope, RestoresThePhaseBefore) {
   EXPECT_EQ(activity.phase(), Phase::compute);
 }
 
-TEST(Scopes, DoNothingWithoutAnActivity) {
-  const CollectiveScope collective(nullptr, "all_reduce", 1);
-  const PhaseScope phase(nullptr, Phase::input);
+/// The number of events that this process has recorded.
+std::uint64_t recorded() {
+  std::uint64_t events = 0;
+  for (const trace::ThreadEvents& thread : trace::recorded_events()) events += thread.recorded;
+  return events;
+}
+
+void enter_and_leave(Activity* activity) {
+  const CollectiveScope collective(activity, "all_reduce", 1);
+  const PhaseScope phase(activity, Phase::input);
+}
+
+TEST(Scopes, RecordNothingWithoutAnActivity) {
+  Activity activity;
+  const std::uint64_t before = recorded();
+  enter_and_leave(nullptr);
+  EXPECT_EQ(recorded(), before);
+  enter_and_leave(&activity);
+  EXPECT_EQ(recorded(), before + 4);
 }
 
 // One thread computes, one reduces, one ticks; what a fourth sees of a collective belongs together.

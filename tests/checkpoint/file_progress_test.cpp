@@ -47,10 +47,18 @@ TEST(FileProgress, EndsWithItsScope) {
   EXPECT_EQ(changes(inner), inner_before);
 }
 
-TEST(FileProgress, OfNobodyIsNothing) {
+TEST(FileProgress, OfNobodyIsNotThatOfTheScopeAroundIt) {
+  note_file_progress();  // without any scope
+  allreduce::Activity outer;
+  const FileProgress of_outer(&outer, std::chrono::milliseconds(0));
+  const std::uint64_t before = changes(outer);
+  {
+    const FileProgress of_nobody(nullptr);
+    note_file_progress();
+  }
+  EXPECT_EQ(changes(outer), before);
   note_file_progress();
-  const FileProgress progress(nullptr);
-  note_file_progress();
+  EXPECT_EQ(changes(outer), before + 1);
 }
 
 TEST(FileProgress, IsReportedForEachMebibyte) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/backend.h"
@@ -340,8 +341,11 @@ TEST(MovingStatistics, OfOneReplicaKeepTheirBits) {
 }
 
 TEST(MovingStatistics, AreNothingForAModelWithoutThem) {
-  allreduce::run_ranks(2, Route::in_process,
-                       [](const Communicator& group) { average_moving_statistics(group, {}, 5); });
+  allreduce::run_ranks(2, Route::in_process, [](const Communicator& group) {
+    const auto activity = std::make_shared<allreduce::Activity>();
+    average_moving_statistics(group.watched_by(activity), {}, 5);
+    EXPECT_EQ(activity->state().entered, 0U) << "no collective";
+  });
 }
 
 }  // namespace

@@ -2,13 +2,16 @@
 // moment, by an error too.
 #include <gtest/gtest.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <latch>
 #include <memory>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "lockstep/base/clock.h"
@@ -158,17 +161,32 @@ TEST(Stream, OutlivesItsDataset) {
   for (int step = 0; step < 10; ++step) ASSERT_TRUE(stream->next(parts));
 }
 
+/// Returns when thread `id` of this process sleeps.
+void wait_until_asleep(pid_t id) {
+  const std::string path = "/proc/self/task/" + std::to_string(id) + "/stat";
+  for (std::string number, name, state; state != "S"; std::this_thread::yield())
+    std::ifstream(path) >> number >> name >> state;
+}
+
 TEST(Stream, CountsTheSecondsItWaited) {
-  std::latch asked(1);
-  const Dataset dataset = counting(10, 5).map([&](Sample&, const SampleKey&) { asked.wait(); });
+  std::latch asks(1);
+  std::latch waits(1);
+  const Dataset dataset = counting(10, 5).map([&](Sample&, const SampleKey&) { waits.wait(); });
   StreamOptions options;
   options.last_step = 1;
   const auto stream = dataset.stream(options);
   EXPECT_EQ(stream->seconds_waited(), 0.0);
   std::vector<Batch> parts;
-  std::jthread release([&] { asked.count_down(); });
+  std::jthread release([&, asker = ::gettid()] {
+    asks.wait();
+    wait_until_asleep(asker);
+    waits.count_down();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  asks.count_down();
   ASSERT_TRUE(stream->next(parts));
-  EXPECT_GE(stream->seconds_waited(), 0.0);
+  EXPECT_GT(stream->seconds_waited(), 0.0);
+  EXPECT_LE(stream->seconds_waited(), seconds_since(start));
 }
 
 TEST(Stream, CountsTheProcessorTimeOfItsThreads) {
