@@ -166,6 +166,18 @@ fs::path resolve_best(const fs::path& path) {
               found.empty() ? "there is no checkpoint in it" : "none of its checkpoints is marked");
 }
 
+std::string other_best(const fs::path& directory, const fs::path& used) try {
+  if (is_checkpoint(directory)) return {};
+  const std::vector<CheckpointInfo> found = list_checkpoints(directory);
+  const CheckpointInfo* const best = find_best(found);
+  if (best == nullptr || best->path.filename() == used.filename()) return {};
+  return fmt::format("{} is the newest checkpoint; the best one, with {} {:.6g}, is {}: {}:best",
+                     used.string(), best->best->metric, best->best->value,
+                     best->path.filename().string(), directory.string());
+} catch (const Error&) {
+  return {};  // what cannot be listed now was read before
+}
+
 CheckpointDirectory::CheckpointDirectory(CheckpointOptions options, allreduce::Communicator ranks,
                                          std::shared_ptr<Logger> log)
     : options_(std::move(options)), ranks_(std::move(ranks)), log_(std::move(log)) {
@@ -225,6 +237,21 @@ void CheckpointDirectory::prepare_chief() {
                recovered.string());
   remove_leftovers(directory, which);
   check_writable(directory, chief_temporary_prefix(0));
+}
+
+void CheckpointDirectory::start_over(bool overwrite) {
+  on_every_rank(ranks_, [&]() -> std::string {
+    if (!is_chief()) return {};
+    const std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
+    if (!found.empty() && !overwrite)
+      throw Error(ErrorCategory::checkpoint, options_.directory.string(),
+                  "expected a directory without checkpoints for --resume never: use another "
+                  "--checkpoint-dir, or --overwrite to replace what is in this one",
+                  fmt::format("got one with {}, the newest {}", counted(found.size(), "checkpoint"),
+                              found.front().path.filename().string()));
+    replaces_ = !found.empty();
+    return {};
+  });
 }
 
 void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
@@ -314,7 +341,7 @@ fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingSt
 
 std::vector<FileDigest> CheckpointDirectory::write_files(
     std::optional<TemporaryDirectory>& temporary, const ReplicaArrays& arrays,
-    const TrainingState& state, bool healthy) const {
+    const TrainingState& state, bool healthy) {
   if (is_chief()) return write_on_chief(temporary, arrays, state, healthy);
   if (options_.verify == VerifyCheckpoint::none) return {};
   if (options_.verify == VerifyCheckpoint::hash)
@@ -332,7 +359,14 @@ std::vector<FileDigest> CheckpointDirectory::write_files(
 
 std::vector<FileDigest> CheckpointDirectory::write_on_chief(
     std::optional<TemporaryDirectory>& temporary, const ReplicaArrays& arrays,
-    const TrainingState& state, bool healthy) const {
+    const TrainingState& state, bool healthy) {
+  if (lock_->is_removed()) {
+    std::error_code unknown;
+    if (!fs::exists(options_.directory, unknown))
+      log_->warn("{} was removed while the training writes there: it is created again",
+                 options_.directory.string());
+    prepare_chief();
+  }
   lock_->check_held();
   const auto write = [&] {
     temporary.emplace(options_.directory, chief_temporary_prefix(state.step));
@@ -355,7 +389,7 @@ std::vector<FileDigest> CheckpointDirectory::write_on_chief(
 
 void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path,
                                  const TrainingState& state, std::vector<FileDigest> files,
-                                 const SaveOptions& options) const {
+                                 const SaveOptions& options) {
   std::uint64_t sequence = 0;
   for (const CheckpointInfo& info : list_checkpoints(options_.directory))
     if (info.sequence != std::numeric_limits<std::uint64_t>::max())
@@ -366,7 +400,19 @@ void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path
   // There is no other checkpoint to fall back to.
   if (options_.keep == 1) check_contents(temporary, manifest);
   lock_->check_held();
+  // After a crash between the two, the next start recovers the new one from its hidden name.
+  if (replaces_) remove_replaced();
   replace_directory(temporary, path);
+}
+
+/// Removes the checkpoints of the training that this one replaces.
+void CheckpointDirectory::remove_replaced() {
+  for (const CheckpointInfo& info : list_checkpoints(options_.directory)) remove_checkpoint(info);
+  if (!list_checkpoints(options_.directory).empty())
+    throw Error(ErrorCategory::checkpoint, options_.directory.string(),
+                "expected to remove the checkpoints of the earlier training (--overwrite)",
+                "the warnings above say why it failed");
+  replaces_ = false;
 }
 
 void CheckpointDirectory::prune() const {

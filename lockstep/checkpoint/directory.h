@@ -97,6 +97,10 @@ const CheckpointInfo* find_best(const std::vector<CheckpointInfo>& found);
 /// Throws Error (checkpoint) if DIR has no best one.
 std::filesystem::path resolve_best(const std::filesystem::path& path);
 
+/// A sentence for whoever gets `used`, the newest checkpoint of `directory`, while another one is
+/// the best: which, and how to name it. Empty if there is none.
+std::string other_best(const std::filesystem::path& directory, const std::filesystem::path& used);
+
 /// Saves and restores the checkpoints of a run. Every process of the job has one and calls prepare,
 /// save and restore at the same step. `ranks` has one member per process; rank 0 is the chief. The
 /// other ranks do not need access to the directory. A failure on any rank is an Error (checkpoint)
@@ -116,13 +120,19 @@ class CheckpointDirectory {
   /// Warns if the file system has no locks. Collective.
   void prepare(std::uint64_t bytes);
 
+  /// For a training that does not resume, after prepare(): throws Error (checkpoint) if the
+  /// directory has checkpoints, unless `overwrite`, with which the first save() removes them, so
+  /// that the directory never has checkpoints of two trainings. Collective.
+  void start_over(bool overwrite);
+
   /// Saves the checkpoint of `state.step` and, unless the options defer it, calls prune().
   /// Collective. The chief writes to the directory. The other ranks verify that their replicas are
   /// identical, as set by verification(); otherwise the error names rank, file and tensor. A
   /// checkpoint of the same step is replaced. If the disk is full and the new checkpoint is
   /// healthy, older checkpoints are removed, except the best one and the newest healthy one that
   /// verifies, and the write is retried. With `keep` 1, the new checkpoint is read back before the
-  /// older one is removed. Throws SaveError if it cannot be written.
+  /// older one is removed. A directory that was removed since prepare() is created again, with a
+  /// warning. Throws SaveError if it cannot be written.
   std::filesystem::path save(const ReplicaArrays& arrays, const TrainingState& state,
                              const SaveOptions& options = {});
 
@@ -161,15 +171,16 @@ class CheckpointDirectory {
   void choose_verification(std::uint64_t bytes);
   std::vector<FileDigest> write_files(std::optional<TemporaryDirectory>& temporary,
                                       const ReplicaArrays& arrays, const TrainingState& state,
-                                      bool healthy) const;
+                                      bool healthy);
   std::vector<FileDigest> write_on_chief(std::optional<TemporaryDirectory>& temporary,
                                          const ReplicaArrays& arrays, const TrainingState& state,
-                                         bool healthy) const;
+                                         bool healthy);
   void commit(const std::filesystem::path& temporary, const std::filesystem::path& path,
               const TrainingState& state, std::vector<FileDigest> files,
-              const SaveOptions& options) const;
+              const SaveOptions& options);
   bool make_room(std::uint64_t bytes) const;
   void remove_checkpoint(const CheckpointInfo& info) const;
+  void remove_replaced();
   void check_chief_sees_newest() const;
   /// Returns the information for the other ranks, as text, and sets `state`.
   std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume,
@@ -184,6 +195,7 @@ class CheckpointDirectory {
   /// On this node, for the temporary directories of ranks other than the chief.
   std::filesystem::path workspace_;
   bool prepared_ = false;
+  bool replaces_ = false;  // the checkpoints of an earlier training, at the next save; on the chief
   bool may_hash_ = false;  // in place of what is written in full
   std::vector<std::string> skipped_;
 };

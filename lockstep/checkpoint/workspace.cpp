@@ -118,7 +118,7 @@ std::string read_owner(int descriptor) {
 
 DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience,
                              const WaitReport& waits, const LeaseTimes& times)
-    : file_(open_lock(directory)) {
+    : path_(directory / kLockName), file_(open_lock(directory)) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
@@ -141,8 +141,21 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::millisecond
       ::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), owner.data(), owner.size(), 0) > 0;
 }
 
+bool DirectoryLock::is_removed() const {
+  if (lease_) return lease_->is_removed();
+  struct stat status = {};
+  return ::stat(path_.c_str(), &status) != 0 && errno == ENOENT;
+}
+
 void DirectoryLock::check_held() const {
-  if (lease_) lease_->check_held();
+  if (lease_) return lease_->check_held();
+  struct stat own = {};
+  struct stat found = {};
+  if (::fstat(file_.get(), &own) != 0 || ::stat(path_.c_str(), &found) != 0) return;
+  if (own.st_dev == found.st_dev && own.st_ino == found.st_ino) return;
+  throw Error(ErrorCategory::checkpoint, path_.parent_path().string(),
+              "expected exclusive use of the directory",
+              "it was removed, and another run has created it again");
 }
 
 std::string chief_temporary_prefix(std::int64_t step) {

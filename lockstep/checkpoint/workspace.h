@@ -28,10 +28,14 @@ class DirectoryLock {
   const std::string& why_lease() const { return why_lease_; }
   /// Whether a lease is used instead of a lock.
   bool is_lease() const { return lease_.has_value(); }
-  /// Throws Error (checkpoint) if another run has taken over the lease. A lock cannot be lost.
+  /// Whether the file of the lock or lease is no longer there, as where the directory was removed.
+  bool is_removed() const;
+  /// Throws Error (checkpoint) if another run has taken over the lease, or has a lock of its own
+  /// because the file was removed. Nothing else loses a lock.
   void check_held() const;
 
  private:
+  std::filesystem::path path_;  // of the lock
   FileDescriptor file_;
   std::string why_lease_;
   std::optional<DirectoryLease> lease_;

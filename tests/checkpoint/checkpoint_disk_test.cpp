@@ -455,6 +455,15 @@ TEST_F(CheckpointWithoutLocks, ALostLeaseStopsSavesAndSpareTheOther) {
   EXPECT_THAT(names_in(path()), ElementsAre(".lease"));
 }
 
+TEST_F(CheckpointWithoutLocks, ADirectoryThatDisappearsIsCreatedAgain) {
+  SmallReplica replica(1);
+  CheckpointDirectory checkpoints = directory_at(path(), 3);
+  checkpoints.prepare(1);
+  fs::remove_all(path());
+  checkpoints.save(replica.arrays(), at_step(8));
+  EXPECT_THAT(names_in(path()), ElementsAre(".lease", "step-00000008"));
+}
+
 TEST_F(CheckpointWithoutLocks, TemporariesOfTheLivingAreSpared) {
   fs::create_directory(path());
   const pid_t child = ::fork();

@@ -182,6 +182,67 @@ TEST_F(Checkpoint, IsLeftAloneByResumeNever) {
   EXPECT_TRUE(fresh.holds_same_as(SmallReplica()));
 }
 
+TEST_F(Checkpoint, OfAnEarlierTrainingIsReplacedOnlyWhereThatIsAskedFor) {
+  directory().save(replica_.arrays(), at_step(5),
+                   {.best = BestMark{.metric = "accuracy", .value = 0.75}});
+  directory().save(replica_.arrays(), at_step(9));
+  CheckpointDirectory again = directory();
+  again.prepare(1);
+  EXPECT_EQ(checkpoint_error([&] { again.start_over(false); }),
+            fmt::format("[{}] expected a directory without checkpoints for --resume never: use "
+                        "another --checkpoint-dir, or --overwrite to replace what is in this one, "
+                        "got one with 2 checkpoints, the newest step-00000009",
+                        path().string()));
+  again.start_over(true);
+  EXPECT_THAT(names_in(path()), ElementsAre("step-00000005", "step-00000009"))
+      << "until there is another one";
+  again.save(replica_.arrays(), at_step(2));
+  EXPECT_THAT(names_in(path()), ElementsAre("step-00000002"));
+  EXPECT_EQ(find_best(list_checkpoints(path())), nullptr);
+  again.save(replica_.arrays(), at_step(4));
+  EXPECT_THAT(names_in(path()), ElementsAre("step-00000002", "step-00000004"));
+}
+
+TEST_F(Checkpoint, BestIsMentionedToWhoeverGetsTheNewest) {
+  const fs::path best = directory().save(replica_.arrays(), at_step(5),
+                                         {.best = BestMark{.metric = "accuracy", .value = 0.75}});
+  EXPECT_EQ(other_best(path(), best), "");
+  const fs::path newest = directory().save(replica_.arrays(), at_step(9));
+  EXPECT_EQ(other_best(path(), newest),
+            fmt::format("{} is the newest checkpoint; the best one, with accuracy 0.75, is "
+                        "step-00000005: {}:best",
+                        newest.string(), path().string()));
+  EXPECT_EQ(other_best(newest, newest), "") << "which was named";
+  EXPECT_EQ(other_best(scratch_.path() / "none", newest), "");
+}
+
+TEST_F(Checkpoint, DirectoryThatDisappearsIsCreatedAgain) {
+  CheckpointDirectory checkpoints = directory();
+  checkpoints.save(replica_.arrays(), at_step(5));
+  fs::remove_all(path());
+  checkpoints.save(replica_.arrays(), at_step(9));
+  EXPECT_THAT(names_in(path()), ElementsAre("step-00000009"));
+  EXPECT_THAT(checkpoint_error([&] { directory().prepare(1); }),
+              HasSubstr("expected exclusive use of the directory; process "))
+      << "it is locked again";
+  // The lock alone is gone, as where all of its files were removed.
+  fs::remove(path() / ".lock");
+  checkpoints.save(replica_.arrays(), at_step(12));
+  EXPECT_THAT(checkpoint_error([&] { directory().prepare(1); }), HasSubstr("exclusive use"));
+  EXPECT_THAT(names_in(path()), ElementsAre("step-00000009", "step-00000012"));
+}
+
+TEST_F(Checkpoint, DirectoryThatAnotherRunHasCreatedAgainIsLeftToIt) {
+  CheckpointDirectory checkpoints = directory();
+  checkpoints.save(replica_.arrays(), at_step(5));
+  fs::remove_all(path());
+  CheckpointDirectory other = directory();
+  other.save(replica_.arrays(), at_step(3));
+  EXPECT_THAT(checkpoint_error([&] { checkpoints.save(replica_.arrays(), at_step(9)); }),
+              HasSubstr("it was removed, and another run has created it again"));
+  EXPECT_THAT(names_in(path()), ElementsAre("step-00000003"));
+}
+
 TEST_F(Checkpoint, OfAnotherModelNamesTheFirstDifference) {
   const fs::path saved = directory().save(replica_.arrays(), at_step(5));
   const auto refusal = [&](std::vector<model::ParameterInfo> parameters) {
