@@ -236,7 +236,8 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
   command
       .add_option("--stall-timeout", arguments.options.stall_timeout,
                   "Seconds without progress after which the job ends with status 4 and reports the "
-                  "missing rank; 0 disables the timeout")
+                  "missing rank; 0 disables the timeout. LOCKSTEP_STALL_TIMEOUT in the environment "
+                  "overrides it")
       ->capture_default_str()
       ->group(group);
   add_between(command, "--start-timeout", arguments.start_timeout, 0.0, std::nullopt,

@@ -19,6 +19,7 @@
 #include "apps/lockstep/output_arguments.h"
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/train_arguments.h"
+#include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
@@ -227,7 +228,8 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
       return;
     }
     complete(*arguments);
-    const double stall_timeout = arguments->place.options.stall_timeout;
+    const double stall_timeout =
+        allreduce::stall_timeout_of_environment().value_or(arguments->place.options.stall_timeout);
     // While the chief blocks on its output, the other ranks wait, and their watchdogs are running.
     const double patience = std::min(kOutputPatienceSeconds, stall_timeout / 2);
     invocation.streams->limit_waiting(

@@ -89,8 +89,10 @@ const char* lockstep_last_error(void);
 
 /** Options of a session. Start from lockstep_default_session_options(). */
 typedef struct lockstep_session_options {
-  double stall_timeout;   /**< seconds, default 120: the job ends with status 4 and the rank's name
-                             when other ranks have waited this long for it; 0: never */
+  double stall_timeout;   /**< seconds, default 120: when other ranks have waited this long for a
+                             rank, a warning names it if it computes, reads or writes; otherwise
+                             the job ends with status 4 and its name; 0: never.
+                             LOCKSTEP_STALL_TIMEOUT in the environment overrides it */
   const char* all_reduce; /**< a route between ranks, as for lockstep train --allreduce; default
                              "auto" */
   int quiet;              /**< 1: warnings and errors only */
@@ -111,8 +113,10 @@ lockstep_session_options lockstep_default_session_options(void);
  * another one only if MPI was initialized by the program or is not used. NULL options are the
  * defaults. Collective. */
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session);
-/** Reports that this rank is still working. Call it during work that other ranks wait for longer
- * than the stall timeout, such as a long evaluation or saving. NULL is allowed. */
+/** Reports that this rank is still working, so that no warning names it. Call it while other ranks
+ * wait for this one for longer than the stall timeout, such as in a long evaluation; without it a
+ * rank that waits for something and neither computes, reads nor writes ends the job. NULL is
+ * allowed. */
 void lockstep_still_at_work(lockstep_session* session);
 /** Finalizes MPI if lockstep_init() initialized it. Free all optimizers first. Collective. NULL is
  * allowed. A rank that exits without this call counts as failed: mpirun ends the job and reports

@@ -44,9 +44,6 @@ namespace {
 constexpr double kFailureWaitSeconds = 1.0;
 constexpr std::chrono::milliseconds kPrintLimit(
     1000);  // if the reader of standard output or error does not read
-/// More collectives than any rank enters before its end, so that ranks that have not reached their
-/// end count as late.
-constexpr std::uint64_t kCollectivesBeforeTheEnd = std::uint64_t{1} << 62;
 
 /// Flushes standard output and all other streams, for at most `limit`.
 void flush_within(std::chrono::milliseconds limit) {
@@ -169,8 +166,9 @@ struct Session::State {
   const OnlySession only;
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   const int exceptions_at_start = std::uncaught_exceptions();
+  // Read before MPI is initialized, so that all ranks end if the variable is invalid.
+  const std::optional<double> stall_timeout = allreduce::stall_timeout_of_environment();
   MPI_Comm failures = MPI_COMM_NULL;  // for the comparison of failures
-  std::atomic<bool> watches_process{true};
   std::exception_ptr start_error;  // of the watchdog; thrown by guard(), not by the constructor
   bool is_guarding = false;
   std::optional<Failure> reported;
@@ -211,6 +209,7 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
       {.job = job_name(ranks_), .host = host_name(), .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
   double stall_timeout = options.stall_timeout;
+  if (stall_timeout > 0) stall_timeout = state_->stall_timeout.value_or(stall_timeout);
   if (ranks_ != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, ranks_);
   if (stall_timeout <= 0) return;
   try {
@@ -279,7 +278,7 @@ void Session::find_nodes() {
 void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
                              allreduce::WatchdogOptions options) {
   const auto progress = std::make_shared<allreduce::ProcessProgress>();
-  options.moves = [this, progress] { return state_->watches_process && progress->moved(); };
+  options.moves = [progress] { return progress->moved(); };
   std::vector<const allreduce::Activity*> watched;
   for (const auto& replica : replicas) watched.push_back(replica.get());
   const allreduce::CollectiveScope scope = enter("the start of the watchdog");
@@ -293,8 +292,9 @@ void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activi
 
 std::uint64_t Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
                              const allreduce::WatchdogOptions& options) {
-  start_watchdog(replicas, options);
-  state_->watches_process = false;
+  allreduce::WatchdogOptions watch = options;
+  watch.stall_timeout = state_->stall_timeout.value_or(options.stall_timeout);
+  start_watchdog(replicas, std::move(watch));
   state_->watches.push_back({.number = state_->next_watch, .replicas = replicas});
   return state_->next_watch++;
 }
@@ -323,13 +323,16 @@ allreduce::CollectiveScope Session::enter(const char* operation) const {
 
 void Session::watch_process(allreduce::Phase phase) {
   activity_->set_phase(phase);
-  state_->watches_process = true;
   if (watchdog_) watchdog_->watch({activity_});
 }
 
-// The previous collectives of this rank are over; the next one is the end of the job.
+// The previous collectives of this rank are over; the next one is the end of the job. Their number
+// tells the others which of theirs can still complete.
 void Session::begin_end() {
-  activity_ = std::make_shared<allreduce::Activity>(kCollectivesBeforeTheEnd);
+  constexpr std::uint64_t kBefore = allreduce::kCollectivesBeforeTheEnd;
+  std::vector<std::string> buckets = activity_->bucket_contents();
+  activity_ = std::make_shared<allreduce::Activity>(kBefore + activity_->state().entered % kBefore);
+  activity_->describe_buckets(std::move(buckets));  // for reports about the other ranks
   state_->watches.clear();
   watch_process(allreduce::Phase::ending);
 }

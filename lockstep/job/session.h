@@ -30,7 +30,8 @@ struct WorkersOptions {
   /// For gradients; automatic: by where the ranks are.
   allreduce::Route route = allreduce::Route::automatic;
   /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports
-  /// the stalled rank; 0: never.
+  /// the stalled rank; 0: never. A rank that computes, reads or writes is only warned about.
+  /// LOCKSTEP_STALL_TIMEOUT in the environment of rank 0 overrides it.
   double stall_timeout = 120;
   bool share_gpus = false;  ///< whether ranks may share a GPU
 };
@@ -49,7 +50,8 @@ struct SessionOptions {
   bool verbose = false;  ///< messages about details too
   /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports
   /// the stalled rank. Used from the start of the session until a strategy or workers set their
-  /// own; 0: no watchdog until then. The value of rank 0 applies to all ranks.
+  /// own; 0: no watchdog until then. The value of rank 0 applies to all ranks, and
+  /// LOCKSTEP_STALL_TIMEOUT in its environment overrides every value but that 0.
   double stall_timeout = 120;
   WorkersOptions workers = {};  ///< options of workers()
   /// Seconds that the start of a job of several ranks may take, up to the end of the constructor of
@@ -138,7 +140,8 @@ class Session {
 
   /// The current activity of this process, for the watchdog, which runs from the start of the
   /// session to its end. A program that waits for longer than the stall timeout without computing,
-  /// reading or writing must call its tick().
+  /// reading or writing must call its tick(); one that works for so long while other ranks wait for
+  /// it is warned about unless it does.
   allreduce::Activity& activity() const { return *activity_; }
   /// activity(), with shared ownership.
   const std::shared_ptr<allreduce::Activity>& shared_activity() const { return activity_; }

@@ -22,7 +22,8 @@ struct StrategyOptions {
   /// The route of an earlier run of the same training, which `automatic` reuses if possible.
   std::optional<allreduce::Route> remembered_route = {};
   /// Seconds without progress after which the watchdog reports the missing rank and ends the job
-  /// with exit status 4; 0 disables it.
+  /// with exit status 4; 0 disables it. LOCKSTEP_STALL_TIMEOUT in the environment of rank 0
+  /// overrides it.
   double stall_timeout = 120;
   /// Whether ranks may share a GPU. An error by default, because ranks often share the first GPU by
   /// mistake.

@@ -10,13 +10,16 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/allreduce/watchdog/coordinator.h"
@@ -95,6 +98,41 @@ TEST(WatchdogOfOneProcess, IsPatientWithWorkThatTicks) {
   EXPECT_THAT(reported.await().text, HasSubstr("replica 1 (rank 0, host H)"));
 }
 
+// The processor time may be that of the replica that waits.
+TEST(WatchdogOfOneProcess, DoesNotTakeAWaitInACollectiveForWork) {
+  Reported reported;
+  Activity waits;
+  const Activity sleeps;
+  waits.enter("all_gather");
+  WatchdogOptions moving = options(kShort, reported);
+  moving.moves = [] { return true; };
+  const Watchdog watchdog({&waits, &sleeps}, std::move(moving));
+  EXPECT_THAT(reported.await().text, HasSubstr("replica 1 (rank 0, host H)"));
+}
+
+TEST(StallTimeout, IsThatOfTheEnvironmentIfItHasOne) {
+  constexpr const char* kVariable = "LOCKSTEP_STALL_TIMEOUT";
+  unsetenv(kVariable);
+  EXPECT_EQ(stall_timeout_of_environment(), std::nullopt);
+  for (const auto& [text, seconds] : {std::pair("3600", 3600.0), {"0", 0.0}, {"0.5", 0.5}}) {
+    setenv(kVariable, text, 1);
+    EXPECT_EQ(stall_timeout_of_environment(), seconds);
+  }
+  for (const char* text : {"", "-1", "nan", "inf", "120s", " 3", "two minutes"}) {
+    setenv(kVariable, text, 1);
+    try {
+      ADD_FAILURE() << text << " is " << stall_timeout_of_environment().value_or(-1);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.category(), ErrorCategory::input);
+      EXPECT_EQ(std::string(error.what()),
+                fmt::format("[LOCKSTEP_STALL_TIMEOUT] expected a stall timeout of 0 (off) or more "
+                            "seconds, got \"{}\"",
+                            text));
+    }
+  }
+  unsetenv(kVariable);
+}
+
 TEST(WatchdogOfOneProcess, IsOffAtZero) {
   Activity replica;
   replica.enter("all_reduce");
@@ -153,9 +191,10 @@ class WatchdogOfRanks : public ::testing::Test {
 
   void launch(int rank, std::unique_ptr<Agent> post, double timeout) {
     const auto r = static_cast<std::size_t>(rank);
-    watchdogs_[r] =
-        std::make_unique<Watchdog>(std::move(post), std::vector<const Activity*>{&activities_[r]},
-                                   options(timeout, reported_[r]));
+    WatchdogOptions own = options(timeout, reported_[r]);
+    own.moves = [this, r] { return moves_[r].load(); };
+    watchdogs_[r] = std::make_unique<Watchdog>(
+        std::move(post), std::vector<const Activity*>{&activities_[r]}, std::move(own));
   }
 
   bool anything_reported() const {
@@ -164,6 +203,7 @@ class WatchdogOfRanks : public ::testing::Test {
   }
 
   std::array<Activity, kRanks> activities_;
+  std::array<std::atomic<bool>, kRanks> moves_{};  // whether the process of a rank makes progress
   std::array<Reported, kRanks> reported_;
   std::array<std::unique_ptr<Watchdog>, kRanks> watchdogs_;
 };
@@ -181,9 +221,45 @@ TEST_F(WatchdogOfRanks, EveryRankLearnsOfAStallAndRankZeroSpeaks) {
     EXPECT_THAT(report.text,
                 HasSubstr("rank 2, host host-2, step 3, waiting before bucket 1 (layers fc1) for "))
         << rank;
-    EXPECT_THAT(report.text, EndsWith("; ranks 0,1 are in it; start it again")) << rank;
+    EXPECT_THAT(report.text, HasSubstr("; ranks 0,1 are in it; the awaited process neither "))
+        << rank;
+    EXPECT_THAT(report.text, EndsWith(" overrides; start it again")) << rank;
     EXPECT_EQ(report.speaks, rank == 0);
   }
+}
+
+// The delay is the subject.
+TEST_F(WatchdogOfRanks, WarnOfARankThatComputesAndEndWhenItIsBlocked) {
+  activities_[0].enter("all_gather");
+  activities_[2].enter("all_gather");
+  // Those that wait may spin: what counts is the one that has not arrived.
+  for (std::atomic<bool>& moves : moves_) moves = true;
+  ::testing::internal::CaptureStderr();
+  start(kShort);
+  std::this_thread::sleep_for(std::chrono::duration<double>(5 * kShort));
+  EXPECT_FALSE(anything_reported());
+  moves_[1] = false;
+  for (Reported& reported : reported_)
+    EXPECT_THAT(reported.await().text,
+                HasSubstr("rank 1, host host-1, before the first step, waiting before all_gather "
+                          "for "));
+  const std::string warnings = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(warnings, StartsWith("lockstep: warning: [watchdog] expected progress within 0.5 s; "
+                                   "rank 1, host host-1, before the first step, waiting before "
+                                   "all_gather for "));
+  EXPECT_THAT(warnings, HasSubstr("the job goes on, because"));
+  EXPECT_LE(std::ranges::count(warnings, '\n'), 3) << "at 1, 2 and 4 timeouts: " << warnings;
+}
+
+// In a training the library reports its progress itself.
+TEST_F(WatchdogOfRanks, EndATrainingWhoseRankComputesWithoutProgress) {
+  activities_[0].enter("all_reduce");
+  activities_[2].enter("all_reduce");
+  activities_[1].set_phase(Phase::compute);
+  moves_[1] = true;
+  start(kShort);
+  for (Reported& reported : reported_)
+    EXPECT_THAT(reported.await().text, HasSubstr("rank 1, host host-1"));
 }
 
 TEST_F(WatchdogOfRanks, LeaveInOrder) {

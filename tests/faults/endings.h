@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,20 @@ inline constexpr std::array<Route, 2> kRoutes = {Route{"shared-memory", 2}, Rout
 inline std::string name_of_rank(int rank) {
   return fmt::format("rank {}, host {}", rank, host_name());
 }
+
+/// A variable of the environment of jobs that start during its scope.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
+  ~ScopedVariable() { unsetenv(name_); }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
+};
 
 /// The lines that are an error's. mpirun and the library print others.
 inline std::vector<std::string> error_lines(const Outcome& outcome) {

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 
@@ -18,6 +19,13 @@ namespace {
 constexpr std::chrono::milliseconds kSlowness(200);  // of each step of a straggler
 constexpr std::chrono::milliseconds kSlowInput(
     300);  // beside the computation of a step, which hides some of it
+
+constexpr double kComputingSeconds = 5;  // longer than two stall timeouts of the tests
+
+void compute() {
+  const auto start = std::chrono::steady_clock::now();
+  while (seconds_since(start) < kComputingSeconds) continue;
+}
 
 [[noreturn]] void wait_for_ever() {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -39,6 +47,8 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
       {"none", "nothing"},
       {"killed", "SIGKILL before a step"},
       {"stopped", "SIGSTOP before a step"},
+      {"computes", "computes for 5 s before a step, and reports nothing"},
+      {"returns", "ends its loop before a step, and its session"},
       {"sleeps", "sleeps for ever before a step"},
       {"sleeps-in-backward", "sleeps for ever when half of the gradients are complete"},
       {"sleeps-in-input", "sleeps for ever while it reads"},
@@ -65,6 +75,7 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
 void Mischief::strike_before(std::int64_t step) const {
   if (is("killed", step)) std::raise(SIGKILL);
   if (is("stopped", step)) std::raise(SIGSTOP);
+  if (is("computes", step)) compute();
   if (is("sleeps", step)) wait_for_ever();
   if (is("leaves", step)) _exit(0);
   if (is("throws-and-sleeps", step)) wait_for_sleeping_reader();

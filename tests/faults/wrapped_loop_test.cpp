@@ -8,9 +8,14 @@
 namespace lockstep::faults {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 constexpr double kLoopSeconds = 10;  // that the end may take
 
@@ -102,6 +107,60 @@ TEST(AWrappedLoop, NamesTheRankThatDoesNotCome) {
       EXPECT_THAT(line, HasSubstr("step 7"));
       EXPECT_THAT(line, Not(HasSubstr("rank 0, host")));
     }
+}
+
+TEST(AWrappedLoop, NamesInItsErrorWhatAProgramCanDo) {
+  for (const Outcome& outcome :
+       outcomes_of(fmt::format("--stall-timeout {} --fault sleeps", kStallTimeout)))
+    EXPECT_THAT(expect_failure(outcome), AllOf(HasSubstr("tick()"), HasSubstr("stall_timeout"),
+                                               HasSubstr("LOCKSTEP_STALL_TIMEOUT")));
+}
+
+// The delay is the subject. Its ranks wait in collectives, and may spin there.
+TEST(AWrappedLoop, GoesOnAfterWarningsWhereARankComputes) {
+  for (const int rank : {0, 1})
+    for (const Outcome& outcome : outcomes_of(
+             fmt::format("--stall-timeout {} --fault computes --rank {}", kStallTimeout, rank))) {
+      EXPECT_EQ(outcome.status, 0) << outcome.output;
+      EXPECT_THAT(outcome.output, HasSubstr("trained 20 steps"));
+      const auto warnings = outcome.lines_with("lockstep: warning: [watchdog] ");
+      ASSERT_THAT(warnings, SizeIs(AllOf(Ge(1U), Le(2U)))) << outcome.output;
+      EXPECT_THAT(warnings.front(),
+                  AllOf(HasSubstr("expected progress within 2 s; " + name_of_rank(rank) +
+                                  ", step 5, waiting before bucket 0 (layers back) for "),
+                        HasSubstr("the job goes on, because"), HasSubstr("tick()"),
+                        HasSubstr("stall_timeout"), HasSubstr("LOCKSTEP_STALL_TIMEOUT")));
+    }
+}
+
+TEST(AWrappedLoop, EndsAtOnceWhereARankHasReturned) {
+  for (const int rank : {0, 1})
+    for (const Outcome& outcome :
+         outcomes_of(fmt::format("--stall-timeout 3600 --fault returns --rank {}", rank))) {
+      EXPECT_THAT(expect_failure(outcome, 0),
+                  AllOf(HasSubstr("[watchdog] expected every rank to make the same calls to its "
+                                  "end; " +
+                                  name_of_rank(rank) + ", has left; "),
+                        HasSubstr("at step 5, in ")));
+      EXPECT_EQ(outcome.status, 4);
+    }
+}
+
+TEST(AWrappedLoop, ObeysTheTimeoutOfItsEnvironment) {
+  {
+    const ScopedVariable timeout("LOCKSTEP_STALL_TIMEOUT", "2");
+    for (const Outcome& outcome : outcomes_of("--stall-timeout 3600 --fault sleeps"))
+      EXPECT_THAT(expect_failure(outcome),
+                  HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1)));
+  }
+  const ScopedVariable timeout("LOCKSTEP_STALL_TIMEOUT", "soon");
+  for (const Outcome& outcome : outcomes_of("")) {
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(
+        error_lines(outcome),
+        Contains(HasSubstr("[LOCKSTEP_STALL_TIMEOUT] expected a stall timeout of 0 (off) or "
+                           "more seconds, got \"soon\"")));
+  }
 }
 
 TEST(AWrappedLoop, EndsWhereARankIsKilled) {

@@ -12,7 +12,7 @@
 
 namespace lockstep::allreduce {
 
-/// A reason why the job cannot continue and this rank must exit.
+/// A reason why the job cannot continue and this rank must exit, or a warning.
 struct Finding {
   enum class Reporter {
     this_rank,     ///< this rank prints it
@@ -25,6 +25,8 @@ struct Finding {
   std::chrono::milliseconds patience{
       0};             ///< for one_per_host: time to wait for lower ranks to print it
   std::string job{};  ///< for one_per_host: a text that identifies the job, the same on its ranks
+  bool is_warning = false;   ///< this rank prints it, and the job goes on
+  bool takes_advice = true;  ///< whether WatchdogOptions::advice may help
 };
 
 /// Seconds after a rank has left with an error in which its consequences are not reported, so that

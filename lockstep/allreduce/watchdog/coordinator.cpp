@@ -140,7 +140,20 @@ std::optional<Finding> Coordinator::beat(double now, const std::vector<ReplicaVi
       peer.connection->send({Kind::beat, write_beat(mine)});
   }
   if (auto finding = signs_of_life()) return finding;
-  return reported_here(judge_progress(views_, invitation_.stall_timeout, buckets_));
+  // A rank that has failed reports its error first.
+  if (const auto left = is_ending(now) ? std::nullopt : judge_departures(views_, buckets_))
+    return Finding{.text = left->text, .takes_advice = false};
+  const double timeout = invitation_.stall_timeout;
+  if (const auto verdict = judge_progress(views_, timeout, buckets_)) return reported_here(verdict);
+  return warning(find_long_wait(views_, timeout, buckets_));
+}
+
+/// After each warning of a wait, the next one comes when it has lasted twice as long.
+std::optional<Finding> Coordinator::warning(const std::optional<LongWait>& wait) {
+  if (!wait) warns_at_ = 0;
+  if (!wait || wait->seconds < warns_at_) return std::nullopt;
+  warns_at_ = 2 * wait->seconds;
+  return Finding{.text = wait->text, .is_warning = true};
 }
 
 std::optional<Finding> Coordinator::signs_of_life() const {

@@ -50,6 +50,7 @@ class Coordinator final : public Agent {
   bool hear(int rank, double now);
   void take(int rank, const net::Frame& message, double now);
   std::optional<Finding> signs_of_life() const;
+  std::optional<Finding> warning(const std::optional<LongWait>& wait);
   std::vector<net::Connection*> connections();
 
   Invitation invitation_;
@@ -60,6 +61,7 @@ class Coordinator final : public Agent {
   std::vector<RankView> views_;  // by rank
   std::vector<std::string> buckets_;
   double ending_until_ = 0;
+  double warns_at_ = 0;  // seconds of the present wait
 };
 
 }  // namespace lockstep::allreduce

@@ -74,6 +74,7 @@ void write_replica(Writer& out, const ReplicaView& view) {
   out.value(state.bucket)
       .value(state.changes)
       .value(view.still_seconds)
+      .value(view.unreported_seconds)
       .value(view.collective_seconds);
 }
 
@@ -87,6 +88,7 @@ ReplicaView read_replica(Reader& in) {
   view.state.bucket = in.value<std::int32_t>();
   view.state.changes = in.value<std::uint64_t>();
   view.still_seconds = in.value<double>();
+  view.unreported_seconds = in.value<double>();
   view.collective_seconds = in.value<double>();
   return view;
 }

@@ -36,14 +36,16 @@ bool ProcessProgress::moved() {
   return moved;
 }
 
-ReplicaView ActivityAge::look(const ActivityState& state, double now) {
+ReplicaView ActivityAge::look(const ActivityState& state, double now, bool process_moved) {
   const bool moved = !seen_ || state.entered != last_.entered || state.left != last_.left;
   if (moved) collective_changed_at_ = now;
-  if (moved || state.changes != last_.changes) changed_at_ = now;
+  if (moved || state.changes != last_.changes) reported_at_ = changed_at_ = now;
+  if (process_moved) changed_at_ = now;
   seen_ = true;
   last_ = state;
   return {.state = state,
           .still_seconds = now - changed_at_,
+          .unreported_seconds = now - reported_at_,
           .collective_seconds = now - collective_changed_at_};
 }
 

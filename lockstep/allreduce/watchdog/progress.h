@@ -62,10 +62,22 @@ class ProcessProgress {
 
 // Ages of an Activity.
 
+/// Added to the number of collectives of a rank that has reached the end of its session
+/// (job/session.h): more than any rank enters before, so that ranks that have not reached their end
+/// count as late.
+inline constexpr std::uint64_t kCollectivesBeforeTheEnd = std::uint64_t{1} << 62;
+
+/// Whether the program runs its own code in `phase`, not that of a training of this library, which
+/// reports its progress itself.
+inline bool is_outside_training(Phase phase) {
+  return phase == Phase::idle || phase == Phase::starting || phase == Phase::ending;
+}
+
 /// The last known state of one replica.
 struct ReplicaView {
   ActivityState state;
-  double still_seconds = 0;       ///< since anything changed
+  double still_seconds = 0;       ///< since anything changed, or its process made progress
+  double unreported_seconds = 0;  ///< since a call on the Activity
   double collective_seconds = 0;  ///< since a collective was entered or left
 };
 
@@ -73,13 +85,15 @@ struct ReplicaView {
 /// and never too long.
 class ActivityAge {
  public:
-  /// `now` is in seconds and does not decrease.
-  ReplicaView look(const ActivityState& state, double now);
+  /// `now` is in seconds and does not decrease. `process_moved`: whether the replica's process made
+  /// progress that counts for it.
+  ReplicaView look(const ActivityState& state, double now, bool process_moved = false);
 
  private:
   bool seen_ = false;
   ActivityState last_;
   double changed_at_ = 0;
+  double reported_at_ = 0;
   double collective_changed_at_ = 0;
 };
 

@@ -13,6 +13,8 @@ namespace {
 using Link = RankView::Link;
 
 constexpr std::size_t kMaxNamed = 4;  // keeps the line readable
+/// A collective that has stood still for so long after the end of another rank is not about to end.
+constexpr double kCertainSeconds = 1;
 
 // "a; b; c; d; and 12 more"
 std::string join(const std::vector<std::string>& parts) {
@@ -107,51 +109,86 @@ std::string awaited(std::uint64_t entered, std::span<const ReplicaPlace> in_it,
     if (state.entered != entered + 1) continue;
     return state.bucket < 0 ? state.operation : words.bucket(state.bucket);
   }
+  if (std::ranges::all_of(in_it, [](const ReplicaPlace& place) {
+        return place.view->state.entered > kCollectivesBeforeTheEnd;
+      }))
+    return in_it.front().view->state.operation;
   const std::string next = words.next_bucket(absent);
   return next.empty() ? "the next collective" : next;
 }
 
-std::string describe_absent(const ReplicaPlace& place, const std::string& next,
+std::string describe_absent(const ReplicaPlace& place, double seconds, const std::string& next,
                             const Words& words) {
   const ActivityState& state = place.view->state;
   const std::string step =
       state.step < 0 ? "before the first step" : fmt::format("step {}", state.step);
   return fmt::format("{}, {}, waiting before {} for {:.0f} s in {}", words.replica(place), step,
-                     next, place.view->still_seconds, to_string(state.phase));
+                     next, seconds, to_string(state.phase));
 }
 
-std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double timeout,
-                                   const Words& words) {
-  const auto waiting = select(all, [&](const ReplicaView& view) {
-    return view.state.in_collective() && view.collective_seconds >= timeout;
-  });
+/// Replicas that have been in a collective for long, and those that have not entered it.
+struct Wait {
+  double seconds = 0;                // the longest
+  std::vector<ReplicaPlace> behind;  // none: nobody waits
+};
+
+Wait longest_wait(std::span<const ReplicaPlace> all, double timeout) {
+  Wait wait;
   std::uint64_t furthest = 0;
-  for (const ReplicaPlace& place : waiting)
-    furthest = std::max(furthest, place.view->state.entered);
-  const auto behind = select(all, [&](const ReplicaView& view) {
+  for (const ReplicaPlace& place : all) {
+    const ReplicaView& view = *place.view;
+    if (!view.state.in_collective() || view.collective_seconds < timeout) continue;
+    furthest = std::max(furthest, view.state.entered);
+    wait.seconds = std::max(wait.seconds, view.collective_seconds);
+  }
+  wait.behind = select(all, [&](const ReplicaView& view) {
     return !view.state.in_collective() && view.state.entered < furthest;
   });
-  // Other absent replicas may depend on one that still makes progress (a thread of the same rank),
-  // so none is named yet.
-  if (behind.empty() || !std::ranges::all_of(behind, [&](const auto& place) {
-        return place.view->still_seconds >= timeout;
-      }))
-    return std::nullopt;
+  return wait;
+}
 
+/// "[watchdog] expected progress within 120 s; ABSENT; ABSENT; ranks 0,1 are in it" for those of
+/// `behind` that are furthest behind, which `named` receives. `age`: what has lasted too long.
+std::string describe_wait(std::span<const ReplicaPlace> all, std::span<const ReplicaPlace> behind,
+                          double ReplicaView::*age, double timeout, const Words& words,
+                          std::vector<ReplicaPlace>& named) {
   const std::uint64_t last = std::ranges::min_element(behind, {}, [](const auto& place) {
                                return place.view->state.entered;
                              })->view->state.entered;
-  const auto absent =
-      select(behind, [&](const ReplicaView& view) { return view.state.entered == last; });
+  named = select(behind, [&](const ReplicaView& view) { return view.state.entered == last; });
   const auto in_it = select(all, [&](const ReplicaView& view) {
     return view.state.in_collective() && view.state.entered > last;
   });
-  const std::string next = awaited(last, in_it, absent.front().view->state, words);
+  const std::string next = awaited(last, in_it, named.front().view->state, words);
   std::vector<std::string> parts;
-  for (const ReplicaPlace& place : absent) parts.push_back(describe_absent(place, next, words));
-  std::string text = fmt::format("[watchdog] expected progress within {:g} s; {}; {} in it",
-                                 timeout, join(parts), words.replicas_are(in_it));
+  for (const ReplicaPlace& place : named)
+    parts.push_back(describe_absent(place, place.view->*age, next, words));
+  return fmt::format("[watchdog] expected progress within {:g} s; {}; {} in it", timeout,
+                     join(parts), words.replicas_are(in_it));
+}
+
+/// What a program may do about a wait of others for its own code.
+constexpr std::string_view kHowToWork =
+    "call tick() (in C lockstep_still_at_work()), or set a longer stall_timeout, which "
+    "LOCKSTEP_STALL_TIMEOUT=SECONDS in the environment overrides";
+
+std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double timeout,
+                                   const Words& words) {
+  const Wait wait = longest_wait(all, timeout);
+  // Other absent replicas may depend on one that still makes progress (a thread of the same rank),
+  // so none is named yet.
+  if (wait.behind.empty() || !std::ranges::all_of(wait.behind, [&](const auto& place) {
+        return place.view->still_seconds >= timeout;
+      }))
+    return std::nullopt;
+  std::vector<ReplicaPlace> absent;
+  std::string text =
+      describe_wait(all, wait.behind, &ReplicaView::still_seconds, timeout, words, absent);
   if (const auto left = words.who_left(); !left.empty()) text += "; " + join(left);
+  if (is_outside_training(absent.front().view->state.phase))
+    text += fmt::format(
+        "; the awaited process neither computes, reads nor writes: if it waits on purpose, {}",
+        kHowToWork);
   return Verdict{.kind = Verdict::Kind::absent, .ranks = ranks_of(absent), .text = std::move(text)};
 }
 
@@ -218,6 +255,50 @@ std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, doub
   const Words words(ranks, buckets);
   if (auto gone = find_gone(ranks, words)) return gone;
   return find_silent(ranks, stall_timeout, words);
+}
+
+std::optional<Verdict> judge_departures(std::span<const RankView> ranks,
+                                        std::span<const std::string> buckets) {
+  // What those that have left completed, they may have completed before the others.
+  std::uint64_t completed = kCollectivesBeforeTheEnd;
+  Verdict verdict{.kind = Verdict::Kind::left};
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (!ranks[r].waits_for_end()) continue;
+    const std::uint64_t entered = ranks[r].replicas.front().state.entered;
+    if (entered <= kCollectivesBeforeTheEnd) continue;  // the end of a training, not of the session
+    verdict.ranks.push_back(static_cast<int>(r));
+    completed = std::min(completed, entered - 1 - kCollectivesBeforeTheEnd);
+  }
+  const auto waiting = select(watched_replicas(ranks), [&](const ReplicaView& view) {
+    return view.state.in_collective() && view.state.entered > completed &&
+           view.state.entered <= kCollectivesBeforeTheEnd && view.still_seconds >= kCertainSeconds;
+  });
+  if (verdict.ranks.empty() || waiting.empty()) return std::nullopt;
+  const Words words(ranks, buckets);
+  verdict.text =
+      fmt::format("[watchdog] expected every rank to make the same calls to its end; {}; {}",
+                  join(words.who_left()), positions(waiting, words));
+  return verdict;
+}
+
+std::optional<LongWait> find_long_wait(std::span<const RankView> ranks, double stall_timeout,
+                                       std::span<const std::string> buckets) {
+  const auto all = watched_replicas(ranks);
+  const Wait wait = longest_wait(all, stall_timeout);
+  const auto at_work = select(wait.behind, [&](const ReplicaView& view) {
+    return view.unreported_seconds >= stall_timeout && view.still_seconds < stall_timeout &&
+           is_outside_training(view.state.phase);
+  });
+  if (at_work.empty()) return std::nullopt;
+  const Words words(ranks, buckets);
+  std::vector<ReplicaPlace> named;
+  const std::string text =
+      describe_wait(all, at_work, &ReplicaView::unreported_seconds, stall_timeout, words, named);
+  return LongWait{
+      .seconds = std::min(wait.seconds, named.front().view->unreported_seconds),
+      .text = fmt::format("{}; the job goes on, because the awaited process computes, reads "
+                          "or writes: in such work {}",
+                          text, kHowToWork)};
 }
 
 std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double stall_timeout,

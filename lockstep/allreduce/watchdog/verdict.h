@@ -34,6 +34,7 @@ struct RankView {
 struct Verdict {
   enum class Kind {
     gone,    ///< ranks whose process ended
+    left,    ///< ranks at the end of their session, without which a collective cannot complete
     silent,  ///< ranks without heartbeats: stopped, or their host is unreachable
     absent,  ///< replicas that others wait for in a collective and that make no progress
     stuck,   ///< no replica is absent, but the collective does not end
@@ -51,10 +52,26 @@ struct Verdict {
 std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, double stall_timeout,
                                            std::span<const std::string> buckets);
 
+/// Finds collectives that ranks have entered after others have reached the end of their session: an
+/// error of the program that no time can repair. `ranks` has all ranks.
+std::optional<Verdict> judge_departures(std::span<const RankView> ranks,
+                                        std::span<const std::string> buckets);
+
 /// Finds collectives that cannot complete, and jobs without progress. `ranks` has all ranks. A
 /// replica that makes progress is never named, however long the others wait for it.
 std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double stall_timeout,
                                       std::span<const std::string> buckets);
+
+/// A collective that ranks have been in for long because others, outside of a training, are at work
+/// without calls on their Activity. The job goes on.
+struct LongWait {
+  double seconds = 0;  ///< so far
+  std::string text{};  ///< "[watchdog] expected …; rank 2, host H, …"
+};
+
+/// Finds a wait of at least `stall_timeout` seconds. `ranks` has all ranks.
+std::optional<LongWait> find_long_wait(std::span<const RankView> ranks, double stall_timeout,
+                                       std::span<const std::string> buckets);
 
 // Descriptions of ranks, replicas, buckets and positions in a step for verdicts.
 

@@ -30,6 +30,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/system/terminal.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/trace/recording.h"
 
 namespace lockstep::allreduce {
@@ -47,6 +48,9 @@ constexpr double kSecondsAfterSuspension =
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+/// The operator's timeout, which overrides that of the program.
+constexpr const char* kTimeoutVariable = "LOCKSTEP_STALL_TIMEOUT";
 
 WatchdogOptions complete(WatchdogOptions options) {
   if (!(options.stall_timeout >= 0) || !std::isfinite(options.stall_timeout))
@@ -74,6 +78,17 @@ std::vector<std::shared_ptr<const Activity>> unowned(const std::vector<const Act
 }
 
 }  // namespace
+
+std::optional<double> stall_timeout_of_environment() {
+  const char* const text = std::getenv(kTimeoutVariable);
+  if (text == nullptr) return std::nullopt;
+  const auto seconds = parse_number<double>(text);
+  if (!seconds || !(*seconds >= 0) || !std::isfinite(*seconds))
+    throw Error(ErrorCategory::input, kTimeoutVariable,
+                "expected a stall timeout of 0 (off) or more seconds",
+                fmt::format("got \"{}\"", text));
+  return seconds;
+}
 
 class Watchdog::Thread {
  public:
@@ -106,7 +121,6 @@ class Watchdog::Thread {
   FileDescriptor reporter_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> error_is_coming_{false};
-  std::uint64_t moved_ = 0;  // number of times that options_.moves returned true
   int exceptions_at_start_ = std::uncaught_exceptions();
   bool after_error_ = false;  // written before stopping_
   bool has_recorded_ = false;
@@ -188,7 +202,10 @@ void Watchdog::Thread::watch_until_the_end() {
       finding = post_->beat(now, look(now), buckets());
       next_beat = real + options_.heartbeat;
     }
-    if (finding) {
+    if (finding && finding->is_warning) {
+      print_error(fmt::format("{}lockstep: warning: {}\n", message_start(), finding->text),
+                  kFarewell);
+    } else if (finding) {
       conclude(*finding);
       break;
     }
@@ -204,14 +221,16 @@ void Watchdog::Thread::wait_until(double time) const {
 }
 
 std::vector<ReplicaView> Watchdog::Thread::look(double now) {
-  if (options_.moves && options_.moves()) ++moved_;
+  const bool moves = options_.moves && options_.moves();
   const std::lock_guard lock(replicas_mutex_);
+  std::vector<ActivityState> states;
+  for (const auto& replica : replicas_) states.push_back(replica->state());
+  // A wait in a collective may use a processor, so it hides whether another thread computes.
+  const bool is_at_work = moves && std::ranges::none_of(states, &ActivityState::in_collective);
   std::vector<ReplicaView> views;
-  for (std::size_t i = 0; i < replicas_.size(); ++i) {
-    ActivityState state = replicas_[i]->state();
-    if (!state.in_collective()) state.changes += moved_;
-    views.push_back(ages_[i].look(state, now));
-  }
+  for (std::size_t i = 0; i < states.size(); ++i)
+    views.push_back(
+        ages_[i].look(states[i], now, is_at_work && is_outside_training(states[i].phase)));
   return views;
 }
 
@@ -237,7 +256,7 @@ std::string Watchdog::Thread::text_of(const Finding& finding) const {
       suspension >= kSuspension)
     text += fmt::format("; rank {}, host {}, was itself suspended for {:.0f} s until just now",
                         post_->rank(), options_.host, suspension);
-  if (!options_.advice.empty()) text += "; " + options_.advice;
+  if (finding.takes_advice && !options_.advice.empty()) text += "; " + options_.advice;
   return text;
 }
 

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ struct WatchdogReport {
   bool speaks = false;  ///< whether this rank prints the report
 };
 
+/// The stall timeout in seconds that LOCKSTEP_STALL_TIMEOUT sets in the environment, for operators
+/// of a program whose own value does not fit. Throws Error (input) if it is not a number of
+/// seconds.
+std::optional<double> stall_timeout_of_environment();
+
 /// Options of the watchdog.
 struct WatchdogOptions {
   double stall_timeout = 120;  ///< seconds; 0: no watchdog. Rank 0's value is used by all ranks
@@ -28,8 +34,8 @@ struct WatchdogOptions {
   std::string advice{};        ///< end of the message: what to do
   std::string host{};          ///< host of this rank in messages; empty: the system's host name
   /// Called at every heartbeat on the watchdog's thread: whether this process has made progress
-  /// without calls on an Activity. Applies to replicas outside collectives. Empty: only those calls
-  /// count.
+  /// without calls on an Activity. Applies to replicas outside of a training (is_outside_training)
+  /// in a process none of whose replicas is in a collective. Empty: only those calls count.
   std::function<bool()> moves{};
   /// Called once on the watchdog's thread instead of the message and the exit. For tests.
   std::function<void(const WatchdogReport&)> on_failure{};
@@ -47,13 +53,16 @@ struct WatchdogOptions {
 /// destructors, even if its other threads hang. This happens when
 ///   - a rank's process ends without a goodbye: immediately;
 ///   - a rank sends no heartbeat for stall_timeout: it was stopped, or its host is unreachable;
-///   - a replica has been in a collective for stall_timeout, and the replicas that have not entered
-///   it have made no
-///     progress (no call on their Activity) for as long: these are named. While they make progress,
-///     the others wait without a limit;
+///   - a replica has been in a collective for stall_timeout, and those that have not entered it
+///   have
+///     made no progress for as long: no call on their Activity and, outside of a training, no use
+///     of a processor, input or output. These are named. While they make progress, the others wait
+///     without a limit; warnings name those that compute, read or write without calls on their
+///     Activity: after stall_timeout, and each time when the wait has lasted twice as long;
+///   - a rank has reached the end of its session, and another is in a collective that needs it:
+///     within a few seconds;
 ///   - no replica has made progress for stall_timeout, unless none is in a collective and one is
-///   idle or starting;
-///     ranks that have left are named.
+///     idle or starting; ranks that have left are named.
 /// Time in which a process was suspended does not count, so a job that was suspended as a whole can
 /// continue.
 ///

@@ -25,6 +25,16 @@ TEST(ActivityAge, ATickIsProgressButLeavesNoCollective) {
   EXPECT_EQ(view.collective_seconds, 3);
 }
 
+TEST(ActivityAge, OfAProcessThatMovesIsThatOfItsSilence) {
+  const Activity activity;
+  ActivityAge age;
+  age.look(activity.state(), 10);
+  const ReplicaView view = age.look(activity.state(), 14, /*process_moved=*/true);
+  EXPECT_EQ(view.still_seconds, 0);
+  EXPECT_EQ(view.unreported_seconds, 4);
+  EXPECT_EQ(age.look(activity.state(), 15).still_seconds, 1);
+}
+
 TEST(ActivityAge, EnteringAndLeavingBeginAnew) {
   Activity activity;
   ActivityAge age;

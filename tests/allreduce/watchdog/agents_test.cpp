@@ -22,6 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -153,6 +154,42 @@ TEST_F(Posts, NameARankThatTheOthersWaitFor) {
   EXPECT_EQ(finding->text,
             "[watchdog] expected progress within 120 s; rank 2, host K, step 100, waiting before "
             "bucket 0 (layers fc3) for 122 s in compute; ranks 0,1 are in it");
+}
+
+TEST_F(Posts, WarnEverLessOftenOfARankThatComputes) {
+  start(1);
+  for (int wait = 0; wait < 2; ++wait) {
+    std::vector<int> warned;
+    for (int second = 1; second < 1000; ++second) {
+      const auto finding =
+          center_->beat(second, {computing(7, -1, second), inside(8, 3, second)}, kBuckets);
+      if (!finding) continue;
+      EXPECT_TRUE(finding->is_warning) << finding->text;
+      EXPECT_EQ(finding->reporter, Finding::Reporter::this_rank);
+      warned.push_back(second);
+    }
+    EXPECT_THAT(warned, ElementsAre(120, 240, 480, 960)) << wait;
+    EXPECT_FALSE(center_->beat(1001, {inside(8, 3, 0), inside(8, 3, 1001)}, kBuckets));
+  }
+}
+
+TEST_F(Posts, EndAtOnceWhatARankThatHasReachedItsEndLeavesWaiting) {
+  start(2);
+  member(1).beat(1, {inside(8, 3, 1)}, kBuckets);
+  std::optional<Finding> finding;
+  await([&] {
+    center_->receive(1);
+    return (finding = center_->beat(1, {at_the_end(7, 1)}, kBuckets)).has_value();
+  });
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->text,
+            "[watchdog] expected every rank to make the same calls to its end; rank 0, host G, has "
+            "left; rank 1 is at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)");
+  EXPECT_FALSE(finding->takes_advice);
+  // An error of a rank is reported first.
+  center_->announce_error(1);
+  EXPECT_FALSE(center_->beat(2, {at_the_end(7, 2)}, kBuckets));
+  EXPECT_TRUE(center_->beat(kEndingSeconds + 1, {at_the_end(7, 11)}, kBuckets));
 }
 
 TEST_F(Posts, LetARankGoThatSaysGoodbye) {

@@ -89,7 +89,10 @@ TEST(JudgeProgress, SpeaksOfCollectivesWithoutABucket) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->text,
             "[watchdog] expected progress within 120 s; rank 0, host H, before the first step, "
-            "waiting before all_gather for 130 s in starting; rank 1 is in it");
+            "waiting before all_gather for 130 s in starting; rank 1 is in it; the awaited process "
+            "neither computes, reads nor writes: if it waits on purpose, call tick() (in C "
+            "lockstep_still_at_work()), or set a longer stall_timeout, which "
+            "LOCKSTEP_STALL_TIMEOUT=SECONDS in the environment overrides");
 }
 
 TEST(JudgeProgress, DerivesTheBucketWhereTheOthersAreFurtherAhead) {
@@ -149,6 +152,95 @@ TEST(JudgeProgress, SaysWhoHasLeftWhereItNamesAnother) {
 
 TEST(JudgeProgress, PassesOverRanksThatHaveNotReported) {
   EXPECT_FALSE(progress({rank_with({inside(8, 3, 20)}), rank_with({})}));
+}
+
+// --- At work
+
+std::optional<LongWait> wait_of(const std::vector<RankView>& ranks) {
+  return find_long_wait(ranks, kTimeout, kBuckets);
+}
+
+TEST(FindLongWait, NamesTheRankThatComputesWithoutReporting) {
+  const std::vector<RankView> ranks = {rank_with({computing(7, -1, 125)}),
+                                       rank_with({inside(8, 3, 121)})};
+  EXPECT_FALSE(progress(ranks));
+  const auto wait = wait_of(ranks);
+  ASSERT_TRUE(wait);
+  EXPECT_EQ(wait->seconds, 121);
+  EXPECT_EQ(wait->text,
+            "[watchdog] expected progress within 120 s; rank 0, host H, step 100, waiting before "
+            "bucket 3 (layers conv4 .. fc1) for 125 s in idle; rank 1 is in it; the job goes on, "
+            "because the awaited process computes, reads or writes: in such work call tick() (in C "
+            "lockstep_still_at_work()), or set a longer stall_timeout, which "
+            "LOCKSTEP_STALL_TIMEOUT=SECONDS in the environment overrides");
+}
+
+TEST(FindLongWait, BeginsAtTheTimeout) {
+  EXPECT_FALSE(wait_of({rank_with({computing(7, 2, 119)}), rank_with({inside(8, 3, 125)})}));
+  EXPECT_FALSE(wait_of({rank_with({computing(7, 2, 125)}), rank_with({inside(8, 3, 119)})}));
+  EXPECT_TRUE(wait_of({rank_with({computing(7, 2, 120)}), rank_with({inside(8, 3, 120)})}));
+}
+
+// In a training the library reports its own progress, and who reports needs no warning.
+TEST(FindLongWait, IsSilentWhereNobodyComputesUnreported) {
+  EXPECT_FALSE(
+      wait_of({rank_with({computing(7, 2, 500, Phase::compute)}), rank_with({inside(8, 3, 500)})}));
+  EXPECT_FALSE(wait_of({rank_with({computing(7, 2, 1)}), rank_with({inside(8, 3, 500)})}));
+  EXPECT_FALSE(wait_of({rank_with({computing(7, 2, 500)}), rank_with({computing(7, 2, 500)})}));
+}
+
+TEST(FindLongWait, LeavesOutWhoIsBlocked) {
+  const std::vector<RankView> ranks = {rank_with({inside(8, 3, 300)}),
+                                       rank_with({computing(7, 2, 290)}),
+                                       rank_with({outside(7, 2, 290, Phase::idle)})};
+  EXPECT_FALSE(progress(ranks)) << "it may wait for the other";
+  const auto wait = wait_of(ranks);
+  ASSERT_TRUE(wait);
+  EXPECT_THAT(wait->text, HasSubstr("rank 1, host H"));
+  EXPECT_THAT(wait->text, Not(HasSubstr("rank 2, host H")));
+}
+
+TEST(FindLongWait, NamesTheEndThatOthersWaitAt) {
+  const auto wait = wait_of({rank_with({at_the_end(7, 200)}), rank_with({computing(7, 2, 200)})});
+  ASSERT_TRUE(wait);
+  EXPECT_THAT(wait->text, HasSubstr("rank 1, host H, step 100, waiting before the end of the job "
+                                    "for 200 s in idle; rank 0 is in it"));
+}
+
+// --- Departures
+
+TEST(JudgeDepartures, EndsWaitsForARankThatHasReachedItsEnd) {
+  const auto verdict = judge_departures(
+      std::vector{rank_with({at_the_end(7, 2)}), rank_with({inside(8, 3, 1)}),
+                  rank_with({inside(9, 0, 1, 101)}), rank_with({computing(7, 2, 1)})},
+      kBuckets);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::left);
+  EXPECT_THAT(verdict->ranks, ElementsAre(0));
+  EXPECT_EQ(verdict->text,
+            "[watchdog] expected every rank to make the same calls to its end; rank 0, host H, has "
+            "left; rank 1 at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1); rank 2 at "
+            "step 101, in all_reduce of bucket 0 (layers fc3)");
+}
+
+TEST(JudgeDepartures, LetsRanksFinishWhatTheOtherHasCompleted) {
+  const auto judge = [](const ReplicaView& view) {
+    return judge_departures(std::vector{rank_with({at_the_end(8, 500)}), rank_with({view})},
+                            kBuckets);
+  };
+  EXPECT_FALSE(judge(inside(8, 3, 500)));
+  EXPECT_FALSE(judge(inside(9, 0, 0.5))) << "it may not be certain yet";
+  EXPECT_FALSE(judge(outside(9, 0, 500, Phase::idle)));
+  EXPECT_FALSE(judge(at_the_end(9, 500)));
+  EXPECT_TRUE(judge(inside(9, 0, 500)));
+}
+
+// A training that ends saves and compares, in collectives; its session goes on.
+TEST(JudgeDepartures, AreNotTheEndOfATraining) {
+  ReplicaView ending = inside(7, -1, 500);
+  ending.state.phase = Phase::ending;
+  EXPECT_FALSE(
+      judge_departures(std::vector{rank_with({ending}), rank_with({inside(8, 3, 500)})}, kBuckets));
 }
 
 // --- Stuck

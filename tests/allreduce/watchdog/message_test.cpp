@@ -30,6 +30,7 @@ TEST(Message, CarriesAHello) {
 
 TEST(Message, CarriesReplicas) {
   ReplicaView second = outside(9, -1, 2.5, Phase::saving, 77);
+  second.unreported_seconds = 3.5;
   second.collective_seconds = 4.5;
   const auto replicas = read_beat(write_beat(std::vector{inside(8, 3, 1.25), second}));
   ASSERT_TRUE(replicas);
@@ -44,6 +45,7 @@ TEST(Message, CarriesReplicas) {
   EXPECT_EQ(last.state.phase, Phase::saving);
   EXPECT_EQ(last.state.changes, 9U);
   EXPECT_EQ(last.still_seconds, 2.5);
+  EXPECT_EQ(last.unreported_seconds, 3.5);
   EXPECT_EQ(last.collective_seconds, 4.5);
 }
 

@@ -22,6 +22,7 @@ inline ReplicaView inside(std::uint64_t number, int bucket, double seconds,
                     .bucket = bucket,
                     .changes = number},
           .still_seconds = seconds,
+          .unreported_seconds = seconds,
           .collective_seconds = seconds};
 }
 
@@ -38,6 +39,22 @@ inline ReplicaView outside(std::uint64_t number, int bucket, double seconds,
 inline ReplicaView busy(std::uint64_t number, int bucket, double seconds, double moved) {
   ReplicaView view = outside(number, bucket, seconds);
   view.still_seconds = moved;
+  return view;
+}
+
+/// As outside, in the program's own code, which computes and reports nothing.
+inline ReplicaView computing(std::uint64_t number, int bucket, double seconds,
+                             Phase phase = Phase::idle) {
+  ReplicaView view = outside(number, bucket, seconds, phase);
+  view.still_seconds = 0.5;
+  return view;
+}
+
+/// At the end of its session, after `number` collectives.
+inline ReplicaView at_the_end(std::uint64_t number, double seconds) {
+  ReplicaView view = inside(kCollectivesBeforeTheEnd + number + 1, -1, seconds, -1);
+  view.state.phase = Phase::ending;
+  view.state.operation = "the end of the job";
   return view;
 }
 
