@@ -10,6 +10,32 @@ if(BUILD_SHARED_LIBS AND NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_program})
 endif()
 
+# A program with static libraries can be built alone, as scripts/quickstart does. It has just been installed; the other components are then
+# left out.
+if(NOT BUILD_SHARED_LIBS)
+  set(library_files "")
+  foreach(target ${modules} lockstep_shared lockstep_torch lockstep_torchscript)
+    if(TARGET ${target} AND NOT (LOCKSTEP_SANITIZE AND target STREQUAL "lockstep_shared"))
+      list(APPEND library_files $<TARGET_FILE:${target}>)
+    endif()
+  endforeach()
+  install(CODE "set(library_files ${library_files})\nset(build_libraries \"cmake --build ${PROJECT_BINARY_DIR}\")" ALL_COMPONENTS)
+  install(CODE [[
+set(not_built ${library_files})
+foreach(file ${library_files})
+  if(EXISTS "${file}")
+    list(REMOVE_ITEM not_built "${file}")
+  endif()
+endforeach()
+if(not_built AND NOT CMAKE_INSTALL_COMPONENT)
+  message(STATUS "Installed the program alone: the libraries have not been built. To install them and the headers too:
+${build_libraries} && cmake --install ${CMAKE_CURRENT_LIST_DIR} --prefix ${CMAKE_INSTALL_PREFIX}")
+  set(CMAKE_INSTALL_COMPONENT program_alone)  # no rule below has this one
+elseif(not_built AND NOT CMAKE_INSTALL_COMPONENT STREQUAL "program")
+  message(FATAL_ERROR "expected all libraries to be built, for the component ${CMAKE_INSTALL_COMPONENT}: ${build_libraries}")
+endif()]] ALL_COMPONENTS)
+endif()
+
 # Two sets of targets, of which find_package(lockstep) takes one: each defines lockstep::lockstep.
 install(TARGETS lockstep ${modules} EXPORT lockstep-static-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
