@@ -2,14 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
-constexpr char kBetweenParts = '\n';
+/// Removes "LENGTH:" from the beginning of `text`; nullopt if it begins with something else.
+std::optional<std::size_t> take_length(std::string_view& text) {
+  std::size_t length = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, length);
+  if (error != std::errc{} || after == end || *after != ':') return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(after + 1 - text.data()));
+  return length;
+}
 
 }  // namespace
 
@@ -19,15 +29,23 @@ std::string ErrorMessage::text() const {
 }
 
 std::string ErrorMessage::pack() const {
-  return where + kBetweenParts + expected + kBetweenParts + actual;
+  return fmt::format("{}:{}:{}{}{}", where.size(), expected.size(), where, expected, actual);
+// Lengths, so that parts may have any bytes. They are first, and `actual` has none, so that a text
+// that a transport has cut off at its end loses only that end.
 }
 
 ErrorMessage ErrorMessage::unpack(const std::string& packed) {
-  const std::size_t first = packed.find(kBetweenParts);
-  if (first == std::string::npos) return {{}, packed, {}};
-  const std::size_t second = std::min(packed.find(kBetweenParts, first + 1), packed.size());
-  return {packed.substr(0, first), packed.substr(first + 1, second - first - 1),
-          packed.substr(std::min(second + 1, packed.size()))};
+  std::string_view rest = packed;
+  const auto where = take_length(rest);
+  const auto expected = where ? take_length(rest) : std::nullopt;
+  if (!expected) return {{}, packed, {}};
+  const auto take = [&rest](std::size_t length) {
+    const std::string_view part = rest.substr(0, length);
+    rest.remove_prefix(part.size());
+    return std::string(part);
+  };
+  // The elements of a braced list are evaluated in their order.
+  return {take(*where), take(*expected), std::string(rest)};
 }
 
 Error::Error(ErrorCategory category, ErrorMessage message)

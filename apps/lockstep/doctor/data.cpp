@@ -141,7 +141,8 @@ void require_meaning(const Reports<DataFacts>& reports) {
         return !report.facts.unknown.empty();
       });
   if (!means_nothing) return;
-  throw Error(ErrorCategory::input, ErrorMessage::unpack(reports.answered.front().facts.unknown));
+  throw Error(ErrorCategory::input,
+              ErrorMessage::unpack(decode_bytes(reports.answered.front().facts.unknown)));
 }
 
 }  // namespace
@@ -160,7 +161,9 @@ DataFacts look_at_data(const std::string& spec, const std::string& data_dir, boo
     return facts;
   } catch (const Error& error) {
     return {.failure = error.what(),
-            .unknown = error.category() == ErrorCategory::input ? error.message().pack() : ""};
+            .unknown = error.category() == ErrorCategory::input
+                           ? encode_bytes(error.message().pack())
+                           : ""};
   }
 }
 

@@ -16,7 +16,8 @@ struct DataFacts {
   /// Hash of all names and sizes; for folders of images, of all names and some sizes.
   std::string fingerprint = {};
   std::string failure = {};  ///< why the data cannot be read; empty if they can
-  std::string unknown = {};  ///< ErrorMessage::pack() of the error if the specification is invalid
+  /// encode_bytes() of ErrorMessage::pack() of the error if the specification is invalid.
+  std::string unknown = {};
   /// Rate of reading one file without the page cache; 0: not measured.
   double megabytes_per_second = 0;
 
