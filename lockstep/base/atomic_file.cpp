@@ -27,14 +27,14 @@ std::string name_prefix(std::string_view name) {
   return fmt::format(".{}{}", name.substr(0, kMaxNameBytes), kMark);
 }
 
-// `.NAME.tmp-HOST-PROCESS-RANDOM`. The random part prevents an attacker from creating a link under
-// this name in advance; O_EXCL rejects an existing one. Not mkstemp: it creates the file with mode
-// 0600, and the umask cannot be read without changing it.
+// `.NAME.tmp-MARK-RANDOM`, with process_mark(). The random part prevents an attacker from creating
+// a link under this name in advance; O_EXCL rejects an existing one. Not mkstemp: it creates the
+// file with mode 0600, and the umask cannot be read without changing it.
 std::string temporary_name(std::string_view name) {
   std::uint64_t random = 0;
   while (::getrandom(&random, sizeof(random), 0) != sizeof(random)) {
   }
-  return fmt::format("{}{}-{}-{:016x}", name_prefix(name), process_namespace(), ::getpid(), random);
+  return fmt::format("{}{}-{:016x}", name_prefix(name), process_mark(), random);
 }
 
 /// Resolves `path` while it is a symbolic link, including a dangling one. Links that do not contain

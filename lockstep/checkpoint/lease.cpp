@@ -39,19 +39,30 @@ std::int64_t nanoseconds(const struct stat& status) {
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
-/// A lease file as read by a waiting run. Its text is "PROCESS HOST NAMESPACE RANDOM".
+/// A lease file as read by a waiting run. Its text is "PROCESS NAMESPACE START RANDOM HOST".
 struct Seen {
   std::string text;
   std::int64_t renewed = 0;  ///< nanoseconds, by the clock of the file system
 
-  std::string field(int number) const {
+  std::string_view field_and_rest(int number) const {
     std::string_view rest = text;
     for (; number > 0; --number) rest.remove_prefix(std::min(rest.size(), rest.find(' ') + 1));
-    return std::string(rest.substr(0, rest.find(' ')));
+    return rest;
   }
-  pid_t process() const { return parse_number<pid_t>(field(0)).value_or(0); }
+  std::string_view field(int number) const {
+    const std::string_view rest = field_and_rest(number);
+    return rest.substr(0, rest.find(' '));
+  }
+  ProcessIdentity process() const {
+    return {.id = parse_number<pid_t>(field(0)).value_or(0),
+            .start = parse_number<std::uint64_t>(field(2)).value_or(0)};
+  }
   bool is_of_visible_process() const {
-    return !process_namespace().empty() && field(2) == process_namespace();
+    return !process_namespace().empty() && field(1) == process_namespace();
+  }
+  /// "process 7 on host"
+  std::string holder() const {
+    return fmt::format("process {} on {}", process().id, field_and_rest(4));
   }
 };
 
@@ -144,9 +155,9 @@ class DirectoryLease::Renewal {
 DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
                                const LeaseTimes& times, const WaitReport& waits)
     : path_(directory / kLeaseName),
-      text_(fmt::format("{} {} {} {}", ::getpid(), host_name(),
+      text_(fmt::format("{} {} {} {} {}", ::getpid(),
                         process_namespace().empty() ? "?" : process_namespace(),
-                        unforeseeable_name(""))) {
+                        this_process().start, unforeseeable_name(""), host_name())) {
   const auto deadline = Clock::now() + patience;
   std::optional<FileSystemClock> clock;
   std::optional<Seen> first;
@@ -161,16 +172,14 @@ DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
       continue;
     }
     if (!first || first->text != seen->text) first = seen;
-    if (waits) waits(fmt::format("process {} on {}", seen->process(), seen->field(1)));
+    if (waits) waits(seen->holder());
     const bool lives = seen->is_of_visible_process() || seen->renewed != first->renewed;
     if (lives && Clock::now() >= deadline)
       throw Error(
           ErrorCategory::checkpoint, directory.string(), "expected exclusive use of the directory",
-          fmt::format(
-              "process {} on {} writes there: it renewed {} {:.1f} s ago (a lease lasts {:g} s)",
-              seen->process(), seen->field(1), path_.string(),
-              std::chrono::duration<double>(age).count(),
-              std::chrono::duration<double>(times.lifetime).count()));
+          fmt::format("{} writes there: it renewed {} {:.1f} s ago (a lease lasts {:g} s)",
+                      seen->holder(), path_.string(), std::chrono::duration<double>(age).count(),
+                      std::chrono::duration<double>(times.lifetime).count()));
     std::this_thread::sleep_for(kPoll);
   }
   renewal_ = std::make_unique<Renewal>(path_, text_, times.renewal);
@@ -192,10 +201,11 @@ void DirectoryLease::check_held() const {
   if (seen && seen->text == text_) return;
   throw Error(ErrorCategory::checkpoint, path_.parent_path().string(),
               "expected exclusive use of the directory",
-              seen ? fmt::format("process {} on {} has taken it over, because this one did not "
-                                 "renew its lease in time",
-                                 seen->process(), seen->field(1))
-                   : "its lease is gone");
+              seen
+                  ? fmt::format("{} has taken it over, because this one did not renew its lease in "
+                                "time",
+                                seen->holder())
+                  : "its lease is gone");
 }
 
 }  // namespace lockstep::checkpoint

@@ -19,10 +19,10 @@ struct LeaseTimes {
 /// Called with who holds a directory, "process 7 on host", each time that it is found in use.
 using WaitReport = std::function<void(const std::string& holder)>;
 
-/// The file DIR/.lease names its holder (host, boot, PID namespace, process). A thread of the
-/// holder renews its modification time. A lease whose holder is known to have ended, or that was
-/// not renewed for `lifetime`, is taken over. Ages are differences of file system timestamps, so
-/// the clocks of hosts need not be synchronized.
+/// The file DIR/.lease names its holder (boot, PID namespace, process and its start, host). A
+/// thread of the holder renews its modification time. A lease whose holder is known to have ended,
+/// or that was not renewed for `lifetime`, is taken over. Ages are differences of file system
+/// timestamps, so the clocks of hosts need not be synchronized.
 class DirectoryLease {
  public:
   /// Waits until the lease is free, and calls `waits` meanwhile. Throws Error (checkpoint) naming

@@ -37,9 +37,7 @@ constexpr std::string_view kLeasePrefix = ".lease.tmp-";
 constexpr std::chrono::milliseconds kLockPoll{20};
 constexpr std::chrono::hours kAbandoned{24};
 
-std::string this_process() {
-  return fmt::format("{}-{}-{}-", host_name(), process_namespace(), ::getpid());
-}
+std::string host_and_process() { return fmt::format("{}-{}-", host_name(), process_mark()); }
 
 /// A checkpoint that is being written or replaced.
 bool is_unnamed_checkpoint(std::string_view name) {
@@ -66,11 +64,17 @@ bool is_untouched_for(const fs::path& directory, std::chrono::seconds time) {
   return !error && fs::file_time_type::clock::now() - newest >= time;
 }
 
+/// Whether the process in the name of `path` has ended, or, if it cannot be known, nothing was
+/// modified for `time`.
+bool is_abandoned(const fs::path& path, std::chrono::seconds time) {
+  const ProcessIdentity maker = maker_of(path.filename().native());
+  return maker.id > 0 ? is_process_gone(maker) : is_untouched_for(path, time);
+}
+
 bool is_left_over(const fs::path& path, Leftovers which) {
   if (which == Leftovers::all) return true;
-  const pid_t maker = maker_of(path.filename().string());
-  const auto lifetime = std::chrono::duration_cast<std::chrono::seconds>(LeaseTimes().lifetime);
-  return maker > 0 ? is_process_gone(maker) : is_untouched_for(path, lifetime);
+  return is_abandoned(path,
+                      std::chrono::duration_cast<std::chrono::seconds>(LeaseTimes().lifetime));
 }
 
 std::vector<fs::path> hidden_in(const fs::path& directory,
@@ -159,15 +163,15 @@ void DirectoryLock::check_held() const {
 }
 
 std::string chief_temporary_prefix(std::int64_t step) {
-  return fmt::format("{}{:08}{}{}", kStepPrefix, step, kTemporaryMark, this_process());
+  return fmt::format("{}{:08}{}{}", kStepPrefix, step, kTemporaryMark, host_and_process());
 }
 
 std::string removal_prefix(std::int64_t step) {
-  return fmt::format("{}{:08}-{}", kRemovalPrefix, step, this_process());
+  return fmt::format("{}{:08}-{}", kRemovalPrefix, step, host_and_process());
 }
 
 std::string worker_temporary_prefix(int rank) {
-  return fmt::format("{}{}-{}", kWorkerPrefix, rank, this_process());
+  return fmt::format("{}{}-{}", kWorkerPrefix, rank, host_and_process());
 }
 
 std::vector<fs::path> recover_checkpoints(const fs::path& directory, Leftovers which) {
@@ -205,10 +209,7 @@ void remove_leftovers(const fs::path& directory, Leftovers which) {
 
 void remove_leftovers_of_the_dead(const fs::path& directory) {
   remove_if(directory, [](const fs::path& path) {
-    const std::string name = path.filename().string();
-    if (!name.starts_with(kWorkerPrefix)) return false;
-    const pid_t maker = maker_of(name);
-    return maker > 0 ? is_process_gone(maker) : is_untouched_for(path, kAbandoned);
+    return path.filename().native().starts_with(kWorkerPrefix) && is_abandoned(path, kAbandoned);
   });
 }
 

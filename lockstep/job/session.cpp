@@ -29,6 +29,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/system/process.h"
 #include "lockstep/base/system/terminal.h"
 #include "lockstep/base/trace/recording.h"
 #include "lockstep/job/failure.h"
@@ -133,11 +134,13 @@ struct WaitsForNobody {
   ~WaitsForNobody() { monitor.leave(); }
 };
 
-/// Names the job in the same way on all its ranks: by the host and the process of rank 0.
+/// Names the job in the same way on all its ranks: by the host, and the process of rank 0 and its
+/// start.
 std::string job_name(MPI_Comm ranks) {
   std::array<char, 96> name{};
-  const auto written =
-      fmt::format_to_n(name.data(), name.size() - 1, "{:.64}-{}", host_name(), ::getpid());
+  const ProcessIdentity process = this_process();
+  const auto written = fmt::format_to_n(name.data(), name.size() - 1, "{:.64}-{}-{}", host_name(),
+                                        process.id, process.start);
   *written.out = '\0';
   if (ranks != MPI_COMM_NULL)
     MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, ranks);

@@ -1,6 +1,7 @@
 #include "lockstep/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,6 +11,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <limits>
+#include <string>
 #include <thread>
 
 #include "lockstep/base/input_file.h"
@@ -53,11 +56,25 @@ void in_killed_process(Function function) {
 }
 
 TEST(MakerOf, IsTheProcessInTheName) {
-  const std::string name = ".file.tmp-" + process_namespace() + "-123-";
-  EXPECT_EQ(maker_of(name + "0a"), 123);
-  EXPECT_EQ(maker_of(".file.tmp-other-123-0a"), 0) << "of another host";
-  EXPECT_EQ(maker_of(".file.tmp-" + process_namespace() + "-123"), 0) << "not a whole number";
-  EXPECT_EQ(maker_of(""), 0);
+  const std::string start = ".file.tmp-" + process_namespace();
+  EXPECT_EQ(maker_of(start + "-123-456-0a").id, 123);
+  EXPECT_EQ(maker_of(start + "-123-456-0a").start, 456U);
+  for (const std::string& name : {std::string(".file.tmp-other-123-456-0a"), start + "-123-456",
+                                  start + "-123-0a-0b", start + "-123", start, std::string()})
+    EXPECT_EQ(maker_of(name).id, 0) << name;
+  const ProcessIdentity mine = maker_of("-" + process_mark() + "-");
+  EXPECT_EQ(mine.id, ::getpid());
+  EXPECT_EQ(mine.start, this_process().start);
+}
+
+TEST(ProcessIdentity, IsNotThatOfALaterProcessWithItsId) {
+  const ProcessIdentity mine = this_process();
+  EXPECT_GT(mine.start, 0U);
+  EXPECT_FALSE(is_process_gone(mine));
+  EXPECT_TRUE(is_process_gone({mine.id, mine.start - 1})) << "its ID was assigned again";
+  EXPECT_TRUE(is_process_gone({std::numeric_limits<pid_t>::max(), mine.start}));
+  EXPECT_FALSE(is_process_gone({mine.id, 0})) << "of unknown start";
+  EXPECT_FALSE(is_process_gone({}));
 }
 
 TEST(AtomicFile, IsWrittenInAnyOrderAndReadBeforeItHasItsName) {
@@ -259,7 +276,10 @@ TEST(AbandonedTemporaries, OfAKilledProcessGo) {
   data::write_bytes(directory / ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef",
                     "of another host");
   data::write_bytes(directory / ".file.tmp-77-0", "of another program");
-  ASSERT_EQ(data::names_in(directory.path()).size(), 5u);
+  data::write_bytes(directory / fmt::format(".file.tmp-{}-{}-{}-0", process_namespace(), ::getpid(),
+                                            this_process().start - 1),
+                    "of an ended process whose ID this one has now");
+  ASSERT_EQ(data::names_in(directory.path()).size(), 6u);
   remove_abandoned_temporaries(directory.path(), "file");
   EXPECT_EQ(data::names_in(directory.path()).size(), 4u)
       << "that of the other name is not asked for";

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -139,17 +141,33 @@ TEST_F(TraceRecording, IsRemovedAfterAWeek) {
 }
 
 TEST_F(TraceRecording, OfAProcessThatRunsForWeeksStaysNoted) {
-  note_process("host-1", {});
-  const std::filesystem::path gone = temporary_recordings() / "pid-2147483647";
-  std::ofstream(gone) << "host-0\n\n";
+  note_process("host-1", {});  // makes the directory
+  const pid_t child = ::fork();
+  if (child == 0) {
+    note_process("host-1", {});
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  const auto note_of = [](pid_t process) {
+    return temporary_recordings() / ("pid-" + std::to_string(process));
+  };
+  const std::filesystem::path gone = note_of(2147483647);
+  const std::string text = contents_of(note_of(child));
+  std::ofstream(gone) << text;
+  // The ID of a process that runs, and started at another time.
+  std::ofstream(note_of(1)) << text;
   for (const auto& note : std::filesystem::directory_iterator(temporary_recordings()))
     std::filesystem::last_write_time(
         note.path(), std::filesystem::file_time_type::clock::now() - std::chrono::days(20));
-  const std::filesystem::path own = temporary_recordings() / ("pid-" + std::to_string(::getpid()));
-  std::filesystem::rename(own, temporary_recordings() / "pid-1");  // which always runs
+  EXPECT_EQ(noted_processes(temporary_recordings()).size(), 2U);
   note_process("host-2", {});
-  EXPECT_TRUE(std::filesystem::exists(temporary_recordings() / "pid-1"));
+  EXPECT_TRUE(std::filesystem::exists(note_of(child)));
+  EXPECT_FALSE(std::filesystem::exists(note_of(1)));
   EXPECT_FALSE(std::filesystem::exists(gone));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(TraceRecording, IsNotWrittenThroughADirectoryThatOthersCouldHaveMade) {

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "lockstep/base/system/process.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/workspace.h"
@@ -420,9 +421,16 @@ TEST_F(CheckpointWithoutLocks, TheLeaseOfAProcessThatEndedIsTaken) {
   EXPECT_NO_THROW(directory_at(path(), 3).prepare(1));
 }
 
+TEST_F(CheckpointWithoutLocks, TheLeaseOfAnEndedProcessWhoseIdIsAssignedAgainIsTaken) {
+  fs::create_directory(path());
+  overwrite(path() / ".lease", fmt::format("{} {} {} x {}", ::getpid(), process_namespace(),
+                                           this_process().start - 1, host_name()));
+  EXPECT_NO_THROW(directory_at(path(), 3).prepare(1));
+}
+
 TEST_F(CheckpointWithoutLocks, TheLeaseOfAnotherHostIsTakenWhenItWasNotRenewed) {
   fs::create_directory(path());
-  overwrite(path() / ".lease", "77 elsewhere 0123456789abcdef-f0000000 x");
+  overwrite(path() / ".lease", "77 0123456789abcdef-f0000000 5 x elsewhere");
   DirectoryLease lease(path(), std::chrono::milliseconds(0),
                        {std::chrono::milliseconds(100), std::chrono::milliseconds(300)});
   EXPECT_NO_THROW(lease.check_held());
@@ -431,7 +439,7 @@ TEST_F(CheckpointWithoutLocks, TheLeaseOfAnotherHostIsTakenWhenItWasNotRenewed) 
 TEST_F(CheckpointWithoutLocks, TheLeaseOfAnotherHostThatIsRenewedIsRefused) {
   fs::create_directory(path());
   const fs::path file = path() / ".lease";
-  overwrite(file, "77 elsewhere 0123456789abcdef-f0000000 x");
+  overwrite(file, "77 0123456789abcdef-f0000000 5 x elsewhere");
   std::atomic<bool> ended{false};
   std::thread elsewhere([&] {
     while (!ended) {
@@ -449,7 +457,7 @@ TEST_F(CheckpointWithoutLocks, ALostLeaseStopsSavesAndSpareTheOther) {
   SmallReplica replica(1);
   CheckpointDirectory stopped = directory_at(path(), 3);
   stopped.prepare(1);
-  overwrite(path() / ".lease", "77 elsewhere 0123456789abcdef-f0000000 x");
+  overwrite(path() / ".lease", "77 0123456789abcdef-f0000000 5 x elsewhere");
   EXPECT_THAT(checkpoint_error([&] { stopped.save(replica.arrays(), at_step(8)); }),
               HasSubstr("process 77 on elsewhere has taken it over"));
   EXPECT_THAT(names_in(path()), ElementsAre(".lease"));
@@ -470,10 +478,14 @@ TEST_F(CheckpointWithoutLocks, TemporariesOfTheLivingAreSpared) {
   if (child == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   const std::string living = chief_temporary_prefix(8) + "x";
-  std::string dead = living;
-  dead.replace(dead.rfind(fmt::format("-{}-", ::getpid())) + 1, std::to_string(::getpid()).size(),
-               std::to_string(child));
-  for (const std::string& name : {living, dead}) fs::create_directory(path() / name);
+  const std::string mark = fmt::format("-{}-{}-", ::getpid(), this_process().start);
+  const auto instead = [&](pid_t process, std::uint64_t start) {
+    std::string name = living;
+    return name.replace(name.rfind(mark), mark.size(), fmt::format("-{}-{}-", process, start));
+  };
+  const std::string dead = instead(child, this_process().start);
+  const std::string reused = instead(::getpid(), this_process().start - 1);
+  for (const std::string& name : {living, dead, reused}) fs::create_directory(path() / name);
   fs::create_directory(path() / ".step-00000009.tmp-elsewhere-77");  // just now
   remove_leftovers(path(), Leftovers::abandoned);
   EXPECT_THAT(names_in(path()),

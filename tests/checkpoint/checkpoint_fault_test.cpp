@@ -217,16 +217,18 @@ TEST_F(CheckpointFault, WorkersRemoveOnlyWhatTheDeadLeft) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  const auto of = [](const std::string& host, const std::string& where, pid_t process) {
-    return fmt::format(".workertemp_1-{}-{}-{}-abc", host, where, process);
+  const auto of = [](const std::string& host, const std::string& where, pid_t process,
+                     std::uint64_t start = this_process().start) {
+    return fmt::format(".workertemp_1-{}-{}-{}-{}-abc", host, where, process, start);
   };
   const std::string here = process_namespace();
   const std::string dead = of(host_name(), here, child);
-  const std::string alive = of(host_name(), here, ::getppid());
+  const std::string alive = of(host_name(), here, ::getpid());
+  const std::string reused = of(host_name(), here, ::getpid(), this_process().start - 1);
   // Another host of the same name, or a container: it is unknown whether that process is running.
   const std::string other_boot = of(host_name(), "0123456789abcdef-f0000000", child);
   const std::string long_ago = of(host_name(), "0123456789abcdef-f0000000", child + 1);
-  for (const std::string& name : {dead, alive, other_boot, long_ago})
+  for (const std::string& name : {dead, alive, reused, other_boot, long_ago})
     fs::create_directory(scratch_.path() / name);
   fs::last_write_time(scratch_.path() / long_ago,
                       fs::file_time_type::clock::now() - std::chrono::hours(25));

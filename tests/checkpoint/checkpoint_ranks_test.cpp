@@ -361,8 +361,8 @@ TEST_F(CheckpointRanks, ThatDoNotSeeTheDirectoryUseTheirHostsTemporaryOne) {
   const fs::path temporary = scratch_.path() / "temporary";
   fs::create_directory(temporary);
   const TemporaryFilesIn here(temporary);
-  fs::create_directory(
-      temporary / fmt::format(".workertemp_1-{}-{}-999999999-x", host_name(), process_namespace()));
+  fs::create_directory(temporary / fmt::format(".workertemp_1-{}-{}-999999999-1-x", host_name(),
+                                               process_namespace()));
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"},

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/system/process.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -60,7 +61,7 @@ std::string write_file(const fs::path& file, std::size_t bytes) {
 }
 
 std::string own_name(const char* kind) {
-  return fmt::format(".lockstep-doctor-{}-{}-{}", kind, host_name(), ::getpid());
+  return fmt::format(".lockstep-doctor-{}-{}-{}", kind, host_name(), process_mark());
 }
 
 /// Remedies for a folder.

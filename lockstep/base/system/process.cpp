@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,8 @@
 #include <filesystem>
 #include <fstream>
 #include <latch>
+#include <sstream>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -35,6 +38,19 @@ std::string read_process_namespace() {
   return fmt::format("{}-{:x}", boot.substr(0, kBootDigits), status.st_ino);
 }
 
+/// 0 if there is no such process, or another user may not know it.
+std::uint64_t start_of(pid_t process) {
+  constexpr int kStart = 22;  // number of the field in /proc/ID/stat (man 5 proc)
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line, '\0');
+  // The second field is the program's name in parentheses, which may have any characters.
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  std::string field;
+  for (int number = 3; number <= kStart; ++number) fields >> field;
+  return fields ? parse_number<std::uint64_t>(field).value_or(0) : 0;
+}
+
 }  // namespace
 
 const std::string& process_namespace() {
@@ -42,18 +58,31 @@ const std::string& process_namespace() {
   return text;
 }
 
-pid_t maker_of(std::string_view name) {
-  const std::string mark = fmt::format("-{}-", process_namespace());
-  const std::size_t place = name.rfind(mark);
-  if (process_namespace().empty() || place == std::string_view::npos) return 0;
-  name.remove_prefix(place + mark.size());
-  const std::size_t digits = name.find('-');
-  if (digits == std::string_view::npos) return 0;
-  return parse_number<pid_t>(name.substr(0, digits)).value_or(0);
+ProcessIdentity this_process() { return {::getpid(), start_of(::getpid())}; }
+
+std::string process_mark() {
+  const ProcessIdentity process = this_process();
+  return fmt::format("{}-{}-{}", process_namespace(), process.id, process.start);
 }
 
-bool is_process_gone(pid_t process) {
-  return process > 0 && ::kill(process, 0) != 0 && errno == ESRCH;
+ProcessIdentity maker_of(std::string_view name) {
+  const std::string mark = fmt::format("-{}-", process_namespace());
+  const std::size_t place = name.rfind(mark);
+  if (process_namespace().empty() || place == std::string_view::npos) return {};
+  name.remove_prefix(place + mark.size());
+  const std::size_t id_end = std::min(name.find('-'), name.size());
+  const std::size_t start_end = name.find('-', id_end + 1);
+  if (start_end == std::string_view::npos) return {};
+  const auto id = parse_number<pid_t>(name.substr(0, id_end));
+  const auto start = parse_number<std::uint64_t>(name.substr(id_end + 1, start_end - id_end - 1));
+  return id && start ? ProcessIdentity{*id, *start} : ProcessIdentity{};
+}
+
+bool is_process_gone(const ProcessIdentity& process) {
+  if (process.id <= 0) return false;
+  if (::kill(process.id, 0) != 0 && errno == ESRCH) return true;
+  const std::uint64_t start = process.start == 0 ? 0 : start_of(process.id);
+  return start != 0 && start != process.start;
 }
 
 void throw_no_thread(std::string_view purpose, const std::system_error& error) {

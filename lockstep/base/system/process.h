@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <csignal>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -17,12 +18,25 @@ namespace lockstep {
 /// unknown.
 const std::string& process_namespace();
 
-/// The process of this boot and PID namespace in the name of a file, "…-NAMESPACE-PROCESS-…"; 0 if
-/// there is none, or it is of another namespace.
-pid_t maker_of(std::string_view name);
+/// A process of this boot and PID namespace. The ID alone does not identify it: the system assigns
+/// the IDs of ended processes again.
+struct ProcessIdentity {
+  pid_t id = 0;             ///< 0: unknown
+  std::uint64_t start = 0;  ///< in clock ticks after the boot, as in /proc/ID/stat; 0: unknown
+};
 
-/// Whether this PID namespace has no process with the ID `process`.
-bool is_process_gone(pid_t process);
+/// The calling process.
+ProcessIdentity this_process();
+
+/// "NAMESPACE-ID-START" of the calling process, for names of files.
+std::string process_mark();
+
+/// The process of this boot and PID namespace in the name of a file, "…-NAMESPACE-ID-START-…";
+/// unknown if there is none, or it is of another namespace.
+ProcessIdentity maker_of(std::string_view name);
+
+/// Whether `process` is known and has ended.
+bool is_process_gone(const ProcessIdentity& process);
 
 // Starting threads can fail: their number is limited per user (ulimit -u) and per container
 // (pids.max).

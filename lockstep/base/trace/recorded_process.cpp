@@ -10,14 +10,18 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/system/ownership.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/text.h"
 
@@ -40,6 +44,28 @@ std::optional<pid_t> process_of(std::string_view name) {
   return process && *process > 0 ? process : std::nullopt;
 }
 
+/// The process of a note, if the note is complete and the process runs.
+std::optional<RecordedProcess> running_process(const fs::path& note) {
+  constexpr std::size_t kMaxBytes = 16 << 10;
+  const auto process = process_of(note.filename().native());
+  if (!process) return std::nullopt;
+  std::string text(kMaxBytes, '\0');
+  std::ifstream file(note, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  try {
+    const nlohmann::json object = parse_json(text, ErrorCategory::data, note.native());
+    RecordedProcess noted{.process = *process,
+                          .start = json_member<std::uint64_t>(object, "start"),
+                          .job = json_member<std::string>(object, "job"),
+                          .recording = decode_bytes(json_member<std::string>(object, "recording"))};
+    if (is_process_gone({noted.process, noted.start})) return std::nullopt;
+    return noted;
+  } catch (const std::exception&) {  // of another program
+    return std::nullopt;
+  }
+}
+
 [[noreturn]] void refuse_directory(const fs::path& path, const std::string& actual) {
   throw Error(ErrorCategory::output, path.string(),
               "expected a directory of this user that only this user can write", actual);
@@ -50,8 +76,7 @@ void remove_old(const fs::path& directory) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {
     if (entry.last_write_time(ignored) >= before) continue;
-    const auto process = process_of(entry.path().filename().native());
-    if (!process || is_process_gone(*process)) fs::remove_all(entry.path(), ignored);
+    if (!running_process(entry.path())) fs::remove_all(entry.path(), ignored);
   }
 }
 
@@ -94,8 +119,9 @@ void note_process(const std::string& job, const fs::path& recording) noexcept {
     remove_old(temporary_recordings());
     std::error_code unknown;
     const fs::path whole = recording.empty() ? recording : fs::absolute(recording, unknown);
-    write_file_atomically(note_of(::getpid()), fmt::format("{}\n{}\n", job, whole.string()),
-                          Durability::cached);
+    const nlohmann::json note = {
+        {"job", job}, {"start", this_process().start}, {"recording", encode_bytes(whole.native())}};
+    write_file_atomically(note_of(::getpid()), dump_json(note) + "\n", Durability::cached);
   } catch (const std::exception&) {
     return;
   }
@@ -113,16 +139,8 @@ void remove_process_note() noexcept {
 std::vector<RecordedProcess> noted_processes(const fs::path& directory) {
   std::vector<RecordedProcess> processes;
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {
-    const auto process = process_of(entry.path().filename().native());
-    if (!process || is_process_gone(*process)) continue;
-    RecordedProcess noted{.process = *process};
-    std::ifstream file(entry.path());
-    std::string recording;
-    if (!std::getline(file, noted.job) || !std::getline(file, recording)) continue;
-    noted.recording = recording;
-    processes.push_back(std::move(noted));
-  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored))
+    if (auto process = running_process(entry.path())) processes.push_back(std::move(*process));
   return processes;
 }
 

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -27,9 +28,10 @@ std::string why_not_private(const std::filesystem::path& directory, uid_t user);
 /// this user, not a link, that no other user can write.
 void make_private_directory(const std::filesystem::path& directory);
 
-/// A note about a process.
+/// A note about a process, which says which one of those with this ID it is.
 struct RecordedProcess {
   pid_t process = 0;                     ///< its ID
+  std::uint64_t start = 0;               ///< of ProcessIdentity
   std::string job = {};                  ///< of RecordedRank
   std::filesystem::path recording = {};  ///< its last one; empty before the first
 };

@@ -21,6 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/system/process.h"
 #include "lockstep/base/trace/partial_trace.h"
 
 namespace lockstep::trace {
@@ -106,7 +107,8 @@ std::string lines_of(const std::vector<ThreadEvents>& threads) {
 }
 
 std::string job_or_process(const RecordedRank& rank) {
-  return rank.job.empty() ? fmt::format("process-{}", ::getpid()) : rank.job;
+  if (!rank.job.empty()) return rank.job;
+  return fmt::format("process-{}-{}", ::getpid(), this_process().start);
 }
 
 fs::path write_in(const fs::path& directory, const std::string& text, const RecordedRank& rank) {
