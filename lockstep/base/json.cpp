@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -103,9 +104,28 @@ class Builder : public json::json_sax_t {
   std::string refusal_;
 };
 
+/// nlohmann-json escapes the control characters below U+0020, and writes DEL and C1 as they are.
+/// They stand in strings only, because the rest of a document is printable ASCII.
+std::string with_escaped_controls(std::string text) {
+  constexpr std::string_view kMayBegin = "\x7f\xc2";  // DEL, and the first byte of C1
+  std::size_t at = text.find_first_of(kMayBegin);
+  if (at == std::string::npos) return text;
+  std::string escaped;
+  std::size_t done = 0;
+  for (; at != std::string::npos; at = text.find_first_of(kMayBegin, at + 1)) {
+    const bool is_delete = text[at] == '\x7f';
+    const auto code = static_cast<unsigned char>(is_delete ? text[at] : text[at + 1]);
+    if (code >= 0xA0) continue;
+    escaped.append(text, done, at - done);
+    fmt::format_to(std::back_inserter(escaped), "\\u{:04x}", code);
+    done = at + (is_delete ? 1 : 2);
+  }
+  return escaped.append(text, done);
+}
+
 template <typename Json>
 std::string dump(const Json& value, int indent) {
-  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+  return with_escaped_controls(value.dump(indent, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ nlohmann::json parse_json(std::string_view text, ErrorCategory category, std::st
 std::string describe_json(const nlohmann::json& value);
 
 /// Serializes `value`, on one line or indented. Bytes that are not UTF-8 become U+FFFD, so string
-/// content never causes an exception. Recurses into `value`: not for untrusted values.
+/// content never causes an exception. Control characters, DEL and C1 too, are escaped. Recurses
+/// into `value`: not for untrusted values.
 std::string dump_json(const nlohmann::json& value, int indent = -1);
 std::string dump_json(const nlohmann::ordered_json& value, int indent = -1);
 

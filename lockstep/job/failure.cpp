@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -80,6 +81,12 @@ Failure describe_current_exception() {
         "replicas per host",
         exit_status(ErrorCategory::device), false};
   } catch (const std::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
+    // Readers name the key and the value themselves; this is a reader that does not.
+    return {fmt::format("[json] expected values of other kinds in a JSON text; this is a bug of "
+                        "its reader (json.exception.{})",
+                        error.id),
+            1, false};
     return {error.what(), 1, false};
   } catch (...) {
     return {

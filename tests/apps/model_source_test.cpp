@@ -111,8 +111,9 @@ TEST(ModelOfACheckpoint, IsMissedInPlainWords) {
         [&] { ModelSource::of_configuration(configuration, "state.json"); });
   };
   EXPECT_THAT(refusal(nlohmann::json::object()), HasSubstr("the network has layers of its own"));
-  EXPECT_EQ(refusal(nlohmann::json::parse(R"({"network": {"description": 5}})")),
-            "[state.json] expected the description of a model; its \"description\" is 5");
+  EXPECT_EQ(
+      refusal(nlohmann::json::parse(R"({"network": {"description": 5}})")),
+      "[state.json] expected the description of a model; its \"description\" is 5, not an object");
   EXPECT_EQ(refusal(nlohmann::json::parse(R"({"model": {"description": ""}})")),
             "[state.json] expected the description of a model; it has no \"name\"");
 }

@@ -274,7 +274,8 @@ TEST_F(TraceRecording, RefusesOtherFiles) {
   EXPECT_THAT(error_of("[1]\n"), HasSubstr("line 1] expected a recording of version 1"));
   EXPECT_THAT(error_of("\x01\x02"), HasSubstr("line 1] expected JSON"));
   EXPECT_THAT(error_of("{\"recorder\":1,\"job\":\"j\",\"rank\":\"two\"}\n"),
-              HasSubstr("line 1] expected a line of a recording"));
+              HasSubstr("line 1] expected a line of a recording; its \"rank\" is \"two\", not an "
+                        "integer"));
   EXPECT_THAT(error_of("{\"recorder\":1,\"job\":\"j\"}\n7\n"), HasSubstr("line 2] expected"));
   EXPECT_THAT(error_of("{\"recorder\":1,\"job\":\"j\"}\n{\"t\":\"soon\"}\n"),
               HasSubstr("line 2] expected a line of a recording"));

@@ -4,11 +4,13 @@
 
 #include <csignal>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "lockstep/strategy/trainer.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
@@ -136,6 +138,29 @@ TEST(Trainer, GivesTheErrorOfACallback) {
   fit.callbacks = {std::make_shared<Thrower>()};
   EXPECT_EQ(error_of([&] { train(2, plain_network(), small_data().batch(40), {}, fit); }),
             "the callback has had enough");
+}
+
+/// Has a state that it does not read itself.
+struct Forgetful : Callback {
+  std::string name() const override { return "forgetful"; }
+  checkpoint::Configuration state() const override { return nlohmann::json{{"count", "two"}}; }
+  void restore(const checkpoint::Configuration& state) override {
+    state->at("count").get_to(count);
+  }
+  int count = 0;
+};
+
+TEST(Trainer, SaysWhichCallbackCannotReadItsStateWithoutTheTextOfTheJsonLibrary) {
+  const checkpoint::ScratchDirectory scratch;
+  FitOptions fit;
+  fit.callbacks = {std::make_shared<Forgetful>()};
+  fit.checkpoint.directory = scratch.path() / "run";
+  const auto run = [&] { train(1, plain_network(), small_data().batch(40), {}, fit); };
+  run();
+  fit.epochs = 2;
+  EXPECT_EQ(error_of(run),
+            "[resume] expected a state of the callback forgetful, got an object of 1 key with "
+            "members that it does not read");
 }
 
 }  // namespace

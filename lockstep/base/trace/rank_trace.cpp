@@ -6,11 +6,13 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 
 namespace lockstep::trace {
 
@@ -238,16 +240,16 @@ RankTrace unpack(const std::string& packed) try {
   if (end == std::string::npos) refuse_pack("got something else");
   const nlohmann::json header =
       parse_json(std::string_view(packed).substr(0, end), ErrorCategory::communication, "trace");
-  RankTrace rank{.rank = header.at("rank"),
-                 .host = header.at("host"),
-                 .process = header.at("process"),
-                 .clock = header.at("clock"),
+  RankTrace rank{.rank = json_member<int>(header, "rank"),
+                 .host = json_member<std::string>(header, "host"),
+                 .process = json_member<std::int64_t>(header, "process"),
+                 .clock = json_member<std::vector<ClockOffset>>(header, "clock"),
                  .threads = {}};
   std::vector<const char*> names;
-  for (const nlohmann::json& name : header.at("names"))
-    names.push_back(intern(name.get<std::string>()));
+  for (const std::string& name : json_member<std::vector<std::string>>(header, "names"))
+    names.push_back(intern(name));
   std::size_t at = end + 1;
-  for (const nlohmann::json& line : header.at("threads")) {
+  for (const auto& line : json_member<nlohmann::json::array_t>(header, "threads")) {
     ThreadEvents& thread = rank.threads.emplace_back();
     thread = {.thread = line.at(0), .recorded = line.at(1), .lost = line.at(2), .events = {}};
     const std::size_t count = line.at(3);
@@ -265,8 +267,10 @@ RankTrace unpack(const std::string& packed) try {
     }
   }
   return rank;
-} catch (const nlohmann::json::exception& error) {
-  refuse_pack(error.what());
+} catch (const std::invalid_argument& reason) {
+  refuse_pack(reason.what());
+} catch (const nlohmann::json::exception&) {
+  refuse_pack("got threads that are described in another way");
 }
 
 }  // namespace lockstep::trace

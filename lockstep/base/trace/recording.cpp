@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/trace/partial_trace.h"
 
@@ -122,13 +124,6 @@ fs::path write_in(const fs::path& directory, const std::string& text, const Reco
 
 // ---- reading
 
-template <typename Value>
-Value member(const nlohmann::json& line, const char* key, Value otherwise) {
-  const auto found = line.find(key);
-  if (found == line.end()) return otherwise;
-  return found->get<Value>();
-}
-
 /// Without control characters, which could change what a terminal shows.
 std::string shown(std::string text) {
   std::ranges::replace_if(
@@ -137,20 +132,20 @@ std::string shown(std::string text) {
 }
 
 std::string text_member(const nlohmann::json& line, const char* key) {
-  return shown(member<std::string>(line, key, ""));
+  return shown(json_member(line, key, std::string()));
 }
 
 void read_header(const nlohmann::json& line, Recording& recording) {
   recording.rank = {.job = text_member(line, "job"),
                     .host = text_member(line, "host"),
-                    .rank = member(line, "rank", 0),
-                    .ranks = member(line, "ranks", 1)};
+                    .rank = json_member(line, "rank", 0),
+                    .ranks = json_member(line, "ranks", 1)};
   recording.reason = text_member(line, "reason");
-  recording.process = member<std::int64_t>(line, "process", 0);
-  recording.seconds_since_1970 = member(line, "time", 0.0);
-  recording.time = member<std::int64_t>(line, "clock", 0);
-  recording.step = member<std::int64_t>(line, "step", 0);
-  recording.buckets = member<std::vector<std::string>>(line, "buckets", {});
+  recording.process = json_member<std::int64_t>(line, "process", 0);
+  recording.seconds_since_1970 = json_member(line, "time", 0.0);
+  recording.time = json_member<std::int64_t>(line, "clock", 0);
+  recording.step = json_member<std::int64_t>(line, "step", 0);
+  recording.buckets = json_member(line, "buckets", std::vector<std::string>());
   for (std::string& bucket : recording.buckets) bucket = shown(std::move(bucket));
 }
 
@@ -168,12 +163,12 @@ void read_event(const nlohmann::json& line, Recording& recording) {
     thread = recording.threads.insert(thread, ThreadEvents{.thread = name, .events = {}});
   }
   ++thread->recorded;
-  thread->events.push_back({.time = member<std::int64_t>(line, "t", 0),
+  thread->events.push_back({.time = json_member<std::int64_t>(line, "t", 0),
                             .name = intern(text_member(line, "name")),
                             .kind = kind_of(text_member(line, "kind")),
-                            .number = member(line, "number", -1),
-                            .step = member<std::int64_t>(line, "step", 0),
-                            .sequence = member<std::uint64_t>(line, "sequence", 0)});
+                            .number = json_member(line, "number", -1),
+                            .step = json_member<std::int64_t>(line, "step", 0),
+                            .sequence = json_member<std::uint64_t>(line, "sequence", 0)});
 }
 
 }  // namespace
@@ -333,8 +328,8 @@ Recording read_recording(const fs::path& path) {
         read_header(line, recording);
       else
         read_event(line, recording);
-    } catch (const nlohmann::json::exception& error) {
-      throw Error(ErrorCategory::data, where, "expected a line of a recording", error.what());
+    } catch (const std::invalid_argument& reason) {
+      throw Error(ErrorCategory::data, where, "expected a line of a recording", reason.what());
     }
   }
   if (recording.rank.job.empty() && recording.time == 0)

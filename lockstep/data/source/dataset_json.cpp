@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 
@@ -55,29 +57,17 @@ nlohmann::ordered_json to_json(const PartDescription& part) {
   return object;
 }
 
-// nlohmann-json would convert other numbers, even those that no integer can represent.
-std::int64_t integer_of(const nlohmann::json& value) {
-  return value.get_ref<const nlohmann::json::number_integer_t&>();
-}
-
-std::vector<std::int64_t> extents_of(const nlohmann::json& object) {
-  std::vector<std::int64_t> shape;
-  for (const nlohmann::json& extent : object.at("shape").get_ref<const nlohmann::json::array_t&>())
-    shape.push_back(integer_of(extent));
-  return shape;
-}
-
-std::vector<TensorSpec> tensors_of(const nlohmann::json& object, const std::string& where,
+std::vector<TensorSpec> tensors_of(const nlohmann::json& object, const char* key,
+                                   const std::string& where,
                                    std::map<std::string, std::int64_t>& pads) {
   std::vector<TensorSpec> tensors;
-  for (const nlohmann::json& tensor : object.get_ref<const nlohmann::json::array_t&>()) {
-    tensors.push_back(
-        {.name = tensor.at("name").get<std::string>(),
-         .type = parse_element_type(where, tensor.at("type").get<std::string>()),
-         .shape = extents_of(tensor),
-         .classes = tensor.contains("classes") ? integer_of(tensor.at("classes")) : 0});
+  for (const auto& tensor : json_member<nlohmann::json::array_t>(object, key)) {
+    tensors.push_back({.name = json_member<std::string>(tensor, "name"),
+                       .type = parse_element_type(where, json_member<std::string>(tensor, "type")),
+                       .shape = json_member<std::vector<std::int64_t>>(tensor, "shape"),
+                       .classes = json_member(tensor, "classes", std::int64_t{0})});
     if (!tensor.contains("pad")) continue;
-    const std::int64_t length = integer_of(tensor.at("pad"));
+    const auto length = json_member<std::int64_t>(tensor, "pad");
     if (!tensors.back().is_ragged() || length < 1)
       throw Error(ErrorCategory::data, where,
                   "expected \"pad\" to be 1 or more, of a tensor whose first extent is -1",
@@ -90,9 +80,9 @@ std::vector<TensorSpec> tensors_of(const nlohmann::json& object, const std::stri
 /// The described tensors, of which the first ones are in the fields for one input and one label.
 void take_tensors(const nlohmann::json& object, const std::string& where,
                   PartDescription& part) try {
-  part.tensors = {.inputs = tensors_of(object.at("inputs"), where, part.pads),
-                  .targets = tensors_of(object.at("targets"), where, part.pads),
-                  .weighted = object.value("weighted", false)};
+  part.tensors = {.inputs = tensors_of(object, "inputs", where, part.pads),
+                  .targets = tensors_of(object, "targets", where, part.pads),
+                  .weighted = json_member(object, "weighted", false)};
   check_spec(part.tensors, where);
   part.input_feature = part.tensors.inputs.front().name;
   if (!part.tensors.targets.empty()) part.label_feature = part.tensors.targets.front().name;
@@ -110,17 +100,18 @@ TextSchema text_of(const nlohmann::json& object, const std::string& where) try {
 
 PartDescription from_json(const nlohmann::json& object, const std::string& where) {
   PartDescription part;
-  part.is_complete = !object.value("incomplete", false);
-  object.at("files").get_to(part.files);
+  using Texts = std::vector<std::string>;
+  part.is_complete = !json_member(object, "incomplete", false);
+  part.files = json_member<Texts>(object, "files");
   if (!part.is_complete) return part;
-  part.records = integer_of(object.at("records"));
+  part.records = json_member<std::int64_t>(object, "records");
   if (object.contains("inputs")) {
     take_tensors(object, where, part);
   } else {
-    object.at("input_feature").get_to(part.input_feature);
-    object.at("label_feature").get_to(part.label_feature);
-    part.shape = extents_of(object);
-    part.classes = integer_of(object.at("classes"));
+    part.input_feature = json_member<std::string>(object, "input_feature");
+    part.label_feature = json_member<std::string>(object, "label_feature");
+    part.shape = json_member<std::vector<std::int64_t>>(object, "shape");
+    part.classes = json_member<std::int64_t>(object, "classes");
   }
   if (part.classes < 0 || part.classes > std::numeric_limits<std::int32_t>::max())
     throw Error(ErrorCategory::data, where, "expected a number of classes from 0 to 2^31 - 1",
@@ -128,7 +119,8 @@ PartDescription from_json(const nlohmann::json& object, const std::string& where
   for (const auto& [key, names] : {std::pair("class_names", &part.class_names),
                                    {"feature_names", &part.feature_names},
                                    {"target_names", &part.target_names}})
-    if (object.contains(key)) decode_strings(object.at(key)).get_to(*names);
+    for (const std::string& name : json_member(object, key, Texts()))
+      names->push_back(decode_bytes(name));
   if (object.contains("text")) part.text = text_of(object.at("text"), where);
   return part;
 }
@@ -171,18 +163,23 @@ std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path&
   // One byte more than parse_json() accepts, so that it refuses a larger file.
   const std::string text = read_up_to(InputFile(path), Compression::none, JsonLimits{}.bytes + 1);
   const nlohmann::json object = parse_json(text, ErrorCategory::data, path.string());
+  std::string of_part;
   try {
-    if (const nlohmann::json& version = object.at("lockstep_dataset"); version != kDatasetVersion)
+    if (const auto version = json_member<nlohmann::json>(object, "lockstep_dataset");
+        version != kDatasetVersion)
       throw Error(ErrorCategory::data, path.string(),
                   fmt::format("expected \"lockstep_dataset\": {}", kDatasetVersion),
                   fmt::format("it is {}", describe_json(version)));
     DatasetDescription parts;
-    for (const auto& [name, part] : object.at("parts").items())
+    for (const auto& [name, part] : json_member<nlohmann::json::object_t>(object, "parts")) {
+      of_part = fmt::format("part {}: ", describe_json(name));
       parts[name] = from_json(part, path.string());
+    }
     return parts;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const std::invalid_argument& reason) {
     throw Error(ErrorCategory::data, path.string(),
-                "expected a description written by `lockstep data convert`", error.what());
+                "expected a description written by `lockstep data convert`",
+                of_part + reason.what());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json_member.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -67,7 +68,7 @@ checkpoint::Configuration EarlyStopping::state() const {
 }
 
 void EarlyStopping::restore(const checkpoint::Configuration& state) {
-  wait_ = state->at("wait").get<std::int64_t>();
+  wait_ = json_member<std::int64_t>(*state, "wait");
   monitor_.restore(*state);
   stop_if_exhausted();
 }

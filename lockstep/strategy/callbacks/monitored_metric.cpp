@@ -11,6 +11,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json_member.h"
 #include "lockstep/base/text.h"
 #include "lockstep/strategy/callback.h"
 
@@ -118,7 +119,7 @@ void MetricMonitor::save(nlohmann::json& state) const {
 
 void MetricMonitor::restore(const nlohmann::json& state) {
   if (state.contains(kBest))
-    set_best(state.at(kBest).get<double>(), state.value(kBestStep, std::int64_t{0}));
+    set_best(json_member<double>(state, kBest), json_member(state, kBestStep, std::int64_t{0}));
 }
 
 void MetricMonitor::remove(nlohmann::json& state) {

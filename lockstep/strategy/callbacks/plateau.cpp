@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json_member.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -80,9 +81,9 @@ checkpoint::Configuration ReduceOnPlateau::state() const {
 }
 
 void ReduceOnPlateau::restore(const checkpoint::Configuration& state) {
-  factor_ = state->at("factor").get<double>();
-  wait_ = state->at("wait").get<std::int64_t>();
-  cooldown_ = state->at("cooldown").get<std::int64_t>();
+  factor_ = json_member<double>(*state, "factor");
+  wait_ = json_member<std::int64_t>(*state, "wait");
+  cooldown_ = json_member<std::int64_t>(*state, "cooldown");
   monitor_.restore(*state);
 }
 

@@ -7,11 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 #include "lockstep/base/text.h"
 #include "lockstep/job/agreement.h"
 
@@ -67,15 +70,26 @@ checkpoint::Configuration FitCallbacks::states() const {
   return decode_strings(parse_json(of_chief, ErrorCategory::communication, "callbacks"));
 }
 
+namespace {
+
+[[noreturn]] void refuse_state(std::string_view callback, std::string_view actual) {
+  throw Error(ErrorCategory::checkpoint, "resume",
+              fmt::format("expected a state of the callback {}", callback), actual);
+}
+
+}  // namespace
+
 void FitCallbacks::restore(const checkpoint::Configuration& states) const {
   for (const auto& callback : callbacks_) {
     const std::string name = callback->name();
     if (name.empty() || !states->contains(name)) continue;
     try {
       callback->restore(checkpoint::Configuration(states->at(name)));
-    } catch (const nlohmann::json::exception& error) {
-      throw Error(ErrorCategory::checkpoint, "resume",
-                  fmt::format("expected a state of the callback {}", name), error.what());
+    } catch (const std::invalid_argument& reason) {
+      refuse_state(name, reason.what());
+    } catch (const nlohmann::json::exception&) {  // of a callback of the program
+      refuse_state(name, fmt::format("got {} with members that it does not read",
+                                     describe_json(states->at(name))));
     }
   }
 }

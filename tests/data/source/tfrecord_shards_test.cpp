@@ -1,5 +1,6 @@
 #include "lockstep/data/source/tfrecord_shards.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -65,11 +66,30 @@ TEST(DatasetJson, NamesWhatItCannotUnderstand) {
   };
   const std::string where = "[" + (directory / "dataset.json").string() + "] ";
   EXPECT_THAT(message("{"), HasSubstr(where + "expected JSON, got a syntax error at byte 2"));
-  EXPECT_THAT(message("{}"), HasSubstr("lockstep_dataset"));
+  const std::string refused = where + "expected a description written by `lockstep data convert`; ";
+  EXPECT_EQ(message("{}"), refused + "it has no \"lockstep_dataset\"");
+  EXPECT_EQ(message("[1]"), refused + "it is an array of 1");
   EXPECT_EQ(message(R"({"lockstep_dataset": 2})"),
             where + "expected \"lockstep_dataset\": 1; it is 2");
-  EXPECT_THAT(message(R"({"lockstep_dataset": 1, "parts": {"train": {"records": "many"}}})"),
-              HasSubstr("expected a description"));
+  EXPECT_EQ(message(R"({"lockstep_dataset": 1, "parts": 3})"),
+            refused + "its \"parts\" is 3, not an object");
+  for (const auto& [members, reason] :
+       {std::pair{R"("records": 1)", R"(it has no "files")"},
+        {R"("files": "a")", R"(its "files" is "a", not a list of strings)"},
+        {R"("files": [1])", R"(its "files" is an array of 1, not a list of strings)"},
+        {R"("files": [], "incomplete": 1)", R"(its "incomplete" is 1, not true or false)"},
+        {R"("files": [], "records": "many")", R"(its "records" is "many", not an integer)"},
+        {R"("files": [], "records": 1.5)", R"(its "records" is 1.5, not an integer)"},
+        {R"("files": [], "records": 1e30)", R"(its "records" is 1e+30, not an integer)"},
+        {R"("files": [], "records": 1, "inputs": [7])", "it is 7"},
+        {R"("files": [], "records": 1, "inputs": [{"name": 1}])",
+         R"(its "name" is 1, not a string)"},
+        {R"("files": [], "records": 1, "input_feature": "a", "label_feature": "b",
+               "shape": [true], "classes": 2)",
+         R"(its "shape" is an array of 1, not a list of integers)"}})
+    EXPECT_EQ(
+        message(fmt::format(R"({{"lockstep_dataset": 1, "parts": {{"train": {{{}}}}}}})", members)),
+        refused + "part \"train\": " + reason);
   EXPECT_THAT(message(R"({"lockstep_dataset": 1, "parts": {"train": {"files": [], "records": 1,
                         "inputs": [{"name": "a", "type": "float", "shape": [1]}],
                         "targets": []}}})"),
