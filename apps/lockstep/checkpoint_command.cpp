@@ -17,6 +17,7 @@
 #include "apps/lockstep/model_source.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/directory.h"
@@ -79,8 +80,8 @@ void list_directory(const fs::path& directory, bool json, std::ostream& out) {
     if (json) {
       fmt::print(out, "{}\n", dump_json(describe(info, &info == best)));
     } else {
-      fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", info.path.filename().string(), info.step,
-                 info.epoch, info.bytes, state_of(info, &info == best));
+      fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", printable(info.path.filename().native()),
+                 info.step, info.epoch, info.bytes, printable(state_of(info, &info == best)));
     }
   }
 }
@@ -91,7 +92,7 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
     std::size_t names_width = 0;
     std::size_t shapes_width = 0;
     for (const auto& tensor : file.tensors()) {
-      names_width = std::max(names_width, tensor.name.size());
+      names_width = std::max(names_width, printable(tensor.name).size());
       shapes_width = std::max(shapes_width, model::to_string(tensor.shape).size());
     }
     if (!json) fmt::print(out, "{}: {}\n", name, counted(file.tensors().size(), "tensor"));
@@ -104,8 +105,9 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
                                    {"bytes", tensor.bytes}};
         fmt::print(out, "{}\n", dump_json(line));
       } else {
-        fmt::print(out, "  {:<{}}  {:<4}  {:<{}} {:>12} bytes\n", tensor.name, names_width,
-                   tensor.type, model::to_string(tensor.shape), shapes_width, tensor.bytes);
+        fmt::print(out, "  {:<{}}  {:<4}  {:<{}} {:>12} bytes\n", printable(tensor.name),
+                   names_width, tensor.type, model::to_string(tensor.shape), shapes_width,
+                   tensor.bytes);
       }
     }
   }
@@ -115,7 +117,7 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
 std::string outputs_text(const model::Network& network) {
   std::vector<std::string> texts;
   for (const model::NetworkOutput& output : network.outputs())
-    texts.push_back(output.name + " " + model::to_string(network.shape(output.node)));
+    texts.push_back(printable(output.name) + " " + model::to_string(network.shape(output.node)));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
@@ -130,15 +132,17 @@ std::string network_text(const checkpoint::TrainingState& state) {
     const auto classes = strategy::DataNames::of(state.configuration).classes;
     if (source.losses.size() > 1)
       return fmt::format(
-          "  network {}, {}, outputs {}\n", network.name(),
+          "  network {}, {}, outputs {}\n", printable(network.name()),
           counted(static_cast<std::int64_t>(network.parameters().element_count()), "parameter"),
           outputs_text(network));
     const bool lists_classes = has_classes && !classes.empty() && classes.size() <= kMaxNames;
     return fmt::format(
-        "  network {}, {}, {}{}{}\n", network.name(),
+        "  network {}, {}, {}{}{}\n", printable(network.name()),
         counted(static_cast<std::int64_t>(network.parameters().element_count()), "parameter"),
         has_classes ? fmt::format("{} classes", source.outputs) : counted(source.outputs, "target"),
-        lists_classes ? ": " : "", fmt::join(lists_classes ? classes : decltype(classes){}, ", "));
+        lists_classes ? ": " : "",
+        printable(
+            fmt::format("{}", fmt::join(lists_classes ? classes : decltype(classes){}, ", "))));
   } catch (const Error&) {
     return {};
   }
@@ -151,8 +155,8 @@ std::string losses_text(const checkpoint::TrainingState& state) {
     const ModelSource source = ModelSource::of_configuration(*state.configuration, "network");
     std::string text;
     for (const strategy::OutputLoss& one : source.losses)
-      text += fmt::format("  loss of {}: {}, weight {}, target {}\n", one.output,
-                          model::to_string(one.loss), one.weight, one.target);
+      text += fmt::format("  loss of {}: {}, weight {}, target {}\n", printable(one.output),
+                          model::to_string(one.loss), one.weight, printable(one.target));
     if (!text.empty()) return text;
     return fmt::format(
         "  loss function {}{}\n", model::to_string(source.loss),
@@ -175,7 +179,7 @@ std::string progress_text(const checkpoint::TrainingState& state) {
 std::string optimizer_text(const checkpoint::TrainingState& state) {
   const auto optimizer = state.configuration->find(strategy::kOptimizerKey);
   if (optimizer == state.configuration->end() || !optimizer->is_string()) return {};
-  return fmt::format("  optimizer {}\n", optimizer->get<std::string>());
+  return fmt::format("  optimizer {}\n", printable(optimizer->get<std::string>()));
 }
 
 /// "  loss 0.25 over 640 samples of the epoch" within an epoch of a training; all metrics of
@@ -187,7 +191,8 @@ std::string metrics_text(const checkpoint::TrainingState& state) {
   const auto excess = metrics.find(strategy::kEpochWeightKey);
   std::string text;
   if (samples == metrics.end() || loss == metrics.end())
-    for (const auto& [name, value] : metrics) text += fmt::format("  {} = {}\n", name, value);
+    for (const auto& [name, value] : metrics)
+      text += fmt::format("  {} = {}\n", printable(name), value);
   else if (samples->second > 0)
     text = fmt::format(
         "  loss {:.6g} over {} samples of the epoch\n",
@@ -205,8 +210,9 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
     // order of the keys.
     fmt::print(out, "{}\n", dump_json(ordered_json::parse(state)));
   } else {
-    fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(),
-               parsed.step, parsed.epoch, parsed.seed, parsed.global_batch, parsed.precision);
+    fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n",
+               printable(path.native()), parsed.step, parsed.epoch, parsed.seed,
+               parsed.global_batch, printable(parsed.precision));
     fmt::print(out, "{}{}", network_text(parsed), progress_text(parsed));
     fmt::print(out, "{}{}{}", optimizer_text(parsed), losses_text(parsed), metrics_text(parsed));
   }
@@ -248,7 +254,7 @@ void run_verify(const CheckpointArguments& arguments, std::ostream& out) {
       if (!damage.empty()) line["damage"] = damage;
       fmt::print(out, "{}\n", dump_json(line));
     } else {
-      fmt::print(out, "{}: {}\n", path, damage.empty() ? "intact" : damage);
+      fmt::print(out, "{}: {}\n", printable(path), damage.empty() ? "intact" : damage);
     }
   }
   if (damaged > 0)

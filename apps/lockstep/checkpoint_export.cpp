@@ -23,6 +23,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/torch_file.h"
@@ -238,7 +239,8 @@ void report(const fs::path& output, std::uint64_t bytes, const fs::path& checkpo
   // A device may be standard output, where this line would corrupt the model.
   std::error_code unknown;
   if (fs::is_regular_file(output, unknown) || fs::is_directory(output, unknown))
-    fmt::print(out, "{}: {} bytes from {}\n", output.string(), bytes, checkpoint.string());
+    fmt::print(out, "{}: {} bytes from {}\n", printable(output.native()), bytes,
+               printable(checkpoint.native()));
 }
 
 std::uint64_t export_safetensors(const fs::path& checkpoint, const fs::path& output) {

@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
@@ -256,7 +257,7 @@ class DataBenchmark {
 
   void print_head() const {
     if (options_.output.json || options_.output.quiet) return;
-    fmt::print("{}: {} records", dataset_.description(), dataset_.size());
+    fmt::print("{}: {} records", printable(dataset_.description()), dataset_.size());
     if (records_ < dataset_.size()) fmt::print(", of which the first {} are measured", records_);
     fmt::print("; shuffled, batches of {}\n{:<40} {:>7} {:>13} {:>10}\n",
                options_.data.global_batch, "rate", "threads", "records/s", "MB/s");
@@ -283,7 +284,7 @@ class DataBenchmark {
     if (options_.output.json)
       fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "data_note"}, {"text", text}}));
     else
-      fmt::print("{}\n", text);
+      fmt::print("{}\n", printable(text));
   }
 
   void print_limit(const DataLimit& limit) const {

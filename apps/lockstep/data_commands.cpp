@@ -12,6 +12,7 @@
 #include "apps/lockstep/data_tools.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/idx_source.h"
@@ -100,8 +101,9 @@ void convert_data(const ConvertOptions& options) {
   }
   const std::string last = part.files.size() == 1 ? "" : " to " + part.files.back();
   fmt::print("{} of {} in {}: {}{}, described in {}\n", counted(part.records, "record"),
-             shards.part, counted(part.files.size(), "file"),
-             (shards.directory / part.files.front()).string(), last, data::kDatasetJson);
+             printable(shards.part), counted(part.files.size(), "file"),
+             printable((shards.directory / part.files.front()).native()), printable(last),
+             data::kDatasetJson);
 }
 
 void add_convert_command(CLI::App& convert, const char* name, const char* help,

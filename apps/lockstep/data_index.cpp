@@ -9,6 +9,7 @@
 #include "apps/lockstep/data_tools.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
@@ -53,7 +54,7 @@ void index_data(const std::vector<std::string>& arguments, const std::filesystem
     data::RecordFile file(path);
     const auto kept = data::load_record_index(index_path, file.version());
     if (kept && file.accepts_size(kept->offsets.back())) {
-      fmt::print("{}: {} records, index up to date\n", path.string(), kept->records());
+      fmt::print("{}: {} records, index up to date\n", printable(path.native()), kept->records());
       continue;
     }
     if (cleaned.insert(index_path.parent_path()).second)
@@ -64,8 +65,8 @@ void index_data(const std::vector<std::string>& arguments, const std::filesystem
                   "expected to write the index (--index-dir sets another directory)",
                   "it cannot be written");
     }
-    fmt::print("{}: {} records, index written to {}\n", path.string(), index.records(),
-               index_path.string());
+    fmt::print("{}: {} records, index written to {}\n", printable(path.native()), index.records(),
+               printable(index_path.native()));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "apps/lockstep/data_tools.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/decode_image.h"
@@ -115,13 +116,14 @@ class ValueSummary {
   void print() const {
     fmt::print("  {:<23} {:<9}{}\n", "name", "kind", "range");
     for (std::size_t i = 0; i < extents_.size(); ++i) {
-      const std::string name = names_.empty() ? "input" : names_[i];
+      const std::string name = names_.empty() ? "input" : printable(names_[i]);
       fmt::print("  {:<23} {:<9}{}\n", name, is_image_ ? "pixels" : "float", text_of(extents_[i]));
     }
     for (const Indices& indices : indices_)
-      fmt::print("  {:<23} {:<9}{}\n", indices.name, "index", indices.extent.text());
+      fmt::print("  {:<23} {:<9}{}\n", printable(indices.name), "index", indices.extent.text());
     for (std::size_t i = 0; i < targets_.size(); ++i)
-      fmt::print("  {:<23} {:<9}{}, target\n", target_names_[i], "float", targets_[i].text());
+      fmt::print("  {:<23} {:<9}{}, target\n", printable(target_names_[i]), "float",
+                 targets_[i].text());
   }
 
  private:
@@ -167,11 +169,11 @@ std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
 void print_label_counts(const std::string& label,
                         const std::map<std::int64_t, std::int64_t>& counts,
                         const std::map<std::int64_t, std::string>& names) {
-  fmt::print("\nrecords of each {}\n", label);
+  fmt::print("\nrecords of each {}\n", printable(label));
   for (const auto& [value, count] : counts) {
     const auto name = names.find(value);
     fmt::print("  {:<6}{:>10}{}{}\n", value, count, name == names.end() ? "" : "  ",
-               name == names.end() ? "" : name->second);
+               name == names.end() ? "" : printable(name->second));
   }
 }
 
@@ -207,7 +209,7 @@ void inspect_source(const std::string& argument, std::int64_t records) {
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
-  fmt::print("{}: {} of {}[{}]", source.description(), counted(source.size(), "record"),
+  fmt::print("{}: {} of {}[{}]", printable(source.description()), counted(source.size(), "record"),
              headers.vary() ? "different sizes, the first " : "", fmt::join(spec.shape(), ", "));
   fmt::print("{}\n\n", spec.classes() > 0 ? fmt::format(", {} class{}", spec.classes(),
                                                         spec.classes() == 1 ? "" : "es")
@@ -293,19 +295,22 @@ class Inspection {
       if (++records % kProgressEvery == 0) progress.show(records);
     }
     records_ += records;
-    fmt::print("{}: {} of {} bytes, compression {}\n", path.string(), counted(records, "record"),
-               lengths.text(), data::compression_name(reader.compression()));
+    fmt::print("{}: {} of {} bytes, compression {}\n", printable(path.native()),
+               counted(records, "record"), lengths.text(),
+               data::compression_name(reader.compression()));
   }
 
   void print_features() const {
-    for (const auto& [part, tensors] : tensors_) fmt::print("samples of {}: {}\n", part, tensors);
+    for (const auto& [part, tensors] : tensors_)
+      fmt::print("samples of {}: {}\n", printable(part), printable(tensors));
     fmt::print("\nfeatures of {}\n", counted(records_, "record"));
     fmt::print("  {:<23} {:<9}{:>10}  {:<15} {}\n", "name", "kind", "records", "values in each",
                "range");
     for (const auto& [key, summary] : features_) {
       const auto& [name, kind] = key;
-      fmt::print("  {:<23} {:<9}{:>10}  {:<15} {}{}\n", name, data::feature_kind_name(kind),
-                 summary.records, summary.values.text(), summary.range_text(kind),
+      fmt::print("  {:<23} {:<9}{:>10}  {:<15} {}{}\n", printable(name),
+                 data::feature_kind_name(kind), summary.records, summary.values.text(),
+                 summary.range_text(kind),
                  kind == data::FeatureKind::floats && is_label(name) ? ", target" : "");
     }
   }

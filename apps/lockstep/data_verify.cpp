@@ -15,6 +15,7 @@
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/decode_image.h"
@@ -56,8 +57,8 @@ struct FileReport {
   }
   void print_end(const std::string& name, bool with_images) const {
     if (mismatches > kMaxMismatchesPrinted)
-      fmt::print("{}: and {} more\n", name, mismatches - kMaxMismatchesPrinted);
-    fmt::print("{}: {} records, {}{}\n", name, records,
+      fmt::print("{}: and {} more\n", printable(name), mismatches - kMaxMismatchesPrinted);
+    fmt::print("{}: {} records, {}{}\n", printable(name), records,
                with_images ? fmt::format("{} images, ", images) : "",
                faults == 0 ? "intact" : counted(faults, "fault"));
   }
@@ -354,7 +355,7 @@ void verify_data(const VerifyOptions& options) {
     add(report);
   }
   const auto differences = compare_with_descriptions(records_of, descriptions);
-  for (const std::string& difference : differences) fmt::print("{}\n", difference);
+  for (const std::string& difference : differences) fmt::print("{}\n", printable(difference));
   if (first_fault.empty() && !differences.empty()) first_fault = differences.front();
   if (faults + static_cast<std::int64_t>(differences.size()) == 0) return;
   throw Error(ErrorCategory::data, "verify", "expected intact files",

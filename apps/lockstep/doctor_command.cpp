@@ -25,6 +25,7 @@
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/terminal.h"
 #include "lockstep/job/session.h"
@@ -151,7 +152,7 @@ class Examination {
       fmt::print(stderr,
                  "lockstep: error: [doctor] expected all ranks to respond; rank {}, host {}, is "
                  "waiting in {}: {}\n",
-                 session_.rank(), ranks_.mine().host, check, without_frame(found.text));
+                 session_.rank(), ranks_.mine().host, check, printable(without_frame(found.text)));
     }
     std::fflush(nullptr);
     ::_exit(exit_status(ErrorCategory::communication));

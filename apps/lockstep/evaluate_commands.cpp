@@ -19,6 +19,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/data/source/image_folder_source.h"
@@ -55,8 +56,8 @@ void print_json(const Restored& restored, const strategy::Evaluation& sums) {
 }
 
 void print_text(const Restored& restored, const strategy::Evaluation& sums) {
-  fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(),
-             restored.checkpoint.state.step, restored.dataset.description());
+  fmt::print("{} (step {}) on {}\n", printable(restored.checkpoint.path.native()),
+             restored.checkpoint.state.step, printable(restored.dataset.description()));
   const double loss = sums.loss();
   fmt::print("loss {}", loss < 1e6 ? fmt::format("{:.6f}", loss) : fmt::format("{:.6g}", loss));
   if (sums.has_accuracy) fmt::print(", accuracy {:.4f}", sums.accuracy());
@@ -109,8 +110,8 @@ void report_predictions(const PredictArguments& arguments, const Restored& resto
                                                         {"time", seconds_since_1970()}}));
   else if (!output.quiet)
     fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n", records,
-               restored.dataset.size(), checkpoint,
-               is_printed ? "standard output" : arguments.file.path);
+               restored.dataset.size(), printable(checkpoint),
+               is_printed ? "standard output" : printable(arguments.file.path));
 }
 
 int predict(job::Session& session, const PredictArguments& arguments) {

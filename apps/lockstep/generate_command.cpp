@@ -24,6 +24,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/device.h"
 #include "lockstep/job/device_share.h"
@@ -188,8 +189,9 @@ int generate(job::Session& session, const GenerateArguments& arguments) {
   if (!arguments.output.json && !arguments.output.quiet)
     fmt::print(stderr, "lockstep: generated {}{} in {:.1f} s with {} (step {}), written to {}{}\n",
                tokens.are_targets ? fmt::format("{} of ", counted(texts, "text")) : "",
-               counted(all.tokens, "token"), all.seconds, checkpoint.path.string(),
-               checkpoint.state.step, arguments.is_printed() ? "standard output" : arguments.path,
+               counted(all.tokens, "token"), all.seconds, printable(checkpoint.path.native()),
+               checkpoint.state.step,
+               arguments.is_printed() ? "standard output" : printable(arguments.path),
                cut == 0 ? "" : fmt::format("; {} cut", counted(cut, "longer source")));
   return 0;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/lockstep/process_setup.h"
+
 namespace lockstep::apps {
 
 GeneratedOutput::GeneratedOutput(const Options& options)
@@ -31,7 +33,7 @@ void GeneratedOutput::commit() {
 void GeneratedOutput::put(const std::string& piece) {
   if (file_) file_->write(piece);
   if (!is_shown_ || piece.empty()) return;
-  fmt::print("{}", piece);
+  print_exactly(piece);
   std::fflush(stdout);  // as it arrives
   ends_line_ = piece.ends_with('\n');
 }

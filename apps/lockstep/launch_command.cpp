@@ -13,6 +13,7 @@
 #include "apps/lockstep/launch/other_task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/job/launcher.h"
 #include "lockstep/job/task.h"
 #include "lockstep/net/token.h"
@@ -116,10 +117,13 @@ void print_line(const job::Task& task, const launch::MpirunOptions& options) {
                 "expected the host of every rank for --print, as TF_CONFIG and srun provide it",
                 fmt::format("got none from {}", task.source));
   for (const std::string& host : task.hosts)
-    if (host.find(':') != std::string::npos)
+    if (!launch::is_host_name(host))
       throw Error(
           ErrorCategory::input, "launch", "expected names or IPv4 addresses of hosts for --print",
-          fmt::format("got \"{}\", which mpirun parses as a host and a number of ranks", host));
+          host.find(':') == std::string::npos
+              ? fmt::format("got \"{}\"", host)
+              : fmt::format("got \"{}\", which mpirun parses as a host and a number of ranks",
+                            host));
   for (std::size_t rank = 0; rank < task.names.size(); ++rank)
     fmt::print("# rank {}: {} on {}{}\n", rank, task.names[rank], task.hosts[rank],
                rank == 0 ? ", writes checkpoints" : "");
@@ -131,7 +135,7 @@ void print_line(const job::Task& task, const launch::MpirunOptions& options) {
 /// task prints it.
 int leave(const launch::Ending& ending, const job::Task& task) {
   if (!ending.message.empty() && task.source != "srun")
-    fmt::print(stderr, "lockstep: error: {}\n", ending.message);
+    fmt::print(stderr, "lockstep: error: {}\n", printable(ending.message));
   return ending.status;
 }
 

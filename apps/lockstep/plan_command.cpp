@@ -24,6 +24,7 @@
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/strategy/plan/calibrate.h"
 #include "lockstep/strategy/plan/calibration_file.h"
@@ -216,8 +217,8 @@ int make_plan(job::Session& session, const PlanArguments& arguments) {
       samples_of(arguments.train.fit, report.calibration, report.options.global_batch);
   report.plan = strategy::plan_scaling(report.calibration, report.hardware, report.options,
                                        arguments.replicas);
-  fmt::print("{}",
-             arguments.train.output.json ? dump_json(plan_json(report)) + "\n" : plan_text(report));
+  fmt::print("{}", arguments.train.output.json ? dump_json(plan_json(report)) + "\n"
+                                               : printable(plan_text(report), "\n"));
   return 0;
 }
 

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
+#include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/record_frame.h"
@@ -83,7 +83,7 @@ void PredictionFile::write(const std::string& text) {
   if (file_)
     file_->write(text);
   else
-    std::fwrite(text.data(), 1, text.size(), stdout);  // StandardStreams reports its failures
+    print_exactly(text);
 }
 
 std::string PredictionFile::prefix(const PredictedOutput& output) const {

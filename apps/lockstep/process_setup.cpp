@@ -18,6 +18,7 @@
 
 #include "apps/lockstep/commands.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/terminal.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/session.h"
@@ -53,8 +54,8 @@ int run_session(const Invocation& invocation, const job::SessionOptions& options
   return session.guard([&] { return work(session); });
 }
 
-DataProgress::DataProgress(std::string verb, std::int64_t total)
-    : verb_(std::move(verb)), total_(total), on_terminal_(is_watched(STDERR_FILENO)) {}
+DataProgress::DataProgress(std::string_view verb, std::int64_t total)
+    : verb_(printable(verb)), total_(total), on_terminal_(is_watched(STDERR_FILENO)) {}
 
 DataProgress::~DataProgress() {
   if (on_terminal_) std::fputs("\r\x1b[K", stderr);
@@ -64,6 +65,12 @@ void DataProgress::show(std::int64_t records) {
   if (!on_terminal_) return;
   const std::string of = total_ > 0 ? fmt::format(" of {}", total_) : "";
   std::fputs(fmt::format("\r{}: {}{} records\x1b[K", verb_, records, of).c_str(), stderr);
+}
+
+void print_exactly(std::string_view text) {
+  const std::string shown = is_watched(STDOUT_FILENO) ? printable(text, "\n\t") : "";
+  if (!shown.empty()) text = shown;
+  std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 namespace {

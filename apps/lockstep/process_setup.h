@@ -6,6 +6,7 @@
 #include <memory>
 #include <streambuf>
 #include <string>
+#include <string_view>
 
 #include "lockstep/job/signals.h"
 
@@ -22,7 +23,7 @@ void restore_inherited_hangup();
 class DataProgress {
  public:
   /// `total`: 0 if unknown.
-  DataProgress(std::string verb, std::int64_t total);
+  DataProgress(std::string_view verb, std::int64_t total);
   DataProgress(const DataProgress&) = delete;
   DataProgress& operator=(const DataProgress&) = delete;
   /// Clears the line.
@@ -35,6 +36,10 @@ class DataProgress {
   std::int64_t total_;
   bool on_terminal_;
 };
+
+/// Prints `text` on standard output as it is, for a file or another program; on a terminal, what
+/// printable() makes of it, with line breaks and tabs. StandardStreams reports failures.
+void print_exactly(std::string_view text);
 
 // Standard input, output and error of the program. Lost output is reported at the end and never
 // aborts a command.

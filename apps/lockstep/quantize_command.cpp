@@ -23,6 +23,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/fold_normalizations.h"
 #include "lockstep/onnx/export.h"
@@ -130,7 +131,7 @@ void print_layers(const onnx::QuantizedModel& model) {
     std::string text = fmt::format("{:<{}}  {:<{}}  {:<7}  {:>10}  {:>10}  {:>6}  {}", name, width,
                                    type, type_width, weights, low, high, noise, kept_by);
     text.erase(text.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", text);
+    fmt::print("{}\n", printable(text));
   };
   line("layer", "type", "weights", "input from", "to", "SNR dB", "");
   for (const onnx::QuantizedLayer& layer : model.layers)
@@ -142,9 +143,9 @@ void print_layers(const onnx::QuantizedModel& model) {
 
 void print_text(const Restored& restored, const QuantizeArguments& arguments,
                 const onnx::QuantizedModel& model, const QuantizeResult& result) {
-  fmt::print("{} (step {}), {} from {} of {}\n", restored.checkpoint.path.string(),
+  fmt::print("{} (step {}), {} from {} of {}\n", printable(restored.checkpoint.path.native()),
              restored.checkpoint.state.step, onnx::to_string(arguments.options.calibration),
-             counted(model.samples, "sample"), restored.dataset.description());
+             counted(model.samples, "sample"), printable(restored.dataset.description()));
   print_layers(model);
   const auto& [before, after, bytes, float_bytes] = result;
   if (before.has_accuracy)
@@ -155,7 +156,7 @@ void print_text(const Restored& restored, const QuantizeArguments& arguments,
                model.drop);
   fmt::print(", {}\n", counted(before.samples, "sample"));
   fmt::print("{}: {} bytes, {:.2f} of {} with weights in float32\n",
-             arguments.exported.output.string(), bytes,
+             printable(arguments.exported.output.native()), bytes,
              static_cast<double>(bytes) / static_cast<double>(float_bytes), float_bytes);
 }
 

@@ -15,6 +15,7 @@
 #include "apps/lockstep/report/run_log.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::apps {
@@ -57,7 +58,7 @@ void write_report(const ReportArguments& arguments) {
   remove_abandoned_temporaries(output.parent_path(), output.filename().native());
   write_file_atomically(output, page, Durability::cached);
   fmt::print("report of {} in {} ({} kB)\n", counted(static_cast<std::int64_t>(count), "run"),
-             arguments.output.string(), (page.size() + 999) / 1000);
+             printable(output.native()), (page.size() + 999) / 1000);
 }
 
 std::vector<double> parse_prices(const std::string& list) {

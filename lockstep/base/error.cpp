@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/printable.h"
+
 namespace lockstep {
 namespace {
 
@@ -24,14 +26,14 @@ std::optional<std::size_t> take_length(std::string_view& text) {
 }  // namespace
 
 std::string ErrorMessage::text() const {
-  return fmt::format("[{}] {}{} {}", where, expected, actual.starts_with("got ") ? ',' : ';',
-                     actual);
+  return printable(
+      fmt::format("[{}] {}{} {}", where, expected, actual.starts_with("got ") ? ',' : ';', actual));
 }
 
-std::string ErrorMessage::pack() const {
-  return fmt::format("{}:{}:{}{}{}", where.size(), expected.size(), where, expected, actual);
 // Lengths, so that parts may have any bytes. They are first, and `actual` has none, so that a text
 // that a transport has cut off at its end loses only that end.
+std::string ErrorMessage::pack() const {
+  return fmt::format("{}:{}:{}{}{}", where.size(), expected.size(), where, expected, actual);
 }
 
 ErrorMessage ErrorMessage::unpack(const std::string& packed) {

@@ -7,29 +7,37 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <ctime>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/terminal.h"
 
 namespace lockstep {
 namespace {
 
-/// "warning: " or "error: "; nothing for a message of another level.
-class LevelMark final : public spdlog::custom_flag_formatter {
+/// "warning: " or "error: " by the level, the rank, and the message on one line.
+class OneLine final : public spdlog::custom_flag_formatter {
  public:
+  explicit OneLine(std::string rank) : rank_(std::move(rank)) {}
+
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
               spdlog::memory_buf_t& text) override {
     const std::string_view mark = message.level == spdlog::level::warn  ? "warning: "
                                   : message.level == spdlog::level::err ? "error: "
                                                                         : "";
-    text.append(mark.data(), mark.data() + mark.size());
+    const std::string_view payload(message.payload.data(), message.payload.size());
+    fmt::format_to(std::back_inserter(text), "{}{}{}", mark, rank_, printable(payload));
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
-    return std::make_unique<LevelMark>();
+    return std::make_unique<OneLine>(rank_);
   }
+
+ private:
+  std::string rank_;
 };
 
 }  // namespace
@@ -37,10 +45,10 @@ class LevelMark final : public spdlog::custom_flag_formatter {
 std::shared_ptr<Logger> make_logger(const LogOptions& options) {
   auto logger =
       std::make_shared<Logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  const std::string rank = options.ranks > 1 ? fmt::format("[rank {}] ", options.rank) : "";
+  std::string rank = options.ranks > 1 ? fmt::format("[rank {}] ", options.rank) : "";
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<LevelMark>('*').set_pattern(
-      fmt::format("{}lockstep: %*{}%v", message_start(), rank));
+  formatter->add_flag<OneLine>('*', std::move(rank))
+      .set_pattern(fmt::format("{}lockstep: %*", message_start()));
   logger->set_formatter(std::move(formatter));
   logger->set_level(options.quiet     ? spdlog::level::warn
                     : options.verbose ? spdlog::level::debug

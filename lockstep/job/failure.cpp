@@ -16,6 +16,7 @@
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep::job {
 namespace {
@@ -80,14 +81,14 @@ Failure describe_current_exception() {
         "[memory] expected more memory than this host has; reduce the batch size or the number of "
         "replicas per host",
         exit_status(ErrorCategory::device), false};
-  } catch (const std::exception& error) {
   } catch (const nlohmann::json::exception& error) {
     // Readers name the key and the value themselves; this is a reader that does not.
     return {fmt::format("[json] expected values of other kinds in a JSON text; this is a bug of "
                         "its reader (json.exception.{})",
                         error.id),
             1, false};
-    return {error.what(), 1, false};
+  } catch (const std::exception& error) {
+    return {printable(error.what()), 1, false};
   } catch (...) {
     return {
         "[program] expected exceptions of type std::exception; the calling program threw another "

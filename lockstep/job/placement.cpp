@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/numa.h"
 #include "lockstep/device/gpu.h"
@@ -138,8 +139,8 @@ std::string placement_table(const std::vector<Placement>& placements) {
   for (const Placement& one : placements) {
     const std::string interface = one.interface.empty() ? "-" : one.interface;
     table += fmt::format("{:>7}  {:>4}  {:<{}}  {:>5}  {:<6}  {:>5}  {:<{}}", one.replica, one.rank,
-                         one.host, host_width, one.local_rank, one.device, one.cores, interface,
-                         has_gpus ? interface_width : interface.size());
+                         printable(one.host), host_width, one.local_rank, one.device, one.cores,
+                         interface, has_gpus ? interface_width : interface.size());
     if (has_gpus) table += gpu_columns(one.gpu, gpu_width);
     table += '\n';
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/layers/builtin_layer.h"
 
@@ -244,19 +245,20 @@ void Network::lay_out() {
 std::string Network::summary() const {
   std::string text = fmt::format("{:<32} {:<20} {:>12}\n", "layer", "output", "parameters");
   for (const NetworkInput& input : inputs_)
-    text += fmt::format("{:<32} {:<20} {:>12}\n",
-                        inputs_.size() == 1 ? "input" : fmt::format("input {}", input.name),
-                        to_string(input.shape), input.type == ElementType::int32 ? "int32" : "");
+    text +=
+        fmt::format("{:<32} {:<20} {:>12}\n",
+                    inputs_.size() == 1 ? "input" : fmt::format("input {}", printable(input.name)),
+                    to_string(input.shape), input.type == ElementType::int32 ? "int32" : "");
   for (const Node& node : nodes_) {
     std::size_t count = 0;
     for (const std::size_t p : node.own_parameters()) count += parameters_.entries()[p].count;
-    text += fmt::format("{:<32} {:<20} {:>12}\n", node.name, to_string(node.output_shape),
-                        count ? fmt::format("{}", count) : "");
+    text += fmt::format("{:<32} {:<20} {:>12}\n", printable(node.name),
+                        to_string(node.output_shape), count ? fmt::format("{}", count) : "");
   }
   for (const NetworkOutput& output : outputs_)
     if (has_named_outputs_)
-      text += fmt::format("{:<32} {:<20}\n", fmt::format("output {}", output.name),
-                          nodes_[output.node].name);
+      text += fmt::format("{:<32} {:<20}\n", fmt::format("output {}", printable(output.name)),
+                          printable(nodes_[output.node].name));
   text += fmt::format("{:<32} {:<20} {:>12}\n", "total", "", parameters_.element_count());
   if (trained_.element_count() != parameters_.element_count())
     text += fmt::format("{:<32} {:<20} {:>12}\n", "trained", "", trained_.element_count());

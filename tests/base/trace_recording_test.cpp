@@ -261,10 +261,10 @@ TEST_F(TraceRecording, HasNoControlCharactersOfItsFile) {
   std::ofstream(file) << "{\"recorder\":1,\"job\":\"a\\u001b[2Jb\"}\n"
                       << "{\"t\":1,\"thread\":\"x\\u0007\",\"name\":\"y\\n\"}\n";
   const Recording read = read_recording(file);
-  EXPECT_EQ(read.rank.job, "a?[2Jb");
+  EXPECT_EQ(read.rank.job, "a\\x1b[2Jb");
   ASSERT_EQ(read.threads.size(), 1U);
-  EXPECT_EQ(read.threads[0].thread, "x?");
-  EXPECT_STREQ(read.threads[0].events[0].name, "y?");
+  EXPECT_EQ(read.threads[0].thread, "x\\x07");
+  EXPECT_STREQ(read.threads[0].events[0].name, "y\\n");
 }
 
 TEST_F(TraceRecording, RefusesOtherFiles) {

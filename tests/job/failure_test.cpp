@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -67,6 +68,27 @@ TEST(Failure, OfTheSystemIsOneOfTheDevice) {
   EXPECT_NE(failure.message.find("[system] expected "), std::string::npos);
   EXPECT_NE(failure.message.find("got thread: Resource temporarily unavailable"),
             std::string::npos);
+}
+
+TEST(Failure, IsPrintable) {
+  EXPECT_EQ(failure_of(std::runtime_error("a\x1b[2J\nlockstep: error: b")).message,
+            "a\\x1b[2J\\nlockstep: error: b");
+  EXPECT_EQ(failure_of(std::filesystem::filesystem_error(
+                           "status", "a\nb", std::make_error_code(std::errc::permission_denied)))
+                .message,
+            "[a\\nb] expected a file or directory that this user can use, got Permission denied");
+}
+
+TEST(Failure, HasNoTextOfTheJsonLibrary) {
+  try {
+    static_cast<void>(nlohmann::json(3).get<std::string>());
+  } catch (...) {
+    const Failure failure = describe_current_exception();
+    EXPECT_EQ(failure.exit_status, 1);
+    EXPECT_EQ(failure.message,
+              "[json] expected values of other kinds in a JSON text; this is a bug of its reader "
+              "(json.exception.302)");
+  }
 }
 
 TEST(Failure, OfOurOwnHasStatusOne) {

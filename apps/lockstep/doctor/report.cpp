@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
 
@@ -71,7 +72,7 @@ namespace {
 std::string line_of(const Finding& finding) {
   const std::string who = rank_list(finding.ranks);
   return fmt::format("  {:<8} {}{}{} -> {}\n", to_string(finding.level), who,
-                     who.empty() ? "" : ": ", finding.what, finding.remedy);
+                     who.empty() ? "" : ": ", printable(finding.what), printable(finding.remedy));
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ std::string Report::table(double seconds) const {
   std::array<std::int64_t, 4> counts{};
   for (const Outcome& outcome : outcomes()) {
     text += fmt::format("{:<16} {:<8} {}\n", outcome.check, to_string(outcome.level()),
-                        outcome.summary);
+                        printable(outcome.summary));
     for (const Finding& finding : outcome.findings) {
       text += line_of(finding);
       ++counts[static_cast<std::size_t>(finding.level)];

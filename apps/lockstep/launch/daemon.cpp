@@ -15,6 +15,7 @@
 #include "apps/lockstep/launch/messages.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/net/authentication.h"
 #include "lockstep/net/connection.h"
 #include "lockstep/net/reachability.h"
@@ -209,7 +210,7 @@ int fail(const std::string& why) {
       stderr,
       fmt::format(
           "lockstep: error: [launch] expected to be started by the mpirun of lockstep launch; {}\n",
-          why));
+          printable(why)));
   return kFailed;
 }
 

@@ -27,6 +27,7 @@
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/allreduce/watchdog/rendezvous.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/system/terminal.h"
@@ -171,7 +172,7 @@ void Watchdog::Thread::run() noexcept {
     const auto end =
         fmt::format_to_n(line.data(), line.size(),
                          "lockstep: error: [watchdog] expected to monitor rank {}, got {}\n",
-                         post_ ? post_->rank() : 0, error.what());
+                         post_ ? post_->rank() : 0, printable(error.what()));
     print_error({line.data(), std::min(end.size, line.size())}, kFarewell);
     std::_Exit(exit_status(ErrorCategory::communication));
   }
@@ -261,7 +262,7 @@ std::string Watchdog::Thread::text_of(const Finding& finding) const {
 }
 
 void Watchdog::Thread::conclude(const Finding& finding) {
-  const std::string text = text_of(finding);
+  const std::string text = printable(text_of(finding));
   std::future<std::filesystem::path> recording;
   // First of all: mpirun kills the other ranks a second after one has ended.
   if (!options_.on_failure) recording = trace::start_recording_of_failure(text);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::trace {
@@ -335,7 +336,7 @@ std::vector<std::string> compare_recordings(std::vector<Recording> recordings) {
   if (!found.missing.empty())
     lines.push_back(fmt::format("{} left no recording here: killed, or in {} of another host",
                                 ranks_text(found.missing),
-                                (temporary_recordings() / found.job.job).string()));
+                                printable((temporary_recordings() / found.job.job).native())));
   if (std::string cause = cause_text(found); !cause.empty()) lines.push_back(std::move(cause));
   lines.push_back(found.reading);
   for (const Recording& one : found.recordings) lines.push_back(describe(one));

@@ -19,9 +19,9 @@
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
-#include "lockstep/base/system/ownership.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/json_member.h"
+#include "lockstep/base/system/ownership.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/text.h"
 

@@ -23,6 +23,7 @@
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/json_member.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/trace/partial_trace.h"
 
@@ -124,15 +125,8 @@ fs::path write_in(const fs::path& directory, const std::string& text, const Reco
 
 // ---- reading
 
-/// Without control characters, which could change what a terminal shows.
-std::string shown(std::string text) {
-  std::ranges::replace_if(
-      text, [](char letter) { return (letter >= 0 && letter < ' ') || letter == '\x7f'; }, '?');
-  return text;
-}
-
 std::string text_member(const nlohmann::json& line, const char* key) {
-  return shown(json_member(line, key, std::string()));
+  return printable(json_member(line, key, std::string()));
 }
 
 void read_header(const nlohmann::json& line, Recording& recording) {
@@ -146,7 +140,7 @@ void read_header(const nlohmann::json& line, Recording& recording) {
   recording.time = json_member<std::int64_t>(line, "clock", 0);
   recording.step = json_member<std::int64_t>(line, "step", 0);
   recording.buckets = json_member(line, "buckets", std::vector<std::string>());
-  for (std::string& bucket : recording.buckets) bucket = shown(std::move(bucket));
+  for (std::string& bucket : recording.buckets) bucket = printable(bucket);
 }
 
 EventKind kind_of(const std::string& text) {
@@ -287,9 +281,9 @@ void write_recording_of_bystander() noexcept {
 
 std::string recording_hint(const fs::path& recording) {
   std::string hint = fmt::format("the last events of the ranks are in {0} (lockstep inspect {0})",
-                                 recording.parent_path().string());
+                                 printable(recording.parent_path().native()));
   if (const fs::path trace = finish_partial_trace(); !trace.empty())
-    hint += fmt::format("; what was traced is in {}{}", trace.string(),
+    hint += fmt::format("; what was traced is in {}{}", printable(trace.native()),
                         recorded_rank().ranks > 1 ? ", and of other ranks beside it" : "");
   return hint;
 }

@@ -9,6 +9,9 @@
 #include <functional>
 #include <utility>
 
+#include "lockstep/base/printable.h"
+#include "lockstep/base/text.h"
+
 namespace lockstep::strategy {
 namespace {
 
@@ -27,14 +30,14 @@ std::string shortened(const std::string& text, std::size_t longest) {
   return text.substr(0, end);
 }
 
-/// The names of `classes` classes, shortened to `longest` bytes.
+/// The names of `classes` classes, printable and shortened to `longest` bytes.
 std::vector<std::string> names_of(std::int64_t classes, const std::vector<std::string>& names,
                                   std::size_t longest = kLongestName) {
   std::vector<std::string> all;
   for (std::int64_t i = 0; i < classes; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const bool named = static_cast<std::int64_t>(names.size()) == classes;
-    all.push_back(shortened(named ? names[at] : std::to_string(i), longest));
+    all.push_back(shortened(named ? printable(names[at]) : std::to_string(i), longest));
   }
   return all;
 }
@@ -50,7 +53,7 @@ std::string class_table(const model::MetricValue& value, const std::vector<std::
   std::vector<std::pair<double, std::size_t>> lines;
   for (std::size_t i = 0; i < classes.size(); ++i) lines.emplace_back(value.values[i], i);
   const bool all = lines.size() <= kMaxLines;
-  std::string text = value.name;
+  std::string text = printable(value.name);
   if (!all) {
     std::ranges::stable_sort(lines, {}, &std::pair<double, std::size_t>::first);
     lines.resize(kMaxExtremes);
@@ -78,7 +81,7 @@ std::string confusions(const model::MetricValue& value, const std::vector<std::s
     if (cell.label != cell.predicted && cell.count > 0) cells.push_back(cell);
   }
   std::ranges::stable_sort(cells, std::ranges::greater{}, &Cell::count);
-  std::string text = fmt::format("{}, the most frequent of {} classes{}\n", value.name,
+  std::string text = fmt::format("{}, the most frequent of {} classes{}\n", printable(value.name),
                                  classes.size(), cells.empty() ? ": none" : "");
   cells.resize(std::min(cells.size(), kMaxExtremes));
   for (const Cell& cell : cells)
@@ -101,8 +104,8 @@ std::string confusion_table(const model::MetricValue& value,
   if (room < digits + 2) return confusions(value, names);
   const std::vector<std::string> heads = names_of(value.shape[0], names, room - 2);
   const std::size_t width = std::max(digits, longest_of(heads));
-  std::string text =
-      fmt::format("{} (rows: labels, columns: predictions)\n  {:{}}", value.name, "", first);
+  std::string text = fmt::format("{} (rows: labels, columns: predictions)\n  {:{}}",
+                                 printable(value.name), "", first);
   for (const std::string& head : heads) text += fmt::format("  {:>{}}", head, width);
   for (std::size_t i = 0; i < value.values.size(); ++i) {
     if (i % rows.size() == 0) text += fmt::format("\n  {:{}}", rows[i / rows.size()], first);
@@ -121,7 +124,7 @@ std::string metric_line(std::span<const model::MetricValue> values) {
   std::string line;
   for (const model::MetricValue& value : values)
     if (value.is_single())
-      line += fmt::format("{}{} {}", line.empty() ? "" : ", ", value.name,
+      line += fmt::format("{}{} {}", line.empty() ? "" : ", ", printable(value.name),
                           metric_text(value.values.front()));
   return line;
 }

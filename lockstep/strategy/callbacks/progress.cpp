@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/system/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
@@ -120,10 +121,12 @@ void ProgressBar::write(const std::string& text) {
   std::fflush(out_);
 }
 
-void ProgressBar::print_line(const std::string& text) {
+void ProgressBar::print_line(const std::string& text) { print_lines(printable(text) + "\n"); }
+
+void ProgressBar::print_lines(const std::string& text) {
   const std::string blanks = line_width_ > 0 ? fmt::format("\r{:{}}\r", "", line_width_) : "";
   line_width_ = 0;
-  write(blanks + text + "\n");
+  write(blanks + text);
 }
 
 // The last column stays free: some terminals wrap a line that fills it.
@@ -140,8 +143,7 @@ void ProgressBar::print_details() {
   for (const data::StoredFile& file : begin_.files) bytes += file.bytes;
   table += shard_table(begin_.shard_policy, static_cast<std::int64_t>(begin_.files.size()),
                        begin_.records, bytes, begin_.shares);
-  table.pop_back();
-  print_line(table);
+  print_lines(table);
   print_line(fmt::format(
       "all-reduce {}{}; at most {} per replica in micro-batches of {}; {} per epoch; seed {}; "
       "ready "
@@ -415,13 +417,10 @@ void ProgressBar::print_profile(const model::Profile& profile) {
 
 void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.profile) print_profile(*end.profile);
-  std::string tables =
+  const std::string tables =
       metric_tables(last_epoch_.validation ? last_epoch_.validation_values : last_epoch_.values,
                     begin_.class_names, begin_.class_output);
-  if (!tables.empty()) {
-    tables.pop_back();  // the end of the last line
-    print_line((last_epoch_.validation ? "validation " : "training ") + tables);
-  }
+  if (!tables.empty()) print_lines((last_epoch_.validation ? "validation " : "training ") + tables);
   if (end.signal != 0)
     print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
   if (!end.stop_reason.empty())

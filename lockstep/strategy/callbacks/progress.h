@@ -64,6 +64,7 @@ class ProgressBar final : public Callback {
 
   void write(const std::string& text);
   void print_line(const std::string& text);
+  void print_lines(const std::string& text);  // whole ones; names in them are printable
   void rewrite_line(const StepLogs& logs);
   void print_row(const Row& row);
   void print_details();

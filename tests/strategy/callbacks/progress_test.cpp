@@ -179,6 +179,15 @@ TEST(MetricText, HasTheNamesOfTheirOwnOutput) {
             "     0  1\n  0  1  2\n  1  3  4\n");
 }
 
+TEST(MetricText, HasOneLineForEachClassOfAnyName) {
+  const std::vector<model::MetricValue> values = {{"confusion", {1, 2, 3, 4}, {2, 2}}};
+  EXPECT_EQ(metric_tables(values, {"a\nb", "\x1b[2J"}),
+            "confusion (rows: labels, columns: predictions)\n"
+            "             a\\nb  \\x1b[2J\n"
+            "  a\\nb          1        2\n"
+            "  \\x1b[2J       3        4\n");
+}
+
 TEST(MetricText, LeavesOutMatricesThatAreNotSquare) {
   const std::vector<model::MetricValue> values = {{"wide", {1, 2, 3, 4, 5, 6}, {2, 3}},
                                                   {"empty", {}, {0, 0}}};
