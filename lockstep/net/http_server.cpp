@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -23,8 +24,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// The pause between two rounds of the server, each of which reads once from every connection and
-/// accepts one more: it bounds the processor time of the thread.
+/// accepts new ones until they have taken kRoundTime of the thread's processor time.
 constexpr int kPauseMilliseconds = 10;
+constexpr std::chrono::nanoseconds kRoundTime = std::chrono::milliseconds(1);
+
+/// Processor time of the calling thread.
+std::chrono::nanoseconds thread_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 /// Bytes that a client may send after its request. They are read, because closing a connection with
 /// unread bytes discards the response on its way.
@@ -179,6 +188,20 @@ HttpServer::~HttpServer() {
   thread_.join();
 }
 
+/// Accepts and advances new connections. False after a failure, such as too many open files.
+bool HttpServer::accept_waiting(std::vector<Client>& clients) const {
+  const auto end = thread_time() + kRoundTime;
+  do {
+    FileDescriptor socket = listener_.accept();
+    if (!socket.is_open() && errno == ECONNABORTED) continue;
+    if (!socket.is_open()) return would_wait();
+    if (clients.size() >= limits_.connections) clients.erase(clients.begin());
+    clients.emplace_back(std::move(socket), Clock::now() + limits_.duration);
+    clients.back().advance(handler_, limits_.request);  // before others take its place
+  } while (thread_time() < end);
+  return true;
+}
+
 void HttpServer::serve() noexcept {
   std::vector<Client> clients;  // oldest first
   bool can_accept = true;       // false for a round after a failure, such as too many open files
@@ -195,18 +218,8 @@ void HttpServer::serve() noexcept {
     }
     poll(interests.data(), interests.size(), timeout);
     if (interests[0].revents != 0) return;
-    const bool has_new = interests[1].revents != 0;
-    can_accept = true;
-    if (has_new) {
-      FileDescriptor socket = listener_.accept();
-      if (socket.is_open()) {
-        if (clients.size() >= limits_.connections) clients.erase(clients.begin());
-        clients.emplace_back(std::move(socket), Clock::now() + limits_.duration);
-      } else {
-        can_accept = would_wait() || errno == ECONNABORTED;
-      }
-    }
     for (Client& client : clients) client.advance(handler_, limits_.request);
+    can_accept = interests[1].revents == 0 || accept_waiting(clients);
     std::erase_if(clients, [](const Client& client) { return !client.is_open(); });
     poll(interests.data(), 1, kPauseMilliseconds);
     if (interests[0].revents != 0) return;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "lockstep/net/socket.h"
 
@@ -31,10 +32,11 @@ struct HttpLimits {
 
 /// Answers GET and HEAD over HTTP/1.1, one request per connection, on a thread of its own.
 ///
-/// Clients are not trusted: a connection that exceeds the limits is closed, and the thread serves
-/// at most one new connection every 10 ms, so that clients cannot take processor time from the
-/// program. There is no encryption and no authentication: whoever reaches the address can read the
-/// texts.
+/// Clients are not trusted. A connection that exceeds the limits is closed. The thread accepts all
+/// waiting connections and answers a request that has arrived at once, so that connections without
+/// requests do not delay it; and it pauses between rounds, so that clients take at most a tenth of
+/// a processor from the program. There is no encryption and no authentication: whoever reaches the
+/// address can read the texts.
 class HttpServer {
  public:
   /// The text of a path without its query, such as "/metrics"; nullopt if there is none (status
@@ -55,6 +57,7 @@ class HttpServer {
   class Client;
 
   void serve() noexcept;
+  bool accept_waiting(std::vector<Client>& clients) const;
 
   Listener listener_;
   Handler handler_;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <array>
 #include <chrono>
@@ -35,6 +36,11 @@ class HttpClient {
       throw std::runtime_error("no connection");
   }
 
+  /// How long read_all() waits for bytes.
+  void limit_waiting(std::chrono::seconds limit) const {
+    const timeval time{.tv_sec = limit.count(), .tv_usec = 0};
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+  }
   /// Whether the system accepted all bytes.
   bool send(std::string_view bytes) const {
     return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
@@ -145,6 +151,18 @@ TEST(HttpServer, ServesWhileOthersHoldConnections) {
   client.send("GET /text HTTP/1.1\r\n\r\n");
   EXPECT_THAT(client.read_all(), EndsWith("a 1\nb 2\n"));
   EXPECT_EQ(silent.front().read_all(), "") << "the oldest ones were closed";
+}
+
+// A scrape has a limit of 10 s. At one connection every 10 ms these would take 20.
+TEST(HttpServer, AnswersInTimeHoweverManyConnectionsAreBeforeIt) {
+  const HttpServer server("127.0.0.1", 0, two_paths);
+  for (int i = 0; i < 2000; ++i) HttpClient(server.port());
+  std::vector<HttpClient> silent;
+  for (int i = 0; i < 100; ++i) silent.emplace_back(server.port());
+  const HttpClient client(server.port());
+  client.limit_waiting(std::chrono::seconds(10));
+  client.send("GET /text HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(client.read_all(), EndsWith("a 1\nb 2\n"));
 }
 
 TEST(HttpServer, EndsWithOpenConnections) {
