@@ -289,10 +289,26 @@ std::optional<std::size_t> labelled_output(const onnx::Model& model, const Train
   return std::nullopt;
 }
 
+/// The names of classes as Triton reads them, one in each line.
+std::string labels_of(const std::vector<std::string>& classes) {
+  std::string labels;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i].find_first_of("\n\r") != std::string::npos)
+      throw Error(
+          ErrorCategory::input, "layout",
+          "expected names of classes without line breaks for labels.txt of --layout triton; "
+          "without it, the metadata of the ONNX file have the names",
+          fmt::format("got {} for class {}", describe_json(classes[i]), i));
+    labels += classes[i] + '\n';
+  }
+  return labels;
+}
+
 /// Writes FOLDER/1/model.onnx, FOLDER/labels.txt and FOLDER/config.pbtxt.
 void write_triton(const fs::path& folder, const onnx::Model& model, std::string_view bytes,
                   const TrainedModel& trained) {
   const auto labelled = labelled_output(model, trained);
+  const std::string labels = labelled ? labels_of(trained.names.classes) : "";
   const fs::path version = folder / "1";
   std::error_code error;
   fs::create_directories(version, error);
@@ -300,8 +316,6 @@ void write_triton(const fs::path& folder, const onnx::Model& model, std::string_
     throw Error(ErrorCategory::checkpoint, version.string(), "expected to create the folder",
                 error.message());
   try {
-    std::string labels;
-    for (const std::string& name : trained.names.classes) labels += name + '\n';
     std::vector<std::unique_ptr<AtomicFile>> files;
     files.push_back(finished_file(
         folder / "config.pbtxt", onnx::triton_config(model, folder.filename().string(), labelled)));

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "apps/lockstep/parse_error.h"
+#include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::apps {
@@ -208,6 +209,17 @@ std::shared_ptr<bool> add_config_options(CLI::App& command) {
 }
 
 std::string config_text(const CLI::App& command) { return command.config_to_str(true, false); }
+
+void print_config_text(const CLI::App& command) {
+  for (const CLI::Option* const option : command.get_options())
+    for (const std::string& value : option->results())
+      if (value.find_first_of("\n\r") != std::string::npos)
+        throw Error(ErrorCategory::input, option->get_single_name(),
+                    "expected a value without line breaks for --print-config, whose lines are "
+                    "options",
+                    fmt::format("got \"{}\"", value));
+  print_exactly(config_text(command));
+}
 
 std::vector<std::pair<std::string, std::string>> config_values(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> values;

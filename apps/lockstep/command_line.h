@@ -24,6 +24,8 @@ std::shared_ptr<bool> add_config_options(CLI::App& command);
 /// The options of a parsed command in the format of --config: `name=value` lines, including
 /// defaults.
 std::string config_text(const CLI::App& command);
+/// Prints config_text(). Throws Error (input) for a value that a line of it cannot have.
+void print_config_text(const CLI::App& command);
 /// The names and values in a text of config_text(), without options that are not set.
 std::vector<std::pair<std::string, std::string>> config_values(const std::string& text);
 

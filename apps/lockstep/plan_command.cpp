@@ -239,7 +239,7 @@ void add_plan_command(CLI::App& program, const Invocation& invocation, int& stat
   const auto print_config = add_config_options(*command);
   command->callback([=, &status] {
     if (*print_config) {
-      fmt::print("{}", config_text(*command));
+      print_config_text(*command);
       return;
     }
     TrainArguments& train = arguments->train;

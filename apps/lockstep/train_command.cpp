@@ -224,7 +224,7 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
   command->callback([=, &status] {
     const std::string options = config_text(*command);
     if (*print_config) {
-      if (job::detect_launch().rank == 0) fmt::print("{}", options);
+      if (job::detect_launch().rank == 0) print_config_text(*command);
       return;
     }
     complete(*arguments);
