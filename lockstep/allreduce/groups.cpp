@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -25,6 +25,7 @@
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 
@@ -185,22 +186,22 @@ struct GroupPlace {
 };
 
 std::string describe(const std::vector<Device>& devices, const std::vector<device::GpuInfo>& gpus) {
-  std::string text;
+  nlohmann::json places = nlohmann::json::array();
   for (const Device& device : devices)
-    text += fmt::format("{} {} {}\n", device::to_string(device), host_name(),
-                        is_on_cpu(device) ? "" : gpus[device.index].uuid);
-  return text;
+    places.push_back(
+        {device::to_string(device), host_name(), is_on_cpu(device) ? "" : gpus[device.index].uuid});
+  return dump_json(places);
 }
 
 std::vector<GroupPlace> places_of(const std::vector<std::string>& texts) {
   std::vector<GroupPlace> places;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    std::istringstream lines(texts[rank]);
-    for (std::string line; std::getline(lines, line);) {
-      GroupPlace& place = places.emplace_back();
-      place.rank = static_cast<int>(rank);
-      std::istringstream(line) >> place.device >> place.host >> place.uuid;
-    }
+    for (const nlohmann::json& place :
+         parse_json(texts[rank], ErrorCategory::communication, "devices"))
+      places.push_back({.rank = static_cast<int>(rank),
+                        .device = place.at(0),
+                        .host = place.at(1),
+                        .uuid = place.at(2)});
   }
   return places;
 }
