@@ -112,8 +112,8 @@ class Columns {
   }
 
   std::size_t take(std::size_t column, const char* option) {
-    const char*& meaning = meanings_[column];
-    if (meaning != nullptr && !(meaning == kFeature && option == kFeature))
+    std::string_view& meaning = meanings_[column];
+    if (!meaning.empty() && !(meaning == kFeature && meaning == option))
       throw Error(ErrorCategory::input, file_,
                   fmt::format("expected one meaning for the column {}", names_[column]),
                   fmt::format("got {}= and {}=", meaning, option));
@@ -142,13 +142,13 @@ class Columns {
 
   /// They may be features as well.
   void release(const std::vector<std::size_t>& columns) {
-    for (const std::size_t column : columns) meanings_[column] = nullptr;
+    for (const std::size_t column : columns) meanings_[column] = {};
   }
 
   std::vector<std::size_t> not_taken() const {
     std::vector<std::size_t> columns;
     for (std::size_t i = 0; i < meanings_.size(); ++i)
-      if (meanings_[i] == nullptr) columns.push_back(i);
+      if (meanings_[i].empty()) columns.push_back(i);
     return columns;
   }
 
@@ -158,7 +158,7 @@ class Columns {
   const CsvLayout& layout_;
   const std::vector<std::string>& names_;
   const std::string& file_;
-  std::vector<const char*> meanings_;  // the option that named each column
+  std::vector<std::string_view> meanings_;  // the option that named each column
 };
 
 /// A column of words has no numbers in any feature.
