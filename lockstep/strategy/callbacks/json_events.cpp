@@ -12,18 +12,13 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
-#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/strategy/callbacks/metric_text.h"
 
 namespace lockstep::strategy {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// The double with the shortest decimal form of `value`: 0.001, not 0.0010000000474974513.
-double shortest(float value) {
-  return parse_number<double>(fmt::format("{}", value)).value_or(value);
-}
 
 void add_metrics(Json& event, const std::string& prefix, const model::MetricSums& metrics) {
   event[prefix + "loss"] = metrics.loss();

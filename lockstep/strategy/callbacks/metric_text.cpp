@@ -120,6 +120,10 @@ std::string metric_text(double value) {
   return std::abs(value) < 1000 ? fmt::format("{:.4f}", value) : fmt::format("{:.6g}", value);
 }
 
+double shortest(float value) {
+  return parse_number<double>(fmt::format("{}", value)).value_or(value);
+}
+
 std::string metric_line(std::span<const model::MetricValue> values) {
   std::string line;
   for (const model::MetricValue& value : values)

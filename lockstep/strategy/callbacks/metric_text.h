@@ -13,6 +13,9 @@ namespace lockstep::strategy {
 /// A number in at most eight characters, if possible: "0.5000", "12345.6".
 std::string metric_text(double value);
 
+/// The double with the shortest decimal form of `value`: 0.001, not 0.0010000000474974513.
+double shortest(float value);
+
 /// The single numbers, "auc 0.9100, f1 0.8800"; empty if there are none.
 std::string metric_line(std::span<const model::MetricValue> values);
 

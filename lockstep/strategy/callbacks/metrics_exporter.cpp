@@ -17,6 +17,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/job/task.h"
 #include "lockstep/net/http_server.h"
+#include "lockstep/strategy/callbacks/metric_text.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -308,7 +309,7 @@ void MetricsExporter::write_steps(const Values& now, ExpositionWriter& out) cons
     out.add(now.step_timestamp);
   }
   out.begin_gauge("lockstep_training_learning_rate", "", "Learning rate of the last step");
-  out.add(parse_number<double>(fmt::format("{}", now.learning_rate)).value_or(now.learning_rate));
+  out.add(shortest(now.learning_rate));
   if (now.gradient_norm > 0) {
     out.begin_gauge("lockstep_training_gradient_norm", "",
                     "Norm of the gradient of the last step before clipping");
