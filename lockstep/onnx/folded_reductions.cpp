@@ -190,7 +190,7 @@ Folded product_of(const Folding& f, const Constant& a, const Constant& b) {
   const Shape shape = with_matrix(*batch, n, m);
   std::vector<float> values(f.spend(shape));
   // Products take time, not memory.
-  constexpr std::size_t kProductsOfAnElement = 1024;
+  constexpr std::size_t kProductsOfAnElement = 128;
   f.spend(values.size() / kProductsOfAnElement * static_cast<std::size_t>(k));
   const auto rows = static_cast<std::size_t>(n);
   const auto columns = static_cast<std::size_t>(m);

@@ -173,9 +173,9 @@ Folded expand(const Folding& f) {
   if (input == nullptr || wanted == nullptr || !is_shape(*wanted)) return std::nullopt;
   // A file for a fixed number of samples may have that number in an array of zeros.
   Shape own = input->shape;
-  const std::size_t shared = std::min(own.size(), wanted->size());
-  for (std::size_t k = 1; k <= shared && equal_element(*input); ++k)
-    if ((*wanted)[wanted->size() - k] == kSampleCount) own[own.size() - k] = 1;
+  for (std::size_t k = 1; k <= std::min(own.size(), wanted->size()); ++k)
+    if ((*wanted)[wanted->size() - k] == kSampleCount && equal_element(f, *input))
+      own[own.size() - k] = 1;
   const auto shape = common_shape(reshaped(*input, own), reshaped(*input, *wanted));
   return shape && is_shape(*shape) ? expanded(f, *input, *shape) : std::nullopt;
 }

@@ -110,8 +110,9 @@ std::optional<Shape> common_shape(const Constant& a, const Constant& b) {
   return shape;
 }
 
-Folded equal_element(const Constant& constant) {
-  return visit_values(constant, [](const auto& values) -> Folded {
+Folded equal_element(const Folding& f, const Constant& constant) {
+  return visit_values(constant, [&](const auto& values) -> Folded {
+    f.spend(values.size());
     if (values.empty() || std::ranges::count(values, values.front()) != std::ssize(values))
       return std::nullopt;
     return make_constant(Shape(), std::remove_cvref_t<decltype(values)>{values.front()});
@@ -121,7 +122,7 @@ Folded equal_element(const Constant& constant) {
 Folded expanded(const Folding& f, const Constant& constant, const Shape& shape) {
   if (constant.shape == shape) return constant;
   if (std::ranges::find(shape, kSampleCount) != shape.end()) {
-    const Folded one = equal_element(constant);
+    const Folded one = equal_element(f, constant);
     return one ? Folded(reshaped(*one, shape)) : std::nullopt;
   }
   if (constant.has_batch() || shape.size() > 16) return std::nullopt;

@@ -118,7 +118,7 @@ Constant picked(const Constant& constant, model::Shape shape,
 /// The shape to which both extend; nullopt if they do not fit.
 std::optional<model::Shape> common_shape(const Constant& a, const Constant& b);
 /// The element that all elements equal, as an array without axes; nullopt if they differ.
-Folded equal_element(const Constant& constant);
+Folded equal_element(const Folding& f, const Constant& constant);
 /// `constant` repeated to `shape`, to which it extends. nullopt if the shape has the number of
 /// samples, and the elements are not all equal.
 Folded expanded(const Folding& f, const Constant& constant, const model::Shape& shape);
