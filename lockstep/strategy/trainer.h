@@ -37,9 +37,9 @@ class Trainer {
 
   /// Trains on `dataset`, which must be batched. Up to rounding, the results do not depend on the
   /// number of replicas. Throws Error of any category (diverged: 100 skipped steps in a row, or a
-  /// skipped step at the end). The signals of `options` (by default SIGTERM and SIGINT) end the
-  /// training after the current step, with a checkpoint if there is a directory for it; the history
-  /// contains the signal.
+  /// skipped step at the end). The signals of `options` (by default none) end the training after
+  /// the current step, with a checkpoint if there is a directory for it; the history contains the
+  /// signal.
   History fit(const data::Dataset& dataset, const FitOptions& options = {});
 
   /// Sums of loss and accuracy, and the options' metrics, over all records of `dataset` (batched).

@@ -1,7 +1,6 @@
 // Options of Trainer and of Trainer::fit(), like those of compile() and fit() in Keras.
 #pragma once
 
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -207,10 +206,10 @@ struct FitOptions {
   TraceOptions trace = {};
   /// Initial weights from another training; ignored if this run resumes from a checkpoint.
   std::optional<Pretrained> pretrained = {};
-  /// The signals, out of SIGTERM, SIGINT and SIGHUP, that end the training after a step with a
-  /// checkpoint. fit() handles them while it runs (SignalWatch). Empty: none; the program's
-  /// handlers stay installed.
-  std::vector<int> signals = {SIGTERM, SIGINT};
+  /// The signals, such as SIGTERM, SIGINT and SIGHUP, that end the training after a step with a
+  /// checkpoint. fit() handles them while it runs (SignalWatch). Empty: none; the process keeps its
+  /// own handlers.
+  std::vector<int> signals = {};
 };
 
 /// How Trainer::evaluate() and Trainer::predict() read their data.

@@ -114,16 +114,17 @@ TEST(Trainer, LeavesOneStepAfterASignal) {
   }
 }
 
-TEST(Trainer, LeavesSignalsToTheProgramWhereNoneAreAskedFor) {
+TEST(Trainer, LeavesSignalsToTheProgramByDefault) {
   static int taken = 0;
-  const auto before = std::signal(SIGTERM, [](int) { ++taken; });
-  FitOptions fit{.epochs = 3};
-  fit.signals = {};
-  fit.callbacks = {std::make_shared<RaiseAt>(SIGTERM, 4)};
-  const History history = train(2, plain_network(), small_data().batch(40), {}, fit).history;
-  std::signal(SIGTERM, before);
-  EXPECT_EQ(taken, 1);
-  EXPECT_EQ(history.end.signal, 0);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    const auto before = std::signal(signal, [](int) { ++taken; });
+    FitOptions fit{.epochs = 3};
+    fit.callbacks = {std::make_shared<RaiseAt>(signal, 4)};
+    const History history = train(2, plain_network(), small_data().batch(40), {}, fit).history;
+    std::signal(signal, before);
+    EXPECT_EQ(history.end.signal, 0);
+  }
+  EXPECT_EQ(taken, 4);
 }
 
 class Thrower final : public Callback {
