@@ -51,8 +51,7 @@ class ScaleAndShift final : public lockstep::CustomLayer {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::Session session(argc, argv);
-  return session.guard([&] {
+  return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto data = lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000");
     const auto strategy = lockstep::make_strategy(session);
 
@@ -69,6 +68,5 @@ int main(int argc, char** argv) {
       for (const auto& epoch : history.epochs)
         fmt::print("epoch {}: loss {:.4f}, accuracy {:.4f}\n", epoch.epoch + 1,
                    epoch.metrics.loss(), epoch.metrics.accuracy());
-    return 0;
   });
 }

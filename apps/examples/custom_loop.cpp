@@ -16,8 +16,7 @@
 #include "lockstep/strategy/replica/local_replicas.h"
 
 int main(int argc, char** argv) {
-  lockstep::Session session(argc, argv);
-  return session.guard([&] {
+  return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto train =
         lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(50);
     const auto devices = lockstep::device::parse_devices(argc > 2 ? argv[2] : "cpu:0,cpu:0");
@@ -52,6 +51,5 @@ int main(int argc, char** argv) {
       if (loss > last_loss) request.learning_rate /= 2;
       last_loss = loss;
     }
-    return 0;
   });
 }

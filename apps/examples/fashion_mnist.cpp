@@ -12,8 +12,7 @@
 #include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) {
-  lockstep::Session session(argc, argv);  // owns MPI and messages; one per process
-  return session.guard([&] {
+  return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto argument = [&](int i, const char* standard) {
       return std::string(argc > i ? argv[i] : standard);
     };
@@ -42,6 +41,5 @@ int main(int argc, char** argv) {
     if (session.is_chief())
       fmt::print("accuracy {:.4f} on {} records; replicas: {}\n", result.accuracy(), result.samples,
                  strategy->num_replicas_in_sync());
-    return 0;
   });
 }

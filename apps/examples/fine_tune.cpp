@@ -13,8 +13,7 @@
 #include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) {
-  lockstep::Session session(argc, argv);
-  return session.guard([&] {
+  return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     if (argc < 2) {
       fmt::print(stderr, "usage: example_fine_tune WEIGHTS [MODEL [DATA]]\n");
       return 2;

@@ -26,8 +26,7 @@ std::vector<std::string> species_of(const lockstep::Dataset& data) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::Session session(argc, argv);
-  return session.guard([&] {
+  return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     if (argc < 3) {
       fmt::print(stderr, "usage: example_iris TRAIN.csv TEST.csv [EPOCHS]\n");
       return 1;

@@ -1,4 +1,4 @@
-// The program of torch_mnist_before.cpp on any number of ranks; five lines are new. Each rank
+// The program of torch_mnist_before.cpp on any number of ranks; six lines are new. Each rank
 // computes its part of every batch of 64, and the network is the same as that of one process:
 //
 //     mpirun -np 2 example_torch_mnist [TRAIN [TEST [EPOCHS]]]
@@ -12,11 +12,10 @@
 
 using torch::data::samplers::SequentialSampler;
 
-int main(int argc, char** argv) {
+int train(int argc, char** argv, lockstep::Session& session) {
   const auto argument = [&](int i, const char* standard) {
     return std::string(argc > i ? argv[i] : standard);
   };
-  lockstep::Session session(argc, argv);
   torch::manual_seed(1);
   lockstep::torch::DistributedDataParallel net(session, Net());
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
@@ -42,4 +41,8 @@ int main(int argc, char** argv) {
             << std::endl;
   torch::save(net, "torch_mnist.pt");
   return 0;
+}
+
+int main(int argc, char** argv) {
+  return lockstep::run(argc, argv, [&](auto& session) { return train(argc, argv, session); });
 }

@@ -12,7 +12,7 @@
 
 using torch::data::samplers::SequentialSampler;
 
-int main(int argc, char** argv) {
+int train(int argc, char** argv) {
   const auto argument = [&](int i, const char* standard) {
     return std::string(argc > i ? argv[i] : standard);
   };
@@ -41,3 +41,5 @@ int main(int argc, char** argv) {
   torch::save(net, "torch_mnist.pt");
   return 0;
 }
+
+int main(int argc, char** argv) { return train(argc, argv); }

@@ -6,6 +6,7 @@
 // TRAIN, TEST: as for `lockstep train --data`. SCRIPT: a TorchScript file instead of the module.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -31,8 +32,7 @@ int main(int argc, char** argv) {
   const auto argument = [&](int i, const char* standard) {
     return std::string(argc > i ? argv[i] : standard);
   };
-  lockstep::Session session(argc, argv);
-  return session.guard([&] {
+  return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto train = lockstep::open_data(argument(1, "fashion-mnist:train"));
     const auto test = lockstep::open_data(argument(2, "fashion-mnist:test"));
     const auto strategy = lockstep::make_strategy(session);
@@ -41,12 +41,12 @@ int main(int argc, char** argv) {
         *strategy, make_network(train, argument(5, "")),
         {.optimizer = lockstep::Sgd{.momentum = 0.5F}, .schedule = {.peak = 0.01F}});
     lockstep::FitOptions fit{.epochs = std::atoi(argument(3, "3").c_str()), .progress = false};
+    fit.signals = {SIGTERM, SIGINT};
     fit.checkpoint.directory = argument(4, "torch_trainer.checkpoints");
     trainer.fit(train.shuffle().batch(64), fit);
 
     const auto result = trainer.evaluate(test.batch(256));
     if (session.is_chief())
       fmt::print("loss {:.9f}, accuracy {:.4f}\n", result.loss(), result.accuracy());
-    return 0;
   });
 }

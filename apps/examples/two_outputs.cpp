@@ -61,8 +61,7 @@ lockstep::Network network() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::Session session(argc, argv);
-  return session.guard([&] {
+  return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto train = houses().shuffle().batch(40);
     const auto strategy = lockstep::make_strategy(session);
     lockstep::Trainer trainer(
@@ -74,6 +73,5 @@ int main(int argc, char** argv) {
     const lockstep::Evaluation result = trainer.evaluate(train);
     for (const char* name : {"loss", "kind_loss", "kind_accuracy", "price_loss"})
       if (session.is_chief()) fmt::print("{} {:.6f}\n", name, *result.metric(name));
-    return 0;
   });
 }

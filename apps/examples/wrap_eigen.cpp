@@ -71,8 +71,8 @@ struct Sgd {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::Session session(argc, argv);  // >>
-  return session.guard([&] {              // >> an error becomes one line, on whichever rank
+  // >> This process as a rank of the job; an error becomes one line, on whichever rank.
+  return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto data =
         lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(100);
     const Eigen::Index features = data.spec().feature_count();
@@ -99,6 +99,5 @@ int main(int argc, char** argv) {
         fmt::print("step {}: loss {:.5f} of {} samples\n", step, loss / optimizer.samples(),
                    optimizer.samples());
     }
-    return 0;
   });
 }

@@ -34,9 +34,8 @@ concept OptimizerWithState = requires(T& optimizer) {
   { optimizer.state() } -> RangeOfParameters;
 };
 
-/// Wraps any optimizer, in one process or under mpirun:
+/// Wraps any optimizer, in one process or under mpirun (within lockstep::run()):
 ///
-///     Session session(argc, argv);
 ///     DistributedOptimizer optimizer(session, sgd);
 ///     optimizer.broadcast_parameters();
 ///     for (...) {

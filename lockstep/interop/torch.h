@@ -11,9 +11,11 @@
 #include "lockstep/interop/torch/function_loss.h"
 #include "lockstep/interop/torch/module_layer.h"
 #include "lockstep/interop/torch/save.h"
+#include "lockstep/job/run.h"
 
 namespace lockstep {
 
+using job::run;
 using job::Session;
 using job::SessionOptions;
 

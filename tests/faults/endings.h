@@ -51,6 +51,13 @@ inline std::vector<std::string> error_lines(const Outcome& outcome) {
   return outcome.lines_with("lockstep: error: ");
 }
 
+/// Matches the line of an exception that not all ranks had.
+inline auto is_error_of_rank(const std::string& message) {
+  return ::testing::AllOf(
+      ::testing::StartsWith(fmt::format("lockstep: error: {} (rank ", message)),
+      ::testing::ContainsRegex(fmt::format("rank [0-9], host {}, step [0-9]+.$", host_name())));
+}
+
 /// A job that ended by itself, in time, with one line, and leaving nothing. Returns that line.
 inline std::string expect_error(const Outcome& outcome, double stall_timeout = kStallTimeout) {
   EXPECT_LT(outcome.seconds, stall_timeout + kGrace);

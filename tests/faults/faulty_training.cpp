@@ -208,7 +208,8 @@ int main(int argc, char** argv) {
   std::optional<lockstep::Session> session;
   try {
     session.emplace(argc, argv,
-                    lockstep::job::SessionOptions{.stall_timeout = arguments.stall_timeout});
+                    lockstep::job::SessionOptions{.stall_timeout = arguments.stall_timeout,
+                                                  .start_timeout = 60});
   } catch (const lockstep::Error& error) {
     fmt::print(stderr, "lockstep: error: {}\n", error.what());
     return lockstep::exit_status(error.category());

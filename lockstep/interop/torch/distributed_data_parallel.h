@@ -74,9 +74,8 @@ class [[nodiscard]] NoSync {
   bool before_;
 };
 
-/// Wraps a module, like the PyTorch class of this name:
+/// Wraps a module, like the PyTorch class of this name, within lockstep::run():
 ///
-///     lockstep::Session session(argc, argv);
 ///     lockstep::torch::DistributedDataParallel net(session, Net());
 ///     ::torch::optim::SGD optimizer(net->parameters(), 0.1);
 ///     for (auto& batch : *loader) {

@@ -40,9 +40,9 @@ class OptimizerExchange {
   std::vector<std::size_t> group_sizes_;  // when the optimizer was wrapped
 };
 
-/// Wraps any optimizer of torch::optim except LBFGS, in one process or under mpirun:
+/// Wraps any optimizer of torch::optim except LBFGS, in one process or under mpirun (within
+/// lockstep::run()):
 ///
-///     lockstep::Session session(argc, argv);
 ///     ::torch::optim::Adam adam(net->parameters(), 1e-3);
 ///     lockstep::torch::DistributedOptimizer optimizer(session, adam, net->named_parameters());
 ///     optimizer.broadcast_parameters();

@@ -9,8 +9,7 @@
 
 int main(int argc, char** argv) {
   const lockstep::SessionOptions options{.quiet = true};
-  lockstep::Session session(argc, argv, options);
-  return session.guard([&] {
+  return lockstep::run(argc, argv, options, [](lockstep::Session& session) {
     const auto strategy = lockstep::make_strategy(session);
     const auto data =
         lockstep::Dataset::synthetic({kSide, kSide, 1}, kClasses, kSamples).shuffle().batch(50);

@@ -1,4 +1,4 @@
-"""The example of LibTorch before and after: at most five lines differ, and the losses do not.
+"""The example of LibTorch before and after: at most six lines differ, and the losses do not.
 
     example_test.py SOURCE_DIR BEFORE AFTER TRAINER MPIEXEC
 
@@ -33,11 +33,11 @@ def loss(*command):
 
 
 class TorchMnist(unittest.TestCase):
-    def test_five_lines_differ(self):
+    def test_six_lines_differ(self):
         lines = list(difflib.ndiff(code("torch_mnist_before.cpp"), code("torch_mnist.cpp")))
         new = [line for line in lines if line.startswith("+ ")]
         removed = [line for line in lines if line.startswith("- ")]
-        self.assertLessEqual(len(new), 5, new)
+        self.assertLessEqual(len(new), 6, new)
         self.assertLessEqual(len(removed), len(new), removed)
 
     def test_loss_is_that_of_one_process(self):
