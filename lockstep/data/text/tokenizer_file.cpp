@@ -57,8 +57,12 @@ void require_off(const json& object, const char* key) {
     refuse(fmt::format("its \"{}\" is {}, which is not supported", key, describe_json(value)));
 }
 
-std::int32_t number_of(const json& value, std::string_view token) {
-  if (!value.is_number_integer() || value < 0 || value >= kMaxTokens)
+/// The number of `token`, one of about `count` tokens: there is memory for all numbers up to the
+/// largest, so a short file must not have one that is far beyond its tokens.
+std::int32_t number_of(const json& value, std::string_view token, std::size_t count) {
+  constexpr std::size_t kMaxUnused = std::size_t{1} << 16;
+  if (!value.is_number_integer() || value < 0 || value >= kMaxTokens ||
+      value >= 2 * count + kMaxUnused)
     refuse(fmt::format("the number of \"{}\" is {}", token, describe_json(value)));
   return value.get<std::int32_t>();
 }
@@ -81,7 +85,7 @@ Numbers vocabulary_of(const json& model) {
     refuse("its vocabulary is " + describe_json(vocabulary));
   Numbers numbers;
   for (const auto& [token, number] : vocabulary.items())
-    numbers.try_emplace(token, number_of(number, token));
+    numbers.try_emplace(token, number_of(number, token, vocabulary.size()));
   return numbers;
 }
 
@@ -91,11 +95,13 @@ std::optional<std::int32_t> add_special(const json& file, bool is_normalized, Ad
                                         std::vector<std::string>& tokens) {
   std::optional<std::int32_t> end;
   std::vector<AddedTokens::Token> all;
+  const std::size_t count =
+      member(file, "added_tokens").size() + member(member(file, "model"), "vocab").size();
   for (const json& token : member(file, "added_tokens")) {
     const auto text = json_member<std::string>(token, "content");
     for (const char* key : {"single_word", "lstrip", "rstrip"}) require_off(token, key);
     if (is_normalized) require_off(token, "normalized");
-    const std::int32_t number = number_of(member(token, "id"), text);
+    const std::int32_t number = number_of(member(token, "id"), text, count);
     set_token(tokens, number, text);
     all.emplace_back(text, number);
     for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "[SEP]"})

@@ -200,6 +200,8 @@ TEST(TokenizerFile, NamesWhatIsWrong) {
         Case{set("/model/vocab", json::array()), "its vocabulary is an array of 0"},
         Case{set("/model/vocab/a", -1), "the number of \"a\" is -1"},
         Case{set("/model/vocab/a", 1 << 20), "the number of \"a\" is 1048576"},
+        Case{set("/model/vocab/a", 100'000), "the number of \"a\" is 100000"},
+        Case{set("/added_tokens/0/id", 100'000), "is 100000"},
         Case{set("/model/vocab/a", 98), "have the number 98"},
         Case{[](json& file) { file["model"]["vocab"].erase("a"); }, "its vocabulary has no \"a\""},
         Case{set("/model/vocab/\xe6\xbc\xa2", 300), "has a character that stands for no byte"},
