@@ -11,8 +11,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;
-using ::testing::Ge;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Not;

@@ -103,6 +103,12 @@ PartDescription from_json(const nlohmann::json& object, const std::string& where
   using Texts = std::vector<std::string>;
   part.is_complete = !json_member(object, "incomplete", false);
   part.files = json_member<Texts>(object, "files");
+  // Whoever wrote the description may have chosen the names: they lead nowhere else.
+  for (const std::string& file : part.files)
+    if (file.empty() || file == ".." || std::filesystem::path(file).filename() != file)
+      throw Error(ErrorCategory::data, where,
+                  "expected \"files\" to be names of files in the same directory",
+                  fmt::format("got \"{}\"", file));
   if (!part.is_complete) return part;
   part.records = json_member<std::int64_t>(object, "records");
   if (object.contains("inputs")) {

@@ -58,6 +58,20 @@ TEST(DatasetJson, RefusesMoreNamesThanItReads) {
   EXPECT_EQ(read_dataset_json(directory.path()), (DatasetDescription{{"train", part}}));
 }
 
+TEST(DatasetJson, NamesOnlyFilesOfItsDirectory) {
+  const TemporaryDirectory directory;
+  for (const char* name : {"/etc/passwd", "../train-0", "sub/train-0", "..", ""}) {
+    write_bytes(directory / "dataset.json",
+                fmt::format(R"({{"lockstep_dataset": 1, "parts": {{"train": {{"files": ["{}"],
+                                "incomplete": true}}}}}})",
+                            name));
+    EXPECT_EQ(data_error_of([&] { read_dataset_json(directory.path()); }),
+              "[" + (directory / "dataset.json").string() +
+                  "] expected \"files\" to be names of files in the same directory, got \"" + name +
+                  "\"");
+  }
+}
+
 TEST(DatasetJson, NamesWhatItCannotUnderstand) {
   const TemporaryDirectory directory;
   const auto message = [&](const std::string& text) {
