@@ -79,11 +79,12 @@ std::unique_ptr<AtomicFile> finished_file(const fs::path& path, std::string_view
 
 // ---- The model of a checkpoint
 
-TrainedModel read_model(const fs::path& path) {
+TrainedModel read_model(const fs::path& path, const CodeArguments& code) {
   const std::string where = (path / checkpoint::kStateFile).string();
   const checkpoint::TrainingState described =
       checkpoint::parse_training_state(checkpoint::read_small_file(where), where);
   ModelSource source = ModelSource::of_configuration(*described.configuration, where);
+  read_code(source, path, code);
   model::Network network = source.make();
   std::vector<float> parameters(network.parameters().flat_size());
   std::vector<float> buffers(network.buffers().flat_size());
@@ -256,8 +257,9 @@ std::uint64_t export_safetensors(const fs::path& checkpoint, const fs::path& out
   return bytes;
 }
 
-std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output) {
-  TrainedModel trained = read_model(checkpoint);
+std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output,
+                           const CodeArguments& code) {
+  TrainedModel trained = read_model(checkpoint, code);
   const std::vector<strategy::NamedWeight> weights = strategy::torch_weights(
       trained.network, trained.parameters, trained.buffers, "export", output.string());
   std::vector<std::vector<float>> moved;  // of the tensors with another layout
@@ -336,7 +338,7 @@ fs::path without_slash(const fs::path& output) {
 }
 
 std::uint64_t export_onnx(const fs::path& checkpoint, const ExportArguments& arguments) {
-  const TrainedModel trained = read_model(checkpoint);
+  const TrainedModel trained = read_model(checkpoint, arguments.code);
   return write_onnx(
       onnx::export_network(trained.network,
                            {.parameters = trained.parameters, .buffers = trained.buffers},
@@ -363,6 +365,7 @@ void add_export_options(CLI::App& command, ExportArguments& arguments) {
              "still compute in float32")
       ->type_name("float32|float16");
   add_onnx_options(command, arguments);
+  add_trust_option(command, arguments.code);
 }
 
 void add_onnx_options(CLI::App& command, ExportArguments& arguments) {
@@ -418,7 +421,7 @@ void export_checkpoint(const fs::path& checkpoint, const ExportArguments& argume
   const fs::path output = without_slash(arguments.output);
   remove_abandoned_temporaries(output.parent_path(), output.filename().native());
   const std::uint64_t bytes = format == "onnx"    ? export_onnx(checkpoint, arguments)
-                              : format == "torch" ? export_torch(checkpoint, output)
+                              : format == "torch" ? export_torch(checkpoint, output, arguments.code)
                                                   : export_safetensors(checkpoint, output);
   report(output, bytes, checkpoint, out);
 }

@@ -26,6 +26,7 @@ struct ExportArguments {
   bool with_preprocessing = false;
   std::string weights = "float32";
   std::string layout = "file";
+  CodeArguments code;  ///< without --model
 };
 
 /// Declares the options of `lockstep checkpoint export` but PATH.

@@ -1,13 +1,14 @@
 #include "apps/lockstep/command_line.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -15,7 +16,10 @@
 
 #include "apps/lockstep/parse_error.h"
 #include "apps/lockstep/process_setup.h"
+#include "apps/lockstep/torchscript.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/ownership.h"
 
 namespace lockstep::apps {
 
@@ -41,22 +45,34 @@ std::optional<std::string> config_path(const std::vector<std::string>& arguments
   return path;
 }
 
-/// The contents of a file of name=value lines, which may be a pipe. Throws Error (input).
-std::string read_config(const std::string& path, const std::string& where) {
+struct ConfigFile {
+  std::string text;
+  std::string foreign_writer;  ///< foreign_writer() of the file
+};
+
+/// A file of name=value lines, which may be a pipe. Throws Error (input).
+ConfigFile read_config(const std::string& path, const std::string& where) {
   constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorCategory::input, where, "expected a readable file of name=value lines", why);
   };
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) refuse("got a directory");
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) refuse(std::generic_category().message(errno));
   std::string text(kMaxBytes + 1, '\0');
-  if (file) file.read(text.data(), std::ssize(text));
-  if (!file.is_open() || file.bad()) refuse(std::generic_category().message(errno));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
+    if (got == 0) break;
+    if (got > 0)
+      size += static_cast<std::size_t>(got);
+    else if (errno != EINTR)
+      refuse(std::generic_category().message(errno));
+  }
+  text.resize(size);
   if (text.size() > kMaxBytes) refuse(fmt::format("got more than {} bytes", kMaxBytes));
-  return text;
+  return {std::move(text), foreign_writer(file.get())};
 }
 
 // Stands for '#' within quotes, at which CLI11 2.1 would cut the value off.
@@ -252,9 +268,10 @@ std::vector<std::string> with_config_file(std::vector<std::string> arguments, CL
     throw Error(ErrorCategory::input, where,
                 "expected a file of name=value lines (TOML), as --print-config writes it",
                 "got the name of a YAML file");
+  const ConfigFile file = read_config(*path, where);
   std::vector<CLI::ConfigItem> items;
   try {
-    items = items_of(read_config(*path, where));
+    items = items_of(file.text);
   } catch (const CLI::Error& error) {
     throw Error(ErrorCategory::input, where, "expected a readable file of name=value lines",
                 error.what());
@@ -265,6 +282,11 @@ std::vector<std::string> with_config_file(std::vector<std::string> arguments, CL
     CLI::Option* const option = commands.front()->get_option_no_throw("--" + item.name);
     if (option != nullptr && is_given(arguments, *option)) continue;
     check_item(item, *commands.front(), option, where);
+    if (item.name == "model" && is_torchscript(value_of(item)) && !file.foreign_writer.empty())
+      throw Error(ErrorCategory::input, where,
+                  "expected a TorchScript file, which is a program, on the command line (--model "
+                  "FILE.pt), or in a file that only this user can write",
+                  file.foreign_writer);
     added.push_back(fmt::format("--{}={}", item.name, value_of(item)));
   }
   require_one_name(added, *commands.front(), where);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -52,27 +53,37 @@ std::string describe_onnx(const fs::path& file, bool reset_head) {
   return dump_json(*description);
 }
 
-/// The state file of the newest complete checkpoint in `directory`; empty if there is none.
-std::string read_newest_state(const fs::path& directory) {
+/// The newest complete checkpoint in `directory`; empty if there is none.
+fs::path find_newest(const fs::path& directory) {
   for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory))
-    if (info.complete()) return checkpoint::read_small_file(info.path / checkpoint::kStateFile);
+    if (info.complete()) return info.path;
   return {};
 }
 
-/// The state file of the checkpoint `path`, or of the newest complete checkpoint in the directory
-/// `path`; DIR:best is the best one.
-std::string read_state(const fs::path& given) {
-  const fs::path path = checkpoint::resolve_best(given);
+/// The checkpoint `path`, or the newest complete checkpoint in the directory `path`; DIR:best is
+/// the best one.
+fs::path find_checkpoint(const fs::path& given) {
+  fs::path path = checkpoint::resolve_best(given);
   // An unreadable path is reported below, when it is read.
   std::error_code unreadable;
-  if (fs::exists(path / checkpoint::kManifestName, unreadable))
-    return checkpoint::read_small_file(path / checkpoint::kStateFile);
-  if (std::string state = read_newest_state(path); !state.empty()) return state;
+  if (fs::exists(path / checkpoint::kManifestName, unreadable)) return path;
+  if (fs::path newest = find_newest(path); !newest.empty()) return newest;
   throw Error(ErrorCategory::checkpoint, path.string(),
               "expected a directory with a complete checkpoint",
               fs::exists(path, unreadable) ? "there is none in it"
               : unreadable                 ? unreadable.message()
                                            : "it does not exist");
+}
+
+std::string read_state(const fs::path& checkpoint) {
+  return checkpoint::read_small_file(checkpoint / checkpoint::kStateFile);
+}
+
+/// xxh3-64.
+std::uint64_t hash_of(const std::string& content) {
+  checkpoint::Hasher hasher;
+  hasher.add(content);
+  return hasher.value();
 }
 
 model::Loss read_loss(const json& object) {
@@ -186,13 +197,8 @@ std::string text_of_preparation(const json& configuration) {
 
 model::Network ModelSource::make() const {
   if (script) {
-    if (const std::uint64_t found = hash_torchscript(name); found != *script)
-      throw Error(ErrorCategory::checkpoint, "model",
-                  fmt::format("expected the TorchScript file of the training, xxh3 {}; --model "
-                              "FILE.pt says where it is now",
-                              checkpoint::hex16(*script)),
-                  fmt::format("got {}, xxh3 {}", name, checkpoint::hex16(found)));
-    return torchscript_network(name, inputs);
+    LOCKSTEP_CHECK(code != nullptr);
+    return torchscript_network(name, code, inputs);
   }
   if (description.empty())
     return inputs.empty() ? zoo::make(name, input_shape, outputs)
@@ -275,31 +281,73 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
   else if (is_onnx(name))
     source.description = describe_onnx(name, reset_head);
   else if (is_script)
-    source.script = hash_torchscript(name);
+    source.code = read_torchscript(name);
+  if (source.code) source.script = hash_of(*source.code);
   return source;
 }
 
 bool is_onnx(std::string_view name) { return name.ends_with(".onnx"); }
 
+void add_trust_option(CLI::App& command, CodeArguments& code) {
+  command
+      .add_flag("--trust-code", code.is_trusted,
+                "Run the TorchScript file in the checkpoint, which is a program, even if another "
+                "user may have written it")
+      ->group(kCommonOptions);
+}
+
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path,
-                                const std::string& script) {
-  const auto read = [&] { return strategy.is_chief() ? read_state(path) : std::string{}; };
-  const std::string state = checkpoint::on_every_rank(strategy.ranks(), read).front();
+                                const CodeArguments& code) {
   const std::string where = (path / checkpoint::kStateFile).string();
-  ModelSource source = ModelSource::of_configuration(
-      *checkpoint::parse_training_state(state, where).configuration, where);
-  if (!script.empty() && !source.script)
+  const auto parse = [&](const std::string& state) {
+    return ModelSource::of_configuration(
+        *checkpoint::parse_training_state(state, where).configuration, where);
+  };
+  std::shared_ptr<const std::string> script;  // only the chief sees the checkpoint
+  const auto read = [&]() -> std::string {
+    if (!strategy.is_chief()) return {};
+    const fs::path found = find_checkpoint(path);
+    std::string state = read_state(found);
+    ModelSource source = parse(state);
+    if (source.script) read_code(source, found, code);
+    script = source.code;
+    return state;
+  };
+  ModelSource source = parse(checkpoint::on_every_rank(strategy.ranks(), read).front());
+  if (source.script)
+    checkpoint::share_file(strategy.ranks(), script);
+  else
+    read_code(source, path, code);  // which refuses --model
+  source.code = std::move(script);
+  return source;
+}
+
+void read_code(ModelSource& source, const fs::path& path, const CodeArguments& code) {
+  if (!source.script) {
+    if (code.script.empty()) return;
     throw Error(ErrorCategory::input, "model",
                 "expected --model only for a checkpoint of a TorchScript file",
-                fmt::format("{} describes its network", where));
-  if (!script.empty()) source.name = script;
+                fmt::format("{} describes its network", path.string()));
+  }
   std::error_code unknown;
-  if (source.script && !fs::exists(source.name, unknown))
+  const bool is_named = !code.script.empty();
+  const fs::path stored = path / checkpoint::kScriptFile;
+  if (!is_named && !fs::exists(stored, unknown))
     throw Error(ErrorCategory::checkpoint, "model",
-                "expected the TorchScript file of the training where it was, or --model FILE.pt "
-                "where it is now",
-                fmt::format("there is no {}", source.name));
-  return source;
+                "expected a checkpoint that contains its TorchScript file, or --model FILE.pt",
+                fmt::format("got one of an earlier version, {}, which only names {}: a program is "
+                            "not run because a file names it",
+                            path.string(), source.name));
+  source.code =
+      is_named
+          ? read_torchscript(code.script)
+          : std::make_shared<const std::string>(checkpoint::read_script(path, code.is_trusted));
+  if (const std::uint64_t found = hash_of(*source.code); found != *source.script)
+    throw Error(ErrorCategory::checkpoint, "model",
+                fmt::format("expected the TorchScript file of the training, xxh3 {}",
+                            checkpoint::hex16(*source.script)),
+                fmt::format("got {}, xxh3 {}", is_named ? code.script : stored.string(),
+                            checkpoint::hex16(found)));
 }
 
 void check_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
@@ -308,8 +356,9 @@ void check_script(const strategy::Strategy& strategy, const strategy::Checkpoint
       .require_same("ranks", "TorchScript file",
                     source.script ? "xxh3 " + checkpoint::hex16(*source.script) : "none");
   if (!source.script || plan.directory.empty() || plan.resume == checkpoint::Resume::never) return;
-  const auto read = [&] {
-    return strategy.is_chief() ? read_newest_state(plan.directory) : std::string{};
+  const auto read = [&]() -> std::string {
+    const fs::path newest = strategy.is_chief() ? find_newest(plan.directory) : fs::path();
+    return newest.empty() ? std::string() : read_state(newest);
   };
   const std::string state = checkpoint::on_every_rank(strategy.ranks(), read).front();
   if (state.empty()) return;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -18,7 +19,20 @@
 #include "lockstep/strategy/strategy.h"
 #include "lockstep/strategy/trainer_options.h"
 
+namespace CLI {
+class App;
+}
+
 namespace lockstep::apps {
+
+/// What the user says about the code of a checkpoint. A TorchScript file is a program.
+struct CodeArguments {
+  std::string script;       ///< --model: the file; empty: the one in the checkpoint
+  bool is_trusted = false;  ///< --trust-code: the one in the checkpoint, whoever may write it
+};
+
+/// Declares --trust-code.
+void add_trust_option(CLI::App& command, CodeArguments& code);
 
 /// Everything that is needed to construct a network.
 struct ModelSource {
@@ -49,8 +63,10 @@ struct ModelSource {
   model::Shape stored_shape = {};
   /// If `name` is a TorchScript file: its xxh3-64. Such a source has `inputs` when stored, too.
   std::optional<std::uint64_t> script = {};
+  /// The contents of that file; null in a stored source until read_code().
+  std::shared_ptr<const std::string> code = {};
 
-  /// Throws Error (input), and Error (checkpoint) if the TorchScript file is another one now.
+  /// Runs the TorchScript file, if it is one. Throws Error (input).
   model::Network make() const;
   /// What checkpoints store under kKey, in addition to the network, which the trainer stores. Of a
   /// TorchScript file: its path and its hash, the inputs and the losses.
@@ -72,11 +88,17 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
 bool is_onnx(std::string_view name);
 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The
-/// chief reads it. `script`: where the TorchScript file of its training is now; empty: where it
-/// was. Throws Error (checkpoint), and Error (input) for a `script` that it does not need.
+/// chief reads it, and the code as read_code(). Throws Error (checkpoint), and Error (input).
 /// Collective.
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy,
-                                const std::filesystem::path& path, const std::string& script = {});
+                                const std::filesystem::path& path, const CodeArguments& code = {});
+
+/// Sets `source.code` if the checkpoint `path`, of which `source` is the model, is of a TorchScript
+/// file: `code.script`, or the one in the checkpoint; never a path that the checkpoint names.
+/// Throws Error (checkpoint) if there is none, if another user may have written the one in the
+/// checkpoint, which is not trusted, or if it is not the one of the training; Error (input) for a
+/// `code.script` that the checkpoint does not need.
+void read_code(ModelSource& source, const std::filesystem::path& path, const CodeArguments& code);
 
 /// Throws Error (input) if ranks have different TorchScript files, whose parameters may have the
 /// same names and shapes, and Error (checkpoint) if a training of `source` would resume from a

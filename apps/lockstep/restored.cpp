@@ -66,11 +66,12 @@ void add_checkpoint_option(CLI::App& command, std::string& checkpoint) {
 void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet) {
   add_checkpoint_option(command, arguments.checkpoint);
   command
-      .add_option("--model", arguments.script,
-                  "Of a training of a TorchScript file: where the file is now (default: where it "
-                  "was)")
+      .add_option("--model", arguments.code.script,
+                  "The TorchScript file of the training, which is a program and is run (default: "
+                  "the one in the checkpoint)")
       ->type_name("FILE.pt")
       ->group(kCommonOptions);
+  add_trust_option(command, arguments.code);
   add_data_options(command, arguments.data);
   add_place_options(command, arguments.place);
   add_precision_option(command, arguments.precision);
@@ -126,7 +127,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   auto strategy = strategy::make_strategy(
       session, place.strategy,
       job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
-  ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint, arguments.script);
+  ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint, arguments.code);
   model::Network network = source.make();
   strategy::TrainerOptions options{
       .loss = source.loss, .losses = source.losses, .precision = arguments.precision};

@@ -18,7 +18,7 @@ namespace lockstep::apps {
 
 struct RestoredArguments {
   std::string checkpoint;
-  std::string script;  ///< --model
+  CodeArguments code;  ///< --model, --trust-code
   DataArguments data;
   PlaceArguments place;
   OutputArguments output;

@@ -13,7 +13,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/system/loaded_library.h"
-#include "lockstep/checkpoint/files.h"
 #include "lockstep/interop/torch/torchscript_plugin.h"
 
 namespace lockstep::apps {
@@ -29,29 +28,14 @@ constexpr std::string_view kScriptMember = "/constants.pkl";
   throw Error(ErrorCategory::input, "model", expected, actual);
 }
 
-struct Contents {
-  std::uint64_t hash = 0;  ///< xxh3-64
-  bool is_zip = false;
-  std::string end;  ///< at least 1 MiB, or all: there an archive has the names of its members
-};
+/// The names of the members of an archive are in this many bytes at its end.
+constexpr std::size_t kDirectoryBytes = std::size_t{1} << 20;
 
-Contents read_contents(const fs::path& file) try {
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
+std::string read_contents(const fs::path& file) try {
   const InputFile input(file, ErrorCategory::input);
-  checkpoint::Hasher hasher;
-  Contents contents;
-  std::string piece(kPiece, '\0');
-  std::uint64_t bytes = 0;
-  while (const std::size_t got = input.read_at(bytes, piece.data(), piece.size())) {
-    const std::string_view read = std::string_view(piece).substr(0, got);
-    if (bytes == 0) contents.is_zip = read.starts_with(kZipBegin);
-    hasher.add(read);
-    contents.end.erase(0, contents.end.size() - std::min(contents.end.size(), kPiece));
-    contents.end += read;
-    bytes += got;
-  }
-  contents.hash = hasher.value();
-  return contents;
+  std::string content(static_cast<std::size_t>(input.stamp().size), '\0');
+  content.resize(input.read_at(0, content.data(), content.size()));
+  return content;
 } catch (const Error& error) {
   refuse_script("expected a TorchScript file that can be read",
                 fmt::format("{}: {}", file.string(), error.message().actual));
@@ -104,22 +88,25 @@ bool is_torchscript(const std::string& name) {
   return std::string_view(begin.data(), begin.size()) == kZipBegin;
 }
 
-std::uint64_t hash_torchscript(const fs::path& file) {
-  const Contents contents = read_contents(file);
+std::shared_ptr<const std::string> read_torchscript(const fs::path& file) {
+  auto content = std::make_shared<const std::string>(read_contents(file));
   constexpr const char* kExpected =
       "expected a TorchScript file, which torch.jit.script(module).save(FILE) writes, or "
       "torch.jit.trace";
-  if (!contents.is_zip)
+  if (!content->starts_with(kZipBegin))
     refuse_script(kExpected, fmt::format("got {}, which is another format", file.string()));
-  if (contents.end.find(kScriptMember) == std::string::npos)
+  const std::size_t end = content->size() - std::min(content->size(), kDirectoryBytes);
+  if (content->find(kScriptMember, end) == std::string::npos)
     refuse_script(kExpected,
                   fmt::format("got {}, which has no code: torch.save writes tensors, and a "
                               "state_dict does not say what to compute",
                               file.string()));
-  return contents.hash;
+  return content;
 }
 
-model::Network torchscript_network(const fs::path& file, std::span<const zoo::DataInput> inputs) {
+model::Network torchscript_network(const fs::path& file,
+                                   const std::shared_ptr<const std::string>& content,
+                                   std::span<const zoo::DataInput> inputs) {
   std::vector<model::NetworkInput> read;
   std::vector<model::NodeId> ids;
   for (const zoo::DataInput& input : inputs) {
@@ -136,7 +123,7 @@ model::Network torchscript_network(const fs::path& file, std::span<const zoo::Da
                                : model::Network(std::span<const model::NetworkInput>(read), name);
   std::shared_ptr<const model::Layer> layer;
   plugin().function<torch::MakeScriptLayer>(torch::kMakeScriptLayerName)(
-      file, reads_numbers ? 0 : inputs.front().categories, layer);
+      content, file.string(), reads_numbers ? 0 : inputs.front().categories, layer);
   network.add_node(std::move(layer), std::move(ids), "");
   return network;
 }

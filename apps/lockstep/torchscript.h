@@ -3,8 +3,8 @@
 // is looked for in the program's folder and in ../lib/lockstep, nowhere else.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -17,13 +17,15 @@ namespace lockstep::apps {
 /// is the path of a zip archive.
 bool is_torchscript(const std::string& name);
 
-/// xxh3-64 of a TorchScript file. Throws Error (input) if it cannot be read, and for files that
-/// torch.save wrote, and others.
-std::uint64_t hash_torchscript(const std::filesystem::path& file);
+/// The contents of a TorchScript file. Throws Error (input) if it cannot be read, and for files
+/// that torch.save wrote, and others.
+std::shared_ptr<const std::string> read_torchscript(const std::filesystem::path& file);
 
-/// A network of one layer, the module of `file`, whose arguments are `inputs` in this order. Throws
-/// Error (input), also if there is no plugin.
+/// A network of one layer, the module of a TorchScript file with these contents, whose arguments
+/// are `inputs` in this order; called as the file. Runs the file, which is a program. Throws Error
+/// (input), also if there is no plugin.
 model::Network torchscript_network(const std::filesystem::path& file,
+                                   const std::shared_ptr<const std::string>& content,
                                    std::span<const zoo::DataInput> inputs);
 
 }  // namespace lockstep::apps

@@ -147,7 +147,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                       "caption:256,dropout=0.3,cnn=resnet18 the width, the dropout and the network "
                       "of the images; "
                       "FILE.json describes the layers; FILE.onnx is a network of ONNX with its "
-                      "initial weights; FILE.pt is a TorchScript file",
+                      "initial weights; FILE.pt is a TorchScript file, which is a program and "
+                      "is run",
                       list_names(names)))
       ->type_name("NAME|FILE")
       ->group(kCommonOptions);

@@ -195,6 +195,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   check_script(*strategy, fit.checkpoint, source);
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
+  fit.checkpoint.script = source.code;
   fit.progress = false;  // make_callbacks() adds it
   fit.callbacks = make_callbacks(arguments, *strategy, configuration);
 

@@ -60,13 +60,13 @@ std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks,
                                            "expected every rank to succeed", on_files);
 }
 
-void share_tokenizer(const allreduce::Communicator& ranks, TrainingState& state) {
-  std::uint64_t bytes = state.tokenizer ? state.tokenizer->size() : 0;
+void share_file(const allreduce::Communicator& ranks, std::shared_ptr<const std::string>& content) {
+  std::uint64_t bytes = content ? content->size() : 0;
   ranks.broadcast(std::as_writable_bytes(std::span(&bytes, 1)), 0);
-  std::string content = ranks.rank() == 0 && state.tokenizer ? *state.tokenizer : "";
-  content.resize(bytes);
-  if (bytes > 0) ranks.broadcast(std::as_writable_bytes(std::span(content)), 0);
-  state.tokenizer = bytes > 0 ? std::make_shared<const std::string>(std::move(content)) : nullptr;
+  std::string shared = ranks.rank() == 0 && content ? *content : "";
+  shared.resize(bytes);
+  if (bytes > 0) ranks.broadcast(std::as_writable_bytes(std::span(shared)), 0);
+  content = bytes > 0 ? std::make_shared<const std::string>(std::move(shared)) : nullptr;
 }
 
 std::string describe_files(const TrainingState& state, std::span<const FileDigest> files) {
@@ -76,7 +76,7 @@ std::string describe_files(const TrainingState& state, std::span<const FileDiges
                                state.epoch, state.seed, state.global_batch, state.precision)},
       {"files", json::object()}};
   for (const FileDigest& file : files)
-    if (file.name != kStateFile && file.name != kTokenizerFile)
+    if (file.name != kStateFile && file.name != kTokenizerFile && file.name != kScriptFile)
       description["files"][file.name] =
           fmt::format("{} bytes, xxh3 {}", file.bytes, hex16(file.xxh3));
   return dump_json(description);

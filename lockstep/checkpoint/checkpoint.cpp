@@ -1,13 +1,20 @@
 #include "lockstep/checkpoint/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/base/system/ownership.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/updater.h"
 
@@ -65,6 +72,23 @@ void check_same_tensors(const std::filesystem::path& path, std::vector<TensorVie
   }
 }
 
+void keep_others_from_writing(const std::filesystem::path& path) {
+  using std::filesystem::perms;
+  std::error_code ignored;  // of a file system without permissions, where read_script() says so
+  std::filesystem::permissions(path, perms::group_write | perms::others_write,
+                               std::filesystem::perm_options::remove, ignored);
+}
+
+/// Throws Error (checkpoint) if another user may have written the open file or directory `path`.
+void require_own(int descriptor, const std::filesystem::path& path) {
+  const std::string writer = foreign_writer(descriptor);
+  if (!writer.empty())
+    refuse(path,
+           "expected a TorchScript file, which is a program, that only this user can write, or "
+           "--trust-code to run what others wrote",
+           writer);
+}
+
 TensorMetadata metadata_of(const TrainingState& state) {
   return {{"step", std::to_string(state.step)}, {"epoch", std::to_string(state.epoch)}};
 }
@@ -77,7 +101,8 @@ std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays, const TrainingState&
   constexpr std::uint64_t kBytesPerTensor = 512;
   std::uint64_t bytes = kFixedBytes + arrays.parameters.size_bytes() + arrays.buffers.size_bytes();
   for (const Slot& slot : arrays.slots) bytes += slot.values.size_bytes();
-  if (state.tokenizer) bytes += state.tokenizer->size();
+  for (const auto& content : {state.tokenizer, state.script})
+    if (content) bytes += content->size();
   return bytes +
          kBytesPerTensor * (model_tensors(arrays).size() + optimizer_tensors(arrays).size());
 }
@@ -109,11 +134,16 @@ std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& dire
       write_safetensors(directory / kOptimizerFile, optimizer_tensors(arrays), metadata_of(state),
                         destination),
       state_file.finish()};
-  if (state.tokenizer) {
-    HashedFile tokenizer(directory / kTokenizerFile, destination);
-    tokenizer.write(*state.tokenizer);
-    files.push_back(tokenizer.finish());
+  for (const auto& [name, content] :
+       {std::pair(kTokenizerFile, state.tokenizer), std::pair(kScriptFile, state.script)}) {
+    if (!content) continue;
+    HashedFile file(directory / name, destination);
+    file.write(*content);
+    files.push_back(file.finish());
   }
+  if (state.script && destination != Destination::nowhere)
+    for (const std::filesystem::path& path : {directory, directory / kScriptFile})
+      keep_others_from_writing(path);
   return files;
 }
 
@@ -146,6 +176,28 @@ TrainingState read_checkpoint_files(const std::filesystem::path& directory,
       read_tensors(optimizer, slot.name + "/", slot_table(arrays), slot.values);
   }
   return state;
+}
+
+std::string read_script(const std::filesystem::path& directory, bool is_trusted) {
+  const std::filesystem::path path = directory / kScriptFile;
+  const char* const expected = "expected the TorchScript file of the checkpoint";
+  const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.is_open()) fail(directory, "expected a checkpoint", errno);
+  // O_NONBLOCK: a FIFO would wait for a writer.
+  FileDescriptor file(
+      ::openat(opened.get(), kScriptFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status = {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) fail(path, expected, errno);
+  if (!S_ISREG(status.st_mode)) refuse(path, expected, "it is not a regular file");
+  if (!is_trusted) {
+    require_own(opened.get(), directory);
+    require_own(file.get(), path);
+  }
+  std::string content(static_cast<std::size_t>(status.st_size), '\0');
+  content.resize(InputFile(std::move(file), path, ErrorCategory::checkpoint)
+                     .read_at(0, content.data(), content.size()));
+  note_file_progress();
+  return content;
 }
 
 }  // namespace lockstep::checkpoint

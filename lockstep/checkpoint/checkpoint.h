@@ -40,9 +40,11 @@ std::vector<TensorView> model_tensors(const ReplicaArrays& arrays);
 /// The tensors of optimizer.safetensors: "SLOT/PARAMETER".
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays);
 
-/// Writes model.safetensors, optimizer.safetensors, state.json and, if there is one, the tokenizer,
-/// but not the manifest, into an existing directory. With Destination::nowhere, only computes their
-/// digests. Throws Error (checkpoint).
+/// Writes model.safetensors, optimizer.safetensors, state.json and, if there are such, the
+/// tokenizer and the TorchScript file, but not the manifest, into an existing directory. With
+/// Destination::nowhere, only computes their digests. With a TorchScript file, the directory loses
+/// the write permission of the group and of others, so that read_script() accepts it. Throws Error
+/// (checkpoint).
 std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory,
                                                const ReplicaArrays& arrays,
                                                const TrainingState& state,
@@ -58,5 +60,11 @@ void check_checkpoint_fits(const std::filesystem::path& directory, const Replica
 /// Throws Error (checkpoint).
 TrainingState read_checkpoint_files(const std::filesystem::path& directory,
                                     const ReplicaArrays& arrays);
+
+/// The TorchScript file (kScriptFile) of the checkpoint in `directory`: a program, which must not
+/// run only because data name it. Throws Error (checkpoint) if there is none and, unless
+/// `is_trusted`, if the file or the directory belongs to another user or another user may write it.
+/// What was checked is what is read, whatever happens to the names meanwhile.
+std::string read_script(const std::filesystem::path& directory, bool is_trusted);
 
 }  // namespace lockstep::checkpoint

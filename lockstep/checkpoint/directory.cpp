@@ -517,7 +517,7 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArra
   broadcast(ranks_, arrays.parameters);
   broadcast(ranks_, arrays.buffers);
   for (const Slot& slot : arrays.slots) broadcast(ranks_, slot.values);
-  share_tokenizer(ranks_, state);
+  share_file(ranks_, state.tokenizer);
   RestoredCheckpoint restored{path, parse_training_state(news["state"], path)};
   restored.state.tokenizer = std::move(state.tokenizer);
   return restored;

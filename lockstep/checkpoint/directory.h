@@ -2,7 +2,8 @@
 //
 //   DIR/step-00001000/model.safetensors  optimizer.safetensors  state.json  MANIFEST.json
 //
-// and the file "tokenizer" if the model was trained on text with a tokenizer from a file.
+// and the file "tokenizer" if the model was trained on text with a tokenizer from a file, and
+// "script.pt" if the network is a TorchScript file.
 //
 // A directory with such a name is always complete: it is written under a hidden name, with the
 // manifest last, synced, and then renamed.

@@ -18,6 +18,8 @@ inline constexpr const char* kOptimizerFile = "optimizer.safetensors";  ///< slo
 inline constexpr const char* kStateFile = "state.json";                 ///< TrainingState
 /// TrainingState::tokenizer, in checkpoints that have one.
 inline constexpr const char* kTokenizerFile = "tokenizer";
+/// TrainingState::script, in checkpoints of a training of a TorchScript file.
+inline constexpr const char* kScriptFile = "script.pt";
 
 /// Marks a checkpoint as the best of its training when it was saved.
 struct BestMark {

@@ -48,6 +48,9 @@ struct TrainingState {
   /// The bytes of the tokenizer's file: a file of the checkpoint (kTokenizerFile), not part of
   /// state.json. Null if there is none, and on ranks other than the chief when they save.
   std::shared_ptr<const std::string> tokenizer = {};
+  /// The bytes of the TorchScript file that was trained: a file of the checkpoint (kScriptFile),
+  /// written as the tokenizer is. It is a program: read_script() reads it, and nothing else does.
+  std::shared_ptr<const std::string> script = {};
 };
 
 /// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are

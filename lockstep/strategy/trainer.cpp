@@ -191,7 +191,7 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
     const nlohmann::json told = parse_json(single, ErrorCategory::communication, "restore");
     const std::string one = decode_bytes(told["path"].get<std::string>());
     restored = {one, checkpoint::parse_training_state(told["state"].get<std::string>(), one)};
-    checkpoint::share_tokenizer(strategy.ranks(), read);
+    checkpoint::share_file(strategy.ranks(), read.tokenizer);
     restored.state.tokenizer = std::move(read.tokenizer);
   }
   replicas_->spread();

@@ -171,6 +171,9 @@ struct CheckpointPlan {
   /// How the ranks' replicas are compared at each save.
   checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
   checkpoint::Configuration configuration = {};  ///< stored in state.json
+  /// The TorchScript file of the network, which each checkpoint then contains; null if there is
+  /// none, or if the program that restores the checkpoint has the network itself.
+  std::shared_ptr<const std::string> script = {};
 };
 
 /// Options of Trainer::fit().

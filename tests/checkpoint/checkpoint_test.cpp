@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <memory>
@@ -68,6 +70,42 @@ TEST_F(Checkpoint, HasATokenizerAsAFileOfItsOwn) {
               HasSubstr("step-00000001/tokenizer] expected checksum "));
   directory().save(replica_.arrays(), at_step(2));
   EXPECT_EQ(directory().restore(replica_.arrays())->state.tokenizer, nullptr);
+}
+
+TEST_F(Checkpoint, HasTheTorchScriptFileWhichNobodyElseCanWrite) {
+  TrainingState state = at_step(1);
+  state.script = std::make_shared<const std::string>("PK\x03\x04 a program");
+  EXPECT_EQ(checkpoint_bytes(replica_.arrays(), state),
+            checkpoint_bytes(replica_.arrays()) + state.script->size());
+  const mode_t before = ::umask(0);
+  const fs::path saved = directory().save(replica_.arrays(), state);
+  ::umask(before);
+  EXPECT_EQ(read_manifest(saved).files.back(), digest_file(saved / kScriptFile));
+  EXPECT_EQ(read_script(saved, false), *state.script);
+  EXPECT_EQ(directory().restore(replica_.arrays())->state.script, nullptr) << "it is not followed";
+
+  const std::string needed =
+      "] expected a TorchScript file, which is a program, that only this user can write, or "
+      "--trust-code to run what others wrote; ";
+  const auto refusal = [&] { return checkpoint_error([&] { read_script(saved, false); }); };
+  for (const fs::path& path : {saved, saved / kScriptFile}) {
+    const mode_t mode = path == saved ? 0755 : 0644;
+    ASSERT_EQ(::chmod(path.c_str(), mode | S_IWGRP), 0);
+    EXPECT_EQ(refusal(), "[" + path.string() + needed + "its group may write it");
+    ASSERT_EQ(::chmod(path.c_str(), mode | S_IWOTH), 0);
+    EXPECT_EQ(refusal(), "[" + path.string() + needed + "every user may write it");
+    EXPECT_EQ(read_script(saved, true), *state.script);
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    if (::geteuid() != 0) continue;  // only root can give files away
+    ASSERT_EQ(::chown(path.c_str(), 12345, static_cast<gid_t>(-1)), 0);
+    EXPECT_EQ(refusal(), "[" + path.string() + needed + "it belongs to the user 12345");
+    ASSERT_EQ(::chown(path.c_str(), 0, static_cast<gid_t>(-1)), 0);
+  }
+  EXPECT_EQ(read_script(saved, false), *state.script);
+  fs::rename(saved / kScriptFile, path() / "elsewhere.pt");
+  fs::create_symlink(path() / "elsewhere.pt", saved / kScriptFile);
+  EXPECT_THAT(checkpoint_error([&] { read_script(saved, true); }),
+              HasSubstr("script.pt] expected the TorchScript file of the checkpoint; "));
 }
 
 TEST_F(Checkpoint, NamesTensorsAfterParametersWithoutPadding) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "lockstep/interop/torch/module_operation.h"
 #include "lockstep/interop/torch/replicated_module.h"
@@ -99,6 +100,12 @@ ModuleLayer::ModuleLayer(Factory make, const ModuleOptions& options)
 ModuleLayer::ModuleLayer(const std::filesystem::path& script, const ModuleOptions& options)
     : ModuleLayer(Factory([script] { return load_script(script); }), options) {
   static_cast<void>(load_script(script));  // its errors are told here
+}
+
+ModuleLayer::ModuleLayer(std::shared_ptr<const std::string> content, const std::string& name,
+                         const ModuleOptions& options)
+    : ModuleLayer(Factory([content, name] { return load_script(*content, name); }), options) {
+  static_cast<void>(load_script(*content, name));
 }
 
 model::Shape ModuleLayer::build(model::BuildContext& context) const {

@@ -33,6 +33,9 @@ class ModuleLayer final : public model::Layer {
   /// A module of the TorchScript file `script`, as torch.jit.save writes it. Its values are the
   /// initial ones, for every seed. Throws Error (data) if LibTorch cannot read the file.
   explicit ModuleLayer(const std::filesystem::path& script, const ModuleOptions& options = {});
+  /// The same for the contents of such a file; `name` is for messages.
+  ModuleLayer(std::shared_ptr<const std::string> content, const std::string& name,
+              const ModuleOptions& options = {});
 
   std::string kind() const override { return "torch"; }
   model::Shape build(model::BuildContext& context) const override;

@@ -4,16 +4,19 @@
 #include <torch/script.h>
 
 #include <memory>
+#include <sstream>
 #include <vector>
 
 #include "lockstep/interop/torch/runtime.h"
 
 namespace lockstep::torch {
+namespace {
 
-AnyModule load_script(const std::filesystem::path& script) {
+/// `load` returns the module.
+template <typename Load>
+AnyModule any_module(const std::string& name, const Load& load) {
   const auto module = std::make_shared<::torch::jit::Module>(
-      told(script.string(), "expected a TorchScript file", ErrorCategory::data,
-           [&] { return ::torch::jit::load(script.string()); }));
+      told(name, "expected a TorchScript file", ErrorCategory::data, load));
   const auto pairs = [](const auto& list) {
     NamedTensors::Pairs named;
     for (const auto& item : list) named.emplace_back(item.name, item.value);
@@ -29,6 +32,19 @@ AnyModule load_script(const std::filesystem::path& script) {
                     .toTensor();
               },
           .train = [module](bool training) { module->train(training); }};
+}
+
+}  // namespace
+
+AnyModule load_script(const std::filesystem::path& script) {
+  return any_module(script.string(), [&] { return ::torch::jit::load(script.string()); });
+}
+
+AnyModule load_script(const std::string& content, const std::string& name) {
+  return any_module(name, [&] {
+    std::istringstream stream(content);
+    return ::torch::jit::load(stream);
+  });
 }
 
 }  // namespace lockstep::torch

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "lockstep/interop/torch/any_module.h"
 
 namespace lockstep::torch {
 
 /// The module of a file that torch.jit.save has written. Throws Error (data) if LibTorch cannot
-/// read it.
+/// read it. The file is a program: forward() of the module runs it.
 AnyModule load_script(const std::filesystem::path& script);
+/// The same for the contents of such a file; `name` is for messages.
+AnyModule load_script(const std::string& content, const std::string& name);
 
 }  // namespace lockstep::torch

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
+#include <string>
 
 #include "lockstep/model/layers/layer.h"
 
@@ -17,10 +17,12 @@ inline constexpr const char* kTorchScriptPlugin = "lockstep_torchscript.so";
 inline constexpr const char* kPluginVersionName = "lockstep_torchscript_version";
 using PluginVersion = const char*();
 
-/// Sets `layer` to the module of the TorchScript file `script` (ModuleLayer). `index_count` as in
-/// ModuleOptions. Throws Error (input) if this LibTorch cannot read the file.
+/// Sets `layer` to the module of a TorchScript file with these contents (ModuleLayer): the bytes
+/// that were checked are those that run. `name` is for messages, `index_count` as in ModuleOptions.
+/// Throws Error (input) if this LibTorch cannot read the file.
 inline constexpr const char* kMakeScriptLayerName = "lockstep_torchscript_layer";
-using MakeScriptLayer = void(const std::filesystem::path& script, std::int64_t index_count,
+using MakeScriptLayer = void(const std::shared_ptr<const std::string>& content,
+                             const std::string& name, std::int64_t index_count,
                              std::shared_ptr<const model::Layer>& layer);
 
 }  // namespace lockstep::torch

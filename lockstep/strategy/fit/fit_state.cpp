@@ -463,7 +463,10 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   if (!plan.trainer.groups.empty()) configuration[kGroupsKey] = describe_groups(plan.trainer);
   const DataNames names = DataNames::of(dataset);
   names.add_to(written.configuration);
-  if (names.text && replicas.strategy().is_chief()) written.tokenizer = names.text->find_content();
+  if (replicas.strategy().is_chief()) {
+    if (names.text) written.tokenizer = names.text->find_content();
+    written.script = plan.fit.checkpoint.script;
+  }
   configuration[kSettingsKey] = settings_to_json(plan.trainer);
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
   if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())

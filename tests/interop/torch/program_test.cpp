@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kRuns = "the code runs";
 
 class TorchScript : public ::testing::Test {
  protected:
@@ -82,15 +86,21 @@ TEST_F(TorchScript, TrainsResumesEvaluatesAndPredicts) {
   ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
   EXPECT_EQ(evaluated.event("evaluate")["step"], 20);
   EXPECT_EQ(evaluated.event("evaluate")["parameter_hash"], hash_of(straight));
+  // Rank 1 gets the file from rank 0, which alone reads the checkpoint.
+  const Result on_ranks = run(mpirun(2, evaluate));
+  ASSERT_EQ(on_ranks.status, 0) << on_ranks.errors;
+  EXPECT_NEAR(on_ranks.event("evaluate")["loss"].get<double>(),
+              evaluated.event("evaluate")["loss"].get<double>(), 1e-6);
   const Result predicted = run_lockstep(
       "predict --quiet --output - --outputs logits --checkpoint " + path("run") + kData);
   ASSERT_EQ(predicted.status, 0) << predicted.errors;
   EXPECT_EQ(numbers_of(predicted.output).size(), 1003U);
 
+  const fs::path newest = path("run") + "/step-00000020";
+  EXPECT_EQ(checkpoint::contents_of(newest / "script.pt"), checkpoint::contents_of(script));
   fs::rename(script, path("moved.pt"));
-  const Result lost = run_lockstep(evaluate);
-  EXPECT_EQ(lost.status, 3);
-  EXPECT_THAT(lost.errors, HasSubstr("or --model FILE.pt where it is now; there is no " + script));
+  write_script("net.pt", 0.03);  // what is now where it was is not followed
+  EXPECT_EQ(run_lockstep(evaluate).event("evaluate")["loss"], evaluated.event("evaluate")["loss"]);
   EXPECT_EQ(run_lockstep(evaluate + "--model " + path("moved.pt")).event("evaluate")["loss"],
             evaluated.event("evaluate")["loss"]);
   const Result other = run_lockstep(evaluate + "--model " + write_script("other.pt", 0.02));
@@ -100,6 +110,74 @@ TEST_F(TorchScript, TrainsResumesEvaluatesAndPredicts) {
   EXPECT_EQ(another.status, 3);
   EXPECT_THAT(another.errors, HasSubstr(path("run") + "] expected the TorchScript file of its "
                                                       "checkpoints, xxh3 "));
+}
+
+TEST_F(TorchScript, OfACheckpointRunsOnlyIfItsUserOrTheCommandSaysSo) {
+  // It prints, as it could do anything else.
+  ::torch::jit::Module module("Loud");
+  module.register_parameter("weight", ::torch::zeros({4, 64}).requires_grad_(), false);
+  module.define(
+      "def forward(self, x):\n"
+      "    print('the code runs')\n"
+      "    return torch.matmul(torch.flatten(x, 1), torch.t(self.weight))\n");
+  const std::string script = path("loud.pt");
+  module.save(script);
+  ASSERT_EQ(train(script, "--steps 1 --checkpoint-dir " + path("run")).status, 0);
+  const std::string checkpoint = path("run") + "/step-00000001";
+  const auto evaluate = [&](const std::string& options) {
+    return run_lockstep("evaluate --checkpoint " + path("run") + kData + options);
+  };
+  EXPECT_THAT(evaluate("").output, HasSubstr(kRuns));
+
+  fs::permissions(checkpoint, fs::perms::others_write, fs::perm_options::add);
+  for (const std::string& command :
+       {"evaluate --checkpoint " + path("run") + kData,
+        "predict --output - --checkpoint " + path("run") + kData,
+        "checkpoint export " + path("run") + " --output " + path("out.pt")}) {
+    const Result refused = run_lockstep(command);
+    EXPECT_EQ(refused.status, 3) << command;
+    EXPECT_THAT(refused.errors,
+                HasSubstr(checkpoint + "] expected a TorchScript file, which is a program, that "
+                                       "only this user can write, or --trust-code"));
+    EXPECT_THAT(refused.output + refused.errors, Not(HasSubstr(kRuns)));
+  }
+  const Result inspected = run_lockstep("checkpoint inspect " + checkpoint);
+  EXPECT_THAT(inspected.output, HasSubstr("  network loud.pt, a TorchScript file\n"));
+  EXPECT_THAT(inspected.output, Not(HasSubstr(kRuns)));
+  EXPECT_THAT(evaluate("--trust-code").output, HasSubstr(kRuns));
+  EXPECT_THAT(evaluate("--model " + script).output, HasSubstr(kRuns));
+
+  // A checkpoint of an earlier version names the file only.
+  fs::remove(checkpoint + "/script.pt");
+  auto manifest = nlohmann::json::parse(checkpoint::contents_of(checkpoint + "/MANIFEST.json"));
+  std::erase_if(manifest["files"].get_ref<nlohmann::json::array_t&>(),
+                [](const nlohmann::json& file) { return file["name"] == "script.pt"; });
+  checkpoint::overwrite(checkpoint + "/MANIFEST.json", manifest.dump());
+  const Result named = evaluate("--trust-code");
+  EXPECT_EQ(named.status, 3);
+  EXPECT_THAT(named.errors,
+              HasSubstr("[model] expected a checkpoint that contains its TorchScript file, or "
+                        "--model FILE.pt, got one of an earlier version, " +
+                        checkpoint + ", which only names " + script));
+  EXPECT_THAT(named.output, Not(HasSubstr(kRuns)));
+  EXPECT_THAT(evaluate("--model " + script).output, HasSubstr(kRuns));
+  EXPECT_EQ(train(script, "--steps 2 --checkpoint-dir " + path("run")).status, 0);
+}
+
+TEST_F(TorchScript, OfAConfigurationFileIsThatOfItsUser) {
+  const std::string script = write_script("net.pt", 0.01);
+  const std::string config = path("run.toml");
+  checkpoint::overwrite(config, "steps = 1\nmodel = \"" + script + "\"\n");
+  const std::string command = "train --quiet --config " + config + kData;
+  EXPECT_EQ(run_lockstep(command).status, 0);
+  fs::permissions(config, fs::perms::others_write, fs::perm_options::add);
+  const Result refused = run_lockstep(command);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.errors,
+            "lockstep: error: [--config " + config +
+                "] expected a TorchScript file, which is a program, on the command line (--model "
+                "FILE.pt), or in a file that only this user can write; every user may write it\n");
+  EXPECT_EQ(run_lockstep(command + "--model " + script).status, 0);
 }
 
 TEST_F(TorchScript, TrainsOnTwoReplicasAsOnOne) {
