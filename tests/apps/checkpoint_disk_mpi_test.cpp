@@ -47,8 +47,8 @@ class TrainingOnADisk : public ::testing::Test {
 };
 
 TEST_F(TrainingOnADisk, ThatTakesLongerThanTheStallTimeoutEnds) {
-  const Result result =
-      run(mpirun(2, train("--steps 8 --stall-timeout 2", "model.safetensors", {"FSYNC_MS=5000"})));
+  const Result result = run(mpirun(2, train("--steps 8 --stall-timeout 2 --start-timeout 60",
+                                            "model.safetensors", {"FSYNC_MS=5000"})));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_TRUE(verifies());
 }
@@ -89,13 +89,14 @@ TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) 
 using LongTrainingOnADisk = TrainingOnADisk;
 
 TEST_F(LongTrainingOnADisk, IsSavedAndRestoredHoweverSlowly) {
-  const Result saved =
-      run(mpirun(2, train("--steps 800 --stall-timeout 3", ".tmp-", {"FSYNC_MS=2000"})));
+  const Result saved = run(mpirun(
+      2, train("--steps 800 --stall-timeout 3 --start-timeout 60", ".tmp-", {"FSYNC_MS=2000"})));
   EXPECT_EQ(saved.status, 0) << saved.errors;
   const Result alone = run(train("--steps 804 --stall-timeout 3", ".tmp-", {"FSYNC_MS=4000"}));
   EXPECT_EQ(alone.status, 0) << alone.errors;
-  const Result resumed = run(mpirun(2, train("--steps 808 --resume require --stall-timeout 3",
-                                             ".safetensors", {"READ_MS=1500"})));
+  const Result resumed =
+      run(mpirun(2, train("--steps 808 --resume require --stall-timeout 3 --start-timeout 60",
+                          ".safetensors", {"READ_MS=1500"})));
   EXPECT_EQ(resumed.status, 0) << resumed.errors;
   EXPECT_TRUE(verifies());
 }
