@@ -87,7 +87,7 @@ TEST_F(TorchScript, TrainsResumesEvaluatesAndPredicts) {
   EXPECT_EQ(evaluated.event("evaluate")["step"], 20);
   EXPECT_EQ(evaluated.event("evaluate")["parameter_hash"], hash_of(straight));
   // Rank 1 gets the file from rank 0, which alone reads the checkpoint.
-  const Result on_ranks = run(mpirun(2, evaluate));
+  const Result on_ranks = apps::run(mpirun(2, evaluate));
   ASSERT_EQ(on_ranks.status, 0) << on_ranks.errors;
   EXPECT_NEAR(on_ranks.event("evaluate")["loss"].get<double>(),
               evaluated.event("evaluate")["loss"].get<double>(), 1e-6);
