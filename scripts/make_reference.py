@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
+import make_reference_bert
 import make_reference_gpt2
 import make_reference_minilm
 import make_reference_mobilenet
@@ -285,6 +286,8 @@ def main():
     references |= pretrained()
     references["minilm"], expected = make_reference_minilm.values()
     references["minilm_expected"] = stored(expected)
+    references["bert"], expected = make_reference_bert.values()
+    references["bert_expected"] = stored(expected)
     references["gpt2"], expected = make_reference_gpt2.values()
     references["gpt2_expected"] = stored(expected)
     layers = parts.layers() | parts.losses() | {f"mobilenet_v2/{name}": array for name, array in make_reference_mobilenet.values().items()}

@@ -37,22 +37,36 @@ constexpr std::array<std::string_view, 4> kNoWeights{".num_batches_tracked", ".p
 /// Layers whose kernels are [inputs, outputs] in Hugging Face's GPT-2, unlike those of
 /// torch.nn.Linear.
 constexpr std::array<std::string_view, 3> kConv1D{".attn.c_attn", ".c_proj", ".mlp.c_fc"};
+/// The layers that have rows for the positions of a text, and those of BERT for its token types, of
+/// which the first is read.
+constexpr std::string_view kTokenTypes = "embeddings.token_type_embeddings";
+constexpr std::array<std::string_view, 3> kRowsOfPositions{"wpe", "embeddings.position_embeddings",
+                                                           kTokenTypes};
 constexpr std::array<std::string_view, 4> kTypes{"F32", "BF16", "F16", "F64"};
 /// What torch.nn.parallel.DistributedDataParallel and torch.compile put before every name.
 constexpr std::array<std::string_view, 2> kWrappers{"module.", "_orig_mod."};
 
 using StoredTensor = checkpoint::SafetensorsFile::Entry;
 
+/// Whether an LSTM or a simple RNN of the network has a second bias. A graph of ONNX that has two
+/// is read with their sum if not.
+bool has_two_biases(const model::Network& network) {
+  return std::ranges::any_of(network.nodes(), [&](const model::Node& node) {
+    return node.layer->kind() != "gru" &&
+           network.parameters().find(node.name + "/recurrent_bias") != nullptr;
+  });
+}
+
 /// A file of weights: safetensors, or ONNX.
 class WeightsFile {
  public:
-  explicit WeightsFile(const std::filesystem::path& path) : path_(path) {
+  WeightsFile(const std::filesystem::path& path, const model::Network& network) : path_(path) {
     if (path.extension() != ".onnx") {
       const auto tensors = safetensors_.emplace(path).tensors();
       tensors_.assign(tensors.begin(), tensors.end());
       return;
     }
-    onnx_ = onnx::import_file(path);
+    onnx_ = onnx::import_file(path, has_two_biases(network));
     weights_ = own_weights(onnx_->network, onnx_->parameters, onnx_->buffers);
     for (std::size_t i = 0; i < weights_.size(); ++i)
       tensors_.push_back({.name = weights_[i].name,
@@ -185,37 +199,50 @@ StoredTensors stored_tensors(const WeightsFile& file, const std::string& prefix,
   return tensors;
 }
 
+model::Shape shape_of(const NamedWeight& weight, const StoredTensors& stored) {
+  const auto found = stored.find(weight.name);
+  return found == stored.end() ? model::Shape() : found->second->shape;
+}
+
+/// Expects the rows of positions that the file has, if they are all that the network reads: a model
+/// of longer texts has more, and a graph of ONNX may have those that are read alone.
+void read_first_rows(std::vector<NamedWeight>& wanted, const StoredTensors& stored,
+                     const model::Network& network, const WeightsFile& file, Logger& log) {
+  for (NamedWeight& weight : wanted) {
+    if (std::ranges::find(kRowsOfPositions, weight.layer) == kRowsOfPositions.end()) continue;
+    const auto node = std::ranges::find(network.nodes(), weight.layer, &model::Node::name);
+    const std::int64_t read = weight.layer == kTokenTypes ? 1 : node->output_shape.front();
+    const model::Shape shape = shape_of(weight, stored);
+    if (shape.size() != 2 || weight.shape.size() != 2 || shape[1] != weight.shape[1] ||
+        shape[0] == weight.shape[0] || shape[0] < (file.is_onnx() ? read : weight.shape[0]))
+      continue;
+    log.info("of the {} rows of {} in {}, the first {} are read", shape[0], weight.name,
+             file.path().string(), std::min(shape[0], weight.shape[0]));
+    const std::int64_t rows = std::min(shape[0], weight.shape[0]);
+    weight.values = weight.values.first(static_cast<std::size_t>(rows * shape[1]));
+    weight.shape = shape;
+  }
+}
+
 /// Expects the form of Hugging Face's GPT-2 if the file has it, which only the kernels that are not
-/// square show: matrices [inputs, outputs], and more positions than the network may have.
+/// square show: matrices [inputs, outputs].
 void adapt_to_gpt2(std::vector<NamedWeight>& wanted, const StoredTensors& stored,
                    const std::string& file, Logger& log) {
-  const auto shape_of = [&](const NamedWeight& weight) {
-    const auto found = stored.find(weight.name);
-    return found == stored.end() ? model::Shape() : found->second->shape;
-  };
   const auto is_kernel_of = [](const NamedWeight& weight, std::string_view layer) {
     return weight.shape.size() == 2 && weight.layer.ends_with(layer);
   };
   const auto is_transposed = [&](const NamedWeight& weight) {
     return is_kernel_of(weight, kConv1D.front()) &&
-           shape_of(weight) == model::Shape{weight.shape[1], weight.shape[0]};
+           shape_of(weight, stored) == model::Shape{weight.shape[1], weight.shape[0]};
   };
   if (std::ranges::none_of(wanted, is_transposed)) return;
-  std::string positions;
-  for (NamedWeight& weight : wanted) {
-    const model::Shape shape = shape_of(weight);
+  for (NamedWeight& weight : wanted)
     if (std::ranges::any_of(kConv1D,
                             [&](std::string_view layer) { return is_kernel_of(weight, layer); })) {
       weight.transposed = true;
       std::swap(weight.shape[0], weight.shape[1]);
-    } else if (weight.layer == "wpe" && shape.size() == 2 && shape[0] > weight.shape[0] &&
-               shape[1] == weight.shape[1]) {
-      positions = fmt::format(", and the first {} of its {} positions", weight.shape[0], shape[0]);
-      weight.shape = shape;
     }
-  }
-  log.info("{} is read as a GPT-2 of Hugging Face: with kernels [inputs, outputs]{}", file,
-           positions);
+  log.info("{} is read as a GPT-2 of Hugging Face: with kernels [inputs, outputs]", file);
 }
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('/') + 1); }
@@ -250,6 +277,11 @@ std::string first_of(const std::vector<std::string>& texts) {
       shown == texts.size() ? "" : fmt::format(", and {} more", texts.size() - shown));
 }
 
+bool is_of_layer(std::string_view tensor, std::string_view layer) {
+  return !layer.empty() && tensor.starts_with(layer) && tensor.size() > layer.size() &&
+         (tensor[layer.size()] == '.' || tensor[layer.size()] == '/');
+}
+
 /// The tensors of the file beside the weights of the network.
 class Comparison {
  public:
@@ -259,24 +291,27 @@ class Comparison {
   };
 
   Comparison(const StoredTensors& stored, const std::vector<NamedWeight>& wanted,
-             const std::string& kept_head) {
+             const std::string& head, const std::string& kept_head) {
     for (const NamedWeight& tensor : wanted) {
       const auto found = stored.find(tensor.name);
       if (tensor.layer != kept_head)
-        compare(tensor, found == stored.end() ? nullptr : found->second);
+        compare(tensor, found == stored.end() ? nullptr : found->second, head);
     }
     for (const auto& [name, entry] : stored) {
-      const bool of_kept_head = !kept_head.empty() && (name.starts_with(kept_head + ".") ||
-                                                       name.starts_with(kept_head + "/"));
       const bool is_no_weight = std::ranges::any_of(
           kNoWeights, [&](std::string_view ending) { return name.ends_with(ending); });
-      if (of_kept_head || is_no_weight) continue;
-      if (std::ranges::find(wanted, name, &NamedWeight::name) == wanted.end())
-        unused_.push_back(fmt::format("{} {}", entry->name, model::to_string(entry->shape)));
+      if (is_of_layer(name, kept_head) || is_no_weight ||
+          std::ranges::find(wanted, name, &NamedWeight::name) != wanted.end())
+        continue;
+      unused_.push_back(fmt::format("{} {}", entry->name, model::to_string(entry->shape)));
+      loses_weights_ = loses_weights_ || !is_of_layer(name, head);
     }
   }
 
   const std::vector<Pair>& taken() const { return taken_; }
+  /// Whether weights of the file outside the layer `head` have no place in the network, which then
+  /// is unlikely to compute what the file's network computes.
+  bool loses_weights() const { return loses_weights_; }
   bool fits() const { return missing_.empty() && unused_.empty() && different_.empty(); }
   /// The first differences, and the number of the others.
   std::string differences() const {
@@ -305,7 +340,7 @@ class Comparison {
   }
 
  private:
-  void compare(const NamedWeight& wanted, const StoredTensor* stored) {
+  void compare(const NamedWeight& wanted, const StoredTensor* stored, const std::string& head) {
     const std::string shape = model::to_string(wanted.shape);
     if (stored != nullptr && stored->shape == wanted.shape &&
         std::ranges::find(kTypes, stored->type) != kTypes.end()) {
@@ -313,6 +348,7 @@ class Comparison {
       return;
     }
     layers_.push_back(wanted.layer);
+    loses_weights_ = loses_weights_ || (stored != nullptr && wanted.layer != head);
     if (stored == nullptr)
       missing_.push_back(fmt::format("{} {}", wanted.name, shape));
     else if (stored->shape != wanted.shape)
@@ -328,6 +364,7 @@ class Comparison {
   std::vector<std::string> unused_;
   std::vector<std::string> different_;  // in shape or type
   std::vector<std::string> layers_;     // whose weights are missing or different
+  bool loses_weights_ = false;
 };
 
 void read(const WeightsFile& file, const StoredTensor& stored, const NamedWeight& wanted) {
@@ -361,7 +398,7 @@ NameMap NameMap::parse(std::string_view text) {
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log) {
   for (const NameMap& rule : from.map) rule.check();
-  const WeightsFile file(weights_file(from.path, log));
+  const WeightsFile file(weights_file(from.path, log), network);
   const bool own = file.is_onnx() || std::ranges::any_of(file.tensors(), [](const auto& entry) {
                      return entry.name.find('/') != std::string::npos;
                    });
@@ -378,20 +415,27 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   const std::string kept_head = from.reset_head ? head : "";
   StoredTensors stored = stored_tensors(file, prefix, from.map);
   if (!own) adapt_to_gpt2(wanted, stored, file.path().string(), log);
-  if (file.is_onnx() && from.map.empty() && !Comparison(stored, wanted, kept_head).fits())
+  read_first_rows(wanted, stored, network, file, log);
+  if (file.is_onnx() && from.map.empty() && !Comparison(stored, wanted, head, kept_head).fits())
     if (auto paired = paired_by_order(file, wanted, kept_head)) {
-      log.info("the weights of {} are read by their order and shapes, as names differ",
-               file.path().string());
+      log.warn(
+          "the weights of {} are read by their order and shapes, as names differ; if layers of one "
+          "shape are in another order there, rename them (--map)",
+          file.path().string());
       stored = std::move(*paired);
     }
 
-  const Comparison comparison(stored, wanted, kept_head);
+  const Comparison comparison(stored, wanted, head, kept_head);
   const std::size_t fitting = comparison.taken().size();
   if (!comparison.fits() && (fitting == 0 || !from.partial)) {
     std::string advice;
     if (!from.reset_head && comparison.concerns(head))
       advice = fmt::format("; --reset-head does not load {}", head);
-    if (fitting > 0)
+    if (fitting > 0 && comparison.loses_weights())
+      advice +=
+          "; if only a part of the file is wanted, --partial loads what fits, and the network does "
+          "not compute what that of the file computes";
+    else if (fitting > 0)
       advice += fmt::format("; --partial loads the {} that fit",
                             counted(std::int64_t(fitting), "tensor"));
     throw Error(ErrorCategory::checkpoint, kWhere,
@@ -402,6 +446,11 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
                                            : "PyTorch's names"),
                 fmt::format("got {}{}", comparison.differences(), advice));
   }
+  if (comparison.loses_weights())
+    log.warn(
+        "{} has weights that the network has no place for: unless they are another head, it does "
+        "not compute what the network of the file computes",
+        file.path().string());
   for (const auto& [tensor, entry] : comparison.taken()) read(file, *entry, *tensor);
   std::ranges::copy(parameters, arrays.parameters.begin());
   std::ranges::copy(buffers, arrays.buffers.begin());

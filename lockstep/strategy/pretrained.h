@@ -59,13 +59,14 @@ struct PretrainedWeights {
 /// "weight", "bias", "running_mean", "running_var" for gamma, beta, moving_mean, moving_variance,
 /// and "weight" for embeddings, as in Hugging Face's BERT; "num_batches_tracked", "position_ids"
 /// and the masks of attention are ignored. In a file of Hugging Face's GPT-2 kernels are [inputs,
-/// outputs], and of more positions than the network has the first are read. A prefix "module." or
-/// "_orig_mod." of all names is left out. float16, bfloat16 and float64 become float32. The kernels
-/// of dense layers that read a flattened image are reordered, because PyTorch flattens channels
-/// first; PyTorch's names are refused if other layers than dense, dropout, relu and PointwiseLayer
-/// read one. A file of ONNX is imported (onnx/import.h): its weights match by the names of its
-/// layers, or all of them by order and shape. `log` is told of damaged checkpoints that were
-/// skipped. Throws one Error (checkpoint)
+/// outputs]. Of more positions of a text than the network has, the first are read. A prefix
+/// "module." or "_orig_mod." of all names is left out. float16, bfloat16 and float64 become
+/// float32. The kernels of dense layers that read a flattened image are reordered, because PyTorch
+/// flattens channels first; PyTorch's names are refused if other layers than dense, dropout, relu
+/// and PointwiseLayer read one. A file of ONNX is imported (onnx/import.h), with the sum of two
+/// biases of a recurrent layer if the network has one: its weights match by the names of its
+/// layers, or all of them by order and shape. `log` is warned of damaged checkpoints that were
+/// skipped, and of weights that have no place in the network. Throws one Error (checkpoint)
 /// `[init-from] expected …, got …` that names what is missing, left over, of another shape or of
 /// another type, up to ten tensors, unless the load is partial; or two tensors with the same name
 /// after `map`, or a tensor with a value that is not finite. Then, and where the file fails,

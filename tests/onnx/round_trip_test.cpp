@@ -144,8 +144,8 @@ TEST(OnnxRoundTrip, KeepsTheLayersOfReadyMadeNetworksOfTexts) {
   const std::vector<DataInput> text{text_of_length("tokens", 12)};
   const std::vector<DataInput> documents{text_of_length("tokens", 12),
                                          text_of_length("segments", 12)};
-  for (const char* const name : {"gpt:2x32", "gpt:1x64x4,ffn=swiglu", "bert:1x64",
-                                 "lstm:2x16,embedding=8", "lstm:1x16,return_sequences"}) {
+  for (const char* const name : {"gpt:2x32", "gpt:1x64x4,ffn=swiglu", "lstm:2x16,embedding=8",
+                                 "lstm:1x16,return_sequences"}) {
     SCOPED_TRACE(name);
     expect_round_trip(zoo::make(name, text, 3));
     expect_round_trip(zoo::make(name, documents, 3), std::string_view(name).starts_with("lstm"));
@@ -153,17 +153,20 @@ TEST(OnnxRoundTrip, KeepsTheLayersOfReadyMadeNetworksOfTexts) {
 }
 
 // But for the rows of positions and token types that no sample uses, which the export leaves out.
-TEST(OnnxRoundTrip, KeepsTheUsedRowsOfTheEmbeddingsOfMinilm) {
+TEST(OnnxRoundTrip, KeepsTheUsedRowsOfTheEmbeddingsOfBerts) {
   const std::vector<DataInput> documents{text_of_length("tokens", 12),
                                          text_of_length("segments", 12)};
-  const RoundTrip trip(zoo::make("minilm:2x64", documents, 3));
-  const ImportedNetwork imported = import_network(trip.exported(), "net.onnx");
-  trip.expect_the_same(imported);
-  const model::ParameterTable& table = imported.network.parameters();
-  EXPECT_EQ(table.find("embeddings.position_embeddings/embeddings")->shape, (model::Shape{12, 64}));
-  EXPECT_EQ(table.find("embeddings.token_type_embeddings/embeddings")->shape,
-            (model::Shape{1, 64}));
-  EXPECT_EQ(table.entries().size(), trip.network().parameters().entries().size());
+  for (const char* const name : {"minilm:2x64", "bert:1x64"}) {
+    const RoundTrip trip(zoo::make(name, documents, 3));
+    const ImportedNetwork imported = import_network(trip.exported(), "net.onnx");
+    trip.expect_the_same(imported);
+    const model::ParameterTable& table = imported.network.parameters();
+    EXPECT_EQ(table.find("embeddings.position_embeddings/embeddings")->shape,
+              (model::Shape{12, 64}));
+    EXPECT_EQ(table.find("embeddings.token_type_embeddings/embeddings")->shape,
+              (model::Shape{1, 64}));
+    EXPECT_EQ(table.entries().size(), trip.network().parameters().entries().size());
+  }
 }
 
 TEST(OnnxRoundTrip, KeepsTheLayersOfNetworksThatReadPairs) {
@@ -248,6 +251,8 @@ TEST(OnnxRoundTrip, KeepsRecurrentLayersOfEveryKind) {
           R"("return_sequences": true, "use_bias": false)",
           R"("bidirectional": true, "recurrent_bias": true)"})
       for (const bool has_segments : {false, true}) {
+        if (type == std::string_view("gru") && std::string_view(options).ends_with("_bias\": true"))
+          continue;  // it always has one
         SCOPED_TRACE(fmt::format("{} {} {}", type, options, has_segments));
         expect_round_trip(
             model::network_from_json(

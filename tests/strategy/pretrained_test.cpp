@@ -11,7 +11,11 @@
 #include <limits>
 #include <memory>
 
+#include "lockstep/model/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "lockstep/onnx/export.h"
+#include "lockstep/onnx/model.h"
+#include "lockstep/onnx/write_model.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 #include "tests/strategy/training.h"
@@ -224,12 +228,32 @@ TEST(Pretrained, ReadsBertsWithTheNamesOfHuggingFace) {
   EXPECT_THAT(
       classifier.refusal({.path = reference("minilm"), .reset_head = true}),
       ::testing::EndsWith("got unexpected pooler.dense.bias [8], unexpected pooler.dense.weight "
-                          "[8, 8]; --partial loads the 37 tensors that fit"));
+                          "[8, 8]; if only a part of the file is wanted, --partial loads what "
+                          "fits, and the network does not compute what that of the file computes"));
   const PretrainedWeights taken = classifier.trainer().initialize_from(
       {.path = reference("minilm"), .reset_head = true, .partial = true});
   EXPECT_EQ(taken.kept_head, "classifier");
   EXPECT_EQ(classifier.parameter("encoder.layer.1.output.dense/kernel"),
             embeddings.parameter("encoder.layer.1.output.dense/kernel"));
+}
+
+TEST(Pretrained, ReadsTheBertClassifiersOfHuggingFace) {
+  // As in scripts/make_reference_bert.py: the file has nine positions, the network six.
+  const std::vector<std::int32_t> tokens = {1, 4, 7, 2, 0, 0, 1, 3, 9, 10, 5, 2};
+  const std::vector<std::int32_t> segments = {1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1};
+  const zoo::DataInput inputs[] = {
+      {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 11},
+      {{.name = "segments", .shape = {6}, .type = ElementType::int32}, 0}};
+  Begun begun(zoo::make("bert:2x8x2", inputs, 3));
+  begun.trainer().initialize_from(
+      {.path = reference("bert"), .map = {{.from = "bert.*", .to = "*"}}});
+  const model::InputView views[] = {{.indices = tokens}, {.indices = segments}};
+  EXPECT_THAT(begun.predicted({.samples = 2, .inputs = views}), Pointwise(FloatNear(1e-5F), [] {
+                const checkpoint::SafetensorsFile file(reference("bert_expected"));
+                std::vector<float> values(2 * 3);
+                file.read(*file.find("logits"), values);
+                return values;
+              }()));
 }
 
 TEST(Pretrained, ReadsTheGpt2OfHuggingFace) {
@@ -366,7 +390,10 @@ TEST(Pretrained, NamesEverythingThatDoesNotFit) {
       "[init-from] expected the weights of plain in {}, with PyTorch's names, got dense.weight "
       "[12, 15] instead of [12, 16], no dense.bias [12], unexpected extra []",
       path.string());
-  EXPECT_EQ(begun.refusal({.path = path}), message + "; --partial loads the 2 tensors that fit");
+  EXPECT_EQ(begun.refusal({.path = path}),
+            message +
+                "; if only a part of the file is wanted, --partial loads what fits, and the "
+                "network does not compute what that of the file computes");
   EXPECT_EQ(begun.refusal({.path = path, .reset_head = true}), message);
   EXPECT_EQ(begun.refusal({.path = path, .reset_head = true, .partial = true}), message)
       << "nothing fits";
@@ -563,6 +590,54 @@ TEST(PretrainedOnnx, NamesWhatDoesNotFit) {
       begun.trainer().initialize_from({.path = onnx_reference("residual"), .partial = true});
   EXPECT_THAT(taken.table,
               Contains(HasSubstr("of another shape or type     2  fc/kernel [5, 96]")));
+}
+
+TEST(PretrainedOnnx, AddsTheBiasesOfALayerThatHasTwoForOneThatHasOne) {
+  const auto network = [](bool two_biases) {
+    const std::string rnn = fmt::format(
+        R"("type": "simple_rnn", "units": 4, "bidirectional": true, "recurrent_bias": {})",
+        two_biases);
+    return model::network_from_json(
+        fmt::format(R"({{"inputs": {{"x": {{"shape": [7], "type": "int32"}}}}, "layers": [
+            {{"type": "embedding", "name": "embed", "vocabulary": 20, "dimension": 6}},
+            {{"name": "rnn", "return_sequences": true, {0}}}, {{"name": "rnn_1", {0}}},
+            {{"type": "dense", "name": "fc", "units": 5}}]}})",
+                    rnn),
+        "net.json");
+  };
+  Begun one(network(false));
+  one.trainer().initialize_from({.path = onnx_reference("elman")});
+  Begun two(network(true));
+  two.trainer().initialize_from({.path = onnx_reference("elman")});
+  std::vector<float> sum = two.parameter("rnn_1/backward_bias");
+  const std::vector<float> second = two.parameter("rnn_1/backward_recurrent_bias");
+  EXPECT_THAT(second, Contains(::testing::Ne(0.0F)));
+  for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += second[k];
+  EXPECT_EQ(one.parameter("rnn_1/backward_bias"), sum);
+}
+
+TEST(PretrainedOnnx, ReadsTheRowsThatAnExportedBertHas) {
+  const zoo::DataInput inputs[] = {
+      {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 11}};
+  const std::vector<std::int32_t> tokens = {1, 4, 7, 2, 0, 0};
+  const model::InputView views[] = {{.indices = tokens}};
+  for (const char* const name : {"bert:1x8x2", "minilm:1x8x2"}) {
+    Begun given(zoo::make(name, inputs, 3), 7);
+    const checkpoint::ScratchDirectory scratch;
+    const std::filesystem::path path = scratch.path() / "bert.onnx";
+    const std::vector<float> parameters = given.everything();
+    checkpoint::overwrite(
+        path, onnx::write_model(onnx::export_network(given.trainer().network(),
+                                                     {.parameters = parameters}, {.fold = false})));
+    Begun begun(zoo::make(name, inputs, 3));
+    begun.trainer().initialize_from({.path = path});
+    EXPECT_THAT(begun.predicted({.samples = 1, .inputs = views}),
+                Pointwise(FloatNear(1e-6F), given.predicted({.samples = 1, .inputs = views})));
+    const zoo::DataInput longer[] = {
+        {{.name = "tokens", .shape = {7}, .type = ElementType::int32}, 11}};
+    EXPECT_THAT(Begun(zoo::make(name, longer, 3)).refusal({.path = path}),
+                HasSubstr("embeddings.position_embeddings/embeddings [6, 8] instead of"));
+  }
 }
 
 TEST(PretrainedOnnx, MayBeRenamed) {

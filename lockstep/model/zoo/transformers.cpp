@@ -142,6 +142,16 @@ class Transformer {
     return add(model::PositionalEmbedding({.rows = rows, .stddev = kDeviation}), {embedded},
                std::move(positions));
   }
+  // The tokens' rows and the positions' rows, as embed(), and the row of the first of two token
+  // types, which all tokens have.
+  NodeId bert_embed(std::int64_t vocabulary, std::int64_t rows = 0) {
+    const NodeId x =
+        embed(vocabulary, "embeddings.word_embeddings", "embeddings.position_embeddings", rows);
+    return add(
+        model::PositionalEmbedding(
+            {.kind = model::PositionalEmbedding::Kind::constant, .rows = 2, .stddev = kDeviation}),
+        {x}, "embeddings.token_type_embeddings");
+  }
   // Blocks that normalize after each residual, of what was embedded: the names of Hugging Face.
   NodeId bert_encoder(NodeId x) {
     const std::int64_t width = options_.width;
@@ -239,9 +249,7 @@ Network bert(std::span<const DataInput> inputs, std::int64_t classes,
   check_reads_tokens("bert", inputs);
   const std::int64_t width = options.width;
   Transformer t("bert", inputs, options);
-  NodeId x = t.embed(inputs.front().categories, "embeddings.word_embeddings",
-                     "embeddings.position_embeddings");
-  x = t.bert_encoder(x);
+  NodeId x = t.bert_encoder(t.bert_embed(inputs.front().categories));
   const std::int64_t positions = inputs.front().input.shape.front();
   x = t.add(model::Cropping1D({.before = 0, .after = positions - 1}), {x});
   x = t.dense(width, t.add(model::Flatten(), {x}), "pooler.dense");
@@ -253,19 +261,13 @@ Network bert(std::span<const DataInput> inputs, std::int64_t classes,
 Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
                const TransformerOptions& options) {
   constexpr std::int64_t kPositions = 512;
-  constexpr std::int64_t kTokenTypes = 2;
   check_sizes("minilm", options);
   check_reads_tokens("minilm", inputs);
   Transformer t("minilm", inputs, options, 32);
-  NodeId x = t.embed(inputs.front().categories, "embeddings.word_embeddings",
-                     "embeddings.position_embeddings", kPositions);
-  x = t.add(model::PositionalEmbedding({.kind = model::PositionalEmbedding::Kind::constant,
-                                        .rows = kTokenTypes,
-                                        .stddev = kDeviation}),
-            {x}, "embeddings.token_type_embeddings");
-  std::vector<NodeId> pooled = {t.bert_encoder(x)};
+  std::vector<NodeId> pooled = {
+      t.bert_encoder(t.bert_embed(inputs.front().categories, kPositions))};
   pooled.insert(pooled.end(), t.segments().begin(), t.segments().end());
-  x = t.dropout(t.add(model::GlobalAveragePooling1D(), std::move(pooled)));
+  const NodeId x = t.dropout(t.add(model::GlobalAveragePooling1D(), std::move(pooled)));
   t.dense(classes, x, "classifier");
   return t.take();
 }

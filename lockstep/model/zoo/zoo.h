@@ -186,11 +186,12 @@ struct TransformerOptions {
 model::Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options = {});
 
 /// A classifier of texts: tokens [T] to [classes] (Devlin et al., "BERT", arXiv 1810.04805).
-/// Structure and names ("encoder.layer.0.attention.self.query") are those of Hugging Face's BERT
-/// without token types: normalization after each residual, and the first position, through a dense
-/// layer with tanh, is what the classifier reads. It has (vocabulary + T + 2) * width + layers *
-/// (12 * width^2 + 13 * width) + width^2 + width + (width + 1) * classes parameters. Its name is
-/// that for make(), such as "bert:4x128". Throws Error (input) for other inputs.
+/// Structure and names ("encoder.layer.0.attention.self.query") are those of Hugging Face's BERT,
+/// with two token types, of which all tokens have the first: normalization after each residual, and
+/// the first position, through a dense layer with tanh, is what the classifier reads. It has
+/// (vocabulary + T + 2 + 2) * width + layers * (12 * width^2 + 13 * width) + width^2 + width +
+/// (width + 1) * classes parameters. Its name is that for make(), such as "bert:4x128". Throws
+/// Error (input) for other inputs.
 model::Network bert(std::span<const DataInput> inputs, std::int64_t classes,
                     const TransformerOptions& options = {});
 
@@ -199,9 +200,8 @@ inline constexpr TransformerOptions kMiniLm = {.layers = 6, .width = 384};
 
 /// A classifier of texts by their embedding, the mean of all positions that are not padding (Wang
 /// et al., "MiniLM", arXiv 2002.10957; Reimers and Gurevych, "Sentence-BERT", arXiv 1908.10084):
-/// bert() with 512 learned positions, of which the first T are used, the two token types of Hugging
-/// Face's BERT, of which all tokens have the first, and without its pooler, so that weights of
-/// all-MiniLM-L6-v2 fit. T is at most 512. features_of() outputs the embedding [width]. It has
+/// bert() with 512 learned positions, of which the first T are used, and without its pooler, so that
+/// weights of all-MiniLM-L6-v2 fit. T is at most 512. features_of() outputs the embedding [width]. It has
 /// (vocabulary + 512 + 2 + 2) * width + layers * (12 * width^2 + 13 * width) + (width + 1) *
 /// classes parameters. Its name is that for make(), such as "minilm:6x384". Throws Error (input)
 /// for other inputs.

@@ -605,7 +605,7 @@ TEST(Bert, IsAClassifierWithTheNamesOfHuggingFace) {
   EXPECT_EQ(network.name(), "bert:2x32x4");
   EXPECT_EQ(network.output_shape(), Shape({3}));
   EXPECT_EQ(network.parameters().element_count(),
-            (65u + 8 + 2) * 32 + 2 * (12u * 32 * 32 + 13 * 32) + 32 * 32 + 32 + 33 * 3);
+            (65u + 8 + 2 + 2) * 32 + 2 * (12u * 32 * 32 + 13 * 32) + 32 * 32 + 32 + 33 * 3);
   EXPECT_EQ(shape_of(network, "encoder.layer.1.attention.self.value"), Shape({8, 32}));
   EXPECT_EQ(shape_of(network, "encoder.layer.1.output.LayerNorm"), Shape({8, 32}));
   EXPECT_EQ(shape_of(network, "pooler.dense"), Shape({32}));
