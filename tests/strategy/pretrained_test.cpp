@@ -230,8 +230,11 @@ TEST(Pretrained, ReadsBertsWithTheNamesOfHuggingFace) {
       ::testing::EndsWith("got unexpected pooler.dense.bias [8], unexpected pooler.dense.weight "
                           "[8, 8]; if only a part of the file is wanted, --partial loads what "
                           "fits, and the network does not compute what that of the file computes"));
+  ::testing::internal::CaptureStderr();
   const PretrainedWeights taken = classifier.trainer().initialize_from(
       {.path = reference("minilm"), .reset_head = true, .partial = true});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("minilm.safetensors has weights that the network has no place for"));
   EXPECT_EQ(taken.kept_head, "classifier");
   EXPECT_EQ(classifier.parameter("encoder.layer.1.output.dense/kernel"),
             embeddings.parameter("encoder.layer.1.output.dense/kernel"));
@@ -245,8 +248,10 @@ TEST(Pretrained, ReadsTheBertClassifiersOfHuggingFace) {
       {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 11},
       {{.name = "segments", .shape = {6}, .type = ElementType::int32}, 0}};
   Begun begun(zoo::make("bert:2x8x2", inputs, 3));
+  ::testing::internal::CaptureStderr();
   begun.trainer().initialize_from(
       {.path = reference("bert"), .map = {{.from = "bert.*", .to = "*"}}});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("warning")));
   const model::InputView views[] = {{.indices = tokens}, {.indices = segments}};
   EXPECT_THAT(begun.predicted({.samples = 2, .inputs = views}), Pointwise(FloatNear(1e-5F), [] {
                 const checkpoint::SafetensorsFile file(reference("bert_expected"));
