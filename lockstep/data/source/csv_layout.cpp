@@ -4,49 +4,29 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/source/csv_header.h"
 #include "lockstep/data/table/csv_rows.h"
 
 namespace lockstep::data {
 namespace {
 
-using Row = std::vector<std::string>;
-
-bool is_number(std::string_view field) { return csv_number<double>(field).has_value(); }
-
 /// Whether `first` is "examples,features,class names...", the header of TensorFlow's Iris files.
-bool announces(const Row& first, const Row& second) {
-  if (first.size() < 4 || !std::ranges::all_of(second, is_number)) return false;
+bool announces(const CsvFields& first, const CsvFields& second) {
+  if (first.size() < 4 || !std::ranges::all_of(second, is_number_field)) return false;
   const auto records = csv_number<std::int64_t>(first[0]);
   const auto features = csv_number<std::int64_t>(first[1]);
   return records && *records > 0 && features &&
          *features == static_cast<std::int64_t>(second.size()) - 1 &&
-         std::none_of(first.begin() + 2, first.end(), is_number);
+         std::none_of(first.begin() + 2, first.end(), is_number_field);
 }
 
-bool names_columns_of(const CsvOptions& options, const TableSchema* known, const Row& row) {
-  const auto is_name = [&](const std::string& text) {
-    return !text.empty() && !is_number(text) && std::ranges::count(row, text) > 0;
-  };
-  if (known != nullptr && std::ranges::any_of(known->features, [&](const TableFeature& feature) {
-        return std::ranges::any_of(feature.columns, is_name);
-      }))
-    return true;
-  return is_name(options.label) || std::ranges::any_of(options.targets, is_name) ||
-         std::ranges::any_of(options.columns, is_name) ||
-         std::ranges::any_of(options.leave_out, is_name) ||
-         std::ranges::any_of(options.categorical, is_name) || is_name(options.series);
-}
-
-/// Refuses a table in UTF-16, and one whose first line has another separator only.
-void check_form(std::string_view text, char separator, const std::string& file) {
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
-      text.substr(0, 2).find('\0') != std::string_view::npos)
-    throw Error(ErrorCategory::data, file,
-                "expected a table in UTF-8 (iconv -f UTF-16 -t UTF-8 converts one in UTF-16)",
-                "got UTF-16, or no text");
+/// Refuses a table whose first line has another separator only.
+void check_separator(std::string_view text, char separator, const std::string& file) {
   const char found = separator_of(text, separator);
   if (found == separator) return;
   throw Error(
@@ -59,42 +39,24 @@ void check_form(std::string_view text, char separator, const std::string& file) 
       fmt::format("the first row has {} instead", separator_text(found)));
 }
 
-/// A column without a name is identified by its number; two columns with the same name would be
-/// ambiguous.
-std::vector<std::string> names_of(const Row& header, const std::string& file) {
+/// A column without a name is identified by its number, or, where that is the name of another, as
+/// pandas calls it. Two columns with the same name would be ambiguous.
+std::vector<std::string> names_of(const CsvFields& header, const std::string& file) {
   std::vector<std::string> names = header;
+  const std::unordered_set<std::string_view> given(header.begin(), header.end());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!header[i].empty()) continue;
+    const std::string number = std::to_string(i + 1);
+    names[i] = given.contains(number) ? fmt::format("Unnamed: {}", i) : number;
+  }
   std::unordered_map<std::string_view, std::size_t> numbers;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i].empty()) names[i] = std::to_string(i + 1);
     if (const auto [same, is_new] = numbers.try_emplace(names[i], i); !is_new)
       throw Error(
           ErrorCategory::data, file, "expected columns of different names",
           fmt::format("columns {} and {} are both called {}", same->second + 1, i + 1, names[i]));
   }
   return names;
-}
-
-/// A header has names where the other rows have numbers.
-bool looks_like_header(const Row& first, const Row& second, const CsvOptions& options,
-                       const TableSchema* known, const std::string& file) {
-  if (second.empty()) return std::ranges::none_of(first, is_number);
-  if (names_columns_of(options, known, first)) return true;
-  int numbers_under_names = 0;
-  int numbers_under_numbers = 0;
-  for (std::size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
-    if (!is_number(second[i]) && !has_decimal_comma(second[i])) continue;
-    if (is_missing(first[i])) continue;
-    const bool has_number = is_number(first[i]) || has_decimal_comma(first[i]);
-    ++(has_number ? numbers_under_numbers : numbers_under_names);
-  }
-  if ((numbers_under_names > 0) != (numbers_under_numbers > 0)) return numbers_under_names > 0;
-  const std::string given = numbers_under_names > 0
-                                ? "the first row has numbers in some of the columns where the "
-                                  "second row has them, but not in all"
-                                : "neither the first nor the second row has a number";
-  throw Error(ErrorCategory::data, file,
-              "expected header=yes or header=no, to state whether the first row is a header",
-              given);
 }
 
 /// Finds the columns named in options, and checks that none is used twice.
@@ -210,7 +172,7 @@ TableWindow trained_window_of(const CsvOptions& options, const TableWindow& trai
 void give_meanings(CsvLayout& layout, const CsvOptions& options, const TableSchema& described,
                    const std::string& file) {
   Columns columns(layout, file);
-  columns.take_all(options.leave_out, "leave_out");
+  columns.take_all(options.leave_out, "drop");
   columns.take_all(described.left_out, "drop");
   const bool is_given = !options.label.empty() || !options.targets.empty();
   const std::string& label = is_given ? options.label : described.label;
@@ -250,32 +212,51 @@ bool is_answer(const TableSchema& schema, const std::string& column) {
          std::ranges::find(schema.targets, column) != schema.targets.end();
 }
 
-bool is_feature(const TableSchema& schema, const std::string& column) {
-  return std::ranges::any_of(schema.features, [&](const TableFeature& feature) {
-    return std::ranges::find(feature.columns, column) != feature.columns.end();
-  });
-}
-
-/// A table without a header has the columns of the training table, in its order.
+/// A table of a training without a header has its columns in the same order; it may lack those that
+/// a prediction does not read.
 std::vector<std::string> names_by_position(std::size_t columns, const CsvOptions& options,
-                                           const TableSchema& trained) {
+                                           const TableSchema& trained, const std::string& origin,
+                                           const std::string& file) {
   if (trained.columns.size() == columns) return trained.columns;
   std::vector<std::string> features = trained.columns;
   if (options.may_lack_labels)
     std::erase_if(features, [&](const auto& name) { return is_answer(trained, name); });
-  return features.size() == columns ? features : std::vector<std::string>();
+  if (features.size() == columns) return features;
+  throw Error(ErrorCategory::data, file,
+              fmt::format("expected the {} of {}, whose columns have no names, in their order",
+                          counted(std::ssize(trained.columns), "column"), origin),
+              fmt::format("got {}", columns));
+}
+
+/// Throws Error (data) unless the table begins with names of columns of the training, as that table
+/// did.
+void require_names(const CsvFields& first, const CsvOptions& options, const TableSchema& trained,
+                   const std::string& origin, const std::string& file) {
+  const auto has_name = [&](const TableFeature& feature) {
+    return std::ranges::find(first, feature.columns.front()) != first.end();
+  };
+  const bool has_header = options.header != CsvHeader::no;
+  if (has_header && std::ranges::any_of(trained.features, has_name)) return;
+  std::vector<std::string_view> names;
+  for (const TableFeature& feature : trained.features) names.push_back(feature.columns.front());
+  const std::vector<std::string_view> row(first.begin(), first.end());
+  throw Error(ErrorCategory::data, file,
+              fmt::format("expected a first row with the names of the columns, as in {}: {}",
+                          origin, list_names(names)),
+              has_header ? fmt::format("got \"{}\"", list_names(row)) : "got header=no");
 }
 
 /// By the schema of the training table.
 void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const TableSchema& trained,
                            const std::string& origin, const std::string& file) {
+  // Names alone, not numbers of columns: those would be guesses.
   const auto find = [&](const std::string& name, const char* what) {
-    const auto column = layout.find(name);
-    if (!column)
+    const auto column = layout.numbers.find(name);
+    if (column == layout.numbers.end())
       throw Error(ErrorCategory::data, file,
                   fmt::format("expected the column {}, {} of {}", name, what, origin),
                   fmt::format("the columns are {}", fmt::join(layout.names, ", ")));
-    return *column;
+    return column->second;
   };
   std::vector<bool> is_listed(layout.names.size());
   for (const TableFeature& feature : trained.features)
@@ -286,6 +267,18 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
     }
   layout.window = trained_window_of(options, trained.window, origin, file);
   if (!trained.window.series.empty()) layout.series = find(trained.window.series, "the series");
+  mark_words(layout, trained);
+  std::vector<std::size_t> given;
+  for (const std::string& name : options.columns)
+    given.push_back(layout.find(name).value_or(layout.names.size()));
+  if (!given.empty() && given != layout.features) {
+    std::vector<std::string> names;
+    for (const std::size_t column : layout.features) names.push_back(layout.names[column]);
+    throw Error(ErrorCategory::input, file,
+                fmt::format("expected columns={}, as in {}", fmt::join(names, ","), origin),
+                fmt::format("got {}", fmt::join(options.columns, ",")));
+  }
+  if (options.may_lack_labels) return;
   // The names of the training, unless the options give others that the table has instead.
   std::vector<std::string> answers = trained.targets;
   std::vector<std::string> others = options.targets;
@@ -296,36 +289,34 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
                 fmt::format("expected targets={}, as in {}", fmt::join(answers, ","), origin),
                 fmt::format("got {}", fmt::join(others, ",")));
   for (std::size_t i = 0; i < others.size(); ++i) {
-    const auto trained_column = layout.find(answers[i]);
-    if (trained_column && layout.find(others[i]) != trained_column)
+    const auto other = layout.find(others[i]);
+    const auto own = layout.numbers.find(answers[i]);
+    if (own != layout.numbers.end() && other != own->second)
       throw Error(ErrorCategory::input, file,
                   fmt::format("expected {} as {} {}, as in {}", answers[i],
                               trained.label.empty() ? "target" : "label", i + 1, origin),
                   fmt::format("got {}", others[i]));
-    answers[i] = others[i];
+    answers[i] = other ? layout.names[*other] : others[i];
   }
-  const bool has_answers = std::ranges::all_of(answers, [&](const std::string& name) {
-    const auto column = layout.find(name);  // a number may be that of a feature
-    return column && (std::ranges::find(layout.features, *column) == layout.features.end() ||
-                      is_feature(trained, name));
-  });
-  const bool are_forecast = trained.window.rows > 0 && options.may_lack_labels;
-  if (are_forecast)
-    layout.label.reset();
-  else if ((has_answers || !options.may_lack_labels) && !trained.label.empty())
+  if (!trained.label.empty())
     layout.label = find(answers.front(), "the label");
-  else if (has_answers || !options.may_lack_labels)
+  else
     for (const std::string& name : answers) layout.targets.push_back(find(name, "a target"));
-  std::vector<std::size_t> given;
-  for (const std::string& name : options.columns) given.push_back(find(name, "a feature"));
-  if (!given.empty() && given != layout.features) {
-    std::vector<std::string> names;
-    for (const std::size_t column : layout.features) names.push_back(layout.names[column]);
-    throw Error(ErrorCategory::input, file,
-                fmt::format("expected columns={}, as in {}", fmt::join(names, ","), origin),
-                fmt::format("got {}", fmt::join(options.columns, ",")));
-  }
-  mark_words(layout, trained);
+}
+
+/// Where each line ends in a separator, the last column is not the label.
+void check_last_column(const CsvFields& first, const CsvFields& second, const CsvOptions& options,
+                       const TableSchema& described, const std::string& file) {
+  const bool is_given = !options.label.empty() || !options.targets.empty() ||
+                        !described.label.empty() || !described.targets.empty();
+  if (is_given || first.size() != second.size() || !first.back().empty() || !second.back().empty())
+    return;
+  throw Error(ErrorCategory::data, file,
+              fmt::format("expected a label in the last column; where each line ends in a "
+                          "separator, label=COLUMN names the label and drop={} leaves that column "
+                          "out",
+                          first.size()),
+              "the last field of the first lines is empty");
 }
 
 }  // namespace
@@ -337,48 +328,67 @@ std::optional<std::size_t> CsvLayout::find(const std::string& name) const {
   return std::nullopt;
 }
 
+std::vector<std::string> CsvLayout::left_out() const {
+  std::vector<bool> is_read(names.size());
+  for (const auto* columns : {&features, &targets})
+    for (const std::size_t column : *columns) is_read[column] = true;
+  for (const auto& column : {label, series})
+    if (column) is_read[*column] = true;
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!is_read[i]) others.push_back(names[i]);
+  return others;
+}
+
 CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const CsvOptions& options,
                         const TableSchema* known, const std::string& origin) {
-  check_form(text, options.separator, file);
   CsvRows rows(text, file, options.separator);
+  check_table_text(text, file);
+  check_separator(text, options.separator, file);
   const auto next = [&] {
-    return rows.next() ? Row(rows.fields().begin(), rows.fields().end()) : Row();
+    return rows.next() ? CsvFields(rows.fields().begin(), rows.fields().end()) : CsvFields();
   };
-  const Row first = next();
-  const Row second = next();
+  const CsvFields first = next();
+  const CsvFields second = next();
   CsvLayout layout;
   if (first.empty()) throw Error(ErrorCategory::data, file, "expected rows", "the file has none");
   constexpr std::size_t kMaxColumns = TableSchema::kMaxFeatures;
   if (first.size() > kMaxColumns)
     throw Error(ErrorCategory::data, file, fmt::format("expected at most {} columns", kMaxColumns),
                 fmt::format("got {}", first.size()));
-  if (options.header != CsvHeader::no && announces(first, second)) {
+  const bool is_trained = known != nullptr && !known->columns.empty();
+  const TableSchema described = known != nullptr && !is_trained ? *known : TableSchema();
+  if (is_trained && known->has_header) {
+    require_names(first, options, *known, origin, file);
+    layout.has_header = layout.has_names = true;
+  } else if (options.header != CsvHeader::no && announces(first, second)) {
     layout.has_header = true;
     layout.announced_records = *csv_number<std::int64_t>(first[0]);
     layout.classes.assign(first.begin() + 2, first.end());
   } else if (options.header != CsvHeader::no) {
-    const bool names =
-        std::ranges::any_of(first, [](const std::string& field) { return !is_number(field); });
-    layout.has_header = options.header == CsvHeader::yes ||
-                        (names && looks_like_header(first, second, options, known, file));
-    if (layout.has_header) layout.names = names_of(first, file);
+    layout.has_header = layout.has_names =
+        options.header == CsvHeader::yes || is_header(first, text, file, options, described);
   }
   if (layout.has_header && second.empty())
     throw Error(ErrorCategory::data, file, "expected rows", "the file has a header alone");
-  const bool is_trained = known != nullptr && !known->columns.empty();
   const std::size_t columns = (layout.has_header ? second : first).size();
-  if (layout.names.empty() && is_trained)
-    layout.names = names_by_position(columns, options, *known);
-  if (layout.names.empty()) {
+  if (is_trained && !known->has_header) {
+    layout.names = names_by_position(columns, options, *known, origin, file);
+  } else if (layout.has_names) {
+    layout.names = names_of(first, file);
+    for (std::size_t i = 0; i < first.size(); ++i)
+      if (first[i].empty() || first[i].starts_with("Unnamed: ")) layout.unnamed.push_back(i);
+  } else {
     for (std::size_t i = 1; i <= columns; ++i) layout.names.push_back(std::to_string(i));
   }
   for (std::size_t i = 0; i < layout.names.size(); ++i)
     layout.numbers.try_emplace(layout.names[i], i);
   layout.is_categorical.resize(layout.names.size());
+  if (!is_trained && !second.empty()) check_last_column(first, second, options, described, file);
   if (is_trained)
     give_trained_meanings(layout, options, *known, origin, file);
   else
-    give_meanings(layout, options, known != nullptr ? *known : TableSchema(), file);
+    give_meanings(layout, options, described, file);
   return layout;
 }
 

@@ -18,35 +18,21 @@ namespace {
 
 using Kind = TableFeature::Kind;
 
-/// Sets are stored as floats, which have all integers up to here.
-constexpr std::size_t kMaxSets = std::size_t{1} << 24;
+/// What any spelling of a missing word becomes.
+constexpr std::string_view kMissingWord = "NA";
 
-/// The first few, for messages.
-std::string listed(const std::vector<std::string>& words) {
-  constexpr std::size_t kShown = 10;
-  const auto shown = std::span(words).first(std::min(words.size(), kShown));
-  return fmt::format("{}{}", fmt::join(shown, ", "), words.size() > kShown ? "..." : "");
+/// Whether a label is a number; "inf" and "nan" are words among others.
+bool is_finite_number(std::string_view field) {
+  const auto number = csv_number<double>(field);
+  return number && field.find_first_of("0123456789") != std::string_view::npos;
 }
 
-/// Calls use(fields) for this row and those after it.
-template <typename Use>
-void for_rest(CsvRows rows, Use use) {
-  try {
-    do {
-      use(rows.fields());
-    } while (rows.next());
-  } catch (const Error&) {  // misplaced quotes: nothing after them can be split
-  }
-}
-
-/// Calls use(word) for the words of a multi-hot field.
-template <typename Use>
-void for_words(char separator, std::string_view field, Use use) {
-  while (!field.empty()) {
-    const std::size_t end = std::min(field.find(separator), field.size());
-    if (end > 0) use(field.substr(0, end));
-    field.remove_prefix(std::min(end + 1, field.size()));
-  }
+/// Whether the numbers are integers that are all different.
+bool are_distinct_integers(std::vector<double> numbers) {
+  if (!std::ranges::all_of(numbers, [](double number) { return number == std::floor(number); }))
+    return false;
+  std::ranges::sort(numbers);
+  return std::ranges::adjacent_find(numbers) == numbers.end();
 }
 
 /// The words in alphabetical order; places[number] is the place of the word of that number.
@@ -107,11 +93,13 @@ TableRows CsvReader::read() {
                 fmt::format("got {}", width));
   if (report_ == nullptr && !meaning_.is_known) {
     learn_statistics(schema, raw_, meaning_.file);
+    find_distinct();
     kept_.values.reserve(raw_.size());
     use_huge_pages(kept_.values.data(), raw_.size() * sizeof(float));
     store_rows();
     raw_ = {};
   }
+  if (report_ == nullptr) count_values();
   gather_series();
   return std::move(kept_);
 }
@@ -131,18 +119,21 @@ void CsvReader::check_memory() const {
 }
 
 void CsvReader::index_columns() {
-  const auto& [layout, schema, is_known, origin, file, separator] = meaning_;
-  requires_number_.assign(layout.names.size(), false);
+  auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
+  requires_value_.assign(layout.names.size(), false);
   for (const TableFeature& feature : schema.features) {
     std::vector<std::size_t>& columns = columns_.emplace_back();
     for (const std::string& name : feature.columns) columns.push_back(*layout.find(name));
     if (feature.has_numbers() && feature.missing.rule == MissingValues::Rule::error)
-      requires_number_[columns.front()] = true;
+      requires_value_[columns.front()] = true;
     vocabularies_.push_back(
         {.words = table_of(feature.vocabulary),
          .is_learned = is_known || feature.is_learned || feature.kind != Kind::categorical});
   }
-  for (const std::size_t column : layout.targets) requires_number_[column] = true;
+  for (const std::size_t column : layout.targets) requires_value_[column] = true;
+  if (layout.label) requires_value_[*layout.label] = true;
+  schema.counts = {};
+  schema.counts.missing.resize(schema.features.size());
   if (is_known) return;
   raw_.reserve(std::min<std::size_t>(
       text_.size(), schema.features.size() * (1 + std::ranges::count(text_, '\n'))));
@@ -150,7 +141,7 @@ void CsvReader::index_columns() {
 }
 
 void CsvReader::find_kind_of_labels() {
-  auto& [layout, schema, is_known, origin, file, separator] = meaning_;
+  auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
   if (!layout.label) return;
   const std::size_t column = *layout.label;
   if (!is_known) {
@@ -158,25 +149,31 @@ void CsvReader::find_kind_of_labels() {
     schema.classes = std::ssize(layout.classes);
     learns_classes_ = layout.classes.empty();
     CsvRows rows = this->rows();
-    bool is_found = layout.is_categorical[column] || !learns_classes_;
+    bool is_found = may_be_any_word() || !learns_classes_;
     try {
       while (!is_found && rows.next()) {
         if (column >= rows.fields().size() || is_missing(rows.fields()[column])) continue;
         is_found = true;
-        learns_classes_ = !csv_number<double>(rows.fields()[column]);
+        learns_classes_ = !is_finite_number(rows.fields()[column]);
       }
     } catch (const Error&) {  // found again by add_rows()
     }
     schema.labels_are_words = learns_classes_;
   }
-  if (schema.labels_are_words)
-    classes_ = table_of(schema.class_names);
-  else
-    requires_number_[column] = true;
+  if (schema.labels_are_words) classes_ = table_of(schema.class_names);
+}
+
+bool CsvReader::may_be_any_word() const {
+  return meaning_.layout.is_categorical[*meaning_.layout.label] || !meaning_.label_words.empty();
+}
+
+bool CsvReader::lacks_label(std::string_view field) const {
+  return is_missing(field) &&
+         std::ranges::find(meaning_.label_words, field) == meaning_.label_words.end();
 }
 
 bool CsvReader::can_be_plain() {
-  const auto& [layout, schema, is_known, origin, file, separator] = meaning_;
+  const auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
   if (report_ != nullptr) return false;
   enum class Use { none, number, word };
   std::vector<Use> uses(layout.names.size(), Use::none);
@@ -194,8 +191,10 @@ bool CsvReader::can_be_plain() {
   if (layout.label) is_used(*layout.label, schema.labels_are_words ? Use::word : Use::number);
   for (std::size_t column = 0; column < uses.size(); ++column)
     plain_.push_back(uses[column] != Use::number ? PlainField::word
-                     : requires_number_[column]  ? PlainField::number
+                     : requires_value_[column]   ? PlainField::number
                                                  : PlainField::number_or_empty);
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    if (plain_[columns_[i].front()] == PlainField::number_or_empty) optional_.push_back(i);
   return agree;
 }
 
@@ -217,13 +216,13 @@ void CsvReader::add_rows() {
 
 bool CsvReader::add_plain(std::span<const double> numbers,
                           std::span<const std::string_view> words) {
-  const auto& [layout, schema, is_known, origin, file, separator] = meaning_;
+  const auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
   std::int32_t label = 0;
   if (layout.label)
     label = schema.labels_are_words ? find_class(words[*layout.label])
                                     : class_of(numbers[*layout.label]);
   const std::size_t begin = raw_.size();
-  bool fits = label >= 0 && !(layout.series && words[*layout.series].empty());
+  bool fits = label >= 0 && !(layout.series && is_missing(words[*layout.series]));
   for (std::size_t i = 0; i < columns_.size() && fits; ++i) {
     const TableFeature& feature = schema.features[i];
     if (feature.has_numbers()) {
@@ -241,6 +240,8 @@ bool CsvReader::add_plain(std::span<const double> numbers,
     raw_.resize(begin);
     return false;
   }
+  for (const std::size_t i : optional_)
+    if (std::isnan(numbers[columns_[i].front()])) ++meaning_.schema.counts.missing[i];
   for (const std::size_t column : layout.targets)
     kept_.targets.push_back(static_cast<float>(numbers[column]));
   if (layout.label) kept_.labels.push_back(label);
@@ -273,7 +274,12 @@ void CsvReader::add_row(const CsvRows& rows) {
 
 void CsvReader::add_feature(const CsvRows& rows, std::size_t index) {
   const TableFeature& feature = meaning_.schema.features[index];
-  if (feature.has_numbers()) return raw_.push_back(number(rows, columns_[index].front(), feature));
+  if (feature.has_numbers()) {
+    const std::size_t column = columns_[index].front();
+    raw_.push_back(number(rows, column, feature));
+    if (is_missing(rows.fields()[column])) ++meaning_.schema.counts.missing[index];
+    return;
+  }
   const double value = value_of_words(index, rows.fields());
   if (value < 0) fail_category(rows, index);
   raw_.push_back(value);
@@ -296,8 +302,8 @@ double CsvReader::number(const CsvRows& rows, std::size_t column, const TableFea
     } else if (is_date) {
       rows.fail(column, "expected a date such as 2026-11-24 or 2026-11-24T10:30:00",
                 fmt::format("got \"{}\"", field));
-    } else if (!given) {
-      fail_word(rows, column);
+    } else if (!given || counts(column).kind() == ColumnCounts::Kind::words) {
+      fail_word(rows, column);  // "inf" may be one
       return 0;
     } else {
       rows.fail(column,
@@ -333,7 +339,8 @@ std::int32_t CsvReader::category(std::size_t index, std::string_view word) {
   if (feature.kind != Kind::categorical)
     return static_cast<std::int32_t>(hash_bucket(word, feature.buckets));
   auto& [words, is_learned, fields, sets, places] = vocabularies_[index];
-  const std::int32_t number = words.find(word);
+  std::int32_t number = words.find(word);
+  if (number < 0 && is_missing(word)) number = words.find(word = kMissingWord);
   if (number >= 0) return number;
   if (!is_learned && words.size() < kMaxValues) return words.add(word);
   return is_learned && feature.unknown_column ? static_cast<std::int32_t>(words.size()) : -1;
@@ -359,23 +366,15 @@ std::int32_t CsvReader::set_of_categories(std::size_t index, std::string_view fi
 }
 
 std::int32_t CsvReader::class_number(const CsvRows& rows) {
-  const CsvLayout& layout = meaning_.layout;
   const TableSchema& schema = meaning_.schema;
-  const std::size_t column = *layout.label;
+  const std::size_t column = *meaning_.layout.label;
   const std::string_view field = rows.fields()[column];
   const std::string given = fmt::format("got \"{}\"", field);
   if (schema.labels_are_words) {
     const std::int32_t number = find_class(field);
     if (number >= 0) return number;
-    if (!learns_classes_)
-      rows.fail(column, fmt::format("expected one of the classes {}", listed(schema.class_names)),
-                given);
-    if (field.empty()) rows.fail(column, "expected a class", "the field is empty");
-    if (classes_.size() == kMaxValues) fail_limit(rows, column, field);
-    rows.fail(column,
-              fmt::format("expected a word, as in the rows before, or categorical={}",
-                          layout.names[column]),
-              given);
+    fail_class(rows, column);
+    return 0;
   }
   if (is_missing(field)) {
     fail_missing(rows, column, "expected a class number");
@@ -394,10 +393,9 @@ std::int32_t CsvReader::class_number(const CsvRows& rows) {
 
 std::int32_t CsvReader::find_class(std::string_view word) {
   const std::int32_t number = classes_.find(word);
-  if (number >= 0 || !learns_classes_ || word.empty() || classes_.size() == kMaxValues)
+  if (number >= 0 || !learns_classes_ || lacks_label(word) || classes_.size() == kMaxValues)
     return number;
-  const bool may_be_number = meaning_.layout.is_categorical[*meaning_.layout.label];
-  return may_be_number || !csv_number<double>(word) ? classes_.add(word) : -1;
+  return may_be_any_word() || !is_finite_number(word) ? classes_.add(word) : -1;
 }
 
 std::int32_t CsvReader::class_of(double number) const {
@@ -411,7 +409,8 @@ std::int32_t CsvReader::class_of(double number) const {
 std::int32_t CsvReader::series_of(const CsvRows& rows) {
   const std::size_t column = *meaning_.layout.series;
   const std::string_view name = rows.fields()[column];
-  if (name.empty()) rows.fail(column, "expected the name of a series", "the field is empty");
+  if (is_missing(name))
+    rows.fail(column, "expected the name of a series", fmt::format("got \"{}\"", name));
   return series_.add(name);
 }
 
@@ -463,6 +462,74 @@ void CsvReader::store_rows() {
   raw_.clear();
 }
 
+/// The first numbers decide for nearly all columns.
+void CsvReader::find_distinct() {
+  constexpr std::size_t kFirst = 1000;
+  TableSchema& schema = meaning_.schema;
+  const std::size_t stride = schema.features.size();
+  const auto rows = static_cast<std::size_t>(records_);
+  if (records_ < kDistinctRows) return;
+  const auto numbers_of = [&](std::size_t feature, std::size_t count) {
+    std::vector<double> numbers(count);
+    for (std::size_t row = 0; row < count; ++row) numbers[row] = raw_[row * stride + feature];
+    return numbers;
+  };
+  for (std::size_t i = 0; i < stride; ++i) {
+    const TableFeature& feature = schema.features[i];
+    const bool is_distinct =
+        feature.kind == Kind::categorical
+            ? !vocabularies_[i].places.empty() && feature.vocabulary.size() == rows
+            : feature.is_plain() && are_distinct_integers(numbers_of(i, std::min(rows, kFirst))) &&
+                  are_distinct_integers(numbers_of(i, rows));
+    std::vector<std::string>& distinct = schema.counts.distinct;
+    if (is_distinct && std::ranges::find(distinct, feature.columns.front()) == distinct.end())
+      distinct.push_back(feature.columns.front());
+  }
+  if (learns_classes_ && schema.class_names.size() == rows)
+    schema.counts.distinct.push_back(meaning_.layout.names[*meaning_.layout.label]);
+}
+
+void CsvReader::count_values() {
+  TableSchema& schema = meaning_.schema;
+  TableCounts& counts = schema.counts;
+  const std::size_t stride = schema.features.size();
+  counts.rows = records_;
+  counts.unknown.resize(stride);
+  for (std::size_t i = 0; i < stride; ++i) {
+    const TableFeature& feature = schema.features[i];
+    if (feature.kind != Kind::categorical) continue;
+    const auto unknown = static_cast<std::int32_t>(feature.vocabulary.size());
+    const std::int32_t missing = vocabularies_[i].words.find(kMissingWord);
+    const auto place = [&](std::int32_t number) {
+      const auto& places = vocabularies_[i].places;
+      return number < 0 || places.empty() ? number : places[static_cast<std::size_t>(number)];
+    };
+    if (!feature.unknown_column && missing < 0) continue;
+    const bool is_set = feature.output == CategoryOutput::multi_hot;
+    for (std::size_t row = 0; row * stride < kept_.values.size(); ++row) {
+      const auto value = static_cast<std::int32_t>(kept_.values[row * stride + i]);
+      const auto has = [&](std::int32_t category) {
+        if (!is_set) return value == category;
+        const auto members = members_of(static_cast<std::size_t>(value));
+        return std::ranges::find(members, category) != members.end();
+      };
+      if (feature.unknown_column && has(unknown)) ++counts.unknown[i];
+      if (missing >= 0 && has(place(missing))) ++counts.missing[i];
+    }
+  }
+  if (kept_.labels.empty() || schema.classes > static_cast<std::int64_t>(kMaxValues)) return;
+  const std::int64_t classes =
+      schema.classes > 0 ? schema.classes : std::int64_t{std::ranges::max(kept_.labels)} + 1;
+  if (classes > static_cast<std::int64_t>(kMaxValues)) return;
+  counts.classes.resize(static_cast<std::size_t>(classes));
+  for (const std::int32_t label : kept_.labels) ++counts.classes[static_cast<std::size_t>(label)];
+}
+
+std::span<const std::int32_t> CsvReader::members_of(std::size_t set) const {
+  const std::size_t begin = set == 0 ? 0 : static_cast<std::size_t>(kept_.ends[set - 1]);
+  return std::span(kept_.members).subspan(begin, static_cast<std::size_t>(kept_.ends[set]) - begin);
+}
+
 void CsvReader::sort_words() {
   TableSchema& schema = meaning_.schema;
   for (std::size_t i = 0; i < schema.features.size(); ++i) {
@@ -482,93 +549,6 @@ void CsvReader::sort_words() {
   schema.class_names = sorted(classes_, places);
   schema.classes = std::ssize(schema.class_names);
   for (std::int32_t& label : kept_.labels) label = places[static_cast<std::size_t>(label)];
-}
-
-void CsvReader::fail_category(const CsvRows& rows, std::size_t index) {
-  const TableFeature& feature = meaning_.schema.features[index];
-  const std::size_t column = columns_[index].front();
-  std::string_view word = rows.fields()[column];
-  if (feature.output == CategoryOutput::multi_hot) {
-    std::optional<std::string_view> unknown;
-    for_words(feature.separator, word, [&](std::string_view each) {
-      if (!unknown && category(index, each) < 0) unknown = each;
-    });
-    if (!unknown)
-      rows.fail(column, fmt::format("expected at most {} different fields", kMaxSets),
-                fmt::format("\"{}\" is one more", word));
-    word = *unknown;
-  }
-  if (!vocabularies_[index].is_learned) fail_limit(rows, column, word);
-  rows.fail(column,
-            fmt::format("expected a value that the column {} of {} has ({}), or unknown=column",
-                        feature.columns.front(), meaning_.origin, listed(feature.vocabulary)),
-            fmt::format("got \"{}\"", word));
-}
-
-void CsvReader::fail_limit(const CsvRows& rows, std::size_t column, std::string_view word) const {
-  rows.fail(column,
-            fmt::format("expected at most {} different values in the column {}", kMaxValues,
-                        meaning_.layout.names[column]),
-            fmt::format("\"{}\" is one more", word));
-}
-
-/// With a report, one message for a column that has more words than numbers from this row on.
-void CsvReader::fail_word(const CsvRows& rows, std::size_t column) {
-  std::string got = fmt::format("got \"{}\"", rows.fields()[column]);
-  if (report_ != nullptr && !words_are_reported_.contains(column)) {
-    std::int64_t words = 0;
-    std::int64_t numbers = 0;
-    for_rest(rows, [&](const std::vector<std::string_view>& fields) {
-      if (column >= fields.size() || is_missing(fields[column])) return;
-      ++(csv_number<double>(fields[column]) ? numbers : words);
-    });
-    words_are_reported_[column] = words > numbers;
-    if (words > numbers && words > 1)
-      got += fmt::format(" ({} fields of this column are not numbers)", words);
-  } else if (report_ != nullptr && words_are_reported_[column]) {
-    return;
-  }
-  rows.fail(column, number_text(rows, column), got);
-}
-
-/// One message for all missing values of the table. With a report, the others are skipped.
-void CsvReader::fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected) {
-  if (report_ != nullptr && std::exchange(missing_is_reported_, true)) return;
-  std::vector<std::int64_t> counts(meaning_.layout.names.size());
-  for_rest(rows, [&](const std::vector<std::string_view>& fields) {
-    for (std::size_t i = 0; i < std::min(counts.size(), fields.size()); ++i)
-      counts[i] += is_missing(fields[i]);
-  });
-  std::vector<std::string> missing;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts[i] > 0 && requires_number_[i])
-      missing.push_back(
-          fmt::format("{} in {}", meaning_.layout.names[i], counted(counts[i], "row")));
-  const bool is_feature = std::ranges::count(meaning_.layout.features, column) > 0;
-  rows.fail(
-      column,
-      fmt::format("{} ({}remove these rows, or fill them in)", expected,
-                  is_feature ? "missing=mean or missing=indicator allows missing values; or " : ""),
-      fmt::format("got \"{}\"; missing: {}", rows.fields()[column], listed(missing)));
-}
-
-std::string CsvReader::number_text(const CsvRows& rows, std::size_t column) const {
-  const std::string_view field = rows.fields()[column];
-  if (has_decimal_comma(field)) return "expected a number with a decimal point instead of a comma";
-  if (std::ranges::find(meaning_.layout.targets, column) != meaning_.layout.targets.end())
-    return fmt::format("expected a number, or label={} for a column of classes",
-                       meaning_.layout.names[column]);
-  if (is_date(field))
-    return fmt::format(
-        "expected a number (drop={0}, or describe the column in a features file: "
-        "{{\"column\": \"{0}\", \"date\": \"days\"}})",
-        meaning_.layout.names[column]);
-  std::vector<std::string> words;  // all of the row, so that one run is enough
-  for (const std::size_t other : meaning_.layout.features)
-    if (meaning_.layout.is_categorical[other] || is_word(rows.fields()[other]))
-      words.push_back(meaning_.layout.names[other]);
-  return fmt::format("expected a number, or {} of words: categorical={}",
-                     words.size() == 1 ? "a column" : "columns", fmt::join(words, ","));
 }
 
 }  // namespace lockstep::data

@@ -1,10 +1,11 @@
 // From the text of a table to the numbers that are kept of its rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/source/csv_layout.h"
+#include "lockstep/data/table/column_counts.h"
 #include "lockstep/data/table/csv_rows.h"
 #include "lockstep/data/table/schema.h"
 #include "lockstep/data/table/word_table.h"
@@ -31,11 +33,24 @@ struct TableRows {
   std::vector<std::int64_t> series;
 };
 
+/// Calls use(word) for the words of a multi-hot field.
+template <typename Use>
+void for_words(char separator, std::string_view field, Use use) {
+  while (!field.empty()) {
+    const std::size_t end = std::min(field.find(separator), field.size());
+    if (end > 0) use(field.substr(0, end));
+    field.remove_prefix(std::min(end + 1, field.size()));
+  }
+}
+
 /// Reads a table once, and learns its schema meanwhile.
 class CsvReader {
  public:
   /// Maximum number of values of a categorical column.
-  static constexpr std::size_t kMaxValues = 10'000;
+  static constexpr std::size_t kMaxValues = ColumnCounts::kMaxValues;
+  /// Maximum number of different fields of a multi-hot column: sets are stored as floats, which
+  /// have all integers up to here.
+  static constexpr std::size_t kMaxSets = std::size_t{1} << 24;
 
   using Report = std::function<void(const Error&)>;
 
@@ -47,6 +62,7 @@ class CsvReader {
     std::string origin = {};  ///< of the schema, for messages
     std::string file;         ///< for messages
     char separator = ',';     ///< between columns
+    std::vector<std::string> label_words = {};  ///< CsvOptions::label_words
   };
 
   /// `text` and `meaning` must outlive this object. With a report, every Error about a field is
@@ -75,6 +91,10 @@ class CsvReader {
   void index_columns();
   /// Labels are class numbers if the first one that is not missing is a number.
   void find_kind_of_labels();
+  /// Whether a number among the labels is a word, too.
+  bool may_be_any_word() const;
+  /// Whether the label is missing, and no class of that name.
+  bool lacks_label(std::string_view field) const;
   /// Whether add_plain() can read rows; then sets what it expects of the columns.
   bool can_be_plain();
   void add_rows();
@@ -98,21 +118,33 @@ class CsvReader {
   void gather_series();
   /// Numbers the learned words in alphabetical order.
   void sort_words();
+  /// Finds the columns of the training table that are TableCounts::distinct.
+  void find_distinct();
+  /// Counts what is kept of the rows.
+  void count_values();
+  /// The categories of a set.
+  std::span<const std::int32_t> members_of(std::size_t set) const;
   [[noreturn]] void fail_category(const CsvRows& rows, std::size_t index);
   [[noreturn]] void fail_limit(const CsvRows& rows, std::size_t column,
                                std::string_view word) const;
+  /// About a field that is no number.
   void fail_word(const CsvRows& rows, std::size_t column);
+  /// About a label that is no class.
+  void fail_class(const CsvRows& rows, std::size_t column);
   void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
-  /// What is expected instead of a field that is not a number.
-  std::string number_text(const CsvRows& rows, std::size_t column) const;
+  /// What is expected of a column of words or dates, where numbers are read.
+  std::string words_text(std::size_t column, std::string_view field);
+  /// What the column holds in all rows. Reads the table once more, for an error.
+  const ColumnCounts& counts(std::size_t column);
 
   std::string_view text_;
   Meaning& meaning_;
   const Report* report_;
   std::vector<std::vector<std::size_t>> columns_;  // [features]
   std::vector<Vocabulary> vocabularies_;           // [features]
-  std::vector<bool> requires_number_;              // [columns]
+  std::vector<bool> requires_value_;               // [columns]
   std::vector<PlainField> plain_;                  // [columns]
+  std::vector<std::size_t> optional_;              // features whose plain numbers may be missing
   WordTable classes_;
   WordTable series_;
   std::vector<std::int32_t> series_of_rows_;  // [rows], if the table has series
@@ -122,7 +154,8 @@ class CsvReader {
   std::vector<std::size_t> owners_;  // [sets]: their features
   TableRows kept_;
   bool missing_is_reported_ = false;
-  std::map<std::size_t, bool> words_are_reported_;  // of columns with words: all of them as one
+  std::set<std::size_t> reported_words_;  // columns of words, each reported once
+  std::vector<ColumnCounts> counts_;      // [columns], once an error needs them
 };
 
 }  // namespace lockstep::data

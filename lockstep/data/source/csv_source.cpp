@@ -60,7 +60,7 @@ std::optional<TableSchema> CsvSource::trained_schema(std::string& origin) const 
 }
 
 void CsvSource::describe_columns(CsvReader::Meaning& meaning) const {
-  auto& [layout, schema, is_known, origin, file, separator] = meaning;
+  auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning;
   for (const std::size_t column : layout.plain) {
     TableFeature feature{.columns = {layout.names[column]}};
     if (layout.is_categorical[column]) {
@@ -75,7 +75,7 @@ void CsvSource::describe_columns(CsvReader::Meaning& meaning) const {
   for (TableFeature& feature : schema.features)
     for (std::string& name : feature.columns) name = layout.names[*layout.find(name)];
   schema.columns = layout.names;
-  schema.left_out.clear();
+  schema.has_header = layout.has_names;
   schema.label = layout.label ? layout.names[*layout.label] : "";
   schema.targets.clear();
   for (const std::size_t column : layout.targets) schema.targets.push_back(layout.names[column]);
@@ -94,21 +94,42 @@ void CsvSource::read_table(const Report* report) {
   read_text(read_all(file, Compression::none), report);
 }
 
-void CsvSource::read_text(std::string_view text, const Report* report) {
-  CsvReader::Meaning meaning{.file = file_.string(), .separator = options_.separator};
-  auto& [layout, schema, is_known, origin, file, separator] = meaning;
-  std::optional<TableSchema> known = trained_schema(origin);
-  is_known = is_known_ = known.has_value();
+CsvReader::Meaning CsvSource::meaning_of(std::string_view text) {
+  CsvReader::Meaning meaning{
+      .file = file_.string(), .separator = options_.separator, .label_words = options_.label_words};
+  std::optional<TableSchema> known = trained_schema(meaning.origin);
+  meaning.is_known = is_known_ = known.has_value();
   if (!known && !options_.features.empty()) {
     known = TableSchema::from_file(options_.features.string());
-    origin = options_.features.string();
+    meaning.origin = options_.features.string();
   }
-  layout = CsvLayout::of(text, file, options_, known ? &*known : nullptr, origin);
-  if (known) schema = std::move(*known);
-  if (is_known)
-    schema.window = layout.window;  // it may have another stride
+  meaning.layout =
+      CsvLayout::of(text, meaning.file, options_, known ? &*known : nullptr, meaning.origin);
+  if (known) meaning.schema = std::move(*known);
+  if (is_known_)
+    meaning.schema.window = meaning.layout.window;  // it may have another stride
   else
     describe_columns(meaning);
+  return meaning;
+}
+
+CsvSource::Contents CsvSource::contents(const std::filesystem::path& file,
+                                        const CsvOptions& options) {
+  CsvSource table;
+  table.file_ = file;
+  table.options_ = options;
+  const std::string text = read_all(InputFile(file), Compression::none);
+  Contents contents{.layout = table.meaning_of(text).layout};
+  CsvRows rows(text, file.string(), options.separator);
+  if (contents.layout.has_header) rows.next();
+  contents.columns = ColumnCounts::of(rows, contents.layout.names.size());
+  for (; rows.next();) ++contents.rows;
+  return contents;
+}
+
+void CsvSource::read_text(std::string_view text, const Report* report) {
+  CsvReader::Meaning meaning = meaning_of(text);
+  auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning;
   is_self_taught_ =
       !is_known && std::ranges::any_of(schema.features, [](const TableFeature& feature) {
         return !feature.is_learned && (feature.kind == TableFeature::Kind::categorical ||
@@ -130,6 +151,10 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
     schema.classes = std::int64_t{highest} + 1;
     label_text_ = text_of_labels(lowest, highest);
   }
+  schema.left_out = layout.left_out();
+  for (const std::size_t column : layout.unnamed)
+    if (std::ranges::count(layout.features, column) > 0)
+      schema.counts.unnamed.push_back(layout.names[column]);
   schema_ = std::move(schema);
   targets_ = layout.targets.size();
   has_label_ = layout.label.has_value();

@@ -56,6 +56,15 @@ class CsvSource final : public RecordSource {
   static std::int64_t find_problems(const std::filesystem::path& file, const CsvOptions& options,
                                     const std::function<void(const Error&)>& report);
 
+  /// What a table holds, whether it can be read as numbers or not.
+  struct Contents {
+    CsvLayout layout = {};
+    std::vector<ColumnCounts> columns = {};
+    std::int64_t rows = 0;  ///< without the header
+  };
+  /// Throws the errors of the constructor about the header and the options.
+  static Contents contents(const std::filesystem::path& file, const CsvOptions& options);
+
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return has_windows() ? starts_.size() : records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
@@ -83,6 +92,8 @@ class CsvSource final : public RecordSource {
   void read_text(std::string_view text, const Report* report);
   NodeData data() const;
   void use(const NodeData& data, SharedSegment memory);
+  /// The columns and what is known of them, before the rows are read.
+  CsvReader::Meaning meaning_of(std::string_view text);
   /// The schema of the training table, which is `origin`; nullopt if this is one.
   std::optional<TableSchema> trained_schema(std::string& origin) const;
   /// Completes a features file, or nothing, by the options.

@@ -23,9 +23,9 @@ std::vector<std::string> pieces_of(std::string_view text, char separator) {
 namespace {
 
 constexpr auto kOptions = std::to_array<std::string_view>(
-    {"label", "targets", "columns", "leave_out", "drop", "categorical", "header", "sep", "scale",
-     "missing", "separator", "unknown", "features", "like", "window", "horizon", "steps", "stride",
-     "series"});
+    {"label",  "targets", "columns", "leave_out", "drop",    "categorical", "header",
+     "sep",    "scale",   "missing", "separator", "unknown", "features",    "like",
+     "window", "horizon", "steps",   "stride",    "series",  "label-words"});
 
 /// A number of rows.
 std::int64_t rows_of(std::string_view name, const std::string& value, std::int64_t least) {
@@ -50,6 +50,8 @@ bool set_option(CsvOptions& options, std::string_view name, const std::string& v
     options.leave_out = pieces_of(value, ',');
   else if (name == "categorical")
     options.categorical = pieces_of(value, ',');
+  else if (name == "label-words")
+    options.label_words = pieces_of(value, '+');
   else if (name == "like")
     options.like = value;
   else if (name == "features")
@@ -103,7 +105,8 @@ CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
           "expected label=COLUMN, targets=, columns=, drop= or categorical=COLUMN,COLUMN..., "
           "scale=standard|minmax|none, missing=error|mean|indicator|NUMBER, header=yes|no|auto, "
           "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json, like=FILE, window=ROWS, "
-          "horizon=, steps=, stride= or series=COLUMN, with & between them",
+          "horizon=, steps=, stride=, series=COLUMN or label-words=WORD+WORD..., with & between "
+          "them",
           std::ranges::count(kOptions, name) > 0 ? fmt::format("got \"{}\"", piece)
                                                  : got_name(name, kOptions));
   }

@@ -76,6 +76,9 @@ struct CsvOptions {
   std::vector<std::string> leave_out = {};  ///< columns to ignore
   /// Columns of words: each value is a class, or a separate 0/1 feature.
   std::vector<std::string> categorical = {};
+  /// Names of classes that mean a missing label in other tables (is_missing): NA, None. The labels
+  /// are then words.
+  std::vector<std::string> label_words = {};
   bool unknown_column = false;  ///< adds a feature for unknown values to each categorical column
   /// The training table that defines values and classes; empty: this table itself. It is read with
   /// the same options, but with the separator of its first line.
@@ -99,16 +102,18 @@ struct CsvOptions {
   std::string series = {};
   /// The schema of a training table, as RecordSource::table() and checkpoints have it. It says what
   /// the columns mean, so that of the options above only header, separator, label, targets and
-  /// stride are used. Columns are found by their names, in any order.
+  /// stride are used. If that table had a header, columns are found by their names, in any order;
+  /// else by their position.
   std::shared_ptr<const TableSchema> schema = {};
-  /// With a schema or `like`: whether the table may lack the label or targets; the samples then
-  /// have none. Windows have none in any case, so that the last one ends at the last row.
+  /// With a schema or `like`: whether the table may lack the label or targets, which are not read;
+  /// the last window then ends at the last row.
   bool may_lack_labels = false;
   IndexExchange exchange = {};  ///< the ranks that open the table together
 
   /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
-  /// `header=yes`, `sep=tab`, `scale=none`, `unknown=column`, `window=24`; `drop` and `separator`
-  /// are other names of leave_out and sep. Throws Error (input) that starts with `where`.
+  /// `header=yes`, `sep=tab`, `scale=none`, `unknown=column`, `window=24`, `label-words=NA+None`;
+  /// `drop` and `separator` are other names of leave_out and sep. Throws Error (input) that starts
+  /// with `where`.
   static CsvOptions parse(std::string_view text, const std::string& where);
 };
 

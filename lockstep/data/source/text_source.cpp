@@ -21,9 +21,9 @@ namespace {
 
 constexpr auto kDocuments =
     enum_names<TextDocuments>({{TextDocuments::files, "files"}, {TextDocuments::lines, "lines"}});
-constexpr auto kKeys =
-    std::to_array<std::string_view>({"tokenizer", "length", "stride", "documents", "column",
-                                     "label", "image", "source", "target", "target-length"});
+constexpr auto kKeys = std::to_array<std::string_view>(
+    {"tokenizer", "length", "stride", "documents", "column", "label", "label-words", "image",
+     "source", "target", "target-length"});
 constexpr const char* kAnyBytes = "bytes";
 
 /// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
@@ -90,6 +90,7 @@ TextOptions TextOptions::parse(std::string_view text, const std::string& where) 
     if (key == "documents") options.documents = kDocuments.parse(where, value);
     if (key == "column") options.column = value;
     if (key == "label") options.label = value;
+    if (key == "label-words") options.label_words = pieces_of(value, '+');
     if (key == "image") options.image = value;
     if (key == "source") options.source = value;
     if (key == "target") options.target = value;
@@ -120,6 +121,8 @@ TextSchema TextOptions::describe(const std::string& file,
                 fmt::format("got {}", described.length));
   described.column = !column.empty() || known == nullptr ? column : known->column;
   described.label = !label.empty() || known == nullptr ? label : known->label;
+  described.label_words =
+      !label_words.empty() || known == nullptr ? label_words : known->label_words;
   described.source = !source.empty() || known == nullptr ? source : known->source;
   described.target = !target.empty() || known == nullptr ? target : known->target;
   if (described.source.empty()) return described;

@@ -31,6 +31,8 @@ struct TextOptions {
   std::string column = {};      ///< of tables (TextTableSource): the name of the texts' column
   std::string label = {};       ///< of tables: the name of the classes' column
   std::string image = {};       ///< of captions (CaptionSource): the name of the images' column
+  /// Of tables: names of classes that mean a missing label in other tables, such as NA.
+  std::vector<std::string> label_words = {};
   bool without_labels = false;  ///< of tables: the classes are not read
   std::string source = {};      ///< of tables of pairs: the name of the column of the first texts
   std::string target = {};      ///< of pairs and captions: that of the texts to generate
@@ -40,8 +42,8 @@ struct TextOptions {
 
   static constexpr std::int64_t kDefaultLength = 128;  ///< tokens
 
-  /// Parses "tokenizer=bytes,length=64": the fields above. Throws Error (input) that starts with
-  /// `where`.
+  /// Parses "tokenizer=bytes,length=64,label-words=NA+None": the fields above. Throws Error (input)
+  /// that starts with `where`.
   static TextOptions parse(std::string_view text, const std::string& where);
 
   /// The tokenizer and the length of the texts in `file`, whose vocabulary, if it is their own, is

@@ -26,6 +26,7 @@ void for_each_field(const std::vector<std::filesystem::path>& files,
   for (const auto& file : files) {
     const std::string bytes = read_all(InputFile(file), Compression::none);
     CsvRows rows(bytes, file.string(), separator_of(bytes, ','));
+    check_table_text(bytes, file.string());
     if (!rows.next()) continue;
     const std::size_t count = rows.fields().size();
     std::vector<std::size_t> columns;
@@ -49,6 +50,27 @@ std::vector<std::string> columns_of(const TextSchema& schema, bool without_label
   if (!schema.source.empty()) return {schema.source, schema.target};
   if (schema.label.empty() || without_labels) return {schema.column};
   return {schema.column, schema.label};
+}
+
+/// Whether the label is missing, and no class of that name.
+bool lacks_label(const TextSchema& schema, std::string_view field) {
+  return is_missing(field) &&
+         std::ranges::find(schema.label_words, field) == schema.label_words.end();
+}
+
+/// Throws the Error about the first missing label, `field`.
+[[noreturn]] void fail_label(const std::vector<std::filesystem::path>& files,
+                             const TextSchema& schema, std::string_view field) {
+  std::int64_t missing = 0;
+  for_each_field(files, {schema.label}, [&](std::size_t, std::string_view label) {
+    if (lacks_label(schema, label)) ++missing;
+  });
+  throw Error(
+      ErrorCategory::data, files.front().string(),
+      fmt::format(
+          "expected a class (remove these rows, or fill them in{})",
+          field.empty() ? "" : fmt::format("; label-words={} if it is the name of a class", field)),
+      fmt::format("got \"{}\"; missing: {} in {}", field, schema.label, counted(missing, "row")));
 }
 
 /// Throws Error (input) unless the columns of both texts are known, and no others.
@@ -136,14 +158,15 @@ void TextTableSource::read_files() {
   for_each_field(
       files_, columns_of(*schema_, options_.without_labels),
       [&](std::size_t number, std::string_view field) {
+        if (number == 0 && is_missing(field)) ++missing_;
         if (number == 0)
           add_text(whole_text(
               *tokenizer,
               is_pairs() ? encode_nonempty(*tokenizer, field) : tokenizer->encode(field), length));
         else if (is_pairs())
           add_text(target_tokens(*tokenizer, field, target_length));
-        else if (field.empty())
-          throw Error(ErrorCategory::data, where, "expected a class", "the field is empty");
+        else if (lacks_label(*schema_, field))
+          fail_label(files_, *schema_, field);
         else
           words.emplace_back(field);
       });
@@ -209,6 +232,7 @@ NodeData TextTableSource::data() const {
                            {"end", targets_.end},
                            {"target_size", targets_.size},
                            {"cut", cut_},
+                           {"missing", missing_},
                            {"class_names", encode_strings(class_names_)}},
                           bytes);
   return {std::move(bytes), {std::as_bytes(tokens_), std::as_bytes(ends_), std::as_bytes(labels_)}};
@@ -224,6 +248,7 @@ void TextTableSource::use(const NodeData& data, SharedSegment memory) {
               .end = described.at("end"),
               .size = described.at("target_size")};
   cut_ = described.at("cut");
+  missing_ = described.at("missing");
   class_names_ = decode_strings(described.at("class_names")).get<std::vector<std::string>>();
   const auto numbers = [&]<typename T>(std::span<const T>& array, std::size_t number) {
     const auto& bytes = data.arrays.at(number);
@@ -262,8 +287,9 @@ void TextTableSource::read(std::int64_t record_id, Sample& sample) const {
 
 std::string TextTableSource::description() const {
   return fmt::format(
-      "{} of {}{}", counted(size(), is_pairs() ? "pair" : "text"),
+      "{} of {}{}{}", counted(size(), is_pairs() ? "pair" : "text"),
       files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "table"),
+      missing_ == 0 ? "" : fmt::format(", {} missing (empty, NA, ?), read as written", missing_),
       preparation());
 }
 

@@ -34,9 +34,9 @@ namespace lockstep::data {
 class TextTableSource final : public RecordSource {
  public:
   /// Throws Error (data) with file, line and column for what is no table or no text, for a row
-  /// without a class, for more than 10,000 classes, and without rows. Throws Error (input) for
-  /// invalid options, for a column that a table lacks or has twice, and for another tokenizer than
-  /// that of the schema.
+  /// whose class is missing (is_missing) and not among the label words, for more than 10,000
+  /// classes, and without rows. Throws Error (input) for invalid options, for a column that a table
+  /// lacks or has twice, and for another tokenizer than that of the schema.
   explicit TextTableSource(const std::vector<std::filesystem::path>& files,
                            TextOptions options = {});
 
@@ -62,7 +62,8 @@ class TextTableSource final : public RecordSource {
   TextOptions options_;
   std::int64_t vocabulary_size_ = 0;
   TargetVocabulary targets_;
-  std::int64_t cut_ = 0;  // texts that were too long
+  std::int64_t cut_ = 0;      // texts that were too long
+  std::int64_t missing_ = 0;  // texts that are a spelling of a missing value
   std::vector<std::string> class_names_;
   std::shared_ptr<const TextSchema> schema_;
   SampleSpec spec_;

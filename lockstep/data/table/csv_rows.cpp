@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/text/unicode.h"
 
 namespace lockstep::data {
 namespace {
@@ -22,6 +23,28 @@ std::string_view without_mark(std::string_view text) {
 }
 
 }  // namespace
+
+void check_table_text(std::string_view text, const std::string& file) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
+      text.substr(0, 2).find('\0') != std::string_view::npos)
+    throw Error(ErrorCategory::data, file,
+                "expected a table in UTF-8 (iconv -f UTF-16 -t UTF-8 converts one in UTF-16)",
+                "got UTF-16, or no text");
+  const std::size_t end = utf8_size(text);
+  if (end < text.size())
+    throw Error(ErrorCategory::data,
+                fmt::format("{}: line {}", file, 1 + std::ranges::count(text.substr(0, end), '\n')),
+                "expected a table in UTF-8 (iconv -f LATIN1 -t UTF-8 converts one in Latin-1)",
+                fmt::format("got the byte 0x{:02x}",
+                            static_cast<unsigned>(static_cast<unsigned char>(text[end]))));
+  if (text.find('\n') == std::string_view::npos) {
+    const std::size_t end_of_line = text.find('\r');
+    if (end_of_line != std::string_view::npos && end_of_line + 1 < text.size())
+      throw Error(ErrorCategory::data, file,
+                  "expected lines that end in LF or CRLF (tr '\\r' '\\n' converts them)",
+                  "they end in CR alone");
+  }
+}
 
 std::string separator_text(char separator) {
   if (separator == ',') return "a comma";
@@ -64,7 +87,7 @@ std::size_t CsvRows::require_column(std::string_view name) const {
     throw Error(
         ErrorCategory::input, file_,
         fmt::format("expected a column \"{}\" in the first line, which names the columns", name),
-        got_name(name, fields_));
+        fmt::format("the columns are {}", list_names(fields_)));
   if (std::find(found + 1, fields_.end(), name) != fields_.end())
     throw Error(ErrorCategory::input, file_, fmt::format("expected one column \"{}\"", name),
                 "got several");
@@ -78,6 +101,7 @@ void CsvRows::skip_blanks() {
 
 bool CsvRows::next() {
   fields_.clear();
+  quoted_.clear();
   if (!unquoted_.empty()) unquoted_.clear();
   for (skip_blanks(); !rest_.empty() && rest_.front() == '\n'; skip_blanks()) {
     rest_.remove_prefix(1);
@@ -87,7 +111,8 @@ bool CsvRows::next() {
   line_ = next_line_;
   for (;;) {
     skip_blanks();
-    fields_.push_back(rest_.starts_with('"') ? take_quoted() : take_plain());
+    quoted_.push_back(rest_.starts_with('"'));
+    fields_.push_back(quoted_.back() ? take_quoted() : take_plain());
     if (at_end_of_line()) break;
     rest_.remove_prefix(1);  // the separator
   }
@@ -207,6 +232,31 @@ std::string_view CsvRows::take_quoted() {
   return text;
 }
 
+namespace {
+
+/// The nearest number that a floating-point type has to a decimal number outside its range: zero or
+/// infinity.
+template <typename Number>
+Number limit_of(std::string_view field) {
+  const bool is_negative = field.starts_with('-');
+  if (is_negative) field.remove_prefix(1);
+  const std::size_t mark = std::min(field.find_first_of("eE"), field.size());
+  const std::string_view digits = field.substr(0, mark);
+  std::string_view exponent = field.substr(std::min(mark + 1, field.size()));
+  if (exponent.starts_with('+')) exponent.remove_prefix(1);
+  const bool is_below_one = exponent.starts_with('-');
+  const auto power = parse_number<std::int64_t>(exponent);
+  // The place of the first digit that counts, before the point (> 0) or after it (<= 0).
+  const auto point = static_cast<std::int64_t>(std::min(digits.find('.'), digits.size()));
+  const auto first = static_cast<std::int64_t>(digits.find_first_not_of("0."));
+  const std::int64_t place = point - first + (first > point ? 1 : 0);
+  const bool is_tiny = exponent.empty() ? place <= 0 : !power ? is_below_one : place + *power <= 0;
+  const Number limit = is_tiny ? Number{0} : std::numeric_limits<Number>::infinity();
+  return is_negative ? -limit : limit;
+}
+
+}  // namespace
+
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field) {
   if (field.starts_with('+')) field.remove_prefix(1);
@@ -215,7 +265,7 @@ std::optional<Number> csv_number(std::string_view field) {
     const char* const end = field.data() + field.size();
     const auto [rest, error] = std::from_chars(field.data(), end, number);
     if (rest != end) return std::nullopt;
-    if (error == std::errc::result_out_of_range) return std::numeric_limits<Number>::infinity();
+    if (error == std::errc::result_out_of_range) return limit_of<Number>(field);
     return error == std::errc{} ? std::optional(number) : std::nullopt;
   }
   return parse_number<Number>(field);
@@ -239,6 +289,19 @@ bool has_decimal_comma(std::string_view field) {
   return text != field && csv_number<double>(text).has_value();
 }
 
+bool is_formatted_number(std::string_view field) {
+  constexpr std::array<std::string_view, 8> kIgnored = {",", "'", " ", "%", "$", "€", "£", "¥"};
+  if (has_decimal_comma(field)) return true;
+  std::string digits;
+  for (std::string_view rest = field; !rest.empty();) {
+    const auto ignored = std::ranges::find_if(
+        kIgnored, [&](std::string_view text) { return rest.starts_with(text); });
+    if (ignored == kIgnored.end()) digits += rest.front();
+    rest.remove_prefix(ignored == kIgnored.end() ? 1 : ignored->size());
+  }
+  return digits.size() < field.size() && csv_number<double>(digits).has_value();
+}
+
 bool is_date(std::string_view field) {
   for (const char separator : {'-', '.', '/'}) {
     std::string_view rest = field;
@@ -253,11 +316,6 @@ bool is_date(std::string_view field) {
     if (numbers == 3 && (rest.empty() || rest.front() == ' ' || rest.front() == 'T')) return true;
   }
   return false;
-}
-
-bool is_word(std::string_view field) {
-  return !csv_number<double>(field) && !is_missing(field) && !has_decimal_comma(field) &&
-         !is_date(field);
 }
 
 }  // namespace lockstep::data

@@ -12,6 +12,9 @@
 
 namespace lockstep::data {
 
+/// Throws Error (data) for a text in UTF-16 or in anything but UTF-8, and for one whose lines end
+/// in CR alone; `file` is used in messages.
+void check_table_text(std::string_view text, const std::string& file);
 /// What separates the columns of `text`: `expected`, unless the first line has only another one.
 char separator_of(std::string_view text, char expected);
 /// "a comma", for messages.
@@ -47,6 +50,8 @@ class CsvRows {
   }
   /// The fields of the row, without quotes; valid until next().
   const std::vector<std::string_view>& fields() const { return fields_; }
+  /// Whether the field of this column was in quotes, which mean nothing but that.
+  bool is_quoted(std::size_t column) const { return quoted_[column]; }
   /// The line of the file, from 1, where the row starts.
   std::int64_t line() const { return line_; }
 
@@ -75,11 +80,12 @@ class CsvRows {
   std::int64_t line_ = 0;
   std::int64_t next_line_ = 1;
   std::vector<std::string_view> fields_;
+  std::vector<bool> quoted_;          // [fields]
   std::deque<std::string> unquoted_;  // fields with doubled quotes, which need an unescaped copy
 };
 
-/// Parses a field that consists of a number only. Infinity for 1e400 and other numbers that do not
-/// fit a floating-point type.
+/// Parses a field that consists of a number only. Infinity for 1e400 and other numbers that are too
+/// large for a floating-point type, 0 for 1e-400 and others that are too small.
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field);
 
@@ -88,9 +94,9 @@ bool is_missing(std::string_view field);
 
 /// Whether the field is a number if its comma is a point.
 bool has_decimal_comma(std::string_view field);
+/// Whether the field is a number in a form that is not read: 1,5; 14,458.30; $5; 12 %.
+bool is_formatted_number(std::string_view field);
 /// Whether the field begins as a date: 2026-11-24, 24.11.2026, 11/24/2026 10:30.
 bool is_date(std::string_view field);
-/// Whether the field is none of these, and no number.
-bool is_word(std::string_view field);
 
 }  // namespace lockstep::data

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "lockstep/base/text.h"
@@ -25,6 +27,10 @@ std::int64_t TableFeature::categories() const {
   if (kind == Kind::bucketized) return static_cast<std::int64_t>(boundaries.size()) + 1;
   if (kind != Kind::categorical) return buckets;
   return static_cast<std::int64_t>(vocabulary.size()) + (unknown_column ? 1 : 0);
+}
+
+std::int64_t TableFeature::values() const {
+  return categories() - (kind == Kind::categorical && unknown_column ? 1 : 0);
 }
 
 std::int64_t TableFeature::width() const {
@@ -76,6 +82,93 @@ std::string TableSchema::statistics() const {
   }
   return fmt::format("{}{}", fmt::join(texts, ", "),
                      more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+namespace {
+
+/// The first few of a list, "a, b and 3 more".
+std::string first_of(const std::vector<std::string>& texts) {
+  constexpr std::size_t kShown = 10;
+  const auto shown = std::span(texts).first(std::min(texts.size(), kShown));
+  return fmt::format(
+      "{}{}", fmt::join(shown, ", "),
+      texts.size() > kShown ? fmt::format(" and {} more", texts.size() - kShown) : "");
+}
+
+std::int64_t count_at(const std::vector<std::int64_t>& counts, std::size_t index) {
+  return index < counts.size() ? counts[index] : 0;
+}
+
+}  // namespace
+
+std::string TableSchema::summary(const TableSchema* trained) const {
+  std::string text =
+      fmt::format("{} {} a header", counted(counts.rows, "row"), has_header ? "below" : "without");
+  const auto add = [&](std::string_view what, const std::vector<std::string>& texts) {
+    if (!texts.empty()) text += fmt::format("; {}: {}", what, first_of(texts));
+  };
+  std::vector<std::string> numbers;
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    const TableFeature& feature = features[i];
+    std::vector<std::string> notes;
+    if (feature.date != DatePart::none) notes.push_back("dates");
+    if (!feature.has_numbers() && trained == nullptr)
+      notes.push_back(counted(feature.values(), "value"));
+    if (const auto rows = count_at(counts.missing, i); rows > 0)
+      notes.push_back(fmt::format("{} missing", rows));
+    if (const auto rows = count_at(counts.unknown, i); rows > 0)
+      notes.push_back(fmt::format("{} of {} unknown", rows, counted(counts.rows, "row")));
+    if (trained != nullptr && notes.empty()) continue;
+    const std::string name = fmt::format("{}", fmt::join(feature.columns, " x "));
+    (feature.has_numbers() ? numbers : words)
+        .push_back(notes.empty() ? name : fmt::format("{} ({})", name, fmt::join(notes, ", ")));
+  }
+  add("numbers", numbers);
+  add("words", words);
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < counts.classes.size(); ++i)
+    labels.push_back(fmt::format(
+        "{} ({})", i < class_names.size() ? class_names[i] : std::to_string(i), counts.classes[i]));
+  add("label " + label, labels);
+  if (labels.empty() && !label.empty() && trained == nullptr) text += "; label " + label;
+  add("targets", targets);
+  add("left out", left_out);
+  return text;
+}
+
+std::vector<std::string> TableSchema::warnings(const TableSchema* trained) const {
+  std::vector<std::string> texts;
+  if (trained == nullptr && !counts.unnamed.empty())
+    texts.push_back(
+        fmt::format("{} has no name, like the index of the rows that pandas writes, and is a "
+                    "feature: drop={} leaves it out",
+                    counts.unnamed.size() == 1 ? fmt::format("column {}", counts.unnamed.front())
+                                               : "columns " + first_of(counts.unnamed),
+                    fmt::join(counts.unnamed, ",")));
+  std::vector<std::string> distinct;
+  std::ranges::copy_if(counts.distinct, std::back_inserter(distinct), [&](const auto& name) {
+    return std::ranges::find(counts.unnamed, name) == counts.unnamed.end();
+  });
+  if (trained == nullptr && !distinct.empty())
+    texts.push_back(
+        fmt::format("all {} of {} are different: a column that only numbers or names the rows "
+                    "teaches a network nothing, and drop={} leaves it out",
+                    counted(counts.rows, "value"), first_of(distinct), fmt::join(distinct, ",")));
+  for (std::size_t i = 0; trained != nullptr && i < features.size(); ++i) {
+    const std::int64_t unknown = count_at(counts.unknown, i);
+    const std::int64_t before = count_at(trained->counts.unknown, i);
+    const auto share = [](std::int64_t part, std::int64_t rows) {
+      return rows == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(rows);
+    };
+    if (share(unknown, counts.rows) <= share(before, trained->counts.rows)) continue;
+    texts.push_back(
+        fmt::format("{}: {} of {} have values that the training table does not have "
+                    "(there {} of {})",
+                    features[i].columns.front(), unknown, counted(counts.rows, "row"), before,
+                    trained->counts.rows));
+  }
+  return texts;
 }
 
 }  // namespace lockstep::data

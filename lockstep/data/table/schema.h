@@ -89,10 +89,24 @@ struct TableFeature {
   /// Whether it is an input of its own, the number of a category.
   bool is_index() const { return !has_numbers() && output == CategoryOutput::index; }
   std::int64_t categories() const;  ///< of anything but a numeric feature
+  std::int64_t values() const;      ///< the same without that of unknown words
   /// Number of floats of the sample: 1, one more with an indicator, or one per category; 0 for an
   /// index.
   std::int64_t width() const;
   bool operator==(const TableFeature&) const = default;
+};
+
+/// What was counted in the rows of a table, for its description.
+struct TableCounts {
+  std::int64_t rows = 0;
+  std::vector<std::int64_t> missing = {};  ///< [features] rows without a value; else empty
+  /// [features] rows with a word that the training table does not have; else empty
+  std::vector<std::int64_t> unknown = {};
+  std::vector<std::int64_t> classes = {};  ///< rows of each class; empty if it is not known
+  /// Columns of features, or of labels, whose integers or words are all different.
+  std::vector<std::string> distinct = {};
+  std::vector<std::string> unnamed = {};  ///< columns of features that a header does not name
+  bool operator==(const TableCounts&) const = default;
 };
 
 /// The meaning of a table. Without the names of all columns it is the content of a features file,
@@ -102,7 +116,8 @@ struct TableSchema {
   static constexpr std::int64_t kMaxFeatures = 1'000'000;
 
   std::vector<std::string> columns = {};      ///< of the training table, in the order of the file
-  std::vector<std::string> left_out = {};     ///< columns that are ignored; of a features file
+  bool has_header = false;  ///< the columns have the names of a header; else their numbers
+  std::vector<std::string> left_out = {};     ///< columns that are ignored
   std::vector<TableFeature> features = {};    ///< in the order of the sample's
   std::string label = {};                     ///< the column of classes; empty: there are targets
   std::vector<std::string> targets = {};      ///< columns of regression targets
@@ -110,6 +125,7 @@ struct TableSchema {
   bool labels_are_words = false;              ///< the labels are class names
   std::int64_t classes = 0;  ///< number of classes; 0: unknown, or there are targets
   TableWindow window = {};   ///< how many rows are a sample
+  TableCounts counts = {};   ///< of the table that was read
 
   /// Throws Error (`input` for a features file, `checkpoint` for a stored schema) that names the
   /// feature and the key, for anything that to_json() does not write. `where` is for the message.
@@ -126,6 +142,15 @@ struct TableSchema {
   /// "age (mean 33, deviation 12.5), ..." of the first columns that are standardized; empty if none
   /// is.
   std::string statistics() const;
+  /// What the table was read as: "200 rows below a header; numbers: age (3 missing); words: city (4
+  /// values); label bought: no (120), yes (80); left out: id". With `trained`, the schema of the
+  /// training table, only the columns that have missing or unknown values are named.
+  std::string summary(const TableSchema* trained = nullptr) const;
+  /// The same as an object, for programs.
+  nlohmann::json summary_json() const;
+  /// What may be wrong with a table that can be read: columns that only number the rows; with
+  /// `trained`, more unknown values than in the training.
+  std::vector<std::string> warnings(const TableSchema* trained = nullptr) const;
   bool operator==(const TableSchema&) const = default;
 };
 

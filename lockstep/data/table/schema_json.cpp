@@ -2,6 +2,7 @@
 #include "lockstep/data/table/schema.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -296,12 +297,64 @@ json json_of(const TableWindow& window) {
   return object;
 }
 
+json json_of(const TableCounts& counts) {
+  json object = {{"rows", counts.rows}};
+  const auto add = [&](const char* key, const auto& list) {
+    if (!list.empty()) object[key] = list;
+  };
+  const auto add_counts = [&](const char* key, const std::vector<std::int64_t>& list) {
+    if (std::ranges::any_of(list, [](std::int64_t count) { return count > 0; })) object[key] = list;
+  };
+  add_counts("missing", counts.missing);
+  add_counts("unknown", counts.unknown);
+  add("classes", counts.classes);
+  add("distinct", counts.distinct);
+  add("unnamed", counts.unnamed);
+  return object;
+}
+
+TableCounts counts_from(const json& object, std::size_t features) {
+  if (!object.is_object()) refuse_member("counts", "an object", object);
+  check_keys(object, {"rows", "missing", "unknown", "classes", "distinct", "unnamed"}, "counts");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const auto numbers = [&](const char* key) {
+    std::vector<std::int64_t> list;
+    if (!object.contains(key)) return list;
+    if (!object[key].is_array()) refuse_member(key, "a list", object[key]);
+    for (const json& number : object[key]) list.push_back(whole_number_of(number, key, 0, kMost));
+    return list;
+  };
+  const auto counts_of_features = [&](const char* key) {
+    auto list = numbers(key);
+    if (!list.empty() && list.size() != features)
+      throw std::invalid_argument(fmt::format("expected \"{}\" of each feature", key));
+    list.resize(features);
+    return list;
+  };
+  const auto names = [&](const char* key) {
+    return object.contains(key) ? texts_of(object[key], key) : std::vector<std::string>();
+  };
+  return {.rows = object.contains("rows") ? whole_number_of(object["rows"], "rows", 0, kMost) : 0,
+          .missing = counts_of_features("missing"),
+          .unknown = counts_of_features("unknown"),
+          .classes = numbers("classes"),
+          .distinct = names("distinct"),
+          .unnamed = names("unnamed")};
+}
+
+/// Checkpoints of earlier versions do not say whether the table had a header.
+bool are_names(const std::vector<std::string>& columns) {
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (columns[i] != std::to_string(i + 1)) return true;
+  return false;
+}
+
 TableSchema schema_from(const json& object) {
   if (!object.is_object())
     throw std::invalid_argument("expected an object, got " + describe_json(object));
   check_keys(object,
-             {"features", "label", "targets", "drop", "columns", "classes", "class_names",
-              "labels_are_words", kWindow},
+             {"features", "label", "targets", "drop", "columns", "header", "classes", "class_names",
+              "labels_are_words", "counts", kWindow},
              "a table");
   TableSchema schema;
   const auto with = [&](const char* key, auto use) {
@@ -311,6 +364,8 @@ TableSchema schema_from(const json& object) {
   with("targets", [&](auto& v, auto k) { schema.targets = texts_of(v, k); });
   with("drop", [&](auto& v, auto k) { schema.left_out = texts_of(v, k); });
   with("columns", [&](auto& v, auto k) { schema.columns = texts_of(v, k); });
+  schema.has_header = are_names(schema.columns);
+  with("header", [&](auto& v, auto k) { schema.has_header = flag_of(v, k); });
   with("class_names", [&](auto& v, auto k) { schema.class_names = texts_of(v, k); });
   with("labels_are_words", [&](auto& v, auto k) { schema.labels_are_words = flag_of(v, k); });
   with("classes", [&](auto& v, auto k) {
@@ -333,6 +388,7 @@ TableSchema schema_from(const json& object) {
         throw std::invalid_argument(fmt::format("feature {}: {}", i + 1, reason.what()));
       }
   });
+  with("counts", [&](auto& v, auto) { schema.counts = counts_from(v, schema.features.size()); });
   return schema;
 }
 
@@ -388,7 +444,11 @@ TableSchema TableSchema::from_checkpoint(const json& stored, const std::string& 
 json TableSchema::to_json() const {
   json list = json::array();
   for (const TableFeature& feature : features) list.push_back(json_of(feature));
-  json object = {{"columns", columns}, {"features", std::move(list)}};
+  json object = {{"columns", columns},
+                 {"header", has_header},
+                 {"features", std::move(list)},
+                 {"counts", json_of(counts)}};
+  if (!left_out.empty()) object["drop"] = left_out;
   if (!targets.empty()) object["targets"] = targets;
   if (window.rows > 0) object[kWindow] = json_of(window);
   if (label.empty()) return object;
@@ -396,6 +456,35 @@ json TableSchema::to_json() const {
   object["classes"] = classes;
   object["labels_are_words"] = labels_are_words;
   if (!class_names.empty()) object["class_names"] = class_names;
+  return object;
+}
+
+json TableSchema::summary_json() const {
+  constexpr std::size_t kMaxColumns = 1000;
+  json columns_json = json::array();
+  for (std::size_t i = 0; i < std::min(features.size(), kMaxColumns); ++i) {
+    json feature = {{"name", fmt::format("{}", fmt::join(features[i].columns, " x "))},
+                    {"kind", kFeatureKinds.name(features[i].kind)},
+                    {"missing", i < counts.missing.size() ? counts.missing[i] : 0}};
+    if (features[i].date != DatePart::none) feature["date"] = kDateParts.name(features[i].date);
+    if (!features[i].has_numbers()) feature["values"] = features[i].values();
+    if (features[i].unknown_column)
+      feature["unknown"] = i < counts.unknown.size() ? counts.unknown[i] : 0;
+    columns_json.push_back(std::move(feature));
+  }
+  json object = {{"header", has_header},
+                 {"rows", counts.rows},
+                 {"features", features.size()},
+                 {"columns", std::move(columns_json)},
+                 {"left_out", left_out}};
+  if (!targets.empty()) object["targets"] = targets;
+  if (label.empty()) return object;
+  object["label"] = label;
+  json classes_json = json::array();
+  for (std::size_t i = 0; i < std::min(counts.classes.size(), kMaxColumns); ++i)
+    classes_json.push_back({{"name", i < class_names.size() ? class_names[i] : std::to_string(i)},
+                            {"rows", counts.classes[i]}});
+  object["classes"] = std::move(classes_json);
   return object;
 }
 

@@ -50,6 +50,8 @@ TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::st
                       .has_segments = json_member<bool>(json, "segments")};
     if (json.contains("column")) schema.column = json_member<std::string>(json, "column");
     if (json.contains("label")) schema.label = json_member<std::string>(json, "label");
+    if (json.contains("label_words"))
+      schema.label_words = json_member<std::vector<std::string>>(json, "label_words");
     if (json.contains("image")) schema.image = json_member<std::string>(json, "image");
     if (json.contains("target")) schema.target = json_member<std::string>(json, "target");
     if (json.contains("source")) {
@@ -81,6 +83,7 @@ nlohmann::json TextSchema::to_json() const {
                          {"segments", has_segments}};
   if (!column.empty()) json["column"] = column;
   if (!label.empty()) json["label"] = label;
+  if (!label_words.empty()) json["label_words"] = label_words;
   if (!image.empty()) json["image"] = image;
   if (!target.empty()) json["target"] = target;
   if (source.empty()) return json;
@@ -129,8 +132,8 @@ std::string TextSchema::why_content() const {
 bool TextSchema::operator==(const TextSchema& other) const {
   const auto compared = [](const TextSchema& schema) {
     return std::tie(schema.tokenizer, schema.vocabulary, schema.hash, schema.length,
-                    schema.has_segments, schema.column, schema.label, schema.image, schema.source,
-                    schema.target, schema.target_length);
+                    schema.has_segments, schema.column, schema.label, schema.label_words,
+                    schema.image, schema.source, schema.target, schema.target_length);
   };
   return compared(*this) == compared(other);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "lockstep/data/text/tokenizer.h"
 
@@ -20,6 +21,7 @@ struct TextSchema {
   bool has_segments = false;    ///< the documents are lines, or fields of a column
   std::string column = {};      ///< of a table of texts: the name of their column; else empty
   std::string label = {};       ///< the name of the column of their classes; empty: they have none
+  std::vector<std::string> label_words = {};  ///< TextOptions::label_words
   std::string image = {};       ///< of captions: the name of the column of the images; else empty
   std::string source = {};  ///< of pairs of texts: the name of the first ones' column; else empty
   std::string target = {};  ///< the name of the column of what is generated from these

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <span>
 
 #include "lockstep/base/error.h"
@@ -21,6 +23,24 @@ constexpr char32_t kHighest = 0x10FFFF;
                           static_cast<unsigned>(static_cast<unsigned char>(text[at])), at));
 }
 
+/// The code point at byte `at`, which is moved behind it; nullopt for bytes that are not UTF-8.
+std::optional<char32_t> code_point(std::string_view text, std::size_t& at) {
+  const auto lead = static_cast<unsigned char>(text[at++]);
+  if (lead < 0x80) return lead;
+  const std::size_t more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+  if (lead < 0xC2 || lead > 0xF4 || more > text.size() - at) return std::nullopt;
+  char32_t code = lead & (0x3FU >> more);
+  for (std::size_t i = 0; i < more; ++i, ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if ((byte & 0xC0) != 0x80) return std::nullopt;
+    code = (code << 6) | (byte & 0x3FU);
+  }
+  constexpr std::array<char32_t, 4> kLeast = {0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = code >= 0xD800 && code < 0xE000;
+  if (code < kLeast[more] || code > kHighest || is_surrogate) return std::nullopt;
+  return code;
+}
+
 bool is_in(std::span<const CodeRange> ranges, char32_t code) {
   const auto found = std::ranges::lower_bound(ranges, code, {}, &CodeRange::last);
   return found != ranges.end() && found->first <= code;
@@ -32,24 +52,26 @@ bool is_ascii_letter(char32_t code) { return (code | 0x20) >= 'a' && (code | 0x2
 
 char32_t next_code_point(std::string_view text, std::size_t& at) {
   const std::size_t first = at;
-  const auto lead = static_cast<unsigned char>(text[at++]);
-  if (lead < 0x80) return lead;
-  const std::size_t more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
-  if (lead < 0xC2 || lead > 0xF4 || more > text.size() - at) fail_utf8(text, first);
-  char32_t code = lead & (0x3FU >> more);
-  for (std::size_t i = 0; i < more; ++i, ++at) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    if ((byte & 0xC0) != 0x80) fail_utf8(text, first);
-    code = (code << 6) | (byte & 0x3FU);
+  const auto code = code_point(text, at);
+  if (!code) fail_utf8(text, first);
+  return *code;
+}
+
+std::size_t utf8_size(std::string_view text) {
+  constexpr std::uint64_t kHighBits = 0x8080808080808080;
+  for (std::size_t at = 0; at < text.size();) {
+    for (std::uint64_t eight = 0; at + sizeof(eight) <= text.size(); at += sizeof(eight)) {
+      std::memcpy(&eight, &text[at], sizeof(eight));
+      if ((eight & kHighBits) != 0) break;  // else eight characters of ASCII
+    }
+    const std::size_t first = at;
+    if (at < text.size() && !code_point(text, at)) return first;
   }
-  constexpr std::array<char32_t, 4> kLeast = {0, 0x80, 0x800, 0x10000};
-  const bool is_surrogate = code >= 0xD800 && code < 0xE000;
-  if (code < kLeast[more] || code > kHighest || is_surrogate) fail_utf8(text, first);
-  return code;
+  return text.size();
 }
 
 void check_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) next_code_point(text, at);
+  if (const std::size_t size = utf8_size(text); size < text.size()) fail_utf8(text, size);
 }
 
 void append_utf8(char32_t code, std::string& text) {

@@ -10,6 +10,8 @@ namespace lockstep::data {
 /// The code point at byte `at`, which is moved behind it. Throws Error (data), with the offset, for
 /// bytes that are not UTF-8.
 char32_t next_code_point(std::string_view text, std::size_t& at);
+/// Number of bytes before the first that are not UTF-8; all of them if there are none.
+std::size_t utf8_size(std::string_view text);
 /// Throws the same Error for the first bytes that are not UTF-8.
 void check_utf8(std::string_view text);
 /// Appends `code` as UTF-8.

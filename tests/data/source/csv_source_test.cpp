@@ -39,6 +39,9 @@ const std::string kMissingNumber =
     "expected a number (missing=mean or missing=indicator allows missing values; or remove these "
     "rows, or fill them in), ";
 
+const std::string kNumberForm =
+    "expected a number such as 1234.5: a decimal point, and no other separators or units";
+
 constexpr const char* kFruit =
     "color,size,kind\n"
     "red,5,apple\n"
@@ -69,31 +72,42 @@ TEST_F(CsvTest, FindsAllProblemsInTheOrderOfTheRows) {
     return CsvSource::find_problems(path_, options,
                                     [&](const Error& error) { problems.push_back(error.what()); });
   };
-  const std::string number = "expected a number, or a column of words: categorical=";
+  const auto number = [](const std::string& got, const std::string& counts) {
+    return "expected a number, got \"" + got + "\"; " + counts + " are numbers";
+  };
   const std::string label = "expected a class number (an integer from 0), got ";
   EXPECT_EQ(find("a,b,c\n1,2,0\nx,2,0\n1,y,z\n1,2\n3,4,-1\n5,\"6,1\n"), 5);
   EXPECT_THAT(
       problems,
-      ElementsAre(at("line 3, column 1") + number + "a, got \"x\"",
-                  at("line 4, column 2") + number + "b, got \"y\"",
+      ElementsAre(at("line 3, column 1") + number("x", "3 of 4 values of a"),
+                  at("line 4, column 2") + number("y", "3 of 4 values of b"),
                   at("line 4, column 3") + label + "\"z\"",
                   at("line 5, column 2") + "expected 3 columns, as in the first row; there are 2",
                   at("line 6, column 3") + label + "\"-1\"",
                   at("line 7, column 2") +
                       "expected a quote that closes the field; the file ends without one"));
   EXPECT_EQ(find("size,kind\n1,plum\n2,\nx,fig\n"), 3);
-  EXPECT_THAT(problems, ElementsAre(at("line 3, column 2") + "expected a class; the field is empty",
-                                    at("line 4, column 1") + number + "size, got \"x\""));
+  EXPECT_THAT(problems,
+              ElementsAre(at("line 3, column 2") +
+                              "expected a class (remove these rows, or fill them in), got \"\"; "
+                              "missing: kind in 1 row (first in line 3)",
+                          at("line 4, column 1") + number("x", "2 of 3 values of size")));
   EXPECT_EQ(find("a,b,c\n1,2,0\nx,NA,0\n2,2,0\n3,2,0\n,two,1\ny,z,-1\n"), 6);
   EXPECT_THAT(problems,
-              ElementsAre(at("line 3, column 1") + number + "a, got \"x\"",
+              ElementsAre(at("line 3, column 1") + number("x", "3 of 5 values of a"),
                           at("line 3, column 2") + kMissingNumber +
-                              "got \"NA\"; missing: a in 1 row, b in 1 row",
-                          at("line 6, column 2") + number +
-                              "b, got \"two\" (2 fields of this column are not numbers)",
-                          at("line 7, column 1") + "expected a number, or columns of words: "
-                                                   "categorical=a,b, got \"y\"",
+                              "got \"NA\"; missing: a in 1 row (first in line 6), b in 1 row "
+                              "(first in line 3)",
+                          at("line 6, column 2") + number("two", "3 of 5 values of b"),
+                          at("line 7, column 1") + number("y", "3 of 5 values of a"),
+                          at("line 7, column 2") + number("z", "3 of 5 values of b"),
                           at("line 7, column 3") + label + "\"-1\""));
+  EXPECT_EQ(find("a,b,c\n1,two,0\n2,three,0\n3,4,0\n"), 3);
+  EXPECT_THAT(problems,
+              ElementsAre(at("line 2, column 2") +
+                          "expected a number, or a column of words: categorical=b, got \"two\" (2 "
+                          "fields of this column are not numbers)"))
+      << "a column of words is one problem";
   EXPECT_EQ(find(kFruit, {.categorical = {"color"}}), 3);
   EXPECT_THAT(problems, ElementsAre());
   EXPECT_EQ(find(""), 0);
@@ -103,16 +117,22 @@ TEST_F(CsvTest, FindsAllProblemsInTheOrderOfTheRows) {
 TEST_F(CsvTest, NamesFileLineAndColumn) {
   const std::string needed_number = "expected a number, or a column of words: categorical=";
   EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + needed_number + "2, got \"x\"");
-  EXPECT_EQ(error("1,2,0\n1,,0\n"),
-            at("line 2, column 2") + kMissingNumber + "got \"\"; missing: 2 in 1 row");
+  EXPECT_EQ(error("1,2,0\n1,,0\n"), at("line 2, column 2") + kMissingNumber +
+                                        "got \"\"; missing: 2 in 1 row (first in line 2)");
   EXPECT_EQ(error("1,2,0\n-inf,2,0\n"),
             at("line 2, column 1") + "expected a finite number, got \"-inf\"");
   EXPECT_EQ(error("1,2,0\n1e99,2,0\n"),
             at("line 2, column 1") + "expected a number that fits a float, got \"1e99\"");
-  for (const std::string number : {"1e400", "-1e400", "1e-400", "1e99999"})
+  for (const std::string number : {"1e400", "-1e400", "1e99999"})
     EXPECT_EQ(
         error("a,b,c\n" + number + ",2,0\n"),
         at("line 2, column 1") + "expected a number that fits a float, got \"" + number + "\"");
+  for (const std::string& number :
+       {std::string("1e-400"), std::string("-1e-400"), std::string("1e-99999"),
+        std::string("0.0001e-398"), "0." + std::string(400, '0') + "1"})
+    EXPECT_THAT(read(open("a,b,c\n" + number + ",2,0\n"), 0).features(), ElementsAre(0, 2));
+  EXPECT_EQ(error("a,b,c\n1" + std::string(400, '0') + ",2,0\n").substr(0, 20),
+            at("line 2, column 1").substr(0, 20));
   EXPECT_EQ(error("1,2,1e400\n"),
             at("line 1, column 3") + "expected a class number (an integer from 0), got \"1e400\"");
   EXPECT_EQ(error("1,2,0\n1,2,setosa\n"),
@@ -181,20 +201,23 @@ TEST_F(CsvTest, SaysWhatToDoAboutAFieldThatIsNoNumber) {
                                     "nan", "-nan", "?", "-", ".", "\\N"}) {
     const std::string expected = kMissingNumber + "got \"" + missing + "\"; missing: ";
     EXPECT_EQ(error("a,b,c\n1,2,0\n" + missing + ",x,0\n"),
-              at("line 3, column 1") + expected + "a in 1 row");
+              at("line 3, column 1") + expected + "a in 1 row (first in line 3)");
     EXPECT_EQ(error("a,b\n1,2\n3," + missing + "\n", {.targets = {"b"}}),
               at("line 3, column 2") +
                   "expected a number (remove these rows, or fill them in), got \"" + missing +
-                  "\"; missing: b in 1 row");
+                  "\"; missing: b in 1 row (first in line 3)");
     EXPECT_EQ(error("a,c\n1,0\n3," + missing + "\n"),
               at("line 3, column 2") +
                   "expected a class number (remove these rows, or fill them in), got \"" + missing +
-                  "\"; missing: c in 1 row");
+                  "\"; missing: c in 1 row (first in line 3)");
   }
   EXPECT_EQ(error("a,b,c\n1,2,0\n\"3,5\",2,0\n"),
-            at("line 3, column 1") +
-                "expected a number with a decimal point instead of a comma, got "
-                "\"3,5\"");
+            at("line 3, column 1") + kNumberForm + ", got \"3,5\"; 1 of 2 values of a are numbers");
+  for (const std::string number : {"14,458.30", "1'000", "1 000", "$5", "12%", "12 %", "3 €"})
+    EXPECT_EQ(error("a,b,c\n1,2,0\n\"" + number + "\",2,0\n3,2,0\n"),
+              at("line 3, column 1") + kNumberForm + ", got \"" + number +
+                  "\"; 2 of 3 values of a are numbers")
+        << "no column of words";
 }
 
 TEST_F(CsvTest, NamesAllColumnsWithMissingValuesOnce) {
@@ -203,20 +226,36 @@ TEST_F(CsvTest, NamesAllColumnsWithMissingValuesOnce) {
       "1,2,NA,C1,0\n?,2,S,,0\n1,NA,S,NA,NA\n,NULL,,C2,1\n1,x,Q,C1,1\n";
   const CsvOptions options{.leave_out = {"cabin"}, .categorical = {"port"}};
   const std::string missing = at("line 3, column 1") + kMissingNumber +
-                              "got \"?\"; missing: age in 2 rows, fare in 2 rows, label in 1 row";
+                              "got \"?\"; missing: age in 2 rows (first in line 3), fare in 2 rows "
+                              "(first in line 4), label in 1 row (first in line 4)";
   EXPECT_EQ(error(text, options), missing);
   write_bytes(path_, text);
   std::vector<std::string> problems;
   EXPECT_EQ(CsvSource::find_problems(path_, options,
                                      [&](const Error& e) { problems.push_back(e.what()); }),
             5);
-  EXPECT_THAT(problems, ElementsAre(missing, at("line 6, column 2") +
-                                                 "expected a number, or columns of words: "
-                                                 "categorical=fare,port, got \"x\""));
+  EXPECT_THAT(problems,
+              ElementsAre(missing, at("line 6, column 2") +
+                                       "expected a number, got \"x\"; 2 of 3 values of fare are "
+                                       "numbers"));
+  EXPECT_EQ(error("a,b,c\n1,NA,0\n2,NA,0\n"),
+            at("line 2, column 2") +
+                "expected a number (drop=b: the column has no values), got \"NA\"; missing: b in 2 "
+                "rows (first in line 2)");
+  EXPECT_EQ(
+      error("a,b,c\n1,NA,0\n2,x,0\n"),
+      at("line 2, column 2") + "expected a number, or a column of words: categorical=b, got \"NA\"")
+      << "missing=mean would not help";
 }
 
 TEST_F(CsvTest, KnowsDates) {
-  for (const std::string date : {"2026-11-24", "24.11.2026", "11/24/26", "2026-11-24T10:30:00"})
+  for (const std::string date : {"24.11.2026", "11/24/26", "2012/01/01"})
+    EXPECT_EQ(error("size,made,kind\n1," + date + ",0\n"),
+              at("line 2, column 2") +
+                  "expected a number (drop=made, or write the dates as 2026-11-24, which features "
+                  "files can read), got \"" +
+                  date + "\"");
+  for (const std::string date : {"2026-11-24", "2026-11-24T10:30:00"})
     EXPECT_EQ(error("size,made,kind\n1," + date + ",0\n"),
               at("line 2, column 2") +
                   "expected a number (drop=made, or describe the column in a features file: "
@@ -256,8 +295,7 @@ TEST_F(CsvTest, ColumnsMayBeSeparatedBySemicolonsOrTabs) {
   EXPECT_THAT(tabs.class_names(), ElementsAre("x, y"));
   EXPECT_THAT(read(tabs, 0).features(), ElementsAre(1, 2));
   EXPECT_EQ(error("a;b\n\"1,5\";0\n", {.separator = ';'}),
-            at("line 2, column 1") +
-                "expected a number with a decimal point instead of a comma, got \"1,5\"");
+            at("line 2, column 1") + kNumberForm + ", got \"1,5\"");
   EXPECT_EQ(error("1;\"2\"3;0\n", {.separator = ';'}),
             at("line 1, column 2") +
                 "expected \";\" or the end of the line after the closing quote, got 3");
@@ -286,7 +324,7 @@ TEST_F(CsvTest, NamesTheSeparatorOfATable) {
                 "first row has a comma instead");
 }
 
-TEST_F(CsvTest, RefusesUtf16) {
+TEST_F(CsvTest, RefusesOtherEncodingsAndLineEnds) {
   for (const std::string& text : {std::string("\xff\xfe"
                                               "a\0,\0",
                                               6),
@@ -295,6 +333,16 @@ TEST_F(CsvTest, RefusesUtf16) {
               of_file() +
                   "expected a table in UTF-8 (iconv -f UTF-16 -t UTF-8 converts one in UTF-16), "
                   "got UTF-16, or no text");
+  EXPECT_EQ(error("a,kind\n1,rot\n2,gr\xfcn\n"),
+            at("line 3") +
+                "expected a table in UTF-8 (iconv -f LATIN1 -t UTF-8 converts one in Latin-1), got "
+                "the byte 0xfc");
+  EXPECT_THAT(open("a,kind\n1,rot\n2,gr\xc3\xbcn\n").class_names(),
+              ElementsAre("gr\u00fcn", "rot"));
+  EXPECT_EQ(error("a,kind\r1,0\r2,1\r"),
+            of_file() +
+                "expected lines that end in LF or CRLF (tr '\\r' '\\n' converts them); they end in "
+                "CR alone");
 }
 
 TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
@@ -303,22 +351,23 @@ TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
   EXPECT_EQ(open("red,5,1\n", {.categorical = {"1"}}).size(), 1);
   EXPECT_EQ(open("color,kind\nred,apple\n", {.categorical = {"color"}}).size(),
             1);  // the option names it
-  const std::string needed =
-      of_file() + "expected header=yes or header=no, to state whether the first row is a header; ";
+  const std::string needed = of_file() +
+                             "expected header=yes or header=no, to state whether the first row "
+                             "names the columns (lockstep "
+                             "data inspect shows both readings), got ";
   EXPECT_EQ(error("red,apple\nblue,pear\n", {.categorical = {"1"}}),
-            needed + "neither the first nor the second row has a number");
-  EXPECT_EQ(error("x,5,1\n3,6,0\n"), needed +
-                                         "the first row has numbers in some of the columns where "
-                                         "the second row has them, but not in all");
+            needed + "\"red,apple\": neither this row nor those below have a number");
+  EXPECT_EQ(error("x,5,1\n3,6,0\n"),
+            needed + "\"x,5,1\": it has numbers in some of the columns of numbers, but not in all");
   EXPECT_EQ(open("red,apple\nblue,pear\n", {.header = CsvHeader::no, .categorical = {"1"}}).size(),
             2);
   EXPECT_EQ(open("2019,2020,2021\n1,2,0\n", {.header = CsvHeader::yes, .label = "2019"}).size(), 1);
   for (const std::string missing : {"", "NA"})
     EXPECT_EQ(error(missing + ",5,1\n3,6,0\n"), at("line 1, column 1") + kMissingNumber + "got \"" +
-                                                    missing + "\"; missing: 1 in 1 row");
+                                                    missing +
+                                                    "\"; missing: 1 in 1 row (first in line 1)");
   EXPECT_EQ(error("a;b;kind\n1,5;2,5;x\n", {.separator = ';'}),
-            at("line 2, column 1") +
-                "expected a number with a decimal point instead of a comma, got \"1,5\"");
+            at("line 2, column 1") + kNumberForm + ", got \"1,5\"");
 }
 
 TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
@@ -354,7 +403,11 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
   EXPECT_EQ(error("color,size,kind\nblue,4,pear\n", options),
             at("line 2, column 1") + "expected a value that the column color of " + known.string() +
-                " has (green, red, yellow), or unknown=column, got \"blue\"");
+                " has (green, red, yellow), got \"blue\"; unknown from here on: 1 of 1 row");
+  EXPECT_EQ(error("color,size,kind\nblue,4,pear\nred,4,pear\n", options),
+            at("line 2, column 1") + "expected a value that the column color of " + known.string() +
+                " has (green, red, yellow), or unknown=column in the training, got \"blue\"; "
+                "unknown from here on: 1 of 2 rows");
   EXPECT_EQ(error("color,size,kind\nred,4,plum\n", options),
             at("line 2, column 3") + "expected one of the classes apple, pear, got \"plum\"");
   EXPECT_EQ(error("color,weight,kind\nred,4,pear\n", options),
@@ -431,7 +484,8 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
   EXPECT_EQ(*schema, *train.table());
   EXPECT_TRUE(train.is_self_taught());
   const CsvOptions options{.schema = schema};
-  for (const std::string text : {"kind,size,color\nplum,5,red\n", "7,red,5,plum\n"}) {
+  for (const std::string text :
+       {"kind,size,color\nplum,5,red\n", "size,id,color,kind\n5,7,red,plum\n"}) {
     const CsvSource test = open(text, options);
     EXPECT_EQ(test.spec(), SampleSpec::classification({3}, 2)) << text;
     EXPECT_THAT(read(test, 0).features(), ElementsAre(0, 1, 3)) << text;
@@ -454,12 +508,12 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
   EXPECT_EQ(error("kind,size,color\nplum,5,green\n", options),
             at("line 2, column 3") +
                 "expected a value that the column color of the training data "
-                "has (blue, red), or unknown=column, got \"green\"");
+                "has (blue, red), got \"green\"; unknown from here on: 1 of 1 row");
   EXPECT_EQ(input_error("kind,size,color\nplum,5,red\n",
                         {.columns = {"size", "color"}, .schema = schema}),
             of_file() + "expected columns=color,size, as in the training data, got size,color");
   // Without labels, to predict.
-  for (const std::string text : {"size,color\n5,red\n", "7,red,5\n"}) {
+  for (const std::string text : {"size,color\n5,red\n", "kind,size,color\nNA,5,red\n"}) {
     const CsvSource unlabelled = open(text, {.schema = schema, .may_lack_labels = true});
     EXPECT_EQ(unlabelled.spec().inputs, SampleSpec::classification({3}, 2).inputs) << text;
     EXPECT_THAT(read(unlabelled, 0).features(), ElementsAre(0, 1, 3)) << text;
@@ -483,7 +537,8 @@ TEST_F(CsvTest, ReadsQuotedFields) {
   EXPECT_EQ(read(source, 1).label(), 2);
   EXPECT_EQ(error("1,\"2\n3\",0\n1,x,0\n"),
             at("line 1, column 2") +
-                "expected a number, or a column of words: categorical=2, got \"2\n3\"");
+                "expected a number, or a column of words: categorical=2, got \"2\n3\" (2 fields of "
+                "this column are not numbers)");
   EXPECT_EQ(
       error("1,2,\"a\nb\"\n1,y,b\n"),
       at("line 3, column 2") + "expected a number, or a column of words: categorical=2, got \"y\"");
@@ -509,7 +564,7 @@ TEST_F(CsvTest, RefusesOptionsThatDoNotFit) {
                 "expected categorical= with columns of the table: a, b, c; or their numbers from "
                 "1, got \"4\"");
   EXPECT_EQ(input_error(text, {.label = "a", .leave_out = {"1"}}),
-            of_file() + "expected one meaning for the column a, got leave_out= and label=");
+            of_file() + "expected one meaning for the column a, got drop= and label=");
   EXPECT_EQ(input_error(text, {.label = "a", .targets = {"b"}}),
             of_file() + "expected a label or targets, got both");
   EXPECT_EQ(input_error(text, {.targets = {"b"}, .categorical = {"b"}}),
@@ -517,7 +572,15 @@ TEST_F(CsvTest, RefusesOptionsThatDoNotFit) {
   EXPECT_EQ(error(text, {.leave_out = {"a", "b"}}),
             of_file() + "expected a feature and a label; no column is left for features");
   EXPECT_EQ(error("1,2,x\n1,2,\n"),
-            at("line 2, column 3") + "expected a class; the field is empty");
+            at("line 2, column 3") +
+                "expected a class (remove these rows, or fill them in), got \"\"; missing: 3 in 1 "
+                "row (first in line 2)");
+  EXPECT_EQ(error("a,b,label,\n1,2,0,\n3,4,1,\n"),
+            of_file() +
+                "expected a label in the last column; where each line ends in a separator, "
+                "label=COLUMN names the label and drop=4 leaves that column out; the last field of "
+                "the first lines is empty");
+  EXPECT_EQ(open("a,b,label,\n1,2,0,\n3,4,1,\n", {.label = "label", .leave_out = {"4"}}).size(), 2);
 }
 
 TEST_F(CsvTest, RefusesNamesThatAreNoCategories) {
@@ -578,8 +641,8 @@ TEST(CsvOptions, AreReadFromText) {
                           "categorical=COLUMN,COLUMN..., scale=standard|minmax|none, "
                           "missing=error|mean|indicator|NUMBER, header=yes|no|auto, "
                           "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json, "
-                          "like=FILE, window=ROWS, horizon=, steps=, stride= or series=COLUMN, "
-                          "with & between them, got ") +
+                          "like=FILE, window=ROWS, horizon=, steps=, stride=, series=COLUMN or "
+                          "label-words=WORD+WORD..., with & between them, got ") +
                   got);
   const CsvOptions more =
       CsvOptions::parse("drop=id&separator=;&scale=minmax&missing=-1.5&features=f.json", "");

@@ -184,17 +184,40 @@ TEST_F(TextTableTest, RefusesPairsThatAreIncomplete) {
               HasSubstr("c.csv: line 2, column 2] expected characters of the training text"));
 }
 
+TEST_F(TextTableTest, LabelWordsAreClassesAndMissingTextsAreCounted) {
+  const std::string table = "text:" + write("a.csv", "text,kind\nrank,NA\n?,a\n,None\n");
+  const std::string options =
+      ":column=text,label=kind,label-words=NA+None,tokenizer=bytes,length=4";
+  const Dataset dataset = open_data(table + options);
+  EXPECT_THAT(dataset.source().class_names(), ElementsAre("NA", "None", "a"));
+  EXPECT_THAT(dataset.description(), HasSubstr(", 2 missing (empty, NA, ?), read as written"));
+  const auto schema = dataset.source().text();
+  EXPECT_EQ(TextSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
+  EXPECT_EQ(open_data(table, {.text = schema}).source().class_names().size(), 3)
+      << "known from the training";
+  EXPECT_EQ(open_data("text:" + write("b.csv", "text,kind\nrank,NULL\n"),
+                      {.text = schema, .may_lack_labels = true})
+                .size(),
+            1);
+}
+
 TEST_F(TextTableTest, NamesFileLineAndColumn) {
   struct Case {
     std::string table;
     std::string reason;
   };
   for (const Case& one :
-       {Case{"text,kind\nrank,\n", ": line 2, column 2] expected a class; the field is empty"},
+       {Case{"text,kind\nrank,\n",
+             ": line 2, column 2] expected a class (remove these rows, or fill them in), got \"\"; "
+             "missing: kind in 1 row"},
+        Case{"text,kind\nrank,a\nrank,NA\nrank,b\nrank,\"nan\"\n",
+             ": line 3, column 2] expected a class (remove these rows, or fill them in; "
+             "label-words=NA if it is the name of a class), got \"NA\"; missing: kind in 2 rows"},
         Case{"text,kind\nrank\n",
              ": line 2, column 1] expected 2 columns, as in the first row; there are 1"},
         Case{"text,kind\n\xff,a\n",
-             ": line 2, column 1] expected text in UTF-8, got the byte 0xff at offset 0"},
+             ": line 2] expected a table in UTF-8 (iconv -f LATIN1 -t UTF-8 converts one in "
+             "Latin-1), got the byte 0xff"},
         Case{"text,kind\n", "expected at least one row after the first line; there is none"}}) {
     const std::string error = data_error_of([&] { source(one.table, words(8)); });
     EXPECT_THAT(error, HasSubstr("a.csv"));
@@ -202,7 +225,7 @@ TEST_F(TextTableTest, NamesFileLineAndColumn) {
   }
   EXPECT_THAT(input_error_of([&] { source("texts,kind\nrank,a\n", words(8)); }),
               HasSubstr("a.csv] expected a column \"text\" in the first line, which names the "
-                        "columns, got \"text\" (did you mean texts?)"));
+                        "columns; the columns are texts, kind"));
   EXPECT_THAT(input_error_of([&] { source("text,kind\nrank,a\n", words(2)); }),
               HasSubstr("expected a length of at least 3, with the tokens before and after each "
                         "text, got 2"));

@@ -1,0 +1,59 @@
+#include "lockstep/data/table/column_counts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+void add(ColumnCounts& column, std::string_view field, std::int64_t line) {
+  if (is_missing(field)) {
+    if (column.missing++ == 0) column.first_missing = line;
+    return;
+  }
+  std::int32_t value = column.values.find(field);
+  if (value < 0 && column.values.size() < ColumnCounts::kMaxValues) {
+    value = column.values.add(field);
+    column.rows.push_back(0);
+  }
+  if (value >= 0) ++column.rows[static_cast<std::size_t>(value)];
+  const auto number = csv_number<double>(field);
+  if (number) {
+    ++column.numbers;
+    column.lowest = std::min(column.lowest, *number);
+    column.highest = std::max(column.highest, *number);
+    column.has_fractions = column.has_fractions || *number != std::floor(*number);
+  } else if (is_formatted_number(field)) {
+    ++column.formatted;
+  } else {
+    ++(is_date(field) ? column.dates : column.words);
+  }
+}
+
+}  // namespace
+
+std::vector<ColumnCounts> ColumnCounts::of(CsvRows rows, std::size_t columns) {
+  std::vector<ColumnCounts> counts(columns);
+  try {
+    while (rows.next())
+      for (std::size_t i = 0; i < columns && rows.fields().size() == columns; ++i)
+        add(counts[i], rows.fields()[i], rows.line());
+  } catch (const Error&) {  // nothing after misplaced quotes can be split
+  }
+  return counts;
+}
+
+ColumnCounts::Kind ColumnCounts::kind() const {
+  if (present() == 0) return Kind::empty;
+  if (numbers + formatted > dates + words) return Kind::numbers;
+  return dates > words ? Kind::dates : Kind::words;
+}
+
+bool ColumnCounts::is_distinct() const {
+  const bool is_fraction = kind() == Kind::numbers && has_fractions;
+  return present() >= kDistinctRows && !is_fraction && std::ssize(values.words()) == present();
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,47 @@
+// What the columns of a table hold, for messages and `lockstep data inspect`.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/data/table/csv_rows.h"
+#include "lockstep/data/table/word_table.h"
+
+namespace lockstep::data {
+
+/// Fewer integers or words that are all different are not remarkable.
+inline constexpr std::int64_t kDistinctRows = 10;
+
+/// The fields of a column, whatever it is used for.
+struct ColumnCounts {
+  /// What most of the fields are.
+  enum class Kind { empty, numbers, dates, words };
+
+  std::int64_t numbers = 0;
+  std::int64_t formatted = 0;  ///< numbers in a form that is not read (is_formatted_number)
+  std::int64_t dates = 0;
+  std::int64_t words = 0;
+  std::int64_t missing = 0;
+  std::int64_t first_missing = 0;  ///< the line
+  bool has_fractions = false;      ///< some number is no integer
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = -std::numeric_limits<double>::infinity();
+  WordTable values = {};  ///< the first kMaxValues fields that differ and are not missing
+  std::vector<std::int64_t> rows = {};  ///< [values] rows that have this value
+
+  static constexpr std::size_t kMaxValues = 10'000;
+
+  /// Counts the columns of the rows that have `columns` fields, up to misplaced quotes.
+  static std::vector<ColumnCounts> of(CsvRows rows, std::size_t columns);
+
+  Kind kind() const;
+  std::int64_t present() const { return numbers + formatted + dates + words; }
+  /// Whether the fields are integers or words, at least kDistinctRows, that are all different: the
+  /// column may only number or name the rows.
+  bool is_distinct() const;
+};
+
+}  // namespace lockstep::data
