@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "apps/lockstep/data_tools.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/source/csv_source.h"
@@ -49,6 +51,7 @@ std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
         ErrorCategory::input, where,
         "expected like=FILE, the training table that defines the numbers of categorical values",
         "there is none");
+  for (const std::string& warning : source->table()->warnings()) make_logger()->warn(warning);
   return source;
 }
 

@@ -24,6 +24,8 @@
 #include "lockstep/data/record/tfrecord.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
+#include "lockstep/data/source/file_options.h"
+#include "lockstep/data/table/schema.h"
 
 namespace lockstep::apps {
 namespace {
@@ -177,12 +179,9 @@ void print_label_counts(const std::string& label,
   }
 }
 
-/// Reads at most `records` records (0: all) of the data set `argument`, and prints its features or
-/// the formats and sizes of its images, and the number of records per class.
-void inspect_source(const std::string& argument, std::int64_t records) {
-  data::DataSpecOptions as_stored;
-  as_stored.scales_tables = false;
-  const data::Dataset dataset = data::open_data(argument, as_stored);
+/// Reads at most `records` records (0: all) of the data set, and prints its features or the formats
+/// and sizes of its images, and the number of records per class.
+void inspect_dataset(const data::Dataset& dataset, std::int64_t records) {
   const data::RecordSource& source = dataset.source();
   const data::SampleSpec& spec = source.spec();
   data::SampleSpec read = spec;
@@ -214,12 +213,25 @@ void inspect_source(const std::string& argument, std::int64_t records) {
   fmt::print("{}\n\n", spec.classes() > 0 ? fmt::format(", {} class{}", spec.classes(),
                                                         spec.classes() == 1 ? "" : "es")
                                           : "");
+  const auto table = source.table();
+  if (table) fmt::print("{}\n\n", table->summary());
   fmt::print("{} of {}\n", source.has_images() ? "images" : "features", counted(count, "record"));
   if (encoded)
     headers.print();
   else
     values.print();
   if (has_labels) print_label_counts("label", counts, numbered(source.class_names()));
+  if (table)
+    for (const std::string& warning : table->warnings()) fmt::print("\nwarning: {}\n", warning);
+}
+
+void inspect_source(const std::string& argument, std::int64_t records) {
+  constexpr std::string_view kTable = "csv:";
+  if (argument.starts_with(kTable))
+    return inspect_table(
+        data::CsvSpec::parse(std::string_view(argument).substr(kTable.size()), argument),
+        [&](const data::Dataset& table) { inspect_dataset(table, records); });
+  inspect_dataset(data::open_data(argument), records);
 }
 
 constexpr const char* kUsualClassName = "image/class/text";

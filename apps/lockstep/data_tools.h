@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/source/file_options.h"
 
 namespace lockstep::apps {
@@ -45,5 +47,10 @@ struct InspectOptions {
 /// Prints the files, a table of the features, and the number of records per label on standard
 /// output. Throws Error (data).
 void inspect_data(const InspectOptions& options);
+
+/// Calls inspect(table) if the table can be read. Of any other it prints the columns and what a
+/// training would stop on; if the first row may be a header, the columns of both readings. Throws
+/// Error for options that do not match, and for what is no table.
+void inspect_table(data::CsvSpec table, const std::function<void(const data::Dataset&)>& inspect);
 
 }  // namespace lockstep::apps

@@ -23,6 +23,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/data/source/image_folder_source.h"
+#include "lockstep/data/table/schema.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/metric_text.h"
 #include "lockstep/strategy/evaluation.h"
@@ -49,6 +50,7 @@ void print_json(const Restored& restored, const strategy::Evaluation& sums) {
     event["correct"] = sums.correct;
   }
   strategy::add_metric_values(event, "", sums.values);
+  if (const auto table = restored.dataset.source().table()) event["table"] = table->summary_json();
   event["world_size"] = restored.strategy->num_replicas_in_sync();
   event["parameter_hash"] = checkpoint::hex16(restored.trainer->parameter_hash());
   event["time"] = seconds_since_1970();

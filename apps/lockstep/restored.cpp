@@ -140,6 +140,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   data::Dataset dataset = open_test_data(data, source, names);
   warn_of_maps(session, source);
   warn_of_unscaled(session, names, dataset);
+  strategy::report_table(*strategy, dataset, names.table.get());
   if (const auto text = dataset.source().text();
       text && names.text && text->content == names.text->content)
     strategy::note_tokenizer(*strategy, *text);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,6 +52,8 @@ struct TrainBegin {
   std::vector<job::Placement> placements;  ///< placements of all replicas
   std::string data;                        ///< human-readable description of the data set
   std::int64_t records = 0;                ///< number of records in the data set
+  /// What a table was read as (RecordSource::table); null for other data.
+  std::shared_ptr<const data::TableSchema> table = {};
   std::string shard_policy = "auto";       ///< as for `--shard-policy`
   std::vector<data::StoredFile> files;     ///< files of the records; empty if they are not in files
   /// Records of each rank in the first epoch of this run; on the chief.

@@ -208,6 +208,8 @@ TEST_F(DataCommands, InspectsTables) {
   EXPECT_EQ(run({"inspect", "csv:" + path("a.csv") + "?categorical=color"}),
             path("a.csv") +
                 ": 3 records of [3], 2 classes\n\n"
+                "3 rows below a header; numbers: size; words: color (2 values); label kind: apple "
+                "(1), plum (2)\n\n"
                 "features of 3 records\n"
                 "  name                    kind     range\n"
                 "  color=green             float    0 to 1\n"
@@ -223,7 +225,8 @@ TEST_F(DataCommands, InspectsTables) {
                         "  color                   index    0 to 1\n"));
   write_bytes(directory_ / "b.csv", "size,price\n1,2\n3,4.5\n");
   EXPECT_THAT(run({"inspect", "--records", "1", "csv:" + path("b.csv") + "?targets=price"}),
-              HasSubstr("2 records of [1]\n\nfeatures of 1 record\n"
+              HasSubstr("2 records of [1]\n\n2 rows below a header; numbers: size; targets: "
+                        "price\n\nfeatures of 1 record\n"
                         "  name                    kind     range\n"
                         "  size                    float    1\n"
                         "  price                   float    2, target\n"));
@@ -237,6 +240,67 @@ TEST_F(DataCommands, InspectsTables) {
   run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
   EXPECT_THAT(run({"inspect", path("out")}),
               HasSubstr("records of each label\n  0              1  apple\n"));
+}
+
+TEST_F(DataCommands, InspectsTablesThatCannotBeReadYet) {
+  std::string rows = "name,sex,age,since,class\n";
+  for (int i = 0; i < 12; ++i)
+    rows += fmt::format("person{},{},{},2026-11-{},{}\n", i, i % 3 == 0 ? "f" : "m",
+                        i == 5 ? "NA" : std::to_string(20 + i % 4), 10 + i, i % 2);
+  write_bytes(directory_ / "a.csv", rows);
+  EXPECT_EQ(
+      run({"inspect", "csv:" + path("a.csv") + "?drop=since"}),
+      path("a.csv") +
+          ": 12 records below a header, 5 columns\n"
+          "  name                    kind         values different   missing  range, or rows of "
+          "each "
+          "value\n"
+          "  name                    words            12        12         0  person0 1, person1 "
+          "1, "
+          "person2 1, person3 1, person4 1, ...; all different\n"
+          "  sex                     words            12         2         0  m 8, f 4\n"
+          "  age                     numbers          11         4         1  20 to 23\n"
+          "  since                   dates            12        12         0  2026-11-10 1, "
+          "2026-11-11 1, 2026-11-12 1, 2026-11-13 1, 2026-11-14 1, ...; left out\n"
+          "  class                   numbers          12         2         0  0 6, 1 6; label\n"
+          "\na training stops: [" +
+          path("a.csv") +
+          ": line 2, column 1] expected a number, or a column of words: categorical=sex; drop=name "
+          "for words that are all different, got \"person0\" (12 fields of this column are not "
+          "numbers)\n");
+  EXPECT_THAT(run({"inspect", "csv:" + path("a.csv") +
+                                  "?drop=since,name&categorical=sex&"
+                                  "missing=mean"}),
+              HasSubstr("12 rows below a header; numbers: age (1 missing); words: sex (2 values); "
+                        "label class: 0 (6), 1 (6); left out: name, since\n"));
+  EXPECT_THAT(data_error_of([&] {
+                run({"inspect", "csv:" + path("none.csv")});
+              }),
+              HasSubstr("none.csv"));
+  EXPECT_THAT(input_error_of([&] {
+                run({"inspect", "csv:" + path("a.csv") + "?label=b"});
+              }),
+              HasSubstr("expected label= with columns of the table"));
+}
+
+TEST_F(DataCommands, InspectPrintsBothReadingsOfADoubtfulHeader) {
+  write_bytes(directory_ / "a.csv",
+              "2018,2019,2020,class\n1.5,2.5,0.5,up\n0.7,0.2,0.1,down\n0.3,0.4,0.9,up\n");
+  const std::string output = run({"inspect", "csv:" + path("a.csv")});
+  EXPECT_THAT(output, HasSubstr("expected header=yes or header=no"));
+  EXPECT_THAT(output, HasSubstr("its numbers have a constant step"));
+  EXPECT_THAT(output, HasSubstr("\nwith header=yes: 3 records below a header, 4 columns\n"));
+  EXPECT_THAT(output, HasSubstr("\n  2018                    numbers           3         3         "
+                                "0  0.3 to 1.5\n"));
+  EXPECT_THAT(output,
+              HasSubstr("  class                   words             3         2         0  "
+                        "up 2, down 1; label\n"));
+  EXPECT_THAT(output, HasSubstr("\nwith header=no: 4 records without a header, 4 columns\n"));
+  EXPECT_THAT(output, HasSubstr("up 2, class 1, down 1; label\n"));
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", "csv:" + path("a.csv")});
+              }),
+              HasSubstr("expected header=yes or header=no"));
 }
 
 TEST_F(DataCommands, InspectSaysThatImagesDiffer) {

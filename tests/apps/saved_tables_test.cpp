@@ -143,7 +143,7 @@ TEST_F(Saved, OfATableOfAllKindsOfColumnsNeedsNoTrainingFile) {
            {header + "a,red,1,round,yesterday,1,1\n", "line 2, column 5] expected a date such as"},
            {header + "a,red,1,flat,2026-02-01,1,1\n",
             "line 2, column 4] expected a value that the column shape of the training data has "
-            "(round, square), or unknown=column, got \"flat\""},
+            "(round, square), got \"flat\"; unknown from here on: 1 of 1 row"},
            {header + "a,red,2,round,2026-02-01,1,1\n",
             "line 2, column 3] expected a class number below 2, got \"2\""}}) {
     std::ofstream(directory("d.csv")) << text << (text.ends_with("age\n") ? "a,red,1,x,y,1\n" : "");
@@ -177,6 +177,61 @@ TEST_F(Saved, OfATableFindsItsColumnsByName) {
       run_lockstep("evaluate --checkpoint " + directory() + " --data " + directory("shards"))
           .errors,
       HasSubstr("number 1 of which is width; select the columns"));
+}
+
+TEST_F(Saved, OfATableWithNumbersAsNamesFindsItsColumnsByThem) {
+  const std::string rows = "1.5,2.5,0.5,up\n0.7,0.2,0.1,down\n0.3,0.4,0.9,up\n";
+  std::ofstream(directory("a.csv")) << "2018,2019,2020,class\n" << rows;
+  const std::string table = " --data csv:" + directory("a.csv");
+  const std::string train = "train --model linear --quiet --checkpoint-dir " + directory();
+  const Result doubtful = run_lockstep(train + table);
+  EXPECT_EQ(doubtful.status, 3);
+  EXPECT_THAT(doubtful.errors, HasSubstr("expected header=yes or header=no"));
+  ASSERT_EQ(run_lockstep(train + table + "?label=class").status, 0);
+  const std::string of = " --checkpoint " + directory();
+  const auto evaluated = run_lockstep("evaluate --json" + of + table).event("evaluate");
+  EXPECT_EQ(evaluated["samples"], 3);
+  EXPECT_EQ(evaluated["table"]["header"], true);
+  std::ofstream(directory("b.csv")) << "2018,2019,2020\n1.5,2.5,0.5\n0.7,0.2,0.1\n";
+  std::ofstream(directory("c.csv")) << "2020,2018,2019\n0.5,1.5,2.5\n0.1,0.7,0.2\n";
+  const std::string predict = "predict --quiet --output -" + of + " --data csv:";
+  const Result in_order = run_lockstep(predict + directory("b.csv"));
+  EXPECT_EQ(std::ranges::count(in_order.output, '\n'), 3);
+  EXPECT_EQ(run_lockstep(predict + directory("c.csv")).output, in_order.output);
+  std::ofstream(directory("d.csv")) << "1.5,2.5,0.5\n0.7,0.2,0.1\n";
+  for (const char* options : {"", "?header=no"}) {
+    const Result unnamed = run_lockstep(predict + directory("d.csv") + options);
+    EXPECT_EQ(unnamed.status, 3);
+    EXPECT_THAT(unnamed.errors, HasSubstr("expected a first row with the names of the columns"));
+  }
+}
+
+TEST_F(Saved, OfATableReportsUnknownWordsOfOthers) {
+  std::ofstream(directory("a.csv")) << "sex,age,k\nmale,1,0\nfemale,2,1\nmale,3,0\nfemale,4,1\n";
+  std::ofstream(directory("b.csv")) << "sex,age,k\nMALE,1,0\nFEMALE,2,1\nmale,3,0\n";
+  const Result trained =
+      run_lockstep("train --model linear --json --checkpoint-dir " + directory() +
+                   " --data csv:" + directory("a.csv") +
+                   "?categorical=sex&unknown=column --validation-data csv:" + directory("b.csv"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const auto begin = trained.event("start")["table"];
+  EXPECT_EQ(begin["rows"], 4);
+  EXPECT_EQ(begin["columns"][0]["unknown"], 0);
+  EXPECT_EQ(begin["classes"][1]["rows"], 2);
+  EXPECT_THAT(trained.errors, HasSubstr("a.csv, 1 column standardized: 4 rows below a header; "
+                                        "numbers: age; words: sex (2 values); label k: 0 (2), 1 "
+                                        "(2)"));
+  const std::string warning =
+      "sex: 2 of 3 rows have values that the training table does not have (there 0 of 4)";
+  EXPECT_THAT(trained.errors, HasSubstr(warning)) << "in the validation";
+  const Result evaluated = run_lockstep("evaluate --json --checkpoint " + directory() +
+                                        " --data csv:" + directory("b.csv"));
+  EXPECT_EQ(evaluated.event("evaluate")["table"]["columns"][0]["unknown"], 2);
+  EXPECT_THAT(evaluated.errors, HasSubstr("words: sex (2 of 3 rows unknown)"));
+  EXPECT_THAT(evaluated.errors, HasSubstr(warning));
+  const Result same = run_lockstep("evaluate --json --checkpoint " + directory() +
+                                   " --data csv:" + directory("a.csv"));
+  EXPECT_THAT(same.errors, ::testing::Not(HasSubstr("warning")));
 }
 
 }  // namespace

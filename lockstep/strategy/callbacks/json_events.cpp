@@ -13,6 +13,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/data/table/schema.h"
 #include "lockstep/strategy/callbacks/metric_text.h"
 
 namespace lockstep::strategy {
@@ -134,6 +135,7 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"seed", begin.seed},
                 {"start_seconds", begin.start_seconds},
                 {"resident_bytes", resident_bytes()}};
+  if (begin.table) event["table"] = begin.table->summary_json();
   event["shard_policy"] = begin.shard_policy;
   event["files"] = begin.files.size();
   event["shares"] = Json::array();

@@ -442,12 +442,19 @@ std::string scale_warning(const data::Dataset& dataset) {
 
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
   if (!strategy.is_chief()) return;
-  const auto table = dataset.source().table();
-  const std::string statistics = table ? table->statistics() : "";
-  if (!statistics.empty())
-    strategy.session().logger()->info("standardized columns: {}", statistics);
   const std::string warning = scale_warning(dataset);
   if (!warning.empty()) strategy.session().logger()->warn(warning);
+}
+
+void report_table(const Strategy& strategy, const data::Dataset& dataset,
+                  const data::TableSchema* trained) {
+  const auto table = dataset.source().table();
+  if (!strategy.is_chief() || !table) return;
+  const auto logger = strategy.session().logger();
+  logger->info("{}: {}", dataset.description(), table->summary(trained));
+  if (const std::string statistics = table->statistics(); trained == nullptr && !statistics.empty())
+    logger->info("standardized columns: {}", statistics);
+  for (const std::string& warning : table->warnings(trained)) logger->warn(warning);
 }
 
 namespace {

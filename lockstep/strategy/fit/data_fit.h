@@ -96,8 +96,13 @@ std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
 /// from unit scale, and what to do; empty if there are none. Reads up to 1000 records, spread over
 /// the data set. Not for data sets with maps or other preparation after their record operations.
 std::string scale_warning(const data::Dataset& dataset);
-/// Logs that warning on the chief, and the statistics of a table that is standardized.
+/// Logs that warning on the chief.
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
+/// Logs on the chief what a table was read as, and what may be wrong with it
+/// (TableSchema::summary, warnings). `trained`: the schema of the training table, if that is
+/// another one. Nothing for other data.
+void report_table(const Strategy& strategy, const data::Dataset& dataset,
+                  const data::TableSchema* trained = nullptr);
 
 /// Where the first NaN or infinity in the features or targets of these parts is, for the message of
 /// a skipped step: "train-0.tfrecord: record 3 has nan in the feature number 2 of 4". Empty if

@@ -170,6 +170,9 @@ void FitLoop::begin() {
     replicas_.run([](Replica& replica, int) { replica.measure_wire_error(); });
   buckets_.begin(plan_.trainer.tune_buckets);
   if (!position_.is_done()) {
+    report_table(strategy_, plan_.dataset);
+    if (plan_.validation)
+      report_table(strategy_, *plan_.validation, plan_.dataset.source().table().get());
     warn_of_scales(strategy_, plan_.dataset);
     for (const model::LossTerm& term : replicas_.loss().terms())
       warn_of_activation(strategy_, replicas_.network(), term);

@@ -227,6 +227,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .placements = strategy.placements(),
           .data = dataset.description(),
           .records = dataset.size(),
+          .table = dataset.source().table(),
           .shard_policy = std::string(to_string(dataset.shard_policy())),
           .files = dataset.source().files(),
           .shares = strategy.is_chief() ? dataset.shares(layout, trainer.seed, position.epochs_done)
