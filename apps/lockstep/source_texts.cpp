@@ -11,16 +11,18 @@
 #include "lockstep/base/input_file.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/text/target_text.h"
+#include "lockstep/data/text/unicode.h"
 
 namespace lockstep::apps {
 
 std::vector<std::string> read_source_lines(const std::string& path) {
-  const std::string all = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {})
-                                      : data::read_all(InputFile(path), data::Compression::none);
+  const std::string read = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {})
+                                       : data::read_all(InputFile(path), data::Compression::none);
+  const std::string_view all = data::without_byte_order_mark(read);
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < all.size();) {
     const std::size_t end = std::min(all.find('\n', at), all.size());
-    lines.push_back(all.substr(at, end - at));
+    lines.emplace_back(all.substr(at, end - at));
     if (lines.back().ends_with('\r')) lines.back().pop_back();
     at = end + 1;
   }

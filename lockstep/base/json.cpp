@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "lockstep/base/file_kind.h"
+
 namespace lockstep {
 namespace {
 
@@ -41,6 +43,8 @@ class Builder : public json::json_sax_t {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
+    if (const FileKind kind = file_kind(text_); kind.content > FileKind::Content::json)
+      return refuse(std::string(kind.name));
     return refuse(fmt::format("a syntax error at byte {} ({})", position, place_of(position)));
   }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_kind.h"
 #include "lockstep/base/float16.h"
 #include "lockstep/base/json.h"
 #include "lockstep/checkpoint/files.h"
@@ -96,24 +97,22 @@ std::string header_of(std::span<const TensorView* const> order, const TensorMeta
 
 // ---- reading
 
-/// Refuses, with a way to convert it, a file of another format that starts with `bytes`. Not for
-/// safetensors: the length of whose header would be huge.
-void refuse_other_format(const std::filesystem::path& path, std::string_view bytes) {
-  constexpr std::string_view kTorch =
-      "safetensors.torch.save_file(model.state_dict(), \"w.safetensors\")";
-  constexpr std::string_view kArrays =
-      "safetensors.numpy.save_file({name: array, ...}, \"w.safetensors\")";
-  const auto refuse_as = [&path](std::string_view format, std::string_view conversion) {
-    refuse(path, "expected a safetensors file",
-           fmt::format("got {}; in Python, {} converts it", format, conversion));
-  };
-  if (bytes.starts_with("PK\x03\x04")) refuse_as("a zip archive, as torch.save writes", kTorch);
-  if (bytes[0] == '\x80' && bytes[1] <= 5)
-    refuse_as("a Python pickle, as torch.save writes", kTorch);
-  if (bytes.starts_with("\x89HDF")) refuse_as("an HDF5 file, as Keras writes", kArrays);
-  // ModelProto: ir_version, then producer_name or graph.
-  if (bytes[0] == '\x08' && (bytes[2] == '\x12' || bytes[2] == '\x3a'))
-    refuse_as("an ONNX model", kArrays);
+/// Refuses, with a way to convert it, a file of another known format.
+void refuse_other_format(const std::filesystem::path& path, std::string_view head) {
+  using Content = FileKind::Content;
+  const FileKind kind = file_kind(head);
+  if (!kind.is_known()) return;
+  const std::string_view conversion =
+      kind.content == Content::torch
+          ? "; in Python, safetensors.torch.save_file(model.state_dict(), \"w.safetensors\") "
+            "converts it"
+      : kind.content == Content::arrays
+          ? "; in Python, safetensors.numpy.save_file({name: array, ...}, \"w.safetensors\") "
+            "converts it"
+      : kind.content == Content::json
+          ? ", such as the index of weights in several files: name one of these"
+          : "";
+  refuse(path, "expected a safetensors file", fmt::format("got {}{}", kind.name, conversion));
 }
 
 /// Parses the header. A tensor with four extents has ten values in about 80 bytes, so a header with
@@ -236,13 +235,14 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
     : file_(std::move(path_given), ErrorCategory::checkpoint) {
   const std::uint64_t file_bytes = static_cast<std::uint64_t>(file_stamp(path()).size);
   std::uint64_t header_bytes = 0;
-  std::array<char, kLengthBytes> length{};
-  if (file_.read_at(0, length.data(), kLengthBytes) != kLengthBytes)
+  std::array<char, kFileKindBytes> head{};
+  const std::size_t got = file_.read_at(0, head.data(), head.size());
+  if (got < kLengthBytes)
     refuse(path(), "expected 8 bytes with the length of the header",
            fmt::format("the file has {}", file_bytes));
-  std::memcpy(&header_bytes, length.data(), kLengthBytes);
+  std::memcpy(&header_bytes, head.data(), kLengthBytes);
   if (header_bytes > kMaxHeaderBytes) {
-    refuse_other_format(path(), {length.data(), length.size()});
+    refuse_other_format(path(), {head.data(), got});
     refuse(path(), fmt::format("expected a header of at most {} bytes", kMaxHeaderBytes),
            fmt::format("got {}", header_bytes));
   }

@@ -37,9 +37,11 @@ constexpr const char* kFashionMnist = "fashion-mnist";
   throw Error(ErrorCategory::input, spec, expected, actual);
 }
 
-/// `text` without a trailing ":train" or ":test", and that part.
+/// `text` without a trailing ":train" or ":test", and that part; a directory may have such a name.
 std::pair<std::string, std::string> split_part(const std::string& text,
                                                const std::string& otherwise) {
+  if (std::error_code ignored; std::filesystem::is_directory(text, ignored))
+    return {text, otherwise};
   for (const std::string part : {"train", "test"})
     if (text.ends_with(":" + part)) return {text.substr(0, text.size() - part.size() - 1), part};
   return {text, otherwise};
@@ -324,6 +326,10 @@ Dataset open_described(const DirectoryPart& wanted, const DataSpecOptions& optio
       fmt::format("{} {} in {}", part, kDatasetJson, directory.string()));
 }
 
+bool has_pattern(const std::string& spec) {
+  return spec.find_first_of("*?[{~") != std::string::npos;
+}
+
 /// Whether the text is probably a file pattern rather than a misspelled data set name.
 bool looks_like_files(const std::string& spec) {
   return spec.find_first_of("*?[{/.~") != std::string::npos;
@@ -384,6 +390,11 @@ void refuse_other_formats(const std::string& spec) {
                     spec.substr(spec.rfind(':', spec.find('?')) + 1),
                     extension == ".tsv" && spec.find('?') == std::string::npos ? "?sep=tab" : ""),
         got);
+  // predict reads single images: if there is no such file, this is found next.
+  const bool is_image = format != kFormats.end() && format->open == open_image_folder;
+  if (std::error_code ignored;
+      is_image && !has_pattern(spec) && !std::filesystem::exists(path, ignored))
+    return;
   if (format != kFormats.end())
     fail_input(spec, fmt::format("expected {}{}", format->prefix, format->usage), got);
   if (path.filename().string().find("-ubyte") != std::string::npos)

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_kind.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/record_frame.h"
@@ -56,23 +57,24 @@ void throw_too_long(const RecordLocation& location, std::uint64_t length) {
 
 namespace {
 
-/// What to do with a file that begins with these bytes, if they are not a record's.
-std::string_view remedy_for(std::string_view header) {
-  constexpr std::string_view kImages =
-      "; the file is an image, and images are read from a directory with a folder for each class";
-  if (header.starts_with("\xff\xd8\xff") || header.starts_with("\x89PNG")) return kImages;
-  const bool is_text = std::ranges::all_of(
-      header, [](char c) { return (c >= ' ' && c <= '~') || c == '\t' || c == '\r' || c == '\n'; });
-  return is_text ? "; the file is text, and a table is read as csv:FILE" : "";
+/// What a file that begins with these bytes is, if they are not a record's.
+std::string remedy_for(std::string_view head) {
+  if (const FileKind kind = file_kind(head); kind.is_known())
+    return fmt::format("; the file is {}{}", kind.name,
+                       kind.content == FileKind::Content::text ? ", and a table is read as csv:FILE"
+                       : kind.name.ends_with("image")
+                           ? ", and images are read from a directory with a folder for each class"
+                           : "");
+  return "";
 }
 
 }  // namespace
 
-void throw_length_crc(RecordLocation location, std::string_view header) {
+void throw_length_crc(RecordLocation location, std::string_view bytes) {
   const bool is_first = location.offset == 0;
   throw RecordError(RecordFault::length_crc, std::move(location),
                     fmt::format("the length field does not match its checksum{}",
-                                is_first ? remedy_for(header.substr(0, kRecordHeaderBytes)) : ""));
+                                is_first ? remedy_for(bytes) : ""));
 }
 
 void throw_data_crc(RecordLocation location) {

@@ -63,9 +63,9 @@ class RecordError : public Error {
                                        std::uint64_t left);
 /// Throws Error (data) for a record of `length` bytes, more than kMaxRecordBytes.
 [[noreturn]] void throw_too_long(const RecordLocation& location, std::uint64_t length);
-/// Throws the RecordError for a length field that does not match its checksum. `header` is what the
-/// record begins with; at the start of a file it may show that the file has another format.
-[[noreturn]] void throw_length_crc(RecordLocation location, std::string_view header);
+/// Throws the RecordError for a length field that does not match its checksum. `bytes` is what the
+/// record begins with; the first kFileKindBytes of a file may show that it has another format.
+[[noreturn]] void throw_length_crc(RecordLocation location, std::string_view bytes);
 /// Throws the RecordError for data that does not match its checksum.
 [[noreturn]] void throw_data_crc(RecordLocation location);
 

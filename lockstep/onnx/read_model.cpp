@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_kind.h"
 #include "lockstep/base/input_file.h"
 
 namespace lockstep::onnx {
@@ -580,6 +581,9 @@ Model read_model_file(const std::filesystem::path& file) {
                 fmt::format("got {} bytes", size));
   std::string bytes(size, '\0');
   bytes.resize(input.read_at(0, bytes.data(), size));
+  const bool has_version = bytes.starts_with('\x08');  // of the ModelProto, written first
+  if (const FileKind kind = file_kind(bytes); kind.is_known() && !has_version)
+    refuse_kind(file, kind, "expected a model of ONNX", ErrorCategory::input);
   return read_model(bytes, file.string());
 }
 

@@ -126,6 +126,20 @@ std::string head_of(const model::Network& network) {
   return head;
 }
 
+/// What a directory without checkpoints has instead.
+std::string contents_of(const std::filesystem::path& directory) {
+  std::vector<std::string> files;
+  std::error_code unreadable;
+  for (std::filesystem::directory_iterator entry(directory, unreadable), end;
+       !unreadable && entry != end; entry.increment(unreadable))
+    if (entry->path().extension() == ".safetensors") files.push_back(entry->path().string());
+  std::ranges::sort(files);
+  if (files.empty()) return "which has none";
+  if (files.size() == 1) return "which has none: name the file, " + files.front();
+  return fmt::format("which has none, but {} safetensors files: name one of them, such as {}",
+                     files.size(), files.front());
+}
+
 /// The file itself, or that of the newest undamaged checkpoint; an unhealthy one only if there is
 /// no other.
 std::filesystem::path weights_file(const std::filesystem::path& given, Logger& log) {
@@ -137,8 +151,8 @@ std::filesystem::path weights_file(const std::filesystem::path& given, Logger& l
                         std::mem_fn(&checkpoint::CheckpointInfo::healthy));
   if (checkpoints.empty())
     throw Error(ErrorCategory::checkpoint, kWhere,
-                "expected a safetensors file, a checkpoint, or a directory of them",
-                fmt::format("got {}, which has none", path.string()));
+                "expected a safetensors file, a checkpoint, or a directory of checkpoints",
+                fmt::format("got {}, {}", path.string(), contents_of(path)));
   std::string damage;
   for (const checkpoint::CheckpointInfo& info : checkpoints) {
     try {

@@ -645,8 +645,7 @@ TEST_F(DataCommands, NeedFiles) {
   EXPECT_EQ(data_error_of([&] {
               run({"verify", path("*.tfrecord")});
             }),
-            "[" + path("*.tfrecord") +
-                "] expected TFRecord files that match this pattern; there are none");
+            "[" + path("*.tfrecord") + "] expected files that match this pattern; there are none");
 }
 
 }  // namespace

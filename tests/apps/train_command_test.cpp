@@ -219,7 +219,7 @@ TEST(TrainCommand, RefusesOnnxThatIsNoNetwork) {
   std::ofstream(file) << "no protobuf";
   const Result refused = run_lockstep("train --steps 1 --model " + file + kData);
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors, HasSubstr("net.onnx] expected a model of ONNX"));
+  EXPECT_THAT(refused.errors, HasSubstr("net.onnx] expected a model of ONNX, got text"));
 }
 
 TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {

@@ -266,9 +266,8 @@ TEST(OpenData, NamesTheFormOfOtherFormats) {
 }
 
 TEST(OpenData, NamesWhatItCannotFind) {
-  EXPECT_EQ(
-      data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
-      "[nowhere/train-*.tfrecord] expected TFRecord files that match this pattern; there are none");
+  EXPECT_EQ(data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
+            "[nowhere/train-*.tfrecord] expected files that match this pattern; there are none");
   const std::string error = input_error_of([] { open_data("nothing"); });
   EXPECT_EQ(error, "[nothing] expected " + data_usage() + ", got \"nothing\"");
   for (const char* form :

@@ -476,14 +476,37 @@ TEST(Pretrained, NamesAPathThatHasNoWeights) {
   Begun begun(plain_network());
   EXPECT_EQ(begun.refusal({.path = scratch.path()}),
             fmt::format("[init-from] expected a safetensors file, a checkpoint, or a directory of "
-                        "them, got {}, which has none",
+                        "checkpoints, got {}, which has none",
                         scratch.path().string()));
   EXPECT_THAT(begun.refusal({.path = scratch.path() / "nowhere"}), HasSubstr("nowhere] "));
-  checkpoint::overwrite(scratch.path() / "weights.pth", "PK\x03\x04 and so on");
+  const std::string zip = "PK\x03\x04" + std::string(22, '\1') + std::string("\x10\0\0\0", 4);
+  checkpoint::overwrite(scratch.path() / "weights.pth", zip + "archive/data.pkl");
   EXPECT_THAT(
       begun.refusal({.path = scratch.path() / "weights.pth"}),
       HasSubstr("weights.pth] expected a safetensors file, got a zip archive, as torch.save "
                 "writes; in Python, safetensors.torch.save_file(model.state_dict(), "));
+}
+
+TEST(Pretrained, NamesTheFilesOfAFolderAndWhatIsNoSafetensorsFile) {
+  const checkpoint::ScratchDirectory scratch;
+  Begun begun(plain_network());
+  const std::string path = (scratch.path() / "a.safetensors").string();
+  for (const auto& [bytes, name] :
+       {std::pair{"version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+                  "got a Git LFS pointer: git lfs pull fetches the file"},
+        {"<!DOCTYPE html>\n<html></html>", "got an HTML page: the download failed"},
+        {"{\"metadata\": {\"total_size\": 9}, \"weight_map\": {}}",
+         "got JSON, such as the index of weights in several files: name one of these"}}) {
+    checkpoint::overwrite(path, bytes);
+    EXPECT_THAT(begun.refusal({.path = path}),
+                AllOf(HasSubstr("a.safetensors] expected a safetensors file, "), HasSubstr(name)));
+  }
+  EXPECT_THAT(begun.refusal({.path = scratch.path()}),
+              HasSubstr("which has none: name the file, " + path));
+  checkpoint::overwrite(scratch.path() / "b.safetensors", "b");
+  EXPECT_THAT(
+      begun.refusal({.path = scratch.path()}),
+      HasSubstr("which has none, but 2 safetensors files: name one of them, such as " + path));
 }
 
 TEST(Pretrained, LeavesOutWhatWrappersPutBeforeTheNames) {

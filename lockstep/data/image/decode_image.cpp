@@ -7,12 +7,17 @@
 #include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_kind.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr std::array<std::uint8_t, 3> kJpegBegins = {0xff, 0xd8, 0xff};
 constexpr std::array<std::uint8_t, 8> kPngBegins = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+std::string_view text_of(std::span<const std::uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 bool begins_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8_t> beginning) {
   return bytes.size() >= beginning.size() &&
@@ -27,19 +32,14 @@ std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes) 
   return std::nullopt;
 }
 
-std::optional<std::string_view> unsupported_image_format(std::span<const std::uint8_t> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
-                              std::min<std::size_t>(bytes.size(), 12));
-  if (text.starts_with("GIF87a") || text.starts_with("GIF89a")) return "GIF";
-  if (text.starts_with("RIFF") && text.substr(4).ends_with("WEBP")) return "WebP";
-  if (text.starts_with(std::string_view("II*\0", 4)) ||
-      text.starts_with(std::string_view("MM\0*", 4)))
-    return "TIFF";
+std::string_view unsupported_image_format(std::span<const std::uint8_t> bytes) {
+  const FileKind kind = file_kind(text_of(bytes));
+  if (kind.content == FileKind::Content::image && !image_format_of(bytes)) return kind.name;
   // "BM" is short, so the size of the file that follows it is compared too.
-  if (!text.starts_with("BM") || text.size() < 6) return std::nullopt;
+  if (!text_of(bytes).starts_with("BM") || bytes.size() < 6) return "";
   std::size_t size = 0;
   for (std::size_t i = 6; i-- > 2;) size = size << 8 | bytes[i];
-  return size == bytes.size() ? std::optional<std::string_view>("BMP") : std::nullopt;
+  return size == bytes.size() ? "a BMP image, which is not supported: convert it" : "";
 }
 
 std::string_view image_format_name(ImageFormat format) {
@@ -65,13 +65,13 @@ constexpr std::size_t kBytesShown = 8;
 
 [[noreturn]] void throw_unknown_format(std::span<const std::uint8_t> bytes) {
   const auto first = bytes.first(std::min<std::size_t>(bytes.size(), kBytesShown));
-  if (const auto format = unsupported_image_format(bytes))
-    throw Error(ErrorCategory::data, "image", "expected a JPEG or a PNG image",
-                fmt::format("it is a {} image, which is not supported: convert it", *format));
+  std::string_view name = unsupported_image_format(bytes);
+  if (name.empty()) name = file_kind(text_of(bytes)).name;
   throw Error(ErrorCategory::data, "image", "expected a JPEG or a PNG image",
-              bytes.empty() ? "there are no bytes"
-                            : fmt::format("its {} bytes begin with {:02x}", bytes.size(),
-                                          fmt::join(first, " ")));
+              bytes.empty()   ? "there are no bytes"
+              : !name.empty() ? fmt::format("it is {}", name)
+                              : fmt::format("its {} bytes begin with {:02x}", bytes.size(),
+                                            fmt::join(first, " ")));
 }
 
 /// The largest reduction that is still at least the wanted size.

@@ -24,9 +24,9 @@ enum class ImageFormat { jpeg, png };
 /// Detects the format from the first bytes; nullopt if it is not a supported format.
 std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes);
 
-/// "GIF", "BMP", "WebP" or "TIFF" if `bytes` start like a file of that format, none of which is
-/// supported; nullopt otherwise.
-std::optional<std::string_view> unsupported_image_format(std::span<const std::uint8_t> bytes);
+/// "a GIF image, which is not supported: convert it" if `bytes` start like a file of a format of
+/// images that is not supported (GIF, BMP, WebP, TIFF); empty otherwise.
+std::string_view unsupported_image_format(std::span<const std::uint8_t> bytes);
 
 /// "jpeg" or "png".
 std::string_view image_format_name(ImageFormat format);

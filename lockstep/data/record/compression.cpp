@@ -67,6 +67,7 @@ class InflatedBytes final : public ByteSource {
     while (done < count && !failure_) {
       if (state_.avail_in == 0) fill();
       if (state_.block_state == ISAL_BLOCK_FINISH) {
+        if (compression_ == Compression::gzip) skip_zeros();
         if (state_.avail_in == 0) break;
         begin_stream();  // gzip files may be concatenated
       }
@@ -93,6 +94,15 @@ class InflatedBytes final : public ByteSource {
     input_ended_ = got < input_.size();
     state_.next_in = input_.data();
     state_.avail_in = static_cast<std::uint32_t>(got);
+  }
+
+  /// Skips the zeros with which some programs fill the last block, as gzip does.
+  void skip_zeros() {
+    while (state_.avail_in > 0 && *state_.next_in == 0) {
+      ++state_.next_in;
+      --state_.avail_in;
+      if (state_.avail_in == 0 && !input_ended_) fill();
+    }
   }
 
   std::size_t inflate_into(char* into, std::size_t count) {

@@ -34,12 +34,15 @@ class HeaderWindow {
   explicit HeaderWindow(const RecordFile& file) : file_(file) {}
 
   /// Up to kRecordHeaderBytes bytes at `offset`.
-  std::string_view at(std::uint64_t offset) {
+  std::string_view at(std::uint64_t offset) { return ahead(offset).substr(0, kRecordHeaderBytes); }
+
+  /// All bytes of the window from `offset`, at least those of at().
+  std::string_view ahead(std::uint64_t offset) {
     if (offset < begin_ || offset + kRecordHeaderBytes > begin_ + window_.size()) {
       begin_ = offset;
       window_ = file_.read(offset, kWindowBytes, scratch_);
     }
-    return window_.substr(offset - begin_, kRecordHeaderBytes);
+    return window_.substr(offset - begin_);
   }
 
  private:
@@ -210,7 +213,7 @@ void scan_headers(const RecordFile& file, RecordIndex& index) {
     const std::string_view header = window.at(offset);
     const auto location = [&] { return file.location(index.records(), offset); };
     if (header.size() < kRecordHeaderBytes) throw_truncated_length(location(), header.size());
-    if (!header_intact(header)) throw_length_crc(location(), header);
+    if (!header_intact(header)) throw_length_crc(location(), window.ahead(offset));
     const std::uint64_t length = record_length(header);
     const std::uint64_t left = size - offset - kRecordHeaderBytes;
     if (left < kRecordFooterBytes || length > left - kRecordFooterBytes)

@@ -239,9 +239,9 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 }
 
 std::string bytes_text(std::string_view bytes) {
-  const auto format = unsupported_image_format(bytes_of(bytes));
-  return format ? fmt::format("it is a {} image, which is not supported: convert it", *format)
-                : fmt::format("it has {} bytes", bytes.size());
+  const std::string_view format = unsupported_image_format(bytes_of(bytes));
+  return format.empty() ? fmt::format("it has {} bytes", bytes.size())
+                        : fmt::format("it is {}", format);
 }
 
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes) {

@@ -115,7 +115,9 @@ CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
 
 CsvSpec CsvSpec::parse(std::string_view text, const std::string& where) {
   const std::size_t mark = text.rfind('?');
-  if (mark == std::string_view::npos) return {.file = text};
+  std::error_code ignored;  // a name may have a question mark itself
+  if (mark == std::string_view::npos || std::filesystem::is_regular_file(text, ignored))
+    return {.file = text};
   return {.file = text.substr(0, mark), .options = CsvOptions::parse(text.substr(mark + 1), where)};
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_kind.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/data/record/compression.h"
 
@@ -80,9 +81,10 @@ IdxArray read_idx(const std::filesystem::path& file) {
     fail(file, "expected an IDX header of 4 bytes plus 4 bytes per dimension",
          fmt::format("the file has {} bytes", header.size()));
   if (header[0] != 0 || header[1] != 0 || header[2] != kUnsignedByte) {
+    const FileKind kind = file_kind(head);
     fail(file, "expected an IDX file of unsigned bytes (magic number 0x000008..)",
-         fmt::format("its magic number is 0x{:02x}{:02x}{:02x}{:02x}", header[0], header[1],
-                     header[2], header[3]));
+         fmt::format("its magic number is 0x{:02x}{:02x}{:02x}{:02x}{}{}", header[0], header[1],
+                     header[2], header[3], kind.is_known() ? "; the file is " : "", kind.name));
   }
   IdxArray array;
   array.header_bytes = 4 + 4 * std::size_t{header[3]};

@@ -77,7 +77,7 @@ std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& 
   }
   if (encoded_image_kind(input.bytes())) return shape_of_image(input.bytes(), name, where);
   auto shape = shape_in_record(record, input.bytes().size());
-  if (shape.empty() && unsupported_image_format(bytes_of(input.bytes())))
+  if (shape.empty() && !unsupported_image_format(bytes_of(input.bytes())).empty())
     throw Error(ErrorCategory::data, where, fmt::format("expected a JPEG or PNG image in {}", name),
                 bytes_text(input.bytes()));
   if (shape.empty()) {

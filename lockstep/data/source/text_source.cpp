@@ -10,6 +10,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_kind.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
@@ -49,10 +50,14 @@ void for_each_document(const std::filesystem::path& path, const std::string& tex
   }
 }
 
-/// The text of a file, as UTF-8 unless any bytes are text.
+/// The text of a file: UTF-8, without a byte order mark, unless any bytes are text.
 std::string text_of(const std::filesystem::path& path, bool has_any_bytes) {
   std::string text = read_all(InputFile(path), Compression::none);
-  if (!has_any_bytes) for_each_document(path, text, false, check_utf8);
+  if (has_any_bytes) return text;
+  if (const FileKind kind = file_kind(text); kind.is_no_text())
+    refuse_kind(path, kind, "expected text in UTF-8");
+  for_each_document(path, text, false, check_utf8);
+  text.erase(0, text.size() - without_byte_order_mark(text).size());
   return text;
 }
 
@@ -106,8 +111,15 @@ TextSchema TextOptions::describe(const std::string& file,
                              : known != nullptr ? known->tokenizer
                                                 : "chars";
   const bool is_same = known != nullptr && known->tokenizer == chosen;
+  const auto learned = [&] {
+    std::string vocabulary = characters();
+    if (vocabulary.empty())
+      throw Error(ErrorCategory::data, file, "expected at least one character of text",
+                  "there is none");
+    return vocabulary;
+  };
   TextSchema described = is_same             ? *known
-                         : chosen == "chars" ? TextSchema::of("chars", characters())
+                         : chosen == "chars" ? TextSchema::of("chars", learned())
                                              : TextSchema::of(chosen);
   if (known != nullptr && !described.agrees_with(*known))
     throw Error(ErrorCategory::input, file,
@@ -137,6 +149,8 @@ TextSchema TextOptions::describe(const std::string& file,
 }
 
 TextSpec TextSpec::parse(std::string_view text, const std::string& where) {
+  if (std::error_code ignored; std::filesystem::is_regular_file(text, ignored))
+    return {.files = std::string(text)};
   // A path may have colons: the options begin at the first one that a key follows.
   for (std::size_t colon = text.find(':'); colon < text.size(); colon = text.find(':', colon + 1)) {
     const std::string_view rest = text.substr(colon + 1);

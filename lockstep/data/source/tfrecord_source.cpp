@@ -64,6 +64,11 @@ std::vector<std::filesystem::path> matching_files(const std::vector<std::string>
   std::vector<std::filesystem::path> files;
   for (const std::string& pattern : patterns) {
     const std::size_t before = files.size();
+    // The name of a file may have the characters of a pattern.
+    if (std::error_code ignored; std::filesystem::is_regular_file(pattern, ignored)) {
+      files.emplace_back(pattern);
+      continue;
+    }
     for (const std::string& name : glob_names(pattern)) {
       if (is_record_file(name)) files.emplace_back(name);
     }
@@ -71,9 +76,9 @@ std::vector<std::filesystem::path> matching_files(const std::vector<std::string>
       std::error_code ignored;
       if (pattern.find_first_of("*?[") == std::string::npos &&
           !std::filesystem::exists(pattern, ignored))
-        throw Error(ErrorCategory::data, pattern,
-                    "expected a file or a directory of TFRecord files", "it does not exist");
-      throw Error(ErrorCategory::data, pattern, "expected TFRecord files that match this pattern",
+        throw Error(ErrorCategory::data, pattern, "expected a file, or a pattern of files",
+                    "it does not exist");
+      throw Error(ErrorCategory::data, pattern, "expected files that match this pattern",
                   "there are none");
     }
   }

@@ -21,7 +21,8 @@
 namespace lockstep::data {
 
 /// The files that match the glob patterns, sorted by name, without indexes and descriptions next to
-/// them. Throws Error (data) if a pattern matches nothing.
+/// them. A pattern that is the name of a file means this file. Throws Error (data) if a pattern
+/// matches nothing.
 std::vector<std::filesystem::path> matching_files(const std::vector<std::string>& patterns);
 
 /// Record ids count through the files in the given order. Opening reads headers, or an index; then

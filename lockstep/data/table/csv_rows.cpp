@@ -10,21 +10,19 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_kind.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/text/unicode.h"
 
 namespace lockstep::data {
-namespace {
 
-std::string_view without_mark(std::string_view text) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  return text;
+void require_table(std::string_view text, const std::string& file) {
+  if (const FileKind kind = file_kind(text); kind.is_no_table())
+    refuse_kind(file, kind, "expected a table in CSV");
 }
 
-}  // namespace
-
 void check_table_text(std::string_view text, const std::string& file) {
+  require_table(text, file);
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
       text.substr(0, 2).find('\0') != std::string_view::npos)
     throw Error(ErrorCategory::data, file,
@@ -65,7 +63,8 @@ CsvRows::CsvRows(std::string_view text, std::string file, char separator)
     : file_(std::move(file)),
       separator_(separator),
       blank_(separator == '\t' ? " \r" : " \t\r"),
-      rest_(without_mark(text)) {
+      rest_(without_byte_order_mark(text)) {
+  require_table(text, file_);
   for (const char end : {separator, '\n', '"'}) ends_field_[static_cast<unsigned char>(end)] = true;
 }
 

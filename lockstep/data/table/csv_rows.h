@@ -12,8 +12,10 @@
 
 namespace lockstep::data {
 
-/// Throws Error (data) for a text in UTF-16 or in anything but UTF-8, and for one whose lines end
-/// in CR alone; `file` is used in messages.
+/// Throws Error (data) if `text` is the content of a file in another format, such as gzip or JSON.
+void require_table(std::string_view text, const std::string& file);
+/// The same, and for a text in UTF-16 or in anything but UTF-8, and for one whose lines end in CR
+/// alone; `file` is used in messages.
 void check_table_text(std::string_view text, const std::string& file);
 /// What separates the columns of `text`: `expected`, unless the first line has only another one.
 char separator_of(std::string_view text, char expected);
@@ -30,6 +32,7 @@ enum class PlainField : char { number, number_or_empty, word };
 class CsvRows {
  public:
   /// `text` must outlive this object; `file` is used in messages. `separator`: between fields.
+  /// Throws the error of require_table().
   CsvRows(std::string_view text, std::string file, char separator = ',');
 
   /// Advances to the next row; false after the last. Throws Error (data) with file, line and column

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_kind.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/json_member.h"
@@ -48,6 +49,20 @@ T optional_member(const json& object, const char* key, T otherwise) {
 }
 
 std::string type_of(const json& object) { return optional_member<std::string>(object, "type", ""); }
+
+/// "NFC" or "a sequence of "NFD", "StripAccents"", of a normalizer or a pre_tokenizer.
+std::string text_of_step(const json& step) {
+  if (step.is_null()) return "none";
+  for (const char* parts : {"normalizers", "pretokenizers"}) {
+    const json& list = member(step, parts);
+    if (!list.is_array()) continue;
+    std::string names;
+    for (const json& part : list)
+      names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", type_of(part));
+    return names.empty() ? "an empty sequence" : "a sequence of " + names;
+  }
+  return fmt::format("\"{}\"", type_of(step));
+}
 
 /// For options that would change the tokens.
 void require_off(const json& object, const char* key) {
@@ -154,8 +169,10 @@ std::pair<std::string, std::string> pair_of(const json& merge) {
 std::shared_ptr<const Tokenizer> byte_pairs_of(const json& file, const json& model) {
   const json& split = member(file, "pre_tokenizer");
   if (type_of(split) != "ByteLevel" || !optional_member(split, "use_regex", true))
-    refuse("its pre_tokenizer is not GPT-2's, \"ByteLevel\" alone");
-  if (!member(file, "normalizer").is_null()) refuse("it has a normalizer");
+    refuse(fmt::format("its pre_tokenizer is not GPT-2's, \"ByteLevel\" alone, but {}",
+                       text_of_step(split)));
+  if (const json& normalizer = member(file, "normalizer"); !normalizer.is_null())
+    refuse(fmt::format("its normalizer is {}, which is not supported", text_of_step(normalizer)));
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
                           "byte_fallback", "ignore_merges"})
     require_off(model, key);
@@ -196,7 +213,8 @@ std::shared_ptr<const Tokenizer> byte_pairs_of(const json& file, const json& mod
 WordPiece::Normalizer normalizer_of(const json& file) {
   const json& given = member(file, "normalizer");
   if (given.is_null()) return {false, false, false, false};
-  if (type_of(given) != "BertNormalizer") refuse("its normalizer is not \"BertNormalizer\"");
+  if (type_of(given) != "BertNormalizer")
+    refuse(fmt::format("its normalizer is not \"BertNormalizer\", but {}", text_of_step(given)));
   const bool lower_case = optional_member(given, "lowercase", true);
   return {.cleans = optional_member(given, "clean_text", true),
           .splits_ideographs = optional_member(given, "handle_chinese_chars", true),
@@ -205,8 +223,10 @@ WordPiece::Normalizer normalizer_of(const json& file) {
 }
 
 std::shared_ptr<const Tokenizer> word_piece_of(const json& file, const json& model) {
-  if (type_of(member(file, "pre_tokenizer")) != "BertPreTokenizer")
-    refuse("its pre_tokenizer is not \"BertPreTokenizer\"");
+  const json& split = member(file, "pre_tokenizer");
+  if (type_of(split) != "BertPreTokenizer")
+    refuse(
+        fmt::format("its pre_tokenizer is not \"BertPreTokenizer\", but {}", text_of_step(split)));
   const Numbers numbers = vocabulary_of(model);
   WordPiece::Definition definition;
   definition.normalizer = normalizer_of(file);
@@ -281,6 +301,8 @@ std::string read_tokenizer_file(const std::filesystem::path& file) {
 std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
                                                       const std::string& where) {
   try {
+    if (const FileKind kind = file_kind(bytes); kind.content > FileKind::Content::json)
+      refuse(fmt::format("it is {}", kind.name));
     // A message that begins with a piece begins with this byte, and a list not with an empty line.
     const bool is_message = bytes.starts_with('\n') || where.ends_with(".model");
     if (is_message) return parse_sentence_piece(bytes);

@@ -74,6 +74,11 @@ void check_utf8(std::string_view text) {
   if (const std::size_t size = utf8_size(text); size < text.size()) fail_utf8(text, size);
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  return text.substr(text.starts_with(kMark) ? kMark.size() : 0);
+}
+
 void append_utf8(char32_t code, std::string& text) {
   const auto tail = [&](unsigned shift) {
     text += static_cast<char>(0x80 | ((code >> shift) & 0x3F));

@@ -14,6 +14,8 @@ char32_t next_code_point(std::string_view text, std::size_t& at);
 std::size_t utf8_size(std::string_view text);
 /// Throws the same Error for the first bytes that are not UTF-8.
 void check_utf8(std::string_view text);
+/// `text` without the byte order mark with which editors of Windows begin files in UTF-8.
+std::string_view without_byte_order_mark(std::string_view text);
 /// Appends `code` as UTF-8.
 void append_utf8(char32_t code, std::string& text);
 

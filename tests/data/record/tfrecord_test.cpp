@@ -145,6 +145,21 @@ TEST(TFRecord, ConcatenatedGzipFilesAreOneFile) {
   EXPECT_THAT(read_records(directory / "c"), ElementsAre("one", "two", "three"));
 }
 
+TEST(TFRecord, ZerosAfterAGzipStreamAreSkipped) {
+  const TemporaryDirectory directory;
+  write_records(directory / "a", {"one", "two"}, Compression::gzip);
+  const std::string packed = read_bytes(directory / "a");
+  for (const std::size_t zeros : {1U, 512U, 300'000U}) {
+    write_bytes(directory / "b", packed + std::string(zeros, '\0'));
+    EXPECT_THAT(read_records(directory / "b"), ElementsAre("one", "two"));
+    write_bytes(directory / "b", packed + std::string(zeros, '\0') + packed);
+    EXPECT_THAT(read_records(directory / "b"), ElementsAre("one", "two", "one", "two"));
+    write_bytes(directory / "b", packed + std::string(zeros, '\0') + "x");
+    EXPECT_THAT(data_error_of([&] { read_records(directory / "b"); }),
+                ::testing::HasSubstr("expected a complete gzip stream"));
+  }
+}
+
 TEST(TFRecord, ZlibAgreesThatThePackedFileIsGzip) {
   const TemporaryDirectory directory;
   write_records(directory / "a", {"hello"}, Compression::gzip);

@@ -1,8 +1,10 @@
 #include "lockstep/data/source/csv_source.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tests/data/support.h"
@@ -448,6 +450,27 @@ TEST_F(CsvTest, PlainNumbersAreThoseOfOtherRows) {
             at("line 3, column 2") + "expected 2 columns, as in the first row; there are 3");
   EXPECT_EQ(error("1,2\n3,1\n4,-1\n"),
             at("line 3, column 2") + "expected a class number (an integer from 0), got \"-1\"");
+}
+
+TEST_F(CsvTest, NamesFilesThatAreNoTables) {
+  EXPECT_EQ(error("\x1f\x8b\x08\x01 and so on"),
+            of_file() + "expected a table in CSV, got a gzip file: decompress it");
+  EXPECT_EQ(error("<!DOCTYPE html>\n<html>"),
+            of_file() +
+                "expected a table in CSV, got an HTML page: the download failed, fetch the file "
+                "again");
+  EXPECT_EQ(error("a.cls" + std::string(251, '\0') + std::string("\0ustar\t\n", 8)),
+            of_file() +
+                "expected a table in CSV, got a tar archive, such as of WebDataset: unpack "
+                "it");
+  EXPECT_EQ(error("{\"a\": 1}\n{\"a\": 2}\n"), of_file() + "expected a table in CSV, got JSON");
+}
+
+TEST_F(CsvTest, AFileThatExistsHasNoOptionsInItsName) {
+  const auto file = directory_ / "what?.csv";
+  write_bytes(file, "1,2,0\n");
+  EXPECT_EQ(CsvSpec::parse(file.string(), "csv").file, file);
+  EXPECT_EQ(CsvSpec::parse(file.string() + "?label=1", "csv").options.label, "1");
 }
 
 // Of numpy: numpy.mean and numpy.std of each column.

@@ -106,7 +106,7 @@ TEST_F(IdxTest, NamesTheFileThatIsSomethingElse) {
   write("PK\x03\x04", labels_);
   EXPECT_EQ(error(), "[" + path("train-images-idx3-ubyte") +
                          "] expected an IDX file of unsigned bytes (magic number 0x000008..); its "
-                         "magic number is 0x504b0304");
+                         "magic number is 0x504b0304; the file is a zip archive: unpack it");
   write(idx({2, 2, 3}, std::string(48, 'x'), 0x0d), labels_);
   EXPECT_THAT(error(), HasSubstr("its magic number is 0x00000d03"));
   write("", labels_);

@@ -163,6 +163,34 @@ TEST_F(TextSourceTest, IsTheSameInShards) {
               HasSubstr("dataset.json] expected the description of a tokenizer; it is 1"));
 }
 
+TEST_F(TextSourceTest, AByteOrderMarkIsNoCharacter) {
+  const TextSource plain = source("abcd", {.length = 2});
+  const TextSource marked = source(
+      "\xef\xbb\xbf"
+      "abcd",
+      {.length = 2});
+  EXPECT_EQ(marked.spec(), plain.spec());
+  EXPECT_EQ(input(read(marked, 0), "tokens"), input(read(plain, 0), "tokens"));
+}
+
+TEST_F(TextSourceTest, NamesWhatIsNoText) {
+  EXPECT_EQ(data_error_of([&] { source(""); }), "[" + (directory_ / "a.txt").string() +
+                                                    "] expected at least one character of text; "
+                                                    "there is none");
+  EXPECT_THAT(data_error_of([&] { source("version https://git-lfs.github.com/spec/v1\n"); }),
+              HasSubstr("a.txt] expected text in UTF-8, got a Git LFS pointer"));
+  EXPECT_THAT(data_error_of([&] { source("\x1f\x8b\x08\x01"); }),
+              HasSubstr("a.txt] expected text in UTF-8, got a gzip file: decompress it"));
+  EXPECT_EQ(source("<html> is read", {.length = 2}).size(), 7) << "like any other text";
+}
+
+TEST_F(TextSourceTest, AFileThatExistsHasNoOptionsInItsName) {
+  const std::string name = write("a:length=4", "abcdefgh");
+  EXPECT_EQ(TextSpec::parse(name, "text").files, name);
+  const std::string other = (directory_ / "b:length=4").string();
+  EXPECT_EQ(TextSpec::parse(other, "text").files, (directory_ / "b").string());
+}
+
 TEST_F(TextSourceTest, NamesFileAndOffset) {
   EXPECT_EQ(data_error_of([&] { source("ab\xff"); }),
             "[" + (directory_ / "a.txt").string() +

@@ -298,11 +298,21 @@ TEST_F(TFRecordSourceTest, RefusesFilesOfPartsThatDoNotFit) {
 TEST_F(TFRecordSourceTest, NamesFilesThatAreNotThere) {
   const std::string pattern = (directory_ / "*.tfrecord").string();
   EXPECT_EQ(data_error(),
-            "[" + pattern + "] expected TFRecord files that match this pattern; there are none");
+            "[" + pattern + "] expected files that match this pattern; there are none");
   const std::string directory = (directory_ / "trian").string();
-  EXPECT_EQ(
-      data_error_of([&] { matching_files({directory}); }),
-      "[" + directory + "] expected a file or a directory of TFRecord files; it does not exist");
+  EXPECT_EQ(data_error_of([&] { matching_files({directory}); }),
+            "[" + directory + "] expected a file, or a pattern of files; it does not exist");
+}
+
+TEST_F(TFRecordSourceTest, AFileThatExistsIsNoPattern) {
+  for (const char* name : {"a[1].tfrecord", "b?.tfrecord", "c*.tfrecord", "d{x}.tfrecord"}) {
+    write_bytes(directory_ / name, "");
+    write_bytes(directory_ / "b1.tfrecord", "");
+    EXPECT_THAT(matching_files({(directory_ / name).string()}),
+                ::testing::ElementsAre(directory_ / name));
+  }
+  EXPECT_THAT(matching_files({(directory_ / "a[[]1].tfrecord").string()}),
+              ::testing::ElementsAre(directory_ / "a[1].tfrecord"));
 }
 
 TEST_F(TFRecordSourceTest, NamesEmptyFiles) {

@@ -208,8 +208,13 @@ TEST(TokenizerFile, NamesWhatIsWrong) {
         Case{set("/model/merges/0", "xy"), "a merge is \"xy\""},
         Case{set("/model/merges/0", "x y"), "its vocabulary has no \"xy\""},
         Case{set("/model/dropout", 0.1), "its \"dropout\" is 0.1, which is not supported"},
-        Case{set("/pre_tokenizer/type", "Split"), "its pre_tokenizer is not GPT-2's"},
-        Case{set("/normalizer", {{"type", "NFC"}}), "it has a normalizer"},
+        Case{set("/pre_tokenizer/type", "Split"),
+             "its pre_tokenizer is not GPT-2's, \"ByteLevel\" alone, but \"Split\""},
+        Case{set("/normalizer", {{"type", "Sequence"},
+                                 {"normalizers", {{{"type", "NFD"}}, {{"type", "Lowercase"}}}}}),
+             "its normalizer is a sequence of \"NFD\", \"Lowercase\", which"},
+        Case{set("/normalizer", {{"type", "NFC"}}),
+             "its normalizer is \"NFC\", which is not supported"},
         Case{set("/added_tokens/0/lstrip", true), "its \"lstrip\" is true"}}) {
     json file = byte_pairs_file({"h e"});
     wrong.change(file);
@@ -224,6 +229,8 @@ TEST(TokenizerFile, NamesWhatIsWrong) {
     EXPECT_THAT(data_error_of([&] { parse_tokenizer_file(lines, "v"); }), HasSubstr(reason));
   EXPECT_THAT(data_error_of([] { parse_tokenizer_file("{\"model\": ", "t"); }),
               HasSubstr("[t] expected JSON"));
+  EXPECT_THAT(data_error_of([] { parse_tokenizer_file("<!DOCTYPE html><html>", "t"); }),
+              HasSubstr("; it is an HTML page"));
 }
 
 TEST(AddedTokens, SplitATextAtTheLongest) {
