@@ -18,6 +18,7 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/source/folder_walk.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -62,15 +63,10 @@ std::uintmax_t size_of(const fs::path& file) {
 /// hosts.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error))
-    if (std::error_code ignored;
-        !entry->path().filename().native().starts_with('.') && !entry->is_directory(ignored))
-      files.push_back(entry->path());
-  if (error)
-    throw Error(ErrorCategory::data, folder.string(), "expected a folder that can be read",
-                error.message());
+  data::for_files_below(folder, [&](const fs::path& file) {
+    files.push_back(file);
+    return true;
+  });
   std::ranges::sort(files);
   return files;
 }

@@ -17,13 +17,12 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/compression.h"
+#include "lockstep/data/source/folder_walk.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(),
@@ -54,26 +53,9 @@ std::vector<fs::path> folders_in(const fs::path& directory) {
   return folders;
 }
 
-/// Calls use(path) for the files in `folder` and its subfolders until it returns false.
-template <typename Use>
-void for_files(const fs::path& folder, Use use) {
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code ignored;
-    const bool hidden = is_hidden(entry->path());
-    if (entry->is_directory(ignored)) {
-      if (hidden) entry.disable_recursion_pending();
-    } else if (!hidden && !use(entry->path())) {
-      return;
-    }
-  }
-  if (error)
-    throw Error(ErrorCategory::data, folder.string(), "expected a readable folder",
-                error.message());
-}
-
+/// What is left out, by extension; kLinks are links to folders.
 using Counts = std::map<std::string, std::int64_t>;
+constexpr const char* kLinks = "linked folder";
 
 /// "57 other files", "1 other file".
 std::string number_text(const Counts& counts) {
@@ -95,7 +77,9 @@ std::string extensions_text(const Counts& counts) {
       break;
     }
     texts.push_back(
-        fmt::format("{} {}", count, extension.empty() ? "without extension" : extension));
+        extension == kLinks
+            ? counted(count, kLinks)
+            : fmt::format("{} {}", count, extension.empty() ? "without extension" : extension));
   }
   return fmt::format("{}", fmt::join(texts, ", "));
 }
@@ -205,14 +189,17 @@ void ImageFolderSource::find_files(std::int32_t number) {
   const auto begin = static_cast<std::ptrdiff_t>(files_.size());
   const fs::path folder = directory_ / folders_[number];
   Counts others;
-  for_files(folder, [&](const fs::path& path) {
-    if (is_image(path)) {
-      files_.push_back({path.lexically_relative(folder).string(), number});
-    } else {
-      ++others[extension_of(path)];
-    }
-    return true;
-  });
+  for_files_below(
+      folder,
+      [&](const fs::path& path) {
+        if (is_image(path)) {
+          files_.push_back({path.lexically_relative(folder).string(), number});
+        } else {
+          ++others[extension_of(path)];
+        }
+        return true;
+      },
+      [&](const fs::path& /*link*/) { ++others[kLinks]; });
   // An empty folder is a class on purpose; one whose images are all left out is not.
   if (has_labels() && !others.empty() && static_cast<std::size_t>(begin) == files_.size())
     throw Error(
@@ -296,14 +283,14 @@ bool has_images(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return fs::exists(path, ignored) && is_image(path);
   bool found = false;
-  for_files(path, [&](const fs::path& file) { return !(found = is_image(file)); });
+  for_files_below(path, [&](const fs::path& file) { return !(found = is_image(file)); });
   return found || is_image_folder(path);  // which may be a link
 }
 
 bool is_image_folder(const fs::path& directory) {
   bool found = false;
   for (const fs::path& folder : folders_in(directory)) {
-    for_files(folder, [&](const fs::path& path) { return !(found = is_image(path)); });
+    for_files_below(folder, [&](const fs::path& path) { return !(found = is_image(path)); });
     if (found) return true;
   }
   return false;
@@ -312,7 +299,7 @@ bool is_image_folder(const fs::path& directory) {
 std::string other_files_text(const fs::path& directory) {
   Counts others;
   for (const fs::path& folder : folders_in(directory))
-    for_files(folder, [&](const fs::path& path) {
+    for_files_below(folder, [&](const fs::path& path) {
       if (!is_image(path)) ++others[extension_of(path)];
       return true;
     });

@@ -235,6 +235,41 @@ TEST_F(ImageFolderTest, CountsTheFilesThatItLeavesOut) {
                 ", 6 other files left out (3 .bmp, 2 .webp, 1 without extension)");
 }
 
+TEST_F(ImageFolderTest, FollowsLinksToFolders) {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory elsewhere;
+  add_png("cat/own.png", 1);
+  add_png("dog/below/own.png", 1);
+  fs::create_directories(elsewhere / "x/deep");
+  for (const char* name : {"x/1.png", "x/deep/2.png"})
+    fs::copy_file(directory_ / "cat/own.png", elsewhere / name);
+  fs::create_directory_symlink(elsewhere / "x", directory_ / "cat/a_link");
+  fs::create_directory_symlink(elsewhere / "x/deep", directory_ / "cat/again");
+  fs::create_directory_symlink(elsewhere / "x", directory_ / "dog/x");
+  // What is below the class has its own name; the folder that contains the class has no other.
+  fs::create_directory_symlink(directory_ / "dog/below", directory_ / "dog/an_alias");
+  fs::create_directory_symlink(directory_.path(), directory_ / "dog/below/up");
+  const ImageFolderSource source(directory_.path());
+  std::vector<std::string> names;
+  for (std::int64_t record = 0; record < source.size(); ++record)
+    names.push_back(source.name_of(record));
+  EXPECT_THAT(names, ElementsAre("cat/a_link/1.png", "cat/a_link/deep/2.png", "cat/own.png",
+                                 "dog/below/own.png", "dog/x/1.png", "dog/x/deep/2.png"));
+  EXPECT_EQ(source.description(), "6 images of 2 classes in " + directory_.path().string() +
+                                      ", 3 other files left out (3 linked folders)");
+}
+
+TEST_F(ImageFolderTest, LinksAloneAreAClassToo) {
+  const TemporaryDirectory elsewhere;
+  std::filesystem::create_directories(directory_ / "cat");
+  const auto image = add_png("1.png", 1);
+  std::filesystem::rename(image, elsewhere / "1.png");
+  std::filesystem::create_directory_symlink(elsewhere.path(), directory_ / "cat/link");
+  EXPECT_TRUE(is_image_folder(directory_.path()));
+  EXPECT_TRUE(has_images(directory_.path()));
+  EXPECT_EQ(open_data(directory_.path().string()).size(), 1);
+}
+
 TEST_F(ImageFolderTest, AClassOfOtherFormatsAloneIsNoEmptyClass) {
   add_png("a/1.png", 1);
   add("b/1.bmp", "text");
