@@ -27,7 +27,7 @@ struct PlainLetter {
 std::span<const CodeRange> letter_ranges();       ///< categories L*
 std::span<const CodeRange> number_ranges();       ///< N*
 std::span<const CodeRange> punctuation_ranges();  ///< P*
-std::span<const CodeRange> mark_ranges();         ///< Mn
+std::span<const CodeRange> mark_ranges();         ///< Mn of Unicode 8
 std::span<const CodeRange> control_ranges();      ///< Cc, Cf and Co
 std::span<const LowerRun> lower_runs();           ///< from U+0080
 /// Without Hangul, which is computed, ideographs for compatibility, and letters that decompose into
