@@ -268,7 +268,7 @@ TEST(ImagesOfAnotherSize, AreRefusedWithWhatResizesThem) {
   EXPECT_EQ(
       error(photos, 8),
       "[photos] expected samples of shape [8, 8, 3], the input of model net: resize the images "
-      "to 8 x 8, got [9, 8, 3]");
+      "to 8 x 8, or train with --image-size N, which resizes all images, got [9, 8, 3]");
   EXPECT_EQ(error(photos, 224),
             "[photos] expected samples of shape [224, 224, 3], the input of model net, or --images "
             "imagenet, which resizes images to 224 x 224, got [9, 8, 3]");
@@ -315,6 +315,21 @@ TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {
     sample.features()[0] = (sample.features()[0] - 550) / 50;
   };
   EXPECT_EQ(scale_warning(table(500, 600, kSmall).map(standardize)), "");
+}
+
+TEST(LengthWarning, IsOfAFewVeryLongSamples) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::string file = (scratch.path() / "a.txt").string();
+  checkpoint::overwrite(file, std::string(15 * 4096 + 1, 'a'));
+  const auto warning = [&](int length) {
+    return length_warning(data::open_data(fmt::format("text:{}:length={}", file, length)));
+  };
+  EXPECT_THAT(warning(4096),
+              HasSubstr("there are only 15 samples of 4096 tokens each; length= is"));
+  EXPECT_THAT(warning(100'000), HasSubstr("there is only 1 sample of 100000 tokens each"));
+  EXPECT_EQ(warning(4095), "");
+  EXPECT_EQ(warning(64), "");
+  EXPECT_EQ(length_warning(small_data()), "");
 }
 
 TEST(DataFit, NamesTheLossOfTargets) {

@@ -16,6 +16,7 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/data/order/batch_plan.h"
+#include "lockstep/data/text/text_schema.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/model/tensor.h"
 #include "lockstep/strategy/strategy.h"
@@ -38,7 +39,10 @@ std::string resizing_text(const data::Dataset& dataset, const model::Shape& shap
     return "";
   return shape == model::Shape({224, 224, 3})
              ? ", or --images imagenet, which resizes images to 224 x 224"
-             : fmt::format(": resize the images to {} x {}", shape[0], shape[1]);
+             : fmt::format(
+                   ": resize the images to {} x {}, or train with --image-size N, which "
+                   "resizes all images",
+                   shape[0], shape[1]);
 }
 
 [[noreturn]] void refuse(const data::Dataset& dataset, const std::string& expected,
@@ -440,10 +444,24 @@ std::string scale_warning(const data::Dataset& dataset) {
       more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
+std::string length_warning(const data::Dataset& dataset) {
+  constexpr std::int64_t kLong = 4096;
+  constexpr std::int64_t kFew = 16;
+  const auto text = dataset.source().text();
+  if (!text || text->length < kLong || dataset.size() >= kFew) return "";
+  return fmt::format(
+      "{}: there {} only {} of {} tokens each; length= is the number of tokens of a sample, with "
+      "whose square the time of attention grows",
+      dataset.description(), dataset.size() == 1 ? "is" : "are", counted(dataset.size(), "sample"),
+      text->length);
+}
+
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
   if (!strategy.is_chief()) return;
   const std::string warning = scale_warning(dataset);
   if (!warning.empty()) strategy.session().logger()->warn(warning);
+  const std::string of_length = length_warning(dataset);
+  if (!of_length.empty()) strategy.session().logger()->warn(of_length);
 }
 
 void report_table(const Strategy& strategy, const data::Dataset& dataset,

@@ -96,7 +96,10 @@ std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
 /// from unit scale, and what to do; empty if there are none. Reads up to 1000 records, spread over
 /// the data set. Not for data sets with maps or other preparation after their record operations.
 std::string scale_warning(const data::Dataset& dataset);
-/// Logs that warning on the chief.
+/// A warning that a text is a few very long samples: perhaps its length was meant in other units
+/// than tokens. Empty for other data.
+std::string length_warning(const data::Dataset& dataset);
+/// Logs these warnings on the chief.
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
 /// Logs on the chief what a table was read as, and what may be wrong with it
 /// (TableSchema::summary, warnings). `trained`: the schema of the training table, if that is
