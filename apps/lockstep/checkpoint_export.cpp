@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -200,6 +201,16 @@ void add_scaling(const data::TableFeature& feature, onnx::Preprocessing& steps) 
                     : feature.has_indicator ? "tells where numbers are missing"
                                             : "is a function of the number or a date"));
   const bool is_scaled = feature.scale != data::ColumnScale::none;
+  // The input is float32, which rounds numbers near the offset by up to this fraction of them.
+  constexpr double kRounding = 0x1p-24;
+  constexpr double kTolerated = 1e-4;  // of the divisor
+  if (is_scaled && feature.divisor > 0 &&
+      std::abs(feature.offset) * kRounding > kTolerated * feature.divisor)
+    refuse_preprocessing(
+        "expected columns whose numbers float32, the type of the input, can tell apart; subtract "
+        "a constant from the column before the training, or leave the preprocessing to the caller",
+        fmt::format("got the column {} of numbers near {} within {:.3g}", feature.columns.front(),
+                    feature.offset, feature.divisor));
   steps.offsets.push_back(is_scaled ? feature.offset : 0);
   steps.divisors.push_back(is_scaled ? feature.divisor : 1);
   using Rule = data::MissingValues::Rule;

@@ -94,6 +94,8 @@ TableRows CsvReader::read() {
   if (report_ == nullptr && !meaning_.is_known) {
     learn_statistics(schema, raw_, meaning_.file);
     find_distinct();
+    check_precision(schema, raw_, raw_targets_, meaning_.file);
+    raw_targets_ = {};
     kept_.values.reserve(raw_.size());
     use_huge_pages(kept_.values.data(), raw_.size() * sizeof(float));
     store_rows();
@@ -242,8 +244,7 @@ bool CsvReader::add_plain(std::span<const double> numbers,
   }
   for (const std::size_t i : optional_)
     if (std::isnan(numbers[columns_[i].front()])) ++meaning_.schema.counts.missing[i];
-  for (const std::size_t column : layout.targets)
-    kept_.targets.push_back(static_cast<float>(numbers[column]));
+  for (const std::size_t column : layout.targets) add_target(numbers[column]);
   if (layout.label) kept_.labels.push_back(label);
   if (layout.series) series_of_rows_.push_back(series_.add(words[*layout.series]));
   ++records_;
@@ -262,7 +263,7 @@ void CsvReader::add_row(const CsvRows& rows) {
     const bool is_reported = report_ != nullptr && !is_missing(rows.fields()[column]) &&
                              std::ranges::count(layout.features, column) > 0;
     if (is_reported) continue;  // as a feature
-    attempt([&] { kept_.targets.push_back(static_cast<float>(number(rows, column, kTarget))); });
+    attempt([&] { add_target(number(rows, column, kTarget)); });
   }
   if (layout.label) attempt([&] { kept_.labels.push_back(class_number(rows)); });
   if (layout.series) attempt([&] { series_of_rows_.push_back(series_of(rows)); });
@@ -447,6 +448,11 @@ void CsvReader::gather_series() {
   reorder(kept_.values, order);
   reorder(kept_.targets, order);
   reorder(kept_.labels, order);
+}
+
+void CsvReader::add_target(double number) {
+  kept_.targets.push_back(static_cast<float>(number));
+  if (report_ == nullptr && !meaning_.is_known) raw_targets_.push_back(number);
 }
 
 void CsvReader::store_rows() {

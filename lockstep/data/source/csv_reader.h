@@ -100,6 +100,7 @@ class CsvReader {
   void add_rows();
   /// Adds a row of plain numbers and words; false, without adding it, if it needs add_row().
   bool add_plain(std::span<const double> numbers, std::span<const std::string_view> words);
+  void add_target(double number);
   void add_row(const CsvRows& rows);
   void add_feature(const CsvRows& rows, std::size_t index);
   double number(const CsvRows& rows, std::size_t column, const TableFeature& feature);
@@ -151,6 +152,7 @@ class CsvReader {
   bool learns_classes_ = false;
   std::int64_t records_ = 0;
   std::vector<double> raw_;          // [rows, features], before they are stored
+  std::vector<double> raw_targets_;  // [rows, targets], unless the schema is known
   std::vector<std::size_t> owners_;  // [sets]: their features
   TableRows kept_;
   bool missing_is_reported_ = false;

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -171,6 +173,61 @@ void learn_statistics(TableSchema& schema, std::span<const double> rows, const s
     feature.divisor = is_standard ? std::sqrt(sums[i].squares / static_cast<double>(sums[i].count))
                                   : sums[i].highest - sums[i].lowest;
   }
+}
+
+namespace {
+
+/// How many of `numbers` are different, and how many of them are as float32, if the errors of that
+/// exceed a millionth of their deviation; two zeros if they do not.
+std::pair<std::size_t, std::size_t> count_different(std::vector<double> numbers) {
+  constexpr double kTolerated = 1e-6;
+  const auto count = static_cast<double>(numbers.size());
+  const double mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / count;
+  double squares = 0;
+  double largest_error = 0;
+  for (const double number : numbers) {
+    squares += (number - mean) * (number - mean);
+    largest_error = std::max(largest_error, std::abs(number - static_cast<float>(number)));
+  }
+  if (largest_error <= kTolerated * std::sqrt(squares / count)) return {0, 0};
+  const auto keep_different = [&] {
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+    return numbers.size();
+  };
+  std::ranges::sort(numbers);
+  const std::size_t given = keep_different();
+  for (double& number : numbers) number = static_cast<float>(number);
+  return {given, keep_different()};
+}
+
+/// Checks column `place` of `rows`, which have `stride` columns.
+void check_column(std::span<const double> rows, std::size_t place, std::size_t stride,
+                  const std::string& table, const std::string& column, std::string_view remedy) {
+  std::vector<double> numbers;
+  for (std::size_t i = place; i < rows.size(); i += stride)
+    if (!std::isnan(rows[i])) numbers.push_back(rows[i]);
+  if (numbers.empty()) return;
+  const auto [given, stored] = count_different(std::move(numbers));
+  if (stored < given)
+    throw Error(ErrorCategory::data, table,
+                fmt::format("expected numbers in the column {} that float32 can tell apart: {}",
+                            column, remedy),
+                fmt::format("its {} different numbers would become {}", given, stored));
+}
+
+}  // namespace
+
+void check_precision(const TableSchema& schema, std::span<const double> rows,
+                     std::span<const double> targets, const std::string& table) {
+  for (std::size_t i = 0; i < schema.features.size(); ++i) {
+    const TableFeature& feature = schema.features[i];
+    if (feature.kind == Kind::numeric && feature.scale == ColumnScale::none)
+      check_column(rows, i, schema.features.size(), table, feature.columns.front(),
+                   "scale=standard scales it before it is stored, drop= leaves it out");
+  }
+  for (std::size_t i = 0; i < schema.targets.size(); ++i)
+    check_column(targets, i, schema.targets.size(), table, schema.targets[i],
+                 "subtract a constant from this target");
 }
 
 float stored_value(const TableFeature& feature, double prepared_number) {

@@ -33,6 +33,11 @@ double prepared(const TableFeature& feature, double number);
 /// features], for features that have not learned them. Throws Error (data), which names `table`,
 /// for a column without numbers that requires their mean.
 void learn_statistics(TableSchema& schema, std::span<const double> rows, const std::string& table);
+/// Throws Error (data), which names `table`, for a column that is stored as it is and loses digits
+/// as float32: if different numbers become equal, and the errors exceed a millionth of the
+/// deviation. `rows` are as above, `targets` [N, targets].
+void check_precision(const TableSchema& schema, std::span<const double> rows,
+                     std::span<const double> targets, const std::string& table);
 /// What is stored for a prepared number: scaled and filled in; NaN for one that an indicator
 /// reports.
 float stored_value(const TableFeature& feature, double prepared_number);

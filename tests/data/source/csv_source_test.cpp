@@ -473,6 +473,31 @@ TEST_F(CsvTest, AFileThatExistsHasNoOptionsInItsName) {
   EXPECT_EQ(CsvSpec::parse(file.string() + "?label=1", "csv").options.label, "1");
 }
 
+// The seconds of an afternoon since 1970: float32 has four numbers for them.
+TEST_F(CsvTest, RefusesColumnsThatFloat32CannotStore) {
+  std::string text = "time,place,y\n";
+  for (int i = 0; i < 400; ++i)
+    text += fmt::format("{},{},{}\n", 1'700'000'000 + i, 0.1 * i, i % 2);
+  EXPECT_EQ(error(text),
+            of_file() +
+                "expected numbers in the column time that float32 can tell apart: scale=standard "
+                "scales it before it is stored, drop= leaves it out; its 400 different numbers "
+                "would become 4");
+  EXPECT_EQ(error(text, {.targets = {"time"}}),
+            of_file() +
+                "expected numbers in the column time that float32 can tell apart: subtract a "
+                "constant from this target; its 400 different numbers would become 4");
+  EXPECT_EQ(open(text, {.leave_out = {"time"}}).size(), 400);
+  const CsvSource scaled = open(text, {.scale = ColumnScale::standard});
+  EXPECT_EQ(scaled.size(), 400);
+  EXPECT_NEAR(read(scaled, 1).features()[0] - read(scaled, 0).features()[0], 1 / 115.47, 1e-5);
+  // More digits than float32 has are no loss where the numbers are near 0 for their deviation.
+  text = "a,y\n";
+  for (int i = 0; i < 1000; ++i) text += fmt::format("{:.17g},{}\n", std::sin(i), i % 2);
+  text += "0.5000000001,1\n0.5000000002,0\n";
+  EXPECT_EQ(open(text).size(), 1002);
+}
+
 // Of numpy: numpy.mean and numpy.std of each column.
 TEST_F(CsvTest, NumbersAreStandardizedByTheStatisticsOfTheTable) {
   const std::string text =
