@@ -1,5 +1,6 @@
 // lockstep evaluate and predict: a trained model on a data set.
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/data/source/image_folder_source.h"
@@ -33,6 +35,37 @@
 
 namespace lockstep::apps {
 namespace {
+
+/// Status of a run in which some of the data could not be read.
+constexpr int kBadRecords = 3;
+
+void add_bad_records(CLI::App& command, DataArguments& data, const char* what_follows) {
+  add_parsed(command, "--bad-records", data.bad_records, parse_bad_records, "fail",
+             fmt::format("What to do about records that cannot be read: fail at the first one, or "
+                         "skip:N to tolerate up to N. {}; the exit status is then {}",
+                         what_follows, kBadRecords))
+      ->group("Data");
+}
+
+std::int64_t count_bad(const std::vector<strategy::BadFile>& files) {
+  std::int64_t records = 0;
+  for (const strategy::BadFile& file : files) records += file.records;
+  return records;
+}
+
+/// Warns on the chief of what could not be read, and returns the exit status.
+int status_of(const job::Session& session, const Restored& restored,
+              const std::vector<strategy::BadFile>& files, const std::string& consequence) {
+  const std::vector<data::DamagedFile> damaged = restored.dataset.source().damage();
+  if (session.is_chief()) {
+    if (!files.empty())
+      session.logger()->warn("{} of {} cannot be read and {}, such as: {}", count_bad(files),
+                             counted(restored.dataset.size(), "record"), consequence,
+                             files.front().first);
+    for (const data::DamagedFile& file : damaged) session.logger()->warn("{}", file.text());
+  }
+  return files.empty() && damaged.empty() ? 0 : kBadRecords;
+}
 
 // ---- evaluate
 
@@ -51,6 +84,7 @@ void print_json(const Restored& restored, const strategy::Evaluation& sums) {
   }
   strategy::add_metric_values(event, "", sums.values);
   if (const auto table = restored.dataset.source().table()) event["table"] = table->summary_json();
+  if (!sums.bad_files.empty()) event["bad_records"] = count_bad(sums.bad_files);
   event["world_size"] = restored.strategy->num_replicas_in_sync();
   event["parameter_hash"] = checkpoint::hex16(restored.trainer->parameter_hash());
   event["time"] = seconds_since_1970();
@@ -80,12 +114,9 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
   check_losses_known(restored.source, arguments.checkpoint);
   const strategy::Evaluation sums =
       restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
-  if (!session.is_chief()) return 0;
-  if (arguments.output.json)
-    print_json(restored, sums);
-  else
-    print_text(restored, sums);
-  return 0;
+  if (session.is_chief() && arguments.output.json) print_json(restored, sums);
+  if (session.is_chief() && !arguments.output.json) print_text(restored, sums);
+  return status_of(session, restored, sums.bad_files, "do not count");
 }
 
 // ---- predict
@@ -99,21 +130,25 @@ struct PredictArguments {
 };
 
 void report_predictions(const PredictArguments& arguments, const Restored& restored,
-                        std::int64_t records) {
+                        const PredictionFile& file, const std::vector<strategy::BadFile>& bad) {
+  const std::int64_t records = file.records();
   const OutputArguments& output = arguments.restored.output;
   const bool is_printed = arguments.file.path == "-";
   const std::string checkpoint = restored.checkpoint.path.string();
-  if (output.json && !is_printed)
-    fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "predict"},
-                                                        {"checkpoint", checkpoint},
-                                                        {"step", restored.checkpoint.state.step},
-                                                        {"records", records},
-                                                        {"output", arguments.file.path},
-                                                        {"time", seconds_since_1970()}}));
-  else if (!output.quiet)
+  if (output.json && !is_printed) {
+    nlohmann::ordered_json event = {{"event", "predict"},
+                                    {"checkpoint", checkpoint},
+                                    {"step", restored.checkpoint.state.step},
+                                    {"records", records}};
+    if (!bad.empty()) event["bad_records"] = count_bad(bad);
+    event["output"] = arguments.file.path;
+    event["time"] = seconds_since_1970();
+    fmt::print("{}\n", dump_json(event));
+  } else if (!output.quiet) {
     fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n", records,
                restored.dataset.size(), printable(checkpoint),
                is_printed ? "standard output" : printable(arguments.file.path));
+  }
 }
 
 int predict(job::Session& session, const PredictArguments& arguments) {
@@ -136,13 +171,14 @@ int predict(job::Session& session, const PredictArguments& arguments) {
       embeddings ? none : restored.source.losses, restored.names, arguments.select);
   check_predictions(arguments.file, outputs);
   if (session.is_chief()) file.emplace(arguments.file, std::move(outputs), std::move(file_names));
-  restored.trainer->predict(
+  const auto bad = restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));
-  if (!file) return 0;
-  file->commit();
-  report_predictions(arguments, restored, file->records());
-  return 0;
+  if (file) {
+    file->commit();
+    report_predictions(arguments, restored, *file, bad);
+  }
+  return status_of(session, restored, bad, "have their errors in the predictions");
 }
 
 }  // namespace
@@ -155,6 +191,7 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
       "  lockstep evaluate --checkpoint run --data fashion-mnist\n");
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments, "Print only warnings, errors and the metrics");
+  add_bad_records(*command, arguments->data, "Those that are skipped do not count");
   add_metrics_option(*command, arguments->metrics);
   command->callback([=, &status] {
     status = run_restored(invocation, *arguments,
@@ -201,11 +238,14 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       ->type_name("K")
       ->group("Output");
   add_restored_options(*command, arguments->restored, "Print only warnings and errors");
+  add_bad_records(*command, arguments->restored.data,
+                  "Those that are skipped have their errors in the place of predictions");
   command->callback([=, &status] {
     PredictionOptions& file = arguments->file;
     require_given("--output FILE.csv, FILE.jsonl or FILE.tfrecord", file.path);
     file.format = prediction_format(arguments->format, file.path, arguments->restored.output.json);
     file.style.logits = arguments->outputs == "logits";
+    file.has_errors = arguments->restored.data.bad_records.has_value();
     if (arguments->restored.embeddings && !arguments->select.empty())
       throw Error(ErrorCategory::input, "command line", "expected --select without --embeddings",
                   "got both");

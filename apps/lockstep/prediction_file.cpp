@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "apps/lockstep/process_setup.h"
@@ -16,6 +17,17 @@ namespace lockstep::apps {
 namespace {
 
 constexpr const char* kStandardOutput = "-";
+
+/// As many commas as there are in a part of a header outside quotes.
+std::string empty_fields(std::string_view header) {
+  std::string commas;
+  bool is_quoted = false;
+  for (const char c : header) {
+    if (c == '"') is_quoted = !is_quoted;
+    if (c == ',' && !is_quoted) commas += c;
+  }
+  return commas;
+}
 
 }  // namespace
 
@@ -32,11 +44,12 @@ PredictionFormat prediction_format(std::string_view name, const std::string& pat
               fmt::format("got \"{}\"", path));
 }
 
-/// The predictions for one record.
+/// The predictions for one record, or its error.
 struct PredictionFile::Row {
   std::int64_t record = 0;
   std::vector<PredictedRow> outputs = {};  // as outputs_
   std::string file = {};                   // empty if unknown
+  std::string error = {};                  // of an unreadable record
 };
 
 void check_predictions(const PredictionOptions& options, std::span<const PredictedOutput> outputs) {
@@ -62,10 +75,12 @@ void check_predictions(const PredictionOptions& options, std::span<const Predict
                                         : "got --outputs logits");
   if (outputs.size() == 1 || options.format != PredictionFormat::jsonl) return;
   for (const PredictedOutput& output : outputs)
-    if (output.name() == "record" || output.name() == "file")
+    if (output.name() == "record" || output.name() == "file" ||
+        (output.name() == "error" && options.has_errors))
       throw Error(ErrorCategory::input, "command line",
-                  "expected outputs with other names than record and file in JSON lines; --select "
-                  "writes only one",
+                  fmt::format("expected outputs with other names than record and file{} in JSON "
+                              "lines; --select writes only one",
+                              options.has_errors ? " and error" : ""),
                   fmt::format("got {}", output.name()));
 }
 
@@ -98,41 +113,61 @@ std::string PredictionFile::header() const {
   for (const PredictedOutput& output : outputs_)
     if (output.has_class_names() && options_.style.top == 0)
       names += "," + csv_field(prefix(output) + "class");
-  return names + '\n';
+  return names + (options_.has_errors ? ",error\n" : "\n");
 }
 
 void PredictionFile::add(const strategy::Predictions& predictions) {
-  if (predictions.record_ids.empty()) return;
+  if (predictions.record_ids.empty() && predictions.bad.empty()) return;
   const bool csv = options_.format == PredictionFormat::csv;
   // Not earlier: standard output stays empty if there is no prediction because of an error.
-  std::string text = csv && records_ == 0 ? header() : "";
+  std::string text = csv && !std::exchange(has_rows_, true) ? header() : "";
+  const auto begin_row = [&](std::int64_t record) {
+    Row row{.record = record};
+    if (file_names_) row.file = file_names_(record);
+    return row;
+  };
+  auto bad = predictions.bad.begin();
+  const auto add_bad_before = [&](std::int64_t record) {
+    for (; bad != predictions.bad.end() && bad->record_id < record; ++bad) {
+      Row row = begin_row(bad->record_id);
+      row.error = bad->problem;
+      text += text_of(row);
+    }
+  };
   for (std::size_t i = 0; i < predictions.record_ids.size(); ++i) {
-    Row row{.record = predictions.record_ids[i]};
-    if (file_names_) row.file = file_names_(row.record);
+    Row row = begin_row(predictions.record_ids[i]);
+    add_bad_before(row.record);
     for (const PredictedOutput& output : outputs_) {
       const strategy::OutputValues& all = predictions.all[output.index()];
       const auto width = static_cast<std::size_t>(all.width);
       row.outputs.push_back(output.row(all.values.subspan(i * width, width), options_.style));
     }
-    if (csv)
-      text += csv_line(row);
-    else if (options_.format == PredictionFormat::jsonl)
-      text += json_line(row);
-    else
-      data::append_record(text, example(row));
+    text += text_of(row);
   }
+  add_bad_before(std::numeric_limits<std::int64_t>::max());
   write(text);
   records_ += static_cast<std::int64_t>(predictions.record_ids.size());
 }
 
+std::string PredictionFile::text_of(const Row& row) const {
+  if (options_.format == PredictionFormat::csv) return csv_line(row);
+  if (options_.format == PredictionFormat::jsonl) return json_line(row);
+  std::string record;
+  data::append_record(record, example(row));
+  return record;
+}
+
 std::string PredictionFile::csv_line(const Row& row) const {
+  const bool is_bad = row.outputs.empty();
   std::string line = std::to_string(row.record);
   for (std::size_t i = 0; i < outputs_.size(); ++i)
-    line += outputs_[i].fields(row.outputs[i], options_.style);
+    line += is_bad ? empty_fields(outputs_[i].header("", options_.style))
+                   : outputs_[i].fields(row.outputs[i], options_.style);
   if (file_names_) line += "," + csv_field(row.file);
   for (std::size_t i = 0; i < outputs_.size(); ++i)
     if (outputs_[i].has_class_names() && options_.style.top == 0)
-      line += "," + csv_field(outputs_[i].predicted_class(row.outputs[i]));
+      line += "," + (is_bad ? "" : csv_field(outputs_[i].predicted_class(row.outputs[i])));
+  if (options_.has_errors) line += "," + csv_field(row.error);
   return line + '\n';
 }
 
@@ -144,6 +179,7 @@ std::string PredictionFile::json_line(const Row& row) const {
                : "";
   };
   std::string line = fmt::format("{{\"record\":{}", row.record);
+  if (row.outputs.empty()) return line + file + ",\"error\":" + json_string(row.error) + "}\n";
   if (outputs_.size() == 1)
     return line + "," + outputs_[0].members(row.outputs[0], options_.style) + file + class_of(0) +
            "}\n";
@@ -155,7 +191,8 @@ std::string PredictionFile::json_line(const Row& row) const {
 
 std::string PredictionFile::example(const Row& row) const {
   data::Example example = {{"record", data::Int64List{row.record}}};
-  for (std::size_t i = 0; i < outputs_.size(); ++i)
+  if (row.outputs.empty()) example["error"] = data::BytesList{row.error};
+  for (std::size_t i = 0; i < row.outputs.size(); ++i)
     outputs_[i].add_features(row.outputs[i], prefix(outputs_[i]), options_.style, example);
   if (file_names_) example["file"] = data::BytesList{row.file};
   return data::serialize_example(example);

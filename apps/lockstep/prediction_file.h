@@ -25,6 +25,8 @@ struct PredictionOptions {
   std::string path;  ///< "-" is standard output
   PredictionFormat format = PredictionFormat::csv;
   PredictionStyle style = {};
+  /// Unreadable records have rows as well, with their errors: CSV then has a column "error".
+  bool has_errors = false;
 };
 
 /// The file name of a record.
@@ -43,6 +45,11 @@ using FileNames = std::function<std::string(std::int64_t record)>;
 ///      "logits":[-1.5,-0.4],"file":"1.jpg","class":"pear"}
 ///     record,kind.predicted,kind.probability_0,kind.probability_1,price.output_0
 ///     {"record":0,"kind":{"predicted":1,"probability":0.75,…},"price":{"outputs":[2.5]}}
+///
+/// An unreadable record has its id, its file and the error, in CSV with empty fields between them:
+///
+///     3,,,,2.jpg,,[photos/2.jpg] expected a usable image; …
+///     {"record":3,"file":"2.jpg","error":"[photos/2.jpg] expected a usable image; …"}
 class PredictionFile {
  public:
   /// `file_names`: null if records are no files. Throws the errors of check_predictions().
@@ -54,7 +61,7 @@ class PredictionFile {
   void commit() {
     if (file_) file_->commit();
   }
-  std::int64_t records() const { return records_; }
+  std::int64_t records() const { return records_; }  ///< with predictions
 
  private:
   struct Row;
@@ -62,6 +69,8 @@ class PredictionFile {
   /// "" of a single output, else "OUTPUT.".
   std::string prefix(const PredictedOutput& output) const;
   std::string header() const;
+  /// The line, or the tf.train.Example, of a record.
+  std::string text_of(const Row& row) const;
   std::string csv_line(const Row& row) const;
   std::string json_line(const Row& row) const;
   std::string example(const Row& row) const;
@@ -71,6 +80,7 @@ class PredictionFile {
   FileNames file_names_;
   std::unique_ptr<AtomicFile> file_;  // null: standard output
   std::int64_t records_ = 0;
+  bool has_rows_ = false;
 };
 
 /// Throws Error (input) for `top` if no output has classes, and for outputs whose names JSON lines

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -107,6 +108,37 @@ Sample Batch::sample(std::size_t index) {
 void Batch::move_to(std::size_t index, Sample& sample) {
   move_views(index, inputs, sample.inputs);
   move_views(index, targets, sample.targets);
+}
+
+std::vector<std::int64_t> Batch::remove_bad() {
+  std::vector<std::int64_t> bad;
+  for (const std::int64_t id : record_ids)
+    if (id < 0) bad.push_back(-1 - id);
+  if (bad.empty()) return bad;
+  const auto keep_others = [&](auto& values) {
+    const auto width = std::ssize(values) / samples;
+    auto to = values.begin();
+    for (std::int64_t i = 0; i < samples; ++i) {
+      if (record_ids[static_cast<std::size_t>(i)] < 0) continue;
+      const auto from = values.begin() + i * width;
+      if (to != from) std::move(from, from + width, to);
+      to += width;
+    }
+    values.erase(to, values.end());
+  };
+  for (auto* arrays : {&inputs, &targets})
+    for (TensorArray& array : *arrays) {
+      keep_others(array.bytes);
+      keep_others(array.strings);
+      keep_others(array.lengths);
+      keep_others(array.rows);
+    }
+  keep_others(weights);
+  keep_others(partner_labels);
+  keep_others(label_weights);
+  keep_others(record_ids);  // last: it says which
+  samples = std::ssize(record_ids);
+  return bad;
 }
 
 void Batch::pad() {

@@ -69,7 +69,7 @@ struct Batch {
   /// Number of micro-batches by which the samples of this part are ordered (MicroBatchOrder). 1: in
   /// the order of the global batch.
   std::int64_t micro_batches = 1;
-  std::vector<std::int64_t> record_ids;  ///< [samples]
+  std::vector<std::int64_t> record_ids;  ///< [samples]; see StreamOptions::marks_bad
   std::vector<TensorArray> inputs;       ///< one array per input of the data set
   std::vector<TensorArray> targets;      ///< one array per target of the data set
   std::vector<float> weights;            ///< [samples] if the data set has weights
@@ -86,6 +86,9 @@ struct Batch {
   Sample sample(std::size_t index = 0);
   /// Moves the views of a sample() to sample `index`.
   void move_to(std::size_t index, Sample& sample);
+  /// Removes the samples of unreadable records, which StreamOptions::marks_bad marks. Returns the
+  /// ids of these records.
+  std::vector<std::int64_t> remove_bad();
   /// Fills the arrays of ragged tensors when all samples are written. A BatchStream has done so.
   /// Throws Error (data) for an array of more than 4 GiB.
   void pad();
@@ -132,6 +135,9 @@ struct StreamOptions {
   std::int64_t prefetch_bytes = std::int64_t{1} << 30;
   /// Deliver uint8 images that no map changes as pixels, a quarter of the bytes.
   bool pixels = false;
+  /// Where Dataset::skip_bad_records() tolerates an unreadable record, do not put another one in
+  /// its place: its sample has the record id -1 - id, and undefined values (Batch::remove_bad).
+  bool marks_bad = false;
   /// Order the samples of each part by so many micro-batches, or as many as the global batch has
   /// samples (Batch::micro_batches). For micro-batches that are the same for any number of
   /// replicas.

@@ -89,6 +89,7 @@ Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
   CsvSpec table = CsvSpec::parse(text, where);
   table.options.schema = options.table;
   table.options.may_lack_labels = options.may_lack_labels;
+  table.options.keeps_bad_rows = options.tfrecord.skip_damage;
   if (table.options.features.empty()) table.options.features = options.features;
   if (!table.options.scale && !options.scales_tables) table.options.scale = ColumnScale::none;
   table.options.exchange = options.tfrecord.exchange;

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/strategy/fit/record_account.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::strategy {
@@ -52,9 +55,32 @@ std::vector<std::vector<float>> predict_part(Replica& replica, data::Batch& part
   return outputs;
 }
 
-/// Serializes record ids and outputs of one part: count, ids, each output.
-std::vector<std::byte> pack(const data::Batch& part,
-                            const std::vector<std::vector<float>>& outputs) {
+/// Removes the unreadable records from the parts. Returns those of each part.
+std::vector<std::vector<data::BadRecord>> remove_bad(std::vector<data::Batch>& parts,
+                                                     const data::BatchStream& stream) {
+  std::vector<std::vector<data::BadRecord>> bad(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::vector<std::int64_t> ids = parts[i].remove_bad();
+    if (ids.empty()) continue;
+    for (data::BadRecord& record : stream.bad_records())
+      if (std::ranges::find(ids, record.record_id) != ids.end()) bad[i].push_back(record);
+  }
+  return bad;
+}
+
+/// The unreadable records of the pass over `dataset`. Throws the same Error (data) on all ranks for
+/// more than it tolerates. Collective.
+std::vector<BadFile> bad_files_of(const Strategy& strategy, const data::Dataset& dataset,
+                                  const data::BatchStream& stream) {
+  const auto allowed = dataset.bad_records_allowed();
+  if (!allowed) return {};
+  return gather_bad_records(strategy.ranks(), dataset.source(), stream.bad_records(), *allowed);
+}
+
+/// Serializes record ids, outputs and unreadable records of one part: count, ids, each output, the
+/// records.
+std::vector<std::byte> pack(const data::Batch& part, const std::vector<std::vector<float>>& outputs,
+                            const std::vector<data::BadRecord>& bad) {
   const std::int64_t samples = part.samples;
   std::size_t output_bytes = 0;
   for (const std::vector<float>& output : outputs) output_bytes += output.size() * sizeof(float);
@@ -69,6 +95,7 @@ std::vector<std::byte> pack(const data::Batch& part,
   put(part.record_ids.data(), part.record_ids.size() * sizeof(std::int64_t));
   for (const std::vector<float>& output : outputs)
     put(output.data(), output.size() * sizeof(float));
+  pack_bad_records(bad, bytes);
   return bytes;
 }
 
@@ -79,11 +106,11 @@ struct Gathered {
 };
 
 void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>& ids,
-                     std::vector<Gathered>& outputs) {
+                     std::vector<Gathered>& outputs, std::map<std::int64_t, std::string>& bad) {
   std::int64_t samples = 0;
   LOCKSTEP_CHECK_OP(bytes.size(), >=, sizeof(samples));
   std::memcpy(&samples, bytes.data(), sizeof(samples));
-  if (samples == 0) return;
+  if (samples == 0) return unpack_bad_records(bytes.subspan(sizeof(samples)), bad);
   const std::size_t id_bytes = static_cast<std::size_t>(samples) * sizeof(std::int64_t);
   std::span<const std::byte> rest = bytes.subspan(sizeof(samples) + id_bytes);
   ids.resize(ids.size() + static_cast<std::size_t>(samples));
@@ -95,6 +122,7 @@ void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>
                 floats * sizeof(float));
     rest = rest.subspan(floats * sizeof(float));
   }
+  unpack_bad_records(rest, bad);
 }
 
 }  // namespace
@@ -122,7 +150,8 @@ data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& data
           .local_replicas = strategy.local_replicas(),
           .prefetch = prefetch,
           .threads = reading_threads(threads, strategy),
-          .pixels = strategy.has_gpu()};
+          .pixels = strategy.has_gpu(),
+          .marks_bad = dataset.bad_records_allowed().has_value()};
 }
 
 std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
@@ -137,6 +166,7 @@ std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset&
     const allreduce::PhaseScope evaluating(&replicas.strategy().activity(local),
                                            allreduce::Phase::evaluating);
     const auto i = static_cast<std::size_t>(local);
+    parts[i].remove_bad();
     sums[i] += replicas[local].evaluate(parts[i], totals[i]);
     for (const std::int32_t label : parts[i].labels()) highest[i] = std::max(highest[i], label);
   };
@@ -158,13 +188,14 @@ std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset&
       all->values = model::values_of(replicas.metrics(), metrics);
     });
     all->has_accuracy = replicas.has_accuracy();
+    all->bad_files = bad_files_of(replicas.strategy(), dataset, *stream);
     if (highest_label != nullptr) *highest_label = highest.front();
   });
   return all;
 }
 
-void predict(LocalReplicas& replicas, const data::Dataset& dataset,
-             const data::StreamOptions& options, const PredictionSink& sink) {
+std::vector<BadFile> predict(LocalReplicas& replicas, const data::Dataset& dataset,
+                             const data::StreamOptions& options, const PredictionSink& sink) {
   const auto stream = dataset.stream(options);
   const model::Network& network = replicas.network();
   std::vector<Gathered> outputs;
@@ -173,28 +204,39 @@ void predict(LocalReplicas& replicas, const data::Dataset& dataset,
   const std::int64_t samples = samples_of_pass(dataset);
   const bool is_chief = replicas.strategy().is_chief();
   std::vector<data::Batch> parts;
+  std::vector<std::vector<data::BadRecord>> bad_of_parts;
   std::vector<std::int64_t> ids;
+  std::map<std::int64_t, std::string> bad_by_id;
   std::vector<OutputValues> all;
+  std::vector<data::BadRecord> bad;
+  std::vector<BadFile> bad_files;
   const std::function<void(int)> body = [&](int local) {
     data::Batch& part = parts[static_cast<std::size_t>(local)];
     Replica& replica = replicas[local];
     const auto parts_of_all = replica.group().all_gather(
-        pack(part, predict_part(replica, part, samples, network.outputs().size())));
+        pack(part, predict_part(replica, part, samples, network.outputs().size()),
+             bad_of_parts[static_cast<std::size_t>(local)]));
     if (local != 0 || !is_chief) return;
-    for (const auto& bytes : parts_of_all) append_unpacked(bytes, ids, outputs);
+    for (const auto& bytes : parts_of_all) append_unpacked(bytes, ids, outputs, bad_by_id);
   };
   replicas.strategy().fail_together([&] {
     while (stream->next(parts)) {
       ids.clear();
+      bad_by_id.clear();
+      bad_of_parts = remove_bad(parts, *stream);
       for (Gathered& output : outputs) output.values.clear();
       replicas.strategy().run(body);
       if (!is_chief) continue;
       all.clear();
       for (std::size_t k = 0; k < outputs.size(); ++k)
         all.push_back({network.outputs()[k].name, outputs[k].values, outputs[k].width});
-      sink({ids, all.front().values, all.front().width, all});
+      bad.clear();
+      for (const auto& [id, problem] : bad_by_id) bad.push_back({id, problem});
+      sink({ids, all.front().values, all.front().width, all, bad});
     }
+    bad_files = bad_files_of(replicas.strategy(), dataset, *stream);
   });
+  return bad_files;
 }
 
 }  // namespace lockstep::strategy

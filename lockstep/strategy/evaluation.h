@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/strategy/trainer_options.h"
@@ -28,10 +29,10 @@ std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset&
                                    std::int32_t* highest_label = nullptr);
 
 /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
-/// chief in record order. The same bits on any number of replicas, of one kind of device.
-/// Collective.
-void predict(LocalReplicas& replicas, const data::Dataset& dataset,
-             const data::StreamOptions& stream, const PredictionSink& sink);
+/// chief in record order. The same bits on any number of replicas, of one kind of device. Returns
+/// the unreadable records. Collective.
+std::vector<BadFile> predict(LocalReplicas& replicas, const data::Dataset& dataset,
+                             const data::StreamOptions& stream, const PredictionSink& sink);
 
 /// The maximum number of threads that read in this process: `requested`; or, if that is 0, one, and
 /// for GPUs, whose host has cores to spare, the cores of this process, up to 16 per replica. Ranks

@@ -139,6 +139,10 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
       one_pass(replicas_->strategy(), records, options.prefetch, options.data_threads), {},
       &highest_label);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
+  if (sums->samples == 0 && !sums->bad_files.empty())
+    throw Error(
+        ErrorCategory::data, records.description(), "expected a readable record",
+        fmt::format("all {} are bad, such as: {}", records.size(), sums->bad_files.front().first));
   model::require_weights(*sums, "evaluation");
   const std::string warning =
       options_.losses.empty()
@@ -150,17 +154,18 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
   return *sums;
 }
 
-void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
-                      const ReadOptions& options) {
+std::vector<BadFile> Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
+                                      const ReadOptions& options) {
   replicas_->strategy().require_usable();
   check_data_fits(dataset, *network_, replicas_->loss(), DataUse::prediction);
   check_same_features(dataset, *names_);
   job::Agreement(replicas_->strategy().ranks()).require_same_lines("ranks", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  strategy::predict(
+  const auto bad_files = strategy::predict(
       *replicas_, dataset,
       one_pass(replicas_->strategy(), dataset, options.prefetch, options.data_threads), sink);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
+  return bad_files;
 }
 
 checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& path) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/network.h"
@@ -43,7 +44,8 @@ class Trainer {
   History fit(const data::Dataset& dataset, const FitOptions& options = {});
 
   /// Sums of loss and accuracy, and the options' metrics, over all records of `dataset` (batched).
-  /// Each record counts once, for any number of replicas. Classes are matched by name with those of
+  /// Each record counts once, for any number of replicas; unreadable ones that
+  /// Dataset::skip_bad_records() tolerates do not count. Classes are matched by name with those of
   /// the training, or of the restored checkpoint, if both have names: `dataset` may have them in
   /// another order, or not all of them. Without names, class i is output i: fewer classes than
   /// outputs are a warning if the highest label tells their number, as in IDX and TFRecord files
@@ -52,10 +54,11 @@ class Trainer {
   Evaluation evaluate(const data::Dataset& dataset, const ReadOptions& options = {});
 
   /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
-  /// chief in record order. Labels do not matter. Throws Error (data) for other features than those
-  /// of the training.
-  void predict(const data::Dataset& dataset, const PredictionSink& sink,
-               const ReadOptions& options = {});
+  /// chief in record order. Labels do not matter. Returns the unreadable records that
+  /// Dataset::skip_bad_records() tolerates, by files. Throws Error (data) for other features than
+  /// those of the training.
+  std::vector<BadFile> predict(const data::Dataset& dataset, const PredictionSink& sink,
+                               const ReadOptions& options = {});
 
   /// Loads parameters and moving statistics from the checkpoint `path`, or from the newest usable
   /// checkpoint in the directory `path`; DIR:best is the best one (CheckpointPlan::keep_best).

@@ -232,6 +232,8 @@ struct History {
 /// The result of Trainer::evaluate().
 struct Evaluation : model::MetricSums {
   std::vector<model::MetricValue> values = {};  ///< of TrainerOptions::metrics, in their order
+  /// The unreadable records that Dataset::skip_bad_records() tolerated: no sum has them.
+  std::vector<BadFile> bad_files = {};
 
   /// The value called `name`, as EpochLogs::metric().
   std::optional<double> metric(std::string_view name) const {
@@ -253,6 +255,9 @@ struct Predictions {
   std::int64_t width = 0;                    ///< elements of one output
   /// All outputs, in the order of Network::outputs().
   std::span<const OutputValues> all = {};
+  /// Records between those of `record_ids` that are unreadable, which Dataset::skip_bad_records()
+  /// tolerates; ascending.
+  std::span<const data::BadRecord> bad = {};
 };
 /// Receives predictions in record order.
 using PredictionSink = std::function<void(const Predictions&)>;

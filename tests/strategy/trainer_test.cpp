@@ -1,14 +1,19 @@
 #include "lockstep/strategy/trainer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/trainer_options.h"
 #include "tests/strategy/training.h"
@@ -294,6 +299,96 @@ TEST(Trainer, PredictsInTheOrderOfTheRecordsWithAndWithoutLabels) {
     EXPECT_THAT(error_of([&] { trainer.evaluate(unlabelled_data(25).batch(8)); }),
                 HasSubstr("expected class labels for cross-entropy"));
   }
+}
+
+/// The samples of small_data(), of which some cannot be read.
+data::Dataset partly_bad_data(std::int64_t records, const std::set<std::int64_t>& bad) {
+  const data::Dataset good = small_data(records);
+  return data::Dataset::from_generator(
+      good.spec(), records, [good, bad](std::int64_t id, data::Sample& sample) {
+        if (bad.contains(id))
+          throw Error(ErrorCategory::data, fmt::format("record {}", id), "expected data", "none");
+        good.source().read(id, sample);
+      });
+}
+
+std::string problem_of(std::int64_t id) {
+  return fmt::format(
+      "[generator: record {0}] expected a sample; its function threw: [record {0}] expected data; "
+      "none",
+      id);
+}
+
+TEST(Trainer, LeavesOutUnreadableRecordsAndReportsThem) {
+  const std::set<std::int64_t> bad = {0, 9, 10, 11, 12, 13, 14, 15, 24};
+  std::vector<float> expected;  // of all records
+  double loss_sum = 0;          // of those that can be read
+  for (const int replicas : {1, 3}) {
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, replicas);
+    Trainer trainer(*strategy, plain_network());
+    if (expected.empty())
+      trainer.predict(small_data(25).batch(8), [&](const Predictions& predictions) {
+        expected.insert(expected.end(), predictions.outputs.begin(), predictions.outputs.end());
+      });
+    const data::Dataset dataset = partly_bad_data(25, bad).batch(8).skip_bad_records(9);
+    std::vector<std::int64_t> ids;
+    std::vector<std::int64_t> bad_ids;
+    const auto bad_files = trainer.predict(dataset, [&](const Predictions& predictions) {
+      for (std::size_t i = 0; i < predictions.record_ids.size(); ++i) {
+        const std::int64_t id = predictions.record_ids[i];
+        ids.push_back(id);
+        for (std::int64_t k = 0; k < kClasses; ++k)
+          EXPECT_EQ(predictions.outputs[i * kClasses + static_cast<std::size_t>(k)],
+                    expected[static_cast<std::size_t>(id * kClasses + k)]);
+      }
+      for (const data::BadRecord& one : predictions.bad) {
+        bad_ids.push_back(one.record_id);
+        EXPECT_EQ(one.problem, problem_of(one.record_id));
+      }
+    });
+    EXPECT_EQ(ids.size(), 16U);
+    EXPECT_EQ(std::set(bad_ids.begin(), bad_ids.end()), bad);
+    ASSERT_EQ(bad_files.size(), 1U);
+    EXPECT_EQ(bad_files[0], (BadFile{"", 9, problem_of(0)}));
+    const Evaluation sums = trainer.evaluate(dataset);
+    EXPECT_EQ(sums.samples, 16);
+    EXPECT_EQ(sums.bad_files, bad_files);
+    if (replicas == 1) {
+      for (std::int64_t id = 0; id < 25; ++id)
+        if (!bad.contains(id))
+          loss_sum += trainer.evaluate(small_data(25).skip(id).take(1).batch(1)).loss_sum;
+    }
+    EXPECT_NEAR(sums.loss_sum, loss_sum, 1e-6 * loss_sum);
+  }
+}
+
+TEST(Trainer, RefusesMoreUnreadableRecordsThanItMayLeaveOut) {
+  for (const int replicas : {1, 2}) {
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, replicas);
+    Trainer trainer(*strategy, plain_network());
+    EXPECT_THAT(error_of([&] {
+                  trainer.evaluate(partly_bad_data(25, {1, 2}).batch(8).skip_bad_records(1));
+                }),
+                HasSubstr("expected at most 1 unreadable record; there are more"));
+  }
+  const auto error_in = [](const std::function<void(Trainer&)>& use) {
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, 1);
+    Trainer trainer(*strategy, plain_network());
+    return error_of([&] { use(trainer); });
+  };
+  EXPECT_THAT(error_in([](Trainer& trainer) {
+                trainer.fit(small_data(25).batch(8),
+                            {.epochs = 1,
+                             .validation = partly_bad_data(25, {1}).batch(8).skip_bad_records(1)});
+              }),
+              HasSubstr("expected each record once for validation; bad records may be skipped"));
+  EXPECT_THAT(error_in([](Trainer& trainer) {
+                trainer.evaluate(partly_bad_data(2, {0, 1}).batch(8).skip_bad_records(2));
+              }),
+              HasSubstr("expected a readable record; all 2 are bad, such as: " + problem_of(0)));
 }
 
 TEST(Trainer, ValidationDoesNotChangeTheTraining) {

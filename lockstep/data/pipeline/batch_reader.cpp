@@ -129,9 +129,9 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, BadRecordPr
   }
 }
 
-/// Returns the id of the record in `sample`: the key's or, if bad records are tolerated, the next
-/// readable one. Thus batches and steps are unchanged on all ranks, whichever rank encounters a bad
-/// record.
+/// Returns the id of the record in `sample`: the key's or, if bad records are tolerated and not
+/// marked, the next readable one. Thus batches and steps are unchanged on all ranks, whichever rank
+/// encounters a bad record.
 std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& sample,
                                BadRecordProblems& bad) const {
   const RecordSource& source = *pipeline_.source;
@@ -144,6 +144,7 @@ std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& samp
       if (!pipeline_.bad_records) throw;
       bad.emplace(key.record_id, error.what());
       check(bad);
+      if (options_.marks_bad) return -1 - key.record_id;
     }
     key.record_id = (key.record_id + 1) % source.size();
   }

@@ -59,8 +59,9 @@ WordTable table_of(const std::vector<std::string>& words) {
 
 }  // namespace
 
-CsvReader::CsvReader(std::string_view text, Meaning& meaning, const Report* report)
-    : text_(text), meaning_(meaning), report_(report) {}
+CsvReader::CsvReader(std::string_view text, Meaning& meaning, const Report* report,
+                     bool keeps_bad_rows)
+    : text_(text), meaning_(meaning), report_(report), keeps_bad_rows_(keeps_bad_rows) {}
 
 CsvRows CsvReader::rows() const {
   CsvRows rows(text_, meaning_.file, meaning_.separator);
@@ -212,8 +213,25 @@ void CsvReader::add_rows() {
     bool is_read = false;
     attempt([&] { is_read = rows.next(); });  // nothing after misplaced quotes can be split
     if (!is_read) return;
-    add_row(rows);
+    if (keeps_bad_rows_)
+      add_row_or_problem(rows);
+    else
+      add_row(rows);
   }
+}
+
+void CsvReader::add_row_or_problem(const CsvRows& rows) {
+  try {
+    return add_row(rows);
+  } catch (const Error& error) {
+    if (error.category() != ErrorCategory::data) throw;
+    kept_.problems.emplace(records_ - 1, error.message());
+  }
+  raw_.clear();
+  const auto count = static_cast<std::size_t>(records_);
+  kept_.values.resize(count * columns_.size());
+  kept_.targets.resize(count * meaning_.layout.targets.size());
+  if (meaning_.layout.label) kept_.labels.resize(count);
 }
 
 bool CsvReader::add_plain(std::span<const double> numbers,

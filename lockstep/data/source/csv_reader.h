@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -31,6 +32,8 @@ struct TableRows {
   std::vector<std::int32_t> members;  ///< categories of all sets, of each without repetition
   /// [series]: one past the last row of each; of a table without series, one past the last row.
   std::vector<std::int64_t> series;
+  /// What is wrong with rows that cannot be used, whose values above mean nothing.
+  std::map<std::int64_t, ErrorMessage> problems;
 };
 
 /// Calls use(word) for the words of a multi-hot field.
@@ -66,8 +69,10 @@ class CsvReader {
   };
 
   /// `text` and `meaning` must outlive this object. With a report, every Error about a field is
-  /// reported instead of thrown, and no row is kept.
-  CsvReader(std::string_view text, Meaning& meaning, const Report* report);
+  /// reported instead of thrown, and no row is kept. With `keeps_bad_rows`, it is kept instead of
+  /// the row: TableRows::problems.
+  CsvReader(std::string_view text, Meaning& meaning, const Report* report,
+            bool keeps_bad_rows = false);
 
   /// Reads all rows and completes the schema. Throws Error (data) as the constructor of CsvSource.
   TableRows read();
@@ -102,6 +107,8 @@ class CsvReader {
   bool add_plain(std::span<const double> numbers, std::span<const std::string_view> words);
   void add_target(double number);
   void add_row(const CsvRows& rows);
+  /// Adds the row, or its problem.
+  void add_row_or_problem(const CsvRows& rows);
   void add_feature(const CsvRows& rows, std::size_t index);
   double number(const CsvRows& rows, std::size_t column, const TableFeature& feature);
   /// What is kept of the words of a feature; -1 if one of them has no category.
@@ -141,6 +148,7 @@ class CsvReader {
   std::string_view text_;
   Meaning& meaning_;
   const Report* report_;
+  bool keeps_bad_rows_;
   std::vector<std::vector<std::size_t>> columns_;  // [features]
   std::vector<Vocabulary> vocabularies_;           // [features]
   std::vector<bool> requires_value_;               // [columns]

@@ -173,6 +173,7 @@ void CsvReader::fail_missing(const CsvRows& rows, std::size_t column, std::strin
   if (is_feature && counts(column).kind() == ColumnCounts::Kind::words)
     return fail_word(rows, column);
   if (report_ != nullptr && std::exchange(missing_is_reported_, true)) return;
+  if (keeps_bad_rows_) rows.fail(column, expected, got(field));  // each row has its own problem
   struct Missing {
     std::int64_t rows = 0;
     std::int64_t line = 0;

@@ -137,7 +137,9 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
                                        feature.missing.rule == MissingValues::Rule::mean ||
                                        feature.missing.rule == MissingValues::Rule::indicator);
       });
-  CsvReader reader(text, meaning, report);
+  const bool keeps_bad_rows =
+      options_.keeps_bad_rows && is_known && schema.window.rows == 0 && !layout.series;
+  CsvReader reader(text, meaning, report, keeps_bad_rows);
   own_ = reader.read();
   records_ = reader.records();
   is_self_taught_ = is_self_taught_ || (!is_known && schema.labels_are_words);
@@ -165,13 +167,17 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
 
 NodeData CsvSource::data() const {
   std::string bytes;
+  nlohmann::json problems = nlohmann::json::array();
+  for (const auto& [row, problem] : own_.problems)
+    problems.push_back({row, problem.where, problem.expected, problem.actual});
   nlohmann::json::to_cbor({{"schema", schema_.to_json()},
                            {"records", records_},
                            {"targets", targets_},
                            {"has_label", has_label_},
                            {"label_text", label_text_},
                            {"is_known", is_known_},
-                           {"is_self_taught", is_self_taught_}},
+                           {"is_self_taught", is_self_taught_},
+                           {"problems", problems}},
                           bytes);
   return {std::move(bytes),
           {std::as_bytes(rows_.values), std::as_bytes(rows_.targets), std::as_bytes(rows_.labels),
@@ -200,6 +206,10 @@ void CsvSource::use(const NodeData& data, SharedSegment memory) {
   numbers(rows_.series, 5);
   find_windows(rows_.series);
   own_ = {};
+  for (const auto& problem : described.at("problems"))
+    own_.problems.emplace(
+        problem.at(0),
+        ErrorMessage{.where = problem.at(1), .expected = problem.at(2), .actual = problem.at(3)});
   memory_ = std::move(memory);
 }
 
@@ -294,6 +304,8 @@ std::vector<std::string> CsvSource::target_names() const {
 }
 
 void CsvSource::read(std::int64_t record_id, Sample& sample) const {
+  if (const auto problem = own_.problems.find(record_id); problem != own_.problems.end())
+    throw Error(ErrorCategory::data, problem->second);
   const auto first = static_cast<std::size_t>(has_windows() ? starts_.row(record_id) : record_id);
   const std::span<float> features = sample.features();
   if (pieces_.size() == 1 && pieces_.front().form == Piece::Form::copied) {

@@ -108,6 +108,9 @@ struct CsvOptions {
   /// With a schema or `like`: whether the table may lack the label or targets, which are not read;
   /// the last window then ends at the last row.
   bool may_lack_labels = false;
+  /// With a schema: a row that cannot be used is an error when it is read, not when the table is
+  /// opened. Not with windows, whose samples have several rows.
+  bool keeps_bad_rows = false;
   IndexExchange exchange = {};  ///< the ranks that open the table together
 
   /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,

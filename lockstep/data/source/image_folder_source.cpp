@@ -213,10 +213,19 @@ void ImageFolderSource::find_files(std::int32_t number) {
 }
 
 std::vector<std::int64_t> ImageFolderSource::shape_of_first() const {
-  return with_image(path_of(0), [](std::span<const std::uint8_t> bytes) {
-    const ImageHeader header = ImageDecoder().open(bytes);
-    return std::vector<std::int64_t>{header.height, header.width, header.channels};
-  });
+  constexpr std::int64_t kMaxTried = 100;  // more than a few images are damaged
+  std::optional<Error> first;
+  for (std::int64_t id = 0; id < std::min(size(), kMaxTried); ++id) {
+    try {
+      return with_image(path_of(id), [](std::span<const std::uint8_t> bytes) {
+        const ImageHeader header = ImageDecoder().open(bytes);
+        return std::vector<std::int64_t>{header.height, header.width, header.channels};
+      });
+    } catch (const Error& error) {
+      if (!first) first = error;
+    }
+  }
+  throw Error(*first);
 }
 
 std::string ImageFolderSource::name_of(std::int64_t record_id) const {

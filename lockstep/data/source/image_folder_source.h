@@ -27,10 +27,10 @@ enum class ImageFolders {
 /// A file is opened when its record is read; JPEG and PNG are distinguished by content.
 class ImageFolderSource final : public RecordSource {
  public:
-  /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first, whose header is
-  /// read. Throws Error (data) for a directory without folders or without images, and for a folder
-  /// with other files but no image. Without labels, only a directory without images is an error,
-  /// and `directory` may be an image.
+  /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first that is readable,
+  /// whose header is read. Throws Error (data) for a directory without folders or without images,
+  /// and for a folder with other files but no image. Without labels, only a directory without
+  /// images is an error, and `directory` may be an image.
   explicit ImageFolderSource(const std::filesystem::path& directory,
                              const std::vector<std::int64_t>& shape = {},
                              ImageFolders folders = ImageFolders::classes);

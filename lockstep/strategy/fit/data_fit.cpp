@@ -196,13 +196,10 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",
                 "expected unmixed samples for evaluation or prediction", "the data set uses mixup");
-  if (use != DataUse::training &&
-      (dataset.shard_policy() != data::ShardPolicy::automatic || dataset.bad_records_allowed()))
+  if (use != DataUse::training && dataset.shard_policy() != data::ShardPolicy::automatic)
     throw Error(ErrorCategory::input, "data",
                 "expected each record once for evaluation or prediction",
-                dataset.bad_records_allowed()
-                    ? "bad records may be skipped"
-                    : fmt::format("the shard policy is {}", to_string(dataset.shard_policy())));
+                fmt::format("the shard policy is {}", to_string(dataset.shard_policy())));
   if (use == DataUse::prediction) return;
   for (const model::LossTerm& term : loss.terms())
     check_target(dataset, network, term, loss.terms().size() == 1, use);

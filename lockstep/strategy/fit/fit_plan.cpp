@@ -161,6 +161,9 @@ void FitPlan::agree(const LocalReplicas& replicas) {
   if (fit.validation) {
     validation = matched(*fit.validation, DataNames::of(dataset));
     check_data_fits(*validation, network, replicas.loss(), DataUse::evaluation);
+    if (validation->bad_records_allowed())
+      throw Error(ErrorCategory::input, "data", "expected each record once for validation",
+                  "bad records may be skipped");
   }
   check_monitoring(fit, known_metrics(replicas));
   check_prediction_images(fit, network, replicas.loss());

@@ -6,8 +6,6 @@
 
 #include <array>
 #include <cstring>
-#include <map>
-#include <span>
 
 #include "lockstep/data/order/batch_plan.h"
 
@@ -28,9 +26,10 @@ std::uint64_t sum_of(const data::Range& range, allreduce::Activity* activity) {
   return sum;
 }
 
-/// Serializes ids and errors: id, length and text of each.
-std::vector<std::byte> pack(const std::vector<data::BadRecord>& records) {
-  std::vector<std::byte> bytes;
+}  // namespace
+
+// Of each record its id, and the length and the text of the problem.
+void pack_bad_records(const std::vector<data::BadRecord>& records, std::vector<std::byte>& bytes) {
   const auto put = [&](const void* data, std::size_t size) {
     const auto* const begin = static_cast<const std::byte*>(data);
     bytes.insert(bytes.end(), begin, begin + size);
@@ -41,10 +40,10 @@ std::vector<std::byte> pack(const std::vector<data::BadRecord>& records) {
     put(&length, sizeof(length));
     put(record.problem.data(), record.problem.size());
   }
-  return bytes;
 }
 
-void unpack(std::span<const std::byte> bytes, std::map<std::int64_t, std::string>& records) {
+void unpack_bad_records(std::span<const std::byte> bytes,
+                        std::map<std::int64_t, std::string>& records) {
   const auto take = [&](void* into, std::size_t size) {
     LOCKSTEP_CHECK_OP(bytes.size(), >=, size);
     std::memcpy(into, bytes.data(), size);
@@ -60,8 +59,6 @@ void unpack(std::span<const std::byte> bytes, std::map<std::int64_t, std::string
     records.emplace(id, std::move(problem));
   }
 }
-
-}  // namespace
 
 void RecordAccount::add(const std::vector<data::Batch>& parts) {
   for (const data::Batch& part : parts) {
@@ -89,9 +86,11 @@ std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks,
                                         const data::RecordSource& source,
                                         const std::vector<data::BadRecord>& mine,
                                         std::int64_t limit) {
+  std::vector<std::byte> packed;
+  pack_bad_records(mine, packed);
   std::map<std::int64_t, std::string> all;
-  for (const auto& bytes : ranks.all_gather(std::span<const std::byte>(pack(mine))))
-    unpack(bytes, all);
+  for (const auto& bytes : ranks.all_gather(std::span<const std::byte>(packed)))
+    unpack_bad_records(bytes, all);
   if (static_cast<std::int64_t>(all.size()) > limit)
     data::throw_too_many_bad(limit, all.rbegin()->second);
   std::vector<BadFile> bad;

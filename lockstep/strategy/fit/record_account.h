@@ -2,7 +2,11 @@
 // bad records.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "lockstep/allreduce/communicator.h"
@@ -30,6 +34,11 @@ class RecordAccount {
   std::uint64_t count_ = 0;
   std::uint64_t sum_ = 0;
 };
+
+/// Appends ids and problems to `bytes`, from which unpack_bad_records() adds them to a map.
+void pack_bad_records(const std::vector<data::BadRecord>& records, std::vector<std::byte>& bytes);
+void unpack_bad_records(std::span<const std::byte> bytes,
+                        std::map<std::int64_t, std::string>& records);
 
 /// The bad records of all ranks without duplicates, grouped by files of `source`. Throws the same
 /// Error (data) on all ranks if there are more than `limit`. Collective.

@@ -95,6 +95,29 @@ TEST(BadRecords, AreReplacedAsPartnersToo) {
   EXPECT_EQ(stream->bad_records().size(), 4u);
 }
 
+TEST(BadRecords, AreMarkedAndRemovedForEvaluations) {
+  const Dataset dataset = partly_bad(10, {0, 3, 4, 5, 6, 7, 9}).skip_bad_records(7);
+  StreamOptions options = epochs(dataset, 1);
+  options.marks_bad = true;
+  const auto stream = dataset.stream(options);
+  std::vector<Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].record_ids, ElementsAre(-1, 1, 2, -4));
+  EXPECT_THAT(parts[0].remove_bad(), ElementsAre(0, 3));
+  EXPECT_EQ(parts[0].samples, 2);
+  EXPECT_THAT(parts[0].record_ids, ElementsAre(1, 2));
+  EXPECT_THAT(copy(parts[0].features()), ElementsAre(1, 2, 2, 4));
+  EXPECT_THAT(parts[0].remove_bad(), ElementsAre());
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].remove_bad(), ElementsAre(4, 5, 6, 7));
+  EXPECT_EQ(parts[0].samples, 0);
+  EXPECT_TRUE(parts[0].features().empty());
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].remove_bad(), ElementsAre(9));
+  EXPECT_THAT(copy(parts[0].features()), ElementsAre(8, 16));
+  EXPECT_EQ(stream->bad_records().size(), 7u);
+}
+
 TEST(BadRecords, BeyondTheLimitAreAnError) {
   const Dataset dataset = partly_bad(10, {2, 5}).skip_bad_records(1);
   EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),

@@ -498,6 +498,27 @@ TEST_F(CsvTest, RefusesColumnsThatFloat32CannotStore) {
   EXPECT_EQ(open(text).size(), 1002);
 }
 
+TEST_F(CsvTest, KeepsBadRowsOfATableThatItKnows) {
+  const CsvSource training =
+      open("a,b,kind\n1,2,apple\n3,4,pear\n", {.scale = ColumnScale::standard});
+  const CsvOptions known{
+      .schema = training.table(), .may_lack_labels = true, .keeps_bad_rows = true};
+  const CsvSource source =
+      open("b,a,kind\n2,1,apple\nx,3,pear\n4,,apple\n4\n4,3,plum\n4,3,pear\n", known);
+  ASSERT_EQ(source.size(), 6);
+  EXPECT_EQ(read(source, 0).features(), read(training, 0).features());
+  EXPECT_EQ(read(source, 5).features(), read(training, 1).features());
+  EXPECT_EQ(read(source, 5).label(), 1);
+  EXPECT_THAT(data_error_of([&] { read(source, 1); }),
+              ::testing::StartsWith(at("line 3, column 1") + "expected a number"));
+  EXPECT_THAT(data_error_of([&] { read(source, 2); }),
+              ::testing::StartsWith(at("line 4, column 2") + "expected a number"));
+  EXPECT_THAT(data_error_of([&] { read(source, 3); }),
+              ::testing::HasSubstr("expected 3 columns, as in the first row; there are 1"));
+  EXPECT_THAT(data_error_of([&] { read(source, 4); }),
+              ::testing::StartsWith(at("line 6, column 3") + "expected one of the classes"));
+}
+
 // Of numpy: numpy.mean and numpy.std of each column.
 TEST_F(CsvTest, NumbersAreStandardizedByTheStatisticsOfTheTable) {
   const std::string text =
