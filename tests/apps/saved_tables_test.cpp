@@ -234,5 +234,23 @@ TEST_F(Saved, OfATableReportsUnknownWordsOfOthers) {
   EXPECT_THAT(same.errors, ::testing::Not(HasSubstr("warning")));
 }
 
+TEST_F(Saved, OfLargeNumbersWithinASmallRangeIsNotExportedWithItsPreprocessing) {
+  std::ofstream table(directory("times.csv"));
+  table << "time,kind\n";
+  for (int i = 0; i < 400; ++i) table << 1'700'000'000 + i << ',' << i % 2 << '\n';
+  table.close();
+  ASSERT_EQ(run_lockstep("train --model linear --quiet --steps 1 --data csv:" +
+                         directory("times.csv") + " --checkpoint-dir " + directory())
+                .status,
+            0);
+  const std::string file = directory("model.onnx");
+  const std::string export_it = "checkpoint export " + directory() + " --output " + file;
+  const Result refused = run_lockstep(export_it + " --with-preprocessing");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("got the column time of numbers near 1700000199.5 within"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(run_lockstep(export_it).status, 0);
+}
+
 }  // namespace
 }  // namespace lockstep::apps

@@ -40,6 +40,7 @@ TEST(ParseJson, RefusesWhatIsNoJson) {
   EXPECT_THAT(refusal_of(""), HasSubstr("a syntax error"));
   EXPECT_THAT(refusal_of("1 2"), HasSubstr("a syntax error"));
   EXPECT_THAT(refusal_of("\"\xff\""), HasSubstr("a syntax error"));
+  EXPECT_THAT(refusal_of("<!DOCTYPE html>"), HasSubstr("expected JSON, got an HTML page"));
   EXPECT_EQ(refusal_of(R"({"a":1,"b":2,"a":3})"), "[here] expected JSON, got the key \"a\" twice");
 }
 
