@@ -52,7 +52,7 @@ class HostileNames : public ::testing::Test {
                           kHostile));
     const Result trained = run_lockstep(fmt::format(
         "train --model mlp:4 --data csv:{}?label=label&header=yes --epochs 2 --global-batch 3 "
-        "--metrics confusion_matrix --checkpoint-dir {}",
+        "--metrics confusion --checkpoint-dir {}",
         path("t.csv"), path("run")));
     ASSERT_EQ(trained.status, 0) << trained.errors;
     EXPECT_THAT(trained.output, AllOf(IsPlain(), HasSubstr("rows: labels")));
@@ -97,7 +97,7 @@ TEST_F(HostileNames, OfClassesAreEscapedInTables) {
   const std::string data = " csv:" + path("t.csv") + "?label=label&header=yes";
   for (const std::string& arguments :
        {"checkpoint inspect " + path("run"),
-        "evaluate --metrics confusion_matrix --checkpoint " + path("run") + " --data" + data,
+        "evaluate --metrics confusion --checkpoint " + path("run") + " --data" + data,
         "data inspect" + data}) {
     const Result shown = run_lockstep(arguments);
     EXPECT_EQ(shown.status, 0) << shown.errors;
@@ -140,7 +140,7 @@ TEST_F(HostileNames, WithLineBreaksAreNoLabelsOfTriton) {
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors,
               AllOf(IsPlain(), HasSubstr("expected names of classes without line breaks"),
-                    HasSubstr(" for class 2")));
+                    HasSubstr(" for class 1")));
   EXPECT_FALSE(fs::exists(folder));
   EXPECT_EQ(
       run_lockstep(fmt::format("checkpoint export {} --output {}", path("run"), path("model.onnx")))
