@@ -219,8 +219,10 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
                   "GPU. gpu:all: the GPUs of a node, divided among its ranks")
       ->capture_default_str()
       ->group(kCommonOptions);
-  add_one_of(command, "--strategy", arguments.strategy,
-             {strategy::kStrategyNames.begin(), strategy::kStrategyNames.end()},
+  const auto parse = [](const std::string& name) {
+    return strategy::parse_strategy("--strategy", name);
+  };
+  add_parsed(command, "--strategy", arguments.strategy, parse, "auto",
              "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "
              "multi-worker-mirrored (ranks started by mpirun)")
       ->group(group);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <string>
 #include <utility>
 
@@ -74,6 +76,31 @@ void check_route(const job::Session& session, const std::vector<device::Device>&
 
 }  // namespace
 
+std::string parse_strategy(std::string_view where, const std::string& name) {
+  if (std::ranges::find(kStrategyNames, name) != kStrategyNames.end()) return name;
+  struct Other {
+    std::string_view name;
+    std::string_view instead;
+  };
+  static constexpr Other kOthers[] = {
+      {"centralstorage",
+       "mirrored, which has the variables of central storage on every replica, with the same "
+       "result"},
+      {"parameterserver", "multi-worker-mirrored, whose ranks have the variables of the servers"},
+      {"tpu",
+       "mirrored for the processors or GPUs of one host, multi-worker-mirrored for those of "
+       "several; TPUs are not supported"}};
+  std::string letters;  // of TPUStrategy, central_storage, central-storage
+  for (const char c : name)
+    if (std::isalpha(static_cast<unsigned char>(c)) != 0)
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const Other& other : kOthers)
+    if (letters == other.name || letters == fmt::format("{}strategy", other.name))
+      throw Error(ErrorCategory::input, where, fmt::format("expected {}", other.instead),
+                  fmt::format("got \"{}\"", name));
+  refuse_name(where, name, kStrategyNames);
+}
+
 std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name,
                                         std::vector<device::Device> devices,
                                         const StrategyOptions& options) {
@@ -88,7 +115,7 @@ std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view 
   job::check_tf_config(session);
   if (chosen == "mirrored")
     return std::make_unique<MirroredStrategy>(session, std::move(devices), options);
-  if (chosen != "one-device") refuse_name("strategy", name, kStrategyNames);
+  if (chosen != "one-device") (void)parse_strategy("strategy", std::string(name));
   if (devices.size() != 1)
     throw Error(ErrorCategory::input, "strategy",
                 "expected exactly one device for one-device (use mirrored for several)",

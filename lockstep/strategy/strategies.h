@@ -52,6 +52,10 @@ class MultiWorkerMirroredStrategy final : public Strategy {
 inline constexpr std::array<std::string_view, 4> kStrategyNames = {"auto", "one-device", "mirrored",
                                                                    "multi-worker-mirrored"};
 
+/// `name`, if it is one of kStrategyNames. Throws Error (input), which says what to use for a
+/// strategy of tf.distribute that is not here. `where` is for the message.
+std::string parse_strategy(std::string_view where, const std::string& name);
+
 /// Creates a strategy by its `--strategy` name, one of kStrategyNames. `auto` is
 /// multi-worker-mirrored in a job of several ranks, else mirrored for several devices, else
 /// one-device. Throws Error (input) for an unknown name or inconsistent options. Collective.

@@ -1,5 +1,6 @@
 #include "lockstep/strategy/strategies.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,6 +45,22 @@ TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
               HasSubstr("expected exactly one device for one-device"));
   EXPECT_THAT(error_of([&] { make_strategy(session, "mirrored", {}); }),
               HasSubstr("at least one device"));
+}
+
+TEST(MakeStrategy, SaysWhatToUseForAStrategyOfTfDistribute) {
+  for (const char* name : {"tpu", "TPUStrategy"})
+    EXPECT_EQ(error_of([&] { parse_strategy("--strategy", name); }),
+              fmt::format("[--strategy] expected mirrored for the processors or GPUs of one host, "
+                          "multi-worker-mirrored for those of several; TPUs are not supported, got "
+                          "\"{}\"",
+                          name));
+  for (const char* name : {"central-storage", "central_storage", "CentralStorageStrategy"})
+    EXPECT_THAT(error_of([&] { parse_strategy("--strategy", name); }),
+                HasSubstr("expected mirrored, which has the variables of central storage"))
+        << name;
+  job::Session session(0, nullptr);
+  EXPECT_THAT(error_of([&] { make_strategy(session, "parameter-server", cpus(1)); }),
+              HasSubstr("[strategy] expected multi-worker-mirrored"));
 }
 
 TEST(MakeStrategy, RefusesRoutesBetweenRanksForOneProcess) {
