@@ -158,6 +158,8 @@ std::filesystem::path weights_file(const std::filesystem::path& given, Logger& l
     try {
       checkpoint::check_contents(info.path, checkpoint::read_manifest(info.path));
       if (!damage.empty()) log.warn("skipped a checkpoint: {}", damage);
+      if (const std::string best = checkpoint::other_best(path, info.path); !best.empty())
+        log.info(best);
       return info.path / checkpoint::kModelFile;
     } catch (const Error& error) {
       if (damage.empty()) damage = error.what();

@@ -190,6 +190,9 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
     checkpoint::CheckpointDirectory checkpoints({.directory = path}, strategy.ranks(),
                                                 strategy.session().logger());
     restored = *checkpoints.restore(arrays, checkpoint::Resume::must);
+    if (strategy.is_chief())
+      if (const std::string best = checkpoint::other_best(path, restored.path); !best.empty())
+        strategy.session().logger()->info(best);
   } else {
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);

@@ -168,6 +168,9 @@ struct CheckpointPlan {
   bool restore_best = false;
   /// Whether to resume from an existing checkpoint.
   checkpoint::Resume resume = checkpoint::Resume::automatic;
+  /// With `never`: the first checkpoint of this training replaces those that the directory has,
+  /// which are an Error (checkpoint) otherwise.
+  bool overwrite = false;
   /// How the ranks' replicas are compared at each save.
   checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
   checkpoint::Configuration configuration = {};  ///< stored in state.json

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
@@ -146,8 +147,57 @@ TEST(ResumeFrom, NeverStartsOver) {
   const Outcome first = train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
   FitOptions fit = saving_to(directory, 0, 0);
   fit.checkpoint.resume = checkpoint::Resume::never;
+  EXPECT_THAT(error_of([&] { train(1, plain_network(), shuffled_data(), {}, fit); }),
+              HasSubstr("expected a directory without checkpoints for --resume never"));
+  fit.checkpoint.overwrite = true;
   const Outcome again = train(1, plain_network(), shuffled_data(), {}, fit);
   EXPECT_EQ(again.losses, first.losses);
+}
+
+// Not even its best one, which the second training does not reach.
+TEST(ResumeFrom, NeverLeavesNoCheckpointOfTheEarlierTraining) {
+  const checkpoint::ScratchDirectory directory;
+  FitOptions fit = saving_to(directory, 2, 0);
+  fit.checkpoint.keep_best = MonitoredMetric{.name = "loss"};
+  train(1, plain_network(), shuffled_data(), {.seed = 5}, fit);
+  ASSERT_NE(checkpoint::find_best(checkpoint::list_checkpoints(directory.path())), nullptr);
+  fit = saving_to(directory, 0, 4);
+  fit.checkpoint.resume = checkpoint::Resume::never;
+  fit.checkpoint.overwrite = true;
+  train(1, plain_network(), shuffled_data(), {}, fit);
+  const auto found = checkpoint::list_checkpoints(directory.path());
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.front().step, 4);
+  EXPECT_EQ(checkpoint::find_best(found), nullptr);
+}
+
+TEST(ResumeFrom, SaysWhatNoStepIsLeftToTrainWith) {
+  const checkpoint::ScratchDirectory directory;
+  train(1, plain_network(), shuffled_data(), {.schedule = {.peak = 0.25F}},
+        saving_to(directory, 0, 0));
+  const auto warnings_of = [&](const TrainerOptions& options) {
+    ::testing::internal::CaptureStderr();
+    train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 0));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warnings_of({.schedule = {.peak = 0.25F}}), "");
+  EXPECT_THAT(warnings_of({.schedule = {.peak = 0.125F}, .clip_norm = 2}),
+              ::testing::AllOf(HasSubstr("the peak learning rate was 0.25 in the earlier run; no "
+                                         "step is left to train with 0.125\n"),
+                               HasSubstr("maximum gradient norm: 0 in the earlier run; no step is "
+                                         "left to train with 2\n")));
+}
+
+TEST(ResumeFrom, ACheckpointTellsWhetherItsTrainingIsFinished) {
+  const checkpoint::ScratchDirectory directory;
+  const auto finished = [&](const char* name) {
+    const std::filesystem::path file = directory.path() / name / checkpoint::kStateFile;
+    return checkpoint::parse_training_state(checkpoint::read_small_file(file), "state")
+        .configuration->contains(kFinishedKey);
+  };
+  train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 8, 0));
+  EXPECT_FALSE(finished("step-00000016"));
+  EXPECT_TRUE(finished("step-00000018"));
 }
 
 TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {

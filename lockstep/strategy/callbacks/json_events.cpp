@@ -109,6 +109,7 @@ void JsonEvents::write(Json event) {
 
 void JsonEvents::on_train_begin(const TrainBegin& begin) {
   best_.reset();
+  first_step_ = begin.first_step;
   interval_.begin(begin);
   judged_.begin(begin);
   Json event = {{"event", "start"},
@@ -288,6 +289,7 @@ void JsonEvents::on_checkpoint(const CheckpointLogs& logs) {
 void JsonEvents::on_train_end(const TrainEnd& end) {
   Json event = {{"event", "end"},
                 {"steps", end.steps},
+                {"steps_trained", end.steps - first_step_},
                 {"seconds", end.seconds},
                 {"parameter_hash", checkpoint::hex16(end.parameter_hash)},
                 {"skipped_steps", end.skipped_steps},

@@ -62,7 +62,8 @@ class JsonEvents final : public Callback {
   std::string run_;
   std::vector<std::pair<std::string, std::string>> options_;
   std::optional<BestEpoch> best_;
-  std::int64_t samples_ = 0;  // since the last step event
+  std::int64_t first_step_ = 0;  // of this run
+  std::int64_t samples_ = 0;     // since the last step event
   // At the last step event, or after the first step of the run.
   allreduce::CommunicationTimes communication_;
   StepInterval interval_;        // since the last step event

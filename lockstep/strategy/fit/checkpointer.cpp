@@ -35,6 +35,7 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
           .directory = plan_.directory, .keep = plan_.keep, .verify = plan_.verify},
       strategy.ranks(), strategy.session().logger());
   directory_->prepare(checkpoint::checkpoint_bytes(arrays, start));
+  if (plan_.resume == checkpoint::Resume::never) directory_->start_over(plan_.overwrite);
   (void)checkpoint::parse_training_state(checkpoint::to_json_text(start), "checkpoint");
   const auto explain = [&](const checkpoint::RestoredCheckpoint& other) {
     explain_misfit(other, start);

@@ -406,6 +406,7 @@ void FitLoop::save() {
   epoch_.collect();
   FitState now = state();
   now.callbacks = callbacks_.states();
+  now.is_finished = is_ending() && stop_.signal() == 0;
   const auto path =
       checkpoints_.save(to_training_state(now, plan_, replicas_), health_, is_ending());
   const double seconds = seconds_since(start);

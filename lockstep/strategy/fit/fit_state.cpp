@@ -29,8 +29,8 @@
 namespace lockstep::strategy {
 namespace {
 
-/// In every error that refuses to resume. It does not suggest --resume never, because a new
-/// training in the same directory would remove the old checkpoints one by one.
+/// In every error that refuses to resume. It does not suggest --resume never --overwrite, which
+/// loses the old checkpoints.
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
 constexpr const char* kBestKey = "best";  // metric and value
@@ -93,20 +93,22 @@ bool has_same_losses(const nlohmann::json& saved, const TrainerOptions& options)
   return saved.value(kSettingsKey, given).value("losses", given.at("losses")) == given.at("losses");
 }
 
-/// The run that resumes decides; a difference is worth a warning.
+/// The run that resumes decides; a difference is worth a warning, most of all if no step is left
+/// that it could have an effect on.
 void warn_of_differences(const std::string& path, const checkpoint::TrainingState& state,
                          const FitPlan& plan, Logger& log) {
+  const bool trains = state.step < plan.last_step;
+  const std::string then = trains ? "the training continues" : "no step is left to train";
   const model::Schedule& schedule = plan.schedule;
   const std::int64_t end = state.configuration->value(kStepsKey, schedule.total_steps);
-  if (schedule.depends_on_end() && end != schedule.total_steps)
+  if (trains && schedule.depends_on_end() && end != schedule.total_steps)
     log.warn(
         "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the "
         "learning rate changes",
         end, schedule.total_steps);
   const auto warn_of = [&](const char* what, const auto& saved, const auto& given) {
     if (saved != given)
-      log.warn("the {} was {} in the earlier run; the training continues with {}", what, saved,
-               given);
+      log.warn("the {} was {} in the earlier run; {} with {}", what, saved, then, given);
   };
   const nlohmann::json& saved = *state.configuration;
   warn_of("peak learning rate", saved.value(kPeakKey, schedule.peak), schedule.peak);
@@ -119,8 +121,8 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
   for (const auto& [name, before] : earlier.items())
     if (settings.contains(name) && settings.at(name) != before &&
         !(is_other_schedule && name == "learning-rate schedule"))
-      log.warn("{}: {} in the earlier run; the training continues with {}", name,
-               decode_bytes(before.get<std::string>()),
+      log.warn("{}: {} in the earlier run; {} with {}", name,
+               decode_bytes(before.get<std::string>()), then,
                decode_bytes(settings.at(name).get<std::string>()));
   const std::string optimizer = to_string(plan.trainer.optimizer);
   warn_of("optimizer", saved.value(kOptimizerKey, optimizer), optimizer);
@@ -128,8 +130,7 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
   warn_of("decay of the moving average", saved.value(kEmaKey, plan.trainer.ema), plan.trainer.ema);
   warn_of("groups of parameters", saved.value(kGroupsKey, std::string("none")), groups);
   if (const std::string precision = to_string(plan.trainer.precision); state.precision != precision)
-    log.warn("{} was computed in {}; the training continues in {}", path, state.precision,
-             precision);
+    log.warn("{} was computed in {}; {} in {}", path, state.precision, then, precision);
 }
 
 /// "adam" of "adam(beta1=0.9, …)".
@@ -300,7 +301,7 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
                    {{kSlotsKey, replicas[0].optimizer().slot_names()},
                     {kOptimizerKey, to_string(plan.trainer.optimizer)}});
   const Strategy& strategy = replicas.strategy();
-  if (strategy.is_chief() && state.step < plan.last_step) {
+  if (strategy.is_chief()) {
     warn_of_differences(path, state, plan, *strategy.session().logger());
     warn_of_network(path, saved, replicas.network(), *strategy.session().logger());
   }
@@ -456,6 +457,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
     configuration[kBestKey] = {{"metric", state.best->metric}, {"value", state.best->value}};
   if (!state.callbacks->empty()) configuration[kCallbacksKey] = *state.callbacks;
   configuration[kStepsKey] = plan.schedule.total_steps;
+  if (state.is_finished) configuration[kFinishedKey] = true;
   configuration[kPeakKey] = plan.schedule.peak;
   configuration[kScheduleKey] = to_string(plan.schedule.kind);
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);

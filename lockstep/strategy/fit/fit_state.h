@@ -28,6 +28,8 @@ inline constexpr const char* kMappedKey = "mapped";
 inline constexpr const char* kPreparationKey = "preparation";
 /// The key of the last step of the training.
 inline constexpr const char* kStepsKey = "schedule_steps";
+/// Whether the training ended with this checkpoint, and not by a signal; absent if it did not.
+inline constexpr const char* kFinishedKey = "finished";
 /// The key of the optimizer and its hyperparameters, in words.
 inline constexpr const char* kOptimizerKey = "optimizer_options";
 
@@ -47,6 +49,7 @@ struct FitState {
   std::size_t tuned_bytes = 0;                    ///< the bucket size that was found; 0 for none
   std::optional<checkpoint::BestMark> best = {};  ///< the best value of CheckpointPlan::keep_best
   checkpoint::Configuration callbacks = {};       ///< the callbacks' states, by name
+  bool is_finished = false;                       ///< kFinishedKey
 };
 
 /// Adds the name of a loss, as "loss", and its hyperparameters: to kNetworkKey, and to an object of

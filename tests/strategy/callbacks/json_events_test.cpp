@@ -69,6 +69,7 @@ TEST(JsonEvents, TellATrainingOneObjectALine) {
 
   EXPECT_EQ(events[5]["event"], "end");
   EXPECT_EQ(events[5]["steps"], 6);
+  EXPECT_EQ(events[5]["steps_trained"], 6);
   EXPECT_EQ(events[5]["parameter_hash"].get<std::string>().size(), 16U);
   EXPECT_FALSE(events[0].contains("run"));
 }
@@ -91,6 +92,20 @@ TEST(JsonEvents, HaveTheMetricsOfTheOptions) {
     for (const nlohmann::json& count : row) counts.push_back(count);
   }
   EXPECT_EQ(counts, epoch.validation_values[2].values);
+}
+
+TEST(JsonEvents, TellHowManyStepsWereTrained) {
+  const checkpoint::ScratchDirectory directory;
+  for (const int trained : {6, 0}) {  // the second training has nothing to do
+    CapturedFile file;
+    FitOptions fit{.epochs = 1};
+    fit.checkpoint.directory = directory.path();
+    fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 2)};
+    train(1, plain_network(), small_data().batch(40), {}, fit);
+    const nlohmann::json end = events_of(file.text()).back();
+    EXPECT_EQ(end["steps"], 6);
+    EXPECT_EQ(end["steps_trained"], trained);
+  }
 }
 
 TEST(JsonEvents, HaveATimeAndTheFirstTheNameOfTheRun) {
