@@ -198,7 +198,7 @@ FORWARD_BATCHES = 10
 
 
 def train(model, batch, *more):
-    return [str(LOCKSTEP), "train", "--model", str(model), "--data", "fashion-mnist", "--global-batch", str(batch), "--steps",
+    return [str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", str(model), "--data", "fashion-mnist", "--global-batch", str(batch), "--steps",
             str(STEPS), "--log-every", str(REPORT), "--log-format", "json", *more]
 
 

@@ -67,7 +67,7 @@ def data_of(directory, work):
 
 def train(options, work, data, batch):
     devices = ",".join(["cpu:0"] * work.replicas)
-    return [str(LOCKSTEP), "train", "--model", work.model, "--data", data, "--devices", devices, "--global-batch", str(batch),
+    return [str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", work.model, "--data", data, "--devices", devices, "--global-batch", str(batch),
             "--epochs", str(options.epochs), "--optimizer", "adamw", "--learning-rate", "0.001", "--precision", work.precision,
             "--log-format", "json"]
 

@@ -185,7 +185,7 @@ def compare_training(options, work, data, run, model, core, row):
     losses, rates = {}, {"ours": [], "imported": []}
     for _ in range(options.rounds):
         for name, source in (("ours", ["--model", work.model, "--init-from", run]), ("imported", ["--model", model])):
-            events = [json.loads(line) for line in lockstep(options, "train", *source, *common, core=core).splitlines()]
+            events = [json.loads(line) for line in lockstep(options, "train", "--checkpoint-dir", "none", *source, *common, core=core).splitlines()]
             trained = [event for event in events if event["event"] == "step"]
             losses[name] = numpy.array([event["loss"] for event in trained])
             rates[name].append(statistics.median(event["samples_per_second"] for event in trained[2:]))

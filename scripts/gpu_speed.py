@@ -82,7 +82,7 @@ class Speed:
         return self._torch
 
     def train(self, arguments, limit, **more):
-        return self.steps.checked([self.check.programs.path("lockstep"), "train", "--devices", "gpu:0", "--log-format", "json", *arguments],
+        return self.steps.checked([self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", "--devices", "gpu:0", "--log-format", "json", *arguments],
                                   limit, **more)
 
     def ours(self, arguments, limit):

@@ -16,11 +16,11 @@ TRAIN_STEPS = 20
 # Small enough for compute-sanitizer, which makes kernels tens of times slower: (name, program, arguments).
 SANITIZED = [
     ("all-reduce", "allreduce_on_gpu_tests", ["--gtest_filter=GpuWork.*:OnAGpu.*"]),
-    ("training", "lockstep", ["train", "--model", "cnn", "--data", "synthetic:28x28x1:10:48", "--global-batch", "16", "--steps", "3",
+    ("training", "lockstep", ["train", "--checkpoint-dir", "none", "--model", "cnn", "--data", "synthetic:28x28x1:10:48", "--global-batch", "16", "--steps", "3",
                               "--devices", "gpu:0", "--no-graph"]),
-    ("training with graphs", "lockstep", ["train", "--model", "cnn", "--data", "synthetic:28x28x1:10:48", "--global-batch", "16",
+    ("training with graphs", "lockstep", ["train", "--checkpoint-dir", "none", "--model", "cnn", "--data", "synthetic:28x28x1:10:48", "--global-batch", "16",
                                           "--steps", "6", "--devices", "gpu:0"]),
-    ("two replicas", "lockstep", ["train", "--model", "mlp", "--data", "synthetic:8x8x1:4:48", "--global-batch", "15", "--steps", "3",
+    ("two replicas", "lockstep", ["train", "--checkpoint-dir", "none", "--model", "mlp", "--data", "synthetic:8x8x1:4:48", "--global-batch", "15", "--steps", "3",
                                   "--devices", "gpu:0,gpu:0", "--no-graph"]),
 ]
 SANITIZER_KINDS = {"memcheck": ["--leak-check", "no"], "racecheck": []}
@@ -44,7 +44,7 @@ class Trainings:
             data, batch, rate, _ = NETWORKS[network]
             launcher = ["mpirun", "-np", ranks, "--oversubscribe", "--bind-to", "none"] if ranks > 1 else []
             output = self.steps.checked(
-                [*launcher, self.check.programs.path("lockstep"), "train", "--model", network, "--data", data, "--global-batch", batch,
+                [*launcher, self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", "--model", network, "--data", data, "--global-batch", batch,
                  "--steps", TRAIN_STEPS, "--epochs", "10", "--learning-rate", rate, "--optimizer", "sgd", "--log-every", "1",
                  "--log-format", "json", "--devices", devices, *more], 60)
             training = training_of(output.text)
@@ -95,7 +95,7 @@ class Trainings:
 
     def refuses(self, arguments, needed, variables=None):
         """Checks that a training with `arguments`, in an environment with `variables`, ends with the status of device errors and names what is needed."""
-        output = self.steps.run([self.check.programs.path("lockstep"), "train", *arguments], 60,
+        output = self.steps.run([self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", *arguments], 60,
                                 environment=dict(self.steps.environment, **(variables or {})))
         if output.status != 5 or needed not in output.errors:
             raise Failed(f"expected status 5 and '{needed}', got status {output.status}: {output.last_words()}")

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 #include <fmt/ranges.h>
+#include <spdlog/logger.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "apps/lockstep/model_source.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -279,6 +281,8 @@ fs::path choose(const fs::path& path) {
 void run_export(const CheckpointArguments& arguments, std::ostream& out) {
   check_export(arguments.exported);
   const fs::path chosen = choose(arguments.path);
+  if (const std::string best = checkpoint::other_best(arguments.path, chosen); !best.empty())
+    make_logger()->info(best);
   checkpoint::check_contents(chosen, checkpoint::read_manifest(chosen));
   export_checkpoint(chosen, arguments.exported, out);
 }

@@ -485,24 +485,31 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
   strategy::CheckpointPlan& checkpoint = a.fit.checkpoint;
   command
       .add_option("--checkpoint-dir", checkpoint.directory,
-                  "Directory to write checkpoints to and to resume from (default: no checkpoints)")
+                  "Directory to write checkpoints to and to resume from; none saves nothing "
+                  "(default: a new directory runs/NETWORK-N)")
       ->type_name("DIR")
       ->group(kCommonOptions);
   add_at_least(command, "--save-every", checkpoint.save_every, 0,
-               "Number of steps between checkpoints; 0 saves at the end of each epoch. The last "
-               "step is always saved")
+               "Number of steps between checkpoints; 0 saves at the end of each epoch if "
+               "--checkpoint-dir is given. The last step and the best validation (--keep-best) are "
+               "always saved")
       ->default_str("0");
   add_at_least(command, "--keep", checkpoint.keep, 1, "Number of healthy checkpoints to keep")
       ->default_str(std::to_string(checkpoint.keep));
-  add_parsed(command, "--keep-best", checkpoint.keep_best, unless_empty(strategy::parse_keep_best),
-             "Save a checkpoint after each epoch, or validation, in which a metric is the best so "
-             "far, and keep the best one in addition to the newest: METRIC, such as "
-             "validation_accuracy, METRIC:max or METRIC:min. DIR:best names it in other commands "
-             "(default: none)")
+  command
+      .add_option("--keep-best", a.keep_best,
+                  "Save a checkpoint after each epoch, or validation, in which a metric is the "
+                  "best so far, and keep the best one in addition to the newest: METRIC, such as "
+                  "validation_accuracy, METRIC:max, METRIC:min, or none. DIR:best names it in "
+                  "other commands (default: with --validation-data the metric of --early-stop, "
+                  "or validation_accuracy, or validation_loss)")
       ->type_name("METRIC");
   add_parsed(command, "--resume", checkpoint.resume, parse_resume_option, "auto",
              "Resume from the newest checkpoint: auto (if there is one), never, or require (fail "
              "without one)");
+  command.add_flag("--overwrite", checkpoint.overwrite,
+                   "With --resume never, replace the checkpoints that the directory has; without "
+                   "it they are an error");
   add_parsed(command, "--verify-checkpoint", checkpoint.verify, checkpoint::parse_verify_checkpoint,
              "auto",
              "How ranks other than 0 verify at each save that their replicas match: full (each "
@@ -607,17 +614,30 @@ void check_schedule_options(const strategy::TrainerOptions& trainer) {
     refuse_arguments("expected --lr-scaling linear or sqrt with --lr-base-batch", "got none");
 }
 
-/// Throws Error (input) for options of checkpoints if there is no directory for them.
-void check_checkpoint_options(const strategy::CheckpointPlan& checkpoint) {
+/// Sets the directory of checkpoints and the metric of the best one. Throws Error (input) for
+/// options of checkpoints if there is no directory for them.
+void complete_checkpoint_options(TrainArguments& a) {
+  strategy::CheckpointPlan& checkpoint = a.fit.checkpoint;
+  const bool saves = checkpoint.directory != "none";
+  if (!saves) checkpoint.directory.clear();
+  a.chooses_directory = saves && checkpoint.directory.empty();
+  if (a.keep_best != "none")
+    checkpoint.keep_best = unless_empty(strategy::parse_keep_best)(a.keep_best);
+  if (checkpoint.overwrite && checkpoint.resume != checkpoint::Resume::never)
+    refuse_arguments("expected --resume never with --overwrite",
+                     fmt::format("got {}", to_string(checkpoint.resume)));
   if (!checkpoint.directory.empty()) return;
   const strategy::CheckpointPlan defaults;
   const char* const option = checkpoint.resume == checkpoint::Resume::must  ? "--resume require"
+                             : checkpoint.overwrite                         ? "--overwrite"
+                             : saves                                        ? nullptr
                              : checkpoint.save_every != defaults.save_every ? "--save-every"
                              : checkpoint.keep != defaults.keep             ? "--keep"
                              : checkpoint.keep_best                         ? "--keep-best"
                                                                             : nullptr;
   if (option != nullptr)
-    refuse_arguments(fmt::format("expected --checkpoint-dir with {}", option), "it was not given");
+    refuse_arguments(fmt::format("expected --checkpoint-dir DIR with {}", option),
+                     saves ? "it was not given" : "got none");
 }
 
 }  // namespace
@@ -644,7 +664,7 @@ void complete(TrainArguments& a) {
   require_given("--model NAME or --model FILE.json", a.model);
   require_given("--data", a.data.data);
   check_schedule_options(a.trainer);
-  check_checkpoint_options(a.fit.checkpoint);
+  complete_checkpoint_options(a);
   set_label_smoothing(a.loss, a.label_smoothing);
   a.trainer.loss = a.loss.loss;
   a.trainer.losses = a.loss.losses;

@@ -45,8 +45,13 @@ struct TrainArguments {
   bool shuffle = true;
   data::ShardPolicy shard_policy = data::ShardPolicy::automatic;
 
-  /// The validation data, the callbacks and the configuration are set by the command.
+  /// The validation data, the callbacks and the configuration are set by the command, as is the
+  /// directory of checkpoints if it chooses one.
   strategy::FitOptions fit;
+  bool chooses_directory = false;  ///< as RunDirectory: --checkpoint-dir was not given
+  /// A metric, "none", or empty: that of --early-stop if it is of the validation, or the accuracy
+  /// of the validation, or its loss.
+  std::string keep_best;
   strategy::Pretrained pretrained;  ///< an empty path: none
 
   std::optional<strategy::EarlyStoppingOptions> early_stopping;

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/output_arguments.h"
 #include "apps/lockstep/process_setup.h"
+#include "apps/lockstep/run_directory.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/data/source/tfrecord_source.h"
@@ -33,6 +36,7 @@
 #include "lockstep/strategy/callbacks/summaries.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/remembered_route.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 
@@ -62,11 +66,13 @@ Configuration describe(const std::string& options, const ModelSource& model) {
   return configuration;
 }
 
-/// The name of the directory of checkpoints, else that of the summaries; empty if there is neither.
-std::string run_name(const TrainArguments& arguments) {
-  const std::filesystem::path& checkpoints = arguments.fit.checkpoint.directory;
+/// The name of the directory of checkpoints; that of the summaries if it alone was given; empty if
+/// there is neither.
+std::string run_name(const TrainArguments& arguments, const std::filesystem::path& checkpoints) {
+  const bool names_summaries =
+      !arguments.summary_dir.empty() && (checkpoints.empty() || arguments.chooses_directory);
   const std::filesystem::path directory =
-      checkpoints.empty() ? std::filesystem::path(arguments.summary_dir) : checkpoints;
+      names_summaries ? std::filesystem::path(arguments.summary_dir) : checkpoints;
   if (directory.empty()) return {};
   std::error_code unknown;  // where the working directory is removed
   const std::filesystem::path whole =
@@ -75,9 +81,10 @@ std::string run_name(const TrainArguments& arguments) {
 }
 
 /// First those that every rank has, so that a wrong metric is an error before any output.
-std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(
-    const TrainArguments& arguments, const strategy::Strategy& strategy,
-    const Configuration& configuration) {
+std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArguments& arguments,
+                                                                const strategy::Strategy& strategy,
+                                                                const Configuration& configuration,
+                                                                const std::string& run) {
   std::vector<std::shared_ptr<strategy::Callback>> callbacks;
   if (arguments.early_stopping)
     callbacks.push_back(std::make_shared<strategy::EarlyStopping>(*arguments.early_stopping));
@@ -89,7 +96,7 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(
         std::make_shared<strategy::CsvLog>(arguments.csv_log, strategy.session().logger()));
   if (arguments.output.json)
     callbacks.push_back(std::make_shared<strategy::JsonEvents>(
-        stdout, arguments.log_every, run_name(arguments), config_values(configuration.options)));
+        stdout, arguments.log_every, run, config_values(configuration.options)));
   else if (!arguments.output.quiet)
     callbacks.push_back(std::make_shared<strategy::ProgressBar>(
         stdout,
@@ -103,7 +110,7 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(
         strategy, strategy::Stragglers::interval(arguments.log_every)));
   if (arguments.exporter.address || !arguments.exporter.file.empty()) {
     strategy::MetricsExporterOptions exporter = arguments.exporter;
-    exporter.run = run_name(arguments);
+    exporter.run = run;
     callbacks.push_back(
         std::make_shared<strategy::MetricsExporter>(exporter, strategy.session().logger()));
   }
@@ -148,6 +155,35 @@ void require_classes(const data::Dataset& dataset, const TrainArguments& argumen
                 "expected labels that number the classes from 0; quantities are trained on with "
                 "--loss mean-squared-error, and targets=COLUMN for a table",
                 fmt::format("got {} classes in {} records", classes, dataset.size()));
+}
+
+/// Sets the metric of the best checkpoint and the directory, if the options do not say. The
+/// directory that this has created; null if the options name one, or none.
+std::unique_ptr<const RunDirectory> choose_checkpoints(const strategy::Strategy& strategy,
+                                                       const TrainArguments& arguments,
+                                                       const std::string& options,
+                                                       strategy::Trainer& trainer,
+                                                       strategy::FitOptions& fit) {
+  strategy::CheckpointPlan& plan = fit.checkpoint;
+  if (!arguments.chooses_directory && plan.directory.empty()) return nullptr;
+  if (fit.validation && arguments.keep_best.empty()) {
+    const auto& early = arguments.early_stopping;
+    if (early && early->metric.is_of_validation())
+      plan.keep_best = early->metric;
+    else
+      plan.keep_best = {.name = trainer.replicas().has_accuracy() ? "validation_accuracy"
+                                                                  : "validation_loss"};
+  }
+  if (!arguments.chooses_directory) return nullptr;
+  if (strategy.is_chief())
+    if (const std::string stopped = unfinished_run(arguments.model, options); !stopped.empty())
+      strategy.session().logger()->info(stopped);
+  auto created = std::make_unique<const RunDirectory>(strategy.ranks(), arguments.model);
+  plan.directory = created->path();
+  plan.resume = checkpoint::Resume::never;  // other hosts may have a directory of the same name
+  // Not at the end of each epoch, because an epoch of a small table is shorter than a save.
+  if (plan.save_every == 0) plan.save_every = std::numeric_limits<std::int64_t>::max();
+  return created;
 }
 
 int train(job::Session& session, const TrainArguments& arguments, const std::string& options) {
@@ -197,8 +233,6 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   fit.checkpoint.configuration = configuration.json;
   fit.checkpoint.script = source.code;
   fit.progress = false;  // make_callbacks() adds it
-  fit.callbacks = make_callbacks(arguments, *strategy, configuration);
-
   if (session.is_chief())
     for (const std::string& warning :
          job::placement_warnings(strategy->placements(), fit.data_threads))
@@ -206,7 +240,12 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   if (arguments.class_weights == "auto")
     options_of_trainer.class_weights = strategy::balanced_class_weights(*strategy, dataset);
   strategy::Trainer trainer(*strategy, std::move(network), options_of_trainer);
+  const auto own_directory = choose_checkpoints(*strategy, arguments, options, trainer, fit);
+  fit.callbacks = make_callbacks(arguments, *strategy, configuration,
+                                 run_name(arguments, fit.checkpoint.directory));
   const strategy::History history = trainer.fit(dataset, fit);
+  if (session.is_chief() && !arguments.output.json && !arguments.output.quiet)
+    fmt::print("{}", ending_text(fit.checkpoint.directory, arguments, history.end.signal));
   return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;
 }
 

@@ -146,14 +146,16 @@ TEST_F(TrainingOnADisk, WithoutLocksRefusesASecondTraining) {
       "runs out";
   Process first(train("--steps 2000000 --save-every 50", run_path(), {"NO_LOCKS=1"}));
   ASSERT_TRUE(first.wait_for(R"("event":"checkpoint")"));
-  const Result second = run(train("--steps 8 --resume never", run_path(), {"NO_LOCKS=1"}));
+  const Result second =
+      run(train("--steps 8 --resume never --overwrite", run_path(), {"NO_LOCKS=1"}));
   EXPECT_EQ(second.status, 3);
   EXPECT_THAT(second.errors, HasSubstr("expected exclusive use of the directory; process "));
   first.kill(SIGTERM);
   const Result ended = first.finish();
   EXPECT_EQ(ended.status, 128 + SIGTERM) << ended.errors;
   EXPECT_THAT(ended.errors, HasSubstr(warning));
-  const Result third = run(train("--steps 8 --resume never", run_path(), {"NO_LOCKS=1"}));
+  const Result third =
+      run(train("--steps 8 --resume never --overwrite", run_path(), {"NO_LOCKS=1"}));
   EXPECT_EQ(third.status, 0) << third.errors;
   EXPECT_TRUE(verifies());
 }
@@ -170,7 +172,7 @@ TEST_F(TrainingOnADisk, WhosePathsAreAnyBytesIsSavedAndResumed) {
   };
   for (const int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
-    const Result first = on(ranks, train + "--epochs 1 --resume never");
+    const Result first = on(ranks, train + "--epochs 1 --resume never --overwrite");
     EXPECT_EQ(first.status, 0) << first.errors;
     const Result resumed = on(ranks, train + "--epochs 2 --resume require");
     EXPECT_EQ(resumed.status, 0) << resumed.errors;

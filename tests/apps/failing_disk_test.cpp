@@ -68,10 +68,11 @@ TEST_F(FullDisk, OfSummariesDoesNotEndATraining) {
 }
 
 TEST_F(FullDisk, OfMetricsDoesNotEndATraining) {
-  const Result result = with_disk(fmt::format(
-      "cat /dev/zero > {}/other 2> /dev/null; $L train --model mlp --epochs 3 --metrics-file "
-      "{}/lockstep.prom {}",
-      disk(), disk(), kData));
+  const Result result =
+      with_disk(fmt::format("cat /dev/zero > {}/other 2> /dev/null; $L train --checkpoint-dir none "
+                            "--model mlp --epochs 3 --metrics-file "
+                            "{}/lockstep.prom {}",
+                            disk(), disk(), kData));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(error_lines(result), 0U);
   EXPECT_THAT(result.errors, ContainsRegex("No space left on device; the training continues"));
@@ -102,7 +103,8 @@ TEST_F(FullDisk, OfShardsAndTheirIndexIsAnError) {
 
   // An index saves time; without one the training is the same.
   const std::string train = fmt::format(
-      "$L train --model linear --steps 3 --data '{}/*.tfrecord' --index-dir {} --log-format json",
+      "$L train --checkpoint-dir none --model linear --steps 3 --data '{}/*.tfrecord' --index-dir "
+      "{} --log-format json",
       at("shards"), disk());
   const Result trained =
       with_disk(fmt::format("{}{} >&2 && dd if=/dev/zero of={}/filler bs=1024 2>/dev/null; {}",

@@ -51,7 +51,7 @@ class Start:
 
     def __init__(self, data):
         with tempfile.TemporaryDirectory(dir=data) as folder:
-            program = [PROGRAM, "train", "--model", "linear", "--data", f"{data}/*.tfrecord", "--input-shape", f"{SIDE}x{SIDE}x1",
+            program = [PROGRAM, "train", "--checkpoint-dir", "none", "--model", "linear", "--data", f"{data}/*.tfrecord", "--input-shape", f"{SIDE}x{SIDE}x1",
                        "--global-batch", "64", "--devices", "cpu:0"]
             command = [*MPIRUN, "-np", str(RANKS), sys.executable, __file__, "--traced", folder, *program]
             ended = subprocess.run(command, env=dict(os.environ, TMPDIR=str(data), OMP_NUM_THREADS="1"), text=True,

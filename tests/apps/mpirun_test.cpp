@@ -22,6 +22,7 @@
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
+#include "tests/support/mpirun.h"
 
 namespace lockstep::apps {
 namespace {
@@ -212,12 +213,13 @@ TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
 
 /// A training in which rank 1 has these options beside those of all.
 Result with_rank_1(const std::string& options) {
-  return run(mpirun(2, std::vector<std::string>{
-                           "/bin/sh", "-c",
-                           "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" " + options +
-                               ";; esac; exec \"$@\"",
-                           "sh", LOCKSTEP_PROGRAM, "train", "--model", "mlp", "--data",
-                           "synthetic:8x8x1:4:1003", "--global-batch", "100", "--epochs", "1000"}));
+  return run(mpirun(
+      2, std::vector<std::string>{"/bin/sh", "-c",
+                                  "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" " +
+                                      options + ";; esac; exec \"$@\"",
+                                  "sh", LOCKSTEP_PROGRAM, "train", "--model", "mlp", "--data",
+                                  "synthetic:8x8x1:4:1003", "--global-batch", "100", "--epochs",
+                                  "1000", "--checkpoint-dir", "none"}));
 }
 
 // A rank leaves a collective only after all have entered it, on the clock that they share.
@@ -364,7 +366,7 @@ class MpirunOutput : public ::testing::Test {
 TEST_F(MpirunOutput, ThatMpirunLosesDoesNotEndATraining) {
   for (const char* redirection : {"> /dev/full", ">&-"}) {
     SCOPED_TRACE(redirection);
-    const Result result = train(std::string("--resume never ") + redirection);
+    const Result result = train(std::string("--resume never --overwrite ") + redirection);
     EXPECT_EQ(result.status, 0) << result.errors;
     EXPECT_TRUE(std::filesystem::exists(run_path() + "/step-00001600/MANIFEST.json"));
     expect_sound();
@@ -461,6 +463,35 @@ TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
   const Result again = run(mpirun(2, train + "--learning-rate 0.1 --steps 12"));
   EXPECT_EQ(again.status, 0) << again.errors;
   EXPECT_EQ(again.event("start")["first_step"], 8);
+}
+
+/// A training of two ranks in the working directory `directory`, where it saves by itself.
+Result train_in(const std::filesystem::path& directory) {
+  return run({"sh", "-c",
+              fmt::format("cd {} && exec {} {} {}--json --steps 4", directory.string(),
+                          mpirun_line_on(2), LOCKSTEP_PROGRAM, kSmall)});
+}
+
+TEST(MpirunDirectory, OfTheirOwnIsOneForAllRanks) {
+  const ScratchDirectory scratch;
+  for (const char* run : {"mlp-1", "mlp-2"}) {
+    const Result result = train_in(scratch.path());
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.event("start")["run"], run);
+    EXPECT_EQ(result.event("checkpoint")["path"], fmt::format("runs/{}/step-00000004", run));
+  }
+  EXPECT_EQ(checkpoint::names_in(scratch.path() / "runs"),
+            (std::set<std::string>{"mlp-1", "mlp-2"}));
+}
+
+TEST(MpirunDirectory, ThatCannotBeCreatedIsOneErrorOfAllRanks) {
+  const ScratchDirectory scratch;
+  checkpoint::overwrite(scratch.path() / "runs", "a file");
+  const Result result = train_in(scratch.path());
+  EXPECT_EQ(result.status, 3);
+  EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
+  EXPECT_EQ(occurrences(result.errors, " failed: [runs] expected to create a directory"), 1U)
+      << result.errors;
 }
 
 TEST(MpirunEnvironment, WithATfConfigThatDisagreesIsRefused) {

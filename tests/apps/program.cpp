@@ -170,6 +170,12 @@ std::vector<std::vector<double>> numbers_of(const std::string& table) {
 
 std::vector<std::string> lockstep(const std::string& arguments) {
   std::vector<std::string> command = words(arguments);
+  const auto has = [&](const char* option) {
+    return std::ranges::find(command, option) != command.end();
+  };
+  if (!command.empty() && command.front() == "train" && has("--data") && !has("--checkpoint-dir") &&
+      !has("--config"))
+    command.insert(command.begin() + 1, {"--checkpoint-dir", "none"});
   command.insert(command.begin(), LOCKSTEP_PROGRAM);
   return command;
 }

@@ -69,7 +69,8 @@ class Watched {
 /// The numbers of a CSV table, line by line, without its header.
 std::vector<std::vector<double>> numbers_of(const std::string& table);
 
-/// `lockstep ARGUMENTS…`, the arguments separated by spaces.
+/// `lockstep ARGUMENTS…`, the arguments separated by spaces. A training whose arguments name no
+/// --checkpoint-dir has `none`, so that it saves nothing in the working directory of the tests.
 std::vector<std::string> lockstep(const std::string& arguments);
 /// The same on `ranks` ranks.
 std::vector<std::string> mpirun(int ranks, const std::string& arguments);

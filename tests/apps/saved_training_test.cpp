@@ -365,7 +365,7 @@ TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
   EXPECT_THAT(run_lockstep(train() + "--model linear").errors,
               HasSubstr("[resume] expected the network of " + directory("run/step-00000033") +
                         ", mlp, got linear; use another --checkpoint-dir to start over"));
-  EXPECT_EQ(run_lockstep(train() + "--resume never --seed 9").status, 0);
+  EXPECT_EQ(run_lockstep(train() + "--resume never --overwrite --seed 9").status, 0);
 }
 
 TEST_F(Saved, MustBeThereToResumeFrom) {

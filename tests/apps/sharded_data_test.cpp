@@ -99,7 +99,8 @@ TEST_F(ShardedData, AreToldOfInATable) {
               HasSubstr("   rank   files       records      bytes\n      0       7          200"));
   EXPECT_THAT(result.output, HasSubstr("\nevery record seen once"));
   EXPECT_THAT(result.errors, HasSubstr("--verify-checkpoint full: a checkpoint takes up to "));
-  const Result plain = run(mpirun(2, train("--resume never --checkpoint-dir " + run_path)));
+  const Result plain =
+      run(mpirun(2, train("--resume never --overwrite --checkpoint-dir " + run_path)));
   EXPECT_THAT(plain.output, Not(HasSubstr("shard policy")));
   EXPECT_THAT(plain.errors, Not(HasSubstr("--verify-checkpoint")));
 }

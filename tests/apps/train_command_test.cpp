@@ -234,7 +234,7 @@ TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {
   EXPECT_EQ(resumed.status, 0) << resumed.errors;
   EXPECT_THAT(resumed.errors,
               HasSubstr("pretrained weights are ignored: the training resumes from "));
-  EXPECT_EQ(run_lockstep(saving + " --steps 6 --resume never").status, 3);
+  EXPECT_EQ(run_lockstep(saving + " --steps 6 --resume never --overwrite").status, 3);
 }
 
 TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
@@ -254,6 +254,10 @@ TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
     EXPECT_THAT(again.output, Not(HasSubstr("parameter hash")));
     EXPECT_THAT(again.errors, Not(HasSubstr("learning rate"))) << "which no step uses";
   }
+  const Result other = run_lockstep(train + " --epochs 2 --learning-rate 0.25 --json");
+  EXPECT_EQ(other.event("end")["steps_trained"], 0);
+  EXPECT_THAT(other.errors, HasSubstr("the peak learning rate was 0.001 in the earlier run; no "
+                                      "step is left to train with 0.25\n"));
 }
 
 // ---- Where it trains

@@ -36,7 +36,9 @@ const Words kTrain = {"train",
                       "--log-format",
                       "json",
                       "--log-every",
-                      "1"};
+                      "1",
+                      "--checkpoint-dir",
+                      "none"};
 
 TEST_F(LaunchTest, TrainsAsMpirunDoes) {
   const Result one = run(program(kTrain));

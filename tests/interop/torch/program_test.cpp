@@ -193,13 +193,13 @@ TEST_F(TorchScript, TrainsOnTwoReplicasAsOnOne) {
 TEST_F(TorchScript, OnRanksIsTheSameFile) {
   const std::string here = write_script("here.pt", 0.01);
   const std::string there = write_script("there.pt", 0.02);
-  const Result refused =
-      run(mpirun(2, std::vector<std::string>{
-                        "/bin/sh", "-c",
-                        "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" --model " +
-                            there + ";; esac; exec \"$@\"",
-                        "sh", LOCKSTEP_PROGRAM, "train", "--model", here, "--data",
-                        "synthetic:8x8x1:4:100", "--global-batch", "20"}));
+  const Result refused = run(
+      mpirun(2, std::vector<std::string>{
+                    "/bin/sh", "-c",
+                    "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" --model " + there +
+                        ";; esac; exec \"$@\"",
+                    "sh", LOCKSTEP_PROGRAM, "train", "--model", here, "--data",
+                    "synthetic:8x8x1:4:100", "--global-batch", "20", "--checkpoint-dir", "none"}));
   EXPECT_EQ(refused.status, 2) << refused.errors;
   EXPECT_THAT(refused.errors, HasSubstr("[ranks] expected the same TorchScript file on all ranks; "
                                         "rank 0 has xxh3 "));
@@ -207,7 +207,8 @@ TEST_F(TorchScript, OnRanksIsTheSameFile) {
 
 TEST_F(TorchScript, TrainsWithThePluginInTheFolderOfAnInstallation) {
   const std::string script = write_script("net.pt", 0.01);
-  const std::string options = " train --quiet --steps 1 --model " + script + kData;
+  const std::string options =
+      " train --checkpoint-dir none --quiet --steps 1 --model " + script + kData;
   const auto status_of = [&](const std::string& program) {
     return run({"sh", "-c", "cd " + path("") + "; " + program + options});
   };

@@ -1,0 +1,42 @@
+// Where `lockstep train` saves if the command line does not say, and what its last lines say of it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "apps/lockstep/train_arguments.h"
+#include "lockstep/allreduce/communicator.h"
+
+namespace lockstep::apps {
+
+/// The name of the network that --model selects, without path, options and extension: "mlp" of
+/// "mlp:100,50", "net" of "nets/net.json".
+std::string network_name(const std::string& model);
+
+/// A new directory runs/NETWORK-N in the working directory, with the next free N. The chief creates
+/// it. The destructor removes it if nothing was saved in it.
+class RunDirectory {
+ public:
+  /// `model`: as in --model. Throws Error (checkpoint) if it cannot be created. Collective.
+  RunDirectory(const allreduce::Communicator& ranks, const std::string& model);
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+  ~RunDirectory();
+
+  const std::filesystem::path& path() const { return path_; }  ///< the same on all ranks
+
+ private:
+  std::filesystem::path path_;
+  bool is_chief_;
+};
+
+/// A sentence about the newest of the directories runs/NETWORK-N of a training that was stopped
+/// before its end, and that had the same options; empty if there is none. `options`: config_text().
+std::string unfinished_run(const std::string& model, const std::string& options);
+
+/// The last lines of a training that has saved in `directory` (empty: nowhere): its checkpoints,
+/// the best of them, and the next command. `signal`: what stopped it; 0: nothing.
+std::string ending_text(const std::filesystem::path& directory, const TrainArguments& arguments,
+                        int signal);
+
+}  // namespace lockstep::apps
