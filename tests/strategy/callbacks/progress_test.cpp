@@ -183,9 +183,9 @@ TEST(MetricText, HasOneLineForEachClassOfAnyName) {
   const std::vector<model::MetricValue> values = {{"confusion", {1, 2, 3, 4}, {2, 2}}};
   EXPECT_EQ(metric_tables(values, {"a\nb", "\x1b[2J"}),
             "confusion (rows: labels, columns: predictions)\n"
-            "             a\\nb  \\x1b[2J\n"
-            "  a\\nb          1        2\n"
-            "  \\x1b[2J       3        4\n");
+            "              a\\nb  \\x1b[2J\n"
+            "  a\\nb           1        2\n"
+            "  \\x1b[2J        3        4\n");
 }
 
 TEST(MetricText, LeavesOutMatricesThatAreNotSquare) {
