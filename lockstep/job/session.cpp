@@ -172,7 +172,7 @@ struct Session::State {
   // Read before MPI is initialized, so that all ranks end if the variable is invalid.
   const std::optional<double> stall_timeout = allreduce::stall_timeout_of_environment();
   MPI_Comm failures = MPI_COMM_NULL;  // for the comparison of failures
-  std::exception_ptr start_error;  // of the watchdog; thrown by guard(), not by the constructor
+  std::exception_ptr start_error;     // of the watchdog; thrown by guard(), not by the constructor
   bool is_guarding = false;
   std::optional<Failure> reported;
   FailureVerdict verdict;  // on the reported failure

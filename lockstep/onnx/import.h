@@ -33,8 +33,9 @@ struct ImportOptions {
 /// whatever they are in the graph ([N, C, H, W]), and kernels are transposed; so are weights that
 /// read a flattened image. Outputs that are images are channels last. Layers have the names of
 /// their weights ("conv1" for "conv1.weight"), or of their nodes. `where`, such as the file,
-/// identifies the graph in messages. docs/models.md lists the operators. Throws Error (input) that names the operator and its node for those that are not
-/// supported, and for graphs whose shapes are not known but for the number of samples.
+/// identifies the graph in messages. docs/models.md lists the operators. Throws Error (input) that
+/// names the operator and its node for those that are not supported, and for graphs whose shapes
+/// are not known but for the number of samples.
 ImportedNetwork import_network(const Model& model, std::string_view where,
                                const ImportOptions& options = {});
 

@@ -54,8 +54,8 @@ struct TrainBegin {
   std::int64_t records = 0;                ///< number of records in the data set
   /// What a table was read as (RecordSource::table); null for other data.
   std::shared_ptr<const data::TableSchema> table = {};
-  std::string shard_policy = "auto";       ///< as for `--shard-policy`
-  std::vector<data::StoredFile> files;     ///< files of the records; empty if they are not in files
+  std::string shard_policy = "auto";    ///< as for `--shard-policy`
+  std::vector<data::StoredFile> files;  ///< files of the records; empty if they are not in files
   /// Records of each rank in the first epoch of this run; on the chief.
   std::vector<data::WorkerShare> shares;
   /// Files that are used only up to a damaged position.

@@ -60,11 +60,11 @@ class CsvReader {
   /// The columns of the table `file`, and what they mean.
   struct Meaning {
     CsvLayout layout = {};
-    TableSchema schema = {};  ///< what it lacks is learned, unless it is known
-    bool is_known = false;    ///< it is that of a training table
-    std::string origin = {};  ///< of the schema, for messages
-    std::string file;         ///< for messages
-    char separator = ',';     ///< between columns
+    TableSchema schema = {};                    ///< what it lacks is learned, unless it is known
+    bool is_known = false;                      ///< it is that of a training table
+    std::string origin = {};                    ///< of the schema, for messages
+    std::string file;                           ///< for messages
+    char separator = ',';                       ///< between columns
     std::vector<std::string> label_words = {};  ///< CsvOptions::label_words
   };
 

@@ -28,9 +28,9 @@ struct TextOptions {
   std::int64_t length = 0;  ///< tokens of a sample, T; default: kDefaultLength
   std::int64_t stride = 0;  ///< tokens between the beginnings of two samples; default: the length
   std::optional<TextDocuments> documents = {};  ///< default: files
-  std::string column = {};      ///< of tables (TextTableSource): the name of the texts' column
-  std::string label = {};       ///< of tables: the name of the classes' column
-  std::string image = {};       ///< of captions (CaptionSource): the name of the images' column
+  std::string column = {};  ///< of tables (TextTableSource): the name of the texts' column
+  std::string label = {};   ///< of tables: the name of the classes' column
+  std::string image = {};   ///< of captions (CaptionSource): the name of the images' column
   /// Of tables: names of classes that mean a missing label in other tables, such as NA.
   std::vector<std::string> label_words = {};
   bool without_labels = false;  ///< of tables: the classes are not read

@@ -115,7 +115,7 @@ struct TableSchema {
   /// Largest number of buckets, and of features.
   static constexpr std::int64_t kMaxFeatures = 1'000'000;
 
-  std::vector<std::string> columns = {};      ///< of the training table, in the order of the file
+  std::vector<std::string> columns = {};  ///< of the training table, in the order of the file
   bool has_header = false;  ///< the columns have the names of a header; else their numbers
   std::vector<std::string> left_out = {};     ///< columns that are ignored
   std::vector<TableFeature> features = {};    ///< in the order of the sample's

@@ -316,12 +316,12 @@ json json_of(const TableCounts& counts) {
 TableCounts counts_from(const json& object, std::size_t features) {
   if (!object.is_object()) refuse_member("counts", "an object", object);
   check_keys(object, {"rows", "missing", "unknown", "classes", "distinct", "unnamed"}, "counts");
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   const auto numbers = [&](const char* key) {
     std::vector<std::int64_t> list;
     if (!object.contains(key)) return list;
     if (!object[key].is_array()) refuse_member(key, "a list", object[key]);
-    for (const json& number : object[key]) list.push_back(whole_number_of(number, key, 0, kMost));
+    for (const json& number : object[key]) list.push_back(whole_number_of(number, key, 0, kMax));
     return list;
   };
   const auto counts_of_features = [&](const char* key) {
@@ -334,7 +334,7 @@ TableCounts counts_from(const json& object, std::size_t features) {
   const auto names = [&](const char* key) {
     return object.contains(key) ? texts_of(object[key], key) : std::vector<std::string>();
   };
-  return {.rows = object.contains("rows") ? whole_number_of(object["rows"], "rows", 0, kMost) : 0,
+  return {.rows = object.contains("rows") ? whole_number_of(object["rows"], "rows", 0, kMax) : 0,
           .missing = counts_of_features("missing"),
           .unknown = counts_of_features("unknown"),
           .classes = numbers("classes"),

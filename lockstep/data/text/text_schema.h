@@ -22,7 +22,7 @@ struct TextSchema {
   std::string column = {};      ///< of a table of texts: the name of their column; else empty
   std::string label = {};       ///< the name of the column of their classes; empty: they have none
   std::vector<std::string> label_words = {};  ///< TextOptions::label_words
-  std::string image = {};       ///< of captions: the name of the column of the images; else empty
+  std::string image = {};   ///< of captions: the name of the column of the images; else empty
   std::string source = {};  ///< of pairs of texts: the name of the first ones' column; else empty
   std::string target = {};  ///< the name of the column of what is generated from these
   std::int64_t target_length = 0;  ///< tokens per target; 0: there are none

@@ -19,9 +19,9 @@ std::string_view without_byte_order_mark(std::string_view text);
 /// Appends `code` as UTF-8.
 void append_utf8(char32_t code, std::string& text);
 
-bool is_letter(char32_t code);       ///< \p{L}
-bool is_number(char32_t code);       ///< \p{N}
-bool is_space(char32_t code);        ///< White_Space
+bool is_letter(char32_t code);  ///< \p{L}
+bool is_number(char32_t code);  ///< \p{N}
+bool is_space(char32_t code);   ///< White_Space
 /// \p{Mn} of Unicode 8, such as a combining accent: what the tokenizers library takes for marks.
 bool is_mark(char32_t code);
 bool is_control(char32_t code);      ///< \p{Cc}, \p{Cf} and \p{Co}

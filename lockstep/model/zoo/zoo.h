@@ -200,11 +200,11 @@ inline constexpr TransformerOptions kMiniLm = {.layers = 6, .width = 384};
 
 /// A classifier of texts by their embedding, the mean of all positions that are not padding (Wang
 /// et al., "MiniLM", arXiv 2002.10957; Reimers and Gurevych, "Sentence-BERT", arXiv 1908.10084):
-/// bert() with 512 learned positions, of which the first T are used, and without its pooler, so that
-/// weights of all-MiniLM-L6-v2 fit. T is at most 512. features_of() outputs the embedding [width]. It has
-/// (vocabulary + 512 + 2 + 2) * width + layers * (12 * width^2 + 13 * width) + (width + 1) *
-/// classes parameters. Its name is that for make(), such as "minilm:6x384". Throws Error (input)
-/// for other inputs.
+/// bert() with 512 learned positions, of which the first T are used, and without its pooler, so
+/// that weights of all-MiniLM-L6-v2 fit. T is at most 512. features_of() outputs the embedding
+/// [width]. It has (vocabulary + 512 + 2 + 2) * width + layers * (12 * width^2 + 13 * width) +
+/// (width + 1) * classes parameters. Its name is that for make(), such as "minilm:6x384". Throws
+/// Error (input) for other inputs.
 model::Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
                       const TransformerOptions& options = kMiniLm);
 

@@ -20,8 +20,8 @@ class RecurrentOperation final : public Operation {
       : spec_(spec), layout_(recurrent_layout(spec, sizeof(T))), cells_(spec) {
     const RecurrentProducts::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias,
                                              context.type};
-    RecurrentProducts::Sizes recurrent = {spec.rows, spec.units, spec.width(),
-                                          spec.recurrent_bias, kFloat};
+    RecurrentProducts::Sizes recurrent = {spec.rows, spec.units, spec.width(), spec.recurrent_bias,
+                                          kFloat};
     project_ = RecurrentProducts(context, inputs);
     recur_ = RecurrentProducts(context, recurrent);
     std::size_t scratch = std::max(project_.scratch_bytes(), recur_.scratch_bytes());
