@@ -132,7 +132,7 @@ std::string TableSchema::summary(const TableSchema* trained) const {
         "{} ({})", i < class_names.size() ? class_names[i] : std::to_string(i), counts.classes[i]));
   add("label " + label, labels);
   if (labels.empty() && !label.empty() && trained == nullptr) text += "; label " + label;
-  add("targets", targets);
+  if (trained == nullptr) add("targets", targets);  // a prediction does not read them
   add("left out", left_out);
   return text;
 }

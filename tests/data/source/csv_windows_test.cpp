@@ -138,8 +138,7 @@ TEST_F(CsvWindows, DoNotCrossSeries) {
   EXPECT_THAT(samples(strided),
               ElementsAre(ElementsAre(1, 2), ElementsAre(3, 4), ElementsAre(5, 6)));
   EXPECT_EQ(data_error_of([&] { parsed("s,x\na,1\n,2\n", "targets=x&window=1&series=s"); }),
-            "[" + path_.string() +
-                ": line 3, column 1] expected the name of a series; the field is empty");
+            "[" + path_.string() + ": line 3, column 1] expected the name of a series, got \"\"");
 }
 
 TEST_F(CsvWindows, OfAnotherTableAreThoseOfTheTraining) {
