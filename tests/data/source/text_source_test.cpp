@@ -221,8 +221,9 @@ TEST_F(TextSourceTest, IsOpenedByItsName) {
   EXPECT_EQ(data_files(files + ":length=4").size(), 2U);
   for (const auto& [options, reason] :
        {std::pair{"lenght=4",
-                  "expected options of tokenizer, length, stride, documents, column, label, image, "
-                  "source, target, target-length, got \"lenght\" (did you mean length?)"},
+                  "expected options of tokenizer, length, stride, documents, column, label, "
+                  "label-words, image, source, target, target-length, got \"lenght\" (did you mean "
+                  "length?)"},
         {"target-length=0", "expected target-length from 1 to 1048576, got \"0\""},
         {"target-length=4", "expected source= and target= with target-length=; there is neither"},
         {"length=0", "expected length from 1 to 1048576, got \"0\""},

@@ -61,8 +61,8 @@ TEST_F(TextTableTest, MakesASampleOfEachRow) {
   EXPECT_EQ(read(texts, 0).label(), 1);
   EXPECT_EQ(read(texts, 1).label(), 0);
   EXPECT_THAT(texts.description(),
-              MatchesRegex("3 texts of .*a.csv, tokenizer vocab.txt \\(8 tokens, [0-9a-f]+\\), "
-                           "8 positions"));
+              MatchesRegex("3 texts of .*a.csv, 1 missing \\(empty, NA, \\?\\), read as written, "
+                           "tokenizer vocab.txt \\(8 tokens, [0-9a-f]+\\), 8 positions"));
 }
 
 TEST_F(TextTableTest, CutsLongTextsBetweenTheirFirstAndLastToken) {
