@@ -122,10 +122,10 @@ constexpr StartCall kExchange{.name = "the start of the watchdog",
                                   "(SessionOptions::start_timeout) allows more time"};
 
 /// Seconds for the start; 0: any time.
-double start_limit(const SessionOptions& options) {
+double start_limit(std::optional<double> start_timeout, double stall_timeout) {
   constexpr double kUsual = 60;
-  if (options.start_timeout) return *options.start_timeout;
-  return options.stall_timeout > 0 ? std::min(kUsual, options.stall_timeout) : kUsual;
+  if (start_timeout) return *start_timeout;
+  return stall_timeout > 0 ? std::min(kUsual, stall_timeout) : kUsual;
 }
 
 /// Leaves the monitored calls at the end of a scope.
@@ -193,6 +193,8 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   const std::shared_ptr<StartMonitor> monitor =
       options.start_monitor ? options.start_monitor : std::make_shared<StartMonitor>();
   const WaitsForNobody after{*monitor};
+  double stall_timeout = options.stall_timeout;
+  if (stall_timeout > 0) stall_timeout = state_->stall_timeout.value_or(stall_timeout);
   const Launch launch = detect_launch();
   int runs = 0;
   MPI_Initialized(&runs);
@@ -202,7 +204,7 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
     throw Error(ErrorCategory::input, "session",
                 "expected MPI_Init before a session with a communicator", "MPI is not initialized");
   if (launch.launched || runs != 0) {
-    monitor->watch(start_limit(options));
+    monitor->watch(start_limit(options.start_timeout, stall_timeout));
     initialize_mpi(argc, argv, options.communicator, *monitor);
     monitor->enter(kExchange);
   }
@@ -211,8 +213,6 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   trace::set_recorded_rank(
       {.job = job_name(ranks_), .host = host_name(), .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
-  double stall_timeout = options.stall_timeout;
-  if (stall_timeout > 0) stall_timeout = state_->stall_timeout.value_or(stall_timeout);
   if (ranks_ != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, ranks_);
   if (stall_timeout <= 0) return;
   try {

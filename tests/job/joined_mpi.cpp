@@ -111,8 +111,8 @@ bool joins_in_a_script() {
 }
 
 /// Rank 0 has no session, and the others wait for it.
-bool waits_for_a_missing_rank() {
-  if (rank_in_world() != 0) const lockstep::job::Session session({.start_timeout = 1});
+bool waits_for_a_missing_rank(const lockstep::job::SessionOptions& options) {
+  if (rank_in_world() != 0) const lockstep::job::Session session(options);
   MPI_Barrier(MPI_COMM_WORLD);
   return fails("the barrier was reached");
 }
@@ -130,7 +130,8 @@ int main(int argc, char** argv) {
                       : mode == "communicators" ? refuses_others()
                       : mode == "tasks"         ? refuses_tasks()
                       : mode == "script"        ? joins_in_a_script()
-                                                : waits_for_a_missing_rank();
+                      : mode == "late"          ? waits_for_a_missing_rank({})
+                                                : waits_for_a_missing_rank({.start_timeout = 1});
   MPI_Finalize();
   return passed ? 0 : 1;
 }
