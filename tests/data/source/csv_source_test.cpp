@@ -501,10 +501,9 @@ TEST_F(CsvTest, RefusesColumnsThatFloat32CannotStore) {
 TEST_F(CsvTest, KeepsBadRowsOfATableThatItKnows) {
   const CsvSource training =
       open("a,b,kind\n1,2,apple\n3,4,pear\n", {.scale = ColumnScale::standard});
-  const CsvOptions known{
-      .schema = training.table(), .may_lack_labels = true, .keeps_bad_rows = true};
-  const CsvSource source =
-      open("b,a,kind\n2,1,apple\nx,3,pear\n4,,apple\n4\n4,3,plum\n4,3,pear\n", known);
+  CsvOptions known{.schema = training.table(), .keeps_bad_rows = true};
+  const std::string text = "b,a,kind\n2,1,apple\nx,3,pear\n4,,apple\n4\n4,3,plum\n4,3,pear\n";
+  const CsvSource source = open(text, known);
   ASSERT_EQ(source.size(), 6);
   EXPECT_EQ(read(source, 0).features(), read(training, 0).features());
   EXPECT_EQ(read(source, 5).features(), read(training, 1).features());
@@ -517,6 +516,8 @@ TEST_F(CsvTest, KeepsBadRowsOfATableThatItKnows) {
               ::testing::HasSubstr("expected 3 columns, as in the first row; there are 1"));
   EXPECT_THAT(data_error_of([&] { read(source, 4); }),
               ::testing::StartsWith(at("line 6, column 3") + "expected one of the classes"));
+  known.may_lack_labels = true;  // a prediction reads none
+  EXPECT_EQ(read(open(text, known), 4).features(), read(training, 1).features());
 }
 
 // Of numpy: numpy.mean and numpy.std of each column.
@@ -606,7 +607,7 @@ TEST_F(CsvTest, ReadsQuotedFields) {
   EXPECT_EQ(read(source, 1).label(), 2);
   EXPECT_EQ(error("1,\"2\n3\",0\n1,x,0\n"),
             at("line 1, column 2") +
-                "expected a number, or a column of words: categorical=2, got \"2\n3\" (2 fields of "
+                "expected a number, or a column of words: categorical=2, got \"2\\n3\" (2 fields of "
                 "this column are not numbers)");
   EXPECT_EQ(
       error("1,2,\"a\nb\"\n1,y,b\n"),
