@@ -654,9 +654,9 @@ TEST(PretrainedOnnx, ReadsTheRowsThatAnExportedBertHas) {
     const checkpoint::ScratchDirectory scratch;
     const std::filesystem::path path = scratch.path() / "bert.onnx";
     const std::vector<float> parameters = given.everything();
-    checkpoint::overwrite(
-        path, onnx::write_model(onnx::export_network(given.trainer().network(),
-                                                     {.parameters = parameters}, {.fold = false})));
+    checkpoint::overwrite(path, onnx::write_model(onnx::export_network(
+                                    given.trainer().network(),
+                                    {.parameters = parameters, .buffers = {}}, {.fold = false})));
     Begun begun(zoo::make(name, inputs, 3));
     begun.trainer().initialize_from({.path = path});
     EXPECT_THAT(begun.predicted({.samples = 1, .inputs = views}),
