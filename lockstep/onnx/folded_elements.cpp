@@ -163,6 +163,8 @@ Folded arithmetic(const Folding& f) { return joined(f, f.node.type); }
 Folded power(const Folding& f) {
   if (f.inputs.size() != 2 || f.input(0) == nullptr || f.input(1) == nullptr) return std::nullopt;
   if (f.input(0)->floats() != nullptr && f.input(1)->integers() != nullptr) {
+    if (std::ranges::find(*f.input(1)->integers(), kSampleCount) != f.input(1)->integers()->end())
+      return std::nullopt;
     std::vector<float> exponents(f.input(1)->integers()->begin(), f.input(1)->integers()->end());
     const Constant exponent = make_constant(f.input(1)->shape, std::move(exponents));
     const std::array inputs{f.input(0), &exponent};

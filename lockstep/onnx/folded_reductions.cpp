@@ -231,7 +231,8 @@ Folded general_product(const Folding& f) {
     return std::nullopt;
   const Folded result = product_of(f, f.options.integer("transA", 0) != 0 ? swapped(f, *a) : *a,
                                    f.options.integer("transB", 0) != 0 ? swapped(f, *b) : *b);
-  const Folded added = result && c != nullptr ? expanded(f, *c, result->shape) : std::nullopt;
+  const bool fits = result && c != nullptr && common_shape(*c, *result) == result->shape;
+  const Folded added = fits ? expanded(f, *c, result->shape) : std::nullopt;
   if (!result || (c != nullptr && (!added || added->floats() == nullptr))) return std::nullopt;
   std::vector<float> values = *result->floats();
   const float alpha = f.options.number("alpha", 1);

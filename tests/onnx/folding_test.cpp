@@ -514,11 +514,20 @@ TEST(OnnxFoldingOfShapes, RefusesWhatDependsOnHowManySamplesThereAre) {
   EXPECT_FALSE(fold("Expand", {row, constant_of(Ints{kSampleCount, 3})}));
   EXPECT_FALSE(fold("ReduceSum", {*zeros}));
   EXPECT_FALSE(fold("Cast", {samples}, {{"to", std::int64_t{1}}}));
+  EXPECT_FALSE(fold("Pow", {row, samples}));
   // Zeros stay zeros, but the shape of a part of them is not followed.
   const Folded part = fold("Slice", {*zeros, constant_of(Ints{0}), constant_of(Ints{1})});
   ASSERT_TRUE(part);
   EXPECT_TRUE(part->is_zero());
   EXPECT_FALSE(fold("Shape", {*part}));
+}
+
+TEST(OnnxFoldingLimits, RefusesASummandThatDoesNotFitTheProduct) {
+  const Constant a = constant_from({kFloat, {2, 2}, {1, 2, 3, 4}});
+  const Constant b = constant_from({kFloat, {2, 3}, {1, 2, 3, 4, 5, 6}});
+  EXPECT_TRUE(fold("Gemm", {a, b, constant_from({kFloat, {3}, {1, 2, 3}})}));
+  EXPECT_FALSE(fold("Gemm", {a, b, constant_from({kFloat, {2}, {1, 2}})}));
+  EXPECT_FALSE(fold("Gemm", {a, b, constant_from({kFloat, {2, 1, 1}, {1, 2}})}));
 }
 
 TEST(OnnxFoldingLimits, RefusesIntegersThatDoNotFit) {
