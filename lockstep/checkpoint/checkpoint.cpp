@@ -72,13 +72,6 @@ void check_same_tensors(const std::filesystem::path& path, std::vector<TensorVie
   }
 }
 
-void keep_others_from_writing(const std::filesystem::path& path) {
-  using std::filesystem::perms;
-  std::error_code ignored;  // of a file system without permissions, where read_script() says so
-  std::filesystem::permissions(path, perms::group_write | perms::others_write,
-                               std::filesystem::perm_options::remove, ignored);
-}
-
 /// Throws Error (checkpoint) if another user may have written the open file or directory `path`.
 void require_own(int descriptor, const std::filesystem::path& path) {
   const std::string writer = foreign_writer(descriptor);
@@ -126,6 +119,13 @@ std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& dire
                                                const ReplicaArrays& arrays,
                                                const TrainingState& state,
                                                Destination destination) {
+  using std::filesystem::perms;
+  const bool is_program = state.script && destination != Destination::nowhere;
+  std::error_code ignored;  // of a file system without permissions, where read_script() says so
+  const perms given =
+      is_program ? std::filesystem::status(directory, ignored).permissions() : perms::none;
+  // Before the first file, because who has opened a file can still write it later.
+  if (is_program) std::filesystem::permissions(directory, perms::owner_all, ignored);
   HashedFile state_file(directory / kStateFile, destination);
   state_file.write(to_json_text(state));
   std::vector<FileDigest> files = {
@@ -141,9 +141,12 @@ std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& dire
     file.write(*content);
     files.push_back(file.finish());
   }
-  if (state.script && destination != Destination::nowhere)
-    for (const std::filesystem::path& path : {directory, directory / kScriptFile})
-      keep_others_from_writing(path);
+  if (is_program) {
+    constexpr perms kOthersWrite = perms::group_write | perms::others_write;
+    std::filesystem::permissions(directory / kScriptFile, kOthersWrite,
+                                 std::filesystem::perm_options::remove, ignored);
+    std::filesystem::permissions(directory, given & ~kOthersWrite, ignored);
+  }
   return files;
 }
 

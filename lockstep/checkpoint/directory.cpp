@@ -401,6 +401,11 @@ void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path
   if (options_.keep == 1) check_contents(temporary, manifest);
   lock_->check_held();
   // After a crash between the two, the next start recovers the new one from its hidden name.
+  if (replaces_ && !options.healthy)
+    throw Error(ErrorCategory::checkpoint, options_.directory.string(),
+                "expected a healthy checkpoint to replace those of the earlier training "
+                "(--overwrite)",
+                "the last steps were skipped");
   if (replaces_) remove_replaced();
   replace_directory(temporary, path);
 }

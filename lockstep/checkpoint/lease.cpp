@@ -194,8 +194,6 @@ DirectoryLease::~DirectoryLease() {
   }
 }
 
-bool DirectoryLease::is_removed() const { return !look(path_); }
-
 void DirectoryLease::check_held() const {
   const std::optional<Seen> seen = look(path_);
   if (seen && seen->text == text_) return;

@@ -33,8 +33,6 @@ class DirectoryLease {
   DirectoryLease& operator=(const DirectoryLease&) = delete;
   ~DirectoryLease();
 
-  /// Whether there is no lease, of this process or another one.
-  bool is_removed() const;
   /// Throws Error (checkpoint) if another run has taken over the lease, because this process was
   /// suspended for too long.
   void check_held() const;

@@ -101,7 +101,8 @@ std::string header_of(std::span<const TensorView* const> order, const TensorMeta
 void refuse_other_format(const std::filesystem::path& path, std::string_view head) {
   using Content = FileKind::Content;
   const FileKind kind = file_kind(head);
-  if (!kind.is_known()) return;
+  // A long header of safetensors looks like one.
+  if (!kind.is_known() || kind.name == "a safetensors file") return;
   const std::string_view conversion =
       kind.content == Content::torch
           ? "; in Python, safetensors.torch.save_file(model.state_dict(), \"w.safetensors\") "

@@ -146,7 +146,9 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::millisecond
 }
 
 bool DirectoryLock::is_removed() const {
-  if (lease_) return lease_->is_removed();
+  // A lease that is gone while its directory is there has been taken over: see check_held().
+  std::error_code unknown;
+  if (lease_) return !std::filesystem::exists(path_.parent_path(), unknown) && !unknown;
   struct stat status = {};
   return ::stat(path_.c_str(), &status) != 0 && errno == ENOENT;
 }
