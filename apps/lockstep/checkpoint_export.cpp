@@ -28,6 +28,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/torch_file.h"
+#include "lockstep/data/table/transform.h"
 #include "lockstep/onnx/export.h"
 #include "lockstep/onnx/triton.h"
 #include "lockstep/onnx/write_model.h"
@@ -203,9 +204,8 @@ void add_scaling(const data::TableFeature& feature, onnx::Preprocessing& steps) 
   const bool is_scaled = feature.scale != data::ColumnScale::none;
   // The input is float32, which rounds numbers near the offset by up to this fraction of them.
   constexpr double kRounding = 0x1p-24;
-  constexpr double kTolerated = 1e-4;  // of the divisor
   if (is_scaled && feature.divisor > 0 &&
-      std::abs(feature.offset) * kRounding > kTolerated * feature.divisor)
+      std::abs(feature.offset) * kRounding > data::kToleratedRounding * feature.divisor)
     refuse_preprocessing(
         "expected columns whose numbers float32, the type of the input, can tell apart; subtract "
         "a constant from the column before the training, or leave the preprocessing to the caller",

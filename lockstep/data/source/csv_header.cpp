@@ -85,7 +85,7 @@ class Comparison {
     std::int64_t numbers = 0;
     for (std::size_t i = 0; i < first_.size(); ++i) {
       if (!columns_[i].has_numbers() || is_missing(first_[i])) continue;
-      ++(is_number_field(first_[i]) || has_decimal_comma(first_[i]) ? numbers : names);
+      ++(is_number_field(first_[i]) || is_formatted_number(first_[i]) ? numbers : names);
     }
     return {names, numbers};
   }

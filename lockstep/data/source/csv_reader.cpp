@@ -531,6 +531,7 @@ void CsvReader::count_values() {
     if (!feature.unknown_column && missing < 0) continue;
     const bool is_set = feature.output == CategoryOutput::multi_hot;
     for (std::size_t row = 0; row * stride < kept_.values.size(); ++row) {
+      if (kept_.problems.contains(static_cast<std::int64_t>(row))) continue;
       const auto value = static_cast<std::int32_t>(kept_.values[row * stride + i]);
       const auto has = [&](std::int32_t category) {
         if (!is_set) return value == category;
@@ -546,7 +547,9 @@ void CsvReader::count_values() {
       schema.classes > 0 ? schema.classes : std::int64_t{std::ranges::max(kept_.labels)} + 1;
   if (classes > static_cast<std::int64_t>(kMaxValues)) return;
   counts.classes.resize(static_cast<std::size_t>(classes));
-  for (const std::int32_t label : kept_.labels) ++counts.classes[static_cast<std::size_t>(label)];
+  for (std::size_t row = 0; row < kept_.labels.size(); ++row)
+    if (!kept_.problems.contains(static_cast<std::int64_t>(row)))
+      ++counts.classes[static_cast<std::size_t>(kept_.labels[row])];
 }
 
 std::span<const std::int32_t> CsvReader::members_of(std::size_t set) const {
@@ -572,6 +575,7 @@ void CsvReader::sort_words() {
   std::vector<std::int32_t> places;
   schema.class_names = sorted(classes_, places);
   schema.classes = std::ssize(schema.class_names);
+  if (report_ != nullptr) return;  // labels of rows with problems have no class
   for (std::int32_t& label : kept_.labels) label = places[static_cast<std::size_t>(label)];
 }
 

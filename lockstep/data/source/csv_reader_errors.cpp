@@ -62,6 +62,11 @@ void CsvReader::fail_category(const CsvRows& rows, std::size_t index) {
     rows.fail(column, fmt::format("expected at most {} different fields", kMaxSets),
               fmt::format("\"{}\" is one more", field));
   if (!vocabularies_[index].is_learned) fail_limit(rows, column, *word);
+  if (keeps_bad_rows_ || report_ != nullptr)  // one error a row: each is about that row alone
+    rows.fail(column,
+              fmt::format("expected a value that the column {} of {} has ({})",
+                          feature.columns.front(), meaning_.origin, listed(feature.vocabulary)),
+              got(*word));
   std::int64_t count = 0;
   std::int64_t unknown = 0;
   for_rest(rows, [&](const CsvRows& row) {

@@ -138,7 +138,7 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
                                        feature.missing.rule == MissingValues::Rule::indicator);
       });
   const bool keeps_bad_rows =
-      options_.keeps_bad_rows && is_known && schema.window.rows == 0 && !layout.series;
+      options_.keeps_bad_rows && options_.schema && schema.window.rows == 0 && !layout.series;
   CsvReader reader(text, meaning, report, keeps_bad_rows);
   own_ = reader.read();
   records_ = reader.records();

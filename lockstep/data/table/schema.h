@@ -98,7 +98,7 @@ struct TableFeature {
 
 /// What was counted in the rows of a table, for its description.
 struct TableCounts {
-  std::int64_t rows = 0;
+  std::int64_t rows = 0;                   ///< without the header
   std::vector<std::int64_t> missing = {};  ///< [features] rows without a value; else empty
   /// [features] rows with a word that the training table does not have; else empty
   std::vector<std::int64_t> unknown = {};

@@ -178,9 +178,8 @@ void learn_statistics(TableSchema& schema, std::span<const double> rows, const s
 namespace {
 
 /// How many of `numbers` are different, and how many of them are as float32, if the errors of that
-/// exceed a millionth of their deviation; two zeros if they do not.
+/// exceed kToleratedRounding of their deviation; two zeros if they do not.
 std::pair<std::size_t, std::size_t> count_different(std::vector<double> numbers) {
-  constexpr double kTolerated = 1e-6;
   const auto count = static_cast<double>(numbers.size());
   const double mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / count;
   double squares = 0;
@@ -189,7 +188,7 @@ std::pair<std::size_t, std::size_t> count_different(std::vector<double> numbers)
     squares += (number - mean) * (number - mean);
     largest_error = std::max(largest_error, std::abs(number - static_cast<float>(number)));
   }
-  if (largest_error <= kTolerated * std::sqrt(squares / count)) return {0, 0};
+  if (largest_error <= kToleratedRounding * std::sqrt(squares / count)) return {0, 0};
   const auto keep_different = [&] {
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
     return numbers.size();

@@ -33,8 +33,11 @@ double prepared(const TableFeature& feature, double number);
 /// features], for features that have not learned them. Throws Error (data), which names `table`,
 /// for a column without numbers that requires their mean.
 void learn_statistics(TableSchema& schema, std::span<const double> rows, const std::string& table);
+/// The error of a number by rounding to float32 that is tolerated where the number is stored or
+/// given as it is, as a fraction of the deviation of its column.
+inline constexpr double kToleratedRounding = 1e-5;
 /// Throws Error (data), which names `table`, for a column that is stored as it is and loses digits
-/// as float32: if different numbers become equal, and the errors exceed a millionth of the
+/// as float32: if different numbers become equal, and the errors exceed kToleratedRounding of the
 /// deviation. `rows` are as above, `targets` [N, targets].
 void check_precision(const TableSchema& schema, std::span<const double> rows,
                      std::span<const double> targets, const std::string& table);

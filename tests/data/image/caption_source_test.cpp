@@ -158,7 +158,7 @@ TEST_F(CaptionTest, NamesFileLineAndColumnOfATableItCannotRead) {
     EXPECT_THAT(
         input_error_of([&] { CaptionSource({add("c.csv", header)}, options); }),
         MatchesRegex(".*c.csv. expected a column \"(file|caption)\" in the first line, which names "
-                     "the columns, got \"(file|caption)\" .did you mean (files|captions)..*"));
+                     "the columns; the columns are (files, caption|file, captions)"));
 }
 
 TEST_F(CaptionTest, NamesFileAndLineOfAnImageItCannotRead) {

@@ -198,10 +198,9 @@ TEST_F(ImageFolderTest, NamesTheFileThatIsWrong) {
   const ImageFolderSource source(directory_.path());
   EXPECT_THAT(data_error_of([&] { read(source, 1); }),
               HasSubstr(of(empty) + "expected a usable image; "));
-  EXPECT_EQ(data_error_of([&] { read(source, 2); }),
-            of(text) +
-                "expected a usable image; [image] expected a JPEG or a PNG image; its 8 bytes "
-                "begin with 6e 6f 20 69 6d 61 67 65");
+  EXPECT_EQ(
+      data_error_of([&] { read(source, 2); }),
+      of(text) + "expected a usable image; [image] expected a JPEG or a PNG image; it is text");
   EXPECT_THAT(data_error_of([&] { read(source, 3); }),
               StartsWith(of(cut) + "expected a usable image; "));
   std::filesystem::remove(directory_ / "a/1.png");

@@ -29,6 +29,14 @@ class CsvLabelsTest : public ::testing::Test {
   const std::filesystem::path path_ = directory_ / "table.csv";
 };
 
+TEST_F(CsvLabelsTest, MissingEverywhereAreOneProblem) {
+  write_bytes(path_, "x,y\n1,\n2,\n");
+  std::vector<std::string> problems;
+  CsvSource::find_problems(path_, {},
+                           [&](const Error& error) { problems.emplace_back(error.what()); });
+  EXPECT_THAT(problems, ::testing::ElementsAre(HasSubstr("missing: y in 2 rows")));
+}
+
 TEST_F(CsvLabelsTest, MissingOnesAreAnErrorInEverySpelling) {
   for (const std::string missing : {"", "NA", "NULL", "None", "N/A", "nan", "?", "\"NA\""}) {
     const std::string rows = "1,up\n2,down\n3," + missing + "\n4,up\n5," + missing + "\n";

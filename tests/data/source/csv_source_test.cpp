@@ -516,6 +516,7 @@ TEST_F(CsvTest, KeepsBadRowsOfATableThatItKnows) {
               ::testing::HasSubstr("expected 3 columns, as in the first row; there are 1"));
   EXPECT_THAT(data_error_of([&] { read(source, 4); }),
               ::testing::StartsWith(at("line 6, column 3") + "expected one of the classes"));
+  EXPECT_THAT(source.table()->counts.classes, ElementsAre(1, 1)) << "of the rows that are read";
   known.may_lack_labels = true;  // a prediction reads none
   EXPECT_EQ(read(open(text, known), 4).features(), read(training, 1).features());
 }
@@ -605,10 +606,11 @@ TEST_F(CsvTest, ReadsQuotedFields) {
   EXPECT_THAT(source.class_names(), ElementsAre("\"", "x", "x, \"y\"\nz"));
   EXPECT_THAT(read(source, 0).features(), ElementsAre(1, 2));
   EXPECT_EQ(read(source, 1).label(), 2);
-  EXPECT_EQ(error("1,\"2\n3\",0\n1,x,0\n"),
-            at("line 1, column 2") +
-                "expected a number, or a column of words: categorical=2, got \"2\\n3\" (2 fields of "
-                "this column are not numbers)");
+  EXPECT_EQ(
+      error("1,\"2\n3\",0\n1,x,0\n"),
+      at("line 1, column 2") +
+          "expected a number, or a column of words: categorical=2, got \"2\\n3\" (2 fields of "
+          "this column are not numbers)");
   EXPECT_EQ(
       error("1,2,\"a\nb\"\n1,y,b\n"),
       at("line 3, column 2") + "expected a number, or a column of words: categorical=2, got \"y\"");
