@@ -131,7 +131,7 @@ std::string network_text(const checkpoint::TrainingState& state) {
     const ModelSource source = ModelSource::of_configuration(*state.configuration, "network");
     if (source.script)  // a program, which is not run to look at a checkpoint
       return fmt::format("  network {}, a TorchScript file\n",
-                         fs::path(source.name).filename().string());
+                         printable(fs::path(source.name).filename().string()));
     const model::Network network = source.make();
     const bool has_classes = model::activation_of(source.loss) == "softmax";
     const auto classes = strategy::DataNames::of(state.configuration).classes;

@@ -214,7 +214,7 @@ void inspect_dataset(const data::Dataset& dataset, std::int64_t records) {
                                                         spec.classes() == 1 ? "" : "es")
                                           : "");
   const auto table = source.table();
-  if (table) fmt::print("{}\n\n", table->summary());
+  if (table) fmt::print("{}\n\n", printable(table->summary()));
   fmt::print("{} of {}\n", source.has_images() ? "images" : "features", counted(count, "record"));
   if (encoded)
     headers.print();
@@ -222,7 +222,8 @@ void inspect_dataset(const data::Dataset& dataset, std::int64_t records) {
     values.print();
   if (has_labels) print_label_counts("label", counts, numbered(source.class_names()));
   if (table)
-    for (const std::string& warning : table->warnings()) fmt::print("\nwarning: {}\n", warning);
+    for (const std::string& warning : table->warnings())
+      fmt::print("\nwarning: {}\n", printable(warning));
 }
 
 void inspect_source(const std::string& argument, std::int64_t records) {

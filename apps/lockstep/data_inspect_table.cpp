@@ -12,6 +12,7 @@
 
 #include "apps/lockstep/data_tools.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/source/csv_header.h"
@@ -62,7 +63,7 @@ void print_contents(const data::CsvSource::Contents& contents) {
     const bool is_label = layout.label == i;
     const bool is_full = column.values.size() == data::ColumnCounts::kMaxValues;
     const bool is_read = std::ranges::find(left_out, layout.names[i]) == left_out.end();
-    fmt::print("  {:<23} {:<9}{:>10}{:>10}{:>10}  {}{}{}\n", layout.names[i],
+    fmt::print("  {:<23} {:<9}{:>10}{:>10}{:>10}  {}{}{}\n", printable(layout.names[i]),
                kind_name(column.kind()), column.present(),
                fmt::format("{}{}", column.values.size(), is_full ? "+" : ""), column.missing,
                values_text(column, is_label),
@@ -78,6 +79,7 @@ void print_contents(const data::CsvSource::Contents& contents) {
 
 void inspect_table(data::CsvSpec table, const std::function<void(const data::Dataset&)>& inspect) {
   data::CsvOptions& options = table.options;
+  const auto scale = options.scale;
   if (!options.scale) options.scale = data::ColumnScale::none;
   const std::string file = table.file.string();
   try {
@@ -98,9 +100,14 @@ void inspect_table(data::CsvSpec table, const std::function<void(const data::Dat
   } catch (const Error& error) {
     if (error.category() != ErrorCategory::data) throw;
     const auto contents = data::CsvSource::contents(table.file, options);
-    fmt::print("{}: ", file);
+    fmt::print("{}: ", printable(file));
     print_contents(contents);
-    fmt::print("\na training stops: {}\n", error.what());
+    options.scale = scale;
+    try {
+      const auto as_trained = data::Dataset::from_csv(table.file, options);
+    } catch (const Error& stop) {
+      fmt::print("\na training stops: {}\n", stop.what());
+    }
   }
 }
 

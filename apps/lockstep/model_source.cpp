@@ -334,7 +334,8 @@ void read_code(ModelSource& source, const fs::path& path, const CodeArguments& c
   const fs::path stored = path / checkpoint::kScriptFile;
   if (!is_named && !fs::exists(stored, unknown))
     throw Error(ErrorCategory::checkpoint, "model",
-                "expected a checkpoint that contains its TorchScript file, or --model FILE.pt",
+                "expected a checkpoint that contains its TorchScript file, or --model FILE.pt of "
+                "evaluate and predict",
                 fmt::format("got one of an earlier version, {}, which only names {}: a program is "
                             "not run because a file names it",
                             path.string(), source.name));

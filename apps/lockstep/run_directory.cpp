@@ -127,8 +127,7 @@ RunDirectory::~RunDirectory() {
     if (!is_lock) return;
   }
   if (error) return;
-  fs::remove_all(path_, error);
-  fs::remove(kRuns, error);  // if it is empty
+  fs::remove_all(path_, error);  // but not the one above, where another training may be starting
 }
 
 std::string unfinished_run(const std::string& model, const std::string& options) {
@@ -150,8 +149,8 @@ std::string unfinished_run(const std::string& model, const std::string& options)
           training_options(decode_bytes(stored.get<std::string>())) != given)
         continue;
       return fmt::format(
-          "{} has a training with the same options that was stopped after step {}: "
-          "--checkpoint-dir {} continues it",
+          "{} has a training with the same options that has not ended, saved at step {}: "
+          "--checkpoint-dir {} continues it, unless it is still running",
           run->second.string(), state.step, shell_word(run->second.string()));
     } catch (const std::exception&) {  // a damaged one is no reason not to train
     }
@@ -162,7 +161,12 @@ std::string unfinished_run(const std::string& model, const std::string& options)
 std::string ending_text(const fs::path& directory, const TrainArguments& arguments, int signal) {
   if (directory.empty()) return "nothing was saved (--checkpoint-dir none)\n";
   const std::string where = directory.string();
-  const auto found = checkpoint::list_checkpoints(directory);
+  std::vector<checkpoint::CheckpointInfo> found;
+  try {
+    found = checkpoint::list_checkpoints(directory);
+  } catch (const Error& error) {  // what is saved stays saved
+    return fmt::format("{} cannot be listed: {}\n", where, error.message().actual);
+  }
   const checkpoint::CheckpointInfo* const last = newest(found);
   if (last == nullptr) return fmt::format("nothing was saved in {}\n", where);
   const checkpoint::CheckpointInfo* const best = checkpoint::find_best(found);
@@ -175,11 +179,13 @@ std::string ending_text(const fs::path& directory, const TrainArguments& argumen
                         best->best->metric, best->best->value);
   if (signal != 0) {
     const bool replaces = arguments.fit.checkpoint.resume == checkpoint::Resume::never;
-    return text + fmt::format("\nto continue: the same command{}\n",
-                              arguments.chooses_directory
-                                  ? " with --checkpoint-dir " + shell_word(where)
-                              : replaces ? " without --resume never and --overwrite"
-                                         : "");
+    return text +
+           fmt::format(
+               "\nto continue: the same command{}{}\n",
+               arguments.chooses_directory ? " with --checkpoint-dir " + shell_word(where) : "",
+               !replaces                            ? ""
+               : arguments.fit.checkpoint.overwrite ? " without --resume never and --overwrite"
+                                                    : " without --resume never");
   }
   // Not with the validation data, which have selected the best one.
   return text + fmt::format("\nnext: lockstep evaluate --checkpoint {} --data DATA\n",

@@ -23,7 +23,9 @@
 #include "apps/lockstep/run_directory.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
 #include "lockstep/strategy/callbacks/csv_log.h"
@@ -165,6 +167,11 @@ std::unique_ptr<const RunDirectory> choose_checkpoints(const strategy::Strategy&
                                                        strategy::Trainer& trainer,
                                                        strategy::FitOptions& fit) {
   strategy::CheckpointPlan& plan = fit.checkpoint;
+  job::Agreement(strategy.ranks())
+      .require_same("ranks", "place of checkpoints",
+                    arguments.chooses_directory ? "a new directory"
+                    : plan.directory.empty()    ? "none"
+                                                : "a directory");
   if (!arguments.chooses_directory && plan.directory.empty()) return nullptr;
   if (fit.validation && arguments.keep_best.empty()) {
     const auto& early = arguments.early_stopping;
@@ -245,7 +252,8 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
                                  run_name(arguments, fit.checkpoint.directory));
   const strategy::History history = trainer.fit(dataset, fit);
   if (session.is_chief() && !arguments.output.json && !arguments.output.quiet)
-    fmt::print("{}", ending_text(fit.checkpoint.directory, arguments, history.end.signal));
+    fmt::print("{}", printable(ending_text(fit.checkpoint.directory, arguments, history.end.signal),
+                               "\n"));
   return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;
 }
 
