@@ -95,7 +95,7 @@ MPI_Comm require_communicator(int handle) {
     throw Error(ErrorCategory::input, "session",
                 "expected a communicator of the ranks that create a session", actual);
   };
-  if (communicator == MPI_COMM_NULL)
+  if (communicator == MPI_COMM_NULL || communicator == MPI_Comm{})  // Open MPI: of no handle
     refuse("got MPI_COMM_NULL: a rank that is not in the communicator creates no session");
   int is_between_groups = 0;
   MPI_Comm_test_inter(communicator, &is_between_groups);
@@ -330,11 +330,13 @@ void Session::watch_process(allreduce::Phase phase) {
 }
 
 // The previous collectives of this rank are over; the next one is the end of the job. Their number
-// tells the others which of theirs can still complete.
-void Session::begin_end() {
+// tells the others which of theirs can still complete; after a failure of all ranks, which the
+// program may catch, each has completed another number, and all begin again.
+void Session::begin_end(bool counts) {
   constexpr std::uint64_t kBefore = allreduce::kCollectivesBeforeTheEnd;
   std::vector<std::string> buckets = activity_->bucket_contents();
-  activity_ = std::make_shared<allreduce::Activity>(kBefore + activity_->state().entered % kBefore);
+  const std::uint64_t completed = counts ? activity_->state().entered % kBefore : 0;
+  activity_ = std::make_shared<allreduce::Activity>(kBefore + completed);
   activity_->describe_buckets(std::move(buckets));  // for reports about the other ranks
   state_->watches.clear();
   watch_process(allreduce::Phase::ending);
@@ -354,7 +356,7 @@ Session::~Session() {
   }
   workers_.reset();
   if (ranks_ == MPI_COMM_NULL) return;
-  begin_end();
+  begin_end(true);
   int has_ended = 0;
   MPI_Finalized(&has_ended);
   if (has_ended != 0) {
@@ -466,7 +468,7 @@ void Session::report(const Failure& failure) {
   if (state_->verdict.print && !recording.empty() && logger_->should_log(spdlog::level::info))
     allreduce::print_error(fmt::format("lockstep: {}\n", trace::recording_hint(recording)),
                            kPrintLimit);
-  begin_end();
+  begin_end(!state_->verdict.everyone_failed);
 }
 
 // After a failure of some ranks only, the job has to end: the others may be anywhere.

@@ -164,7 +164,7 @@ class Session {
   void find_nodes();
   void wait_for_others() const;
   void settle_workers();
-  void begin_end();
+  void begin_end(bool counts);
   void start_watchdog(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
                       allreduce::WatchdogOptions options);
   void watch_process(allreduce::Phase phase);

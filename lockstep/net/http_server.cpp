@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <ctime>
 #include <exception>
 #include <system_error>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/process.h"
 
 namespace lockstep::net {
 namespace {
@@ -166,19 +166,7 @@ HttpServer::HttpServer(const std::string& address, std::uint16_t port, Handler h
   if (!stop_.is_open())
     throw Error(ErrorCategory::communication, "network", "expected an event for the HTTP server",
                 std::generic_category().message(errno));
-  // The signals of the program are for its own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { serve(); });
-  } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Error(ErrorCategory::communication, "network", "expected a thread for the HTTP server",
-                error.code().message());
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_quiet_thread("the HTTP server", [this] { serve(); });
 }
 
 HttpServer::~HttpServer() {

@@ -13,6 +13,7 @@ namespace lockstep::allreduce {
 /// suspended and resumed, no rank is reported as silent.
 class AwakeClock {
  public:
+  /// `start`: seconds of a monotonic clock.
   AwakeClock(double start, double longest_pause) : last_(start), longest_pause_(longest_pause) {}
 
   /// `now`: seconds of a monotonic clock. Returns seconds since the start, with long pauses
@@ -75,7 +76,7 @@ inline bool is_outside_training(Phase phase) {
 
 /// The last known state of one replica.
 struct ReplicaView {
-  ActivityState state;
+  ActivityState state;            ///< as its process last reported it
   double still_seconds = 0;       ///< since anything changed, or its process made progress
   double unreported_seconds = 0;  ///< since a call on the Activity
   double collective_seconds = 0;  ///< since a collective was entered or left

@@ -204,8 +204,9 @@ void Watchdog::Thread::watch_until_the_end() {
       next_beat = real + options_.heartbeat;
     }
     if (finding && finding->is_warning) {
-      print_error(fmt::format("{}lockstep: warning: {}\n", message_start(), finding->text),
-                  kFarewell);
+      print_error(
+          fmt::format("{}lockstep: warning: {}\n", message_start(), printable(finding->text)),
+          kFarewell);
     } else if (finding) {
       conclude(*finding);
       break;

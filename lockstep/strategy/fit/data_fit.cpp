@@ -589,9 +589,13 @@ std::string describe_plan(const data::Dataset& dataset) {
                                   ? fmt::format("{} {}", model::to_string(spec.shape()), labels)
                                   : data::to_string(spec);
   const std::uint64_t identity = dataset.source().identity();
-  return fmt::format("global batch: {}\ndata: {} records of {}{}\nhash of the names of files: {}\n",
-                     dataset.global_batch(), dataset.size(), samples, dataset.preparation(),
-                     identity == 0 ? "none" : fmt::format("{:016x}", identity));
+  const auto allowed = dataset.bad_records_allowed();
+  return fmt::format(
+      "global batch: {}\ndata: {} records of {}{}\nhash of the names of files: {}\n"
+      "bad records: {}\n",
+      dataset.global_batch(), dataset.size(), samples, dataset.preparation(),
+      identity == 0 ? "none" : fmt::format("{:016x}", identity),
+      allowed ? fmt::format("up to {}", *allowed) : "none");
 }
 
 }  // namespace lockstep::strategy

@@ -179,14 +179,12 @@ std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) c
 
 std::string FitPlan::describe() const {
   const CheckpointPlan& saving = fit.checkpoint;
-  const auto allowed = dataset.bad_records_allowed();
   std::string plan = describe_plan(dataset);
   const auto add = [&](std::string_view what, const std::string& value) {
     plan += fmt::format("{}: {}\n", what, value);
   };
   add("order of records", dataset.order(layout));
   add("shard policy", std::string(to_string(dataset.shard_policy())));
-  add("bad records", allowed ? fmt::format("up to {}", *allowed) : "none");
   add("number of steps", fmt::format("{}", last_step));
   // One line, whatever it has.
   std::string evaluated = validation ? describe_plan(*validation) : "none";
@@ -195,8 +193,10 @@ std::string FitPlan::describe() const {
   add("prediction images", fmt::format("{}", fit.prediction_images));
   add("steps between validations", fmt::format("{} (0: none)", fit.validate_every));
   add("initial weights", fit.pretrained ? describe_weights(*fit.pretrained) : "random");
-  add("checkpoints", saving.directory.empty()
-                         ? "none"
+  const bool only_at_end = saving.save_every == std::numeric_limits<std::int64_t>::max();
+  add("checkpoints", saving.directory.empty() ? "none"
+                     : only_at_end
+                         ? "at the end"
                          : fmt::format("every {} steps (0: every epoch)", saving.save_every));
   add("resume", std::string(to_string(saving.resume)));
   add("best checkpoint", saving.keep_best ? saving.keep_best->text() : "none");
