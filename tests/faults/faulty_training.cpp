@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
@@ -171,6 +172,7 @@ int train(Session& session, const Arguments& arguments) {
                            .progress = false,
                            .prefetch = arguments.prefetch,
                            .check_replicas = arguments.check_replicas};
+  fit.signals = {SIGTERM, SIGINT};
   fit.callbacks.push_back(std::make_shared<Steps>(
       mischief, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
   if (arguments.log_every > 0 && session.is_chief())

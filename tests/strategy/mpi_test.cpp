@@ -267,6 +267,7 @@ TEST(MpiTrainer, LeavesEverywhereWithOneCheckpointWhenOneRankIsSignalled) {
     const SharedDirectory directory;
     auto strategy = ranks_with(1);
     FitOptions fit{.epochs = 3, .validation = small_data(200).batch(4)};
+    fit.signals = {SIGTERM};
     fit.checkpoint.directory = directory.path();
     fit.callbacks = {std::make_shared<RaiseOnLastRank>(in_validation)};
     const History history = train(strategy, plain_network(), shuffled_data(), {}, fit).history;
