@@ -16,7 +16,6 @@ int train(int argc, char** argv, lockstep::Session& session) {
   const auto argument = [&](int i, const char* standard) {
     return std::string(argc > i ? argv[i] : standard);
   };
-  torch::manual_seed(1);
   lockstep::torch::DistributedDataParallel net(session, Net());
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
 
@@ -44,5 +43,6 @@ int train(int argc, char** argv, lockstep::Session& session) {
 }
 
 int main(int argc, char** argv) {
+  torch::manual_seed(1);
   return lockstep::run(argc, argv, [&](auto& session) { return train(argc, argv, session); });
 }

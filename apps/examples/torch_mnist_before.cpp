@@ -16,7 +16,6 @@ int train(int argc, char** argv) {
   const auto argument = [&](int i, const char* standard) {
     return std::string(argc > i ? argv[i] : standard);
   };
-  torch::manual_seed(1);
   Net net;
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
 
@@ -42,4 +41,7 @@ int train(int argc, char** argv) {
   return 0;
 }
 
-int main(int argc, char** argv) { return train(argc, argv); }
+int main(int argc, char** argv) {
+  torch::manual_seed(1);
+  return train(argc, argv);
+}
