@@ -162,8 +162,10 @@ TEST_F(Saved, RemembersTheStepsOfItsImages) {
               *evaluation == '\0');
   }
   std::ofstream(directory("options.ini")) << "image-size=16\nepochs=1\nmodel=\"mlp\"\n";
-  EXPECT_THAT(run_lockstep("train --config " + directory("options.ini") + images).output,
-              HasSubstr(", images imagenet-train, 16x16x3"));
+  EXPECT_THAT(
+      run_lockstep("train --checkpoint-dir none --config " + directory("options.ini") + images)
+          .output,
+      HasSubstr(", images imagenet-train, 16x16x3"));
 }
 
 /// Images of one gray pixel, `count` for each class.

@@ -394,7 +394,7 @@ TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
   std::ofstream(path) << "[predict]\ndata=\"nowhere\"\n[train]\nmodel=\"mlp\"\ndata=\"synthetic:"
                          "8x8x1:4:1003\"\nlog-"
                          "format=\"json\"\nsteps=2\n";
-  EXPECT_EQ(run_lockstep("train --config " + path).event("end")["steps"], 2);
+  EXPECT_EQ(run_lockstep("train --checkpoint-dir none --config " + path).event("end")["steps"], 2);
 }
 
 TEST(TrainCommand, NamesTheConfigurationWithAnError) {

@@ -338,7 +338,7 @@ class Export(unittest.TestCase):
                 lockstep(*train, "--model", name, "--steps", 2, "--checkpoint-dir", run)
                 lockstep("checkpoint", "export", run, "--output", model, "--no-fold")
                 expected = losses(lockstep(*train, "--model", name, "--init-from", run, "--steps", 3, "--seed", 2, "--checkpoint-dir", "none"))
-                actual = losses(lockstep(*train, "--model", model, "--steps", 3, "--seed", 2))
+                actual = losses(lockstep(*train, "--model", model, "--steps", 3, "--seed", 2, "--checkpoint-dir", "none"))
                 self.assertEqual(len(expected[0]), 3)
                 numpy.testing.assert_allclose(actual[0], expected[0], rtol=1e-5)
 

@@ -168,7 +168,7 @@ TEST_F(TorchScript, OfAConfigurationFileIsThatOfItsUser) {
   const std::string script = write_script("net.pt", 0.01);
   const std::string config = path("run.toml");
   checkpoint::overwrite(config, "steps = 1\nmodel = \"" + script + "\"\n");
-  const std::string command = "train --quiet --config " + config + kData;
+  const std::string command = "train --quiet --checkpoint-dir none --config " + config + kData;
   EXPECT_EQ(run_lockstep(command).status, 0);
   fs::permissions(config, fs::perms::others_write, fs::perm_options::add);
   const Result refused = run_lockstep(command);
