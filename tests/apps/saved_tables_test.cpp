@@ -111,7 +111,8 @@ TEST_F(Saved, OfATableOfAllKindsOfColumnsNeedsNoTrainingFile) {
   std::ofstream(directory("a.csv")) << rows;
   const std::string table = "csv:" + directory("a.csv");
   const Result trained = run_lockstep(
-      "train --model wide_deep:8,embedding=4 --loss bce --metrics auc --epochs 40 --global-batch "
+      "train --model wide_deep:8,embedding=4 --loss bce --metrics auc --epochs 40 --keep-best none "
+      "--global-batch "
       "20 --learning-rate 0.05 --log-format json --features " +
       directory("f.json") + " --checkpoint-dir " + directory() + " --data " + table +
       " --validation-data " + table);
