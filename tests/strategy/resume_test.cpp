@@ -424,6 +424,7 @@ TEST(Checkpoints, AreSavedOnASignalInValidationWhichIsDoneAgainAfterwards) {
                                  }())
                                .history;
   FitOptions interrupted = fit;
+  interrupted.signals = {SIGTERM};
   interrupted.callbacks = {std::make_shared<RaiseInValidation>()};
   const History first =
       train(1, dropout_network(), shuffled_data(), full_options(), interrupted).history;
