@@ -188,10 +188,12 @@ class ConvolutionPasses : public ::testing::TestWithParam<Precision> {
 
 TEST_P(ConvolutionPasses, OfShapesThatOneDnnGotWrongAgree) {
   std::mt19937 generator(1);
-  for (const Shapes& shapes : {Shapes{3, 6, 14, 4, 17, 1, 2, 1}, Shapes{1, 10, 16, 6, 28, 1, 2, 1},
-                               Shapes{4, 2, 15, 14, 7, 1, 1, 1}, Shapes{5, 4, 18, 6, 18, 1, 2, 1},
-                               Shapes{4, 5, 1, 66, 12, 1, 1, 1}, Shapes{4, 5, 2, 32, 33, 2, 3, 1},
-                               Shapes{2, 2, 10, 22, 69, 1, 2, 1}})
+  for (const Shapes& shapes :
+       {Shapes{3, 6, 14, 4, 17, 1, 2, 1}, Shapes{1, 10, 16, 6, 28, 1, 2, 1},
+        Shapes{4, 2, 15, 14, 7, 1, 1, 1}, Shapes{5, 4, 18, 6, 18, 1, 2, 1},
+        Shapes{4, 5, 1, 66, 12, 1, 1, 1}, Shapes{4, 5, 2, 32, 33, 2, 3, 1},
+        Shapes{2, 2, 10, 22, 69, 1, 2, 1}, Shapes{2, 14, 12, 48, 65, 2, 3, 1},
+        Shapes{5, 9, 9, 54, 25, 5, 3, 1}})
     expect_passes_agree(shapes, GetParam(), generator);
 }
 
