@@ -67,7 +67,6 @@ TEST_F(CsvHeaderTest, IsDoubtfulWhereNoRecordWouldHaveItsNumbers) {
             "5.1,up\n5.9,up\n5.2,down\n5.7,down\n5.3,up\n5.1,up\n5.9,up\n5.2,down\n5.7,down\n5.3,"
             "up\n",
             "its class is not among the words of the column"},
-           {"\"1,234.50\",a\n", "2.5,b\n3.5,a\n4.5,b\n", "neither this row"},
            {"a,5,1\n", "3,6,0\n", "it has numbers in some of the columns of numbers, but not in"},
            {"red,apple\n", "blue,pear\n", "neither this row nor those below have a number"}}) {
     EXPECT_THAT(doubt(first + rows), HasSubstr(reason)) << first;
@@ -93,6 +92,8 @@ TEST_F(CsvHeaderTest, IsARecordWhereTheRowsBelowAgree) {
     EXPECT_FALSE(source.table()->has_header);
     EXPECT_EQ(source.feature_names().at(0), "1");
   }
+  EXPECT_THAT(error("\"1,234.50\",a\n2.5,b\n3.5,a\n4.5,b\n", {}),
+              HasSubstr("line 1, column 1] expected a number such as 1234.5"));
 }
 
 TEST_F(CsvHeaderTest, IsOneThatTheOptionsOrTheFeaturesFileName) {
