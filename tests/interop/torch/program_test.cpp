@@ -157,7 +157,7 @@ TEST_F(TorchScript, OfACheckpointRunsOnlyIfItsUserOrTheCommandSaysSo) {
   EXPECT_EQ(named.status, 3);
   EXPECT_THAT(named.errors,
               HasSubstr("[model] expected a checkpoint that contains its TorchScript file, or "
-                        "--model FILE.pt, got one of an earlier version, " +
+                        "--model FILE.pt of evaluate and predict, got one of an earlier version, " +
                         checkpoint + ", which only names " + script));
   EXPECT_THAT(named.output, Not(HasSubstr(kRuns)));
   EXPECT_THAT(evaluate("--model " + script).output, HasSubstr(kRuns));
