@@ -262,6 +262,7 @@ TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {
   };
   FitOptions fit = saving_to(directory, 2, 1);
   fit.callbacks = {std::make_shared<RaiseAfter>(7)};
+  fit.signals = {SIGTERM};
   EXPECT_EQ(end_of(2, spoilt(50, after_4), fit).error, "none");
   EXPECT_THAT(steps_of(directory), ElementsAre(4, 2));
   EXPECT_THAT(steps_of(directory, false), ElementsAre(8));

@@ -444,6 +444,7 @@ TEST(Checkpoints, AreSavedOnASignalInTraining) {
   const checkpoint::ScratchDirectory directory;
   FitOptions fit = saving_to(directory, 0, 0);
   fit.callbacks = {std::make_shared<RaiseAfter>(8)};
+  fit.signals = {SIGTERM};
   const Outcome left = train(2, plain_network(), shuffled_data(), {}, fit);
   EXPECT_EQ(left.history.end.steps, 9);
   EXPECT_EQ(checkpoint::list_checkpoints(directory.path()).front().step, 9);
