@@ -15,7 +15,7 @@ namespace lockstep::interop {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
-/// Of a gradient and of its copy together, these fit the first cache of a processor.
+/// A gradient's block and its copy fit the first cache of a processor together.
 constexpr std::size_t kBlockBytes = std::size_t{1} << 14;
 
 std::size_t whole_lines_of(std::size_t bytes) {

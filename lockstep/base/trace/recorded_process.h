@@ -16,7 +16,7 @@ namespace lockstep::trace {
 /// because the system removes it when the user logs out. Recordings without a directory of their
 /// own are below it, in one named by the job. Its files "pid-PID" are notes about processes.
 std::filesystem::path temporary_recordings();
-/// The same of another user, and other values of TMPDIR and XDG_RUNTIME_DIR, which may be empty.
+/// As above for another user and other values of TMPDIR and XDG_RUNTIME_DIR, which may be empty.
 std::filesystem::path temporary_recordings(uid_t user, const std::filesystem::path& temporary,
                                            const std::filesystem::path& runtime);
 

@@ -90,7 +90,7 @@ void CsvReader::fail_limit(const CsvRows& rows, std::size_t column, std::string_
             fmt::format("\"{}\" is one more", word));
 }
 
-/// With a report, one message for a column of words or dates.
+/// A report gets one message for a column of words or dates.
 void CsvReader::fail_word(const CsvRows& rows, std::size_t column) {
   const std::string_view field = rows.fields()[column];
   const std::string& name = meaning_.layout.names[column];

@@ -31,7 +31,7 @@ struct TextOptions {
   std::string column = {};  ///< of tables (TextTableSource): the name of the texts' column
   std::string label = {};   ///< of tables: the name of the classes' column
   std::string image = {};   ///< of captions (CaptionSource): the name of the images' column
-  /// Of tables: names of classes that mean a missing label in other tables, such as NA.
+  /// Names of classes of a table that mean a missing label in other tables, such as NA.
   std::vector<std::string> label_words = {};
   bool without_labels = false;  ///< of tables: the classes are not read
   std::string source = {};      ///< of tables of pairs: the name of the column of the first texts

@@ -146,7 +146,7 @@ struct TableSchema {
   /// values); label bought: no (120), yes (80); left out: id". With `trained`, the schema of the
   /// training table, only the columns that have missing or unknown values are named.
   std::string summary(const TableSchema* trained = nullptr) const;
-  /// The same as an object, for programs.
+  /// The summary as an object, for programs.
   nlohmann::json summary_json() const;
   /// What may be wrong with a table that can be read: columns that only number the rows; with
   /// `trained`, more unknown values than in the training.
