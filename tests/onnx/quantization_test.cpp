@@ -155,11 +155,11 @@ std::string operators_of(const Model& model) {
   return types;
 }
 
-const ExportOptions kInt8{.int8_layers = {"c", "d", "p", "out"}};
+const ExportOptions kStoredInt8{.int8_layers = {"c", "d", "p", "out"}};
 
 TEST(ExportInt8, StoresKernelsAndBiasesAsIntegers) {
   const RandomNetwork random(kQuantized);
-  const Model model = random.exported(kInt8);
+  const Model model = random.exported(kStoredInt8);
   EXPECT_EQ(operators_of(model),
             "QuantizeLinear DequantizeLinear DequantizeLinear DequantizeLinear Conv Relu "
             "QuantizeLinear DequantizeLinear DequantizeLinear DequantizeLinear Conv Relu "
@@ -191,7 +191,7 @@ TEST(ExportInt8, StoresKernelsAndBiasesAsIntegers) {
 
 TEST(ExportInt8, IsReadBackAsTheRoundedNetwork) {
   const RandomNetwork random(kQuantized);
-  const ImportedNetwork imported = import_network(random.exported(kInt8), "net.onnx");
+  const ImportedNetwork imported = import_network(random.exported(kStoredInt8), "net.onnx");
   const ImportedNetwork floats = import_network(random.exported({}), "net.onnx");
   std::vector<float> rounded = floats.parameters;
   std::size_t quantized = 0;
@@ -205,7 +205,7 @@ TEST(ExportInt8, IsReadBackAsTheRoundedNetwork) {
   };
   for (std::size_t i = 0; i < floats.network.nodes().size(); ++i)
     if (const std::string& name = floats.network.nodes()[i].name;
-        kInt8.int8_layers.contains(name) && name != "out")
+        kStoredInt8.int8_layers.contains(name) && name != "out")
       round_int8_layer(floats.network, static_cast<model::NodeId>(i), rounded);
   // Its input is rounded before it is flattened.
   quantize_channels(array("out/kernel"), 4, array("out/bias"), 0.05f);
