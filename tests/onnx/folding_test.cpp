@@ -116,7 +116,7 @@ TEST_P(OnnxFolding, ComputesWhatOnnxruntimeComputes) {
 const Values kNumbers{kFloat, {3}, {-2, 0.25, 3}};
 const Values kMatrix{kFloat, {2, 3}, {-2, -0.5, 0, 0.25, 1, 3}};
 const Values kColumn{kFloat, {2, 1}, {1, -2}};
-const Values kRow{kFloat, {3}, {2, 4, -0.5}};
+const Values kRowOf3{kFloat, {3}, {2, 4, -0.5}};
 const Values kIntegers{kInt, {2, 2}, {-7, 3, 0, 5}};
 const Values kIntegerColumn{kInt, {2, 1}, {7, -7}};
 const Values kIntegerRow{kInt, {3}, {2, -3, 4}};
@@ -160,21 +160,21 @@ const FoldedNode kFoldedNodes[] = {
      {3},
      {-0.045402348, 0.149675354, 2.99636269},
      20},
-    {"Add", {kColumn, kRow}, {}, {2, 3}, {3, 5, 0.5, 0, 2, -2.5}},
-    {"Sub", {kColumn, kRow}, {}, {2, 3}, {-1, -3, 1.5, -4, -6, -1.5}},
-    {"Mul", {kColumn, kRow}, {}, {2, 3}, {2, 4, -0.5, -4, -8, 1}},
-    {"Div", {kColumn, kRow}, {}, {2, 3}, {0.5, 0.25, -2, -1, -0.5, 4}},
-    {"Max", {kColumn, kRow}, {}, {2, 3}, {2, 4, 1, 2, 4, -0.5}},
-    {"Min", {kColumn, kRow}, {}, {2, 3}, {1, 1, -0.5, -2, -2, -2}},
-    {"Mean", {kColumn, kRow}, {}, {2, 3}, {1.5, 2.5, 0.25, 0, 1, -1.25}},
-    {"Sum", {kColumn, kRow}, {}, {2, 3}, {3, 5, 0.5, 0, 2, -2.5}},
-    {"Pow", {{kFloat, {2, 1}, {1, 2}}, kRow}, {}, {2, 3}, {1, 1, 1, 4, 16, 0.707106769}},
+    {"Add", {kColumn, kRowOf3}, {}, {2, 3}, {3, 5, 0.5, 0, 2, -2.5}},
+    {"Sub", {kColumn, kRowOf3}, {}, {2, 3}, {-1, -3, 1.5, -4, -6, -1.5}},
+    {"Mul", {kColumn, kRowOf3}, {}, {2, 3}, {2, 4, -0.5, -4, -8, 1}},
+    {"Div", {kColumn, kRowOf3}, {}, {2, 3}, {0.5, 0.25, -2, -1, -0.5, 4}},
+    {"Max", {kColumn, kRowOf3}, {}, {2, 3}, {2, 4, 1, 2, 4, -0.5}},
+    {"Min", {kColumn, kRowOf3}, {}, {2, 3}, {1, 1, -0.5, -2, -2, -2}},
+    {"Mean", {kColumn, kRowOf3}, {}, {2, 3}, {1.5, 2.5, 0.25, 0, 1, -1.25}},
+    {"Sum", {kColumn, kRowOf3}, {}, {2, 3}, {3, 5, 0.5, 0, 2, -2.5}},
+    {"Pow", {{kFloat, {2, 1}, {1, 2}}, kRowOf3}, {}, {2, 3}, {1, 1, 1, 4, 16, 0.707106769}},
     {"Pow", {{kFloat, {2}, {3, -2}}, {kInt, {}, {2}}}, {}, {2}, {9, 4}},
     {"Pow", {{kInt, {2}, {3, -2}}, {kInt, {}, {3}}}, {}, {2}, {27, -8}},
-    {"Max", {kMatrix, kColumn, kRow}, {}, {2, 3}, {2, 4, 1, 2, 4, 3}},
-    {"Sum", {kMatrix, kColumn, kRow}, {}, {2, 3}, {1, 4.5, 0.5, 0.25, 3, 0.5}},
+    {"Max", {kMatrix, kColumn, kRowOf3}, {}, {2, 3}, {2, 4, 1, 2, 4, 3}},
+    {"Sum", {kMatrix, kColumn, kRowOf3}, {}, {2, 3}, {1, 4.5, 0.5, 0.25, 3, 0.5}},
     {"Mean",
-     {kMatrix, kColumn, kRow},
+     {kMatrix, kColumn, kRowOf3},
      {},
      {2, 3},
      {0.333333343, 1.5, 0.166666672, 0.0833333358, 1, 0.166666672}},
@@ -347,7 +347,7 @@ const FoldedNode kFoldedNodes[] = {
      3},
     {"Squeeze", {{kFloat, {1, 2, 1}, {1, 2}}, {kInt, {1}, {-1}}}, {}, {1, 2}, {1, 2}},
     {"Squeeze", {{kFloat, {1, 2, 1}, {1, 2}}}, {}, {2}, {1, 2}},
-    {"Unsqueeze", {kRow, {kInt, {2}, {0, -1}}}, {}, {1, 3, 1}, {2, 4, -0.5}},
+    {"Unsqueeze", {kRowOf3, {kInt, {2}, {0, -1}}}, {}, {1, 3, 1}, {2, 4, -0.5}},
     {"Tile", {kMatrix, {kInt, {2}, {2, 2}}}, {}, {4, 6}, {-2,   -0.5, 0, -2,   -0.5, 0,
                                                           0.25, 1,    3, 0.25, 1,    3,
                                                           -2,   -0.5, 0, -2,   -0.5, 0,
