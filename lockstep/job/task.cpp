@@ -14,8 +14,10 @@
 namespace lockstep::job {
 namespace {
 
-// A longer list is a mistake. Brackets multiply, so the expanded list is counted.
-constexpr std::size_t kMaxHosts = 100000;
+// A longer list is a mistake. Brackets multiply, so the expanded list is counted, and its text too:
+// names of 255 characters would need several times the memory of the names that clusters have.
+constexpr std::size_t kMaxHosts = 65536;
+constexpr std::size_t kMaxText = std::size_t{4} << 20;
 constexpr std::size_t kLongestName = 255;
 constexpr std::size_t kMaxDigits = 9;
 
@@ -71,11 +73,13 @@ std::vector<std::string> range_of(std::string_view range, std::string_view list)
 std::vector<std::string> expand(std::string_view part, std::string_view list, std::size_t most) {
   std::vector<std::string> names = {""};
   const auto append = [&](const std::vector<std::string>& ends) {
-    if (names.size() * ends.size() > most) refuse_hosts(list);
+    const std::size_t length = names.front().size() + ends.front().size();
+    if (names.size() * ends.size() > most || length > kLongestName ||
+        names.size() * ends.size() * length > kMaxText)
+      refuse_hosts(list);
     std::vector<std::string> longer;
     for (const std::string& name : names)
       for (const std::string& end : ends) longer.push_back(name + end);
-    if (longer.front().size() > kLongestName) refuse_hosts(list);
     names = std::move(longer);
   };
   for (std::size_t open = part.find('['); open != std::string_view::npos; open = part.find('[')) {

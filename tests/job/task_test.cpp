@@ -217,17 +217,18 @@ TEST(SlurmList, OfHostsIsExpanded) {
 // expanded.
 TEST(SlurmList, OfTooMuchIsRefused) {
   std::string many;
-  for (int i = 0; i < 100; ++i) many += "a[0-99999],";
+  for (int i = 0; i < 100; ++i) many += "a[0-65535],";
   std::string deep;
   for (int i = 0; i < 50000; ++i) deep += "[1]";
   for (const std::string& list :
-       {std::string("n[0-99999][0-99999]"), many + "b", deep,
-        "n[" + std::string(100000, '0') + "1-9]", std::string(100000, 'x')})
+       {std::string("n[0-65535][0-65535]"), many + "b", deep,
+        "n[" + std::string(100000, '0') + "1-9]", std::string(100000, 'x'),
+        std::string("n[0-65536]"), std::string(200, 'x') + "[0-65535]"})
     EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }),
                 HasSubstr("[launch] expected a Slurm host list such as "))
         << list.substr(0, 40);
-  EXPECT_EQ(expand_slurm_hosts("n[0-99999]").size(), 100000U);
-  EXPECT_THAT(refusal([] { expand_slurm_counts("1(x99999),1(x99999)"); }),
+  EXPECT_EQ(expand_slurm_hosts("n[0-65535]").size(), 65536U);
+  EXPECT_THAT(refusal([] { expand_slurm_counts("1(x65536),1(x65536)"); }),
               HasSubstr("[launch] expected a Slurm list of counts"));
 }
 
