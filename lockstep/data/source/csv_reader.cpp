@@ -124,6 +124,8 @@ void CsvReader::check_memory() const {
 void CsvReader::index_columns() {
   auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
   requires_value_.assign(layout.names.size(), false);
+  columns_.reserve(schema.features.size());
+  vocabularies_.reserve(schema.features.size());
   for (const TableFeature& feature : schema.features) {
     std::vector<std::size_t>& columns = columns_.emplace_back();
     for (const std::string& name : feature.columns) columns.push_back(*layout.find(name));

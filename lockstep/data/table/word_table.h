@@ -1,6 +1,7 @@
 // Numbers of words.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,11 +16,13 @@ namespace lockstep::data {
 class WordTable {
  public:
   /// The number of `word`; -1 if it has not been added.
-  std::int32_t find(std::string_view word) const { return slots_[slot_of(word)].number; }
+  std::int32_t find(std::string_view word) const {
+    return slots_.empty() ? -1 : slots_[slot_of(word)].number;
+  }
 
   /// The number of `word`, which is new if find() returned -1.
   std::int32_t add(std::string_view word) {
-    if (2 * words_.size() >= slots_.size()) grow();
+    if (2 * (words_.size() + 1) > slots_.size()) grow();
     Slot& slot = slots_[slot_of(word)];
     if (slot.number < 0) {
       slot = {tag_of(word), static_cast<std::int32_t>(words_.size())};
@@ -56,13 +59,13 @@ class WordTable {
   }
 
   void grow() {
-    slots_.assign(2 * slots_.size(), {});
+    slots_.assign(std::max<std::size_t>(16, 2 * slots_.size()), {});
     for (std::size_t number = 0; number < words_.size(); ++number)
       slots_[slot_of(words_[number])] = {tag_of(words_[number]), static_cast<std::int32_t>(number)};
   }
 
   std::vector<std::string> words_;
-  std::vector<Slot> slots_ = std::vector<Slot>(16);  // a power of 2, at most half full
+  std::vector<Slot> slots_;  // none or a power of 2, at most half full
 };
 
 }  // namespace lockstep::data
