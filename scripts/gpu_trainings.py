@@ -2,7 +2,9 @@
 
 import math
 import os
+import pathlib
 import shutil
+import tempfile
 
 from gpu_steps import Failed, NotRun
 from gpu_tools import loss_difference, training_of
@@ -27,6 +29,19 @@ SANITIZER_KINDS = {"memcheck": ["--leak-check", "no"], "racecheck": []}
 # A batch whose tensors each fit 32-bit indices, and together exceed a GPU's memory.
 TOO_LARGE = ["--model", "resnet50", "--data", "synthetic:224x224x3:1000:2600", "--global-batch", "2600", "--steps", "1", "--deterministic",
              "--devices", "gpu:0"]
+# Ranks of one host that cannot share memory reduce over a ring: each in a PID namespace of its own or, without the right to make one, unable
+# to make files. Their messages go over TCP.
+NAMESPACES, NO_FILES = ["unshare", "--pid", "--fork", "--kill-child"], ["sh", "-c", 'trap "" XFSZ; ulimit -f 0; exec "$@"', "sh"]
+MPIRUN, OVER_TCP = ["mpirun", "--oversubscribe", "--bind-to", "none"], ["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
+# Several gradient buckets in a cnn; in resnet18 43, so that most of a step lies between two of them.
+IN_PARTS = ["--deterministic", "--bucket-mib", "0.05"]
+LOST = ["--model", "resnet18", "--data", "synthetic-images:32x32x3:10:6400", "--global-batch", "8", "--epochs", "1000", "--bucket-mib", "1",
+        "--deterministic", "--share-gpus"]
+LOST_STEP, STALL_TIMEOUT = 20, 5
+# Started by sh with the files for standard output and exit status, or with the file to look into and the signal to send, and a command. The
+# launcher ends the other ranks when one fails, which they may survive to report it.
+SURVIVOR = 'trap : TERM; log=$1 status=$2; shift 2; "$@" >$log; echo $? >$status'
+VICTIM = f'log=$1 signal=$2; shift 2; "$@" & while ! grep -q "\\"step\\":{LOST_STEP}," $log; do sleep 0.05; done; date +%s >$log.end; kill -$signal $!; wait $!'
 
 
 class Trainings:
@@ -34,17 +49,17 @@ class Trainings:
         self.check, self.steps = check, check.steps
         self.trainings = {}
 
-    def train(self, network="cnn", devices="gpu:0", ranks=1, more=()):
-        """Twenty steps; each training is run once and its result is reused."""
+    def train(self, network="cnn", devices="gpu:0", ranks=1, more=(), prefix=()):
+        """Twenty steps; each training is run once and its result is reused. `prefix` starts the program of each rank."""
         for option in more:
             if option.startswith("--") and option not in self.check.help:
                 raise NotRun(f"this version has no {option}")
-        key = (network, devices, ranks, tuple(more))
+        key = (network, devices, ranks, tuple(more), tuple(prefix))
         if key not in self.trainings:
             data, batch, rate, _ = NETWORKS[network]
-            launcher = ["mpirun", "-np", ranks, "--oversubscribe", "--bind-to", "none"] if ranks > 1 else []
+            launcher = [*MPIRUN, *(OVER_TCP if prefix else []), "-np", ranks] if ranks > 1 else []
             output = self.steps.checked(
-                [*launcher, self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", "--model", network, "--data", data, "--global-batch", batch,
+                [*launcher, *prefix, self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", "--model", network, "--data", data, "--global-batch", batch,
                  "--steps", TRAIN_STEPS, "--epochs", "10", "--learning-rate", rate, "--optimizer", "sgd", "--log-every", "1",
                  "--log-format", "json", "--devices", devices, *more], 60)
             training = training_of(output.text)
@@ -85,7 +100,7 @@ class Trainings:
 
     def twice(self, more):
         first = self.train(more=more)
-        self.trainings.pop(("cnn", "gpu:0", 1, tuple(more)))
+        self.trainings.pop(("cnn", "gpu:0", 1, tuple(more), ()))
         return self.same_bits(first, self.train(more=more))
 
     def on_several_gpus(self, devices, ranks=1):
@@ -124,6 +139,55 @@ class Trainings:
         step("refuses a GPU that is not there", lambda: self.refuses([*small, absent], absent))
         step("refuses a GPU where none is shown", lambda: self.refuses([*small, "gpu:0"], 'CUDA_VISIBLE_DEVICES is ""', {"CUDA_VISIBLE_DEVICES": ""}))
         step("refuses a batch that does not fit", lambda: self.refuses(TOO_LARGE, "[memory] expected "))
+
+    # ---- Several ranks and replicas on one GPU
+
+    def in_parts(self, devices, ranks=1, more=(), prefix=()):
+        """CUDA graphs that are split at every gradient bucket, against no graphs and against one replica."""
+        training, plain = (self.train("cnn", devices, ranks, [*IN_PARTS, *more, *graph], prefix) for graph in ([], ["--no-graph"]))
+        losses, figures = self.same_losses(training, self.train(more=["--deterministic"]), NETWORKS["cnn"][3])
+        route = training["start"].get("allreduce", "")
+        return f"{route}; {losses}; {self.same_bits(training, plain)}", dict(figures, route=route)
+
+    def has_namespaces(self):
+        return shutil.which(NAMESPACES[0]) is not None and self.steps.run([*NAMESPACES, "true"], 10).status == 0
+
+    def over_a_ring(self):
+        note, figures = self.in_parts("gpu:0", 2, ["--share-gpus"], NAMESPACES if self.has_namespaces() else NO_FILES)
+        if "ring" not in figures["route"]:
+            raise NotRun(f"the ranks share memory: {note}")
+        return note, figures
+
+    def lost(self, signal, over_a_ring=False):
+        """A rank that gets `signal` in the middle of a step: the other one names it, and ends with status 4 in time."""
+        prefix = NAMESPACES if over_a_ring and self.has_namespaces() else []
+        with tempfile.TemporaryDirectory() as folder:
+            log, status = pathlib.Path(folder, "log"), pathlib.Path(folder, "status")
+            log.touch()
+            program = [*prefix, self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", *LOST, "--steps", 1000000, "--devices", "gpu:0",
+                       "--log-every", 1, "--log-format", "json", "--stall-timeout", STALL_TIMEOUT]
+            output = self.steps.run([*MPIRUN, *(OVER_TCP if prefix else []), "-np", 1, "sh", "-c", SURVIVOR, "sh", log, status, *program,
+                                     ":", "-np", 1, "sh", "-c", VICTIM, "sh", log, signal, *program], 60)
+            if not status.exists():
+                raise Failed(f"the other rank did not end by itself: {output.last_words()}")
+            survived, ended = status.read_text().strip(), pathlib.Path(f"{log}.end")
+            seconds = status.stat().st_mtime - ended.stat().st_mtime if ended.exists() else math.inf
+            told = [line for line in output.errors.splitlines() if line.startswith("lockstep: error: ")]
+        if survived != "4" or not told or " rank 1, " not in told[0] or seconds > 2 * STALL_TIMEOUT:
+            raise Failed(f"expected status 4 within {2 * STALL_TIMEOUT} s and the name of rank 1, got status {survived} after {seconds:.1f} s: "
+                         f"{told[0] if told else output.last_words()}")
+        return f"status 4 after {seconds:.1f} s; {told[0].removeprefix('lockstep: error: ').split('; the same command')[0]}"
+
+    def run_ranks(self, needs):
+        def step(name, action):
+            self.steps.step(name, action, needs)
+        step("four logical replicas", lambda: self.like_one_gpu("cnn", ",".join(["gpu:0"] * 4)))
+        step("graphs in parts, two logical replicas", lambda: self.in_parts("gpu:0,gpu:0"))
+        step("graphs in parts, four logical replicas by way of the host", lambda: self.in_parts(",".join(["gpu:0"] * 4), more=["--allreduce", "staged"]))
+        step("graphs in parts, two ranks", lambda: self.in_parts("gpu:0", 2, ["--share-gpus"]))
+        step("two ranks over a ring", self.over_a_ring)
+        step("a rank killed in a step", lambda: self.lost("KILL", over_a_ring=True))
+        step("a rank stopped in a step", lambda: self.lost("STOP"))
 
     # ---- compute-sanitizer
 
