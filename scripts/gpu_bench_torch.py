@@ -5,9 +5,12 @@
   adam      a step of fused Adam over one tensor
   attention causal attention of heads of 64 elements in bfloat16, forward and backward: eager (PyTorch's choice), or cudnn
   gpt       a training step of GPT-2's network in bfloat16 (autocast), fused AdamW: eager, or compile
+  copy      a copy by the driver that moves as many bytes as a step of Adam
+  link      copies from each GPU to the next one, all at once: bytes a second of the slowest
+  fast_cifar  a training on CIFAR-10's shards in the folder --data, bfloat16 (autocast): eager, or compile
 
 Inputs lie on the GPU already: it is the quickest that PyTorch can be. `rates` are samples a second of each measurement (`seconds` of a
-step for adam).
+step for adam and copy).
 """
 
 import argparse
@@ -16,6 +19,7 @@ import time
 
 import torch
 from bench_sequences_torch import Gpt
+from gpu_cifar_torch import train
 from torch import nn
 from torch.nn import attention, functional
 
@@ -156,9 +160,41 @@ def gpt_step(options):
     return step
 
 
+def copy_step(options):
+    """Reads and writes 32 bytes for each parameter."""
+    source = torch.zeros(4 * options.parameters, device="cuda")
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+def link():
+    """Bytes a second in one direction, by events on each GPU's own stream."""
+    count, size, times = torch.cuda.device_count(), 1 << 28, 20
+    arrays = [(torch.zeros(size, dtype=torch.uint8, device=f"cuda:{i}"),
+               torch.zeros(size, dtype=torch.uint8, device=f"cuda:{(i + 1) % count}")) for i in range(count)]
+
+    def measure():
+        events = []
+        for i, (source, target) in enumerate(arrays):
+            with torch.cuda.device(i):
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                for _ in range(times):
+                    target.copy_(source, non_blocking=True)
+                end.record()
+                events.append((begin, end))
+        for i in range(count):
+            torch.cuda.synchronize(i)
+        return [size * times / (begin.elapsed_time(end) / 1e3) for begin, end in events]
+    measure()
+    rates = measure()
+    reach = [torch.cuda.can_device_access_peer(i, (i + 1) % count) for i in range(count)]
+    return {"bytes_per_second": min(rates), "each": rates, "peer_access": reach}
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("work", choices=["resnet50", "cnn", "adam", "attention", "gpt"])
+    parser.add_argument("work", choices=["resnet50", "cnn", "adam", "attention", "gpt", "copy", "link", "fast_cifar"])
     parser.add_argument("--way", choices=["eager", "compile", "graph", "cudnn"], default="eager")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--positions", type=int, default=1024, help="of attention and gpt, as the following")
@@ -167,21 +203,26 @@ def main():
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--vocabulary", type=int, default=50257)
     parser.add_argument("--parameters", type=int, default=100_000_000)
-    parser.add_argument("--steps", type=int, default=20, help="of one measurement")
+    parser.add_argument("--data", help="of fast_cifar: the folder of train-*.tfrecord and test-*.tfrecord")
+    parser.add_argument("--steps", type=int, default=20, help="of one measurement, or of the training of fast_cifar")
     parser.add_argument("--rounds", type=int, default=3, help="measurements")
     parser.add_argument("--warm-up", type=int, default=10, help="steps before the first")
     options = parser.parse_args()
 
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
-    step = {"resnet50": resnet50_step, "cnn": cnn_step, "adam": adam_step, "attention": attention_step,
-            "gpt": gpt_step}[options.work](options)
+    if options.work in ("link", "fast_cifar"):
+        done = link() if options.work == "link" else {"epochs": train(options.data, options.batch, options.steps, options.way == "compile")}
+        print(json.dumps({"work": options.work, "way": options.way, "torch": torch.__version__, **done}), flush=True)
+        return
+    step = {"resnet50": resnet50_step, "cnn": cnn_step, "adam": adam_step, "attention": attention_step, "gpt": gpt_step,
+            "copy": copy_step}[options.work](options)
     timed(step, options.warm_up, 1)
     seconds = timed(step, options.steps, options.rounds)
     report = {"work": options.work, "way": options.way, "torch": torch.__version__, "cuda": torch.version.cuda,
               "cudnn": torch.backends.cudnn.version(), "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
               "peak_reserved_bytes": torch.cuda.max_memory_reserved(), "seconds_per_step": seconds}
-    if options.work != "adam":
+    if options.work not in ("adam", "copy"):
         report["rates"] = [options.batch / value for value in seconds]
     print(json.dumps(report), flush=True)
 

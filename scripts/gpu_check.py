@@ -4,6 +4,7 @@ import argparse
 import concurrent.futures
 import datetime
 import json
+import math
 import os
 import pathlib
 import platform
@@ -12,6 +13,8 @@ import subprocess
 import sys
 
 from gpu_find import BUILD, FOLDER, HEADERS, PACK, ROOT, TESTS, Cuda, Programs, environment_of, missing_from_system
+from gpu_next import NEXT, Next
+from gpu_several import SEVERAL, Several
 from gpu_speed import Speed
 from gpu_steps import Failed, Steps
 from gpu_tools import architecture, exit_status, gpu_limits, markdown, parse_gpus, table, test_counts
@@ -19,10 +22,13 @@ from gpu_trainings import Trainings
 
 TARGETS = ["lockstep_program", "lockstep_bench_attention", "lockstep_bench_convolutions", "lockstep_bench_update",
            "lockstep_bench_jpeg_records", *TESTS.values()]
-# The steps of --only in the order in which they run, and the seconds that each has at most. `facts` always runs.
-GROUPS = {"facts": 30, "tests": 180, "resnet50": 360, "conv": 150, "torch": 210, "attention": 180, "cifar": 60, "adam": 45, "cnn": 45,
+# The steps of --only in the order in which they run, and the seconds that each has at most.
+GROUPS = {"tests": 180, "resnet50": 360, "conv": 150, "torch": 210, "attention": 180, "cifar": 60, "adam": 45, "cnn": 45,
           "trainings": 120, "memcheck": 120, "racecheck": 60, "jpeg": 90}
-BUILD_SECONDS = 500
+# The lists of steps: all of them, --next and --several; and the minutes that each has.
+PLANS = {"all": GROUPS, "next": {name: seconds for name, seconds, _ in NEXT}, "several": {name: seconds for name, seconds, _ in SEVERAL}}
+MINUTES = {"all": 28, "next": 9, "several": 5}
+FACTS_SECONDS, BUILD_SECONDS = 15, 500
 SHARDS = {"model": 8}  # processes that share the tests of a module
 
 
@@ -91,14 +97,15 @@ class Check:
 
     # ---- Tests
 
-    def test(self, module):
-        """Runs a test program, or several parts of it at once: most of the time cuDNN prepares algorithms, on one core each."""
+    def test(self, module, tests="*"):
+        """Runs a test program, or several parts of it at once: most of the time cuDNN prepares algorithms, on one core each. `tests` is
+        gtest's filter."""
         shards = min(SHARDS.get(module, 1), os.cpu_count())
 
         def run(shard):
             environment = dict(self.steps.environment, CUDNN_LOGLEVEL_DBG="1", CUDNN_LOGDEST_DBG="stderr", GTEST_TOTAL_SHARDS=str(shards),
                                GTEST_SHARD_INDEX=str(shard))
-            return self.steps.run([self.programs.path(TESTS[module]), "--gtest_brief=1"], 150, environment=environment)
+            return self.steps.run([self.programs.path(TESTS[module]), "--gtest_brief=1", f"--gtest_filter={tests}"], 150, environment=environment)
         with concurrent.futures.ThreadPoolExecutor(shards) as pool:
             outputs = list(pool.map(run, range(shards)))
         each = [test_counts(output.text) for output in outputs]
@@ -113,15 +120,23 @@ class Check:
 
     def run_all(self):
         steps, started = self.steps, ["start of the program"]
-        steps.begin("facts", GROUPS["facts"])
+        steps.begin("facts", FACTS_SECONDS)
         steps.step("find CUDA", self.find)
         if not self.programs.prebuilt:
             steps.begin("build", BUILD_SECONDS)
             steps.step("configure", self.configure, ["find CUDA"])
             steps.step("build", self.build, ["configure"])
         steps.step(started[0], self.version, ["find CUDA" if self.programs.prebuilt else "build"])
-        speed, trainings = Speed(self), Trainings(self)
-        actions = {
+        plan = {"all": self.everything, "next": Next(self).actions, "several": Several(self).actions}[self.options.plan](started)
+        groups = {name: seconds for name, seconds in PLANS[self.options.plan].items() if name in self.options.only}
+        for i, (name, seconds) in enumerate(groups.items()):
+            steps.begin(name, seconds if i + 1 < len(groups) else math.inf)  # the last one has what the others left
+            plan[name]()
+
+    def everything(self, started):
+        """What each of GROUPS runs."""
+        steps, speed, trainings = self.steps, Speed(self), Trainings(self)
+        return {
             "tests": lambda: [steps.step(f"tests of {module}", lambda m=module: self.test(m), started) for module in TESTS],
             "resnet50": lambda: speed.run_resnet50(started),
             "conv": lambda: steps.step("speed of convolutions", speed.convolutions, started),
@@ -135,10 +150,6 @@ class Check:
             "racecheck": lambda: trainings.run_sanitizer("racecheck", started),
             "jpeg": lambda: steps.step("speed of resnet50 from JPEG records", speed.jpeg, started),
         }
-        for group, action in actions.items():
-            if group in self.options.only:
-                steps.begin(group, GROUPS[group])
-                action()
 
     def for_docs(self, rows):
         """The results in the form of docs/gpu.md."""
@@ -154,7 +165,8 @@ class Check:
         rows = self.steps.rows
         result = {"date": self.started, "gpus": self.gpus, "limits": gpu_limits(self.gpus[0]["name"]),
                   "machine": {"system": platform.platform(), "processors": os.cpu_count()},
-                  "versions": self.versions, "only": self.options.only, "quick": self.options.quick, "steps": rows,
+                  "versions": self.versions, "plan": self.options.plan, "only": self.options.only, "quick": self.options.quick,
+                  "rehearsal": self.options.rehearse, "steps": rows,
                   "not_run": {row["step"]: row["note"] for row in rows if row["result"] == "not run"}}
         (self.options.out / "results.json").write_text(json.dumps(result, indent=1, default=str) + "\n")
         (self.options.out / "results.md").write_text(self.for_docs(rows))
@@ -174,10 +186,14 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--prebuilt", type=pathlib.Path)
     parser.add_argument("--cache", type=pathlib.Path)
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS))
-    parser.add_argument("--minutes", type=float, default=28)
+    parser.add_argument("--plan", choices=PLANS, default="all")
+    parser.add_argument("--only", type=lambda text: text.split(","))
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("--jobs", default=str(os.cpu_count()))
     options = parser.parse_args()
+    options.only = options.only or list(PLANS[options.plan])
+    options.minutes = options.minutes or MINUTES[options.plan]
     for name in ("log.txt", "results.json", "results.md", "convolutions.json"):
         if options.out / name != options.cache:
             (options.out / name).unlink(missing_ok=True)
@@ -190,6 +206,7 @@ def main():
     try:
         check.run_all()
     finally:
+        check.steps.stop()
         status = check.report()
     return status
 

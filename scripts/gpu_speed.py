@@ -3,125 +3,35 @@
 import json
 import os
 import pathlib
-import random
 import shutil
-import subprocess
-import sys
-import tarfile
-import tempfile
 
 import gpu_floor
+from gpu_runs import Runs, judge
 from gpu_steps import Failed, NotRun
-from gpu_tools import adam_floor, gpu_limits, median, ratio, resnet50_floor, steady, training_of, validations_of
+from gpu_tools import adam_floor, median, outside_the_graph, ratio, resnet50_floor, validations_of
 
-RESNET_BATCH, CNN_BATCH, ADAM_PARAMETERS = 256, 64, 100_000_000
 # The project's goal for ResNet-50 on one H200: an eighth of NVIDIA's 8 x H200 in MLPerf Training 4.0.
 RESNET_GOAL = 7950
-# Configurations of ResNet-50: (name, precision, batch, further options).
-RESNETS = [("bfloat16", "bfloat16", 256, []), ("bfloat16 without graphs", "bfloat16", 256, ["--no-graph"]),
-           ("bfloat16, batch 448", "bfloat16", 448, []), ("float16", "float16", 256, [])]
+# Configurations of ResNet-50: (name, precision, batch as a multiple of 256, further options).
+RESNETS = [("bfloat16", "bfloat16", 1, []), ("bfloat16 without graphs", "bfloat16", 1, ["--no-graph"]),
+           ("bfloat16, batch 448", "bfloat16", 1.75, []), ("float16", "float16", 1, [])]
 # Targets: at least this multiple of PyTorch's speed, at most this share of its memory, at least this share of the bandwidth.
 RESNET_TARGETS = {"compile": 1.0, "eager": 1.25}
 CNN_TARGETS = {"eager": 5.0, "graph": 1.5}
 GPT_TARGETS = {"compile": 1.0, "eager": 1.25}
-# GPT-2's smallest network (gpt:12x768), whose attention has heads of 64 elements.
-GPT_LAYERS, GPT_WIDTH, GPT_POSITIONS, GPT_VOCABULARY, GPT_BATCH = 12, 768, 1024, 50257, 8
 # Of results in 16 bits by two implementations: distance over norm.
 ATTENTION_DIFFERENCE = 0.02
 MEMORY_TARGET, BANDWIDTH_TARGET = 1.05, 0.9
 NOT_BOUND_BY_INPUT = 0.95  # of the speed with images that need no reading
 CIFAR_TARGET = 0.94
-CIFAR_STEPS = 20 * 50_000 // 512
-TORCH = [sys.executable, str(os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_bench_torch.py"))]
 
 
-def torch_version():
-    """PyTorch's version if it can use the GPU, or None."""
-    answer = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__ if torch.cuda.is_available() else '')"],
-                            capture_output=True, text=True, check=False)
-    return answer.stdout.strip() or None if answer.returncode == 0 else None
-
-
-def write_text(path, vocabulary, characters):
-    """Random characters, each of `vocabulary` at least once, beyond those of 16 bits, of which some are no text."""
-    known = [chr(0x10000 + i) for i in range(vocabulary)]
-    generator = random.Random(1)
-    text = known + generator.choices(known, k=characters - vocabulary)
-    generator.shuffle(text)
-    path.write_text("".join(text), encoding="utf-8")
-
-
-def judge(what, figures, comparisons):
-    """What was measured, and its comparisons: (with what, reached, needed, whether more is better). Failed if one of them is missed;
-    those without a figure are skipped."""
-    told = [row for row in comparisons if row[1] is not None]
-    notes = [f"{beside} {reached:.2f} (expected {'at least' if more else 'at most'} {needed:g})" for beside, reached, needed, more in told]
-    if any(reached < needed if more else reached > needed for _, reached, needed, more in told):
-        error = Failed("; ".join([f"missed: {what}", *notes]))
-        error.figures = figures
-        raise error
-    return "; ".join([what, *(notes or ["nothing to compare it with"])]), figures
-
-
-class Speed:
-    def __init__(self, check):
-        self.check, self.steps = check, check.steps
-        self.quick = check.options.quick
-        self.rounds = 1 if self.quick else 2
-        self.limits = gpu_limits(check.gpus[0]["name"])
-        self._torch = None
-
-    def torch(self):
-        """PyTorch's version; NotRun if it is absent. Asked once, when it is needed: it takes seconds."""
-        if self._torch is None:
-            self._torch = torch_version() or ""
-            if self._torch:
-                self.check.versions["torch"] = self._torch
-        if not self._torch:
-            raise NotRun("python3 has no torch that can use the GPU")
-        return self._torch
-
-    def train(self, arguments, limit, **more):
-        return self.steps.checked([self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", "--devices", "gpu:0", "--log-format", "json", *arguments],
-                                  limit, **more)
-
-    def ours(self, arguments, limit):
-        """A training's rate in samples per second: the median of its reports except the first ones."""
-        training = training_of(self.train(arguments, limit).text)
-        rates = steady(training["rates"])
-        if not rates:
-            raise Failed("the training reported no step")
-        waited = training["input_wait_seconds"] / training["seconds"] if training["seconds"] else None
-        return {"rate": median(rates), "rates": rates, "input_wait_share": waited, "start": training["start"]}
-
-    def theirs(self, arguments, limit, **more):
-        output = self.steps.checked([*TORCH, *arguments], limit, environment=dict(os.environ), **more)
-        return dict(json.loads(output.text.splitlines()[-1]), gpu_mib=output.gpu_mib)
-
-    def compared(self, ours, ways):
-        """Alternating rounds: {"lockstep": [...], way: [...]}, and a note on ways of PyTorch that failed, which do not invalidate our results."""
-        runs, notes = {"lockstep": []}, {}
-        for _ in range(self.rounds):
-            runs["lockstep"].append(ours())
-            for way, command, limit in ways:
-                try:
-                    self.torch()
-                    runs.setdefault(way, []).append(self.theirs(command, limit))
-                except (Failed, NotRun, ValueError) as reason:
-                    notes[way] = str(reason)
-        lacking = "".join(f"; PyTorch {way} did not run: {reason}" for way, reason in notes.items())
-        return runs, lacking
-
+class Speed(Runs):
     # ---- ResNet-50
 
-    def resnet50_arguments(self, precision, steps, batch=RESNET_BATCH, data=None, statistics="never"):
-        arguments = ["--model", "resnet50", "--data", data or f"synthetic-images:224x224x3:1000:{batch * 8}", "--global-batch", batch,
-                     "--precision", precision, "--optimizer", "sgd", "--momentum", "0.9", "--learning-rate", "0.1", "--epochs", "100",
-                     "--steps", steps, "--log-every", "10"]
-        return [*arguments, "--fused-statistics", statistics] if "--fused-statistics" in self.check.help else arguments
-
-    def resnet50(self, precision, batch, more=(), statistics="never"):
+    def resnet50(self, precision, batch=None, more=(), statistics="never"):
         """One training. What its algorithms cost to choose is not part of the rate, and is stored for the next one."""
+        batch = batch or self.sizes.resnet_batch
         run = self.ours([*self.resnet50_arguments(precision, 60 if self.quick else 120, batch, statistics=statistics), *more], 240)
         rate, figures = run["rate"], {"samples_per_second": run["rate"], "goal": RESNET_GOAL, "run": run}
         told = f"{rate:.0f} images/s, {rate / RESNET_GOAL:.0%} of the goal of {RESNET_GOAL} (H200)"
@@ -133,41 +43,35 @@ class Speed:
             told += f", {run['input_wait_share']:.0%} of the time spent waiting for input"
         return told, figures
 
-    def profile(self, precision):
-        """The time of each kernel beside its floor, in two files."""
-        if "--profile" not in self.check.help:
-            raise NotRun("not built: lockstep train --profile")
-        file = self.steps.folder / f"profile_{precision}.jsonl"
-        self.train([*self.resnet50_arguments(precision, 20), "--profile", file], 60)
-        text, share = gpu_floor.report(self.check.gpus[0]["name"], RESNET_BATCH, file)
-        self.steps.log(text + "\n")
-        return f"the floors of all kernels are {share:.0%} of their time; {file.name}, and log.txt for the table", {"share_of_floors": share}
+    def profile_resnet50(self, precision):
+        batch = self.sizes.resnet_batch
+        return self.profile(precision, self.resnet50_arguments(precision, 20), gpu_floor.resnet50_kernels(batch), batch)
 
     def run_resnet50(self, needs):
-        for name, precision, batch, more in RESNETS:
+        for name, precision, times, more in RESNETS:
+            batch = int(times * self.sizes.resnet_batch)
             self.steps.step(f"speed of resnet50 in {name}", lambda p=precision, b=batch, m=more: self.resnet50(p, b, m), needs)
-        self.steps.step("speed of resnet50 in float16 with fused statistics",
-                        lambda: self.resnet50("float16", RESNET_BATCH, statistics="measure"), needs)
+        self.steps.step("speed of resnet50 in float16 with fused statistics", lambda: self.resnet50("float16", statistics="measure"), needs)
         for precision in ("bfloat16", "float16"):
-            self.steps.step(f"kernels of resnet50 in {precision}", lambda p=precision: self.profile(p), needs)
+            self.steps.step(f"kernels of resnet50 in {precision}", lambda p=precision: self.profile_resnet50(p), needs)
 
     def against_torch(self):
         arguments = self.resnet50_arguments("bfloat16", 60)
         ways = ["eager"] if self.quick else ["eager", "compile"]
-        commands = [(way, ["resnet50", "--way", way, "--batch", str(RESNET_BATCH), "--steps", "20"], 90) for way in ways]
+        commands = [(way, ["resnet50", "--way", way, "--batch", str(self.sizes.resnet_batch), "--steps", "20"], 90) for way in ways]
         runs, lacking = self.compared(lambda: self.ours(arguments, 60), commands)
         rate = median([run["rate"] for run in runs["lockstep"]])
         comparisons = [(f"times PyTorch {way}", ratio(rate, self.torch_rate(runs, way)), target, True)
                        for way, target in RESNET_TARGETS.items()]
-        return judge(f"{rate:.0f} images/s, goal {RESNET_GOAL}{lacking}", {"samples_per_second": rate, "runs": runs}, comparisons)
+        return self.judge(f"{rate:.0f} images/s, goal {RESNET_GOAL}{lacking}", {"samples_per_second": rate, "runs": runs}, comparisons)
 
     def memory(self):
         """Peaks in runs that are not timed."""
         mine = self.train(self.resnet50_arguments("bfloat16", 20), 60, watch_memory=True).gpu_mib
         self.torch()
-        other = self.theirs(["resnet50", "--batch", str(RESNET_BATCH), "--steps", "5", "--rounds", "1"], 60, watch_memory=True)["gpu_mib"]
-        return judge(f"{mine} MiB", {"lockstep": mine, "torch": other},
-                     [("peak memory, times PyTorch's", ratio(mine, other), MEMORY_TARGET, False)])
+        other = self.theirs(["resnet50", "--batch", str(self.sizes.resnet_batch), "--steps", "5", "--rounds", "1"], 60, watch_memory=True)["gpu_mib"]
+        return self.judge(f"{mine} MiB", {"lockstep": mine, "torch": other},
+                          [("peak memory, times PyTorch's", ratio(mine, other), MEMORY_TARGET, False)])
 
     def run_torch(self, needs):
         self.steps.step("PyTorch", self.torch)
@@ -179,10 +83,11 @@ class Speed:
         if "--images" not in self.check.help:
             raise NotRun("this version has no --images")
         folder = pathlib.Path(self.steps.environment.get("TMPDIR", "/tmp")) / f"lockstep-jpeg-{os.getpid()}"
-        self.steps.checked([self.check.programs.path("lockstep_bench_jpeg_records"), folder, "--files", 8, "--records", RESNET_BATCH * 16], 60)
+        self.steps.checked([self.check.programs.path("lockstep_bench_jpeg_records"), folder, "--files", self.sizes.jpeg_files,
+                            "--records", self.sizes.jpeg_records], 60)
         try:
             arguments = self.resnet50_arguments("bfloat16", 40, data=f"{folder}/train-*.tfrecord")
-            run = self.ours([*arguments, "--images", "imagenet", "--classes", 1000], 60)
+            run = self.ours([*arguments, "--images", self.sizes.jpeg_images, "--classes", 1000], 60)
             free = self.ours(self.resnet50_arguments("bfloat16", 40), 60)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -209,7 +114,7 @@ class Speed:
 
     def attention(self):
         """Forward and backward by cuDNN and by our kernels, which must agree, and by PyTorch on the same arrays."""
-        shape = ["--batch", str(GPT_BATCH), "--positions", str(GPT_POSITIONS), "--heads", str(GPT_WIDTH // 64)]
+        shape = ["--batch", str(self.sizes.gpt_batch), "--positions", str(self.sizes.positions), "--heads", str(self.sizes.gpt_width // 64)]
         output = self.steps.checked([self.check.programs.path("lockstep_bench_attention"), *shape], 90)
         rows = {row["implementation"]: row for row in map(json.loads, output.text.splitlines())}
         figures = {"lockstep": rows, "torch": {}}
@@ -228,78 +133,72 @@ class Speed:
         return judge("; ".join(told), figures, differences)
 
     def gpt(self):
-        """Training on a made-up text with as many characters as GPT-2 has tokens."""
-        with tempfile.TemporaryDirectory() as folder:
-            text = pathlib.Path(folder, "text.txt")
-            write_text(text, GPT_VOCABULARY, 8 * GPT_BATCH * GPT_POSITIONS)
-            arguments = ["--model", f"gpt:{GPT_LAYERS}x{GPT_WIDTH}", "--data", f"text:{text}:tokenizer=chars,length={GPT_POSITIONS}",
-                         "--global-batch", GPT_BATCH, "--precision", "bfloat16", "--optimizer", "adamw", "--learning-rate", "3e-4",
-                         "--epochs", "100", "--steps", 60, "--log-every", "10"]
-            commands = [(way, ["gpt", "--way", way, "--batch", str(GPT_BATCH), "--positions", str(GPT_POSITIONS), "--layers", str(GPT_LAYERS),
-                               "--width", str(GPT_WIDTH), "--vocabulary", str(GPT_VOCABULARY), "--steps", "10"], 90)
-                        for way in (["eager"] if self.quick else ["eager", "compile"])]
+        commands = [(way, self.gpt_of_torch(way), 90) for way in (["eager"] if self.quick else ["eager", "compile"])]
+        with self.gpt_arguments() as arguments:
             runs, lacking = self.compared(lambda: self.ours(arguments, 60), commands)
         rate = median([run["rate"] for run in runs["lockstep"]])
         comparisons = [(f"times PyTorch {way}", ratio(rate, self.torch_rate(runs, way)), target, True) for way, target in GPT_TARGETS.items()]
-        tokens = rate * GPT_POSITIONS
-        return judge(f"{tokens:.0f} tokens/s{lacking}", {"tokens_per_second": tokens, "runs": runs}, comparisons)
+        tokens = rate * self.sizes.positions
+        return self.judge(f"{tokens:.0f} tokens/s{lacking}", {"tokens_per_second": tokens, "runs": runs}, comparisons)
+
+    def profile_gpt(self):
+        sizes = self.sizes
+        kernels = gpu_floor.gpt_kernels(sizes.gpt_batch, sizes.gpt_layers, sizes.gpt_width, sizes.positions, sizes.vocabulary)
+        with self.gpt_arguments() as arguments:
+            return self.profile("gpt", arguments, kernels, sizes.gpt_batch)
 
     def run_attention(self, needs):
         self.steps.step("speed of attention", self.attention, needs)
         self.steps.step("speed of gpt:12x768", self.gpt, needs)
-
-    def cifar(self):
-        """fast_cifar on the shards named by LOCKSTEP_BENCH_CIFAR10, or packed by scripts/gpu_pack --cifar10."""
-        if named := os.environ.get("LOCKSTEP_BENCH_CIFAR10"):
-            return self.train_on_cifar(named)
-        packed = self.check.programs.prebuilt and self.check.programs.prebuilt / "cifar10.tar"
-        if not packed or not packed.is_file():
-            raise NotRun("its data is not here: set LOCKSTEP_BENCH_CIFAR10, or pack it with scripts/gpu_pack --prebuilt --cifar10 FOLDER")
-        with tempfile.TemporaryDirectory() as folder:
-            with tarfile.open(packed) as archive:
-                archive.extractall(folder)
-            return self.train_on_cifar(folder)
+        self.steps.step("kernels of gpt:12x768", self.profile_gpt, needs)
 
     def train_on_cifar(self, folder):
+        """The validated epochs, and the time.time() at which the process started."""
+        steps = self.sizes.cifar_steps
         output = self.train(["--model", "fast_cifar", "--data", f"{folder}/train-*.tfrecord", "--validation-data", f"{folder}/test-*.tfrecord",
-                             "--images", "cifar10", "--global-batch", 512, "--steps", CIFAR_STEPS, "--precision", "bfloat16",
+                             "--images", "cifar10", "--global-batch", self.sizes.cifar_batch, "--steps", steps, "--precision", "bfloat16",
                              "--optimizer", "sgd", "--momentum", "0.9", "--nesterov", "--weight-decay", "5e-4", "--learning-rate", "0.4",
-                             "--lr-schedule", "linear", "--warmup-steps", CIFAR_STEPS // 5, "--label-smoothing", "0.1", "--log-every", "100"], 60)
+                             "--lr-schedule", "linear", "--warmup-steps", steps // 5, "--label-smoothing", "0.1", "--log-every", "100"], 60)
         epochs = validations_of(output.text)
         if not epochs:
             raise Failed("the training reported no validation")
+        return epochs, output.started
+
+    def cifar(self):
+        with self.cifar_folder() as folder:
+            epochs, _ = self.train_on_cifar(folder)
         best = max(epoch["validation_accuracy"] for epoch in epochs)
         spent = sum(epoch["seconds"] for epoch in epochs)
-        return judge(f"{best:.2%} after {len(epochs)} epochs, {spent:.1f} s in the epochs", {"epochs": epochs},
-                     [("accuracy", best, CIFAR_TARGET, True)])
+        return self.judge(f"{best:.2%} after {len(epochs)} epochs, {spent:.1f} s in the epochs", {"epochs": epochs},
+                          [("accuracy", best, CIFAR_TARGET, True)])
 
-    def cnn(self):
-        arguments = ["--model", "cnn", "--data", "synthetic-images:28x28x1:10:60000", "--global-batch", CNN_BATCH, "--optimizer", "adam",
-                     "--learning-rate", "1e-3", "--epochs", "100", "--steps", 6000, "--log-every", "500"]
-        commands = [(way, ["cnn", "--way", way, "--batch", str(CNN_BATCH), "--steps", "500", "--warm-up", "50"], 60) for way in CNN_TARGETS]
+    def cnn(self, ways=tuple(CNN_TARGETS)):
+        batch, steps = self.sizes.cnn_batch, self.sizes.cnn_steps
+        arguments = ["--model", "cnn", "--data", "synthetic-images:28x28x1:10:60000", "--global-batch", batch, "--optimizer", "adam",
+                     "--learning-rate", "1e-3", "--epochs", "100", "--steps", steps, "--log-every", max(1, steps // 12)]
+        commands = [(way, ["cnn", "--way", way, "--batch", str(batch), "--steps", "500", "--warm-up", "50"], 60) for way in ways]
         runs, lacking = self.compared(lambda: self.ours(arguments, 60), commands)
-        rate = median([run["rate"] for run in runs["lockstep"]])
-        figures = {"steps_per_second": rate / CNN_BATCH, "runs": runs}
-        return judge(f"{rate / CNN_BATCH:.0f} steps/s{lacking}", figures,
-                     [(f"times PyTorch {way}", ratio(rate, self.torch_rate(runs, way)), target, True) for way, target in CNN_TARGETS.items()])
+        rate = median([run["rate"] for run in runs["lockstep"]]) / batch
+        outside = median([outside_the_graph(run["breakdown"]) for run in runs["lockstep"]])
+        note = f"{rate:.0f} steps/s, {1e6 / rate:.0f} us each, of which {1e6 * outside:.0f} us between two graphs{lacking}"
+        return self.judge(note, {"steps_per_second": rate, "seconds_between_graphs": outside, "runs": runs},
+                          [(f"times PyTorch {way}", ratio(rate * batch, self.torch_rate(runs, way)), CNN_TARGETS[way], True) for way in ways])
 
     def adam(self):
-        program = [self.check.programs.path("lockstep_bench_update"), "--device", "gpu:0", "--parameters", ADAM_PARAMETERS, "--updates", "20"]
+        """An update of Adam, beside PyTorch's and beside copies by the driver that move as many bytes."""
+        count = self.sizes.adam_parameters
+        program = [self.check.programs.path("lockstep_bench_update"), "--device", "gpu:0", "--parameters", count, "--updates", "20"]
 
         def ours():
             return json.loads(self.steps.checked(program, 60).text)
-        runs, lacking = self.compared(ours, [("fused", ["adam", "--parameters", str(ADAM_PARAMETERS)], 60)])
-        seconds = median([run["seconds_per_update"] for run in runs["lockstep"]])
-        other = median([value for run in runs.get("fused", []) for value in run["seconds_per_step"]])
-        figures = {"seconds_per_update": seconds, "torch_seconds": other, "runs": runs}
+        runs, lacking = self.compared(ours, [(way, [work, "--parameters", str(count)], 60) for way, work in (("fused", "adam"), ("copy", "copy"))])
+        seconds = {"lockstep": median([run["seconds_per_update"] for run in runs["lockstep"]])}
+        for way, name in (("fused", "PyTorch"), ("copy", "copy")):
+            if way in runs:
+                seconds[name] = median([value for run in runs[way] for value in run["seconds_per_step"]])
+        note = ", ".join(f"{name} {1e3 * value:.3f} ms" for name, value in seconds.items()) + lacking
+        figures = {"seconds": seconds, "runs": runs}
         if not self.limits:
-            return f"{1e3 * seconds:.3f} ms; this script does not know the bandwidth of this GPU{lacking}", figures
-        figures["share_of_bandwidth"] = adam_floor(self.limits, ADAM_PARAMETERS) / seconds
-        if other:
-            figures["torch_share_of_bandwidth"] = adam_floor(self.limits, ADAM_PARAMETERS) / other
-        note = f"{1e3 * seconds:.3f} ms" + (f", PyTorch {1e3 * other:.3f} ms" if other else "")
-        return judge(note + lacking, figures, [("share of the memory's bandwidth", figures["share_of_bandwidth"], BANDWIDTH_TARGET, True)])
-
-    @staticmethod
-    def torch_rate(runs, way):
-        return median([rate for run in runs.get(way, []) for rate in run["rates"]])
+            return f"{note}; this script does not know the bandwidth of this GPU", figures
+        figures["share_of_bandwidth"] = {name: adam_floor(self.limits, count) / value for name, value in seconds.items()}
+        return self.judge(note, figures, [("share of the memory's bandwidth", figures["share_of_bandwidth"]["lockstep"], BANDWIDTH_TARGET, True)])

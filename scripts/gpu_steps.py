@@ -5,6 +5,7 @@ import glob
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -20,8 +21,9 @@ class NotRun(Exception):
 
 
 class Output:
-    def __init__(self, status, text, errors, seconds, gpu_mib):
+    def __init__(self, status, text, errors, seconds, gpu_mib=None, started=None):
         self.status, self.text, self.errors, self.seconds, self.gpu_mib = status, text, errors, seconds, gpu_mib
+        self.started = started  # in seconds of time.time()
 
     def last_words(self):
         """The explanation of a failure: the last line of standard error that is not empty, or of standard output."""
@@ -76,12 +78,51 @@ class GpuMemory:
         return self.most
 
 
+class Running:
+    """A command that runs beside others. Its output goes to files, so that it never waits for a reader."""
+
+    def __init__(self, steps, command, environment):
+        self._steps, self._command, self._start = steps, command, time.monotonic()
+        self._started = time.time()
+        self._files = [tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2)]
+        self._process = subprocess.Popen(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, stdout=self._files[0],
+                                         stderr=self._files[1], start_new_session=True)
+
+    def end(self, limit):
+        """Waits for its end, and logs its output. If it still runs after `limit` seconds, it is ended with its children: NotRun."""
+        ended = False
+        try:
+            self._process.wait(limit)
+        except subprocess.TimeoutExpired:
+            ended = True
+            self.kill()
+        texts = []
+        for file in self._files:
+            file.seek(0)
+            texts.append(file.read())
+            file.close()
+        output = Output(self._process.returncode, *texts, self.seconds(), started=self._started)
+        self._steps.log_output(self._command, output)
+        if ended:
+            raise NotRun(f"it had not ended after {output.seconds:.0f} s, its limit; last: {output.last_words()}")
+        return output
+
+    def seconds(self):
+        """Since its start."""
+        return time.monotonic() - self._start
+
+    def kill(self):
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
 class Steps:
     """`folder` gets log.txt, the output of all commands. `seconds` are for all steps. `save` is called after each step."""
 
     def __init__(self, folder, environment, seconds, save=lambda: None):
         self.folder, self.environment, self.save = folder, environment, save
-        self.rows = []
+        self.rows, self._running = [], []
         self.end = self.deadline = time.monotonic() + seconds
         self._name = self._group = "start"
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,27 +132,32 @@ class Steps:
         self._group = group
         self.deadline = min(self.end, time.monotonic() + seconds)
 
+    def remaining(self):
+        """Seconds until the end of the group's time."""
+        return self.deadline - time.monotonic()
+
     def run(self, command, limit, environment=None, watch_memory=False):
         """Runs a command. After `limit` seconds, or at the end of the group's time, it is ended with its children: NotRun."""
-        limit = min(limit, self.deadline - time.monotonic())
+        limit = min(limit, self.remaining())
         if limit <= 1:
             raise NotRun("the time was over")
         memory = GpuMemory() if watch_memory else None
-        start = time.monotonic()
-        process = subprocess.Popen(list(map(str, command)), env=environment or self.environment, text=True, errors="replace",
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-        ended = False
         try:
-            text, errors = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            ended = True
-            os.killpg(process.pid, signal.SIGKILL)
-            text, errors = process.communicate()
-        output = Output(process.returncode, text, errors, time.monotonic() - start, memory.end() if memory else None)
-        self._log(command, output)
-        if ended:
-            raise NotRun(f"it had not ended after {limit:.0f} s, its limit; last: {output.last_words()}")
+            output = self.start(command, environment).end(limit)
+        finally:
+            gpu_mib = memory.end() if memory else None
+        output.gpu_mib = gpu_mib
         return output
+
+    def start(self, command, environment=None):
+        """Starts a command that runs beside the following ones, until its end() or stop()."""
+        self._running.append(Running(self, command, environment or self.environment))
+        return self._running[-1]
+
+    def stop(self):
+        """Ends what still runs."""
+        for running in self._running:
+            running.kill()
 
     def checked(self, command, limit, **more):
         """The same; Failed if its status is not 0."""
@@ -129,7 +175,7 @@ class Steps:
         try:
             if lacking:
                 raise NotRun(f"it needs the step '{lacking[0]}', which did not pass")
-            if time.monotonic() >= self.deadline:
+            if self.remaining() <= 0:
                 raise NotRun("the time was over")
             note = action()
             if isinstance(note, tuple):
@@ -157,7 +203,7 @@ class Steps:
         with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
             log.write(text)
 
-    def _log(self, command, output):
+    def log_output(self, command, output):
         kept = "".join(text if len(text) <= LOG_BYTES else f"[{len(text) - LOG_BYTES} characters left out]\n{text[-LOG_BYTES:]}"
                        for text in (output.text, output.errors))
         self.log(f"==== {self._name}\n$ {' '.join(map(str, command))}\n{kept}\n[status {output.status}, {output.seconds:.1f} s]\n\n")

@@ -1,5 +1,6 @@
 """Computations of scripts/gpu_check: tables, medians, comparisons, lower bounds. They need no GPU."""
 
+import dataclasses
 import json
 import math
 import re
@@ -31,6 +32,36 @@ GPUS = [
 RESNET50_FORWARD_FLOPS = 2 * 4.1e9
 RESNET50_ACTIVATIONS = 11.1e6
 ADAM_BYTES = 32  # of one float32 parameter: four arrays read, the gradient once more to see that it is finite, three written
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What the measurements train, in steps and samples."""
+    resnet: str = "resnet50"
+    image: int = 224
+    resnet_batch: int = 256
+    resnet_steps: int = 120
+    gpt_layers: int = 12  # GPT-2's smallest network, whose attention has heads of 64 elements
+    gpt_width: int = 768
+    gpt_batch: int = 8
+    positions: int = 1024
+    vocabulary: int = 50257
+    gpt_steps: int = 60
+    cnn_batch: int = 64
+    cnn_steps: int = 6000
+    cifar_batch: int = 512
+    cifar_steps: int = 20 * 50_000 // 512
+    adam_parameters: int = 100_000_000
+    jpeg_files: int = 8
+    jpeg_records: int = 4096
+    jpeg_images: str = "imagenet"
+    log_every: int = 10
+
+
+# The same commands on networks that a simulated GPU trains in seconds.
+REHEARSAL = Sizes(resnet="resnet18", image=32, resnet_batch=2, resnet_steps=8, gpt_layers=1, gpt_width=64, gpt_batch=1, positions=16,
+                  vocabulary=40, gpt_steps=8, cnn_batch=4, cnn_steps=8, cifar_batch=4, cifar_steps=4, adam_parameters=10_000, jpeg_files=2, jpeg_records=8,
+                  jpeg_images="random-crop=32", log_every=1)
 
 
 def gpu_limits(name):
@@ -83,7 +114,13 @@ def training_of(text):
             "rates": [event["samples_per_second"] for event in steps],
             "input_wait_seconds": sum(event.get("input_wait_seconds", 0) for event in steps),
             "hash": end.get("parameter_hash"), "seconds": end.get("seconds"),
+            "breakdown": next((event["breakdown"] for event in reversed(steps) if "breakdown" in event), {}),
             "start": next((event for event in events if event.get("event") == "start"), {})}
+
+
+def outside_the_graph(breakdown):
+    """Seconds of a step in which the GPU computes neither passes nor sums nor the update, of the parts in a training's events."""
+    return sum(seconds for part, seconds in breakdown.items() if part not in ("compute", "communication", "waiting", "update"))
 
 
 def validations_of(text):

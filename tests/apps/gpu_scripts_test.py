@@ -22,6 +22,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import gpu_check  # noqa: E402
 import gpu_find  # noqa: E402
 import gpu_floor  # noqa: E402
+import gpu_next  # noqa: E402
+import gpu_runs  # noqa: E402
+import gpu_several  # noqa: E402
 import gpu_speed  # noqa: E402
 import gpu_tools  # noqa: E402
 import gpu_trainings  # noqa: E402
@@ -85,10 +88,13 @@ class Outputs(unittest.TestCase):
         training = gpu_tools.training_of(
             'a warning of mpirun\n{"event":"start","world_size":2}\n'
             '{"event":"step","step":1,"loss":2.5,"samples_per_second":10,"input_wait_seconds":0.5}\n'
-            '{"event":"step","step":2,"skipped":true,"samples_per_second":20,"input_wait_seconds":0.25}\n'
+            '{"event":"step","step":2,"skipped":true,"samples_per_second":20,"input_wait_seconds":0.25,'
+            '"breakdown":{"input":1,"compute":2,"update":4,"other":8}}\n'
             '{"event":"end","seconds":3.0,"parameter_hash":"00ff"}\n')
         self.assertEqual(training, {"losses": [2.5], "skipped": 1, "rates": [10, 20], "input_wait_seconds": 0.75, "hash": "00ff",
-                                    "seconds": 3.0, "start": {"event": "start", "world_size": 2}})
+                                    "breakdown": {"input": 1, "compute": 2, "update": 4, "other": 8}, "seconds": 3.0,
+                                    "start": {"event": "start", "world_size": 2}})
+        self.assertEqual(gpu_tools.outside_the_graph(training["breakdown"]), 9)
 
     def test_of_a_training_that_broke_off(self):
         self.assertIsNone(gpu_tools.training_of("{")["hash"])
@@ -113,22 +119,22 @@ class Tables(unittest.TestCase):
 
 class Judgements(unittest.TestCase):
     def test_tell_what_was_reached(self):
-        note, _ = gpu_speed.judge("10 steps/s", {}, [("times PyTorch", 1.5, 1.5, True), ("unknown", None, 1, True), ("memory", 1.0, 1.05, False)])
+        note, _ = gpu_runs.judge("10 steps/s", {}, [("times PyTorch", 1.5, 1.5, True), ("unknown", None, 1, True), ("memory", 1.0, 1.05, False)])
         self.assertEqual(note, "10 steps/s; times PyTorch 1.50 (expected at least 1.5); memory 1.00 (expected at most 1.05)")
 
     def test_fail_what_was_missed_and_keep_its_figures(self):
         for reached, more in [(1.4, True), (1.6, False)]:
             with self.assertRaisesRegex(Failed, "missed: 10 steps/s; it 1.[46]0") as caught:
-                gpu_speed.judge("10 steps/s", {"key": 1}, [("it", reached, 1.5, more)])
+                gpu_runs.judge("10 steps/s", {"key": 1}, [("it", reached, 1.5, more)])
             self.assertEqual(caught.exception.figures, {"key": 1})
 
     def test_say_where_nothing_is_to_compare_with(self):
-        self.assertEqual(gpu_speed.judge("10 steps/s", {}, [])[0], "10 steps/s; nothing to compare it with")
+        self.assertEqual(gpu_runs.judge("10 steps/s", {}, [])[0], "10 steps/s; nothing to compare it with")
 
 
 class Kernels(unittest.TestCase):
     def test_of_resnet50_are_those_of_its_layers(self):
-        rows = gpu_floor.kernels(256)
+        rows = gpu_floor.resnet50_kernels(256)
         names = [name for name, _, _ in rows]
         self.assertEqual(len(names), len(set(names)))
         self.assertEqual(sum("conv" in name or "downsample.0" in name for name in names), 3 * 53 - 1)
@@ -136,7 +142,7 @@ class Kernels(unittest.TestCase):
         self.assertAlmostEqual(sum(flop for _, _, flop in rows) / 256 / (3 * 8.2e9), 1, delta=0.02)
 
     def test_move_what_they_read_and_write(self):
-        rows = {name: (size, flop) for name, size, flop in gpu_floor.kernels(1)}
+        rows = {name: (size, flop) for name, size, flop in gpu_floor.resnet50_kernels(1)}
         image, weights = 2 * 64 * 56 * 56, 2 * 64 * 64
         self.assertEqual(rows["layer1.1.conv2 forward"], (2 * image + 9 * weights, 2 * 9 * 64 * 64 * 56 * 56))
         self.assertEqual(rows["layer1.0.conv1 data gradient"][0], 3 * image + weights, "adds to the gradient that is there")
@@ -151,21 +157,41 @@ class Kernels(unittest.TestCase):
                        '{"name": "something else", "ms": 2, "bytes": 4.8e9, "flop": 0}\n'
                        '{"name": "step", "ms": 9, "bytes": 4.8e9, "flop": 0}\n')
             file.flush()
-            text, share = gpu_floor.report("NVIDIA H200", 256, file.name)
+            text, share, gaps = gpu_floor.report("NVIDIA H200", gpu_floor.resnet50_kernels(256), 256, file.name)
         floor = 1e3 * 2 * 64 * 56 * 56 * 256 / 4.8e12
         self.assertAlmostEqual(share, (floor + 1) / 2.5)
         self.assertRegex(text, rf"layer1.1.bn1 statistics +102.8 +0.0 +memory +{floor:.4f} +0.5000 +4%")
         self.assertRegex(text, r"something else +4800.0 +0.0 +memory +1.0000 +2.0000 +50%")
         self.assertRegex(text, r"layer1.1.bn1 forward .* not in the profile")
+        self.assertEqual(gaps, f"something else 2.00 ms (floor 1.00), layer1.N.bn1 statistics 0.50 ms (floor {floor:.2f})")
 
     def test_are_unknown_of_an_unknown_gpu(self):
-        self.assertRaisesRegex(ValueError, "got GeForce 256", gpu_floor.report, "GeForce 256", 256)
-        self.assertIsNone(gpu_floor.report("H200", 256)[1])
+        self.assertRaisesRegex(ValueError, "got GeForce 256", gpu_floor.report, "GeForce 256", [], 256)
+        self.assertEqual(gpu_floor.report("H200", gpu_floor.kernels("resnet50", 256), 256)[1:], (None, None))
+        self.assertRaisesRegex(ValueError, "expected resnet50 or gpt:LAYERSxWIDTH, got vgg", gpu_floor.kernels, "vgg", 1)
+
+    def test_of_gpt_are_those_of_its_layers(self):
+        rows = gpu_floor.kernels("gpt:12x768", 8)
+        names = [name for name, _, _ in rows]
+        self.assertEqual(len(names), len(set(names)))
+        tokens, parameters = 8 * 1024, 124_439_808
+        # Six operations of a token and a parameter of a product, without the table of positions, biases and normalization; and attention.
+        products = 12 * 12 * 768 ** 2 + 50257 * 768
+        self.assertEqual(sum(flop for name, _, flop in rows if not name.startswith("attention")), 6 * tokens * products)
+        sizes = {name: (size, flop) for name, size, flop in rows}
+        self.assertEqual(sizes["attention_11 forward"], (4 * 2 * tokens * 768, 2 * 2 * 8 * 12 * 64 * 1024 * 1024 // 2))
+        self.assertEqual(sizes["loss"][0], 2 * 2 * tokens * 50257, "logits read, their gradient written")
+        self.assertEqual(sizes["update"][0], 40 * parameters)
+
+    def test_of_one_kind_are_one_gap(self):
+        gaps = gpu_floor.largest_gaps([("add forward", 0, 1.0), ("add_1 forward", 0, 1.5), ("h.0.ln_1 forward", 1, 2.0), ("h.1.ln_1 forward", 1, 2.0),
+                                       ("h.0.ln_2 forward", 1, 1.5), ("loss", 5, 5)])
+        self.assertEqual(gaps, "add forward 2.50 ms (floor 0.00), h.N.ln forward 5.50 ms (floor 3.00), loss 5.00 ms (floor 5.00)")
 
 
-def speed_of(help_text="", prebuilt=None):
-    speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
-    speed.quick, speed.rounds, speed._torch = False, 1, "2.9"
+def speed_of(help_text="", prebuilt=None, kind=gpu_speed.Speed):
+    speed = kind.__new__(kind)
+    speed.quick, speed.rounds, speed._torch, speed.rehearses, speed.sizes = False, 1, "2.9", False, gpu_tools.Sizes()
     speed.limits = gpu_tools.gpu_limits("NVIDIA H200")
     programs = types.SimpleNamespace(path=lambda name: pathlib.Path("/programs") / name, prebuilt=prebuilt)
     speed.check = types.SimpleNamespace(help=help_text, programs=programs, gpus=[{"name": "NVIDIA H200"}], versions={})
@@ -194,7 +220,7 @@ class ResNet50(unittest.TestCase):
         self.assertNotIn("--fused-statistics", commands[2])
 
     def test_is_profiled_where_that_is_built(self):
-        self.assertRaisesRegex(NotRun, "not built: lockstep train --profile", speed_of().profile, "bfloat16")
+        self.assertRaisesRegex(NotRun, "not built: lockstep train --profile", speed_of().profile_resnet50, "bfloat16")
         with tempfile.TemporaryDirectory() as folder:
             speed = speed_of("--profile FILE")
             logged = []
@@ -203,8 +229,9 @@ class ResNet50(unittest.TestCase):
             def train(arguments, _):
                 pathlib.Path(arguments[arguments.index("--profile") + 1]).write_text('{"name": "update", "ms": 1, "bytes": 1, "flop": 0}\n')
             speed.train = train
-            note, _ = speed.profile("float16")
+            note, figures = speed.profile_resnet50("float16")
         self.assertIn("profile_float16.jsonl", note)
+        self.assertEqual(figures["milliseconds"], {"update": 1})
         self.assertIn("update", logged[0])
 
     def test_memory_is_watched_in_runs_that_are_not_timed(self):
@@ -254,7 +281,7 @@ class Attention(unittest.TestCase):
     def test_trains_on_each_token(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "text.txt")
-            gpu_speed.write_text(file, 300, 1000)
+            gpu_runs.write_text(file, 300, 1000)
             text = file.read_text(encoding="utf-8")
         self.assertEqual((len(text), len(set(text))), (1000, 300))
 
@@ -270,14 +297,14 @@ class Cifar(unittest.TestCase):
             with tarfile.open(f"{folder}/cifar10.tar", "w") as archive:
                 archive.add(shard, shard.name)
             speed = speed_of(prebuilt=pathlib.Path(folder))
-            speed.train_on_cifar = lambda unpacked: pathlib.Path(unpacked, "train-0.tfrecord").read_text()
-            self.assertEqual(speed.cifar(), "records")
+            with speed.cifar_folder() as unpacked:
+                self.assertEqual(pathlib.Path(unpacked, "train-0.tfrecord").read_text(), "records")
 
     def test_is_judged_by_its_best_epoch(self):
         speed = speed_of()
         for best, result in [(0.9401, None), (0.9399, Failed)]:
             epochs = "".join(json.dumps({"event": "epoch", "validation_accuracy": value, "seconds": 1.5}) + "\n" for value in (0.5, best))
-            speed.train = lambda arguments, limit, text=epochs: types.SimpleNamespace(text=text)
+            speed.train = lambda arguments, limit, text=epochs: types.SimpleNamespace(text=text, started=0)
             os.environ["LOCKSTEP_BENCH_CIFAR10"] = "/data"
             try:
                 if result:
@@ -286,6 +313,81 @@ class Cifar(unittest.TestCase):
                     self.assertIn("94.01% after 2 epochs, 3.0 s in the epochs", speed.cifar()[0])
             finally:
                 del os.environ["LOCKSTEP_BENCH_CIFAR10"]
+
+
+class Next(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.next = speed_of(kind=gpu_next.Next)
+        self.next.compilation = None
+
+    def test_has_each_way_of_the_first_convolution_the_fastest_first(self):
+        def checked(command, limit):
+            self.assertEqual(command[1:3], ["--only", "stem"])
+            rows = [{"kind": "start"}, *({"kind": "stem", "pass": part, "way": way, "ms": ms} for part, way, ms in
+                                         [("forward", "cuDNN", 2.1), ("forward", "space-to-depth", 0.5), ("weights", "own", None)])]
+            command[command.index("--json") + 1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self.next.steps = types.SimpleNamespace(folder=self.folder, checked=checked)
+        note, figures = self.next.stem()
+        self.assertEqual(note, "forward: space-to-depth 0.500 ms, cuDNN 2.100 ms; weights: none works")
+        self.assertEqual(len(figures["rows"]), 3)
+
+    def time_to_accuracy(self, mine, theirs):
+        self.next.cifar_folder = lambda: contextlib.nullcontext(self.folder)
+        self.next.train_on_cifar = lambda folder: ([{"validation_accuracy": a, "time": 100 + t} for a, t in mine], 100)
+        self.next.theirs = lambda arguments, limit: {"started": 200, "epochs": [{"validation_accuracy": a, "time": 200 + t} for a, t in theirs]}
+        return self.next.time_to_accuracy()
+
+    def test_compares_the_time_from_the_start_of_the_process(self):
+        note, figures = self.time_to_accuracy([(0.5, 2), (0.885, 3), (0.88, 4)], [(0.5, 8), (0.89, 12)])
+        self.assertIn("lockstep 3.0 s to 88%, 4.0 s for 3 epochs, at best 88.50%; eager 12.0 s to 88%", note)
+        self.assertIn("times PyTorch's speed 4.00 (expected at least 1)", note)
+        self.assertEqual(figures["compile"]["seconds"], 12)
+
+    def test_does_not_compare_what_was_not_reached(self):
+        note, _ = self.time_to_accuracy([(0.5, 2)], [(0.89, 12)])
+        self.assertIn("lockstep never to 88%", note)
+        self.assertIn("nothing to compare it with", note)
+
+    def test_waits_for_what_compiles_in_the_background(self):
+        self.next.steps = Steps(self.folder, dict(os.environ), 60)
+        self.assertRaisesRegex(NotRun, "nothing was compiled", self.next.compiled)
+        self.next.compilation = self.next.steps.start(["sh", "-c", "echo no memory >&2; exit 3"])
+        self.assertRaisesRegex(Failed, "status 3: no memory", self.next.compiled)
+        self.next.compilation = self.next.steps.start(["true"])
+        self.assertEqual(self.next.compiled(), "0 s in the background")
+        self.next.steps.deadline = 0
+        self.next.compilation = self.next.steps.start(["sleep", "1000"])
+        self.assertRaisesRegex(NotRun, "it had not ended", self.next.compiled)
+
+
+class Several(unittest.TestCase):
+    def scaled(self, all_gpus, gpus=4, bandwidth=100e9):
+        several = speed_of(kind=gpu_several.Several)
+        several.gpus, several.bytes_per_second = gpus, bandwidth
+        self.seen = []
+
+        def ours(arguments, limit, devices="gpu:0", ranks=1):
+            self.seen.append((devices, ranks, arguments[-1]))
+            return {"rate": 100 if devices == "gpu:0" else all_gpus, "start": {"parameters": 25_000_000}}
+        several.ours = ours
+        return several.scaling(["one"], ["all"], "images", 10)
+
+    def test_is_held_against_as_many_times_one_gpu_and_the_link(self):
+        note, figures = self.scaled(380)
+        self.assertEqual(self.seen, [("gpu:0", 1, "one"), ("gpu:all", 1, "nccl"), ("auto", 4, "nccl"), ("gpu:all", 1, "staged")])
+        self.assertIn("one process, NCCL 380 images/s, 95% of 4 times one", note)
+        self.assertIn("150 MB over each link in a step take 1.50 ms of its 100.0 ms or more", note)
+        self.assertEqual(figures["share_of_one"]["one process, through the host"], 0.95)
+        self.assertRaisesRegex(Failed, "share with NCCL 0.75 .expected at least 0.9", self.scaled, 300)
+        self.assertIn("whose speed is not known", self.scaled(380, bandwidth=None)[0])
+
+    def test_needs_several(self):
+        several = speed_of(kind=gpu_several.Several)
+        several.gpus = 1
+        self.assertRaisesRegex(NotRun, "there is only one GPU", several.on_several, list)
 
 
 class JpegRecords(unittest.TestCase):
@@ -344,6 +446,12 @@ class Running(unittest.TestCase):
     def test_what_takes_too_long_is_ended_with_all_that_it_started(self):
         row = self.step("slow", lambda: self.steps.checked(["sh", "-c", "echo here; sleep 1000 & wait"], 1.1))
         self.assertEqual((row["result"], row["note"]), ("not run", "it had not ended after 1 s, its limit; last: here"))
+
+    def test_what_runs_beside_them_is_ended_with_them(self):
+        running = self.steps.start(["sleep", "1000"])
+        self.assertEqual(self.step("beside", lambda: self.steps.checked(["echo", "here"], 10).text)["note"], "here\n")
+        self.steps.stop()
+        self.assertEqual(running.end(0).status, -9)
 
     def test_nothing_begins_after_the_end(self):
         self.steps.deadline = 0
@@ -407,12 +515,21 @@ class Groups(unittest.TestCase):
         self.assertLessEqual(max(gpu_check.GROUPS.values()), 480)
         self.assertLessEqual(sum(gpu_check.GROUPS.values()), 28 * 60)
 
+    def test_of_one_call_leave_it_a_reserve(self):
+        for plan, seconds in [("next", 530), ("several", 300)]:
+            self.assertLessEqual(gpu_check.FACTS_SECONDS + sum(gpu_check.PLANS[plan].values()), seconds)
+            self.assertLessEqual(seconds, 60 * gpu_check.MINUTES[plan])
+
     def test_are_those_that_the_script_knows(self):
         text = (SCRIPTS / "gpu_check").read_text(encoding="utf-8")
-        known = re.search(r"^readonly steps='(.+)'$", text, re.MULTILINE).group(1).split()
-        self.assertEqual(known, [name for name in gpu_check.GROUPS if name != "facts"])
-        told = re.findall(r"^#   (\w+) +(\d+)   ", text, re.MULTILINE)
-        self.assertEqual([(name, int(seconds)) for name, seconds in told], [(name, gpu_check.GROUPS[name]) for name in known])
+        known = [names.split() for names in re.findall(r"\bsteps='(.+)'", text)]
+        self.assertEqual(known, [list(groups) for groups in gpu_check.PLANS.values()])
+        told = [(name, int(seconds)) for name, seconds in re.findall(r"^#   (\w+) +(\d+)   ", text, re.MULTILINE)]
+        self.assertEqual(told, [row for groups in gpu_check.PLANS.values() for row in groups.items()])
+
+    def test_of_next_are_what_it_runs(self):
+        self.assertEqual(set(speed_of(kind=gpu_next.Next).actions([])), set(gpu_check.PLANS["next"]))
+        self.assertEqual(set(speed_of(kind=gpu_several.Several).actions([])), set(gpu_check.PLANS["several"]))
 
 
 class WholeRun(unittest.TestCase):
