@@ -22,8 +22,8 @@ from gpu_tools import ADAM_BYTES, gpu_limits, table
 
 STAGES = [(3, 64), (4, 128), (6, 256), (3, 512)]  # blocks, filters
 PARAMETERS = 25_557_032
-CASTS = 8  # bytes of one parameter in 16 bits: the copy that the layers read, and the 16-bit gradient that becomes float32
-MOMENTUM_BYTES = 20 + CASTS
+MOMENTUM_BYTES = 28  # of one parameter: SGD with momentum, the 16-bit copy, and the 16-bit gradient that becomes float32
+COPY_BYTES = 2  # of one parameter: the 16-bit copy that the layers read
 LARGEST_GAPS = 3
 
 
@@ -77,9 +77,9 @@ def resnet50_kernels(batch):
 
 
 def product(name, rows, inner, columns):
-    """The three products of a dense layer, whose operands and results are in 16 bits."""
+    """The three products of a dense layer, whose operands and results are in 16 bits, except for the gradient of its weights: float32."""
     size, flop = 2 * (rows * inner + inner * columns + rows * columns), 2 * rows * inner * columns
-    return [(f"{name} {part}", size, flop) for part in ("forward", "weight gradient", "data gradient")]
+    return [(f"{name} forward", size, flop), (f"{name} weight gradient", size + 2 * inner * columns, flop), (f"{name} data gradient", size, flop)]
 
 
 def numbered(name, i):
@@ -88,7 +88,8 @@ def numbered(name, i):
 
 
 def gpt_kernels(batch, layers, width, positions=1024, vocabulary=50257):
-    """The same of GPT-2's network with Adam, whose last layer shares the tokens' table; forward and backward of a layer together."""
+    """The same of GPT-2's network with Adam; forward and backward of a layer together. The last layer shares the tokens' table and is
+    computed with its loss, block by block, in the backward pass: logits need not leave the second-level cache."""
     rows = batch * positions
     array = 2 * rows * width
     scores = 2 * rows * positions * width  # FLOP of the half of two products of all positions that the causal mask leaves
@@ -105,8 +106,8 @@ def gpt_kernels(batch, layers, width, positions=1024, vocabulary=50257):
     for name, forward, backward, flop, backward_flop in pairs:
         kernels += [(f"{name} forward", forward, flop), (f"{name} backward", backward, backward_flop)]
     parameters = (vocabulary + positions) * width + layers * (12 * width + 13) * width + 2 * width
-    return [*kernels, *product("lm_head", rows, width, vocabulary), ("loss", 2 * 2 * rows * vocabulary, 0),
-            ("update", (ADAM_BYTES + CASTS) * parameters, 0)]
+    return [*kernels, ("lm_head backward", 2 * array + (2 + 4) * width * vocabulary, 3 * 2 * rows * width * vocabulary),
+            ("update", (ADAM_BYTES + COPY_BYTES) * parameters, 0)]
 
 
 def kernels(model, batch):

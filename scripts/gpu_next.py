@@ -88,7 +88,7 @@ class Next(Speed):
     def profile_stem(self):
         note, figures = self.profile_resnet50("bfloat16")
         spent = [f"{name} {ms:.3f} ms" for name, ms in figures["milliseconds"].items() if name.startswith("conv1 ")]
-        return f"{', '.join(spent)}; {note}", figures
+        return "; ".join([*spent, note]), figures
 
     def run_stem(self, needs):
         self.steps.step("ways of the first convolution", self.stem, needs)

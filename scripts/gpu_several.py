@@ -44,7 +44,7 @@ class Several(Runs):
 
         def step(name, action):
             self.steps.step(name, lambda: self.on_several(action), needs)
-        for network in ("cnn", "resnet18"):
+        for network in ["cnn"] if self.rehearses else ["cnn", "resnet18"]:
             more = ["--bn", "sync"] if network == "resnet18" else []
             step(f"all GPUs of one process, {network}", lambda n=network, m=more: trainings.like_one_gpu(n, "gpu:all", more=m))
         step("a process for each GPU", lambda: trainings.like_one_gpu("cnn", "auto", self.gpus))

@@ -26,8 +26,8 @@ class Output:
         self.started = started  # in seconds of time.time()
 
     def last_words(self):
-        """The explanation of a failure: the last line of standard error that is not empty, or of standard output."""
-        lines = [line.strip() for line in (self.errors or self.text).splitlines() if line.strip()]
+        """The explanation of a failure: the last line of standard error that has words, or of standard output."""
+        lines = [line.strip() for line in (self.errors or self.text).splitlines() if any(map(str.isalnum, line))]
         return lines[-1] if lines else "no output"
 
 

@@ -59,9 +59,9 @@ class Sizes:
 
 
 # The same commands on networks that a simulated GPU trains in seconds.
-REHEARSAL = Sizes(resnet="resnet18", image=32, resnet_batch=2, resnet_steps=8, gpt_layers=1, gpt_width=64, gpt_batch=1, positions=16,
-                  vocabulary=40, gpt_steps=8, cnn_batch=4, cnn_steps=8, cifar_batch=4, cifar_steps=4, adam_parameters=10_000, jpeg_files=2, jpeg_records=8,
-                  jpeg_images="random-crop=32", log_every=1)
+REHEARSAL = Sizes(resnet="cnn", image=12, resnet_batch=2, resnet_steps=8, gpt_layers=1, gpt_width=64, gpt_batch=1, positions=16,
+                  vocabulary=40, gpt_steps=8, cnn_batch=2, cnn_steps=4, cifar_batch=2, cifar_steps=1, adam_parameters=10_000, jpeg_files=2,
+                  jpeg_records=8, jpeg_images="random-crop=12", log_every=1)
 
 
 def gpu_limits(name):

@@ -12,6 +12,7 @@ from gpu_tools import loss_difference, training_of
 # Twenty steps of these: (network, data, global batch, learning rate, largest relative difference of float32 losses that rounding makes). At
 # its first weights, the gradient of resnet18 differs by 1e-3 between float32 and float64 (in PyTorch): a larger rate amplifies that.
 NETWORKS = {"cnn": ("synthetic:28x28x1:10:1280", 64, 0.01, 1e-4), "resnet18": ("synthetic-images:32x32x3:10:640", 32, 0.001, 5e-3)}
+REHEARSED = {"cnn": ("synthetic:12x12x1:10:80", 4), "resnet18": ("synthetic-images:32x32x3:10:640", 32)}
 ROUNDED = {"bfloat16": 0.1, "float16": 0.05}  # of losses, against float32
 TRAIN_STEPS = 20
 
@@ -47,6 +48,7 @@ VICTIM = f'log=$1 signal=$2; shift 2; "$@" & while ! grep -q "\\"step\\":{LOST_S
 class Trainings:
     def __init__(self, check):
         self.check, self.steps = check, check.steps
+        self.networks = REHEARSED if check.options.rehearse else NETWORKS
         self.trainings = {}
 
     def train(self, network="cnn", devices="gpu:0", ranks=1, more=(), prefix=()):
@@ -56,7 +58,7 @@ class Trainings:
                 raise NotRun(f"this version has no {option}")
         key = (network, devices, ranks, tuple(more), tuple(prefix))
         if key not in self.trainings:
-            data, batch, rate, _ = NETWORKS[network]
+            (data, batch, *_), (*_, rate, _) = self.networks[network], NETWORKS[network]
             launcher = [*MPIRUN, *(OVER_TCP if prefix else []), "-np", ranks] if ranks > 1 else []
             output = self.steps.checked(
                 [*launcher, *prefix, self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", "--model", network, "--data", data, "--global-batch", batch,
