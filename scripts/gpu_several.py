@@ -7,11 +7,11 @@ from gpu_trainings import Trainings
 
 # (step, seconds that it has at most, what it decides).
 SEVERAL = [
-    ("equality", 70, "whether replicas on all GPUs train as one does, in one process and in one for each GPU, by NCCL and through the host"),
+    ("equality", 65, "whether replicas on all GPUs train as one does, in one process and in one for each GPU, by NCCL and through the host"),
     ("routes", 45, "whether NCCL and the way through host memory keep their promises between GPUs"),
     ("link", 20, "bytes a second between neighbouring GPUs, all of them at once"),
-    ("resnet50", 75, "images a second of all GPUs against one, by NCCL and through the host, beside the floor of the link"),
-    ("gpt", 75, "tokens a second of gpt:12x768, likewise"),
+    ("resnet50", 70, "images a second of all GPUs against one, by NCCL and through the host, beside the floor of the link"),
+    ("gpt", 70, "tokens a second of gpt:12x768, likewise"),
 ]
 GRADIENT_BYTES = 4  # of a parameter: gradients are summed in float32
 SCALING_TARGET = 0.9  # of the speed of one GPU, by each

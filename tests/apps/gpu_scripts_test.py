@@ -315,6 +315,29 @@ class Cifar(unittest.TestCase):
                 del os.environ["LOCKSTEP_BENCH_CIFAR10"]
 
 
+class Turns(unittest.TestCase):
+    def test_end_with_the_time_and_keep_what_was_measured(self):
+        speed = speed_of()
+        speed.rounds = 3
+        answers = iter([1, 2])
+
+        def ours():
+            if (answer := next(answers, None)) is None:
+                raise NotRun("the time was over")
+            return answer
+
+        def theirs(command, limit):
+            if command == ["compile"]:
+                raise NotRun("too slow")
+            return command
+        speed.theirs = theirs
+        runs, lacking = speed.compared(ours, [("eager", ["eager"], 60), ("compile", ["compile"], 60)])
+        self.assertEqual(runs["lockstep"], [1, 2])
+        self.assertEqual(runs["eager"], [["eager"], ["eager"]])
+        self.assertEqual(lacking, "; PyTorch compile did not run: too slow")
+        self.assertRaisesRegex(NotRun, "the time was over", speed.compared, ours, [])
+
+
 class Next(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

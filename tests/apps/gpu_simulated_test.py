@@ -1,6 +1,6 @@
 """scripts/gpu_check --next and --several on two simulated GPUs, with small networks: every step runs, and its result is written.
 
-    gpu_simulated_test.py LOCKSTEP BENCH_UPDATE BENCH_JPEG_RECORDS      programs for simulated GPUs
+    gpu_simulated_test.py LOCKSTEP BENCH_UPDATE BENCH_JPEG_RECORDS [TEST]      programs for simulated GPUs
 """
 
 import json
