@@ -5,12 +5,11 @@
   adam      a step of fused Adam over one tensor
   attention causal attention of heads of 64 elements in bfloat16, forward and backward: eager (PyTorch's choice), or cudnn
   gpt       a training step of GPT-2's network in bfloat16 (autocast), fused AdamW: eager, or compile
-  copy      a copy by the driver that moves as many bytes as a step of Adam
   link      copies from each GPU to the next one, all at once: bytes a second of the slowest
   fast_cifar  a training on CIFAR-10's shards in the folder --data, bfloat16 (autocast): eager, or compile
 
 Inputs lie on the GPU already: it is the quickest that PyTorch can be. `rates` are samples a second of each measurement (`seconds` of a
-step for adam and copy).
+step for adam).
 """
 
 import argparse
@@ -160,13 +159,6 @@ def gpt_step(options):
     return step
 
 
-def copy_step(options):
-    """Reads and writes 32 bytes for each parameter."""
-    source = torch.zeros(4 * options.parameters, device="cuda")
-    target = torch.empty_like(source)
-    return lambda: target.copy_(source)
-
-
 def link():
     """Bytes a second in one direction. A copy also waits for the current stream of the GPU that it writes to, which is idle here: each GPU
     copies on a stream of its own."""
@@ -198,7 +190,7 @@ def link():
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("work", choices=["resnet50", "cnn", "adam", "attention", "gpt", "copy", "link", "fast_cifar"])
+    parser.add_argument("work", choices=["resnet50", "cnn", "adam", "attention", "gpt", "link", "fast_cifar"])
     parser.add_argument("--way", choices=["eager", "compile", "graph", "cudnn"], default="eager")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--positions", type=int, default=1024, help="of attention and gpt, as the following")
@@ -219,14 +211,14 @@ def main():
         done = link() if options.work == "link" else {"epochs": train(options.data, options.batch, options.steps, options.way == "compile")}
         print(json.dumps({"work": options.work, "way": options.way, "torch": torch.__version__, **done}), flush=True)
         return
-    step = {"resnet50": resnet50_step, "cnn": cnn_step, "adam": adam_step, "attention": attention_step, "gpt": gpt_step,
-            "copy": copy_step}[options.work](options)
+    step = {"resnet50": resnet50_step, "cnn": cnn_step, "adam": adam_step, "attention": attention_step,
+            "gpt": gpt_step}[options.work](options)
     timed(step, options.warm_up, 1)
     seconds = timed(step, options.steps, options.rounds)
     report = {"work": options.work, "way": options.way, "torch": torch.__version__, "cuda": torch.version.cuda,
               "cudnn": torch.backends.cudnn.version(), "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
               "peak_reserved_bytes": torch.cuda.max_memory_reserved(), "seconds_per_step": seconds}
-    if options.work not in ("adam", "copy"):
+    if options.work != "adam":
         report["rates"] = [options.batch / value for value in seconds]
     print(json.dumps(report), flush=True)
 

@@ -17,7 +17,8 @@ NEXT = [
     ("adam", 30, "the share of the memory's bandwidth that the update reaches (aim 0.9), beside a copy"),
     ("jpeg", 40, "whether 16 threads decode as fast as ResNet-50 trains"),
     ("accuracy", 50, "seconds from the start of a process to an accuracy, against PyTorch with the same recipe and files"),
-    ("ranks", 20, "whether several ranks and replicas on this GPU train as one does"),
+    ("ranks", 20, "whether several ranks and replicas on this GPU train as one does, over a ring and with graphs in parts, and what becomes "
+                  "of a rank that is lost"),
 ]
 # The tests of what changed, by module, the most decisive first.
 CHANGED = {
@@ -44,7 +45,7 @@ class Next(Speed):
                 "adam": lambda: self.steps.step("speed of adam, 100 million parameters", self.adam, needs),
                 "jpeg": lambda: self.steps.step("speed of resnet50 from JPEG records", self.jpeg, needs),
                 "accuracy": lambda: self.steps.step("time to accuracy on CIFAR-10", self.time_to_accuracy, needs),
-                "ranks": lambda: self.trainings.run_all(needs)}
+                "ranks": lambda: [run(needs) for run in (self.trainings.run_ranks, self.trainings.run_all)]}
 
     # torch.compile takes a minute or more, and keeps what it made in a folder: one process compiles while the tests run, and those that
     # are measured find it there.
@@ -72,18 +73,19 @@ class Next(Speed):
     # ---- The first convolution of ResNet-50
 
     def stem(self):
-        """Lines of JSON: {"kind": "stem", "pass": "forward" or "weights", "way": …, "ms": …}."""
+        """Lines of JSON: {"kind": "stem", "pass": "forward" or "weights", "way": …, "ms": …}, and of other kinds."""
         file = self.steps.folder / "stem.jsonl"
         more = ["--batch", self.sizes.resnet_batch] if self.rehearses else []
         self.steps.checked([self.check.programs.path("lockstep_bench_convolutions"), "--only", "stem", "--json", file, *more], 40)
-        rows = [row for row in map(json.loads, file.read_text().splitlines()) if row.get("kind") == "stem"]
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        rows = [row for row in lines if row.get("kind") == "stem"]
         if not rows:
             raise Failed("no way was measured")
         told = []
         for part in dict.fromkeys(row["pass"] for row in rows):
             ways = sorted((row for row in rows if row["pass"] == part and row["ms"] is not None), key=lambda row: row["ms"])
             told.append(f"{part}: " + (", ".join(f"{row['way']} {row['ms']:.3f} ms" for row in ways) or "none works"))
-        return "; ".join(told), {"rows": rows}
+        return "; ".join(told), {"rows": lines}
 
     def profile_stem(self):
         note, figures = self.profile_resnet50("bfloat16")

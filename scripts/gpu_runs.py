@@ -13,6 +13,7 @@ import tempfile
 import gpu_floor
 from gpu_steps import Failed, NotRun
 from gpu_tools import REHEARSAL, Sizes, gpu_limits, median, steady, training_of
+from gpu_trainings import MPIRUN
 
 # torch.compile keeps what it made for later processes.
 TORCH_ENVIRONMENT = dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="1", TORCHINDUCTOR_AUTOGRAD_CACHE="1")
@@ -72,7 +73,7 @@ class Runs:
         return judge(what, figures, [] if self.rehearses else comparisons)
 
     def train(self, arguments, limit, devices="gpu:0", ranks=1, **more):
-        launcher = ["mpirun", "-np", ranks, "--oversubscribe", "--bind-to", "none"] if ranks > 1 else []
+        launcher = [*MPIRUN, "-np", ranks] if ranks > 1 else []
         reports = [] if "--log-every" in arguments else ["--log-every", self.sizes.log_every]
         return self.steps.checked([*launcher, self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", "--devices", devices,
                                    "--log-format", "json", *reports, *arguments], limit, **more)

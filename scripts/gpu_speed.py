@@ -185,17 +185,18 @@ class Speed(Runs):
                           [(f"times PyTorch {way}", ratio(rate * batch, self.torch_rate(runs, way)), CNN_TARGETS[way], True) for way in ways])
 
     def adam(self):
-        """An update of Adam, beside PyTorch's and beside copies by the driver that move as many bytes."""
+        """An update of Adam, beside PyTorch's and beside a copy by the driver that moves as many bytes."""
         count = self.sizes.adam_parameters
         program = [self.check.programs.path("lockstep_bench_update"), "--device", "gpu:0", "--parameters", count, "--updates", "20"]
 
         def ours():
             return json.loads(self.steps.checked(program, 60).text)
-        runs, lacking = self.compared(ours, [(way, [work, "--parameters", str(count)], 60) for way, work in (("fused", "adam"), ("copy", "copy"))])
-        seconds = {"lockstep": median([run["seconds_per_update"] for run in runs["lockstep"]])}
-        for way, name in (("fused", "PyTorch"), ("copy", "copy")):
-            if way in runs:
-                seconds[name] = median([value for run in runs[way] for value in run["seconds_per_step"]])
+        runs, lacking = self.compared(ours, [("fused", ["adam", "--parameters", str(count)], 60)])
+        seconds = {"lockstep": median([run["seconds_per_update"] for run in runs["lockstep"]]),
+                   "copy": median([run["bytes_per_update"] / run["copy_bytes_per_second"] for run in runs["lockstep"]
+                                   if "copy_bytes_per_second" in run]),
+                   "PyTorch": median([value for run in runs.get("fused", []) for value in run["seconds_per_step"]])}
+        seconds = {name: value for name, value in seconds.items() if value}
         note = ", ".join(f"{name} {1e3 * value:.3f} ms" for name, value in seconds.items()) + lacking
         figures = {"seconds": seconds, "runs": runs}
         if not self.limits:

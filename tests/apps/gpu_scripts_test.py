@@ -355,7 +355,7 @@ class Next(unittest.TestCase):
         self.next.steps = types.SimpleNamespace(folder=self.folder, checked=checked)
         note, figures = self.next.stem()
         self.assertEqual(note, "forward: space-to-depth 0.500 ms, cuDNN 2.100 ms; weights: none works")
-        self.assertEqual(len(figures["rows"]), 3)
+        self.assertEqual(len(figures["rows"]), 4)
 
     def time_to_accuracy(self, mine, theirs):
         self.next.cifar_folder = lambda: contextlib.nullcontext(self.folder)
