@@ -558,7 +558,7 @@ class Groups(unittest.TestCase):
 class WholeRun(unittest.TestCase):
     """All groups with stand-ins for the programs, in a folder as scripts/gpu_pack --prebuilt makes it."""
 
-    def run_check(self, only):
+    def run_check(self, only, *plan):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
@@ -581,7 +581,7 @@ class WholeRun(unittest.TestCase):
         # As it is carried: scripts/gpu_check unpacks it.
         shutil.make_archive(str(prebuilt), "xztar", self.folder, prebuilt.name)
         shutil.rmtree(prebuilt)
-        answer = subprocess.run([SCRIPTS / "gpu_check", "--prebuilt", prebuilt, "--out", self.folder / "out", "--only", only, "--cache", cache],
+        answer = subprocess.run([SCRIPTS / "gpu_check", *plan, "--prebuilt", prebuilt, "--out", self.folder / "out", "--only", only, "--cache", cache],
                                 capture_output=True, text=True, check=False, env=environment)
         return answer, json.loads((self.folder / "out" / "results.json").read_text())
 
@@ -599,6 +599,20 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(results["versions"]["lockstep"], {"version": "1.2"})
         self.assertEqual({file.name for file in (self.folder / "out").iterdir()}, {"results.json", "results.md", "log.txt", "convolutions.json"})
         self.assertIn("known", (self.folder / "out" / "convolutions.json").read_text())
+
+
+    def test_of_a_list_begins_at_its_steps(self):
+        answer, results = self.run_check("changed,cnn", "--next")
+        rows = {row["step"]: (row["group"], row["result"], row["note"]) for row in results["steps"]}
+        self.assertEqual(rows["tests of device"], ("changed", "passed", "7 passed, 0 skipped"))
+        self.assertEqual(rows["cnn and PyTorch's graph in turns"][:2], ("cnn", "failed"))
+        self.assertEqual((results["plan"], results["only"]), ("next", ["changed", "cnn"]))
+        self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
+
+    def test_of_a_list_has_no_steps_of_another(self):
+        answer = subprocess.run([SCRIPTS / "gpu_check", "--only", "cnn,conv", "--next"], capture_output=True, text=True, check=False)
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn("--only: expected some of changed,gpt,stem,cnn,adam,jpeg,accuracy,ranks, got 'conv'", answer.stderr)
 
 
 class PrebuiltRun(unittest.TestCase):
