@@ -33,12 +33,15 @@ class AlgorithmCacheTest : public testing::Test {
 
 constexpr ConvolutionAlgorithm kOne{.number = 3, .math = 1, .workspace_bytes = 4096};
 constexpr ConvolutionAlgorithm kNone{.number = -1};
+constexpr ConvolutionAlgorithm kFolded{.number = 2, .math = kGraphMath, .folded = true};
 
 TEST_F(AlgorithmCacheTest, KeepsWhatWasFoundForTheNextRun) {
   AlgorithmCache(file_).add("forward of a", kOne);
   AlgorithmCache(file_).add("forward with sums of a", kNone);
+  AlgorithmCache(file_).add("forward of c", kFolded);
   const AlgorithmCache next(file_);
   EXPECT_EQ(next.find("forward of a"), kOne);
+  EXPECT_EQ(next.find("forward of c"), kFolded);
   EXPECT_EQ(next.find("forward with sums of a"), kNone);
   EXPECT_EQ(next.find("forward of b"), std::nullopt);
 }
@@ -60,11 +63,13 @@ TEST_F(AlgorithmCacheTest, KeepsWhatOthersHaveFoundMeanwhile) {
 
 TEST_F(AlgorithmCacheTest, PassesOverWhatIsDamaged) {
   for (const char* text :
-       {"", "{", "[1, 2]", R"({"a": 1, "b": [1, 2], "c": ["x", 0, 0], "d": [0, 0, -1]})"}) {
+       {"", "{", "[1, 2]",
+        R"({"a": 1, "b": [1, 2], "c": ["x", 0, 0], "d": [0, 0, -1], "e": [0, 0, 0, 1]})"}) {
     SCOPED_TRACE(text);
     write(text);
     AlgorithmCache cache(file_);
-    for (const char* name : {"a", "b", "c", "d"}) EXPECT_EQ(cache.find(name), std::nullopt) << name;
+    for (const char* name : {"a", "b", "c", "d", "e"})
+      EXPECT_EQ(cache.find(name), std::nullopt) << name;
     cache.add("a", kOne);
     EXPECT_EQ(AlgorithmCache(file_).find("a"), kOne);
   }

@@ -31,12 +31,28 @@ std::shared_ptr<const Network> uneven_network() {
   return network;
 }
 
+// A first layer that can be folded: with bias and ReLU, or a normalization after it.
+std::shared_ptr<const Network> stem_network(bool is_normalized) {
+  auto network = std::make_shared<Network>(Shape{12, 10, 3});
+  network->add(Conv2D({.filters = 6,
+                       .kernel = 7,
+                       .strides = 2,
+                       .padding = Padding::symmetric,
+                       .use_bias = !is_normalized}));
+  if (is_normalized) network->add(BatchNormalization());
+  network->add(ReLU());
+  network->add(Flatten());
+  network->add(Dense({.units = 5}));
+  return network;
+}
+
 class GpuConvolution : public testing::Test {
  protected:
   // Gradients of the second of two steps, which finds what the first has left.
-  static Values train(device::Device device, const ComputeOptions& options) {
-    Side side(device, network(), options);
-    const Data data(*network(), 3);
+  static Values train(device::Device device, const ComputeOptions& options,
+                      const std::shared_ptr<const Network>& network = GpuConvolution::network()) {
+    Side side(device, network, options);
+    const Data data(*network, 3);
     for (int step = 0; step < 2; ++step)
       side.model().train_batch(data.of(kLoss), data.context(), kLoss);
     return side.gradients();
@@ -89,6 +105,47 @@ TEST_F(GpuConvolution, IsMeasuredAgainWhereWhatIsRememberedDoesNotWork) {
   EXPECT_LE(error(train(kGpu, {}), expected), 1e-5);
   const nlohmann::json again = cache_.read();
   for (const auto& [name, value] : again.items()) EXPECT_NE(value[1], cuda::kGraphMath) << name;
+}
+
+// As if that had been the fastest: without a workspace, and with one.
+TEST_F(GpuConvolution, ReadsAFoldedImageInBothPasses) {
+  constexpr int kEnoughSpace = 1 << 16;
+  for (const bool is_normalized : {false, true}) {
+    const auto network = stem_network(is_normalized);
+    const Data data(*network, 3);
+    const Values expected = train({}, {}, network);
+    for (const Precision precision :
+         {Precision::float32, Precision::bfloat16, Precision::float16}) {
+      const double tolerance = precision == Precision::float32    ? 1e-5
+                               : precision == Precision::bfloat16 ? 0.12
+                                                                  : 0.03;
+      const ComputeOptions options{.precision = precision};
+      train(kGpu, options, network);
+      nlohmann::json all = cache_.read();
+      for (const int algorithm : {0, 1}) {
+        SCOPED_TRACE(to_string(precision) + ", algorithm " + std::to_string(algorithm));
+        for (auto& [name, value] : all.items())
+          if (value[0] >= 0) value = {algorithm, 0, algorithm * kEnoughSpace, true};
+        cache_.write(all);
+        Side gpu(kGpu, network, options);
+        gpu.model().train_batch(data.of(kLoss), data.context(), kLoss);
+        EXPECT_EQ(gpu.model().backend().choosing_seconds(), 0);
+        EXPECT_LE(error(gpu.gradients(), expected), tolerance);
+        if (is_normalized) continue;  // statistics are of a micro-batch
+        gpu.model().train_batch(data.part(0, 1), data.context(), kLoss);
+        gpu.model().train_batch(data.part(1, 2), data.context(1), kLoss, true);
+        EXPECT_LE(error(gpu.gradients(), expected), tolerance);
+      }
+    }
+  }
+}
+
+TEST_F(GpuConvolution, ReadsTheImageItselfIfItIsDeterministic) {
+  const auto network = stem_network(false);
+  Side gpu(kGpu, network, {.deterministic = true});
+  gpu.model().prepare(3, true);
+  EXPECT_EQ(gpu.model().backend().choosing_seconds(), 0);
+  EXPECT_LE(error(train(kGpu, {.deterministic = true}, network), train({}, {}, network)), 1e-5);
 }
 
 }  // namespace

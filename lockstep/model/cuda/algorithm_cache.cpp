@@ -57,17 +57,23 @@ void AlgorithmCache::read() {
   const auto all = read_json(file_);
   if (!all.is_object()) return;
   for (const auto& [name, one] : all.items()) {
-    if (!one.is_array() || one.size() != 3 || !one[0].is_number_integer() ||
-        !one[1].is_number_integer() || !one[2].is_number_unsigned())
+    const std::size_t fields = one.is_array() ? one.size() : 0;
+    if ((fields != 3 && fields != 4) || !one[0].is_number_integer() ||
+        !one[1].is_number_integer() || !one[2].is_number_unsigned() ||
+        (fields == 4 && !one[3].is_boolean()))
       continue;
-    known_[name] = {one[0].get<int>(), one[1].get<int>(), one[2].get<std::size_t>()};
+    known_[name] = {one[0].get<int>(), one[1].get<int>(), one[2].get<std::size_t>(),
+                    fields == 4 && one[3].get<bool>()};
   }
 }
 
 void AlgorithmCache::write() const {
   if (file_.empty()) return;
   nlohmann::json all = nlohmann::json::object();
-  for (const auto& [name, one] : known_) all[name] = {one.number, one.math, one.workspace_bytes};
+  for (const auto& [name, one] : known_) {
+    all[name] = {one.number, one.math, one.workspace_bytes};
+    if (one.folded) all[name].push_back(true);
+  }
   std::error_code failed;
   // A link or a special file with this name is not replaced.
   const fs::file_status there = fs::symlink_status(file_, failed);

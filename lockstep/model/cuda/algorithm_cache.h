@@ -19,12 +19,14 @@ struct ConvolutionAlgorithm {
   int number = 0;
   int math = 0;                     ///< cudnnMathType_t or kGraphMath
   std::size_t workspace_bytes = 0;  ///< 0 with kGraphMath, whose plan knows it
+  bool folded = false;              ///< of a FoldedConvolution
 
   bool operator==(const ConvolutionAlgorithm&) const = default;
 };
 
-/// A JSON file that several threads and processes may use concurrently. Each merges its results
-/// with the file's contents, writes them to a separate temporary file, and renames that. A missing,
+/// A JSON file that several threads and processes may use concurrently: an array of the fields of
+/// each algorithm, in order, the last one only if it is set. Each process merges its results with
+/// the file's contents, writes them to a separate temporary file, and renames that. A missing,
 /// damaged or unwritable file costs time but does not change results.
 class AlgorithmCache {
  public:

@@ -1,5 +1,6 @@
-// Kernels used around matrix products: biases, and zero padding of images. All functions return
-// when the work is enqueued on `stream`.
+// Kernels used around matrix products and convolutions: biases, zero padding of images, and their
+// rearrangement for convolutions with strides. All functions return when the work is enqueued on
+// `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,5 +29,25 @@ void pad_image(const TensorView& image, const WindowGeometry& window, std::int64
 /// The inverse: extracts the image from `padded`.
 void crop_image(const TensorView& padded, const WindowGeometry& window, std::int64_t batch,
                 const TensorView& image, cudaStream_t stream);
+
+/// How a convolution with strides becomes one without (space to depth): the pixels of a block of
+/// stride x stride become the channels of one pixel, [vertical][horizontal][channel], followed by
+/// channels of zeros. Zero padding becomes part of the image.
+struct Folding {
+  WindowGeometry window;         ///< of the convolution with strides
+  std::int64_t channels = 0;     ///< those to keep of window.channels; the others are zero
+  WindowGeometry folded_window;  ///< of the convolution without strides; whole packs of channels
+};
+
+/// `folded` [batch, height, width, channels] of the folded window becomes `image` of the window.
+void fold_image(const TensorView& image, const Folding& folding, std::int64_t batch,
+                const TensorView& folded, cudaStream_t stream);
+/// `folded` becomes `kernel`, which has the window's size and channels; taps that the window does
+/// not have are zero.
+void fold_kernel(const TensorView& kernel, const Folding& folding, const TensorView& folded,
+                 cudaStream_t stream);
+/// The inverse; channels that were not kept are zero.
+void unfold_kernel(const TensorView& folded, const Folding& folding, const TensorView& kernel,
+                   cudaStream_t stream);
 
 }  // namespace lockstep::model::cuda

@@ -5,11 +5,13 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/layers/batch_normalization/kernels.h"
+#include "lockstep/model/layers/conv_2d/folded_convolution.h"
 #include "lockstep/model/layers/conv_2d/graph_convolution.h"
 #include "lockstep/model/layers/conv_2d/legacy_convolution.h"
 #include "lockstep/model/layers/conv_2d/padded_convolution.h"
@@ -17,51 +19,83 @@
 namespace lockstep::model::cuda {
 namespace {
 
-std::string_view work_of(const Conv2DSpec& spec, ConvolutionPass pass) {
-  if (pass == ConvolutionPass::forward) return "forward";
-  if (pass == ConvolutionPass::backward_filter) return "backward filter";
-  return spec.adds_input_gradient ? "backward data that adds" : "backward data";
-}
+// A pass of a convolution whose input is zero after the first `channels` channels.
+struct PassSpec {
+  Conv2DSpec spec;
+  std::int64_t channels;
+  ConvolutionPass pass;
+
+  std::string name() const {
+    std::string_view name = "forward";
+    if (pass == ConvolutionPass::backward_filter) name = "backward filter";
+    if (pass == ConvolutionPass::backward_data)
+      name = spec.adds_input_gradient ? "backward data that adds" : "backward data";
+    return channels < spec.window.channels
+               ? fmt::format("{} of the first {} channels", name, channels)
+               : std::string(name);
+  }
+};
 
 enum class Api { graph, legacy };
 
-std::unique_ptr<ConvolutionEngine> make_engine(Api api, Context& context, const Conv2DSpec& spec,
-                                               ConvolutionPass pass) {
+// An interface of cuDNN, and whether it gets a folded image.
+struct Way {
+  Api api;
+  bool folds;
+};
+
+std::unique_ptr<ConvolutionEngine> make_engine(const Way& way, Context& context,
+                                               const PassSpec& wanted) {
+  const auto& [spec, channels, pass] = wanted;
+  if (way.folds) {
+    const Conv2DSpec folded = with_folded_image(spec, channels, context.options().precision);
+    return std::make_unique<FoldedConvolution>(
+        context, spec, channels, pass,
+        make_engine({way.api, false}, context, {folded, folded.window.channels, pass}));
+  }
   if (has_uneven_zeros(spec.window))
     return std::make_unique<PaddedConvolution>(
-        context, spec, pass, make_engine(api, context, with_zeros_in_image(spec), pass));
-  if (api == Api::graph) return std::make_unique<GraphConvolution>(context, spec, pass);
+        context, spec, pass,
+        make_engine(way, context, {with_zeros_in_image(spec), channels, pass}));
+  if (way.api == Api::graph) return std::make_unique<GraphConvolution>(context, spec, pass);
   return std::make_unique<LegacyConvolution>(context, spec, pass);
 }
 
 using Engines = std::vector<std::unique_ptr<ConvolutionEngine>>;
 
 // Those that have proposals. One that cuDNN refuses is left out if there is another.
-Engines engines_for(Context& context, const Conv2DSpec& spec, ConvolutionPass pass) {
+Engines engines_for(Context& context, const PassSpec& wanted) {
   const Convolutions allowed = context.options().convolutions;
   Engines engines;
-  const auto add = [&](Api api) {
-    auto engine = make_engine(api, context, spec, pass);
+  const auto add = [&](const Way& way) {
+    auto engine = make_engine(way, context, wanted);
     if (!engine->proposals().empty()) engines.push_back(std::move(engine));
     return true;
   };
-  if (allowed == Convolutions::graph) add(Api::graph);
-  if (allowed == Convolutions::automatic) succeeds([&] { return add(Api::graph); });
+  constexpr Way kGraph{Api::graph, false};
+  constexpr Way kLegacy{Api::legacy, false};
+  if (allowed == Convolutions::graph) add(kGraph);
+  if (allowed == Convolutions::automatic) succeeds([&] { return add(kGraph); });
   if (allowed == Convolutions::legacy || (allowed == Convolutions::automatic && engines.empty()))
-    add(Api::legacy);
+    add(kLegacy);
   else if (allowed == Convolutions::automatic)
-    succeeds([&] { return add(Api::legacy); });
+    succeeds([&] { return add(kLegacy); });
+  // Only a measurement shows whether folding is worth its copy.
+  if (context.options().deterministic || !can_be_folded(wanted.spec, wanted.channels, wanted.pass))
+    return engines;
+  if (allowed != Convolutions::legacy) succeeds([&] { return add({Api::graph, true}); });
+  if (allowed != Convolutions::graph) succeeds([&] { return add({Api::legacy, true}); });
   return engines;
 }
 
 // With an algorithm from the cache, which may not work here; null then.
-std::unique_ptr<ConvolutionEngine> known_engine(Context& context, const Conv2DSpec& spec,
-                                                ConvolutionPass pass,
+std::unique_ptr<ConvolutionEngine> known_engine(Context& context, const PassSpec& wanted,
                                                 const ConvolutionAlgorithm& algorithm) {
+  const Way way{algorithm.math == kGraphMath ? Api::graph : Api::legacy, algorithm.folded};
+  if (way.folds && !can_be_folded(wanted.spec, wanted.channels, wanted.pass)) return nullptr;
   std::unique_ptr<ConvolutionEngine> engine;
   const bool works = succeeds([&] {
-    engine =
-        make_engine(algorithm.math == kGraphMath ? Api::graph : Api::legacy, context, spec, pass);
+    engine = make_engine(way, context, wanted);
     return engine->select(algorithm);
   });
   return works ? std::move(engine) : nullptr;
@@ -82,15 +116,16 @@ std::unique_ptr<ConvolutionEngine> first_that_works(Context& context, const Conv
 }  // namespace
 
 std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Conv2DSpec& spec,
-                                                      ConvolutionPass pass) {
+                                                      std::int64_t channels, ConvolutionPass pass) {
   context.made_progress();
+  const PassSpec wanted{spec, channels, pass};
   if (context.options().deterministic)
-    return first_that_works(context, spec, engines_for(context, spec, pass));
+    return first_that_works(context, spec, engines_for(context, wanted));
   AlgorithmCache& cache = context.algorithms();
-  const std::string name = algorithm_key(context, spec, work_of(spec, pass));
+  const std::string name = algorithm_key(context, spec, wanted.name());
   if (const auto known = cache.find(name))
-    if (auto engine = known_engine(context, spec, pass, *known)) return engine;
-  Engines engines = engines_for(context, spec, pass);
+    if (auto engine = known_engine(context, wanted, *known)) return engine;
+  Engines engines = engines_for(context, wanted);
   std::optional<ConvolutionAlgorithm> fastest;
   std::unique_ptr<ConvolutionEngine>* its_engine = nullptr;
   if (const auto memory = trial_memory(context, spec))

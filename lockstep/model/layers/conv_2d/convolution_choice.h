@@ -1,6 +1,7 @@
 // The choice between cuDNN's implementations of a convolution.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "lockstep/model/cuda/context.h"
@@ -9,11 +10,12 @@
 namespace lockstep::model::cuda {
 
 /// The engine and algorithm for `pass`, as ComputeOptions::convolutions allows: from the cache, or
-/// the fastest in a trial. Without memory for a trial, or if determinism is required, the first
-/// that cuDNN proposes and that works, of the graph API before the legacy one. Throws Error
+/// the fastest in a trial, which includes FoldedConvolution. Without memory for a trial, or if
+/// determinism is required, the first that cuDNN proposes and that works, of the graph API before
+/// the legacy one. All channels of the input after the first `channels` are zero. Throws Error
 /// (device) if there is none.
 std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Conv2DSpec& spec,
-                                                      ConvolutionPass pass);
+                                                      std::int64_t channels, ConvolutionPass pass);
 
 /// Whether a convolution may compute per-channel sums of its output while writing it: only in 16
 /// bits, and not if determinism is required.

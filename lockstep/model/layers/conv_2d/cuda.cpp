@@ -43,7 +43,7 @@ class Conv2DOperation final : public Operation {
         outputs_(channel_layout(spec.batch * spec.window.output_height * spec.window.output_width,
                                 spec.filters, context.options().precision,
                                 context.multiprocessors())),
-        forward_(choose_convolution(context, spec, ConvolutionPass::forward)) {
+        forward_(choose_convolution(context, spec, channels, ConvolutionPass::forward)) {
     if (spec.statistics) {
       auto summing = choose_summing_convolution(context, spec, *forward_);
       sums_ = summing != nullptr;
@@ -51,10 +51,10 @@ class Conv2DOperation final : public Operation {
     }
     std::size_t workspace = forward_->workspace_bytes();
     if (spec.training) {
-      filter_ = choose_convolution(context, spec, ConvolutionPass::backward_filter);
+      filter_ = choose_convolution(context, spec, channels, ConvolutionPass::backward_filter);
       workspace = std::max(workspace, filter_->workspace_bytes());
       if (spec.input_gradient) {
-        data_ = choose_convolution(context, spec, ConvolutionPass::backward_data);
+        data_ = choose_convolution(context, spec, channels, ConvolutionPass::backward_data);
         workspace = std::max(workspace, data_->workspace_bytes());
       }
       if (is_extended())
@@ -154,13 +154,15 @@ class TransposedOperation final : public Operation {
         outputs_(channel_layout(spec.batch * spec.window.height * spec.window.width,
                                 spec.window.channels, context.options().precision,
                                 context.multiprocessors())),
-        forward_(choose_convolution(context, spec, ConvolutionPass::backward_data)) {
+        forward_(choose_convolution(context, spec, spec.window.channels,
+                                    ConvolutionPass::backward_data)) {
     std::size_t workspace = forward_->workspace_bytes();
     if (spec.training) {
-      filter_ = choose_convolution(context, spec, ConvolutionPass::backward_filter);
+      filter_ =
+          choose_convolution(context, spec, spec.window.channels, ConvolutionPass::backward_filter);
       workspace = std::max(workspace, filter_->workspace_bytes());
       if (spec.input_gradient) {
-        data_ = choose_convolution(context, spec, ConvolutionPass::forward);
+        data_ = choose_convolution(context, spec, spec.window.channels, ConvolutionPass::forward);
         workspace = std::max(workspace, data_->workspace_bytes());
       }
       if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
