@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/loss.h"
+#include "tests/model/support/numbers.h"
 #include "tests/model/support/reference_devices.h"
 
 namespace lockstep::model {
@@ -40,9 +42,9 @@ Report report_of(const MetricSums& sums) {
 /// multiple of a vector, without layers around them.
 class UpdaterTrial {
  public:
-  UpdaterTrial(device::DeviceKind kind, const OptimizerOptions& options)
+  UpdaterTrial(device::DeviceKind kind, const OptimizerOptions& options, std::int64_t size = 777)
       : backend_(make_backend(device::Device{kind, 0})),
-        table_({{.name = "a", .shape = {777}, .decay = true, .initializer = {}},
+        table_({{.name = "a", .shape = {size}, .decay = true, .initializer = {}},
                 {.name = "b", .shape = {130}, .decay = false, .initializer = {}},
                 {.name = "c",
                  .shape = {50},
@@ -65,6 +67,17 @@ class UpdaterTrial {
   }
 
   const ParameterTable& table() const { return table_; }
+
+  /// Sets parameters and gradients to numbers that differ from element to element.
+  void randomize() {
+    for (auto* const array : {&parameters_, &gradients_}) {
+      device::HostView view(array->as<float>(), backend_->stream());
+      for (const ParameterInfo& entry : table_.entries())
+        std::ranges::copy(numbers(entry.count, 1 + entry.offset),
+                          ParameterTable::slice(view.values(), entry).begin());
+      view.write_back(backend_->stream());
+    }
+  }
 
   /// With that value at that place of the gradient, in a step that left other statistics behind.
   bool update(std::size_t place, float value, const Report& report, double clip_norm) {
@@ -207,6 +220,22 @@ TEST_P(UpdaterOn, ComputesWhatTheCpuDoes) {
     EXPECT_THAT(trial.state(), ::testing::Pointwise(::testing::FloatNear(1e-5F), cpu.state()))
         << to_string(options);
   }
+}
+
+/// Sizes that GPUs divide among blocks: nothing but a rest, a rest, and none.
+TEST_P(UpdaterOn, ComputesWhatTheCpuDoesWithParametersOfAnySize) {
+  for (const OptimizerOptions& options : trial_optimizers())
+    for (const std::int64_t size : {1, 2048 - 192, 2049, 60'001}) {
+      UpdaterTrial cpu(device::DeviceKind::cpu, options, size);
+      UpdaterTrial trial(GetParam(), options, size);
+      for (UpdaterTrial* const one : {&cpu, &trial}) {
+        one->randomize();
+        EXPECT_TRUE(one->update(0, 0.75F, kGood, 1));
+        EXPECT_TRUE(one->update(0, -2.0F, kGood, 0));
+      }
+      EXPECT_THAT(trial.state(), ::testing::Pointwise(::testing::FloatNear(1e-5F), cpu.state()))
+          << to_string(options) << ", " << size;
+    }
 }
 
 TEST_P(UpdaterOn, TakesTheLargestFiniteGradient) {

@@ -124,7 +124,7 @@ class GpuUpdater final : public Updater {
     square_sums(arrays_.gradients.data(), arrays_.gradients.size(), partials, stream);
     decide(summable.data(), partials, square_sum_parts(arrays_.gradients.size()),
            decision_numbers_.data(), decision, stream);
-    descend(flat_arrays(), layers_, numbers_.data(), decision, stream);
+    descend(flat_arrays(), layers_, numbers_.data(), decision, context_.multiprocessors(), stream);
     restore_unless_applied(decision, arrays_.kept_statistics.data(), arrays_.statistics.data(),
                            arrays_.statistics.size(), stream);
     device::copy(fetched_decision_.data(), decision, sizeof(Decision), context_.stream());

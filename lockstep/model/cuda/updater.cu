@@ -12,16 +12,41 @@ namespace {
 
 using device::cuda::launch;
 
-constexpr int kTake =
-    4;  // float32 elements per pack; all packs are whole, since arrays consist of whole flat blocks
+// Float32 elements of a pack; all packs are whole, since arrays consist of whole flat blocks.
+constexpr int kTake = 4;
+using FloatPack = Values<float, kTake>;
 
-__global__ void square(const float* values, std::size_t count, double* partials) {
+// Packs that are not accessed again before the next step: they leave the cache before others.
+__device__ FloatPack load_once(const float* from) {
+  return values_of<float, kTake>(__ldcs(reinterpret_cast<const uint4*>(from)));
+}
+__device__ void store_once(float* to, const FloatPack& values) {
+  uint4 bits;
+  memcpy(&bits, &values, kPackBytes);
+  __stcs(reinterpret_cast<uint4*>(to), bits);
+}
+
+// Blocks of `square` that a multiprocessor runs at the same time: then those of square_sum_parts()
+// are one wave on a GPU with 128 multiprocessors or more.
+constexpr int kSquareBlocks = 8;
+
+__global__ void __launch_bounds__(kThreads, kSquareBlocks)
+    square(const float* values, std::size_t count, double* partials) {
+  constexpr int kPacks = 2;  // whose loads are issued before the first is used
+  const std::size_t packs = count / kTake;
   double sum = 0;
-  for (std::size_t pack = first_index(); pack < count / kTake; pack += index_stride()) {
-    const Values<float, kTake> v = load<float, kTake>(values + pack * kTake);
+  for (std::size_t first = first_index(); first < packs; first += kPacks * index_stride()) {
+    FloatPack loaded[kPacks] = {};
 #pragma unroll
-    for (int i = 0; i < kTake; ++i)
-      sum += static_cast<double>(v.elements[i]) * static_cast<double>(v.elements[i]);
+    for (int k = 0; k < kPacks; ++k) {
+      const std::size_t pack = first + k * index_stride();
+      if (pack < packs) loaded[k] = load<float, kTake>(values + pack * kTake);
+    }
+#pragma unroll
+    for (const FloatPack& v : loaded)
+#pragma unroll
+      for (int i = 0; i < kTake; ++i)
+        sum += static_cast<double>(v.elements[i]) * static_cast<double>(v.elements[i]);
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
@@ -54,12 +79,14 @@ __global__ void restore(const Decision* decision, const float* kept, float* valu
   for (std::size_t i = first_index(); i < count; i += index_stride()) values[i] = kept[i];
 }
 
-// Writes four parameters, and their 16-bit copy if there is one.
+// Writes four parameters, and their 16-bit copy if there is one. The next pass reads one of them.
 template <typename Weight>
-__device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, float* parameters,
+__device__ void store_parameters(const FloatPack& w, std::size_t at, float* parameters,
                                  Weight* weights) {
-  store<float, kTake>(parameters + at, w);
-  if constexpr (!std::is_same_v<Weight, float>) {
+  if constexpr (std::is_same_v<Weight, float>) {
+    store<float, kTake>(parameters + at, w);
+  } else {
+    store_once(parameters + at, w);
     struct alignas(kTake * sizeof(Weight)) Narrow {
       Weight elements[kTake];
     } narrowed;
@@ -69,44 +96,85 @@ __device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, 
   }
 }
 
+// The constants of an update where a kernel finds them.
+template <typename Update>
+struct Constants {
+  const Update* of_group;
+  float average_decay;
+  const std::uint32_t* parameter_of;
+  const float* rates;
+};
+
+// Updates kPacks packs, kThreads packs apart: all loads are issued before the first use.
+template <int kPacks, typename Weight, typename Update>
+__device__ void descend_packs(const FlatArrays& a, Weight* weights,
+                              const Constants<Update>& constants, std::size_t first_pack) {
+  constexpr std::size_t kSlots = Update::kSlots.size();
+  FloatPack w[kPacks];
+  FloatPack g[kPacks];
+  FloatPack first[kPacks];
+  FloatPack second[kPacks];
+  FloatPack average[kPacks];
+  std::uint8_t group[kPacks];
+  float rate[kPacks];
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const std::size_t at = (first_pack + k * kThreads) * kTake;
+    w[k] = load_once(a.parameters + at);
+    g[k] = load_once(a.gradients + at);
+    if constexpr (kSlots > 0) first[k] = load_once(a.first + at);
+    if constexpr (kSlots > 1) second[k] = load_once(a.second + at);
+    if (a.average != nullptr) average[k] = load_once(a.average + at);
+    group[k] = a.groups[at / kFlatBlock];
+    if constexpr (LayerWise<Update>)
+      rate[k] = constants.rates[constants.parameter_of[at / kFlatBlock]];
+  }
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const std::size_t at = (first_pack + k * kThreads) * kTake;
+    Update update = constants.of_group[group[k]];
+    if constexpr (LayerWise<Update>) update.rate = rate[k];
+#pragma unroll
+    for (int i = 0; i < kTake; ++i)
+      at_element<Update>(i, w[k].elements, first[k].elements, second[k].elements, g[k].elements,
+                         [&](auto&... element) { update.descend(element...); });
+    store_parameters(w[k], at, a.parameters, weights);
+    if constexpr (kSlots > 0) store_once(a.first + at, first[k]);
+    if constexpr (kSlots > 1) store_once(a.second + at, second[k]);
+    if (a.average == nullptr) continue;
+#pragma unroll
+    for (int i = 0; i < kTake; ++i)
+      average[k].elements[i] =
+          follow(average[k].elements[i], w[k].elements[i], constants.average_decay);
+    store_once(a.average + at, average[k]);
+  }
+}
+
+// One wave of blocks processes tiles of kTilePacks packs, and then the packs that are left. The
+// last tiles come first: `square` has just read their gradients, so the cache still has them.
+constexpr int kDescendBlocks = 3;  // that a multiprocessor runs at the same time
+constexpr int kPacksOfAThread = 2;
+constexpr std::size_t kTilePacks = std::size_t{kPacksOfAThread} * kThreads;
+
 template <typename Weight, typename Update>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kDescendBlocks)
     descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers,
                 const Decision* decision, const std::uint32_t* parameter_of, const float* rates) {
   if (decision->applied == 0) return;
-  constexpr std::size_t kSlots = Update::kSlots.size();
   __shared__ Update of_group[kMaxGroups];
   if (threadIdx.x < kMaxGroups) {
     of_group[threadIdx.x] = (*numbers)[threadIdx.x];
     of_group[threadIdx.x].scale *= decision->scale;
   }
   __syncthreads();
-  for (std::size_t pack = first_index(); pack < a.count / kTake; pack += index_stride()) {
-    const std::size_t at = pack * kTake;
-    const std::size_t block = at / kFlatBlock;
-    Update update = of_group[a.groups[block]];
-    if constexpr (LayerWise<Update>) update.rate = rates[parameter_of[block]];
-    Values<float, kTake> w = load<float, kTake>(a.parameters + at);
-    const Values<float, kTake> g = load<float, kTake>(a.gradients + at);
-    Values<float, kTake> first{};
-    Values<float, kTake> second{};
-    if constexpr (kSlots > 0) first = load<float, kTake>(a.first + at);
-    if constexpr (kSlots > 1) second = load<float, kTake>(a.second + at);
-#pragma unroll
-    for (int i = 0; i < kTake; ++i)
-      at_element<Update>(i, w.elements, first.elements, second.elements, g.elements,
-                         [&](auto&... element) { update.descend(element...); });
-    store_parameters(w, at, a.parameters, weights);
-    if (a.average != nullptr) {
-      Values<float, kTake> average = load<float, kTake>(a.average + at);
-#pragma unroll
-      for (int i = 0; i < kTake; ++i)
-        average.elements[i] = follow(average.elements[i], w.elements[i], decision->average_decay);
-      store<float, kTake>(a.average + at, average);
-    }
-    if constexpr (kSlots > 0) store<float, kTake>(a.first + at, first);
-    if constexpr (kSlots > 1) store<float, kTake>(a.second + at, second);
-  }
+  const Constants<Update> constants{of_group, decision->average_decay, parameter_of, rates};
+  const std::size_t packs = a.count / kTake;
+  const std::size_t tiles = packs / kTilePacks;
+  for (std::size_t tile = blockIdx.x; tile < tiles; tile += gridDim.x)
+    descend_packs<kPacksOfAThread>(a, weights, constants,
+                                   (tiles - 1 - tile) * kTilePacks + threadIdx.x);
+  for (std::size_t pack = tiles * kTilePacks + first_index(); pack < packs; pack += index_stride())
+    descend_packs<1>(a, weights, constants, pack);
 }
 
 // Sums of squares of two quantities over a chunk: norms(i) returns both.
@@ -186,8 +254,11 @@ void restore_unless_applied(const Decision* decision, const float* kept, float* 
 }
 
 void descend(const FlatArrays& arrays, const Layers& layers, const AnyNumbers& any_numbers,
-             const Decision* decision, cudaStream_t stream) {
+             const Decision* decision, int multiprocessors, cudaStream_t stream) {
   if (arrays.count == 0) return;
+  const std::size_t useful = (arrays.count / kTake + kTilePacks - 1) / kTilePacks;
+  const auto wave = static_cast<std::size_t>(multiprocessors) * kDescendBlocks;
+  const auto blocks = static_cast<unsigned>(std::min(useful, wave));
   const auto enqueue = [&]<typename Update>(const Numbers<Update>* numbers) {
     if constexpr (LayerWise<Update>) {
       launch(norms_of_chunks<Update>, layers.chunk_count, kThreads, stream, arrays, layers, numbers,
@@ -196,9 +267,8 @@ void descend(const FlatArrays& arrays, const Layers& layers, const AnyNumbers& a
              layers, numbers);
     }
     with_type(arrays.weights.type(), [&]<typename Weight>(Weight) {
-      launch(descend_all<Weight, Update>, blocks_for(arrays.count / kTake), kThreads, stream,
-             arrays, data<Weight>(arrays.weights), numbers, decision, layers.parameter_of,
-             layers.rates);
+      launch(descend_all<Weight, Update>, blocks, kThreads, stream, arrays,
+             data<Weight>(arrays.weights), numbers, decision, layers.parameter_of, layers.rates);
     });
   };
   std::visit(enqueue, any_numbers);

@@ -92,10 +92,10 @@ struct Layers {
   double* partials = nullptr;                   ///< [chunk_count x 2], scratch
   float* rates = nullptr;                       ///< [parameters], scratch
 };
-/// Updates parameters, weights and slots. `layers` is read by layer-wise optimizers. No effect
-/// unless the step is applied.
+/// Updates parameters, weights and slots, with one wave of blocks on a GPU of `multiprocessors`.
+/// `layers` is read by layer-wise optimizers. No effect unless the step is applied.
 void descend(const FlatArrays& arrays, const Layers& layers, const AnyNumbers& numbers,
-             const Decision* decision, cudaStream_t stream);
+             const Decision* decision, int multiprocessors, cudaStream_t stream);
 
 // The updater of a GPU. Decisions are made on the GPU, so that the host waits once per step.
 

@@ -67,6 +67,8 @@ T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSi
 inline void __syncwarp(unsigned mask = 0xffffffffU) { lockstep::pretend::meet_warp(mask, 0); }
 
 inline void __stwb(uint4* to, uint4 value) { *to = value; }
+inline void __stcs(uint4* to, uint4 value) { *to = value; }
+inline uint4 __ldcs(const uint4* from) { return *from; }
 
 // Several streams may work on the same memory.
 template <std::integral T>
