@@ -1,6 +1,7 @@
 // What the convolutions of ResNet-50 take on a GPU: each pass by cuDNN's legacy interface and by
-// its graph API, and in float16 also fused with what stands around it; beside our normalization
-// kernels, a copy and a matrix product. scripts/gpu_check runs it.
+// its graph API, and in float16 also fused with what stands around it; the first one also of a
+// folded image; beside our normalization kernels, a copy and a matrix product. scripts/gpu_check
+// runs it.
 //
 // Each figure is the least of a few runs on random values with a cold second-level cache, of the
 // fastest of at most 8 algorithms. A line of JSON is written for each as soon as it is known.
@@ -14,12 +15,14 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +36,7 @@
 #include "lockstep/model/cuda/trial_timer.h"
 #include "lockstep/model/layers/batch_normalization/kernels.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
+#include "lockstep/model/layers/conv_2d/folded_convolution.h"
 #include "lockstep/model/layers/conv_2d/graph_convolution.h"
 #include "lockstep/model/layers/conv_2d/legacy_convolution.h"
 #include "lockstep/model/zoo/zoo.h"
@@ -49,6 +53,7 @@ struct Options {
   int gpu = 0;
   std::int64_t batch = 256;
   double seconds = 110;
+  std::string only;
   std::string json;
 };
 
@@ -229,21 +234,36 @@ void measure_normalization(Context& context, const Rows& size, Report& report) {
 
 // ---- Convolutions
 
-// Milliseconds of the fastest algorithm of a kind of engine; nullopt if none works.
+// The fastest algorithm of an engine.
+struct Fastest {
+  float milliseconds = kNoLimit;
+  int algorithm = 0;
+};
+
+// nullopt if none works.
+std::optional<Fastest> fastest(Context& context, TrialMemory& memory,
+                               const std::function<std::unique_ptr<ConvolutionEngine>()>& make) {
+  Fastest found;
+  std::optional<ConvolutionAlgorithm> best;
+  succeeds([&] {
+    const auto engine = make();
+    const auto enqueue = [&] { engine->run(memory.arrays(), memory.workspace.data()); };
+    best = fastest_of(context, *engine, memory, enqueue, found.milliseconds);
+    return true;
+  });
+  if (!best) return std::nullopt;
+  found.algorithm = best->number;
+  return found;
+}
+
 template <typename Engine>
 std::optional<float> time_of(Context& context, const Conv2DSpec& spec, ConvolutionPass pass,
                              TrialMemory& memory, Json& row, const std::string& name) {
-  float shortest = kNoLimit;
-  std::optional<ConvolutionAlgorithm> best;
-  succeeds([&] {
-    Engine engine(context, spec, pass);
-    const auto enqueue = [&] { engine.run(memory.arrays(), memory.workspace.data()); };
-    best = fastest_of(context, engine, memory, enqueue, shortest);
-    return true;
-  });
-  const std::optional<float> ms = best ? std::optional(shortest) : std::nullopt;
+  const auto found =
+      fastest(context, memory, [&] { return std::make_unique<Engine>(context, spec, pass); });
+  const std::optional<float> ms = found ? std::optional(found->milliseconds) : std::nullopt;
   row[name + "_ms"] = or_null(ms);
-  if (best) row[name + "_algorithm"] = best->number;
+  if (found) row[name + "_algorithm"] = found->algorithm;
   return ms;
 }
 
@@ -278,6 +298,67 @@ void measure_convolution(Context& context, Shape2D shape, Report& report) {
   if (!shape.input_gradient) return;
   measure_pass(context, shape, ConvolutionPass::backward_data, false, *memory, report);
   measure_pass(context, shape, ConvolutionPass::backward_data, true, *memory, report);
+}
+
+// ---- The first convolution, by every engine among which the layer chooses
+
+void measure_stem(Context& context, Shape2D shape, Report& report) {
+  const std::int64_t channels = shape.spec.window.channels;
+  shape.spec.window.channels = least_channels(context.options().precision);
+  const Conv2DSpec& spec = shape.spec;
+  const Conv2DSpec folded = with_folded_image(spec, channels, context.options().precision);
+  const std::string type = to_string(context.options().precision);
+  const auto memory = trial_memory(context, spec);
+  if (!memory) {
+    fmt::print("{:<28}too little memory\n", shape.name());
+    return;
+  }
+  const auto add = [&](ConvolutionPass pass, std::string_view way, const auto& make) {
+    const auto found = fastest(context, *memory, make);
+    const std::string name = pass == ConvolutionPass::forward ? "forward" : "weights";
+    fmt::print("{:<28}{:<10}{:<10}{:<18}{:>10}\n", shape.name(), name, type, way,
+               found ? fmt::format("{:.4f}", found->milliseconds) : "none");
+    if (found)
+      report.add({{"kind", "stem"},
+                  {"pass", name},
+                  {"way", way},
+                  {"precision", type},
+                  {"ms", found->milliseconds},
+                  {"algorithm", found->algorithm}});
+  };
+  for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_filter}) {
+    add(pass, "legacy", [&] { return std::make_unique<LegacyConvolution>(context, spec, pass); });
+    add(pass, "graph", [&] { return std::make_unique<GraphConvolution>(context, spec, pass); });
+    add(pass, "folded, legacy", [&] {
+      return std::make_unique<FoldedConvolution>(
+          context, spec, channels, pass,
+          std::make_unique<LegacyConvolution>(context, folded, pass));
+    });
+    add(pass, "folded, graph", [&] {
+      return std::make_unique<FoldedConvolution>(
+          context, spec, channels, pass, std::make_unique<GraphConvolution>(context, folded, pass));
+    });
+  }
+  const WindowGeometry& f = folded.window;
+  const auto elements = [](std::int64_t batch, std::int64_t h, std::int64_t w, std::int64_t c) {
+    return static_cast<std::size_t>(batch * h * w * c);
+  };
+  const TensorView image(
+      memory->input.data(),
+      elements(spec.batch, spec.window.height, spec.window.width, spec.window.channels),
+      context.options().precision);
+  const TensorView copy(memory->output.data(), elements(spec.batch, f.height, f.width, f.channels),
+                        image.type());
+  if (copy.size_bytes() > memory->output.size()) return;
+  const Folding folding{.window = spec.window, .channels = channels, .folded_window = f};
+  const float ms = memory->timer.milliseconds(
+      [&] { fold_image(image, folding, spec.batch, copy, context.native()); }, kNoLimit);
+  report.add({{"kind", "fold"},
+              {"precision", type},
+              {"ms", ms},
+              {"bytes", image.size_bytes() + copy.size_bytes()}});
+  fmt::print("{:<28}{:<10}{:<10}{:<18}{:>10.4f}\n", shape.name(), "both", type, "the folding in it",
+             ms);
 }
 
 // ---- Fused patterns
@@ -337,13 +418,18 @@ void run(const Options& options) {
   fmt::print("{}, cuDNN {}, batch {}\n\n", half.gpu_name(), cudnnGetVersion(), options.batch);
   for (Context* context : {&brain, &half}) measure_ceilings(*context, report);
 
+  std::vector<Shape2D> shapes = shapes_of_resnet50(options.batch);
+  fmt::print("\n{:<28}{:<10}{:<10}{:<18}{:>10}\n", "first convolution", "pass", "type", "way",
+             "ms");
+  measure_stem(brain, shapes.front(), report);
+  if (options.only == "stem") return report.finish();
+
   fmt::print("\n{:<44}{:>10}{:>10}\n", "normalization in bfloat16", "ms", "GB/s");
   for (const Rows size : {Rows{options.batch * 112 * 112, 64}, Rows{options.batch * 56 * 56, 256},
                           Rows{options.batch * 14 * 14, 1024}})
     measure_normalization(brain, size, report);
 
   constexpr double kShareOfConvolutions = 0.8;
-  std::vector<Shape2D> shapes = shapes_of_resnet50(options.batch);
   fmt::print("\n{:<28}{:<24}{:<10}{:>10}{:>10}{:>10}\n", "convolution", "pass", "type", "legacy ms",
              "graph ms", "TFLOP/s");
   for (const Shape2D& shape : shapes)
@@ -373,6 +459,8 @@ int main(int argc, char** argv) {
   program.add_option("--seconds", options.seconds, "after which no further row is measured")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
+  program.add_option("--only", options.only, "stem: the first convolution alone")
+      ->check(CLI::IsMember({"stem"}));
   program.add_option("--json", options.json, "file for a line of JSON for each row");
   CLI11_PARSE(program, argc, argv);
   try {
