@@ -1,14 +1,17 @@
 // NCCL as far as one GPU shows it, real or simulated; skipped where there is none.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <vector>
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/groups.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/device/recording.h"
@@ -125,6 +128,21 @@ TEST_F(NcclOnAGpu, CanBeLeftInTheMiddle) {
       "[all_reduce] expected all 1 members of the group; member 0 left: enough";
   EXPECT_EQ(error_of([&] { request.wait(); }), expected);
   EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
+}
+
+// The member that gave up is aborted, and its GPU serves another group.
+TEST_F(NcclOnAGpu, NamesAMemberThatWaitsInVainForOthers) {
+  const std::vector<Communicator> all = make_in_process_group(3);
+  EXPECT_EQ(error_of([&] {
+              make_nccl({all[1].impl()}, {kNcclGpu}, MPI_COMM_NULL,
+                        {.join_limit = std::chrono::milliseconds(200)});
+            }),
+            fmt::format("[nccl] expected 3 members to join within 0.2 s; member 1 on {} (gpu:0) is "
+                        "still waiting for others",
+                        host_name()));
+  const Communicator group = make_group_of_one();
+  const device::Buffer buffer = group.allocate(kNcclValues * sizeof(float));
+  group.all_reduce(buffer.as<float>()).wait();
 }
 
 TEST_F(NcclOnAGpu, BuffersMayOutliveTheGroup) {
