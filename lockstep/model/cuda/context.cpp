@@ -12,7 +12,6 @@
 #include "lockstep/base/random.h"
 #include "lockstep/device/cuda/stream.h"
 #include "lockstep/device/gpu.h"
-#include "lockstep/device/host_view.h"
 
 namespace lockstep::model::cuda {
 
@@ -44,27 +43,17 @@ void check(cublasStatus_t status, std::string_view what) {
                           cublasLtGetStatusString(status)));
 }
 
-Staging::Staging(Context& context)
-    : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
-
-void Staging::reserve(std::size_t bytes) {
-  context_.stream().synchronize();
-  context_.copies().synchronize();
-  device_ = {};
-  device_ = context_.allocator().allocate(bytes);
-  for (Slot& slot : slots_) slot = {pinned_allocator_->allocate(bytes), std::nullopt};
-}
+Staging::Staging(Context& context, std::size_t bytes)
+    : context_(context), device_(context.allocator().allocate(bytes)), values_(bytes) {}
 
 void Staging::bring(std::span<const std::byte> bytes) {
   LOCKSTEP_CHECK_OP(bytes.size(), <=, device_.size());
-  Slot& slot = slots_[turn_];
-  turn_ = 1 - turn_;
-  if (slot.copied) slot.copied->synchronize();
-  std::memcpy(slot.pinned.data(), bytes.data(), bytes.size());
-  context_.copies().wait(context_.stream().record());
-  device::copy(device_.data(), slot.pinned.data(), bytes.size(), context_.copies());
-  slot.copied = context_.copies().record();
-  context_.stream().wait(*slot.copied);
+  if (std::memcmp(values_.data(), bytes.data(), bytes.size()) == 0) return;
+  std::memcpy(values_.data(), bytes.data(), bytes.size());
+  const device::cuda::DeviceScope scope(context_.gpu());
+  write_words({reinterpret_cast<const std::uint32_t*>(values_.data()),
+               bytes.size() / sizeof(std::uint32_t)},
+              reinterpret_cast<std::uint32_t*>(device_.data()), context_.native());
 }
 
 namespace {
@@ -74,9 +63,7 @@ constexpr std::size_t kMaxKeys = 1024;
 
 }  // namespace
 
-PassKeys::PassKeys(Context& context) : staging_(context) {
-  staging_.reserve(kMaxKeys * sizeof(PassKey));
-}
+PassKeys::PassKeys(Context& context) : staging_(context, kMaxKeys * sizeof(PassKey)) {}
 
 const PassKey* PassKeys::of(const std::string& layer) {
   const std::size_t place = places_.try_emplace(layer, places_.size()).first->second;

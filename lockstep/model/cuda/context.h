@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/device/buffer.h"
@@ -66,41 +67,29 @@ using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
 class Context;
 
-/// GPU memory that the host updates repeatedly. Values are copied to one of two alternating
-/// page-locked buffers, and from there on a separate stream, overlapped with computation. Readers
-/// on the context's stream are ordered after the copy, and the next copy is ordered after the
-/// readers.
+/// GPU memory that the host updates repeatedly. New values are the arguments of a kernel on the
+/// context's stream: work enqueued earlier reads the old values, work enqueued later the new ones,
+/// and the host waits for neither.
 class Staging {
  public:
-  explicit Staging(Context& context);
+  Staging(Context& context, std::size_t bytes);
 
-  /// Resizes to `bytes`; the contents are lost, and data() changes.
-  void reserve(std::size_t bytes);
   std::byte* data() const { return static_cast<std::byte*>(device_.data()); }  ///< on the GPU
 
-  /// Copies the bytes to data(). Work enqueued on the context's stream later reads them; work
-  /// enqueued before reads the old contents. Does not wait for the GPU, except for the copy before
-  /// the previous one.
+  /// Replaces the first bytes, a multiple of 4; nothing is enqueued if they are the same.
   void bring(std::span<const std::byte> bytes);
 
  private:
-  struct Slot {
-    device::Buffer pinned;
-    std::optional<device::Event> copied;
-  };
-
   Context& context_;
-  std::unique_ptr<device::Allocator> pinned_allocator_;
   device::Buffer device_;
-  Slot slots_[2];
-  std::size_t turn_ = 0;
+  std::vector<std::byte> values_;  // of device_ after all that is enqueued
 };
 
 /// One value of a trivial type in GPU memory, set by the host.
 template <typename T>
 class StagedValue {
  public:
-  explicit StagedValue(Context& context) : staging_(context) { staging_.reserve(sizeof(T)); }
+  explicit StagedValue(Context& context) : staging_(context, sizeof(T)) {}
   const T* data() const { return reinterpret_cast<const T*>(staging_.data()); }
   void set(const T& value) { staging_.bring(std::as_bytes(std::span(&value, 1))); }
 

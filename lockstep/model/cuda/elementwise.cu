@@ -116,6 +116,16 @@ __global__ void widen_arrays(Widenings<From> arrays) {
   convert_range(arrays.from[blockIdx.y], arrays.to[blockIdx.y], arrays.counts[blockIdx.y]);
 }
 
+constexpr std::size_t kMaxWords = 256;  // 1 KiB; a kernel has at most 4 KiB of arguments
+
+struct Words {
+  std::uint32_t words[kMaxWords];
+};
+
+__global__ void write_some_words(Words some, std::uint32_t* to, std::size_t count) {
+  for (std::size_t i = first_index(); i < count; i += index_stride()) to[i] = some.words[i];
+}
+
 // Each value is a hash of its index: the multiplications of MurmurHash3's finalizer.
 template <typename T>
 __global__ void fill_elements(T* to, std::size_t count) {
@@ -321,6 +331,15 @@ void widen_all(std::span<const Widening> arrays, Precision precision, cudaStream
              kThreads, stream, some);
     }
   });
+}
+
+void write_words(std::span<const std::uint32_t> words, std::uint32_t* to, cudaStream_t stream) {
+  for (std::size_t begin = 0; begin < words.size(); begin += kMaxWords) {
+    Words some = {};
+    const std::size_t count = std::min(words.size() - begin, kMaxWords);
+    std::ranges::copy(words.subspan(begin, count), some.words);
+    launch(write_some_words, 1, kThreads, stream, some, to + begin, count);
+  }
 }
 
 void fill_randomly(const TensorView& to, cudaStream_t stream) {

@@ -44,6 +44,9 @@ void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
 /// Converts arrays of `precision` to float32, up to 32 of them in a kernel.
 void widen_all(std::span<const Widening> arrays, Precision precision, cudaStream_t stream);
 
+/// Writes `words` from host memory to `to`. They are arguments of kernels, which a launch copies.
+void write_words(std::span<const std::uint32_t> words, std::uint32_t* to, cudaStream_t stream);
+
 /// Random values in [-1, 1), the same in every run.
 void fill_randomly(const TensorView& to, cudaStream_t stream);
 

@@ -76,8 +76,7 @@ class GpuUpdater final : public Updater {
       : Updater(options, arrays.average_decay),
         context_(context),
         arrays_(arrays),
-        numbers_(context),
-        decision_numbers_(context),
+        staged_(context),
         partials_(
             context.allocator().allocate(square_sum_parts(table.flat_size()) * sizeof(double))),
         decision_(context.allocator().allocate(sizeof(Decision))),
@@ -104,17 +103,17 @@ class GpuUpdater final : public Updater {
   }
 
   void begin(const UpdateRequest& request) override {
-    Numbers<Update> numbers{};
+    StepNumbers step{};
     for (std::size_t i = 0; i < groups_.size(); ++i)
-      numbers[i] = std::get<Update>(
+      step.groups[i] = std::get<Update>(
           update_of(options(), {.learning_rate = request.learning_rate * groups_[i].rate_factor,
                                 .step = request.update,
                                 .decays = groups_[i].decay,
                                 .weight_decay = groups_[i].weight_decay}));
-    numbers_.set(numbers);
-    decision_numbers_.set({.clip_norm = request.clip_norm,
-                           .loss_scale = request.loss_scale,
-                           .average_decay = average_decay(request.update)});
+    step.decision = {.clip_norm = request.clip_norm,
+                     .loss_scale = request.loss_scale,
+                     .average_decay = average_decay(request.update)};
+    staged_.set(step);
   }
 
   void update(std::span<const float> summable) override {
@@ -123,8 +122,9 @@ class GpuUpdater final : public Updater {
     double* const partials = partials_.as<double>().data();
     square_sums(arrays_.gradients.data(), arrays_.gradients.size(), partials, stream);
     decide(summable.data(), partials, square_sum_parts(arrays_.gradients.size()),
-           decision_numbers_.data(), decision, stream);
-    descend(flat_arrays(), layers_, numbers_.data(), decision, context_.multiprocessors(), stream);
+           &staged_.data()->decision, decision, stream);
+    descend(flat_arrays(), layers_, &staged_.data()->groups, decision, context_.multiprocessors(),
+            stream);
     restore_unless_applied(decision, arrays_.kept_statistics.data(), arrays_.statistics.data(),
                            arrays_.statistics.size(), stream);
     device::copy(fetched_decision_.data(), decision, sizeof(Decision), context_.stream());
@@ -137,6 +137,12 @@ class GpuUpdater final : public Updater {
   }
 
  private:
+  // What begin() sets.
+  struct StepNumbers {
+    Numbers<Update> groups;
+    DecisionNumbers decision;
+  };
+
   std::span<float> slot(std::size_t index) override { return slots_[index].template as<float>(); }
 
   template <typename T>
@@ -164,8 +170,7 @@ class GpuUpdater final : public Updater {
 
   Context& context_;
   UpdateArrays arrays_;
-  StagedValue<Numbers<Update>> numbers_;
-  StagedValue<DecisionNumbers> decision_numbers_;
+  StagedValue<StepNumbers> staged_;
   device::Buffer partials_;
   device::Buffer decision_;
   device::Buffer fetched_decision_;  // page-locked
