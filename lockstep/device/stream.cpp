@@ -36,8 +36,8 @@ class CpuStream final : public StreamImpl {
   std::unique_ptr<EventImpl> record(bool timed) override {
     return std::make_unique<CpuEvent>(timed ? Clock::now() : Clock::time_point());
   }
-  void record(EventImpl& timed) override {
-    auto* event = dynamic_cast<CpuEvent*>(&timed);
+  void record(EventImpl& earlier) override {
+    auto* event = dynamic_cast<CpuEvent*>(&earlier);
     LOCKSTEP_CHECK(event != nullptr);
     *event = CpuEvent(Clock::now());
   }

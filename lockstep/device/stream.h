@@ -50,7 +50,7 @@ class Stream {
   Event record();
   /// The same, with the time at which the device reaches it.
   Event record_timed();
-  /// Moves `event`, from record_timed() on this stream, to the current end of the stream, without
+  /// Moves `event`, which this stream recorded, to the current end of the stream, without
   /// allocating. While the work of the stream is recorded (Recorder), every launch moves it.
   void record(Event& event);
   /// Makes all later work on this stream wait for `event`. Blocks the host only if this is a CPU

@@ -30,7 +30,7 @@ class StreamImpl {
   virtual ~StreamImpl() = default;
   virtual Device device() const = 0;
   virtual std::unique_ptr<EventImpl> record(bool timed) = 0;
-  virtual void record(EventImpl& timed) = 0;
+  virtual void record(EventImpl& earlier) = 0;
   virtual void wait(const EventImpl& event) = 0;
   virtual void synchronize() = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;

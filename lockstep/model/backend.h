@@ -109,7 +109,7 @@ class Backend {
   virtual void clear_sums() = 0;  ///< resets the sums for the next step
   /// Starts copying the sums to the host.
   virtual void fetch_sums() {}
-  /// The sums that were fetched. Waits for the work on the stream.
+  /// The sums that were fetched, once that is complete; does not wait for it.
   virtual MetricSums read_sums() = 0;
 
   /// A counter that increases when memory used by passes has moved.

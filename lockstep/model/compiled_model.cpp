@@ -184,6 +184,7 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
   load(batch, context, loss);
   train_loaded(batch.samples, context, loss, accumulate, ready);
   backend_->fetch_sums();
+  backend_->stream().synchronize();
   return backend_->read_sums();
 }
 

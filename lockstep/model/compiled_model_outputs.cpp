@@ -32,6 +32,7 @@ MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const TotalLoss
   for (std::size_t term = 0; term < loss.terms().size(); ++term)
     backend_->compute_loss(loss, term, active.output(loss[term].output), batch.samples, {}, {});
   backend_->fetch_sums();
+  backend_->stream().synchronize();
   const MetricSums sums = backend_->read_sums();
   if (outputs != nullptr) *outputs = all_on_host(active);
   return sums;

@@ -61,7 +61,7 @@ class Updater {
   /// if their loss or an element of the gradient is not finite, in every precision, or if all
   /// weights are 0.
   virtual void update(std::span<const float> summable) = 0;
-  /// The result of the last update. Waits for it.
+  /// The result of the last update, once that is complete; does not wait for it.
   virtual UpdateOutcome outcome() = 0;
 
   /// Slot names of the optimizer, and of the average, in a fixed order, as checkpoints store them.

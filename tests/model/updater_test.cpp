@@ -88,6 +88,7 @@ class UpdaterTrial {
     write(report_, report);
     updater_->begin({.learning_rate = 0.1F, .update = 2, .clip_norm = clip_norm});
     updater_->update(report_.as<float>());
+    backend_->stream().synchronize();
     const bool applied = updater_->outcome().applied;
     gradients.values()[place] = before;
     gradients.write_back(backend_->stream());

@@ -72,8 +72,8 @@ class GpuStream final : public StreamImpl {
   }
 
   // In a recording it is a node, whose time is known after each launch.
-  void record(EventImpl& timed) override {
-    const auto* event = dynamic_cast<const GpuEvent*>(&timed);
+  void record(EventImpl& earlier) override {
+    const auto* event = dynamic_cast<const GpuEvent*>(&earlier);
     LOCKSTEP_CHECK(event != nullptr);
     const cuda::DeviceScope scope(index_);
     cuda::check(

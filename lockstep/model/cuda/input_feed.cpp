@@ -57,6 +57,14 @@ std::size_t targets_at(const BatchView& batch) {
 
 std::size_t bytes_of(const BatchView& batch) { return targets_at(batch) + target_bytes_of(batch); }
 
+/// Makes `event` the current end of `stream`.
+void record(device::Stream& stream, std::optional<device::Event>& event) {
+  if (event)
+    stream.record(*event);
+  else
+    event = stream.record();
+}
+
 void copy_bytes(const Bytes& from, std::byte* to) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
 }
@@ -121,7 +129,7 @@ void InputFeed::load(std::span<const LoadedInput> inputs, const BatchView& batch
       terms_.back().weights_at = count - targets.sample_weights.size();
     begin += count;
   }
-  slot.taken = context_.stream().record();
+  record(context_.stream(), slot.taken);
 }
 
 void InputFeed::convert_features(const InputView& input, const std::byte* data,
@@ -167,7 +175,7 @@ void InputFeed::bring(const BatchView& batch, Slot& slot) {
     }
   if (slot.taken) context_.copies().wait(*slot.taken);
   device::copy(slot.on_gpu.data(), pinned, end, context_.copies());
-  slot.arrived = context_.copies().record();
+  record(context_.copies(), slot.arrived);
 }
 
 void InputFeed::reserve(std::size_t bytes, Slot& slot) {

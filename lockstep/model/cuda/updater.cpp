@@ -131,7 +131,6 @@ class GpuUpdater final : public Updater {
   }
 
   UpdateOutcome outcome() override {
-    context_.stream().synchronize();
     const Decision made = fetched_decision_.as<Decision>().front();
     return {.applied = made.applied != 0, .gradient_norm = made.norm};
   }

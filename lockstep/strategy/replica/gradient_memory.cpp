@@ -31,10 +31,10 @@ std::unique_ptr<device::Allocator> host_memory_for(device::Device device) {
   return std::make_unique<device::HostAllocator>();
 }
 
-/// Polls instead of synchronizing the stream, because its work may wait for a replica that is lost.
-void await(device::Stream& stream, const allreduce::Communicator& group) {
+/// Polls instead of synchronizing, because the work before `done` may wait for a replica that is
+/// lost.
+void await(const device::Event& done, const allreduce::Communicator& group) {
   constexpr int kBriefLooks = 4096;
-  const device::Event done = stream.record();
   for (int look = 0; !done.is_complete(); ++look) {
     if (look < kBriefLooks) {
       std::this_thread::yield();
@@ -106,10 +106,22 @@ void StepScalars::write(device::Stream& stream) const {
   device::copy(summed.data(), staged_.data(), summed.size_bytes(), stream);
 }
 
-StepReport StepScalars::read(device::Stream& stream) {
+void StepScalars::fetch(device::Stream& stream) {
+  const std::span<float> summed = memory_.step_scalars();
+  device::copy(staged_.data(), summed.data(), summed.size_bytes(), stream);
+}
+
+void StepScalars::end_step(device::Stream& stream) {
+  if (end_)
+    stream.record(*end_);
+  else
+    end_ = stream.record();
+}
+
+StepReport StepScalars::read() {
+  LOCKSTEP_CHECK(end_.has_value());
+  await(*end_, group_);
   const std::span<float> staged = staged_.as<float>();
-  device::copy(staged.data(), memory_.step_scalars().data(), staged.size_bytes(), stream);
-  await(stream, group_);
   for (int replica = 0; replica < group_.size(); ++replica) {
     const std::span<float> theirs = GradientMemory::of_replica(staged, replica);
     busy_[replica] = {theirs[0], theirs[1], theirs[2]};

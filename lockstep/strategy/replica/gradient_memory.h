@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -91,16 +92,21 @@ class StepScalars {
   void stage(int signal, const allreduce::BusySeconds& busy);
   /// Enqueues the copy of the staged values to the gradient's last bucket.
   void write(device::Stream& stream) const;
-  /// Waits for the reduced step, and returns its report. Throws Error (communication) if another
-  /// replica is lost.
-  StepReport read(device::Stream& stream);
+  /// Enqueues the copy of the sums to the host.
+  void fetch(device::Stream& stream);
+  /// Marks the end of the work that read() waits for.
+  void end_step(device::Stream& stream);
+  /// Waits for the end of the step, and returns the report that was fetched. Throws Error
+  /// (communication) if another replica is lost.
+  StepReport read();
   /// Busy time of each replica of the job in the step that was read.
   std::span<const allreduce::BusySeconds> busy() const { return busy_; }
 
  private:
   const GradientMemory& memory_;
   allreduce::Communicator group_;
-  device::Buffer staged_;  // zeros except for the values of this host, until the sums are read
+  device::Buffer staged_;  // zeros except for the values of this host, until the sums are fetched
+  std::optional<device::Event> end_;  // of the step
   std::vector<allreduce::BusySeconds> busy_;
 };
 

@@ -181,10 +181,11 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const allreduce::CommunicationTimes communicated_before = communication();
   const double agreed_before = waited_for_others_.waited;
   enqueue_step(part, request);
+  step_scalars_.end_step(model_.backend().stream());
   if (next != nullptr) model_.stage(view(*next, 0));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   StepResult result;
-  result.report = step_scalars_.read(model_.backend().stream());
+  result.report = step_scalars_.read();
   const model::UpdateOutcome outcome = updater_->outcome();
   const model::MetricSums mine = model_.backend().read_sums();
   if (timing_ != nullptr) timing_->end_step();
@@ -255,6 +256,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   backend.fetch_sums();
   mark(kUpdated);
   end_piece("update", work_of_update());
+  step_scalars_.fetch(backend.stream());
 }
 
 void Replica::mark(Mark point) { model_.backend().stream().record(marks_[point]); }

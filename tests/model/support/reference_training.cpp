@@ -51,6 +51,7 @@ void ReferenceTraining::update(Updater& updater, float rate, std::int64_t number
   updater.begin({.learning_rate = rate, .update = number});
   model_.backend().write_sums(summable_.as<float>());
   updater.update(summable_.as<float>());
+  model_.backend().stream().synchronize();
   EXPECT_TRUE(updater.outcome().applied);
 }
 
