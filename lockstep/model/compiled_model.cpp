@@ -100,6 +100,7 @@ void CompiledModel::parameters_changed() {
 }
 
 Plan& CompiledModel::plan(const PlanKey& key) {
+  if (ahead_ == Ahead::loaded) ahead_ = Ahead::overwritten;  // by the pass that needs the plan
   std::unique_ptr<Plan>& plan = plans_[key];
   if (!plan) {
     const auto plan_with = [&](Recompute recompute) {
@@ -205,18 +206,34 @@ void CompiledModel::load(const BatchView& batch, const StepContext& context, con
   if (batch.samples == 0)
     return prepare(0, true);  // not in the step, where the other replicas wait
   check_inputs(batch);
+  const PlanKey key = training_key(batch.samples, loss);
+  const bool is_loaded = staged && ahead_ == Ahead::loaded && key == ahead_of_;
   // first, because compiling a plan registers its layers with the backend
-  Plan& active = plan(training_key(batch.samples, loss));
+  Plan& active = plan(key);
   backend_->begin_pass({.training = true,
                         .seed = context.seed,
                         .step = context.step,
                         .first_sample = context.first_sample},
                        {.divisor = context.global_samples, .loss_scale = context.loss_scale});
-  active.load(batch, staged);
+  if (!is_loaded) active.load(batch, staged && ahead_ == Ahead::none);
+  if (staged) ahead_ = Ahead::none;
 }
 
 void CompiledModel::stage(const BatchView& batch) {
+  ahead_ = Ahead::none;
   if (batch.samples > 0) backend_->stage(batch);
+}
+
+void CompiledModel::load_ahead(const BatchView& batch, const TotalLoss& loss) {
+  try {
+    check_all_targets(batch, loss);
+    check_inputs(batch);
+  } catch (const Error&) {  // load() reports it, in the step of this batch
+    return;
+  }
+  ahead_of_ = training_key(batch.samples, loss);
+  plan(ahead_of_).load(batch, true);
+  ahead_ = Ahead::loaded;
 }
 
 void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context,

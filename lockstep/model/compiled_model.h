@@ -98,6 +98,11 @@ class CompiledModel {
   /// One batch at a time; calls in between may load other batches. Not needed on a device that
   /// computes in host memory.
   void stage(const BatchView& batch);
+  /// Also enqueues, behind the work in progress, what load() would enqueue for `batch`, which is
+  /// the one given last to stage() and has as many samples as the batch trained last. load() does
+  /// it again if another pass has used the memory since. Does nothing for a batch that load() would
+  /// refuse.
+  void load_ahead(const BatchView& batch, const TotalLoss& loss);
 
   /// Forward and loss in inference mode: moving statistics, no dropout. `outputs`, if given, is set
   /// to what predict_outputs() returns.
@@ -206,6 +211,11 @@ class CompiledModel {
   std::uint64_t arenas_ = 0;  // number of arenas, and of buffers of kept outputs, allocated so far
   std::map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::vector<IndexLimit> index_limits_;  // of each input
+  /// Of the batch given last to stage(): whether load_ahead() has loaded it, and its place is
+  /// intact.
+  enum class Ahead : std::uint8_t { none, loaded, overwritten };
+  Ahead ahead_ = Ahead::none;
+  PlanKey ahead_of_;
   // Of predict_batch, if the outputs are not float32 in host memory; one array for each output.
   std::vector<std::vector<float>> host_outputs_;
   // Outputs of keep_outputs(), in the model's precision: [samples, output] for each output.

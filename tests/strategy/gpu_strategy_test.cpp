@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 
@@ -52,6 +53,83 @@ TEST(GpuStrategy, OfOneGpuHasNothingToReduce) {
   EXPECT_EQ(strategy->name(), "one-device");
   EXPECT_EQ(strategy->route(), "none");
   EXPECT_EQ(strategy->group(0).allocate(100).device(), pretend::gpus(1, 3).front());
+}
+
+/// Steps of one replica whose next batch is always known, as in a training that reads ahead.
+class ReadAhead {
+ public:
+  static constexpr std::int64_t kSteps = 8;
+
+  explicit ReadAhead(bool records_steps)
+      : strategy_(make_strategy(session_, "auto", pretend::gpus(1))),
+        replicas_(*strategy_, std::make_shared<const model::Network>(zoo::cnn({12, 12, 1}, 4)),
+                  {.loss = model::SparseCategoricalCrossentropy{},
+                   .deterministic = true,
+                   .optimizer = model::Adam{},
+                   .records_steps = records_steps}) {
+    replicas_.initialize(1);
+    const auto stream = data::Dataset::synthetic({12, 12, 1}, 4, 8 * kSteps)
+                            .batch(8)
+                            .stream({.last_step = kSteps, .pixels = true});
+    for (std::vector<data::Batch>& batch : batches_) EXPECT_TRUE(stream->next(batch));
+  }
+
+  /// The loss of the step.
+  double train(std::int64_t step) {
+    const bool has_next = step + 1 < kSteps;
+    const StepResult result = replicas_[0].train_step(
+        batch(step), {.step = step, .update = step + 1, .learning_rate = 0.01F, .staged = step > 0},
+        has_next ? &batch(step + 1) : nullptr);
+    return result.report.metrics.loss_sum;
+  }
+  double evaluate(std::int64_t step) {
+    model::MetricTotals totals;
+    return replicas_[0].evaluate(batch(step), totals).loss_sum;
+  }
+
+ private:
+  const data::Batch& batch(std::int64_t step) const {
+    return batches_[static_cast<std::size_t>(step)].front();
+  }
+
+  job::Session session_{0, nullptr};
+  std::unique_ptr<Strategy> strategy_;
+  LocalReplicas replicas_;
+  std::array<std::vector<data::Batch>, kSteps> batches_;
+};
+
+// Between two recordings the GPU waits for the host.
+TEST(GpuTraining, MakesFewCallsBetweenTwoRecordings) {
+  using pretend::Call;
+  ReadAhead training(true);
+  for (std::int64_t step = 0; step < ReadAhead::kSteps; ++step) {
+    const std::uint64_t commands = pretend::calls(Call::command);
+    const std::uint64_t waits = pretend::calls(Call::wait);
+    const std::uint64_t graphs = pretend::calls(Call::graph);
+    training.train(step);
+    if (step <= StepRecordings::kPlainSteps) continue;
+    EXPECT_EQ(pretend::calls(Call::graph) - graphs, 1U);
+    // The constants of the update.
+    EXPECT_EQ(pretend::commands_before_graph() - commands, 1U);
+    if (step + 1 == ReadAhead::kSteps) continue;
+    // Afterwards: the end of the step; for the next batch its transfer, with a wait and an event,
+    // and its conversion, with a wait, targets and an event; and the times of the step.
+    EXPECT_EQ(pretend::calls(Call::command) - commands, 1U + 1U + 3U + 4U + 3U);
+    EXPECT_EQ(pretend::calls(Call::wait) - waits, 1U);  // for the buffer of the batch before
+  }
+}
+
+// An evaluation, or another pass, uses the memory in which the next batch is already.
+TEST(GpuTraining, LoadsABatchAgainThatAnotherPassHasOverwritten) {
+  std::array<std::vector<double>, 2> losses;
+  for (const bool records_steps : {false, true}) {
+    ReadAhead training(records_steps);
+    for (std::int64_t step = 0; step < ReadAhead::kSteps; ++step) {
+      losses[records_steps ? 1 : 0].push_back(training.train(step));
+      if (step % 2 == 0) losses[records_steps ? 1 : 0].push_back(training.evaluate(step));
+    }
+  }
+  EXPECT_EQ(losses[1], losses[0]);
 }
 
 class StandsStill final : public model::CustomOptimizer {

@@ -182,7 +182,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const double agreed_before = waited_for_others_.waited;
   enqueue_step(part, request);
   step_scalars_.end_step(model_.backend().stream());
-  if (next != nullptr) model_.stage(view(*next, 0));
+  if (next != nullptr) stage(*next, part);
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   StepResult result;
   result.report = step_scalars_.read();
@@ -332,6 +332,15 @@ void Replica::load(const data::Batch& part, const StepRequest& request, std::int
   const model::BatchView batch = view(part, number);
   const bool staged = request.staged && number == 0 && batch.samples > 0;
   model_.load(batch, context(part, request, number), options_.loss, staged);
+}
+
+// The GPU waits for the host between two recordings, so what the next one reads is moved to its
+// place behind this one. That allocates nothing if both have the same number of samples.
+void Replica::stage(const data::Batch& next, const data::Batch& part) {
+  const model::BatchView batch = view(next, 0);
+  model_.stage(batch);
+  if (recordings_ && profile_ == nullptr && next.samples == part.samples && batch.samples > 0)
+    model_.load_ahead(batch, options_.loss);
 }
 
 void Replica::compute_gradients(const data::Batch& part, const StepRequest& request,

@@ -182,6 +182,8 @@ class Replica {
   /// Micro-batch `number` of `part`, with weights; valid until the next call.
   model::BatchView view(const data::Batch& part, std::int64_t number);
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
+  /// Copies the part of the next step to the device while that of this one, `part`, is computed.
+  void stage(const data::Batch& next, const data::Batch& part);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
   /// Whether the sums of the loss over the samples of `part` are what all metrics read.
   bool reads_sums(const data::Batch& part) const;

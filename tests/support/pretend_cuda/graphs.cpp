@@ -123,7 +123,8 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = readiness(pretend::Call::graph); status != cudaSuccess)
+    return answer(status);
   const std::lock_guard lock(driver().mutex);
   CUgraphExec_st& instance = driver().executable(executable);
   return answer(

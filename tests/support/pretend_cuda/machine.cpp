@@ -1,5 +1,7 @@
 #include "tests/support/pretend_cuda/machine.h"
 
+#include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -19,6 +21,9 @@ Settings& settings() {
 }
 
 constinit thread_local int host_functions = 0;
+
+std::array<std::atomic<std::uint64_t>, 4> counts{};  // of each Call
+std::atomic<std::uint64_t> at_graph{0};
 
 }  // namespace
 
@@ -64,7 +69,12 @@ void make_context(int gpu) {
   settings().contexts.insert(gpu);
 }
 
-cudaError_t readiness() {
+std::uint64_t calls(Call kind) { return counts[static_cast<std::size_t>(kind)]; }
+std::uint64_t commands_before_graph() { return at_graph; }
+
+cudaError_t readiness(Call call) {
+  ++counts[static_cast<std::size_t>(call)];
+  if (call == Call::graph) at_graph = calls(Call::command);
   const cudaError_t status = readiness_without_context();
   if (status == cudaSuccess) make_context(current_gpu());
   return status;

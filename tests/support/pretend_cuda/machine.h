@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -58,6 +59,14 @@ class NewProcess {
   int gpu_;
 };
 
+/// What a call of CUDA is to the host: a wait lasts until a GPU has finished work, a poll is
+/// repeated as often as there is time, and every other call is a command.
+enum class Call : std::uint8_t { command, wait, poll, graph };
+/// How many calls of a kind this process has made.
+std::uint64_t calls(Call kind);
+/// How many commands it had made when it last launched a graph.
+std::uint64_t commands_before_graph();
+
 // The rest is for the parts of the pretended CUDA.
 
 /// The machine as it is now.
@@ -72,8 +81,8 @@ cudaError_t answer(cudaError_t error);
 
 /// What every call of CUDA asks first: is there a driver, is it new enough, is there a GPU, may
 /// this thread call. Makes the context of this process on the calling thread's GPU, as nearly all
-/// calls do.
-cudaError_t readiness();
+/// calls do, and counts the call.
+cudaError_t readiness(Call call = Call::command);
 /// The same for the few calls that make no context.
 cudaError_t readiness_without_context();
 

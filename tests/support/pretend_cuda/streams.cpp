@@ -141,7 +141,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = readiness(pretend::Call::wait); status != cudaSuccess)
+    return answer(status);
   std::shared_ptr<pretend::Moment> moment;
   if (const cudaError_t status = end_of(handle, moment); status != cudaSuccess)
     return answer(status);
@@ -150,7 +151,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = readiness(pretend::Call::poll); status != cudaSuccess)
+    return answer(status);
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
   if (stream.capture)
@@ -166,7 +168,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = readiness(pretend::Call::wait); status != cudaSuccess)
+    return answer(status);
   std::vector<std::shared_ptr<pretend::Moment>> moments;
   {
     const std::lock_guard lock(driver().mutex);
@@ -229,7 +232,8 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = readiness(pretend::Call::poll); status != cudaSuccess)
+    return answer(status);
   std::shared_ptr<pretend::Moment> moment;
   if (const cudaError_t status = moment_of(event, moment); status != cudaSuccess)
     return answer(status);
@@ -237,7 +241,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = readiness(pretend::Call::wait); status != cudaSuccess)
+    return answer(status);
   std::shared_ptr<pretend::Moment> moment;
   if (const cudaError_t status = moment_of(event, moment); status != cudaSuccess)
     return answer(status);
