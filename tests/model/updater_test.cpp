@@ -1,5 +1,5 @@
 // A gradient or a loss that is not finite leaves a model as it was, with every optimizer and on
-// every device.
+// every device; others change it as on the CPU.
 #include "lockstep/model/updater.h"
 
 #include <gmock/gmock.h>
@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/float16.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
@@ -42,7 +43,9 @@ Report report_of(const MetricSums& sums) {
 /// multiple of a vector, without layers around them.
 class UpdaterTrial {
  public:
-  UpdaterTrial(device::DeviceKind kind, const OptimizerOptions& options, std::int64_t size = 777)
+  /// With `narrow`, a copy of the parameters in bfloat16 follows them.
+  UpdaterTrial(device::DeviceKind kind, const OptimizerOptions& options, std::int64_t size = 777,
+               bool narrow = false)
       : backend_(make_backend(device::Device{kind, 0})),
         table_({{.name = "a", .shape = {size}, .decay = true, .initializer = {}},
                 {.name = "b", .shape = {130}, .decay = false, .initializer = {}},
@@ -56,13 +59,18 @@ class UpdaterTrial {
         statistics_(backend_->allocator().allocate(5 * sizeof(float))),
         kept_(backend_->allocator().allocate(5 * sizeof(float))),
         report_(backend_->allocator().allocate(sizeof(Report))),
-        updater_(backend_->updater(options, table_,
-                                   {.parameters = parameters_.as<float>(),
-                                    .gradients = gradients_.as<float>(),
-                                    .weights = {},
-                                    .statistics = statistics_.as<float>(),
-                                    .kept_statistics = kept_.as<float>(),
-                                    .average_decay = 0.5F})) {
+        weights_(narrow ? backend_->allocator().allocate(table_.flat_size() * sizeof(BFloat16))
+                        : device::Buffer()),
+        updater_(backend_->updater(
+            options, table_,
+            {.parameters = parameters_.as<float>(),
+             .gradients = gradients_.as<float>(),
+             .weights = narrow
+                            ? TensorView(weights_.data(), table_.flat_size(), Precision::bfloat16)
+                            : TensorView(),
+             .statistics = statistics_.as<float>(),
+             .kept_statistics = kept_.as<float>(),
+             .average_decay = 0.5F})) {
     write(kept_, std::array{1.0F, 2.0F, 3.0F, 4.0F, 5.0F});
   }
 
@@ -95,12 +103,18 @@ class UpdaterTrial {
     return applied;
   }
 
-  /// Parameters, slots and statistics.
+  /// Parameters, slots, statistics and the narrow copy.
   std::vector<float> state() {
     std::vector<float> all = values(parameters_.as<float>());
     for (const std::string& slot : updater_->slot_names())
       std::ranges::copy(values(updater_->slot(slot)), std::back_inserter(all));
     std::ranges::copy(values(statistics_.as<float>()), std::back_inserter(all));
+    std::vector<BFloat16> narrow(weights_.size() / sizeof(BFloat16));
+    if (narrow.empty()) return all;
+    device::copy(narrow.data(), weights_.data(), weights_.size(), backend_->stream());
+    backend_->stream().synchronize();
+    all.resize(all.size() + narrow.size());
+    widen(narrow, std::span(all).last(narrow.size()));
     return all;
   }
 
@@ -131,6 +145,7 @@ class UpdaterTrial {
   device::Buffer statistics_;
   device::Buffer kept_;
   device::Buffer report_;
+  device::Buffer weights_;
   std::unique_ptr<Updater> updater_;
 };
 
@@ -229,13 +244,20 @@ TEST_P(UpdaterOn, ComputesWhatTheCpuDoesWithParametersOfAnySize) {
     for (const std::int64_t size : {1, 2048 - 192, 2049, 60'001}) {
       UpdaterTrial cpu(device::DeviceKind::cpu, options, size);
       UpdaterTrial trial(GetParam(), options, size);
-      for (UpdaterTrial* const one : {&cpu, &trial}) {
+      UpdaterTrial narrow(GetParam(), options, size, true);
+      for (UpdaterTrial* const one : {&cpu, &trial, &narrow}) {
         one->randomize();
         EXPECT_TRUE(one->update(0, 0.75F, kGood, 1));
         EXPECT_TRUE(one->update(0, -2.0F, kGood, 0));
       }
-      EXPECT_THAT(trial.state(), ::testing::Pointwise(::testing::FloatNear(1e-5F), cpu.state()))
+      std::vector<float> state = trial.state();
+      EXPECT_THAT(state, ::testing::Pointwise(::testing::FloatNear(1e-5F), cpu.state()))
           << to_string(options) << ", " << size;
+      std::vector<BFloat16> rounded(trial.table().flat_size());
+      lockstep::narrow(std::span(state).first(rounded.size()), rounded);
+      state.resize(state.size() + rounded.size());
+      widen(rounded, std::span(state).last(rounded.size()));
+      EXPECT_EQ(narrow.state(), state) << to_string(options) << ", " << size;
     }
 }
 
