@@ -38,7 +38,7 @@ MPIRUN, OVER_TCP = ["mpirun", "--oversubscribe", "--bind-to", "none"], ["--mca",
 IN_PARTS = ["--deterministic", "--bucket-mib", "0.05"]
 LOST = ["--model", "resnet18", "--data", "synthetic-images:32x32x3:10:6400", "--global-batch", "8", "--epochs", "1000", "--bucket-mib", "1",
         "--deterministic", "--share-gpus"]
-LOST_STEP, STALL_TIMEOUT = 20, 5
+LOST_STEP, STALL_TIMEOUT = 100, 5  # by which ranks have reported for seconds where they are
 # Started by sh with the files for standard output and exit status, or with the file to look into and the signal to send, and a command. The
 # launcher ends the other ranks when one fails, which they may survive to report it.
 SURVIVOR = 'trap : TERM; log=$1 status=$2; shift 2; "$@" >$log; echo $? >$status'
