@@ -72,15 +72,23 @@ std::vector<std::string> range_of(std::string_view range, std::string_view list)
 /// Expands one part, which may contain any number of brackets, to at most `most` names.
 std::vector<std::string> expand(std::string_view part, std::string_view list, std::size_t most) {
   std::vector<std::string> names = {""};
-  const auto append = [&](const std::vector<std::string>& ends) {
+  // One name or one end is added in place: a copy of a long list takes megabytes.
+  const auto append = [&](std::vector<std::string> ends) {
     const std::size_t length = names.front().size() + ends.front().size();
     if (names.size() * ends.size() > most || length > kLongestName ||
         names.size() * ends.size() * length > kMaxText)
       refuse_hosts(list);
-    std::vector<std::string> longer;
-    for (const std::string& name : names)
-      for (const std::string& end : ends) longer.push_back(name + end);
-    names = std::move(longer);
+    if (ends.size() == 1) {
+      for (std::string& name : names) name += ends.front();
+    } else if (names.size() == 1) {
+      for (std::string& end : ends) end.insert(0, names.front());
+      names = std::move(ends);
+    } else {
+      std::vector<std::string> longer;
+      for (const std::string& name : names)
+        for (const std::string& end : ends) longer.push_back(name + end);
+      names = std::move(longer);
+    }
   };
   for (std::size_t open = part.find('['); open != std::string_view::npos; open = part.find('[')) {
     const std::size_t close = part.find(']');
@@ -90,7 +98,7 @@ std::vector<std::string> expand(std::string_view part, std::string_view list, st
       for (std::string& value : range_of(range, list)) values.push_back(std::move(value));
       if (values.size() > most) refuse_hosts(list);
     }
-    append(values);
+    append(std::move(values));
     part.remove_prefix(close + 1);
   }
   append({std::string(part)});
