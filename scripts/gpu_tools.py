@@ -58,7 +58,7 @@ class Sizes:
     log_every: int = 10
 
 
-# The same commands on networks that a simulated GPU trains in seconds.
+# The sizes of --rehearse, with which a simulated GPU trains in seconds.
 REHEARSAL = Sizes(resnet="cnn", image=12, resnet_batch=2, resnet_steps=8, gpt_layers=1, gpt_width=64, gpt_batch=1, positions=16,
                   vocabulary=40, gpt_steps=8, cnn_batch=2, cnn_steps=4, cifar_batch=2, cifar_steps=1, adam_parameters=10_000, jpeg_files=2,
                   jpeg_records=8, jpeg_images="random-crop=12", log_every=1)

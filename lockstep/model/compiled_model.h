@@ -211,8 +211,8 @@ class CompiledModel {
   std::uint64_t arenas_ = 0;  // number of arenas, and of buffers of kept outputs, allocated so far
   std::map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::vector<IndexLimit> index_limits_;  // of each input
-  /// Of the batch given last to stage(): whether load_ahead() has loaded it, and its place is
-  /// intact.
+  /// Whether load_ahead() has loaded the batch that stage() was given last, and whether another
+  /// pass has overwritten it since.
   enum class Ahead : std::uint8_t { none, loaded, overwritten };
   Ahead ahead_ = Ahead::none;
   PlanKey ahead_of_;

@@ -72,7 +72,7 @@ class FoldedConvolutionTest : public testing::TestWithParam<Setting> {
 // An array in the memory of a GPU.
 class Array {
  public:
-  // Of rows of `channels` random numbers, followed by zeros up to `width`.
+  // Fills rows with `channels` random numbers, followed by zeros up to `width`.
   Array(Context& context, std::int64_t rows, std::int64_t channels, std::int64_t width)
       : context_(context),
         memory_(context.allocator().allocate(static_cast<std::size_t>(rows * width) *

@@ -17,7 +17,7 @@ namespace lockstep::model::cuda {
 /// the input that are not zero, at most 4. The gradient of the input is not offered: such a
 /// convolution is usually the first layer, which does not need it.
 bool can_be_folded(const Conv2DSpec& spec, std::int64_t channels, ConvolutionPass pass);
-/// The same convolution of a folded image: see Folding.
+/// Returns the convolution that computes what `spec` does from a folded image (see Folding).
 Conv2DSpec with_folded_image(const Conv2DSpec& spec, std::int64_t channels, Precision precision);
 
 /// A pass of `spec` by another engine, of a folded copy of the image, in the workspace. Tensor
@@ -45,7 +45,7 @@ class FoldedConvolution final : public ConvolutionEngine {
   Folding folding_;
   ConvolutionPass pass_;
   std::unique_ptr<ConvolutionEngine> engine_;
-  // Of the workspace: the folded image is at its beginning.
+  // The workspace begins with the folded image; the kernel follows at kernel_at_.
   std::size_t kernel_at_ = 0;
   std::size_t own_bytes_ = 0;
 };
