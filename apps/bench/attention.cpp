@@ -123,7 +123,8 @@ void run(const Options& options) {
   if (!device::gpu_is_available())
     throw Error(ErrorCategory::device, "gpu", "expected a GPU", device::gpu_unavailable_reason());
   const device::cuda::DeviceScope scope(options.gpu);
-  Context context(options.gpu, {.precision = parse_precision(options.precision)});
+  Context context(options.gpu,
+                  {.precision = parse_name<Precision>("precision", options.precision)});
   const AttentionSpec spec{.batch = options.batch,
                            .queries = options.positions,
                            .keys = options.positions,

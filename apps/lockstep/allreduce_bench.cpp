@@ -169,11 +169,13 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
   command
       ->add_option("--min-bytes", arguments->min_bytes,
                    "Smallest buffer size in bytes, or with a unit such as 64KiB")
+      ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(false).description(""))
       ->default_str("1KiB");
   command
       ->add_option("--max-bytes", arguments->max_bytes,
                    "Largest buffer size in bytes, or with a unit such as 64MiB")
+      ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(false).description(""))
       ->default_str("64MiB");
   add_at_least(*command, "--factor", arguments->factor, 2,
@@ -181,11 +183,13 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
       ->default_str(std::to_string(arguments->factor));
   const std::vector<std::string_view> types = element_type_names();
   add_one_of(*command, "--dtype", arguments->plan.dtype, types,
-             "Data type of the elements: " + list_names(types));
+             "Data type of the elements: " + list_names(types))
+      ->type_name("TYPE");
   add_parsed(*command, "--allreduce", arguments->plan.routes, parse_routes, "auto",
              "ROUTE[,ROUTE...] to measure, interleaved: " +
                  allreduce::describe_routes(&allreduce::RouteInfo::is_for_cpus) +
-                 ". Each measurement starts with an untimed call to warm the caches");
+                 ". Each measurement starts with an untimed call to warm the caches")
+      ->type_name("ROUTE[,ROUTE...]");
   add_at_least(*command, "--iterations", arguments->plan.iterations, 0,
                "Number of measurements per size and route; their median is reported. 0: as many as "
                "fit into half a second, 3 to 500")
@@ -198,6 +202,7 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
       ->add_option("--devices", arguments->devices,
                    "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; "
                    "auto is cpu:0")
+      ->type_name("DEVICE[,DEVICE...]")
       ->capture_default_str();
   command->callback([=, &status] {
     arguments->plan.bytes = sizes(*arguments);

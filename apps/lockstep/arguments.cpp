@@ -81,6 +81,12 @@ void require_given(const char* option, const std::string& value) {
 
 namespace {
 
+bool parse_format(const std::string& text) {
+  if (text != "text" && text != "json")
+    refuse_name("--log-format", text, std::vector<std::string_view>{"text", "json"});
+  return text == "json";
+}
+
 /// The recipe of --images, which is not none, for the part "train" or "test". Throws Error (input).
 data::ImageRecipe recipe_for(std::string_view images, const std::string& part) {
   const std::size_t colon = std::min(images.find(':'), images.size());
@@ -107,23 +113,6 @@ data::ImageRecipe recipe_for(std::string_view images, const std::string& part) {
   return part == "train" ? recipe : recipe.for_test();
 }
 
-/// Reads "28x28x1". Throws Error (input).
-std::vector<std::int64_t> parse_shape(const std::string& text) {
-  std::vector<std::int64_t> shape;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('x', begin), text.size());
-    const std::int64_t extent =
-        parse_number<std::int64_t>(text.substr(begin, end - begin)).value_or(0);
-    if (extent < 1)
-      throw Error(ErrorCategory::input, "input-shape",
-                  "expected positive numbers separated by x, such as 28x28x1",
-                  fmt::format("got \"{}\"", text));
-    shape.push_back(extent);
-    begin = end + 1;
-  }
-  return shape;
-}
-
 }  // namespace
 
 std::string parse_images(std::string_view images) {
@@ -132,166 +121,40 @@ std::string parse_images(std::string_view images) {
   return std::string(images);
 }
 
-void add_feature_options(CLI::App& command, data::TFRecordOptions& options) {
-  const char* group = "Data";
-  command
-      .add_option("--input-feature", options.input_feature,
-                  "Name of the tf.train.Example feature that is the input (default: from "
-                  "dataset.json or the first record)")
-      ->group(group);
-  command
-      .add_option(
-          "--label-feature", options.label_feature,
-          "Name of the feature that is the label (default: from dataset.json or the first record)")
-      ->group(group);
-  add_parsed(command, "--input-shape", options.input_shape, parse_shape,
-             "Shape of a sample: HxWxC, or a number of values (default: from dataset.json or the "
-             "first record)")
-      ->group(group);
-  add_at_least(command, "--classes", options.classes, 0,
-               "Number of classes (default: from dataset.json or a scan of the labels)")
-      ->group(group);
-}
-
 void add_data_options(CLI::App& command, DataArguments& arguments) {
   // CLI11 lists the group of the first option first, and --help is the first.
   command.get_help_ptr()->group(kCommonOptions);
-  const char* group = "Data";
-  data::TFRecordOptions& tfrecord = arguments.open.tfrecord;
-  command
-      .add_option(
-          "--data", arguments.data,
-          "Data set (required): " + data::data_usage() +
-              ". The part defaults to train, and for --validation-data, evaluate, predict and "
-              "quantize to test")
-      ->group(kCommonOptions);
-  command
-      .add_option("--data-dir", arguments.open.data_dir,
-                  "Directory to search for fashion-mnist before the system's directories")
-      ->type_name("DIR")
-      ->group(group);
-  command
-      .add_option("--index-dir", tfrecord.index_dir,
-                  "Directory for the indexes of TFRecord files (default: next to each file)")
-      ->type_name("DIR")
-      ->group(group);
-  add_feature_options(command, tfrecord);
-  add_parsed(command, "--images", arguments.images, parse_images,
-             "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in "
-             "training, random crops after padding by 4 pixels, and flips); imagenet (224x224, or "
-             "imagenet:SIZE; normalized; in training, random resized crops and flips); or steps, "
-             "such as random-crop=160,flip,normalize=imagenet (docs/data.md). "
-             "Default: none, or for a checkpoint as in its training")
-      ->group(group);
-  const auto set_size = [&images = arguments.images](const int& size) {
-    require_at_least("--image-size", size, 1);
-    // A configuration file sets it twice: where it is checked, and with the command line.
-    if (images && !images->starts_with("imagenet"))
-      throw Error(ErrorCategory::input, "command line",
-                  "expected --images imagenet, or no --images, with --image-size",
-                  "got " + *images);
-    images = parse_images(fmt::format("imagenet:{}", size));
-  };
-  add_assigned<int>(command, "--image-size", set_size,
-                    "Height and width of images in pixels; implies --images imagenet")
-      ->group(group);
-  add_at_least(command, "--global-batch,--batch-size", arguments.global_batch, 1,
-               "Number of samples per step over all replicas")
-      ->default_str(std::to_string(arguments.global_batch))
-      ->group(kCommonOptions);
-  add_at_least(command, "--data-threads", arguments.threads, 1,
-               "Maximum number of threads per process that read and decode; only as many as needed "
-               "are active (default: 1, and for replicas on GPUs the cores of the process, up to "
-               "16 for each)")
-      ->group(group);
-  add_at_least(command, "--prefetch", arguments.prefetch, 1, "Number of batches to read ahead")
-      ->default_str(std::to_string(arguments.prefetch))
-      ->group(group);
-}
-
-void add_place_options(CLI::App& command, PlaceArguments& arguments) {
-  const char* group = "Replicas";
-  command
-      .add_option("--devices", arguments.devices,
-                  "Devices of the replicas of each process, such as gpu:0,gpu:1 or cpu:0. A "
-                  "repeated device (gpu:0,gpu:0 or cpu:0,cpu:0) has several logical replicas. "
-                  "auto: every GPU; under mpirun, one GPU per rank of a node; cpu:0 if there is no "
-                  "GPU. gpu:all: the GPUs of a node, divided among its ranks")
-      ->capture_default_str()
-      ->group(kCommonOptions);
-  const auto parse = [](const std::string& name) {
-    return strategy::parse_strategy("--strategy", name);
-  };
-  add_parsed(command, "--strategy", arguments.strategy, parse, "auto",
-             "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "
-             "multi-worker-mirrored (ranks started by mpirun)")
-      ->group(group);
-  add_parsed(command, "--allreduce", arguments.options.route, allreduce::parse_route, "auto",
-             "Route of the gradient all-reduce: " +
-                 allreduce::describe_routes([](const allreduce::RouteInfo&) { return true; }))
-      ->group(group);
-  command
-      .add_flag("--share-gpus", arguments.options.share_gpus,
-                "Allow several ranks to use the same GPU, for tests; they reduce through host "
-                "memory. Without this flag, a shared GPU is an error")
-      ->group(group);
-  command
-      .add_option("--stall-timeout", arguments.options.stall_timeout,
-                  "Seconds without progress after which the job ends with status 4 and reports the "
-                  "missing rank; 0 disables the timeout. LOCKSTEP_STALL_TIMEOUT in the environment "
-                  "overrides it")
-      ->capture_default_str()
-      ->group(group);
-  add_between(command, "--start-timeout", arguments.start_timeout, 0.0, std::nullopt,
-              "Seconds that the start of the ranks may take, MPI_Init included; then the job ends "
-              "with status 4 and names the call that has not returned. 0 disables the timeout "
-              "(default: 60, or --stall-timeout if that is shorter)")
-      ->group(group);
+  add_fields(command, fields_of(arguments));
 }
 
 void add_metrics_option(CLI::App& command, std::string& metrics) {
   command
-      .add_option(
-          "--metrics", metrics,
-          fmt::format("Further metrics, such as auc,confusion: {}. top5 may have any number; "
-                      "precision, recall and f1 take :average=binary, macro or none (each "
-                      "class), auc and auc_pr take :exact=true. With several outputs, "
-                      "OUTPUT:NAME is of one, NAME of each that it fits (default: none)",
-                      model::metric_names()))
+      .add_option("--metrics", metrics,
+                  fmt::format(fmt::runtime(kMetricsHelp), model::metric_names()))
       ->type_name("LIST")
       ->group("Model");
 }
 
-void add_precision_option(CLI::App& command, model::Precision& precision) {
-  add_parsed(
-      command, "--precision", precision, model::parse_precision, "float32",
-      "Data type of the computation: float32, bfloat16 (requires a GPU, or a CPU with AVX-512) or "
-      "float16 (requires a GPU). Parameters, gradients and statistics are float32")
-      ->group("Model");
-}
-
 CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& help) {
-  const auto parse = [](const std::string& text) {
-    if (text != "text" && text != "json")
-      refuse_name("--log-format", text, std::vector<std::string_view>{"text", "json"});
-    return text == "json";
-  };
-  CLI::Option* format = add_parsed(command, "--log-format", json, parse, "text",
-                                   "Same as --json, or its default: text")
-                            ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-                            ->group("");
-  // Where it is parsed, so that a later --log-format counts, and --print-config has one of them.
+  constexpr const char* kFormat = "--log-format";
+  CLI::Option* format = command.get_option_no_throw(kFormat);
+  if (format == nullptr)
+    format = add_parsed(command, kFormat, json, parse_format, "text", "Another name of --json")
+                 ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+                 ->group("");
+  // Where it is parsed, so that a later --log-format counts.
   const auto assign = [format](std::int64_t given) {
     format->add_result(given > 0 ? "json" : "text");
   };
-  return command.add_flag_function("--json", assign, help)->trigger_on_parse()->configurable(false);
+  return command.add_flag_function("--json", assign, help)->trigger_on_parse();
 }
 
 void add_output_options(CLI::App& command, OutputArguments& arguments, const char* quiet) {
+  add_fields(command, fields_of(arguments));
+  command.get_option("--quiet")->description(quiet);
   add_json_option(command, arguments.json,
                   "Print one JSON object per line on standard output, for programs")
       ->group("Output");
-  command.add_flag("--quiet", arguments.quiet, quiet)->group("Output");
 }
 
 std::optional<std::int64_t> parse_bad_records(const std::string& text) {
@@ -359,3 +222,44 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
 }
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+using DataFields = Fields<apps::DataArguments>;
+using PlaceFields = Fields<apps::PlaceArguments>;
+using OutputFields = Fields<apps::OutputArguments>;
+
+void DataFields::parse_images(Options& options, std::string_view /*name*/,
+                              std::span<const std::string> values) {
+  options.images.reset();
+  if (!values.back().empty()) options.images = apps::parse_images(values.back());
+}
+
+std::vector<std::string> DataFields::print_images(const Options& options) {
+  return fields_detail::print(options.images);
+}
+
+void DataFields::parse_image_size(Options& options, std::string_view name,
+                                  std::span<const std::string> values) {
+  if (values.back().empty()) return;
+  const auto size = fields_detail::parse_within<std::int64_t>(
+      name, values.back(), 1, std::numeric_limits<std::int32_t>::max());
+  // A configuration file sets it twice: where it is checked, and with the command line.
+  if (options.images && !options.images->starts_with("imagenet"))
+    throw Error(ErrorCategory::input, "command line",
+                "expected --images imagenet, or no --images, with --image-size",
+                "got " + *options.images);
+  options.images = apps::parse_images(fmt::format("imagenet:{}", size));
+}
+
+void PlaceFields::parse_strategy(Options& options, std::string_view name,
+                                 std::span<const std::string> values) {
+  options.strategy = strategy::parse_strategy(name, values.back());
+}
+
+void OutputFields::parse_format(Options& options, std::string_view /*name*/,
+                                std::span<const std::string> values) {
+  options.json = apps::parse_format(values.back());
+}
+
+}  // namespace lockstep

@@ -13,9 +13,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "apps/lockstep/field_options.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/open_data.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/strategy/fit_options.h"
 #include "lockstep/strategy/strategy.h"
 
 namespace lockstep::apps {
@@ -90,9 +91,6 @@ CLI::Option* add_seed(CLI::App& command, std::uint64_t& value, const std::string
 
 // Options that several commands share.
 
-/// The group of options that the help of a command lists first. add_data_options() begins it.
-inline constexpr const char* kCommonOptions = "Common options";
-
 /// How images are prepared when no option says it.
 inline constexpr const char* kImagesAsStored = "none";
 /// Checks the value of --images: none, cifar10, imagenet, imagenet:SIZE or steps
@@ -107,19 +105,15 @@ struct DataArguments {
   /// Number of unreadable training records to skip; nullopt: fail.
   std::optional<std::int64_t> bad_records;
   std::int64_t global_batch = 64;
-  int threads = 0;  ///< 0: strategy::reading_threads() decides
-  int prefetch = 2;
+  strategy::ReadOptions read;
 };
 
 /// Throws Error (input) if `output`, the file of `option`, is one of the data `spec`, of which
 /// `part` is opened with `data`: it would be lost.
 void require_not_read(std::string_view option, const std::filesystem::path& output,
                       const std::string& spec, const DataArguments& data, const std::string& part);
+/// Declares the options of the data, below the common ones, which the help then begins with.
 void add_data_options(CLI::App& command, DataArguments& arguments);
-
-/// Declares the options that state what TFRecord files contain: --input-feature, --label-feature,
-/// --input-shape and --classes. They are part of add_data_options().
-void add_feature_options(CLI::App& command, data::TFRecordOptions& options);
 
 /// Devices and strategy.
 struct PlaceArguments {
@@ -128,25 +122,27 @@ struct PlaceArguments {
   strategy::StrategyOptions options;
   std::optional<double> start_timeout = {};  ///< see job::SessionOptions
 };
-void add_place_options(CLI::App& command, PlaceArguments& arguments);
 
-/// Declares --json and its other name, --log-format text|json, which the help does not list; the
-/// last one given counts. `help`: what is printed.
+/// Declares --json and, unless the command has it, its other name, --log-format text|json; the last
+/// one given counts. `help`: what is printed.
 CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& help);
 
 struct OutputArguments {
   bool json = false;
   bool quiet = false;
 };
-/// `quiet`: what --quiet does.
+
+/// Declares them. `quiet`: what --quiet does.
 void add_output_options(CLI::App& command, OutputArguments& arguments,
                         const char* quiet = "Print only warnings and errors");
 
+/// The help of --metrics; {} are their names.
+inline constexpr std::string_view kMetricsHelp =
+    "Further metrics, such as auc,confusion: {}. top5 may have any number; precision, recall and "
+    "f1 take :average=binary, macro or none (each class), auc and auc_pr take :exact=true. With "
+    "several outputs, OUTPUT:NAME is of one, NAME of each that it fits (default: none)";
 /// Declares --metrics, a list for model::make_metrics().
 void add_metrics_option(CLI::App& command, std::string& metrics);
-
-/// Declares --precision.
-void add_precision_option(CLI::App& command, model::Precision& precision);
 
 /// Parses a list such as "ring,mpi". Throws Error (input).
 std::vector<allreduce::Route> parse_routes(const std::string& list);
@@ -168,3 +164,104 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
                            const std::string& part, std::uint64_t seed);
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+/// --data and how the records are read.
+template <>
+struct Fields<apps::DataArguments> {
+  using Options = apps::DataArguments;
+  static void parse_images(Options& options, std::string_view name,
+                           std::span<const std::string> values);
+  static void parse_image_size(Options& options, std::string_view name,
+                               std::span<const std::string> values);
+  static std::vector<std::string> print_images(const Options& options);
+  static constexpr std::tuple list{
+      Field{&Options::data,
+            {.key = "data",
+             .help = "Data set (required): {}. The part defaults to train, and for "
+                     "--validation-data, evaluate, predict and quantize to test",
+             .group = kCommonOptions,
+             .value = "SPEC",
+             .names = data::data_usage}},
+      Part{&Options::open},
+      TextField<Options>{
+          {.key = "images",
+           .help = "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in "
+                   "training, random crops after padding by 4 pixels, and flips); imagenet "
+                   "(224x224, or imagenet:SIZE; normalized; in training, random resized crops and "
+                   "flips); or steps, such as random-crop=160,flip,normalize=imagenet "
+                   "(docs/data.md). Default: none, or for a checkpoint as in its training",
+           .group = "Data",
+           .value = "NAME|STEPS"},
+          parse_images,
+          print_images},
+      TextField<Options>{{.key = "image_size",
+                          .help = "Height and width of images in pixels; implies --images imagenet",
+                          .group = "Data",
+                          .value = "N"},
+                         parse_image_size,
+                         [](const Options&) { return std::vector<std::string>(); }},
+      Field{&Options::global_batch,
+            {.key = "global_batch",
+             .help = "Number of samples per step over all replicas",
+             .group = kCommonOptions,
+             .alias = "batch-size"},
+            {.least = 1}},
+      Part{&Options::read}};
+};
+
+/// Devices and strategy.
+template <>
+struct Fields<apps::PlaceArguments> {
+  using Options = apps::PlaceArguments;
+  static void parse_strategy(Options& options, std::string_view name,
+                             std::span<const std::string> values);
+  static constexpr std::tuple list{
+      Field{&Options::devices,
+            {.key = "devices",
+             .help = "Devices of the replicas of each process, such as gpu:0,gpu:1 or cpu:0. A "
+                     "repeated device (gpu:0,gpu:0 or cpu:0,cpu:0) has several logical replicas. "
+                     "auto: every GPU; under mpirun, one GPU per rank of a node; cpu:0 if there is "
+                     "no GPU. gpu:all: the GPUs of a node, divided among its ranks",
+             .group = kCommonOptions,
+             .value = "DEVICE[,DEVICE...]"}},
+      TextField<Options>{
+          {.key = "strategy",
+           .help = "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "
+                   "multi-worker-mirrored (ranks started by mpirun)",
+           .group = "Replicas",
+           .value = "NAME"},
+          parse_strategy,
+          [](const Options& options) { return std::vector{options.strategy}; }},
+      Part{&Options::options},
+      Field{&Options::start_timeout,
+            {.key = "start_timeout",
+             .help = "Seconds that the start of the ranks may take, MPI_Init included; then the "
+                     "job ends with status 4 and names the call that has not returned. 0 disables "
+                     "the timeout (default: 60, or --stall-timeout if that is shorter)",
+             .group = "Replicas",
+             .value = "SECONDS"},
+            {{.least = 0}}}};
+};
+
+/// What is printed.
+template <>
+struct Fields<apps::OutputArguments> {
+  using Options = apps::OutputArguments;
+  static void parse_format(Options& options, std::string_view name,
+                           std::span<const std::string> values);
+  static constexpr std::tuple list{
+      TextField<Options>{{.key = "log_format",
+                          .help = "Another name of --json: json, or text",
+                          .group = "Output",
+                          .value = "text|json"},
+                         parse_format,
+                         [](const Options& options) {
+                           return std::vector<std::string>{options.json ? "json" : "text"};
+                         }},
+      Field{&Options::quiet,
+            {.key = "quiet", .help = "Print only warnings and errors", .group = "Output"}}};
+};
+
+}  // namespace lockstep

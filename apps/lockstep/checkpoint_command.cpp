@@ -182,8 +182,10 @@ std::string progress_text(const checkpoint::TrainingState& state) {
 
 /// "  optimizer adam(beta1=0.9, …)"; empty if the checkpoint does not tell it.
 std::string optimizer_text(const checkpoint::TrainingState& state) {
-  const auto optimizer = state.configuration->find(strategy::kOptimizerKey);
-  if (optimizer == state.configuration->end() || !optimizer->is_string()) return {};
+  const auto settings = state.configuration->find(strategy::kSettingsKey);
+  if (settings == state.configuration->end() || !settings->is_object()) return {};
+  const auto optimizer = settings->find("optimizer");
+  if (optimizer == settings->end() || !optimizer->is_string()) return {};
   return fmt::format("  optimizer {}\n", printable(optimizer->get<std::string>()));
 }
 
@@ -297,6 +299,7 @@ CLI::App* add_action(CLI::App& command, const char* name, const char* help, Run 
           "PATH", arguments->path,
           "A directory of checkpoints (--checkpoint-dir), a single checkpoint, or DIR:best, the "
           "best one of a training with --keep-best")
+      ->type_name("")
       ->required();
   action->callback([run, arguments, &out] {
     arguments->path = checkpoint::resolve_best(arguments->path);

@@ -363,6 +363,7 @@ void add_export_options(CLI::App& command, ExportArguments& arguments) {
   command
       .add_option("--output", arguments.output,
                   "The file to write: FILE.safetensors, FILE.onnx or FILE.pt")
+      ->type_name("PATH")
       ->required();
   add_one_of(command, "--format", arguments.format, {"auto", "safetensors", "onnx", "torch"},
              "Format of the file; auto: by its ending. torch is a state_dict for torch.load")

@@ -2,18 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
+#include "apps/lockstep/field_options.h"
 #include "apps/lockstep/parse_error.h"
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/torchscript.h"
@@ -75,57 +76,60 @@ ConfigFile read_config(const std::string& path, const std::string& where) {
   return {std::move(text), foreign_writer(file.get())};
 }
 
-// Stands for '#' within quotes, at which CLI11 2.1 would cut the value off.
-constexpr char kHash = '\x1a';
+/// A line of the file.
+struct ConfigItem {
+  std::string section;  ///< empty: at the top
+  std::string name;
+  std::string value;
+};
 
-/// The lines without comments, so that every '#' that is left is part of a value: as kHash.
-std::string without_comments(const std::string& text) {
-  std::string result;
-  char quote = 0;
-  bool is_comment = false;
-  for (const char c : text) {
-    if (c == '\n') {
-      quote = 0;
-      is_comment = false;
-    } else if (quote == 0 && c == '#') {
-      is_comment = true;
-    } else if (quote == 0 ? c == '"' || c == '\'' : c == quote) {
-      quote = quote == 0 ? c : 0;
-    }
-    if (!is_comment) result += c == '#' ? kHash : c;
-  }
-  return result;
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const std::size_t begin = std::min(text.find_first_not_of(kBlank), text.size());
+  return text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
 }
 
-// A line between two of the same name, which CLI11 would make one item of two values.
-constexpr const char* kApart = "\x1b";
+/// The value of "name=VALUE": in double quotes with \", \\, \n and \r, in single quotes as it is,
+/// or a text up to a blank and '#'. nullopt for an open quote, or text after a closed one.
+std::optional<std::string> read_value(std::string_view text) {
+  const char quote = text.empty() ? '\0' : text.front();
+  if (quote != '"' && quote != '\'') return std::string(trimmed(text.substr(0, text.find(" #"))));
+  std::string value;
+  std::size_t at = 1;
+  for (; at < text.size() && text[at] != quote; ++at) {
+    const bool is_escape = quote == '"' && text[at] == '\\' && at + 1 < text.size();
+    if (is_escape) ++at;
+    const char c = text[at];
+    value += !is_escape ? c : c == 'n' ? '\n' : c == 'r' ? '\r' : c;
+  }
+  const std::string_view rest = trimmed(text.substr(std::min(at + 1, text.size())));
+  if (at >= text.size() || (!rest.empty() && rest.front() != '#')) return std::nullopt;
+  return value;
+}
 
-/// The lines, so that each is an item of its own.
-std::string lines_apart(const std::string& text) {
-  constexpr std::string_view kOfNames =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-  std::string result;
-  std::string last;
+/// Throws Error (input) with `where` for a line that is none.
+std::vector<ConfigItem> items_of(const std::string& text, const std::string& where) {
+  std::vector<ConfigItem> items;
+  std::string section;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t begin = std::min(line.find_first_not_of(" \t"), line.size());
-    const std::size_t end = std::min(line.find_first_not_of(kOfNames, begin), line.size());
-    const std::size_t equals = std::min(line.find_first_not_of(" \t", end), line.size());
-    const bool is_item = end > begin && line.substr(equals).starts_with('=');
-    const std::string name = is_item ? line.substr(begin, end - begin) : std::string();
-    if (is_item && name == last) result += fmt::format("{}=1\n", kApart);
-    if (is_item) last = name;
-    result += line + '\n';
+  std::size_t number = 0;
+  for (std::string whole; std::getline(lines, whole);) {
+    ++number;
+    const std::string_view line = trimmed(whole);
+    if (line.empty() || line.front() == '#') continue;
+    if (line.front() == '[' && line.back() == ']') {
+      section = trimmed(line.substr(1, line.size() - 2));
+      continue;
+    }
+    const std::size_t equals = line.find('=');
+    const std::string_view name = trimmed(line.substr(0, equals));
+    auto value = equals == std::string_view::npos ? std::nullopt
+                                                  : read_value(trimmed(line.substr(equals + 1)));
+    if (name.empty() || !value)
+      throw Error(ErrorCategory::input, where, "expected a readable file of name=value lines",
+                  fmt::format("got \"{}\" in line {}", line, number));
+    items.push_back({section, std::string(name), std::move(*value)});
   }
-  return result;
-}
-
-std::vector<CLI::ConfigItem> items_of(const std::string& text) {
-  std::istringstream lines(lines_apart(without_comments(text)));
-  std::vector<CLI::ConfigItem> items = CLI::ConfigTOML().from_config(lines);
-  std::erase_if(items, [](const CLI::ConfigItem& item) { return item.name == kApart; });
-  for (CLI::ConfigItem& item : items)
-    for (std::string& input : item.inputs) std::ranges::replace(input, kHash, '#');
   return items;
 }
 
@@ -161,46 +165,35 @@ bool is_given(const std::vector<std::string>& arguments, const CLI::Option& opti
 
 /// Whether an item of a file is an option of `command`, and not in the section of another one.
 /// Throws Error (input) with `where` for a section that no command has.
-bool belongs_to(const CLI::ConfigItem& item, const CLI::App& command, const CLI::App& program,
+bool belongs_to(const ConfigItem& item, const CLI::App& command, const CLI::App& program,
                 const std::string& where) {
-  const bool is_section_mark = item.name == "++" || item.name == "--";
-  if (is_section_mark) return false;
-  if (item.parents.empty()) return true;
-  const std::string& section = item.parents.front();
-  const bool is_known =
-      !program.get_subcommands([&](const CLI::App* other) { return other->get_name() == section; })
-           .empty();
-  if (!is_known || (section == command.get_name() && item.parents.size() > 1))
-    throw Error(
-        ErrorCategory::input, where,
-        fmt::format("expected options of {0}, or in a section [{0}]", command.get_name()),
-        fmt::format("got \"{}\" in a section [{}]", item.name, fmt::join(item.parents, ".")));
-  return section == command.get_name();
-}
-
-/// --print-config writes an empty value for an option that is not set.
-bool is_empty(const CLI::ConfigItem& item) {
-  return std::ranges::all_of(item.inputs, [](const std::string& input) { return input.empty(); });
-}
-
-std::string value_of(const CLI::ConfigItem& item) {
-  return fmt::format("{}", fmt::join(item.inputs, ","));
+  if (item.section.empty()) return true;
+  const bool is_known = !program
+                             .get_subcommands([&](const CLI::App* other) {
+                               return other->get_name() == item.section;
+                             })
+                             .empty();
+  if (!is_known)
+    throw Error(ErrorCategory::input, where,
+                fmt::format("expected options of {0}, or in a section [{0}]", command.get_name()),
+                fmt::format("got \"{}\" in a section [{}]", item.name, item.section));
+  return item.section == command.get_name();
 }
 
 /// Throws Error (input) with `where` unless `item` is an option of `command`, which `option` is,
-/// with a valid value.
-/// The parser of the command line, which sees the option again, does not know the file.
-void check_item(const CLI::ConfigItem& item, CLI::App& command, CLI::Option* option,
+/// with a valid value. The parser of the command line, which sees the option again, does not know
+/// the file.
+void check_item(const ConfigItem& item, CLI::App& command, CLI::Option* option,
                 const std::string& where) {
   const std::string expected = "expected valid options for " + command_and_help(command);
   if (option == nullptr)
     throw Error(ErrorCategory::input, where, expected, got_word("--" + item.name, command));
   try {
-    option->add_result(value_of(item));
+    option->add_result(item.value);
     option->run_callback();
     option->clear();
   } catch (const CLI::ParseError&) {
-    throw wrong_value(*option, {"--" + item.name, value_of(item)}, where);
+    throw wrong_value(*option, {"--" + item.name, item.value}, where);
   } catch (const Error& error) {
     throw Error(error.category(), where, expected, error.what());
   }
@@ -214,37 +207,18 @@ std::shared_ptr<bool> add_config_options(CLI::App& command) {
                   "File with options of this command, as written by --print-config; the command "
                   "line takes precedence")
       ->type_name("FILE")
-      ->configurable(false)
       ->group("Configuration");
   auto print = std::make_shared<bool>(false);
   command
       .add_flag("--print-config", *print, "Print the options in the format of --config, and exit")
-      ->configurable(false)
       ->group("Configuration");
   return print;
 }
 
-std::string config_text(const CLI::App& command) { return command.config_to_str(true, false); }
+namespace {
 
-void print_config_text(const CLI::App& command) {
-  for (const CLI::Option* const option : command.get_options())
-    for (const std::string& value : option->results())
-      if (value.find_first_of("\n\r") != std::string::npos)
-        throw Error(ErrorCategory::input, option->get_single_name(),
-                    "expected a value without line breaks for --print-config, whose lines are "
-                    "options",
-                    fmt::format("got \"{}\"", value));
-  print_exactly(config_text(command));
-}
-
-std::vector<std::pair<std::string, std::string>> config_values(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> values;
-  for (const CLI::ConfigItem& item : items_of(text))
-    if (!is_empty(item)) values.emplace_back(item.name, value_of(item));
-  return values;
-}
-
-void require_one_name(const std::vector<std::string>& arguments, const CLI::App& program) {
+/// The innermost command that `arguments` begin with.
+const CLI::App& named_command(const std::vector<std::string>& arguments, const CLI::App& program) {
   const CLI::App* command = &program;
   for (const std::string& word : arguments) {
     const auto named =
@@ -252,7 +226,27 @@ void require_one_name(const std::vector<std::string>& arguments, const CLI::App&
     if (named.empty()) break;
     command = named.front();
   }
-  require_one_name(arguments, *command, "command line");
+  return *command;
+}
+
+nlohmann::ordered_json schema_with_commands(const CLI::App& command) {
+  nlohmann::ordered_json schema = schema_of(command);
+  for (const CLI::App* const inner : command.get_subcommands([](const CLI::App*) { return true; }))
+    schema["commands"].push_back(schema_with_commands(*inner));
+  return schema;
+}
+
+}  // namespace
+
+std::optional<std::string> help_as_json(const std::vector<std::string>& arguments,
+                                        const CLI::App& program) {
+  const auto has = [&](const char* word) { return std::ranges::count(arguments, word) > 0; };
+  if (!(has("--help") || has("-h")) || !has("--json")) return std::nullopt;
+  return schema_with_commands(named_command(arguments, program)).dump(1);
+}
+
+void require_one_name(const std::vector<std::string>& arguments, const CLI::App& program) {
+  require_one_name(arguments, named_command(arguments, program), "command line");
 }
 
 std::vector<std::string> with_config_file(std::vector<std::string> arguments, CLI::App& program) {
@@ -266,28 +260,22 @@ std::vector<std::string> with_config_file(std::vector<std::string> arguments, CL
   const std::string where = fmt::format("{} {}", kConfig, *path);
   if (path->ends_with(".yaml") || path->ends_with(".yml"))
     throw Error(ErrorCategory::input, where,
-                "expected a file of name=value lines (TOML), as --print-config writes it",
+                "expected a file of name=value lines, as --print-config writes it",
                 "got the name of a YAML file");
   const ConfigFile file = read_config(*path, where);
-  std::vector<CLI::ConfigItem> items;
-  try {
-    items = items_of(file.text);
-  } catch (const CLI::Error& error) {
-    throw Error(ErrorCategory::input, where, "expected a readable file of name=value lines",
-                error.what());
-  }
   std::vector<std::string> added;
-  for (const CLI::ConfigItem& item : items) {
-    if (!belongs_to(item, *commands.front(), program, where) || is_empty(item)) continue;
+  for (const ConfigItem& item : items_of(file.text, where)) {
+    // --print-config writes an empty value for an option that is not set.
+    if (!belongs_to(item, *commands.front(), program, where) || item.value.empty()) continue;
     CLI::Option* const option = commands.front()->get_option_no_throw("--" + item.name);
     if (option != nullptr && is_given(arguments, *option)) continue;
     check_item(item, *commands.front(), option, where);
-    if (item.name == "model" && is_torchscript(value_of(item)) && !file.foreign_writer.empty())
+    if (item.name == "model" && is_torchscript(item.value) && !file.foreign_writer.empty())
       throw Error(ErrorCategory::input, where,
                   "expected a TorchScript file, which is a program, on the command line (--model "
                   "FILE.pt), or in a file that only this user can write",
                   file.foreign_writer);
-    added.push_back(fmt::format("--{}={}", item.name, value_of(item)));
+    added.push_back(fmt::format("--{}={}", item.name, item.value));
   }
   require_one_name(added, *commands.front(), where);
   arguments.insert(arguments.begin() + 1, added.begin(), added.end());

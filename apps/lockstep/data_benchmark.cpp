@@ -151,7 +151,7 @@ DataRate time_batches(const data::Dataset& dataset, const DataBenchmarkOptions& 
   auto start = Clock::now();
   const data::Dataset batches = dataset.shuffle().batch(options.data.global_batch);
   const auto stream = batches.stream({.last_step = once ? batches.steps_per_epoch() : -1,
-                                      .prefetch = options.data.prefetch,
+                                      .prefetch = options.data.read.prefetch,
                                       .threads = threads});
   std::vector<data::Batch> parts;
   if (!once) {
@@ -193,7 +193,7 @@ class DataBenchmark {
  public:
   explicit DataBenchmark(const DataBenchmarkOptions& options)
       : options_(options),
-        threads_(std::max(options.data.threads, 1)),
+        threads_(std::max(options.data.read.data_threads, 1)),
         dataset_(checked_sizes(open_dataset(options.data, options.data.data, "train", 1))),
         files_(dynamic_cast<const data::TFRecordSource*>(&dataset_.source())),
         sample_bytes_((dataset_.spec().feature_count() + dataset_.spec().target_count()) *

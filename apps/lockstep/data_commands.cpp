@@ -114,13 +114,14 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help,
   auto options = std::make_shared<ConvertOptions>();
   options->source = source;
   CLI::App* command = convert.add_subcommand(name, help);
-  command->add_option("--input", options->input, input_help)->required();
+  command->add_option("--input", options->input, input_help)->type_name("PATH")->required();
   data::ShardOptions& shards = options->shards;
   command
       ->add_option(
           "--part", shards.part,
           "Part of the data set, such as train or test: the name of the shards, and PART in "
           "--data DIRECTORY:PART")
+      ->type_name("train|test")
       ->capture_default_str();
   command
       ->add_option("--output", shards.directory,
@@ -132,7 +133,8 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help,
       ->default_str(std::to_string(shards.shards));
   add_parsed(*command, "--compression", shards.compression, data::compression_from_name, "none",
              "Compression: none, gzip or zlib; compressed files are decompressed when read, to "
-             "disk if large");
+             "disk if large")
+      ->type_name("none|gzip|zlib");
   if (source == ConvertSource::images)
     add_seed(*command, options->seed, "Seed of the order in which the images are written");
   command->add_flag("--overwrite", shards.overwrite, "Replace existing shards of this part");
@@ -150,7 +152,7 @@ void add_index_command(CLI::App& data) {
   auto options = std::make_shared<Options>();
   CLI::App* command = data.add_subcommand(
       "index", "Write an index of record offsets for each file that has no valid one");
-  command->add_option("files", options->files, kFilesHelp)->required();
+  command->add_option("files", options->files, kFilesHelp)->type_name("")->required();
   command
       ->add_option("--index-dir", options->index_dir,
                    "Directory for the indexes (default: next to each file)")
@@ -162,12 +164,14 @@ void add_inspect_command(CLI::App& data) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = data.add_subcommand(
       "inspect", "Print files, records, features with their kinds and ranges, and label counts");
-  command->add_option("files", options->files, kDataSetsHelp)->required();
+  command->add_option("files", options->files, kDataSetsHelp)->type_name("")->required();
   add_at_least(*command, "--records", options->records, 0,
                "Maximum number of records to read from each file; 0 for all")
       ->default_str("0");
-  command->add_option("--label-feature", options->label_feature,
-                      "Feature whose values are counted (default: image/class/label or label)");
+  command
+      ->add_option("--label-feature", options->label_feature,
+                   "Feature whose values are counted (default: image/class/label or label)")
+      ->type_name("NAME");
   command->callback([options] { inspect_data(*options); });
 }
 
@@ -178,10 +182,11 @@ void add_verify_command(CLI::App& data) {
       "Find what a training would stop on: damaged records, missing or mismatching features, "
       "labels out of range, NaN and infinity, fields of tables, images in folders that cannot be "
       "decoded");
-  command->add_option("files", options->files, kDataSetsHelp)->required();
+  command->add_option("files", options->files, kDataSetsHelp)->type_name("")->required();
   command->add_flag("--images", options->images,
                     "Also decode every JPEG and PNG image of TFRecord files");
-  add_feature_options(*command, options->tfrecord);
+  add_fields(*command, fields_with(fields_of(options->tfrecord),
+                                   {"input_feature", "label_feature", "input_shape", "classes"}));
   command->callback([options] { verify_data(*options); });
 }
 
@@ -197,6 +202,7 @@ void add_benchmark_command(CLI::App& data) {
     options->seconds = seconds;
   };
   add_assigned<double>(*command, "--seconds", assign, "Seconds to measure each rate; above 0")
+      ->type_name("SECONDS")
       ->default_str(fmt::format("{}", options->seconds))
       ->group("Output");
   add_output_options(*command, options->output,

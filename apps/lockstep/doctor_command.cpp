@@ -283,8 +283,10 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
       "Exit status: 0 nothing is wrong (there may be warnings), 1 there is a problem, 2 the "
       "command line is wrong, 4 ranks did not connect or stopped responding.");
   const auto arguments = std::make_shared<DoctorArguments>();
-  command->add_option("--data", arguments->data,
-                      "Data that every rank must be able to read, as for --data of lockstep train");
+  command
+      ->add_option("--data", arguments->data,
+                   "Data that every rank must be able to read, as for --data of lockstep train")
+      ->type_name("SPEC");
   command
       ->add_option("--data-dir", arguments->data_dir,
                    "Directory to search for fashion-mnist before the system's directories")
@@ -296,11 +298,13 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
   add_parsed(*command, "--allreduce", arguments->routes, parse_routes,
              "ROUTE[,ROUTE...] to measure: " +
                  allreduce::describe_routes(&allreduce::RouteInfo::is_for_cpus) +
-                 ". Default: all routes that connect these ranks");
+                 ". Default: all routes that connect these ranks")
+      ->type_name("ROUTE[,ROUTE...]");
   CLI::Option* const seconds =
       add_between(*command, "--seconds", arguments->seconds, 1.0, 30.0,
                   "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the "
                   "other checks take one or two seconds")
+          ->type_name("SECONDS")
           ->default_str("6");
   command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures")
       ->excludes(seconds);

@@ -44,6 +44,7 @@ void add_bad_records(CLI::App& command, DataArguments& data, const char* what_fo
              fmt::format("What to do about records that cannot be read: fail at the first one, or "
                          "skip:N to tolerate up to N. {}; the exit status is then {}",
                          what_follows, kBadRecords))
+      ->type_name("fail|skip:N")
       ->group("Data");
 }
 
@@ -113,7 +114,7 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const Restored restored = restore(session, arguments);
   check_losses_known(restored.source, arguments.checkpoint);
   const strategy::Evaluation sums =
-      restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
+      restored.trainer->evaluate(restored.dataset, arguments.data.read);
   if (session.is_chief() && arguments.output.json) print_json(restored, sums);
   if (session.is_chief() && !arguments.output.json) print_text(restored, sums);
   return status_of(session, restored, sums.bad_files, "do not count");
@@ -173,7 +174,7 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   if (session.is_chief()) file.emplace(arguments.file, std::move(outputs), std::move(file_names));
   const auto bad = restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
-      read_options(arguments.restored.data));
+      arguments.restored.data.read);
   if (file) {
     file->commit();
     report_predictions(arguments, restored, *file, bad);

@@ -46,7 +46,7 @@ struct GenerateArguments {
   std::string device = "auto";
   std::string path = "-";  ///< of the text; "-" is standard output
   GenerateOptions text;
-  model::Precision precision = model::Precision::float32;
+  model::ComputeOptions compute;  ///< --precision
   OutputArguments output;
 
   bool is_printed() const { return path == "-"; }
@@ -149,7 +149,7 @@ int generate(job::Session& session, const GenerateArguments& arguments) {
   const ModelSource trained = model_of_checkpoint(strategy, arguments.checkpoint);
   strategy::Trainer trainer(
       strategy, trained.make(),
-      {.loss = trained.loss, .losses = trained.losses, .precision = arguments.precision});
+      {.loss = trained.loss, .losses = trained.losses, .compute = arguments.compute});
   const checkpoint::RestoredCheckpoint checkpoint = trainer.restore(arguments.checkpoint);
   const GeneratedTokens tokens = tokens_of(strategy, checkpoint);
   GeneratedOutput output({.path = arguments.path,
@@ -279,7 +279,7 @@ void add_generate_command(CLI::App& program, const Invocation& invocation, int& 
       ->type_name("DEVICE")
       ->capture_default_str();
   add_sampling_options(*command, *arguments);
-  add_precision_option(*command, arguments->precision);
+  add_fields(*command, fields_with(fields_of(arguments->compute), {"precision"}));
   command
       ->add_option("--output", arguments->path,
                    "File for the text, or - for standard output, where it appears as it is "

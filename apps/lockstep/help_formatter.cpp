@@ -48,70 +48,9 @@ std::string with_wrapped_lines(std::string_view text, std::size_t width) {
   return lines;
 }
 
-/// What the help shows as the values of options and positional arguments, instead of a type.
-constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
-    {"PATH", ""},
-    {"RUN", ""},
-    {"allreduce", "ROUTE"},
-    {"bad-records", "fail|skip:N"},
-    {"bn", "local|sync|group:K"},
-    {"bucket-mib", "MIB|auto"},
-    {"checkpoint", "DIR"},
-    {"checkpoint-dir", "DIR"},
-    {"class-weights", "auto|W0,W1,..."},
-    {"comm-dtype", "float32|bfloat16|float16"},
-    {"compression", "none|gzip|zlib"},
-    {"config", "FILE"},
-    {"convolutions", "auto|graph|legacy"},
-    {"data", "SPEC"},
-    {"data-dir", "DIR"},
-    {"devices", "DEVICE[,DEVICE...]"},
-    {"dtype", "TYPE"},
-    {"files", "PATH"},
-    {"freeze", "PATTERN[,PATTERN...]"},
-    {"fused-statistics", "measure|never"},
-    {"group", "PATTERN:lr=X,decay=Y"},
-    {"host", "NAME"},
-    {"images", "NAME|STEPS"},
-    {"index-dir", "DIR"},
-    {"init-from", "PATH"},
-    {"input", "PATH"},
-    {"input-feature", "NAME"},
-    {"input-shape", "HxWxC"},
-    {"interface", "NAME[,NAME...]"},
-    {"job", "NAME"},
-    {"label-feature", "NAME"},
-    {"loss", "NAME[:KEY=X]"},
-    {"loss-scale", "none|X|dynamic|auto"},
-    {"lr-scaling", "none|linear|sqrt"},
-    {"lr-schedule", "NAME"},
-    {"map", "OLD=NEW[,OLD=NEW...]"},
-    {"max-bytes", "BYTES"},
-    {"meet", "HOST:PORT"},
-    {"min-bytes", "BYTES"},
-    {"mpirun", "OPTIONS"},
-    {"optimizer", "NAME"},
-    {"output", "PATH"},
-    {"part", "train|test"},
-    {"precision", "float32|bfloat16|float16"},
-    {"recompute", "none|blocks"},
-    {"resume", "auto|never|require"},
-    {"seconds", "SECONDS"},
-    {"shard-policy", "auto|file|data|off"},
-    {"stall-timeout", "SECONDS"},
-    {"start-timeout", "SECONDS"},
-    {"strategy", "NAME"},
-    {"summary-dir", "DIR"},
-    {"timeout", "SECONDS"},
-    {"validation-data", "SPEC"},
-    {"verify-checkpoint", "auto|full|hash|none"}};
-
 }  // namespace
 
 std::string value_name(const CLI::Option& option) {
-  const std::string name = option.get_single_name();
-  for (const auto& [known, value] : kValueNames)
-    if (name == known) return std::string(value);
   const std::string type = option.get_type_name();
   if (type.starts_with("INT") || type.starts_with("UINT")) return "N";
   return type.starts_with("FLOAT") ? "X" : type;

@@ -174,21 +174,29 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
   constexpr double kDay = 86400;
   add_between(*command, "--timeout", options.timeout, 1.0, kDay,
               "Seconds for all tasks to connect, and for mpirun to reach their hosts, 1 to 86400")
+      ->type_name("SECONDS")
       ->default_str(fmt::format("{}", options.timeout));
   add_between(*command, "--stall-timeout", options.stall_timeout, 1.0, kDay,
               "Seconds without a response after which a task's host is considered lost, and for "
               "which mpirun may be stopped, 1 to 86400")
+      ->type_name("SECONDS")
       ->default_str(fmt::format("{}", options.stall_timeout));
-  command->add_option("--meet", arguments->meet,
-                      "HOST:PORT of rank 0, which overrides the environment; HOST or :PORT "
-                      "overrides only one part");
-  command->add_option("--job", options.job,
-                      "Name that is the same for all tasks of the job, and different for other "
-                      "jobs (default: from the environment)");
-  command->add_option("--host", options.host,
-                      "Name of this task's host (default: the system's host name). Tasks with the "
-                      "same name must be "
-                      "able to share memory");
+  command
+      ->add_option("--meet", arguments->meet,
+                   "HOST:PORT of rank 0, which overrides the environment; HOST or :PORT "
+                   "overrides only one part")
+      ->type_name("HOST:PORT");
+  command
+      ->add_option("--job", options.job,
+                   "Name that is the same for all tasks of the job, and different for other "
+                   "jobs (default: from the environment)")
+      ->type_name("NAME");
+  command
+      ->add_option("--host", options.host,
+                   "Name of this task's host (default: the system's host name). Tasks with the "
+                   "same name must be "
+                   "able to share memory")
+      ->type_name("NAME");
   command
       ->add_option("--interface", options.mpirun.interface,
                    "Network interfaces or networks for MPI (eth0, 10.0.0.0/8); any: MPI's own "
@@ -196,11 +204,14 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
                    "interface of the rendezvous, if it has the same name on all hosts and Open MPI "
                    "is not configured "
                    "to use another one")
+      ->type_name("NAME[,NAME...]")
       ->capture_default_str();
-  command->add_option("--mpirun", arguments->mpirun,
-                      "Additional mpirun options, separated by spaces, such as \"--map-by "
-                      "slot:PE=8\". Unless they set "
-                      "a binding, ranks are not bound to cores (--bind-to none)");
+  command
+      ->add_option("--mpirun", arguments->mpirun,
+                   "Additional mpirun options, separated by spaces, such as \"--map-by "
+                   "slot:PE=8\". Unless they set "
+                   "a binding, ranks are not bound to cores (--bind-to none)")
+      ->type_name("OPTIONS");
   command->add_flag("--print", arguments->print,
                     "Print the roles and mpirun's command line, and exit");
   command->footer(kExplanation);

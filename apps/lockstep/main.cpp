@@ -63,6 +63,10 @@ int run(const apps::Invocation& invocation) {
 
   std::vector<std::string> arguments = apps::without_launched_command(
       apps::without_help_command({invocation.argv + 1, invocation.argv + invocation.argc}));
+  if (const auto schema = apps::help_as_json(arguments, program)) {
+    if (job::detect_launch().rank == 0) fmt::print("{}\n", *schema);
+    return 0;
+  }
   apps::require_one_name(arguments, program);
   arguments = apps::with_config_file(std::move(arguments), program);
   try {

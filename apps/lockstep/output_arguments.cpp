@@ -202,7 +202,7 @@ const model::Loss& LossArguments::of_classes() const {
 }
 
 LossArguments parse_losses(const std::vector<std::string>& texts) {
-  LossArguments arguments;
+  LossArguments arguments{.texts = texts};
   LossParser parser(arguments);
   const auto named = std::ranges::count_if(texts, names_output);
   if (named > 0 && named < std::ssize(texts))

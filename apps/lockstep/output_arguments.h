@@ -16,6 +16,7 @@ struct LossArguments {
   model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< if there are no `losses`
   std::vector<strategy::OutputLoss> losses = {};              ///< in the order given
   std::vector<std::string> untrained = {};                    ///< outputs with OUTPUT=none
+  std::vector<std::string> texts = {"sparse-categorical-crossentropy"};  ///< as they were given
 
   bool is_named() const { return !losses.empty() || !untrained.empty(); }
   /// The loss that says what the classes of the data are to the network: of several the first

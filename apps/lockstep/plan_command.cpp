@@ -19,6 +19,7 @@
 #include "apps/lockstep/doctor/routes.h"
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/plan_output.h"
+#include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/enum_names.h"
@@ -32,22 +33,123 @@
 #include "lockstep/strategy/trainer.h"
 
 namespace lockstep::apps {
-namespace {
 
 struct PlanArguments {
   TrainArguments train;
+  std::string link;                       ///< as given
+  std::optional<double> bits_per_second;  ///< of `link`
+  std::string latency;                    ///< as given
+  std::optional<double> latency_seconds;  ///< of `latency`
+  std::string replicas = "1-4,6,8,12,16,24,32,48,64";
+  std::optional<int> replicas_per_host;
+  enum class Scaling { strong, weak } scaling = Scaling::strong;
+  std::optional<double> price;
+  std::string hardware;
   std::string calibration;
   std::string save_calibration;
-  std::string hardware;
-  std::optional<double> bits_per_second;
-  std::optional<double> latency_seconds;
-  std::optional<int> replicas_per_host;
-  std::optional<double> price;
-  std::vector<int> replicas;
-  bool weak = false;
   double seconds = 60;
   bool has_batch = false;  ///< --global-batch was given
 };
+
+}  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<apps::PlanArguments::Scaling> =
+    enum_names<apps::PlanArguments::Scaling>({{apps::PlanArguments::Scaling::strong, "strong"},
+                                              {apps::PlanArguments::Scaling::weak, "weak"}});
+
+/// The options that `lockstep train` does not have.
+template <>
+struct Fields<apps::PlanArguments> {
+  using Options = apps::PlanArguments;
+  using Values = std::span<const std::string>;
+  static void parse_link(Options& options, std::string_view /*name*/, Values values) {
+    options.bits_per_second.reset();
+    options.link = values.back();
+    if (!options.link.empty())
+      options.bits_per_second = strategy::parse_bit_rate("link", options.link);
+  }
+  static void parse_latency(Options& options, std::string_view /*name*/, Values values) {
+    options.latency_seconds.reset();
+    options.latency = values.back();
+    if (!options.latency.empty())
+      options.latency_seconds = strategy::parse_seconds("latency", options.latency);
+  }
+  static void parse_replicas(Options& options, std::string_view /*name*/, Values values) {
+    apps::parse_replica_counts(values.back());
+    options.replicas = values.back();
+  }
+  static constexpr const char* kGroup = "Plan";
+  static constexpr std::tuple list{
+      TextField<Options>{
+          {.key = "link",
+           .help = "Speed of each host's link in each direction, such as 100Mbit or 25Gbit, or "
+                   "its payload as `lockstep doctor` prints it, such as 0.119GB/s. Default: that "
+                   "of --hardware; under mpirun on several hosts, with --calibration, it is "
+                   "measured; else 1Gbit",
+           .group = kGroup,
+           .value = "RATE"},
+          parse_link,
+          [](const Options& options) { return fields_detail::print(options.link); }},
+      TextField<Options>{
+          {.key = "latency",
+           .help = "Time of a message between hosts (default: that of --hardware, else 50us)",
+           .group = kGroup,
+           .value = "TIME"},
+          parse_latency,
+          [](const Options& options) { return fields_detail::print(options.latency); }},
+      TextField<Options>{
+          {.key = "replicas",
+           .help = "Numbers of replicas to predict for; the largest is the most that is considered",
+           .group = kGroup,
+           .value = "LIST"},
+          parse_replicas,
+          [](const Options& options) { return fields_detail::print(options.replicas); }},
+      Field{&Options::replicas_per_host,
+            {.key = "replicas_per_host",
+             .help = "Replicas that share a host's link (default: that of --hardware, else 1)",
+             .group = kGroup},
+            {{.least = 1, .most = 4096}}},
+      Field{&Options::scaling,
+            {.key = "scaling",
+             .help = "strong: the global batch stays the same, as in `lockstep train`; weak: it "
+                     "grows with the replicas, and --global-batch is that of one",
+             .group = kGroup}},
+      Field{&Options::price,
+            {.key = "price",
+             .help = "Price of a host for an hour, in any currency (default: that of --hardware)",
+             .group = kGroup},
+            {{.least = 0}}},
+      Field{&Options::hardware,
+            {.key = "hardware",
+             .help = "JSON file that describes other machines: speed (relative to this one), link, "
+                     "latency, memory, price, replicas_per_host, ... (docs/observe.md)",
+             .group = kGroup,
+             .value = "FILE"}},
+      Field{&Options::calibration,
+            {.key = "calibration",
+             .help = "Use the measurements of an earlier run instead of measuring; the network and "
+                     "the data are then those of that run, not of --model and --data",
+             .group = kGroup,
+             .value = "FILE"}},
+      Field{&Options::save_calibration,
+            {.key = "save_calibration",
+             .help = "Write the measurements to a file for --calibration",
+             .group = kGroup,
+             .value = "FILE"}},
+      Field{&Options::seconds,
+            {.key = "seconds",
+             .help = "Duration of the measurements; longer for steps of more than half a second",
+             .group = kGroup},
+            {.least = 1, .most = 86400}}};
+};
+
+}  // namespace lockstep
+
+namespace lockstep::apps {
+namespace {
 
 /// Of the options of `train`, those that the help of `plan` lists.
 constexpr std::array<std::string_view, 9> kListed{"--help",    "--model",        "--data",
@@ -62,65 +164,6 @@ void hide_unlisted(CLI::App& command) {
     });
     if (!is_listed) option->group("");
   }
-}
-
-void add_plan_options(CLI::App& command, PlanArguments& a) {
-  command.option_defaults()->group("Plan");
-  add_assigned<std::string>(
-      command, "--link",
-      [&a](const std::string& text) {
-        if (!text.empty()) a.bits_per_second = strategy::parse_bit_rate("link", text);
-      },
-      "Speed of each host's link in each direction, such as 100Mbit or 25Gbit, or its payload as "
-      "`lockstep doctor` prints it, such as 0.119GB/s. Default: that of --hardware; under mpirun "
-      "on several hosts, with --calibration, it is measured; else 1Gbit")
-      ->type_name("RATE");
-  add_assigned<std::string>(
-      command, "--latency",
-      [&a](const std::string& text) {
-        if (!text.empty()) a.latency_seconds = strategy::parse_seconds("latency", text);
-      },
-      "Time of a message between hosts (default: that of --hardware, else 50us)")
-      ->type_name("TIME");
-  add_parsed(command, "--replicas", a.replicas, parse_replica_counts, "1-4,6,8,12,16,24,32,48,64",
-             "Numbers of replicas to predict for; the largest is the most that is considered")
-      ->type_name("LIST");
-  add_between(command, "--replicas-per-host", a.replicas_per_host, 1, 4096,
-              "Replicas that share a host's link (default: that of --hardware, else 1)")
-      ->type_name("N");
-  add_parsed(
-      command, "--scaling", a.weak,
-      [](const std::string& text) {
-        if (text != "strong" && text != "weak")
-          refuse_name("--scaling", text, std::vector<std::string_view>{"strong", "weak"});
-        return text == "weak";
-      },
-      "strong",
-      "strong: the global batch stays the same, as in `lockstep train`; weak: it grows with the "
-      "replicas, and --global-batch is that of one")
-      ->type_name("strong|weak");
-  add_between(command, "--price", a.price, 0.0, {},
-              "Price of a host for an hour, in any currency (default: that of --hardware)")
-      ->type_name("X");
-  command
-      .add_option("--hardware", a.hardware,
-                  "JSON file that describes other machines: speed (relative to this one), link, "
-                  "latency, memory, price, replicas_per_host, ... (docs/observe.md)")
-      ->type_name("FILE");
-  command
-      .add_option(
-          "--calibration", a.calibration,
-          "Use the measurements of an earlier run instead of measuring; the network and the "
-          "data are then those of that run, not of --model and --data")
-      ->type_name("FILE");
-  command
-      .add_option("--save-calibration", a.save_calibration,
-                  "Write the measurements to a file for --calibration")
-      ->type_name("FILE");
-  add_between(command, "--seconds", a.seconds, 1.0, 86400.0,
-              "Duration of the measurements; longer for steps of more than half a second")
-      ->default_str("60")
-      ->type_name("X");
 }
 
 strategy::Calibration measure(job::Session& session, const PlanArguments& arguments) {
@@ -138,12 +181,12 @@ strategy::Calibration measure(job::Session& session, const PlanArguments& argume
   add_metrics(train.metrics, network, options);
   strategy::Trainer trainer(*strategy, std::move(network), options);
   const std::vector<std::int64_t> batches = strategy::batches_to_measure(
-      train.data.global_batch, arguments.replicas.back(), arguments.weak);
+      train.data.global_batch, apps::parse_replica_counts(arguments.replicas).back(),
+      arguments.scaling == PlanArguments::Scaling::weak);
   return strategy::calibrate(trainer, train.shuffle ? dataset.shuffle() : dataset,
                              {.batches = batches,
                               .seconds = arguments.seconds,
-                              .prefetch = train.data.prefetch,
-                              .data_threads = train.data.threads,
+                              .read = train.data.read,
                               .progress = [&](std::size_t number, std::int64_t samples) {
                                 session.logger()->info("measuring steps of {} samples ({} of {})",
                                                        samples, number + 1, batches.size());
@@ -176,11 +219,11 @@ strategy::Hardware hardware_of(const PlanArguments& arguments,
 /// Samples of the whole training.
 double samples_of(const strategy::FitOptions& fit, const strategy::Calibration& calibration,
                   std::int64_t global_batch) {
-  const double by_epochs =
-      static_cast<double>(fit.epochs) * static_cast<double>(calibration.records);
+  const std::int64_t epochs = fit.epochs.value_or(fit.steps > 0 ? 0 : 1);
+  const double by_epochs = static_cast<double>(epochs) * static_cast<double>(calibration.records);
   const double by_steps = static_cast<double>(fit.steps) * static_cast<double>(global_batch);
   if (fit.steps == 0) return by_epochs;
-  return fit.epochs == 0 ? by_steps : std::min(by_epochs, by_steps);
+  return epochs == 0 ? by_steps : std::min(by_epochs, by_steps);
 }
 
 int make_plan(job::Session& session, const PlanArguments& arguments) {
@@ -209,14 +252,14 @@ int make_plan(job::Session& session, const PlanArguments& arguments) {
   }
   report.hardware = hardware_of(arguments, report.calibration, measured);
   report.options = {.global_batch = arguments.train.data.global_batch,
-                    .weak = arguments.weak,
+                    .weak = arguments.scaling == PlanArguments::Scaling::weak,
                     .buckets = arguments.train.trainer.buckets};
   if (!arguments.calibration.empty() && !arguments.has_batch)
     report.options.global_batch = report.calibration.timings.back().samples;
   report.options.samples =
       samples_of(arguments.train.fit, report.calibration, report.options.global_batch);
   report.plan = strategy::plan_scaling(report.calibration, report.hardware, report.options,
-                                       arguments.replicas);
+                                       apps::parse_replica_counts(arguments.replicas));
   fmt::print("{}", arguments.train.output.json ? dump_json(plan_json(report)) + "\n"
                                                : printable(plan_text(report), "\n"));
   return 0;
@@ -235,11 +278,13 @@ void add_plan_command(CLI::App& program, const Invocation& invocation, int& stat
   const auto arguments = std::make_shared<PlanArguments>();
   add_train_options(*command, arguments->train, "Print only warnings, errors and the plan");
   hide_unlisted(*command);
-  add_plan_options(*command, *arguments);
+  add_fields(*command, fields_of(*arguments));
   const auto print_config = add_config_options(*command);
   command->callback([=, &status] {
     if (*print_config) {
-      print_config_text(*command);
+      std::vector<BoundField> fields = fields_of(arguments->train);
+      std::ranges::move(fields_of(*arguments), std::back_inserter(fields));
+      print_exactly(config_text(fields));
       return;
     }
     TrainArguments& train = arguments->train;

@@ -12,6 +12,7 @@
 #include "lockstep/data/record/example.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
+#include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/trainer_options.h"
 

@@ -11,7 +11,7 @@
 
 #include "apps/lockstep/predicted_output.h"
 #include "lockstep/base/atomic_file.h"
-#include "lockstep/strategy/trainer_options.h"
+#include "lockstep/strategy/evaluation.h"
 
 namespace lockstep::apps {
 

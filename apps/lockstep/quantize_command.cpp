@@ -72,10 +72,9 @@ strategy::Evaluation evaluation_of(const Restored& restored, model::FoldedNetwor
   const auto trainer =
       trainer_with(*restored.strategy, network.network, arrays, restored.trainer->options());
   const data::Dataset records = strategy::matched(validation, restored.names);
-  const strategy::ReadOptions read = read_options(data);
-  return strategy::evaluate(
-             trainer->replicas(), records,
-             strategy::one_pass(*restored.strategy, records, read.prefetch, read.data_threads))
+  const strategy::ReadOptions read = data.read;
+  return strategy::evaluate(trainer->replicas(), records,
+                            strategy::one_pass(*restored.strategy, records, read))
       .value();
 }
 
@@ -197,7 +196,7 @@ int quantize(job::Session& session, const QuantizeArguments& arguments) {
   }
 
   QuantizeResult result;
-  result.before = trainer.evaluate(validation, read_options(arguments.restored.data));
+  result.before = trainer.evaluate(validation, arguments.restored.data.read);
   const checkpoint::ReplicaArrays arrays = trainer.replicas().arrays(false);
   const TrainedModel trained{.source = restored.source,
                              .network = trainer.network(),
@@ -221,7 +220,8 @@ int quantize(job::Session& session, const QuantizeArguments& arguments) {
     return lost(result.before, tried.back());
   };
   onnx::QuantizeOptions how = arguments.options;
-  how.threads = strategy::reading_threads(arguments.restored.data.threads, *restored.strategy);
+  how.threads =
+      strategy::reading_threads(arguments.restored.data.read.data_threads, *restored.strategy);
   const onnx::QuantizedModel model = onnx::quantize(folded, restored.dataset, drop_of, how);
   result.after = tried.at(model.call);
 
@@ -286,7 +286,7 @@ void add_quantize_options(CLI::App& command, QuantizeArguments& arguments) {
       ->delimiter(',');
   command.option_defaults()->group("File");
   add_onnx_options(command, arguments.exported);
-  add_place_options(command, arguments.restored.place);
+  add_fields(command, fields_of(arguments.restored.place));
   add_output_options(command, arguments.restored.output);
 }
 

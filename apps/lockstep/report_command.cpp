@@ -90,6 +90,7 @@ void add_report_command(CLI::App& program) {
       ->add_option("RUN", arguments->runs,
                    "What lockstep train --json printed, also of a training that still runs; or a "
                    "directory with one such file. Several runs are compared")
+      ->type_name("")
       ->required();
   command->add_option("--output", arguments->output, "HTML file to write")
       ->type_name("FILE")

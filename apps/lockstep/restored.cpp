@@ -73,13 +73,9 @@ void add_restored_options(CLI::App& command, RestoredArguments& arguments, const
       ->group(kCommonOptions);
   add_trust_option(command, arguments.code);
   add_data_options(command, arguments.data);
-  add_place_options(command, arguments.place);
-  add_precision_option(command, arguments.precision);
+  add_fields(command, fields_of(arguments.place));
+  add_fields(command, fields_with(fields_of(arguments.compute), {"precision"}));
   add_output_options(command, arguments.output, quiet);
-}
-
-strategy::ReadOptions read_options(const DataArguments& data) {
-  return {.prefetch = data.prefetch, .data_threads = data.threads};
 }
 
 data::Dataset open_test_data(DataArguments data, const ModelSource& source,
@@ -130,7 +126,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint, arguments.code);
   model::Network network = source.make();
   strategy::TrainerOptions options{
-      .loss = source.loss, .losses = source.losses, .precision = arguments.precision};
+      .loss = source.loss, .losses = source.losses, .compute = arguments.compute};
   add_metrics(arguments.metrics, network, options);
   auto trainer = std::make_unique<strategy::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
@@ -148,7 +144,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
     strategy::check_same_features(dataset, names);
     names.targets.clear();
     trainer = trainer_with(*strategy, zoo::features_of(trainer->network()),
-                           trainer->replicas().arrays(false), {.precision = arguments.precision});
+                           trainer->replicas().arrays(false), {.compute = arguments.compute});
   }
   return {std::move(strategy), std::move(source),     std::move(dataset),
           std::move(trainer),  std::move(checkpoint), std::move(names)};

@@ -22,9 +22,9 @@ struct RestoredArguments {
   DataArguments data;
   PlaceArguments place;
   OutputArguments output;
-  model::Precision precision = model::Precision::float32;
-  std::string metrics;      ///< of evaluate
-  bool embeddings = false;  // without the last layer
+  model::ComputeOptions compute;  ///< --precision
+  std::string metrics;            ///< of evaluate
+  bool embeddings = false;        // without the last layer
 };
 
 /// A trained model on its replicas, and the batched data set in record order.
@@ -55,8 +55,6 @@ void add_checkpoint_option(CLI::App& command, std::string& checkpoint);
 
 /// Declares the options of `arguments` that evaluate and predict have. `quiet`: what --quiet does.
 void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet);
-
-strategy::ReadOptions read_options(const DataArguments& data);
 
 /// The number of classes and the image preprocessing default to those of the model's training.
 /// A table is read as that of the training, `names`.

@@ -12,7 +12,6 @@
 #include <system_error>
 #include <utility>
 
-#include "apps/lockstep/command_line.h"
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/torchscript.h"
 #include "lockstep/base/error.h"
@@ -57,9 +56,7 @@ fs::path create_run(const std::string& name) {
 }
 
 /// The options of a training, without those that say where it is saved and what is printed.
-std::map<std::string, std::string> training_options(const std::string& text) {
-  std::map<std::string, std::string> options;
-  for (auto& [name, value] : config_values(text)) options.emplace(name, value);
+nlohmann::json training_options(nlohmann::json options) {
   for (const char* name :
        {"checkpoint-dir", "resume", "overwrite", "log-format", "log-every", "quiet", "verbose"})
     options.erase(name);
@@ -130,7 +127,7 @@ RunDirectory::~RunDirectory() {
   fs::remove_all(path_, error);  // but not the one above, where another training may be starting
 }
 
-std::string unfinished_run(const std::string& model, const std::string& options) {
+std::string unfinished_run(const std::string& model, const nlohmann::json& options) {
   // Many runs that have ended must not delay the start of the next one.
   constexpr int kMaxRuns = 20;
   const auto given = training_options(options);
@@ -144,9 +141,9 @@ std::string unfinished_run(const std::string& model, const std::string& options)
       const fs::path file = last->path / checkpoint::kStateFile;
       const checkpoint::TrainingState state =
           checkpoint::parse_training_state(checkpoint::read_small_file(file), file.string());
-      const nlohmann::json stored = state.configuration->value("options", nlohmann::json());
-      if (state.configuration->contains(strategy::kFinishedKey) || !stored.is_string() ||
-          training_options(decode_bytes(stored.get<std::string>())) != given)
+      const nlohmann::json stored = state.configuration->value(kOptionsKey, nlohmann::json());
+      if (state.configuration->contains(strategy::kFinishedKey) || !stored.is_object() ||
+          training_options(stored) != given)
         continue;
       return fmt::format(
           "{} has a training with the same options that has not ended, saved at step {}: "

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/allreduce/communicator.h"
 
 namespace lockstep::apps {
+
+/// The key, in the configuration of a checkpoint, of the options that were set and their values.
+inline constexpr const char* kOptionsKey = "options";
 
 /// The name of the network that --model selects, without path, options and extension: "mlp" of
 /// "mlp:100,50", "net" of "nets/net.json".
@@ -31,8 +35,9 @@ class RunDirectory {
 };
 
 /// A sentence about the newest of the directories runs/NETWORK-N of a training that was stopped
-/// before its end, and that had the same options; empty if there is none. `options`: config_text().
-std::string unfinished_run(const std::string& model, const std::string& options);
+/// before its end, and that had the same `options`, an object of kOptionsKey; empty if there is
+/// none.
+std::string unfinished_run(const std::string& model, const nlohmann::json& options);
 
 /// The last lines of a training that has saved in `directory` (empty: nowhere): its checkpoints,
 /// the best of them, and the next command. `signal`: what stopped it; 0: nothing.

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/output_arguments.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/metrics_exporter.h"
 #include "lockstep/strategy/callbacks/plateau.h"
@@ -18,11 +21,18 @@
 
 namespace lockstep::apps {
 
+/// The optimizer, and the constants of any: nullopt for one that was not given.
 struct OptimizerArguments {
   model::OptimizerOptions kind = model::Adam{};  ///< with its defaults
-  /// Those of any optimizer, by the names of its members; nullopt: not given.
-  std::map<std::string, std::optional<float>, std::less<>> hyperparameters;
+  std::optional<float> momentum;
   bool nesterov = false;
+  std::optional<float> beta1;
+  std::optional<float> beta2;
+  std::optional<float> rho;
+  std::optional<float> initial_accumulator;
+  std::optional<float> epsilon;
+  std::optional<float> trust_coefficient;
+  std::optional<float> weight_decay;
 };
 
 /// Options as the command line states them; complete() derives the rest.
@@ -48,16 +58,21 @@ struct TrainArguments {
   /// The validation data, the callbacks and the configuration are set by the command, as is the
   /// directory of checkpoints if it chooses one.
   strategy::FitOptions fit;
+  /// "none", or empty: the command chooses one.
+  std::string checkpoint_dir;
   bool chooses_directory = false;  ///< as RunDirectory: --checkpoint-dir was not given
   /// A metric, "none", or empty: that of --early-stop if it is of the validation, or the accuracy
   /// of the validation, or its loss.
   std::string keep_best;
   strategy::Pretrained pretrained;  ///< an empty path: none
 
-  std::optional<strategy::EarlyStoppingOptions> early_stopping;
-  std::optional<strategy::PlateauOptions> plateau;
+  std::string early_stop;  ///< as given; parsed:
+  std::optional<strategy::EarlyStoppingOptions> early_stopping = {};
+  std::string reduce_on_plateau;  ///< as given; parsed:
+  std::optional<strategy::PlateauOptions> plateau = {};
 
   std::string csv_log;
+  std::string metrics_port;                   ///< as given; parsed in:
   strategy::MetricsExporterOptions exporter;  ///< without an address and a file: none
   std::string metrics;                        ///< names
   std::string summary_dir;
@@ -74,3 +89,277 @@ void add_train_options(CLI::App& command, TrainArguments& arguments,
 void complete(TrainArguments& arguments);
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+/// The optimizer. Of the constants, each names the optimizers that have it.
+template <>
+struct Fields<apps::OptimizerArguments> {
+  using Options = apps::OptimizerArguments;
+  static void parse_kind(Options& options, std::string_view name,
+                         std::span<const std::string> values);
+  static std::string list_kinds();
+  /// "sgd (default 0) and lars (default 0.9)"
+  static std::string list_defaults(std::string_view constant);
+  static constexpr std::tuple list{
+      TextField<Options>{
+          {.key = "optimizer",
+           .help = "Optimizer: {}",
+           .group = "Optimizer",
+           .value = "NAME",
+           .names = list_kinds},
+          parse_kind,
+          [](const Options& options) { return std::vector{model::name_of(options.kind)}; }},
+      Field{&Options::momentum,
+            {.key = "momentum",
+             .help = "Momentum of {}",
+             .group = "Optimizer",
+             .names = [] { return list_defaults("momentum"); }},
+            {{.least = 0, .most = 1}}},
+      Field{&Options::nesterov,
+            {.key = "nesterov",
+             .help = "Use Nesterov momentum, for sgd",
+             .group = "Optimizer",
+             .needs = "optimizer=sgd"}},
+      Field{&Options::beta1,
+            {.key = "beta1",
+             .help = "Decay rate of the first moment, for {}",
+             .group = "Optimizer",
+             .names = [] { return list_defaults("beta1"); }},
+            {{.least = 0, .most = 1}}},
+      Field{&Options::beta2,
+            {.key = "beta2",
+             .help = "Decay rate of the second moment, for {}",
+             .group = "Optimizer",
+             .names = [] { return list_defaults("beta2"); }},
+            {{.least = 0, .most = 1}}},
+      Field{&Options::rho,
+            {.key = "rho",
+             .help = "Decay rate of the mean square of the gradient, for {}",
+             .group = "Optimizer",
+             .names = [] { return list_defaults("rho"); }},
+            {{.least = 0, .most = 1}}},
+      Field{&Options::initial_accumulator,
+            {.key = "initial_accumulator",
+             .help = "Initial sum of squared gradients, for {}",
+             .group = "Optimizer",
+             .names = [] { return list_defaults("initial_accumulator"); }}},
+      Field{&Options::epsilon,
+            {.key = "epsilon",
+             .help = "Term added to a denominator, which is the norm that divides a layer's "
+                     "learning rate for lars, and the square root of the second moment or of the "
+                     "sum of squares for the others: {}",
+             .group = "Optimizer",
+             .names = [] { return list_defaults("epsilon"); }}},
+      Field{&Options::trust_coefficient,
+            {.key = "trust_coefficient",
+             .help = "Update size of a layer as a fraction of its weight norm at learning rate 1, "
+                     "for {}",
+             .group = "Optimizer",
+             .names = [] { return list_defaults("trust_coefficient"); }}},
+      Field{&Options::weight_decay,
+            {.key = "weight_decay",
+             .help = "Weight decay of all parameters except biases and normalization, decoupled "
+                     "for adamw and lamb, L2 for the others: {}",
+             .group = "Optimizer",
+             .names = [] { return list_defaults("weight_decay"); }},
+            {{.least = 0}}}};
+};
+
+/// All options of `lockstep train`.
+template <>
+struct Fields<apps::TrainArguments> {
+  using Options = apps::TrainArguments;
+  using Values = std::span<const std::string>;
+  static std::string list_networks();
+  static std::string list_losses();
+  static void parse_losses(Options& options, std::string_view name, Values values);
+  static void parse_bad_records(Options& options, std::string_view name, Values values);
+  static std::vector<std::string> print_bad_records(const Options& options);
+  static void parse_early_stop(Options& options, std::string_view name, Values values);
+  static void parse_plateau(Options& options, std::string_view name, Values values);
+  static void parse_metrics_port(Options& options, std::string_view name, Values values);
+  /// Those of a text that may be empty.
+  static std::vector<std::string> unless_empty(std::string text) {
+    return text.empty() ? std::vector<std::string>() : std::vector{std::move(text)};
+  }
+  static constexpr std::tuple list{
+      Field{&Options::model,
+            {.key = "model",
+             .help = "Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
+                     "layers, mobilenet_v2:0.5 a factor on the number of filters, "
+                     "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings, "
+                     "lstm:2x256,embedding=64 the number of layers and their sizes, and with "
+                     ",return_sequences predicts at each position; gpt:4x128x2,dropout=0.1 the "
+                     "layers, the width, the heads and the dropout, with ,ffn=swiglu a gated "
+                     "hidden layer, vit:4x128,patch=4 also the side of its squares; "
+                     "seq2seq:1x256,embedding=128,dropout=0.1 the layers, the units, the "
+                     "embeddings and the dropout; caption:256,dropout=0.3,cnn=resnet18 the width, "
+                     "the dropout and the network of the images; FILE.json describes the layers; "
+                     "FILE.onnx is a network of ONNX with its initial weights; FILE.pt is a "
+                     "TorchScript file, which is a program and is run",
+             .group = kCommonOptions,
+             .value = "NAME|FILE",
+             .names = list_networks}},
+      Part{&Options::data},
+      Part{&Options::pretrained},
+      TextField<Options>{
+          {.key = "loss",
+           .help = "Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
+                   "binary-crossentropy:label_smoothing=0.1. For a network of several outputs, "
+                   "OUTPUT=LOSS for each of them, such as price=mse:weight=0.5,target=cost: a "
+                   "factor on the loss (default 1), and the target in the data (default: the name "
+                   "of the output); OUTPUT=none does not train it",
+           .group = "Model",
+           .value = "NAME[:KEY=X]",
+           .repeats = true,
+           .names = list_losses},
+          parse_losses,
+          [](const Options& options) { return options.loss.texts; }},
+      Field{&Options::metrics,
+            {.key = "metrics",
+             .help = apps::kMetricsHelp,
+             .group = "Model",
+             .value = "LIST",
+             .names = model::metric_names}},
+      Field{&Options::label_smoothing,
+            {.key = "label_smoothing",
+             .help = "Fraction of the label that is spread over all classes, 0 to 1",
+             .group = "Model"},
+            {.least = 0, .most = 1}},
+      Field{&Options::class_weights,
+            {.key = "class_weights",
+             .help = "Weight of each class in the training loss: W0,W1,..., or auto, with which "
+                     "all classes count the same (reads every record once before the training, "
+                     "each rank its part) (default: none)",
+             .group = "Model",
+             .value = "auto|W0,W1,..."}},
+      Field{&Options::mixup,
+            {.key = "mixup",
+             .help = "Mix each sample with another one of the epoch, with a weight drawn from "
+                     "Beta(A, A), 0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy "
+                     "only the sample's own. 0 disables mixup",
+             .group = "Model"},
+            {.least = 0, .most = 4}},
+      Part{&Options::trainer},
+      Field{&Options::validation_data,
+            {.key = "validation_data",
+             .help = "Data to evaluate after each epoch, in the same forms as --data",
+             .group = kCommonOptions,
+             .value = "SPEC"}},
+      TextField<Options>{
+          {.key = "features",
+           .help = "JSON file that describes the features of a csv: table: numbers, dates, "
+                   "buckets, words, hashed and crossed columns (docs/data.md). Stored in "
+                   "checkpoints",
+           .group = "Data",
+           .value = "FILE.json"},
+          [](Options& options, std::string_view /*name*/, Values values) {
+            options.data.open.features = values.back();
+          },
+          [](const Options& options) { return unless_empty(options.data.open.features.string()); }},
+      Field{&Options::shuffle,
+            {.key = "shuffle", .help = "Shuffle the records in each epoch", .group = "Data"}},
+      Field{&Options::shard_policy,
+            {.key = "shard_policy",
+             .help = "How records are distributed over ranks: auto (evenly, independent of the "
+                     "files; each record is seen once, in an order that does not depend on the "
+                     "number of ranks), file (whole files, round-robin), data (equal slices of "
+                     "each batch), off (every rank reads all records)",
+             .group = "Data"}},
+      TextField<Options>{
+          {.key = "bad_records",
+           .help = "What to do about records of --data that cannot be read: fail at the first one, "
+                   "or skip:N to tolerate up to N. A skipped record is replaced by the next one, "
+                   "each affected file is reported, and a truncated file is used up to the point "
+                   "where it ends",
+           .group = "Data",
+           .value = "fail|skip:N"},
+          parse_bad_records,
+          print_bad_records},
+      Part{&Options::fit},
+      TextField<Options>{
+          {.key = "early_stop",
+           .help = "End the training when a metric has not improved by more than min_delta "
+                   "(default 0) for patience (default 3) epochs, or validations with "
+                   "--validate-every: METRIC[:patience=N,min_delta=X], such as "
+                   "validation_loss:patience=5; METRIC:max or METRIC:min sets the better direction "
+                   "(default: none)",
+           .group = "Training",
+           .value = "METRIC"},
+          parse_early_stop,
+          [](const Options& options) { return unless_empty(options.early_stop); }},
+      TextField<Options>{
+          {.key = "reduce_on_plateau",
+           .help = "Multiply the learning rate by factor (default 0.1) when a metric has not "
+                   "improved for patience (default 3) epochs: METRIC[:KEY=VALUE,...], such as "
+                   "validation_loss:factor=0.5,patience=2. Further keys: min_delta, as for "
+                   "--early-stop; cooldown, the number of epochs after a reduction that do not "
+                   "count (default 0); min_lr, the lower bound of a reduced rate (default 0) "
+                   "(default: none)",
+           .group = "Training",
+           .value = "METRIC"},
+          parse_plateau,
+          [](const Options& options) { return unless_empty(options.reduce_on_plateau); }},
+      Part{&Options::place},
+      Part{&Options::optimizer},
+      Field{&Options::checkpoint_dir,
+            {.key = "checkpoint_dir",
+             .help = "Directory to write checkpoints to and to resume from; none saves nothing "
+                     "(default: a new directory runs/NETWORK-N)",
+             .group = kCommonOptions,
+             .value = "DIR"}},
+      Field{&Options::keep_best,
+            {.key = "keep_best",
+             .help = "Save a checkpoint after each epoch, or validation, in which a metric is the "
+                     "best so far, and keep the best one in addition to the newest: METRIC, such "
+                     "as validation_accuracy, METRIC:max, METRIC:min, or none. DIR:best names it "
+                     "in other commands (default: with --validation-data the metric of "
+                     "--early-stop, or validation_accuracy, or validation_loss)",
+             .group = "Checkpoints and summaries",
+             .value = "METRIC"}},
+      Field{&Options::summary_dir,
+            {.key = "summary_dir",
+             .help = "Directory for TensorBoard event files, which rank 0 writes (default: none)",
+             .group = "Checkpoints and summaries",
+             .value = "DIR"}},
+      Part{&Options::summaries},
+      Field{&Options::csv_log,
+            {.key = "csv_log",
+             .help = "CSV file with a row of all metrics per epoch. Rank 0 writes it; a run that "
+                     "resumes continues it (default: none)",
+             .group = "Checkpoints and summaries",
+             .value = "FILE"}},
+      TextField<Options>{
+          {.key = "metrics_port",
+           .help = "Port or address, such as 0.0.0.0:9400, where rank 0 serves metrics for "
+                   "Prometheus at /metrics. A port alone is of 127.0.0.1; 0 is any free one, which "
+                   "is printed (default: none)",
+           .group = "Output",
+           .value = "PORT"},
+          parse_metrics_port,
+          [](const Options& options) { return unless_empty(options.metrics_port); }},
+      TextField<Options>{
+          {.key = "metrics_file",
+           .help = "File for the same metrics as OpenMetrics text, which rank 0 replaces every 5 "
+                   "seconds (default: none)",
+           .group = "Output",
+           .value = "FILE"},
+          [](Options& options, std::string_view /*name*/, Values values) {
+            options.exporter.file = values.back();
+          },
+          [](const Options& options) { return unless_empty(options.exporter.file.string()); }},
+      Field{&Options::log_every,
+            {.key = "log_every",
+             .help = "Number of steps between progress reports; 0 disables them",
+             .group = "Output"},
+            {.least = 0}},
+      Part{&Options::output},
+      Field{&Options::verbose,
+            {.key = "verbose",
+             .help = "Also print where replicas are, what each rank reads, why the all-reduce was "
+                     "chosen, and how much of each epoch was waiting",
+             .group = "Output"}}};
+};
+
+}  // namespace lockstep

@@ -52,19 +52,19 @@ constexpr int kSignalStatus = 128;
 /// schedulers.
 constexpr double kOutputPatienceSeconds = 10;
 
-/// The configuration as JSON (state.json), as Markdown (the text of the summary) and as it was
-/// given.
+/// The options of the command line in the forms in which a training stores them.
 struct Configuration {
-  nlohmann::json json;
-  std::string markdown;
-  std::string options;  // as config_text()
+  std::vector<std::pair<std::string, std::string>> options;  ///< those that are set
+  nlohmann::json json;                                       ///< for state.json
+  std::string markdown;                                      ///< for TensorBoard
 };
 
-Configuration describe(const std::string& options, const ModelSource& model) {
-  Configuration configuration;
-  configuration.json = {{ModelSource::kKey, model.to_json()}, {"options", options}};
-  configuration.markdown = fmt::format("```\n{}```\n", options);
-  configuration.options = options;
+Configuration describe(const TrainArguments& arguments) {
+  const std::vector<BoundField> fields = fields_of(arguments);
+  Configuration configuration{.options = config_values(fields),
+                              .json = nlohmann::json::object(),
+                              .markdown = fmt::format("```\n{}```\n", config_text(fields))};
+  for (const auto& [name, value] : configuration.options) configuration.json[name] = value;
   return configuration;
 }
 
@@ -97,8 +97,8 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
     callbacks.push_back(
         std::make_shared<strategy::CsvLog>(arguments.csv_log, strategy.session().logger()));
   if (arguments.output.json)
-    callbacks.push_back(std::make_shared<strategy::JsonEvents>(
-        stdout, arguments.log_every, run, config_values(configuration.options)));
+    callbacks.push_back(std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every, run,
+                                                               configuration.options));
   else if (!arguments.output.quiet)
     callbacks.push_back(std::make_shared<strategy::ProgressBar>(
         stdout,
@@ -163,7 +163,7 @@ void require_classes(const data::Dataset& dataset, const TrainArguments& argumen
 /// directory that this has created; null if the options name one, or none.
 std::unique_ptr<const RunDirectory> choose_checkpoints(const strategy::Strategy& strategy,
                                                        const TrainArguments& arguments,
-                                                       const std::string& options,
+                                                       const nlohmann::json& options,
                                                        strategy::Trainer& trainer,
                                                        strategy::FitOptions& fit) {
   strategy::CheckpointPlan& plan = fit.checkpoint;
@@ -193,7 +193,8 @@ std::unique_ptr<const RunDirectory> choose_checkpoints(const strategy::Strategy&
   return created;
 }
 
-int train(job::Session& session, const TrainArguments& arguments, const std::string& options) {
+int train(job::Session& session, const TrainArguments& arguments,
+          const Configuration& configuration) {
   const PlaceArguments& place = arguments.place;
   std::vector<device::Device> devices =
       job::choose_devices(session, place.devices, place.options.share_gpus);
@@ -236,18 +237,19 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   const auto strategy =
       strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
   check_script(*strategy, fit.checkpoint, source);
-  const Configuration configuration = describe(options, source);
-  fit.checkpoint.configuration = configuration.json;
+  (*fit.checkpoint.configuration)[ModelSource::kKey] = source.to_json();
+  (*fit.checkpoint.configuration)[kOptionsKey] = configuration.json;
   fit.checkpoint.script = source.code;
   fit.progress = false;  // make_callbacks() adds it
   if (session.is_chief())
     for (const std::string& warning :
-         job::placement_warnings(strategy->placements(), fit.data_threads))
+         job::placement_warnings(strategy->placements(), fit.read.data_threads))
       session.logger()->warn(warning);
   if (arguments.class_weights == "auto")
     options_of_trainer.class_weights = strategy::balanced_class_weights(*strategy, dataset);
   strategy::Trainer trainer(*strategy, std::move(network), options_of_trainer);
-  const auto own_directory = choose_checkpoints(*strategy, arguments, options, trainer, fit);
+  const auto own_directory =
+      choose_checkpoints(*strategy, arguments, configuration.json, trainer, fit);
   fit.callbacks = make_callbacks(arguments, *strategy, configuration,
                                  run_name(arguments, fit.checkpoint.directory));
   const strategy::History history = trainer.fit(dataset, fit);
@@ -270,11 +272,12 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
   add_train_options(*command, *arguments);
   const auto print_config = add_config_options(*command);
   command->callback([=, &status] {
-    const std::string options = config_text(*command);
     if (*print_config) {
-      if (job::detect_launch().rank == 0) print_config_text(*command);
+      if (job::detect_launch().rank == 0)
+        print_exactly(config_text(fields_of(std::as_const(*arguments))));
       return;
     }
+    const Configuration configuration = describe(*arguments);
     complete(*arguments);
     const double stall_timeout =
         allreduce::stall_timeout_of_environment().value_or(arguments->place.options.stall_timeout);
@@ -290,7 +293,7 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
                          [&](job::Session& session) {
                            arguments->data.open.tfrecord.exchange =
                                strategy::index_exchange(session);
-                           return train(session, *arguments, options);
+                           return train(session, *arguments, configuration);
                          });
   });
 }

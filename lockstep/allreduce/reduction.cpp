@@ -6,19 +6,12 @@
 #include <type_traits>
 
 #include "lockstep/allreduce/element.h"
-#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
 
 namespace lockstep::allreduce {
 namespace {
 
-constexpr auto kWireTypes = enum_names<WireType>({{WireType::float32, "float32"},
-                                                  {WireType::bfloat16, "bfloat16"},
-                                                  {WireType::float16, "float16"},
-                                                  {WireType::float32, "fp32"},
-                                                  {WireType::bfloat16, "bf16"},
-                                                  {WireType::float16, "fp16"}});
 constexpr auto kElementTypes = enum_names<ElementType>({{ElementType::float32, "float32"},
                                                         {ElementType::float64, "float64"},
                                                         {ElementType::float16, "float16"},
@@ -30,9 +23,7 @@ constexpr auto kReduceOps =
 
 }  // namespace
 
-WireType parse_wire_type(std::string_view name) { return kWireTypes.parse("--comm-dtype", name); }
-
-std::string to_string(WireType type) { return std::string(kWireTypes.name(type)); }
+std::string to_string(WireType type) { return std::string(kNamesOf<WireType>.name(type)); }
 
 std::string_view name_of(ElementType type) { return kElementTypes.name(type); }
 

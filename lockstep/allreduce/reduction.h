@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/fields.h"
 #include "lockstep/base/float16.h"
 
 namespace lockstep::allreduce {
@@ -17,9 +18,7 @@ namespace lockstep::allreduce {
 /// The type of elements in communication. 16-bit types halve the bytes, with a rounding error.
 enum class WireType { float32, bfloat16, float16 };
 
-/// Parses "float32", "bfloat16" or "float16". Throws Error (input) that lists them.
-WireType parse_wire_type(std::string_view name);
-std::string to_string(WireType type);  ///< the name that parse_wire_type() accepts
+std::string to_string(WireType type);  ///< "float32", "bfloat16" or "float16"
 
 /// The factor by which all members multiply values before rounding to float16, which has only 5
 /// exponent bits. It is the largest power of two for which the sum of `members` values of magnitude
@@ -139,3 +138,33 @@ void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte
                   Slice slice, ElementType type, ReduceOp op);
 
 }  // namespace lockstep::allreduce
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<allreduce::WireType> =
+    enum_names<allreduce::WireType>({{allreduce::WireType::float32, "float32"},
+                                     {allreduce::WireType::bfloat16, "bfloat16"},
+                                     {allreduce::WireType::float16, "float16"},
+                                     {allreduce::WireType::float32, "fp32"},
+                                     {allreduce::WireType::bfloat16, "bf16"},
+                                     {allreduce::WireType::float16, "fp16"}});
+
+/// The options of gradient buckets.
+template <>
+struct Fields<allreduce::BucketOptions> {
+  using Options = allreduce::BucketOptions;  ///< the struct
+  /// Its fields; of the sizes the command line has one.
+  static constexpr std::tuple list{
+      Field{&Options::bytes,
+            {.key = "bucket_bytes", .label = "size of gradient buckets", .role = Role::agree}},
+      Field{&Options::wire,
+            {.key = "comm_dtype",
+             .label = "data type of gradients in communication",
+             .help = "Data type in which gradients are exchanged between replicas: float32, "
+                     "bfloat16 or float16",
+             .group = "Replicas",
+             .role = Role::agree}}};
+};
+
+}  // namespace lockstep

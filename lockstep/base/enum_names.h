@@ -61,4 +61,15 @@ constexpr EnumNames<Enum, N> enum_names(const EnumName<Enum> (&entries)[N]) {
   return {std::to_array(entries)};
 }
 
+/// The table of an enumeration that is a field of options (fields.h), beside its definition.
+template <typename Enum>
+inline constexpr std::nullptr_t kNamesOf = nullptr;
+
+/// The value called `text`, of an enumeration with kNamesOf. Throws Error (input) as
+/// EnumNames::parse().
+template <typename Enum>
+Enum parse_name(std::string_view where, std::string_view text) {
+  return kNamesOf<Enum>.parse(where, text);
+}
+
 }  // namespace lockstep

@@ -576,7 +576,7 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
                                                   TrainingState& state) {
   const std::optional<RestoredCheckpoint> restored = restore_newest(arrays, explain);
   for (const std::string& reason : skipped_) log_->warn("skipped a checkpoint: {}", reason);
-  if (!restored && resume == Resume::must)
+  if (!restored && resume == Resume::require)
     throw Error(ErrorCategory::checkpoint, options_.directory.string(),
                 "expected a complete checkpoint",
                 skipped_.empty()

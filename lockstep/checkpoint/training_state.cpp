@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/json_member.h"
@@ -70,25 +69,6 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
     throw Error(ErrorCategory::checkpoint, where, "expected the state of a training run",
                 error.what());
   }
-}
-
-namespace {
-constexpr auto kResumes = enum_names<Resume>({{Resume::automatic, "auto"},
-                                              {Resume::never, "never"},
-                                              {Resume::must, "require"},
-                                              {Resume::must, "must"}});
-}  // namespace
-
-Resume parse_resume(std::string_view name) { return kResumes.parse("--resume", name); }
-std::string_view to_string(Resume resume) { return kResumes.name(resume); }
-
-VerifyCheckpoint parse_verify_checkpoint(std::string_view name) {
-  static constexpr auto kNames =
-      enum_names<VerifyCheckpoint>({{VerifyCheckpoint::automatic, "auto"},
-                                    {VerifyCheckpoint::full, "full"},
-                                    {VerifyCheckpoint::hash, "hash"},
-                                    {VerifyCheckpoint::none, "none"}});
-  return kNames.parse("--verify-checkpoint", name);
 }
 
 }  // namespace lockstep::checkpoint

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/enum_names.h"
+
 namespace lockstep::checkpoint {
 
 /// The configuration of a run: a JSON object with value semantics, initially empty. Code that
@@ -65,11 +67,8 @@ struct RestoredCheckpoint {
   TrainingState state;         ///< position of the training run
 };
 
-/// `--resume auto|never|require`; "must" is an alias of "require".
-enum class Resume { automatic, never, must };
-/// Throws Error (input) that lists the valid names.
-Resume parse_resume(std::string_view name);
-std::string_view to_string(Resume resume);  ///< a name that parse_resume() accepts
+/// `--resume auto|never|require`.
+enum class Resume { automatic, never, require };
 
 /// How each save verifies that the replicas of the other ranks are identical to the chief's:
 /// `--verify-checkpoint auto|full|hash|none`.
@@ -80,7 +79,21 @@ enum class VerifyCheckpoint {
   hash,  ///< each rank hashes what it would write; no file is created
   none,  ///< nothing is compared
 };
-/// Throws Error (input) that lists the valid names.
-VerifyCheckpoint parse_verify_checkpoint(std::string_view name);
 
 }  // namespace lockstep::checkpoint
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<checkpoint::Resume> =
+    enum_names<checkpoint::Resume>({{checkpoint::Resume::automatic, "auto"},
+                                    {checkpoint::Resume::never, "never"},
+                                    {checkpoint::Resume::require, "require"}});
+template <>
+inline constexpr auto kNamesOf<checkpoint::VerifyCheckpoint> =
+    enum_names<checkpoint::VerifyCheckpoint>({{checkpoint::VerifyCheckpoint::automatic, "auto"},
+                                              {checkpoint::VerifyCheckpoint::full, "full"},
+                                              {checkpoint::VerifyCheckpoint::hash, "hash"},
+                                              {checkpoint::VerifyCheckpoint::none, "none"}});
+
+}  // namespace lockstep

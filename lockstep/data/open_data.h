@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/fields.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/text/text_schema.h"
 
@@ -59,3 +60,21 @@ bool names_part(const std::string& spec);
 void refuse_other_formats(const std::string& spec);
 
 }  // namespace lockstep::data
+
+namespace lockstep {
+
+/// The options of a data set that are no part of its name.
+template <>
+struct Fields<data::DataSpecOptions> {
+  using Options = data::DataSpecOptions;  ///< the struct
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::data_dir,
+            {.key = "data_dir",
+             .help = "Directory to search for fashion-mnist before the system's directories",
+             .group = "Data",
+             .value = "DIR"}},
+      Part{&Options::tfrecord}};
+};
+
+}  // namespace lockstep

@@ -2,9 +2,10 @@
 
 namespace lockstep::model {
 
-std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options) {
-  if (device.kind == device::DeviceKind::gpu) return make_gpu_backend(device, options);
-  return make_cpu_backend(device, options);
+std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options,
+                                      const ComputeHooks& hooks) {
+  if (device.kind == device::DeviceKind::gpu) return make_gpu_backend(device, options, hooks);
+  return make_cpu_backend(device, options, hooks);
 }
 
 }  // namespace lockstep::model

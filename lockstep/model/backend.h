@@ -14,6 +14,7 @@
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
 #include "lockstep/model/batch_view.h"
+#include "lockstep/model/compute_options.h"
 #include "lockstep/model/layers/layer.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/updater.h"
@@ -138,12 +139,15 @@ class Backend {
 
 /// Creates the backend of `device`. Throws Error (device) if a GPU is not available, Error (input)
 /// for a precision that the device does not support.
-std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options = {});
+std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options = {},
+                                      const ComputeHooks& hooks = {});
 
 /// oneDNN and Eigen kernels in host memory. Throws Error (device) if the processor does not support
 /// what `options` request.
-std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options);
+std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options,
+                                          const ComputeHooks& hooks);
 /// Defined in cuda/cuda_backend.cpp, or in cuda/no_cuda.cpp for a build without cuDNN.
-std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options);
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options,
+                                          const ComputeHooks& hooks);
 
 }  // namespace lockstep::model

@@ -43,10 +43,11 @@ void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<flo
 }  // namespace
 
 CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device,
-                             device::Allocator& gradients, const ComputeOptions& options)
+                             device::Allocator& gradients, const ComputeOptions& options,
+                             const ComputeHooks& hooks)
     : network_(std::move(network)),
-      backend_(make_backend(device, options)),
-      normalizes_together_(options.statistics != nullptr),
+      backend_(make_backend(device, options, hooks)),
+      normalizes_together_(hooks.statistics != nullptr),
       recompute_(options.recompute),
       logits_bytes_(options.logits_bytes > 0   ? options.logits_bytes
                     : backend_->runs_on_host() ? kHostLogitsBytes

@@ -14,6 +14,7 @@
 
 #include "lockstep/device/buffer.h"
 #include "lockstep/model/batch_view.h"
+#include "lockstep/model/compute_options.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 #include "lockstep/model/parameters.h"
@@ -23,7 +24,6 @@ namespace lockstep::model {
 
 class Backend;
 class Plan;
-class StatisticsExchange;
 class StepProfile;
 
 /// The values that a step's random numbers and its gradient divisor depend on.
@@ -47,7 +47,8 @@ class CompiledModel {
   /// training covers the samples of all members: all of them must make the same train_batch calls,
   /// with or without samples.
   CompiledModel(std::shared_ptr<const Network> network, device::Device device,
-                device::Allocator& gradients, const ComputeOptions& options = {});
+                device::Allocator& gradients, const ComputeOptions& options = {},
+                const ComputeHooks& hooks = {});
   ~CompiledModel();
   CompiledModel(CompiledModel&&) noexcept;
 

@@ -311,6 +311,25 @@ float* find_hyperparameter(OptimizerOptions& options, std::string_view name) {
   return nullptr;
 }
 
+std::vector<std::pair<std::string, std::variant<bool, double>>> hyperparameters_of(
+    OptimizerOptions options) {
+  std::vector<std::pair<std::string, std::variant<bool, double>>> all;
+  const auto add = [&all](std::string_view name, float value) {
+    all.emplace_back(name, static_cast<double>(value));
+  };
+  if (const auto* const custom = std::get_if<CustomOptimizerPointer>(&options)) {
+    if (*custom)
+      for (const auto& [name, value] : (*custom)->hyperparameters()) add(name, value);
+    return all;
+  }
+  for (const auto& [name, value] :
+       std::visit([](auto& chosen) { return hyperparameters(chosen); }, options))
+    add(name, *value);
+  if (const auto* const sgd = std::get_if<Sgd>(&options))
+    all.emplace_back("nesterov", sgd->nesterov);
+  return all;
+}
+
 void check_options(const OptimizerOptions& options) {
   std::visit([](const auto& chosen) { check(chosen); }, options);
 }

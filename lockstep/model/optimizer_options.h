@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -342,6 +343,9 @@ std::optional<float> learning_rate_of(const OptimizerOptions& options);
 /// The hyperparameter that is called `name`, such as "weight_decay"; null if the optimizer has
 /// none, and for a CustomOptimizer.
 float* find_hyperparameter(OptimizerOptions& options, std::string_view name);
+/// The names and values of all constants but the learning rate.
+std::vector<std::pair<std::string, std::variant<bool, double>>> hyperparameters_of(
+    OptimizerOptions options);
 /// Throws Error (input) for a constant out of range, and for a CustomOptimizer that is null or has
 /// names that checkpoints cannot store.
 void check_options(const OptimizerOptions& options);

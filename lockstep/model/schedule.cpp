@@ -6,20 +6,10 @@
 #include <cmath>
 #include <numbers>
 
-#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
 namespace {
-
-constexpr auto kKinds = enum_names<Schedule::Kind>({{Schedule::Kind::constant, "constant"},
-                                                    {Schedule::Kind::cosine, "cosine"},
-                                                    {Schedule::Kind::step, "step"},
-                                                    {Schedule::Kind::linear, "linear"},
-                                                    {Schedule::Kind::polynomial, "polynomial"},
-                                                    {Schedule::Kind::exponential, "exponential"},
-                                                    {Schedule::Kind::inverse_sqrt, "inverse-sqrt"},
-                                                    {Schedule::Kind::one_cycle, "one-cycle"}});
 
 // 0 after the warm-up, 1 at the end of training and later.
 double progress(const Schedule& schedule, std::int64_t step) {
@@ -115,8 +105,8 @@ float Schedule::rate(std::int64_t step) const {
   return static_cast<float>(static_cast<double>(peak) * fraction(*this, step));
 }
 
-Schedule::Kind parse_schedule(std::string_view name) { return kKinds.parse("schedule", name); }
-
-std::string to_string(Schedule::Kind kind) { return std::string(kKinds.name(kind)); }
+std::string to_string(Schedule::Kind kind) {
+  return std::string(kNamesOf<Schedule::Kind>.name(kind));
+}
 
 }  // namespace lockstep::model

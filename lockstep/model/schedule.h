@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/fields.h"
+
 namespace lockstep::model {
 
 /// Linear warm-up over `warmup_steps`, then the schedule over the remaining steps. During warm-up,
@@ -43,8 +45,84 @@ struct Schedule {
   void check() const;
 };
 
-/// Parses a name such as "constant" or "one-cycle". Throws Error (input) that lists the names.
-Schedule::Kind parse_schedule(std::string_view name);
 std::string to_string(Schedule::Kind kind);  ///< the name used by `--lr-schedule`
 
 }  // namespace lockstep::model
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<model::Schedule::Kind> =
+    enum_names<model::Schedule::Kind>({{model::Schedule::Kind::constant, "constant"},
+                                       {model::Schedule::Kind::cosine, "cosine"},
+                                       {model::Schedule::Kind::step, "step"},
+                                       {model::Schedule::Kind::linear, "linear"},
+                                       {model::Schedule::Kind::polynomial, "polynomial"},
+                                       {model::Schedule::Kind::exponential, "exponential"},
+                                       {model::Schedule::Kind::inverse_sqrt, "inverse-sqrt"},
+                                       {model::Schedule::Kind::one_cycle, "one-cycle"}});
+
+/// The options of a schedule; its length is that of the training.
+template <>
+struct Fields<model::Schedule> {
+  using Options = model::Schedule;  ///< the struct
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::kind,
+            {.key = "lr_schedule",
+             .label = "learning-rate schedule",
+             .help = "Learning-rate schedule: constant, cosine, step, linear, polynomial, "
+                     "exponential, inverse-sqrt or one-cycle",
+             .group = "Learning rate",
+             .role = Role::resume_warn,
+             .value = "NAME"}},
+      Field{&Options::peak,
+            {.key = "learning_rate",
+             .label = "peak learning rate",
+             .help = "Peak learning rate, before --lr-scaling",
+             .group = kCommonOptions,
+             .role = Role::resume_warn,
+             .alias = "lr"},
+            {.least = 0}},
+      Field{&Options::warmup_steps,
+            {.key = "warmup_steps",
+             .label = "warm-up steps",
+             .help = "Number of steps over which the learning rate rises to its peak; for "
+                     "--lr-schedule one-cycle, 0 means 30 % of the steps",
+             .group = "Learning rate",
+             .role = Role::resume_warn},
+            {.least = 0}},
+      Field{&Options::final_fraction,
+            {.key = "lr_final",
+             .label = "final learning rate",
+             .help = "Final learning rate as a fraction of the peak, for --lr-schedule cosine, "
+                     "linear and polynomial",
+             .group = "Learning rate",
+             .role = Role::resume_warn,
+             .needs = "lr_schedule=cosine,linear,polynomial"}},
+      Field{&Options::step_every,
+            {.key = "lr_step_every",
+             .label = "steps between reductions of the learning rate",
+             .help = "Number of steps between reductions of the learning rate; required by "
+                     "--lr-schedule step and exponential",
+             .group = "Learning rate",
+             .role = Role::resume_warn,
+             .needs = "lr_schedule=step,exponential"}},
+      Field{&Options::step_factor,
+            {.key = "lr_step_factor",
+             .label = "factor of each reduction of the learning rate",
+             .help = "Factor of each reduction of the learning rate, for --lr-schedule step (at "
+                     "once) and exponential (smoothly over --lr-step-every steps)",
+             .group = "Learning rate",
+             .role = Role::resume_warn,
+             .needs = "lr_schedule=step,exponential"}},
+      Field{&Options::power,
+            {.key = "lr_power",
+             .label = "exponent of the learning-rate schedule",
+             .help = "Exponent of --lr-schedule polynomial; 1 is linear",
+             .group = "Learning rate",
+             .role = Role::resume_warn,
+             .needs = "lr_schedule=polynomial"}}};
+};
+
+}  // namespace lockstep

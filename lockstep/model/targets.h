@@ -33,9 +33,9 @@ std::int64_t positions_of(const Targets& targets, std::int64_t samples);
 /// Throws Error (input) for loss constants out of range. Throws Error (data) unless `targets` fit
 /// outputs [samples, width]: a label in 0 .. width-1 for each sample, or a value for each output;
 /// and unless the sample weights are finite and not negative. Finite values for a binary or
-/// categorical cross-entropy are from 0 to 1, and the latter has at least two outputs. With sparse categorical cross-entropy
-/// samples may have several labels, kMasked or below width / labels: `positions` of them, those of
-/// the network's output, or if it is 0 as many as divide the width.
+/// categorical cross-entropy are from 0 to 1, and the latter has at least two outputs. With sparse
+/// categorical cross-entropy samples may have several labels, kMasked or below width / labels:
+/// `positions` of them, those of the network's output, or if it is 0 as many as divide the width.
 void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
                    const Targets& targets, std::int64_t positions = 0);
 

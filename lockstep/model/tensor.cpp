@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
@@ -20,27 +19,9 @@ std::int64_t element_count(const Shape& shape) {
 
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-namespace {
-
-constexpr auto kPrecisions = enum_names<Precision>({{Precision::float32, "float32"},
-                                                    {Precision::bfloat16, "bfloat16"},
-                                                    {Precision::float16, "float16"},
-                                                    {Precision::float32, "fp32"},
-                                                    {Precision::bfloat16, "bf16"},
-                                                    {Precision::float16, "fp16"}});
-
-constexpr auto kRecompute =
-    enum_names<Recompute>({{Recompute::none, "none"}, {Recompute::blocks, "blocks"}});
-
-}  // namespace
-
-Precision parse_precision(std::string_view name) { return kPrecisions.parse("precision", name); }
-
-std::string to_string(Precision precision) { return std::string(kPrecisions.name(precision)); }
-
-Recompute parse_recompute(std::string_view name) { return kRecompute.parse("recompute", name); }
-
-std::string to_string(Recompute recompute) { return std::string(kRecompute.name(recompute)); }
+std::string to_string(Precision precision) {
+  return std::string(kNamesOf<Precision>.name(precision));
+}
 
 void TensorView::check_type(Precision wanted) const {
   if (type_ != wanted) LOCKSTEP_CHECK_OP(to_string(type_), ==, to_string(wanted));

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/float16.h"
 
 namespace lockstep::model {
@@ -28,59 +29,15 @@ std::string to_string(const Shape& shape);
 // The type of activations and of the weights that matrix products read. Parameters, gradients and
 // statistics are always float32.
 
-class StatisticsExchange;
-
 /// The supported types of activations.
 enum class Precision { float32, bfloat16, float16 };
 
-/// Parses "float32", "bfloat16" or "float16". Throws Error (input) that lists them.
-Precision parse_precision(std::string_view name);
-std::string to_string(Precision precision);  ///< the name that parse_precision() accepts
+std::string to_string(Precision precision);  ///< "float32", "bfloat16" or "float16"
 
 /// Bytes of one element.
 constexpr std::size_t element_bytes(Precision precision) {
   return precision == Precision::float32 ? 4 : 2;
 }
-
-/// Whether a convolution on a GPU, in 16-bit training, also computes the statistics for the
-/// following normalization. `where_faster` measures this once per shape.
-enum class FusedStatistics { never, where_faster, where_possible };
-
-/// Which interface of cuDNN computes the convolutions on a GPU. `automatic`: for each shape and
-/// pass the faster one, measured once.
-enum class Convolutions { automatic, graph, legacy };
-
-/// Which activations a training keeps for the backward pass: all, or those between segments of the
-/// network, such as the blocks of a transformer. The others are computed again in backward, from
-/// the same numbers in the same way: on a CPU, and with deterministic algorithms, the results are
-/// the same bits (recomputation.h).
-enum class Recompute { none, blocks };
-/// Parses "none" or "blocks". Throws Error (input) that lists them.
-Recompute parse_recompute(std::string_view name);
-std::string to_string(Recompute recompute);  ///< the name that parse_recompute() accepts
-
-/// How a model computes.
-struct ComputeOptions {
-  Precision precision = Precision::float32;  ///< the type of activations
-  bool tf32 = false;  ///< allows a GPU to round float32 multiplicands to 10 mantissa bits; no
-                      ///< effect on other devices
-  /// Uses only algorithms that give the same bits in every run, chosen without measurement. Always
-  /// true on the CPU.
-  bool deterministic = false;
-  /// Treated as `never` if `deterministic`.
-  FusedStatistics fused_statistics = FusedStatistics::where_faster;
-  Convolutions convolutions = Convolutions::automatic;  ///< except those that fuse statistics
-  /// The most bytes of logits of a training pass that are stored whole. If an output has more and
-  /// only sparse categorical cross-entropy reads it, a Dense or TiedDense computes them and their
-  /// loss in blocks of about so many bytes. 0: 64 MiB, on a GPU 256 MiB.
-  std::size_t logits_bytes = 0;
-  /// The group that synchronizes batch normalization in training; must outlive the model. Null:
-  /// each model uses its own samples only.
-  StatisticsExchange* statistics = nullptr;
-  /// Called repeatedly while plans are created, which can take long if algorithms are measured.
-  std::function<void()> progress = {};
-  Recompute recompute = Recompute::none;  ///< in training
-};
 
 // A typed view of device memory.
 
@@ -135,3 +92,16 @@ struct Widening {
 };
 
 }  // namespace lockstep::model
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<model::Precision> =
+    enum_names<model::Precision>({{model::Precision::float32, "float32"},
+                                  {model::Precision::bfloat16, "bfloat16"},
+                                  {model::Precision::float16, "float16"},
+                                  {model::Precision::float32, "fp32"},
+                                  {model::Precision::bfloat16, "bf16"},
+                                  {model::Precision::float16, "fp16"}});
+
+}  // namespace lockstep

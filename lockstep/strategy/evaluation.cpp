@@ -141,15 +141,15 @@ int reading_threads(int requested, const Strategy& strategy) {
                     kMaxThreads * static_cast<int>(strategy.local_replicas()));
 }
 
-data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch,
-                             int threads) {
+data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset,
+                             const ReadOptions& options) {
   return {.first_step = 0,
           .last_step = dataset.steps_per_epoch(),
           .replicas = strategy.num_replicas_in_sync(),
           .first_replica = strategy.first_replica(),
           .local_replicas = strategy.local_replicas(),
-          .prefetch = prefetch,
-          .threads = reading_threads(threads, strategy),
+          .prefetch = options.prefetch,
+          .threads = reading_threads(options.data_threads, strategy),
           .pixels = strategy.has_gpu(),
           .marks_bad = dataset.bad_records_allowed().has_value()};
 }

@@ -1,17 +1,55 @@
 // Evaluation and prediction: one pass over a data set without training.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/strategy/trainer_options.h"
+#include "lockstep/model/metrics/metric.h"
+#include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/fit_options.h"
 
 namespace lockstep::strategy {
 
 class LocalReplicas;
 class Strategy;
+
+/// The result of Trainer::evaluate().
+struct Evaluation : model::MetricSums {
+  std::vector<model::MetricValue> values = {};  ///< of TrainerOptions::metrics, in their order
+  /// The unreadable records that Dataset::skip_bad_records() tolerated: no sum has them.
+  std::vector<BadFile> bad_files = {};
+
+  /// The value called `name`, as EpochLogs::metric().
+  std::optional<double> metric(std::string_view name) const {
+    return find_metric(*this, values, name);
+  }
+};
+
+/// One output of a network for one global batch.
+struct OutputValues {
+  std::string_view name;          ///< as in Network::outputs()
+  std::span<const float> values;  ///< [samples, width]
+  std::int64_t width = 0;         ///< elements of one sample
+};
+
+/// The outputs for one global batch.
+struct Predictions {
+  std::span<const std::int64_t> record_ids;  ///< [samples]
+  std::span<const float> outputs;            ///< [samples, width], the first output of the network
+  std::int64_t width = 0;                    ///< elements of one output
+  /// All outputs, in the order of Network::outputs().
+  std::span<const OutputValues> all = {};
+  /// Records between those of `record_ids` that are unreadable, which Dataset::skip_bad_records()
+  /// tolerates; ascending.
+  std::span<const data::BadRecord> bad = {};
+};
+/// Receives predictions in record order.
+using PredictionSink = std::function<void(const Predictions&)>;
 
 /// Called at the same batches on all ranks, and must return the same value on all ranks. True ends
 /// the evaluation.
@@ -39,8 +77,8 @@ std::vector<BadFile> predict(LocalReplicas& replicas, const data::Dataset& datas
 /// with the same cores divide them.
 int reading_threads(int requested, const Strategy& strategy);
 
-/// Stream options for this process's part of one pass over `dataset`. `threads`: reading_threads().
-data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch,
-                             int threads);
+/// Stream options for this process's part of one pass over `dataset`.
+data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset,
+                             const ReadOptions& options);
 
 }  // namespace lockstep::strategy

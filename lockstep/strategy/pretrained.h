@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/fields.h"
 #include "lockstep/base/log.h"
 #include "lockstep/model/network.h"
 
@@ -28,6 +29,13 @@ struct NameMap {
   void check()
       const;  ///< throws Error (input) for an empty name, or unless * is in both or neither
 };
+inline std::string to_string(const NameMap& rule) {
+  return rule.from + "=" + rule.to;
+}  ///< as read
+/// Throws Error (input) as NameMap::parse().
+inline void parse_field(NameMap& rule, std::string_view /*name*/, std::string_view text) {
+  rule = NameMap::parse(text);
+}
 
 /// The source of initial weights.
 struct Pretrained {
@@ -79,3 +87,41 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
 PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& from);
 
 }  // namespace lockstep::strategy
+
+namespace lockstep {
+
+/// The options of initial weights.
+template <>
+struct Fields<strategy::Pretrained> {
+  using Options = strategy::Pretrained;  ///< the struct
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::path,
+            {.key = "init_from",
+             .help = "Initial weights: a safetensors file with the names of torchvision or "
+                     "Lockstep, a FILE.onnx, a checkpoint, a directory of checkpoints, or "
+                     "DIR:best. Ignored when the run resumes from a checkpoint",
+             .group = "Model",
+             .value = "PATH"}},
+      Field{&Options::reset_head,
+            {.key = "reset_head",
+             .help = "With --init-from or --model FILE.onnx, do not load the last layer that has "
+                     "parameters, so that the number of classes may differ",
+             .group = "Model",
+             .needs = "init_from"}},
+      Field{&Options::partial,
+            {.key = "partial",
+             .help = "With --init-from, load the tensors that fit and print a table of the others",
+             .group = "Model",
+             .needs = "init_from"}},
+      Field{&Options::map,
+            {.key = "map",
+             .help = "With --init-from, rename tensors: OLD is a name in the file, NEW that in the "
+                     "network, such as 'backbone.*=*', where * is any text. May be given several "
+                     "times; the first that matches counts (default: none)",
+             .group = "Model",
+             .value = "OLD=NEW[,OLD=NEW...]",
+             .needs = "init_from"}}};
+};
+
+}  // namespace lockstep

@@ -98,3 +98,22 @@ void Strategy::gather_placements(int cores) {
 }
 
 }  // namespace lockstep::strategy
+
+namespace lockstep {
+
+using StrategyFields = Fields<strategy::StrategyOptions>;
+
+std::vector<std::string> StrategyFields::print_route(const Options& options) {
+  return {to_string(options.route)};
+}
+
+void StrategyFields::parse_route(Options& options, std::string_view /*name*/,
+                                 std::span<const std::string> values) {
+  options.route = allreduce::parse_route(values.back());
+}
+
+std::string StrategyFields::describe_routes() {
+  return allreduce::describe_routes([](const allreduce::RouteInfo&) { return true; });
+}
+
+}  // namespace lockstep

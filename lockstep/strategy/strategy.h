@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/fields.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/job/session.h"
 #include "lockstep/job/world.h"
@@ -111,3 +112,39 @@ class Strategy {
 };
 
 }  // namespace lockstep::strategy
+
+namespace lockstep {
+
+/// The options of a strategy.
+template <>
+struct Fields<strategy::StrategyOptions> {
+  using Options = strategy::StrategyOptions;  ///< the struct
+  /// Throws Error (input) as allreduce::parse_route().
+  static void parse_route(Options& options, std::string_view name,
+                          std::span<const std::string> values);
+  static std::vector<std::string> print_route(const Options& options);  ///< its name
+  static std::string describe_routes();  ///< what each route connects
+  /// Its fields.
+  static constexpr std::tuple list{
+      TextField<Options>{{.key = "allreduce",
+                          .help = "Route of the gradient all-reduce: {}",
+                          .group = "Replicas",
+                          .value = "ROUTE",
+                          .names = describe_routes},
+                         parse_route,
+                         print_route},
+      Field{&Options::share_gpus,
+            {.key = "share_gpus",
+             .help = "Allow several ranks to use the same GPU, for tests; they reduce through host "
+                     "memory. Without this flag, a shared GPU is an error",
+             .group = "Replicas"}},
+      Field{&Options::stall_timeout,
+            {.key = "stall_timeout",
+             .help = "Seconds without progress after which the job ends with status 4 and reports "
+                     "the missing rank; 0 disables the timeout. LOCKSTEP_STALL_TIMEOUT in the "
+                     "environment overrides it",
+             .group = "Replicas",
+             .value = "SECONDS"}}};
+};
+
+}  // namespace lockstep

@@ -26,42 +26,14 @@
 namespace lockstep::strategy {
 namespace {
 
-ReplicaOptions replica_options(const TrainerOptions& options, const model::Network& network) {
-  if (options.accumulate < 1)
-    throw Error(ErrorCategory::input, "accumulate", "expected at least 1 micro-batch per step",
-                fmt::format("got {}", options.accumulate));
-  if (!(options.clip_norm >= 0))
-    throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
-                fmt::format("got {}", options.clip_norm));
-  if (!(options.ema >= 0 && options.ema < 1))
-    throw Error(ErrorCategory::input, "ema", "expected a decay from 0 to below 1",
-                fmt::format("got {}", options.ema));
-  LossPlan plan = loss_plan(options, network);
-  return {.loss = std::move(plan.loss),
-          .metrics = std::move(plan.metrics),
-          .metric_terms = std::move(plan.metric_terms),
-          .class_weights = options.class_weights,
-          .precision = options.precision,
-          .tf32 = options.tf32,
-          .deterministic = options.deterministic,
-          .fused_statistics = options.fused_statistics,
-          .convolutions = options.convolutions,
-          .recompute = options.recompute,
-          .optimizer = options.optimizer,
-          .clip_norm = options.clip_norm,
-          .ema = options.ema,
-          .accumulate = options.accumulate,
-          .loss_scaling = loss_scaling_for(options.loss_scaling, options.precision),
-          .normalization = options.normalization,
-          .buckets = options.buckets,
-          .records_steps = options.records_steps};
-}
-
 /// `options`, which must be the same on all ranks: else parameters would differ from the first step
-/// on, or a rank would refuse what the others wait for. Collective.
-const TrainerOptions& agreed(const TrainerOptions& options, const Strategy& strategy) {
+/// on, or a rank would refuse what the others wait for. Their schedule has the learning rate that
+/// the optimizer may have. Collective.
+TrainerOptions agreed(TrainerOptions options, const Strategy& strategy) {
   strategy.require_usable();
-  job::Agreement(strategy.ranks()).require_same_lines("ranks", describe(options));
+  options.schedule.peak = peak_rate(options);
+  job::Agreement(strategy.ranks())
+      .require_same_lines("ranks", lines_of(fields_of(std::as_const(options))));
   return options;
 }
 
@@ -89,9 +61,8 @@ bool shows_progress(const job::Session& session, const FitOptions& options) {
 
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
     : options_(agreed(options, strategy)),
-      network_(std::make_shared<const model::Network>(prepared(std::move(network), options))),
-      replicas_(
-          std::make_unique<LocalReplicas>(strategy, network_, replica_options(options, *network_))),
+      network_(std::make_shared<const model::Network>(prepared(std::move(network), options_))),
+      replicas_(std::make_unique<LocalReplicas>(strategy, network_, options_)),
       names_(std::make_unique<DataNames>()) {
   // Layers of equal parameters may still differ, in an activation say.
   job::Agreement(strategy.ranks()).require_same_lines("ranks", describe_layers(*network_));
@@ -135,9 +106,7 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   std::int32_t highest_label = -1;
   const auto sums = strategy::evaluate(
-      *replicas_, records,
-      one_pass(replicas_->strategy(), records, options.prefetch, options.data_threads), {},
-      &highest_label);
+      *replicas_, records, one_pass(replicas_->strategy(), records, options), {}, &highest_label);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
   if (sums->samples == 0 && !sums->bad_files.empty())
     throw Error(
@@ -161,9 +130,8 @@ std::vector<BadFile> Trainer::predict(const data::Dataset& dataset, const Predic
   check_same_features(dataset, *names_);
   job::Agreement(replicas_->strategy().ranks()).require_same_lines("ranks", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  const auto bad_files = strategy::predict(
-      *replicas_, dataset,
-      one_pass(replicas_->strategy(), dataset, options.prefetch, options.data_threads), sink);
+  const auto bad_files = strategy::predict(*replicas_, dataset,
+                                           one_pass(replicas_->strategy(), dataset, options), sink);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
   return bad_files;
 }
@@ -189,7 +157,7 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
   if (single.empty()) {
     checkpoint::CheckpointDirectory checkpoints({.directory = path}, strategy.ranks(),
                                                 strategy.session().logger());
-    restored = *checkpoints.restore(arrays, checkpoint::Resume::must);
+    restored = *checkpoints.restore(arrays, checkpoint::Resume::require);
     if (strategy.is_chief())
       if (const std::string best = checkpoint::other_best(path, restored.path); !best.empty())
         strategy.session().logger()->info(best);

@@ -8,6 +8,8 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/network.h"
+#include "lockstep/strategy/evaluation.h"
+#include "lockstep/strategy/fit_options.h"
 #include "lockstep/strategy/strategy.h"
 #include "lockstep/strategy/trainer_options.h"
 

@@ -12,7 +12,6 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/metrics/make_metrics.h"
@@ -30,6 +29,35 @@ float scale(const TrainerOptions& options, std::int64_t global_batch) {
   return static_cast<float>(options.rate_scaling == RateScaling::linear ? ratio : std::sqrt(ratio));
 }
 
+/// The groups of "a/*:lr=0.1,decay=0,b/*:lr=0.2": a part with a colon begins the next one.
+void add_groups(std::vector<ParameterGroup>& groups, std::string_view name,
+                const std::string& text) {
+  const auto refuse_group = [&] {
+    refuse_value(name, "PATTERN:lr=X,decay=Y, or one of the two", text);
+  };
+  std::string_view rest = text;
+  bool is_first = true;
+  while (is_first || !rest.empty()) {
+    std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    if (const std::size_t colon = part.rfind(':'); colon != std::string_view::npos) {
+      groups.push_back({.pattern = std::string(part.substr(0, colon))});
+      part.remove_prefix(colon + 1);
+    } else if (is_first) {
+      refuse_group();
+    }
+    is_first = false;
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) refuse_group();
+    const std::optional<float> value = parse_number<float>(part.substr(equals + 1));
+    const std::string_view key = part.substr(0, equals);
+    if (!value || (key != "lr" && key != "decay")) refuse_group();
+    (key == "lr" ? groups.back().learning_rate : groups.back().weight_decay) = value;
+  }
+}
+
+}  // namespace
+
 float peak_rate(const TrainerOptions& options) {
   const float peak = options.schedule.peak;
   const std::optional<float> rate = model::learning_rate_of(options.optimizer);
@@ -40,96 +68,17 @@ float peak_rate(const TrainerOptions& options) {
   return rate.value_or(peak);
 }
 
-/// "none" for an empty list.
-std::string list_or_none(const std::vector<std::string>& texts) {
-  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
-}
-
-/// "mse of price (target cost, weight 0.5)", or the loss of the first output.
-std::string describe_losses(const TrainerOptions& options) {
-  if (options.losses.empty()) return model::to_string(options.loss);
-  std::vector<std::string> texts;
-  for (const OutputLoss& one : options.losses)
-    texts.push_back(fmt::format("{} of {} (target {}, weight {})", model::to_string(one.loss),
-                                one.output, one.target.empty() ? one.output : one.target,
-                                one.weight));
-  return list_or_none(texts);
-}
-
-/// "auc (exact), f1 of kind"
-std::string describe_metrics(const TrainerOptions& options) {
-  std::vector<std::string> texts;
-  if (!options.metrics.empty()) texts.push_back(model::list_metrics(options.metrics));
-  for (const OutputLoss& one : options.losses)
-    if (!one.metrics.empty())
-      texts.push_back(fmt::format("{} of {}", model::list_metrics(one.metrics), one.output));
-  return list_or_none(texts);
-}
-
-std::string describe_schedule(const TrainerOptions& options) {
-  const model::Schedule& schedule = options.schedule;
-  const std::optional<float> rate = model::learning_rate_of(options.optimizer);
-  return fmt::format(
-      "{} (peak {}, {} warm-up steps, {} steps, final fraction {}, factor {} every {} steps, power "
-      "{})",
-      to_string(schedule.kind), rate.value_or(schedule.peak), schedule.warmup_steps,
-      schedule.total_steps, schedule.final_fraction, schedule.step_factor, schedule.step_every,
-      schedule.power);
-}
-
-std::string describe_scaling(const LossScaling& scaling) {
-  switch (scaling.kind) {
-    case LossScaling::Kind::none:
-      return "none";
-    case LossScaling::Kind::fixed:
-      return fmt::format("{}", scaling.scale);
-    case LossScaling::Kind::dynamic:
-      break;
-  }
-  return fmt::format("dynamic from {}, doubled after {} good steps", scaling.scale,
-                     scaling.steps_to_double);
-}
-
-std::string describe_rate_scaling(const TrainerOptions& options) {
-  return options.rate_scaling == RateScaling::none
-             ? "none"
-             : fmt::format("{} from a batch of {}",
-                           options.rate_scaling == RateScaling::linear ? "linear" : "sqrt",
-                           options.base_batch);
-}
-
-}  // namespace
-
-RateScaling parse_rate_scaling(std::string_view name) {
-  static constexpr auto kNames = enum_names<RateScaling>(
-      {{RateScaling::none, "none"}, {RateScaling::linear, "linear"}, {RateScaling::sqrt, "sqrt"}});
-  return kNames.parse("lr-scaling", name);
-}
-
-TraceOptions parse_trace(std::string_view text) {
-  static constexpr std::string_view kSteps = ":steps=";
-  TraceOptions options;
-  const std::size_t steps = text.rfind(kSteps);
-  options.file = text.substr(0, steps);
-  const auto number = [](std::string_view digits, std::int64_t otherwise) {
-    if (digits.empty()) return otherwise;
-    const std::int64_t given = parse_number<std::int64_t>(digits).value_or(0);
-    return given < 1 ? -1 : given;
+std::string to_string(const OutputLoss& loss) {
+  const std::string kind = model::to_string(loss.loss);
+  std::string text = fmt::format("{}={}", loss.output, kind);
+  char separator = kind.find(':') == std::string::npos ? ':' : ',';
+  const auto add = [&](const std::string& setting) {
+    text += separator + setting;
+    separator = ',';
   };
-  if (steps != std::string_view::npos) {
-    const std::string_view range = text.substr(steps + kSteps.size());
-    const std::size_t dash = range.find('-');
-    options.first_step = number(range.substr(0, dash), 1);
-    options.last_step =
-        dash == std::string_view::npos ? options.first_step : number(range.substr(dash + 1), 0);
-    if (range.empty() || range == "-") options.first_step = -1;
-  }
-  if (options.file.empty() || options.file == "-" || options.first_step < 1 ||
-      options.last_step < 0 || (options.last_step > 0 && options.last_step < options.first_step))
-    throw Error(ErrorCategory::input, "trace",
-                "expected FILE or FILE:steps=FIRST-LAST, with steps counted from 1",
-                fmt::format("got \"{}\"", text));
-  return options;
+  if (!loss.target.empty() && loss.target != loss.output) add("target=" + loss.target);
+  if (loss.weight != 1) add(fmt::format("weight={}", loss.weight));
+  return text;
 }
 
 std::string to_string(const ParameterGroup& group) {
@@ -156,41 +105,6 @@ model::Network prepared(model::Network network, const TrainerOptions& options) {
   }
   network.freeze(options.freeze);
   return network;
-}
-
-std::vector<std::pair<std::string, std::string>> settings_of(const TrainerOptions& options) {
-  std::vector<std::string> groups;
-  for (const ParameterGroup& group : options.groups) groups.push_back(to_string(group));
-  std::vector<std::string> class_weights;
-  for (const float weight : options.class_weights)
-    class_weights.push_back(fmt::format("{}", weight));
-  return {
-      {"seed", fmt::format("{}", options.seed)},
-      {"losses", describe_losses(options)},
-      {"class weights", list_or_none(class_weights)},
-      {"metrics", describe_metrics(options)},
-      {"optimizer", to_string(options.optimizer)},
-      {"learning-rate schedule", describe_schedule(options)},
-      {"scaling of the learning rate", describe_rate_scaling(options)},
-      {"moving average of the parameters", fmt::format("{}", options.ema)},
-      {"frozen parameters", list_or_none(options.freeze)},
-      {"groups of parameters", list_or_none(groups)},
-      {"maximum gradient norm", fmt::format("{}", options.clip_norm)},
-      {"micro-batches per step", fmt::format("{}", options.accumulate)},
-      {"precision", to_string(options.precision)},
-      {"loss scale", describe_scaling(loss_scaling_for(options.loss_scaling, options.precision))},
-      {"scope of normalization", to_string(options.normalization)},
-      {"gradient buckets",
-       fmt::format("{} bytes as {}{}", options.buckets.bytes, to_string(options.buckets.wire),
-                   options.tune_buckets ? ", tuned" : "")},
-      {"recording of steps", options.records_steps ? "on" : "off"}};
-}
-
-std::string describe(const TrainerOptions& options) {
-  std::string text;
-  for (const auto& [name, value] : settings_of(options))
-    text += fmt::format("{}: {}\n", name, value);
-  return text;
 }
 
 LossPlan loss_plan(const TrainerOptions& options, const model::Network& network) {
@@ -246,3 +160,72 @@ model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t g
 }
 
 }  // namespace lockstep::strategy
+
+namespace lockstep {
+
+using TrainerFields = Fields<strategy::TrainerOptions>;
+
+std::vector<std::string> TrainerFields::print_losses(const Options& options) {
+  if (options.losses.empty()) return {model::to_string(options.loss)};
+  return fields_detail::print(options.losses);
+}
+
+std::vector<std::string> TrainerFields::print_metrics(const Options& options) {
+  std::vector<std::string> texts;
+  if (!options.metrics.empty()) texts.push_back(model::list_metrics(options.metrics));
+  for (const strategy::OutputLoss& one : options.losses)
+    if (!one.metrics.empty())
+      texts.push_back(fmt::format("{}:{}", one.output, model::list_metrics(one.metrics)));
+  return texts;
+}
+
+std::vector<std::string> TrainerFields::print_optimizer(const Options& options) {
+  return {to_string(options.optimizer)};
+}
+
+std::vector<std::string> TrainerFields::print_loss_scale(const Options& options) {
+  return {strategy::to_string(options.loss_scaling)};
+}
+
+void TrainerFields::parse_loss_scale(Options& options, std::string_view /*name*/,
+                                     std::span<const std::string> values) {
+  options.loss_scaling = strategy::parse_loss_scaling(values.back());
+}
+
+std::vector<std::string> TrainerFields::print_groups(const Options& options) {
+  return fields_detail::print(options.groups);
+}
+
+void TrainerFields::parse_groups(Options& options, std::string_view name,
+                                 std::span<const std::string> values) {
+  options.groups.clear();
+  for (const std::string& text : values)
+    if (!text.empty()) strategy::add_groups(options.groups, name, text);
+}
+
+namespace {
+constexpr double kMebibyte = 1 << 20;
+}  // namespace
+
+std::vector<std::string> TrainerFields::print_bucket(const Options& options) {
+  return {options.tune_buckets
+              ? "auto"
+              : fmt::format("{}", static_cast<double>(options.buckets.bytes) / kMebibyte)};
+}
+
+void TrainerFields::parse_bucket(Options& options, std::string_view name,
+                                 std::span<const std::string> values) {
+  const std::string& text = values.back();
+  allreduce::BucketOptions buckets{.wire = options.buckets.wire};
+  options.tune_buckets = text == "auto";
+  if (!options.tune_buckets) {
+    const double value = parse_number<double>(text).value_or(0);
+    if (!(value > 0 && value <= kMebibyte))
+      refuse_value(name, "to be a number above 0, or auto", text);
+    buckets.bytes = static_cast<std::size_t>(value * kMebibyte);
+  }
+  buckets.first_bytes = std::min(buckets.first_bytes, buckets.bytes);
+  options.buckets = buckets;
+}
+
+}  // namespace lockstep

@@ -1,29 +1,21 @@
-// Options of Trainer and of Trainer::fit(), like those of compile() and fit() in Keras.
+// Options of Trainer, like those of compile() in Keras.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/allreduce/reduction.h"
-#include "lockstep/checkpoint/training_state.h"
-#include "lockstep/data/dataset.h"
+#include "lockstep/base/bound_fields.h"
+#include "lockstep/model/compute_options.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/network.h"
 #include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/schedule.h"
-#include "lockstep/model/tensor.h"
-#include "lockstep/strategy/callback.h"
-#include "lockstep/strategy/callbacks/monitored_metric.h"
-#include "lockstep/strategy/pretrained.h"
 #include "lockstep/strategy/replica/loss_scaler.h"
 #include "lockstep/strategy/replica/normalization.h"
 
@@ -32,8 +24,6 @@ namespace lockstep::strategy {
 /// How the learning rate scales with the global batch: not at all, linearly (Goyal et al., 2017),
 /// or with the square root.
 enum class RateScaling { none, linear, sqrt };
-/// Parses "none", "linear" or "sqrt". Throws Error (input).
-RateScaling parse_rate_scaling(std::string_view name);
 
 /// Parameters whose updates differ from the others.
 struct ParameterGroup {
@@ -57,17 +47,6 @@ struct OutputLoss {
   /// Metrics of this output, reported with its name: "price_mae".
   model::Metrics metrics = {};
 };
-
-/// A file of what the threads of all ranks did, on one clock (docs/observe.md).
-struct TraceOptions {
-  /// Empty: none. With the ending .json Chrome's format, otherwise that of Perfetto.
-  std::filesystem::path file = {};
-  std::int64_t first_step = 1;  ///< counted from 1, as in messages
-  std::int64_t last_step = 0;   ///< 0: until the training ends, or until the trace is full
-};
-/// Parses "FILE" or "FILE:steps=100-120", of which either number may be left out. Throws Error
-/// (input).
-TraceOptions parse_trace(std::string_view text);
 
 /// Options of the model and its updates.
 struct TrainerOptions {
@@ -105,18 +84,7 @@ struct TrainerOptions {
   /// Micro-batches per step on each replica. Only batch normalization depends on it: it uses each
   /// micro-batch.
   int accumulate = 1;
-  /// Type of activations and of the weights in products; parameters and their gradients are
-  /// float32.
-  model::Precision precision = model::Precision::float32;
-  /// Allows GPUs to round the operands of float32 products to a 10-bit mantissa.
-  bool tf32 = false;
-  bool deterministic = false;  ///< uses only GPU algorithms that give the same bits in every run
-  /// Whether convolutions on a GPU, in 16 bits, also compute statistics for a normalization.
-  model::FusedStatistics fused_statistics = model::FusedStatistics::where_faster;
-  /// Which interface of cuDNN computes the convolutions on a GPU.
-  model::Convolutions convolutions = model::Convolutions::automatic;
-  /// Which activations are kept for the backward pass; the others are computed again.
-  model::Recompute recompute = model::Recompute::none;
+  model::ComputeOptions compute = {};  ///< types, algorithms, kept activations
   /// Allows a GPU to replay a recorded step (CUDA graph); the results are the same.
   bool records_steps = true;
   std::optional<LossScaling> loss_scaling = {};  ///< nullopt: dynamic for float16, none otherwise
@@ -129,14 +97,15 @@ struct TrainerOptions {
   bool tune_buckets = false;
 };
 
+/// The learning rate of the optimizer, if it has one, or of the schedule. Throws Error (input) if
+/// they differ.
+float peak_rate(const TrainerOptions& options);
+
 /// `network` with the groups and the frozen parameters of `options`. Throws Error (input).
 model::Network prepared(model::Network network, const TrainerOptions& options);
 
-/// The options that all ranks must have in common, with their values in words. Of metrics and
-/// losses of the user's own the names.
-std::vector<std::pair<std::string, std::string>> settings_of(const TrainerOptions& options);
-/// Same, as lines "OPTION: VALUE", for job::Agreement::require_same_lines().
-std::string describe(const TrainerOptions& options);
+/// The loss of one output as `--loss` reads it; without a target or weight that is the default.
+std::string to_string(const OutputLoss& loss);
 
 /// What a training with some TrainerOptions minimizes and reports.
 struct LossPlan {
@@ -154,115 +123,146 @@ LossPlan loss_plan(const TrainerOptions& options, const model::Network& network)
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch,
                                    std::int64_t total_steps);
 
-/// Where and when checkpoints are written.
-struct CheckpointPlan {
-  std::filesystem::path directory = {};  ///< empty: no checkpoints
-  /// In steps; 0: at the end of each epoch. The end of the training is always saved.
-  std::int64_t save_every = 0;
-  int keep = 3;  ///< number of healthy checkpoints to keep
-  /// The checkpoint of the epoch, or validation, with the best value of this metric is kept beside
-  /// the newest ones, until a better one is saved; it is saved also if `save_every` would not.
-  std::optional<MonitoredMetric> keep_best = {};
-  /// With `keep_best`: fit() ends with the parameters and moving statistics of the best checkpoint,
-  /// like Keras's restore_best_weights, unless a signal ended it or there is none.
-  bool restore_best = false;
-  /// Whether to resume from an existing checkpoint.
-  checkpoint::Resume resume = checkpoint::Resume::automatic;
-  /// With `never`: the first checkpoint of this training replaces those that the directory has,
-  /// which are an Error (checkpoint) otherwise.
-  bool overwrite = false;
-  /// How the ranks' replicas are compared at each save.
-  checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
-  checkpoint::Configuration configuration = {};  ///< stored in state.json
-  /// The TorchScript file of the network, which each checkpoint then contains; null if there is
-  /// none, or if the program that restores the checkpoint has the network itself.
-  std::shared_ptr<const std::string> script = {};
-};
-
-/// Options of Trainer::fit().
-struct FitOptions {
-  /// Both count from the beginning of the training, also if it resumes from a checkpoint.
-  std::int64_t epochs = 1;  ///< 0: no limit; then `steps` is required
-  std::int64_t steps = 0;   ///< 0: no limit. The limit that is reached first applies
-  std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
-  /// Number of steps between further validations within epochs; 0: none.
-  std::int64_t validate_every = 0;
-  /// Number of images of the validation data, from its first record on, that are passed to
-  /// Callback::on_predictions() with the predicted classes; at most 1000, 0: none.
-  std::int64_t prediction_images = 0;
-  CheckpointPlan checkpoint = {};                         ///< where and when to save
-  std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< called in this order
-  /// The chief prints the progress to standard output (ProgressBar), unless `callbacks` has a
-  /// ProgressBar or the session is quiet.
-  bool progress = true;
-  int prefetch = 2;  ///< number of global batches to read ahead
-  /// Maximum number of background threads that read; 0: one, and for replicas on GPUs as many as
-  /// the process has cores, up to 16 per replica.
-  int data_threads = 0;
-  /// Number of steps between checks that all replicas have the same values; 0 checks only at
-  /// checkpoints.
-  std::int64_t check_replicas = 1000;
-  /// A file for the time of each layer, of the loss, the reduction and the update, as JSON lines;
-  /// empty: none. Times the chief's first replica, whose steps are then not recorded
-  /// (docs/performance.md). Written at the end; must have a name on all ranks or on none.
-  std::filesystem::path profile = {};
-  /// A trace of some steps, which the chief writes after the last of them, and then still trains. A
-  /// trace that cannot be written is a warning then, and an Error (output) at the end.
-  /// The same on all ranks.
-  TraceOptions trace = {};
-  /// Initial weights from another training; ignored if this run resumes from a checkpoint.
-  std::optional<Pretrained> pretrained = {};
-  /// The signals, such as SIGTERM, SIGINT and SIGHUP, that end the training after a step with a
-  /// checkpoint. fit() handles them while it runs (SignalWatch). Empty: none; the process keeps its
-  /// own handlers.
-  std::vector<int> signals = {};
-};
-
-/// How Trainer::evaluate() and Trainer::predict() read their data.
-struct ReadOptions {
-  int prefetch = 2;  ///< number of global batches to read ahead
-  /// Maximum number of background threads that read; 0: one, and for replicas on GPUs as many as
-  /// the process has cores, up to 16 per replica.
-  int data_threads = 0;
-};
-
-/// The result of Trainer::fit().
-struct History {
-  std::vector<EpochLogs> epochs;  ///< the epochs of this run
-  TrainEnd end;                   ///< how it ended
-};
-
-/// The result of Trainer::evaluate().
-struct Evaluation : model::MetricSums {
-  std::vector<model::MetricValue> values = {};  ///< of TrainerOptions::metrics, in their order
-  /// The unreadable records that Dataset::skip_bad_records() tolerated: no sum has them.
-  std::vector<BadFile> bad_files = {};
-
-  /// The value called `name`, as EpochLogs::metric().
-  std::optional<double> metric(std::string_view name) const {
-    return find_metric(*this, values, name);
-  }
-};
-
-/// One output of a network for one global batch.
-struct OutputValues {
-  std::string_view name;          ///< as in Network::outputs()
-  std::span<const float> values;  ///< [samples, width]
-  std::int64_t width = 0;         ///< elements of one sample
-};
-
-/// The outputs for one global batch.
-struct Predictions {
-  std::span<const std::int64_t> record_ids;  ///< [samples]
-  std::span<const float> outputs;            ///< [samples, width], the first output of the network
-  std::int64_t width = 0;                    ///< elements of one output
-  /// All outputs, in the order of Network::outputs().
-  std::span<const OutputValues> all = {};
-  /// Records between those of `record_ids` that are unreadable, which Dataset::skip_bad_records()
-  /// tolerates; ascending.
-  std::span<const data::BadRecord> bad = {};
-};
-/// Receives predictions in record order.
-using PredictionSink = std::function<void(const Predictions&)>;
-
 }  // namespace lockstep::strategy
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<strategy::RateScaling> =
+    enum_names<strategy::RateScaling>({{strategy::RateScaling::none, "none"},
+                                       {strategy::RateScaling::linear, "linear"},
+                                       {strategy::RateScaling::sqrt, "sqrt"}});
+
+/// The options of a training's model and updates. Losses, metrics and the optimizer have other
+/// options on the command line, from which these members are made.
+template <>
+struct Fields<strategy::TrainerOptions> {
+  using Options = strategy::TrainerOptions;                                  ///< the struct
+  static std::vector<std::string> print_losses(const Options& options);      ///< all of them
+  static std::vector<std::string> print_metrics(const Options& options);     ///< their names
+  static std::vector<std::string> print_optimizer(const Options& options);   ///< with constants
+  static std::vector<std::string> print_loss_scale(const Options& options);  ///< as given
+  static std::vector<std::string> print_groups(const Options& options);      ///< all of them
+  static std::vector<std::string> print_bucket(const Options& options);      ///< MiB, or "auto"
+  /// Throws Error (input), as all that parse.
+  static void parse_loss_scale(Options& options, std::string_view name,
+                               std::span<const std::string> values);
+  static void parse_groups(Options& options, std::string_view name,
+                           std::span<const std::string> values);  ///< see parse_loss_scale()
+  static void parse_bucket(Options& options, std::string_view name,
+                           std::span<const std::string> values);  ///< see parse_loss_scale()
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::seed,
+            {.key = "seed",
+             .help = "Seed of all randomness: initial weights, dropout, the order of records",
+             .group = "Model",
+             .role = Role::resume_exact}},
+      TextField<Options>{
+          {.key = "loss", .label = "losses", .role = Role::resume_warn}, nullptr, print_losses},
+      Field{&Options::class_weights,
+            {.key = "class_weights", .label = "class weights", .role = Role::resume_warn}},
+      TextField<Options>{{.key = "metrics", .role = Role::agree}, nullptr, print_metrics},
+      TextField<Options>{{.key = "optimizer", .role = Role::resume_warn}, nullptr, print_optimizer},
+      Part{&Options::schedule},
+      Field{&Options::rate_scaling,
+            {.key = "lr_scaling",
+             .label = "scaling of the learning rate",
+             .help = "How the learning rate scales with --global-batch: none, linear or sqrt",
+             .group = "Learning rate",
+             .role = Role::resume_warn}},
+      Field{&Options::base_batch,
+            {.key = "lr_base_batch",
+             .label = "batch that the learning rate refers to",
+             .help = "Global batch size that --learning-rate refers to; required by --lr-scaling "
+                     "linear and sqrt",
+             .group = "Learning rate",
+             .role = Role::resume_warn,
+             .needs = "lr_scaling=linear,sqrt"}},
+      Field{&Options::ema,
+            {.key = "ema",
+             .label = "moving average of the parameters",
+             .help = "Decay per update of an exponential moving average of the parameters, such "
+                     "as 0.999. Validation, evaluate and predict use the average; 0 disables it",
+             .group = "Optimizer",
+             .role = Role::resume_warn}},
+      Field{&Options::freeze,
+            {.key = "freeze",
+             .label = "frozen parameters",
+             .help = "Parameters to exclude from training: patterns of names, such as 'conv*' or "
+                     "'*/bias'. May be given several times. Batch normalization whose parameters "
+                     "are frozen uses its moving statistics (default: none)",
+             .group = "Model",
+             .role = Role::agree,
+             .value = "PATTERN[,PATTERN...]",
+             .repeats = true}},
+      TextField<Options>{
+          {.key = "group",
+           .label = "groups of parameters",
+           .help = "Parameters with their own peak learning rate or weight decay, such as "
+                   "'fc/*:lr=0.1,decay=0'. May be given several times; of several patterns that "
+                   "match, the last one counts (default: none)",
+           .group = "Optimizer",
+           .role = Role::resume_warn,
+           .value = "PATTERN:lr=X,decay=Y",
+           .repeats = true},
+          parse_groups,
+          print_groups},
+      Field{&Options::clip_norm,
+            {.key = "clip_norm",
+             .label = "maximum gradient norm",
+             .help = "Maximum norm of the gradient over all parameters and replicas; 0 disables "
+                     "clipping",
+             .group = "Training",
+             .role = Role::resume_warn}},
+      Field{&Options::accumulate,
+            {.key = "accumulate",
+             .label = "micro-batches per step",
+             .help = "Micro-batches per step on each replica. Batch normalization uses the "
+                     "statistics of each micro-batch; no other result depends on this number",
+             .group = "Training",
+             .role = Role::resume_warn},
+            {.least = 1}},
+      Part{&Options::compute},
+      TextField<Options>{
+          {.key = "loss_scale",
+           .label = "loss scale",
+           .help = "Factor that the loss is multiplied by before the backward pass and the "
+                   "gradient is divided by after it: none, a number, dynamic (the largest that "
+                   "does not overflow), or auto (dynamic for float16, none otherwise)",
+           .group = "Model",
+           .role = Role::resume_warn,
+           .value = "none|X|dynamic|auto"},
+          parse_loss_scale,
+          print_loss_scale},
+      Field{&Options::normalization,
+            {.key = "bn",
+             .label = "scope of normalization",
+             .help = "Scope of the batch-normalization statistics: local (each replica), sync "
+                     "(all replicas), or group:K (groups of K consecutive replicas)",
+             .group = "Training",
+             .role = Role::resume_warn,
+             .value = "local|sync|group:K"}},
+      Part{&Options::buckets},
+      TextField<Options>{
+          {.key = "bucket_mib",
+           .label = "choice of the bucket size",
+           .help = "Size of a gradient bucket in MiB. When ranks are on different nodes, each "
+                   "bucket is reduced as a unit, overlapped with the backward pass; the first "
+                   "bucket has at most 1 MiB. auto tries six sizes in the first 90 steps and "
+                   "keeps the fastest",
+           .group = "Replicas",
+           .role = Role::agree,
+           .value = "MIB|auto"},
+          parse_bucket,
+          print_bucket},
+      Field{&Options::records_steps,
+            {.key = "graph",
+             .label = "recording of steps",
+             .help = "Record the training step as a CUDA graph and replay it. Steps with "
+                     "micro-batches are not recorded",
+             .group = "Model",
+             .role = Role::agree}}};
+};
+
+}  // namespace lockstep

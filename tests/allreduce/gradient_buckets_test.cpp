@@ -256,9 +256,9 @@ INSTANTIATE_TEST_SUITE_P(Types, NarrowBuckets,
 
 TEST(ParseWireType, ReadsWhatItWritesAndListsTheNames) {
   for (const WireType type : {WireType::float32, WireType::bfloat16, WireType::float16})
-    EXPECT_EQ(parse_wire_type(to_string(type)), type);
-  EXPECT_EQ(parse_wire_type("bf16"), WireType::bfloat16);
-  EXPECT_EQ(error_of([] { parse_wire_type("int8"); }),
+    EXPECT_EQ(parse_name<WireType>("comm-dtype", to_string(type)), type);
+  EXPECT_EQ(parse_name<WireType>("comm-dtype", "bf16"), WireType::bfloat16);
+  EXPECT_EQ(error_of([] { parse_name<WireType>("comm-dtype", "int8"); }),
             "[--comm-dtype] expected float32, bfloat16 or float16, got \"int8\"");
 }
 

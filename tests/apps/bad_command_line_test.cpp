@@ -545,7 +545,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"absent_configuration", "train --config nowhere.toml", 2,
                 "--config nowhere.toml] expected a readable file of name=value lines; "},
         Refusal{"configuration_in_yaml", "train --config c.yaml", 2,
-                "--config c.yaml] expected a file of name=value lines (TOML), as --print-config "
+                "--config c.yaml] expected a file of name=value lines, as --print-config "
                 "writes it, got the name of a YAML file"},
         Refusal{"configuration_of_a_command_without", "evaluate --config nowhere.toml", 2,
                 "command line] expected an option or command of lockstep evaluate"},

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What scripts and people read of the program, beside the files in golden/: help, configurations, events, states, resume errors.
+"""What scripts and people read of the program, beside the files in golden/: help, configurations, events, states, resume errors,
+and the table of options in docs/program.md.
 
 golden_test.py PROGRAM [--update]   --update writes the files, whose difference is then reviewed with the change that made it
 """
@@ -13,6 +14,9 @@ import sys
 import tempfile
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "program.md"
+# The part of the document that this script writes.
+BEGIN, END = "<!-- written by tests/apps/golden_test.py --update -->\n", "<!-- end -->\n"
 TABLE = "a,b,kind\n" + "".join(f"{2 * i + 1},{2 * i + 2},x\n{2 * i + 2},{2 * i + 1},y\n" for i in range(4))
 TRAIN = ["train", "--model", "linear", "--data", "csv:t.csv?label=kind", "--global-batch", "4", "--devices", "cpu:0"]
 # Values that differ between machines or runs; their type remains.
@@ -53,6 +57,22 @@ def events(text):
     return "".join(json.dumps(shape(json.loads(line))) + "\n" for line in text.splitlines())
 
 
+def option_table(program):
+    """The options of train as tables, one for each group of the help."""
+    groups = {}
+    for option in json.loads(run(program, ["train", "--help", "--json"], ".").stdout)["options"]:
+        groups.setdefault(option.get("group"), []).append(option)
+    text = ""
+    for group, options in groups.items():
+        text += f"\n### {group}\n\n| option | default | |\n|---|---|---|\n"
+        for option in options:
+            name = " ".join(filter(None, [f"--{option['name']}", option.get("value")]))
+            names = ", ".join(f"`{each}`" for each in [name, *(f"--{other}" for other in option.get("aliases", []))])
+            default = f"`{option['default']}`" if "default" in option else ""
+            text += f"| {names} | {default} | {option['help']} |\n".replace("|", "\\|").replace("\\| ", "| ").replace(" \\|", " |")
+    return text + "\n"
+
+
 def outputs(program):
     """The name of each golden file with what it should contain."""
     for path, text in commands(program):
@@ -76,6 +96,15 @@ def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
     differences = 0
     made = dict(outputs(program))
+    head, begin, rest = DOCUMENT.read_text().partition(BEGIN)
+    table, end, tail = rest.partition(END)
+    made_table = option_table(program)
+    if "--update" in sys.argv:
+        DOCUMENT.write_text(head + begin + made_table + end + tail)
+        table = made_table
+    if table != made_table:
+        differences += 1
+        sys.stdout.writelines(difflib.unified_diff(table.splitlines(True), made_table.splitlines(True), str(DOCUMENT), "now"))
     if "--update" in sys.argv:
         GOLDEN.mkdir(exist_ok=True)
         for file in GOLDEN.iterdir():

@@ -372,7 +372,7 @@ TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
 }
 
 TEST_F(Saved, MustBeThereToResumeFrom) {
-  const Result result = run_lockstep(train() + "--resume must");
+  const Result result = run_lockstep(train() + "--resume require");
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("expected a complete checkpoint; there is none"));
 }
@@ -685,7 +685,7 @@ TEST_F(SavedByVersion01, IsEvaluatedAsItWas) {
 TEST_F(SavedByVersion01, GoesOnWhereItWas) {
   const Result result = run_lockstep(
       "train --model " + kReference + ".json --global-batch 8 --steps 10 --devices cpu:0" + kForty +
-      "--learning-rate 0.01 --log-format json --resume must --checkpoint-dir " + directory());
+      "--learning-rate 0.01 --log-format json --resume require --checkpoint-dir " + directory());
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(result.event("start")["first_step"], 7);
   EXPECT_EQ(result.event("epoch")["samples"], 40);

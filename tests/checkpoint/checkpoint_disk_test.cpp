@@ -90,7 +90,7 @@ class CheckpointDisk : public ::testing::Test {
     for (const CheckpointInfo& info : list_checkpoints(path()))
       EXPECT_NO_THROW(check_contents(info.path, read_manifest(info.path)));
     SmallReplica replica;
-    const auto restored = checkpoints.restore(replica.arrays(), Resume::must);
+    const auto restored = checkpoints.restore(replica.arrays(), Resume::require);
     EXPECT_TRUE(restored.has_value());
     EXPECT_THAT(checkpoints.skipped(), IsEmpty());
     EXPECT_GE(replica.parameters().front(), static_cast<float>(least_number));

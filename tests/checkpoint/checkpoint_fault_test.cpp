@@ -119,7 +119,7 @@ TEST_F(CheckpointFault, ManifestsThatAreNotOurs) {
 TEST_F(CheckpointFault, ResumeMustRefusesWhereAllAreDamaged) {
   directory().save(first_.arrays(), at_step(10));
   flip_bit(path() / "step-00000010" / kModelFile, 200);
-  EXPECT_THAT(checkpoint_error([&] { directory().restore(first_.arrays(), Resume::must); }),
+  EXPECT_THAT(checkpoint_error([&] { directory().restore(first_.arrays(), Resume::require); }),
               HasSubstr("expected a complete checkpoint; 1 damaged, the newest: ["));
 }
 

@@ -84,7 +84,7 @@ TEST_F(CheckpointRanks, AllReceiveWhatTheChiefRestores) {
     // Only the chief sees the directory.
     CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"},
                                     rank);
-    const auto restored = checkpoints.restore(fresh.arrays(), Resume::must);
+    const auto restored = checkpoints.restore(fresh.arrays(), Resume::require);
     ASSERT_TRUE(restored.has_value());
     EXPECT_EQ(restored->path, path() / "step-00000008");
     EXPECT_EQ(restored->state.step, 8);
@@ -105,7 +105,7 @@ TEST_F(CheckpointRanks, AllReceiveTheTokenizerThatTheChiefAloneWrites) {
       chosen.verify = verify;
       CheckpointDirectory checkpoints(chosen, rank);
       checkpoints.save(replica.arrays(), state);
-      const auto restored = checkpoints.restore(replica.arrays(), Resume::must);
+      const auto restored = checkpoints.restore(replica.arrays(), Resume::require);
       ASSERT_TRUE(restored.has_value());
       ASSERT_NE(restored->state.tokenizer, nullptr);
       EXPECT_EQ(*restored->state.tokenizer, "{}\n");
@@ -119,7 +119,7 @@ TEST_F(CheckpointRanks, AllHearThatThereIsNoCheckpoint) {
   });
   const std::string message = refusal([&](const Communicator& rank) {
     SmallReplica fresh;
-    CheckpointDirectory(options(), rank).restore(fresh.arrays(), Resume::must);
+    CheckpointDirectory(options(), rank).restore(fresh.arrays(), Resume::require);
   });
   EXPECT_THAT(message, HasSubstr("expected a complete checkpoint; there is none"));
 }
@@ -345,7 +345,7 @@ TEST_F(CheckpointRanks, AChiefWithoutTheCheckpointsOfOthersIsRefused) {
   const std::string expected =
       "[resume] expected rank 0, which reads checkpoints, to have the newest; ";
   const std::string host = host_name();
-  for (const Resume how : {Resume::automatic, Resume::must}) {
+  for (const Resume how : {Resume::automatic, Resume::require}) {
     EXPECT_THAT(resume(how), HasSubstr(expected));
     EXPECT_THAT(resume(how), HasSubstr(fmt::format("; rank 2 on {} has step-00001000 in ", host)));
     EXPECT_THAT(resume(how), HasSubstr(fmt::format(" and rank 0 on {} has none", host)));

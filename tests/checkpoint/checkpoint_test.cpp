@@ -208,7 +208,7 @@ TEST_F(Checkpoint, OfTheSameStepIsReplaced) {
 TEST_F(Checkpoint, NoneYet) {
   SmallReplica fresh;
   EXPECT_FALSE(directory().restore(fresh.arrays()).has_value());
-  EXPECT_EQ(checkpoint_error([&] { directory().restore(fresh.arrays(), Resume::must); }),
+  EXPECT_EQ(checkpoint_error([&] { directory().restore(fresh.arrays(), Resume::require); }),
             fmt::format("[{}] expected a complete checkpoint; there is none", path().string()));
   EXPECT_FALSE(fs::exists(path())) << "looking for a checkpoint must not make a directory";
 }
@@ -349,7 +349,8 @@ TEST_F(Checkpoint, OneOfSeveralIsRestoredByItsPath) {
   for (const fs::path& one : {path() / "step-00000010", path() / "step-00000010" / "", copied}) {
     SmallReplica fresh;
     EXPECT_TRUE(is_checkpoint(one));
-    const auto restored = CheckpointDirectory({one}, alone()).restore(fresh.arrays(), Resume::must);
+    const auto restored =
+        CheckpointDirectory({one}, alone()).restore(fresh.arrays(), Resume::require);
     EXPECT_EQ(restored->path, one);
     EXPECT_EQ(restored->state.step, 10);
     EXPECT_TRUE(fresh.holds_same_as(replica_));
@@ -357,7 +358,7 @@ TEST_F(Checkpoint, OneOfSeveralIsRestoredByItsPath) {
   EXPECT_FALSE(is_checkpoint(path()));
   flip_bit(copied / kModelFile, 200);
   EXPECT_THAT(checkpoint_error([&] {
-                CheckpointDirectory({copied}, alone()).restore(replica_.arrays(), Resume::must);
+                CheckpointDirectory({copied}, alone()).restore(replica_.arrays(), Resume::require);
               }),
               HasSubstr("best] expected a complete checkpoint; 1 damaged, the newest: ["));
 }
@@ -413,12 +414,12 @@ TEST_F(Checkpoint, KeepsAnyBytesInItsConfiguration) {
 }
 
 TEST(VerifyCheckpoint, IsReadFromItsNames) {
-  EXPECT_EQ(parse_verify_checkpoint("auto"), VerifyCheckpoint::automatic);
-  EXPECT_EQ(parse_verify_checkpoint("full"), VerifyCheckpoint::full);
-  EXPECT_EQ(parse_verify_checkpoint("hash"), VerifyCheckpoint::hash);
-  EXPECT_EQ(parse_verify_checkpoint("none"), VerifyCheckpoint::none);
+  EXPECT_EQ(parse_name<VerifyCheckpoint>("verify-checkpoint", "auto"), VerifyCheckpoint::automatic);
+  EXPECT_EQ(parse_name<VerifyCheckpoint>("verify-checkpoint", "full"), VerifyCheckpoint::full);
+  EXPECT_EQ(parse_name<VerifyCheckpoint>("verify-checkpoint", "hash"), VerifyCheckpoint::hash);
+  EXPECT_EQ(parse_name<VerifyCheckpoint>("verify-checkpoint", "none"), VerifyCheckpoint::none);
   try {
-    parse_verify_checkpoint("some");
+    parse_name<VerifyCheckpoint>("verify-checkpoint", "some");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
@@ -428,12 +429,11 @@ TEST(VerifyCheckpoint, IsReadFromItsNames) {
 }
 
 TEST(Resume, IsReadFromItsNames) {
-  EXPECT_EQ(parse_resume("auto"), Resume::automatic);
-  EXPECT_EQ(parse_resume("never"), Resume::never);
-  EXPECT_EQ(parse_resume("require"), Resume::must);
-  EXPECT_EQ(parse_resume("must"), Resume::must);
+  EXPECT_EQ(parse_name<Resume>("resume", "auto"), Resume::automatic);
+  EXPECT_EQ(parse_name<Resume>("resume", "never"), Resume::never);
+  EXPECT_EQ(parse_name<Resume>("resume", "require"), Resume::require);
   try {
-    parse_resume("always");
+    parse_name<Resume>("resume", "always");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);

@@ -20,9 +20,9 @@ namespace {
 
 TEST(Precision, IsReadByName) {
   for (const Precision precision : {Precision::float32, Precision::bfloat16, Precision::float16})
-    EXPECT_EQ(parse_precision(to_string(precision)), precision);
+    EXPECT_EQ(parse_name<Precision>("precision", to_string(precision)), precision);
   EXPECT_EQ(
-      input_error_of([] { parse_precision("bfloat"); }),
+      input_error_of([] { parse_name<Precision>("precision", "bfloat"); }),
       "[precision] expected float32, bfloat16 or float16, got \"bfloat\" (did you mean bfloat16?)");
 }
 

@@ -76,7 +76,7 @@ TEST(Schedule, FollowsThatOfPyTorch) {
   for (const std::string name :
        {"cosine", "linear", "step", "polynomial", "exponential", "one-cycle"}) {
     Schedule named = schedule;
-    named.kind = parse_schedule(name);
+    named.kind = parse_name<Schedule::Kind>("lr-schedule", name);
     if (name == "cosine" || name == "linear") named.final_fraction = 0.1f;
     std::int64_t step = 0;
     for (const float rate : reference.array("schedule/" + name).values)
@@ -182,8 +182,8 @@ TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
 TEST(Schedule, NamesGoBothWays) {
   for (const char* name : {"constant", "cosine", "step", "linear", "polynomial", "exponential",
                            "inverse-sqrt", "one-cycle"})
-    EXPECT_EQ(to_string(parse_schedule(name)), name);
-  EXPECT_EQ(input_error_of([] { parse_schedule("cosin"); }),
+    EXPECT_EQ(to_string(parse_name<Schedule::Kind>("lr-schedule", name)), name);
+  EXPECT_EQ(input_error_of([] { parse_name<Schedule::Kind>("lr-schedule", "cosin"); }),
             "[schedule] expected constant, cosine, step, linear, polynomial, exponential, "
             "inverse-sqrt or "
             "one-cycle, got \"cosin\" (did you mean cosine?)");

@@ -135,7 +135,7 @@ TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
       continue;  // a processor without bfloat16
     }
     TrainerOptions options = slow();
-    options.precision = precision;
+    options.compute.precision = precision;
     for (const int replicas : {1, 2, 3}) {
       ::testing::internal::CaptureStderr();
       const Outcome outcome = train(replicas, flat_network(), dataset, options, {.epochs = 1});

@@ -341,7 +341,7 @@ TEST(Equivalence, ActivationsThatAreComputedAgainGiveTheSameBits) {
                                .accumulate = accumulate,
                                .normalization = parse_normalization_scope(scope)};
         const Outcome kept = train(replicas, network, ragged_data(), options, {.epochs = 2});
-        options.recompute = model::Recompute::blocks;
+        options.compute.recompute = model::Recompute::blocks;
         const Outcome again = train(replicas, network, ragged_data(), options, {.epochs = 2});
         EXPECT_EQ(again.parameter_hash, kept.parameter_hash)
             << replicas << " replicas, " << accumulate << " micro-batches, " << scope;

@@ -63,9 +63,8 @@ class ReadAhead {
   explicit ReadAhead(bool records_steps)
       : strategy_(make_strategy(session_, "auto", pretend::gpus(1))),
         replicas_(*strategy_, std::make_shared<const model::Network>(zoo::cnn({12, 12, 1}, 4)),
-                  {.loss = model::SparseCategoricalCrossentropy{},
-                   .deterministic = true,
-                   .optimizer = model::Adam{},
+                  {.optimizer = model::Adam{},
+                   .compute = {.deterministic = true},
                    .records_steps = records_steps}) {
     replicas_.initialize(1);
     const auto stream = data::Dataset::synthetic({12, 12, 1}, 4, 8 * kSteps)
@@ -255,8 +254,9 @@ TEST(GpuTraining, TriesFusedStatisticsOnlyIfItMay) {
   const auto plans = [](model::FusedStatistics when) {
     job::Session session(0, nullptr);
     const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
-    Trainer trainer(*strategy, zoo::resnet18({16, 16, 3}, 4, {.width = 4}),
-                    {.precision = model::Precision::bfloat16, .fused_statistics = when});
+    Trainer trainer(
+        *strategy, zoo::resnet18({16, 16, 3}, 4, {.width = 4}),
+        {.compute = {.precision = model::Precision::bfloat16, .fused_statistics = when}});
     const std::uint64_t before = pretend::graph_plans();
     trainer.fit(data::Dataset::synthetic({16, 16, 3}, 4, 8).batch(8), {.epochs = 1});
     return pretend::graph_plans() - before;
@@ -273,7 +273,7 @@ TEST(GpuTraining, ComputesConvolutionsByTheInterfaceThatIsSelected) {
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
   EXPECT_THAT(device_error_of([&] {
                 Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4),
-                                {.convolutions = model::Convolutions::graph});
+                                {.compute = {.convolutions = model::Convolutions::graph}});
                 trainer.fit(data::Dataset::synthetic({12, 12, 1}, 4, 8).batch(8), {.epochs = 1});
               }),
               HasSubstr("a graph other than a convolution and its sums"));

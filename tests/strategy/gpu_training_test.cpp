@@ -123,7 +123,7 @@ TEST(GpuMetrics, AreOfTheOutputsThatTheGpuCounts) {
   options.metrics = model::make_metrics("confusion", options.loss, kClasses);
   for (const model::Precision precision : {model::Precision::float32, model::Precision::float16})
     for (const int accumulate : {1, 3}) {
-      options.precision = precision;
+      options.compute.precision = precision;
       options.accumulate = accumulate;
       job::Session session(0, nullptr);
       const auto strategy = make_strategy(session, "auto", {kGpu});
@@ -198,7 +198,8 @@ TEST_F(GpuStep, IsSkippedWhereTheLossIsNotFinite) {
 }
 
 TEST_F(GpuStep, ScalesTheLossOfFloat16) {
-  TrainerOptions options{.optimizer = model::Adam{}, .precision = model::Precision::float16};
+  TrainerOptions options{.optimizer = model::Adam{},
+                         .compute = {.precision = model::Precision::float16}};
   options.loss_scaling = kDynamicLossScaling;
   const Trained half = train_on({kGpu}, plain_network(), options);
   const Trained full = train_on({Device{}}, plain_network(), {.optimizer = model::Adam{}});
@@ -244,7 +245,7 @@ TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
   const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
   for (const auto precision :
        {model::Precision::float32, model::Precision::bfloat16, model::Precision::float16}) {
-    TrainerOptions options{.optimizer = model::Adam{}, .precision = precision};
+    TrainerOptions options{.optimizer = model::Adam{}, .compute = {.precision = precision}};
     if (precision == model::Precision::float16) options.loss_scaling = kDynamicLossScaling;
     TrainerOptions plainly = options;
     plainly.records_steps = false;
@@ -268,11 +269,11 @@ TEST_F(GpuStep, ComputesActivationsAgainInRecordings) {
     network.add(model::Dropout({.rate = 0.3F}));
   }
   network.add(model::Dense({.units = kClasses}));
-  TrainerOptions options{.optimizer = model::Adam{}, .deterministic = true};
+  TrainerOptions options{.optimizer = model::Adam{}, .compute = {.deterministic = true}};
   for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu}}) {
-    options.recompute = model::Recompute::none;
+    options.compute.recompute = model::Recompute::none;
     const Trained kept = train_on(devices, network, options);
-    options.recompute = model::Recompute::blocks;
+    options.compute.recompute = model::Recompute::blocks;
     const Trained again = train_on(devices, network, options);
     EXPECT_EQ(again.hash, kept.hash);
     EXPECT_EQ(again.losses, kept.losses);
@@ -397,7 +398,7 @@ TEST_F(GpuStep, TrainsImagesInBfloat16) {
     const auto strategy = make_strategy(session, "auto", {device});
     const auto recorder = std::make_shared<StepRecorder>();
     Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4),
-                    {.optimizer = model::Adam{}, .precision = precision});
+                    {.optimizer = model::Adam{}, .compute = {.precision = precision}});
     FitOptions fit{.epochs = 0, .steps = 8};
     fit.callbacks.push_back(recorder);
     trainer.fit(data::Dataset::synthetic({12, 12, 1}, 4, 64).batch(16), fit);

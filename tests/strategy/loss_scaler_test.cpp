@@ -94,7 +94,8 @@ TEST(LossScale, DoesNotChangeTheResult) {
     } catch (const Error&) {
       continue;  // a processor without bfloat16
     }
-    TrainerOptions options{.optimizer = model::Adam{}, .clip_norm = 0.5, .precision = precision};
+    TrainerOptions options{
+        .optimizer = model::Adam{}, .clip_norm = 0.5, .compute = {.precision = precision}};
     const Outcome plain = train(2, normalized_network(), shuffled_data(), options, {.epochs = 2});
     for (const LossScaling& scaling :
          {LossScaling{.kind = ScalingKind::fixed, .scale = 1024}, kDynamicLossScaling}) {

@@ -34,7 +34,7 @@ inline data::Dataset unequal_images() {
   return data::Dataset::synthetic({5, 5, 2}, kClasses, 55).shuffle().batch(13);
 }
 
-inline ReplicaOptions normalizing(const NormalizationScope& scope) {
+inline TrainerOptions normalizing(const NormalizationScope& scope) {
   return {.loss = model::SparseCategoricalCrossentropy{},
           .optimizer = model::Sgd{.momentum = 0.9F},
           .normalization = scope,
@@ -67,16 +67,17 @@ inline StepRequest request_of(std::int64_t step) {
 }
 
 /// The order of parts that Trainer::fit() asks for.
-inline int shared_micro_batches(const ReplicaOptions& options) {
+inline int shared_micro_batches(const TrainerOptions& options) {
   return options.normalization.kind == NormalizationScope::Kind::sync ? options.accumulate : 1;
 }
 
 /// `steps` steps on one replica of its own, whatever the job.
 inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t steps,
-                                      const ReplicaOptions& options) {
+                                      const TrainerOptions& options) {
   set_thread_budget(1);  // as a strategy does
   Replica replica(std::make_shared<const model::Network>(normalized_images()), device::Device{},
-                  allreduce::make_in_process_group(1).front(), options);
+                  allreduce::make_in_process_group(1).front(), options,
+                  loss_plan(options, normalized_images()));
   replica.model().initialize(1);
   const auto stream =
       dataset.stream({.last_step = steps, .micro_batches = shared_micro_batches(options)});
@@ -89,7 +90,7 @@ inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t
 
 /// The same steps on all replicas of `strategy`; what each local one ends with.
 inline std::vector<NormalizedTraining> train_on(Strategy& strategy, const data::Dataset& dataset,
-                                                std::int64_t steps, const ReplicaOptions& options) {
+                                                std::int64_t steps, const TrainerOptions& options) {
   LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()),
                          options);
   replicas.initialize(1);

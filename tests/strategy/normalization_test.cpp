@@ -28,7 +28,7 @@ constexpr std::int64_t kSteps = 5;  // of unequal_images(): the last one is of 3
 
 std::vector<NormalizedTraining> train_in_process(int replicas, const data::Dataset& dataset,
                                                  std::int64_t steps,
-                                                 const ReplicaOptions& options) {
+                                                 const TrainerOptions& options) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, replicas);
   return train_on(*strategy, dataset, steps, options);
@@ -105,7 +105,7 @@ TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheGlobalBatch) {
 }
 
 TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheSameMicroBatches) {
-  ReplicaOptions options = normalizing(kSync);
+  TrainerOptions options = normalizing(kSync);
   options.accumulate = 3;  // of 5, 4 and 4 samples
   const NormalizedTraining one = train_alone(unequal_images(), kSteps - 1, options);
   for (const NormalizedTraining& replica :
@@ -196,7 +196,7 @@ TEST(Normalization, OfGroupsEqualsThatOfSeparateJobs) {
 // replicas.
 TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
   const data::Dataset dataset = data::Dataset::synthetic({5, 5, 2}, kClasses, 24).batch(12);
-  ReplicaOptions options = normalizing(kSync);
+  TrainerOptions options = normalizing(kSync);
   options.accumulate = 3;
   const auto together = train_in_process(4, dataset, 1, options);
 
@@ -225,7 +225,7 @@ TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
 }
 
 TEST(Normalization, GoesOnWhereMicroBatchesOfSomeReplicasAreEmpty) {
-  ReplicaOptions options = normalizing(kSync);
+  TrainerOptions options = normalizing(kSync);
   options.accumulate = 3;
   // 13 samples on 4 replicas: parts of 4 and 3; then 3 samples: parts of 1 and none.
   const auto several = train_in_process(4, unequal_images(), kSteps, options);
@@ -239,8 +239,8 @@ TEST(Normalization, GoesOnWhereMicroBatchesOfSomeReplicasAreEmpty) {
 }
 
 TEST(Normalization, OfBfloat16IsOverAllReplicasToo) {
-  ReplicaOptions options = normalizing({});
-  options.precision = model::Precision::bfloat16;
+  TrainerOptions options = normalizing({});
+  options.compute.precision = model::Precision::bfloat16;
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   const NormalizedTraining one = train_alone(unequal_images(), kSteps, options);
   options.normalization = kSync;

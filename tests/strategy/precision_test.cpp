@@ -40,7 +40,7 @@ TEST_F(TrainingInBfloat16, LearnsAsWellAsInFloat32) {
     TrainerOptions options{.optimizer = model::Adam{}, .schedule = {.peak = 1e-3F}};
     const FitOptions fit{.epochs = 0, .steps = 200};
     const Outcome exact = train(1, zoo::make(name, {12, 12, 1}, 4), images(), options, fit);
-    options.precision = Precision::bfloat16;
+    options.compute.precision = Precision::bfloat16;
     const Outcome rough = train(1, zoo::make(name, {12, 12, 1}, 4), images(), options, fit);
     EXPECT_NE(rough.parameter_hash, exact.parameter_hash);
     const double expected = mean_of_last(exact.losses, 20);
@@ -51,7 +51,7 @@ TEST_F(TrainingInBfloat16, LearnsAsWellAsInFloat32) {
 
 TEST_F(TrainingInBfloat16, OnTwoReplicasIsThatOfOne) {
   const TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F},
-                               .precision = Precision::bfloat16};
+                               .compute = {.precision = Precision::bfloat16}};
   const FitOptions fit{.epochs = 0, .steps = 20};
   const Outcome one = train(1, plain_network(), small_data().shuffle().batch(40), options, fit);
   const Outcome two = train(2, plain_network(), small_data().shuffle().batch(40), options, fit);
@@ -60,7 +60,8 @@ TEST_F(TrainingInBfloat16, OnTwoReplicasIsThatOfOne) {
 }
 
 TEST_F(TrainingInBfloat16, ResumesExactly) {
-  const TrainerOptions options{.optimizer = model::Adam{}, .precision = Precision::bfloat16};
+  const TrainerOptions options{.optimizer = model::Adam{},
+                               .compute = {.precision = Precision::bfloat16}};
   const data::Dataset dataset = small_data().shuffle().batch(40);
   const Outcome straight = train(2, dropout_network(), dataset, options, {.epochs = 3});
   const checkpoint::ScratchDirectory directory;
@@ -78,7 +79,7 @@ TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
   FitOptions fit{.epochs = 2, .steps = 3};
   fit.checkpoint.directory = directory.path();
   const data::Dataset dataset = small_data().batch(40);
-  train(1, plain_network(), dataset, {.precision = Precision::bfloat16}, fit);
+  train(1, plain_network(), dataset, {.compute = {.precision = Precision::bfloat16}}, fit);
   const auto saved = checkpoint::list_checkpoints(directory.path());
   ASSERT_EQ(saved.size(), 1U);
   const std::string state = (saved[0].path / checkpoint::kStateFile).string();
@@ -96,7 +97,7 @@ TEST(TrainingInFloat16, NeedsAGpu) {
   for (const int replicas : {1, 2})
     EXPECT_EQ(error_of([&] {
                 train(replicas, plain_network(), small_data().batch(40),
-                      {.precision = Precision::float16}, {});
+                      {.compute = {.precision = Precision::float16}}, {});
               }),
               "[precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32");
 }

@@ -438,8 +438,8 @@ TEST(TrainerOptions, TakeTheRateOfTheOptimizerAsThePeak) {
 }
 
 TEST(TrainerOptions, NameTheWaysToScaleTheRate) {
-  EXPECT_EQ(parse_rate_scaling("sqrt"), RateScaling::sqrt);
-  EXPECT_EQ(error_of([] { parse_rate_scaling("cubic"); }),
+  EXPECT_EQ(parse_name<RateScaling>("lr-scaling", "sqrt"), RateScaling::sqrt);
+  EXPECT_EQ(error_of([] { parse_name<RateScaling>("lr-scaling", "cubic"); }),
             "[lr-scaling] expected none, linear or sqrt, got \"cubic\"");
 }
 

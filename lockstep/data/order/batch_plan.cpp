@@ -5,24 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
-namespace {
-
-constexpr auto kPolicies = enum_names<ShardPolicy>({{ShardPolicy::automatic, "auto"},
-                                                    {ShardPolicy::file, "file"},
-                                                    {ShardPolicy::data, "data"},
-                                                    {ShardPolicy::off, "off"}});
-
-}  // namespace
-
-std::string_view to_string(ShardPolicy policy) { return kPolicies.name(policy); }
-
-ShardPolicy parse_shard_policy(std::string_view name) {
-  return kPolicies.parse("shard-policy", name);
-}
+std::string_view to_string(ShardPolicy policy) { return kNamesOf<ShardPolicy>.name(policy); }
 
 BatchPlan::BatchPlan(ShardPolicy policy, std::vector<std::int64_t> worker_records,
                      std::int64_t global_batch, ReplicaLayout layout)

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
+
 namespace lockstep::data {
 
 /// A half-open range of positions.
@@ -70,8 +72,6 @@ enum class ShardPolicy {
 
 /// "auto", "file", "data", "off".
 std::string_view to_string(ShardPolicy policy);
-/// Throws Error (input) that lists the names.
-ShardPolicy parse_shard_policy(std::string_view name);
 
 // Assignment of samples of global batches to replicas.
 
@@ -139,3 +139,14 @@ class BatchPlan {
 };
 
 }  // namespace lockstep::data
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<data::ShardPolicy> =
+    enum_names<data::ShardPolicy>({{data::ShardPolicy::automatic, "auto"},
+                                   {data::ShardPolicy::file, "file"},
+                                   {data::ShardPolicy::data, "data"},
+                                   {data::ShardPolicy::off, "off"}});
+
+}  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/fields.h"
 #include "lockstep/data/sample_spec.h"
 #include "lockstep/data/table/schema.h"
 
@@ -131,3 +132,49 @@ struct CsvSpec {
 };
 
 }  // namespace lockstep::data
+
+namespace lockstep {
+
+/// The options of TFRecord files that a command has.
+template <>
+struct Fields<data::TFRecordOptions> {
+  using Options = data::TFRecordOptions;  ///< the struct
+  /// Throws Error (input) unless the value is "28x28x1" or the like.
+  static void parse_shape(Options& options, std::string_view name,
+                          std::span<const std::string> values);
+  static std::vector<std::string> print_shape(const Options& options);  ///< as it was given
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::index_dir,
+            {.key = "index_dir",
+             .help = "Directory for the indexes of TFRecord files (default: next to each file)",
+             .group = "Data",
+             .value = "DIR"}},
+      Field{&Options::input_feature,
+            {.key = "input_feature",
+             .help = "Name of the tf.train.Example feature that is the input (default: from "
+                     "dataset.json or the first record)",
+             .group = "Data",
+             .value = "NAME"}},
+      Field{&Options::label_feature,
+            {.key = "label_feature",
+             .help = "Name of the feature that is the label (default: from dataset.json or the "
+                     "first record)",
+             .group = "Data",
+             .value = "NAME"}},
+      TextField<Options>{
+          {.key = "input_shape",
+           .help = "Shape of a sample: HxWxC, or a number of values (default: from dataset.json "
+                   "or the first record)",
+           .group = "Data",
+           .value = "HxWxC"},
+          parse_shape,
+          print_shape},
+      Field{&Options::classes,
+            {.key = "classes",
+             .help = "Number of classes; 0: that of dataset.json or of a scan of the labels",
+             .group = "Data"},
+            {.least = 0}}};
+};
+
+}  // namespace lockstep

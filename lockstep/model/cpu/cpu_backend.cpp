@@ -161,13 +161,14 @@ void require_bfloat16(const device::Device& device) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options) {
+std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options,
+                                          const ComputeHooks& hooks) {
   const Precision precision = options.precision;
   if (precision == Precision::float16)
     throw Error(ErrorCategory::input, "precision", "expected a GPU for float16",
                 fmt::format("got {}; use bfloat16 or float32", to_string(device)));
   if (precision == Precision::bfloat16) require_bfloat16(device);
-  return std::make_unique<CpuBackend>(precision, options.statistics);
+  return std::make_unique<CpuBackend>(precision, hooks.statistics);
 }
 
 }  // namespace lockstep::model

@@ -80,9 +80,10 @@ void PassKeys::begin(const PassContext& pass) {
   staging_.bring(std::as_bytes(std::span(keys)));
 }
 
-Context::Context(int gpu, const ComputeOptions& options)
+Context::Context(int gpu, const ComputeOptions& options, const ComputeHooks& hooks)
     : gpu_(gpu),
       options_(options),
+      hooks_(hooks),
       stream_(device::Device{device::DeviceKind::gpu, gpu}),
       copies_(device::Device{device::DeviceKind::gpu, gpu}),
       native_(device::cuda::native(stream_)),

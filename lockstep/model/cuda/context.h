@@ -116,7 +116,7 @@ class PassKeys {
 class Context {
  public:
   /// Throws Error (device) if the GPU is not available.
-  Context(int gpu, const ComputeOptions& options);
+  Context(int gpu, const ComputeOptions& options, const ComputeHooks& hooks = {});
 
   int gpu() const { return gpu_; }
   /// The GPU's product name, as list_gpus() gives it.
@@ -125,9 +125,11 @@ class Context {
   std::size_t l2_bytes() const { return l2_bytes_; }  ///< size of the second-level cache
   /// Reports progress; called during long operations that do not enqueue work for the pass.
   void made_progress() const {
-    if (options_.progress) options_.progress();
+    if (hooks_.progress) hooks_.progress();
   }
   const ComputeOptions& options() const { return options_; }
+  /// The group that synchronizes batch normalization; null: none.
+  StatisticsExchange* statistics() const { return hooks_.statistics; }
   /// Time spent measuring algorithms so far.
   double choosing_seconds() const { return choosing_seconds_; }
   /// Measures algorithms: runs `choose`, and adds its duration to choosing_seconds().
@@ -161,6 +163,7 @@ class Context {
   int multiprocessors_ = 0;
   std::size_t l2_bytes_ = 0;
   ComputeOptions options_;
+  ComputeHooks hooks_;
   double choosing_seconds_ = 0;
   device::Stream stream_;
   device::Stream copies_;

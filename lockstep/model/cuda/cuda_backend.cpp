@@ -35,8 +35,8 @@ struct TargetKind {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int gpu, const ComputeOptions& options)
-      : context_(gpu, options),
+  CudaBackend(int gpu, const ComputeOptions& options, const ComputeHooks& hooks)
+      : context_(gpu, options, hooks),
         pass_(context_),
         feed_(context_),
         sums_(context_.allocator().allocate(sizeof(MetricSums))),
@@ -192,8 +192,9 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options) {
-  return std::make_unique<CudaBackend>(device.index, options);
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options,
+                                          const ComputeHooks& hooks) {
+  return std::make_unique<CudaBackend>(device.index, options, hooks);
 }
 
 }  // namespace lockstep::model

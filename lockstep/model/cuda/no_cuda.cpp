@@ -8,8 +8,8 @@
 
 namespace lockstep::model {
 
-std::unique_ptr<Backend> make_gpu_backend(device::Device device,
-                                          const ComputeOptions& /*options*/) {
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& /*options*/,
+                                          const ComputeHooks& /*hooks*/) {
   const std::string reason = device::gpu_unavailable_reason();
   throw Error(
       ErrorCategory::device, to_string(device),

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/fields.h"
 #include "lockstep/base/log.h"
 #include "lockstep/strategy/callback.h"
 #include "lockstep/strategy/callbacks/summary_writer.h"
@@ -106,3 +107,22 @@ class Summaries final : public Callback {
 };
 
 }  // namespace lockstep::strategy
+
+namespace lockstep {
+
+/// The options of summaries.
+template <>
+struct Fields<strategy::SummaryOptions> {
+  using Options = strategy::SummaryOptions;  ///< the struct
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::histogram_every,
+            {.key = "histograms",
+             .help = "With --summary-dir, number of steps between histograms of the weights and "
+                     "gradients; 0 writes none",
+             .group = "Checkpoints and summaries",
+             .needs = "summary_dir"},
+            {.least = 0}}};
+};
+
+}  // namespace lockstep

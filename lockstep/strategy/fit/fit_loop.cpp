@@ -356,8 +356,7 @@ bool FitLoop::validate(EpochLogs& logs) {
   notify([](Callback& callback) { callback.on_test_begin(); });
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
   const auto validation =
-      evaluate(replicas_, *plan_.validation,
-               one_pass(strategy_, *plan_.validation, fit.prefetch, fit.data_threads),
+      evaluate(replicas_, *plan_.validation, one_pass(strategy_, *plan_.validation, fit.read),
                [this] { return stop_.any_received(); });
   std::optional<ImagePredictions> shown;
   if (images_.is_on() && validation && strategy_.is_chief())

@@ -4,14 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/bound_fields.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/strategy/fit/data_fit.h"
@@ -28,66 +27,37 @@ std::int64_t gradient_bytes(const model::Network& network, allreduce::WireType w
 }
 
 std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) {
-  if (fit.epochs <= 0 && fit.steps <= 0)
+  const std::int64_t epochs = fit.epochs.value_or(fit.steps > 0 ? 0 : 1);
+  if (epochs <= 0 && fit.steps <= 0)
     throw Error(ErrorCategory::input, "fit", "expected a number of epochs or of steps",
                 "both are 0");
   constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
   std::int64_t of_epochs = kUnlimited;
-  if (fit.epochs > 0 && fit.epochs <= kUnlimited / std::max(steps_per_epoch, std::int64_t{1}))
-    of_epochs = fit.epochs * steps_per_epoch;
+  if (epochs > 0 && epochs <= kUnlimited / std::max(steps_per_epoch, std::int64_t{1}))
+    of_epochs = epochs * steps_per_epoch;
   return std::min(of_epochs, fit.steps > 0 ? fit.steps : kUnlimited);
 }
 
-/// The options of an optimizer, of a text such as "sgd(momentum=0.9, nesterov=true)".
-void add_options(const std::string& text, std::vector<Hyperparameter>& values) {
-  const std::size_t begin = text.find('(');
-  if (begin == std::string::npos || text.back() != ')') return;
-  std::string_view rest = std::string_view(text).substr(begin + 1);
-  rest.remove_suffix(1);
-  while (!rest.empty()) {
-    const std::string_view one = rest.substr(0, rest.find(", "));
-    rest.remove_prefix(std::min(rest.size(), one.size() + 2));
-    const std::size_t equals = one.find('=');
-    const std::string_view value =
-        equals == std::string_view::npos ? "true" : one.substr(equals + 1);
-    Hyperparameter& added = values.emplace_back(std::string(one.substr(0, equals)));
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error == std::errc() && end == value.data() + value.size())
-      added.value = number;
-    else if (value == "true" || value == "false")
-      added.value = value == "true";
-    else
-      added.value = std::string(value);
-  }
-}
-
+/// What the training has of its own, followed by the fields that a run which resumes compares.
 std::vector<Hyperparameter> hyperparameters(const FitPlan& plan, const LocalReplicas& replicas) {
-  const TrainerOptions& trainer = plan.trainer;
   const auto number = [](auto value) { return static_cast<double>(value); };
-  std::vector<std::string> losses;
-  for (const model::LossTerm& term : replicas.loss().terms())
-    losses.push_back(to_string(term.loss));
   std::vector<Hyperparameter> values = {
       {"model", replicas.network().name()},
       {"parameters", number(replicas.network().parameters().element_count())},
       {"global_batch", number(plan.dataset.global_batch())},
-      {"accumulate", number(trainer.accumulate)},
       {"replicas", number(replicas.strategy().num_replicas_in_sync())},
       {"steps", number(plan.last_step)},
-      {"loss", fmt::format("{}", fmt::join(losses, ", "))},
-      {"optimizer", model::name_of(trainer.optimizer)},
-      {"learning_rate", number(plan.schedule.peak)},
-      {"lr_schedule", to_string(plan.schedule.kind)},
-      {"warmup_steps", number(plan.schedule.warmup_steps)},
-      {"clip_norm", trainer.clip_norm},
-      {"ema", number(trainer.ema)},
       {"mixup", plan.dataset.mixup_alpha()},
-      {"precision", to_string(trainer.precision)},
-      {"normalization", to_string(trainer.normalization)},
-      {"initial_weights", plan.fit.pretrained ? "pretrained" : "random"},
-      {"seed", number(trainer.seed)}};
-  add_options(to_string(trainer.optimizer), values);
+      {"initial_weights", plan.fit.pretrained ? "pretrained" : "random"}};
+  for (const BoundField& field : fields_of(plan.trainer)) {
+    if (field.text->role < Role::resume_warn) continue;
+    const bool is_optimizer = field.text->key == "optimizer";
+    values.push_back({std::string(field.text->key),
+                      is_optimizer ? model::name_of(plan.trainer.optimizer) : field.value()});
+    if (!is_optimizer) continue;
+    for (const auto& [name, value] : model::hyperparameters_of(plan.trainer.optimizer))
+      std::visit([&](auto constant) { values.push_back({name, constant}); }, value);
+  }
   return values;
 }
 
@@ -178,7 +148,6 @@ std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) c
 }
 
 std::string FitPlan::describe() const {
-  const CheckpointPlan& saving = fit.checkpoint;
   std::string plan = describe_plan(dataset);
   const auto add = [&](std::string_view what, const std::string& value) {
     plan += fmt::format("{}: {}\n", what, value);
@@ -190,22 +159,13 @@ std::string FitPlan::describe() const {
   std::string evaluated = validation ? describe_plan(*validation) : "none";
   std::ranges::replace(evaluated, '\n', ' ');
   add("validation", evaluated);
-  add("prediction images", fmt::format("{}", fit.prediction_images));
-  add("steps between validations", fmt::format("{} (0: none)", fit.validate_every));
   add("initial weights", fit.pretrained ? describe_weights(*fit.pretrained) : "random");
-  const bool only_at_end = saving.save_every == std::numeric_limits<std::int64_t>::max();
-  add("checkpoints", saving.directory.empty() ? "none"
-                     : only_at_end
-                         ? "at the end"
-                         : fmt::format("every {} steps (0: every epoch)", saving.save_every));
-  add("resume", std::string(to_string(saving.resume)));
-  add("best checkpoint", saving.keep_best ? saving.keep_best->text() : "none");
-  add("weights at the end", saving.restore_best ? "the best" : "the last");
-  add("comparison of replicas", fmt::format("every {} steps (0: never)", fit.check_replicas));
+  add("checkpoints", fit.checkpoint.directory.empty() ? "none" : "a directory");
   add("profile", fit.profile.empty() ? "none" : "a file");
   add("trace", fit.trace.file.empty() ? "none"
                                       : fmt::format("of steps {} to {} (0: the end)",
                                                     fit.trace.first_step, fit.trace.last_step));
+  plan += lines_of(fields_of(fit));
   return plan;
 }
 
@@ -218,7 +178,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .frozen_parameters =
               static_cast<std::int64_t>(replicas.network().parameters().element_count() -
                                         replicas.network().trained().element_count()),
-          .precision = to_string(trainer.precision),
+          .precision = to_string(trainer.compute.precision),
           .normalization = to_string(trainer.normalization),
           .strategy = strategy.name(),
           .allreduce = strategy.route(),

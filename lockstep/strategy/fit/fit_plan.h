@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/strategy/fit_options.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/trainer_options.h"
 

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/bound_fields.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/table/schema.h"
@@ -37,13 +38,8 @@ constexpr const char* kBestKey = "best";  // metric and value
 constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kCallbacksKey = "callbacks";
 constexpr const char* kValidatedKey = "validated_step";
-constexpr const char* kPeakKey = "schedule_peak";
-constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kSlotsKey = "slots";
-constexpr const char* kEmaKey = "ema";            // only if there is an average
-constexpr const char* kGroupsKey = "groups";      // only if there are some
-constexpr const char* kFrozenKey = "frozen";      // names of parameters; only if there are some
-constexpr const char* kSettingsKey = "settings";  // settings_of(), without those in other keys
+constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if there are some
 constexpr const char* kMetricsKey = "epoch_metrics";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
@@ -62,108 +58,78 @@ void check_same(const std::string& path, std::string_view what, std::int64_t sav
            std::to_string(given));
 }
 
-/// "a/*:lr=0.1; b/*:decay=0", or "none".
-std::string describe_groups(const TrainerOptions& options) {
-  std::vector<std::string> texts;
-  for (const ParameterGroup& group : options.groups) texts.push_back(to_string(group));
-  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, "; "));
+/// The values that a run which resumes compares, by key.
+nlohmann::json settings_of(const TrainerOptions& options) {
+  auto settings = nlohmann::json::object();
+  for (const BoundField& field : fields_of(options))
+    if (field.text->role >= Role::resume_warn)
+      settings[std::string(field.text->key)] = field.print();
+  return settings;
 }
 
-/// The settings that only a warning compares.
-nlohmann::json settings_to_json(const TrainerOptions& options) {
-  static constexpr std::string_view kElsewhere[] = {"seed",
-                                                    "metrics",
-                                                    "optimizer",
-                                                    "moving average of the parameters",
-                                                    "frozen parameters",
-                                                    "groups of parameters",
-                                                    "precision",
-                                                    "gradient buckets",
-                                                    "recording of steps"};
-  auto object = nlohmann::json::object();
-  for (const auto& [name, value] : settings_of(options))
-    if (std::ranges::find(kElsewhere, name) == std::end(kElsewhere))
-      object[name] = encode_bytes(value);
-  return object;
+/// The value `key` of the earlier run.
+std::string earlier(const nlohmann::json& saved, std::string_view key) {
+  return saved.at(kSettingsKey).at(key).get<std::string>();
 }
 
-/// Whether the losses of the earlier run, if it says which, are those of this one.
+/// Whether the losses of the earlier run are those of this one.
 bool has_same_losses(const nlohmann::json& saved, const TrainerOptions& options) {
-  const nlohmann::json given = settings_to_json(options);
-  return saved.value(kSettingsKey, given).value("losses", given.at("losses")) == given.at("losses");
+  return saved.at(kSettingsKey).at("loss") == settings_of(options).at("loss");
+}
+
+/// Throws for a value that must be that of the checkpoint.
+void check_same_settings(const std::string& path, const nlohmann::json& saved,
+                         const TrainerOptions& options) {
+  for (const BoundField& field : fields_of(options))
+    if (field.text->role == Role::resume_exact)
+      if (const std::string before = earlier(saved, field.text->key); before != field.print())
+        refuse(fmt::format("expected the {} of {}, {}", field.label(), path, before),
+               field.print());
 }
 
 /// The run that resumes decides; a difference is worth a warning, most of all if no step is left
 /// that it could have an effect on.
-void warn_of_differences(const std::string& path, const checkpoint::TrainingState& state,
-                         const FitPlan& plan, Logger& log) {
+void warn_of_differences(const checkpoint::TrainingState& state, const FitPlan& plan, Logger& log) {
   const bool trains = state.step < plan.last_step;
-  const std::string then = trains ? "the training continues" : "no step is left to train";
   const model::Schedule& schedule = plan.schedule;
-  const std::int64_t end = state.configuration->value(kStepsKey, schedule.total_steps);
+  const nlohmann::json& saved = *state.configuration;
+  const std::int64_t end = saved.value(kStepsKey, schedule.total_steps);
   if (trains && schedule.depends_on_end() && end != schedule.total_steps)
     log.warn(
         "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the "
         "learning rate changes",
         end, schedule.total_steps);
-  const auto warn_of = [&](const char* what, const auto& saved, const auto& given) {
-    if (saved != given)
-      log.warn("the {} was {} in the earlier run; {} with {}", what, saved, then, given);
-  };
-  const nlohmann::json& saved = *state.configuration;
-  warn_of("peak learning rate", saved.value(kPeakKey, schedule.peak), schedule.peak);
-  const std::string kind = to_string(schedule.kind);
-  warn_of("learning-rate schedule", saved.value(kScheduleKey, kind), kind);
-  const bool is_other_schedule = saved.value(kPeakKey, schedule.peak) != schedule.peak ||
-                                 saved.value(kScheduleKey, kind) != kind;
-  const nlohmann::json settings = settings_to_json(plan.trainer);
-  const nlohmann::json earlier = saved.value(kSettingsKey, settings);
-  for (const auto& [name, before] : earlier.items())
-    if (settings.contains(name) && settings.at(name) != before &&
-        !(is_other_schedule && name == "learning-rate schedule"))
-      log.warn("{}: {} in the earlier run; {} with {}", name,
-               decode_bytes(before.get<std::string>()), then,
-               decode_bytes(settings.at(name).get<std::string>()));
-  const std::string optimizer = to_string(plan.trainer.optimizer);
-  warn_of("optimizer", saved.value(kOptimizerKey, optimizer), optimizer);
-  const std::string groups = describe_groups(plan.trainer);
-  warn_of("decay of the moving average", saved.value(kEmaKey, plan.trainer.ema), plan.trainer.ema);
-  warn_of("groups of parameters", saved.value(kGroupsKey, std::string("none")), groups);
-  if (const std::string precision = to_string(plan.trainer.precision); state.precision != precision)
-    log.warn("{} was computed in {}; {} in {}", path, state.precision, then, precision);
-}
-
-/// "adam" of "adam(beta1=0.9, …)".
-std::string optimizer_name(const std::string& description) {
-  return description.substr(0, description.find('('));
+  for (const BoundField& field : fields_of(plan.trainer)) {
+    if (field.text->role != Role::resume_warn) continue;
+    const std::string before = earlier(saved, field.text->key);
+    if (const std::string now = field.print(); before != now)
+      log.warn("{}: {} in the earlier run; {} with {}", field.label(),
+               before.empty() ? "none" : before,
+               trains ? "the training continues" : "no step is left to train",
+               now.empty() ? "none" : now);
+  }
 }
 
 /// Throws unless two configurations are of optimizers with the same slots.
 void check_same_slots(const std::string& path, const nlohmann::json& saved,
                       const nlohmann::json& given) {
   const auto slots = given.at(kSlotsKey).get<std::vector<std::string>>();
-  const auto others = saved.value(kSlotsKey, slots);
+  const auto others = saved.at(kSlotsKey).get<std::vector<std::string>>();
   if (slots == others) return;
   const auto averages = [](const std::vector<std::string>& names) {
     return std::ranges::count(names, model::kAverageSlot) > 0;
   };
+  const std::string further = fmt::format(", with --init-from {} to begin with its weights", path);
   if (averages(slots) != averages(others))
     refuse(fmt::format("expected a checkpoint {} a moving average of the parameters",
                        averages(slots) ? "with" : "without"),
-           fmt::format("one {}", averages(slots) ? "without" : "with"),
-           fmt::format(", with --init-from {} to begin with its weights", path));
-  std::string expected = given.at(kOptimizerKey);
-  std::string got = saved.value(kOptimizerKey, "");
-  if (got.empty()) {  // of an early version
-    expected = fmt::format("an optimizer with the slots [{}]", fmt::join(slots, ", "));
-    got = fmt::format("one with [{}]", fmt::join(others, ", "));
-  } else {
-    const bool differ = optimizer_name(expected) != optimizer_name(got);
-    if (differ) expected = optimizer_name(expected);
-    got = "one of " + (differ ? optimizer_name(got) : got);
-  }
-  refuse("expected a checkpoint of " + expected, got,
-         fmt::format(", with --init-from {} to begin with its weights", path));
+           fmt::format("one {}", averages(slots) ? "without" : "with"), further);
+  const auto name_of = [](const nlohmann::json& state) {
+    return state.at(kOptimizerKey).get<std::string>();
+  };
+  const bool differ = name_of(given) != name_of(saved);
+  refuse("expected a checkpoint of " + (differ ? name_of(given) : earlier(given, "optimizer")),
+         "one of " + (differ ? name_of(saved) : earlier(saved, "optimizer")), further);
 }
 
 std::vector<std::string> frozen_parameters(const model::Network& network) {
@@ -294,15 +260,15 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   const data::Dataset& dataset = plan.dataset;
   const std::string path = restored.path.string();
   check_same(path, "global batch", state.global_batch, dataset.global_batch());
-  check_same(path, "seed", static_cast<std::int64_t>(state.seed),
-             static_cast<std::int64_t>(plan.trainer.seed));
+  check_same_settings(path, saved, plan.trainer);
   check_same_frozen(path, saved, {{kFrozenKey, frozen_parameters(replicas.network())}});
   check_same_slots(path, saved,
                    {{kSlotsKey, replicas[0].optimizer().slot_names()},
-                    {kOptimizerKey, to_string(plan.trainer.optimizer)}});
+                    {kOptimizerKey, model::name_of(plan.trainer.optimizer)},
+                    {kSettingsKey, settings_of(plan.trainer)}});
   const Strategy& strategy = replicas.strategy();
   if (strategy.is_chief()) {
-    warn_of_differences(path, state, plan, *strategy.session().logger());
+    warn_of_differences(state, plan, *strategy.session().logger());
     warn_of_network(path, saved, replicas.network(), *strategy.session().logger());
   }
   const std::string preparation = dataset.preparation();
@@ -334,10 +300,9 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
   };
   if (is_custom(losses[0])) return;
   nlohmann::json& network_and_loss = configuration[kNetworkKey];
-  network_and_loss = {{"description", *description},
-                      {"label_smoothing", 0}};  // earlier versions require it
+  network_and_loss = {{"description", *description}};
   add_loss(network_and_loss, losses[0].loss);
-  // Earlier versions refuse to evaluate more than one.
+  // For a program that cannot evaluate them all, because some are of the user's own program.
   if (losses.terms().size() > 1) network_and_loss["losses"] = losses.terms().size();
   if (std::ranges::any_of(losses.terms(), is_custom)) return;
   nlohmann::json& all = network_and_loss[kOutputLossesKey] = nlohmann::json::array();
@@ -425,7 +390,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   written.epoch = state.position.epochs_done;
   written.seed = plan.trainer.seed;
   written.global_batch = dataset.global_batch();
-  written.precision = to_string(plan.trainer.precision);
+  written.precision = to_string(plan.trainer.compute.precision);
   written.loss_scale = static_cast<double>(scaler.scale());
   written.metrics = {{"updates", static_cast<double>(state.position.updates)},
                      {kEpochLossKey, sums.loss_sum},
@@ -458,18 +423,14 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   if (!state.callbacks->empty()) configuration[kCallbacksKey] = *state.callbacks;
   configuration[kStepsKey] = plan.schedule.total_steps;
   if (state.is_finished) configuration[kFinishedKey] = true;
-  configuration[kPeakKey] = plan.schedule.peak;
-  configuration[kScheduleKey] = to_string(plan.schedule.kind);
-  configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
-  if (plan.trainer.ema > 0) configuration[kEmaKey] = plan.trainer.ema;
-  if (!plan.trainer.groups.empty()) configuration[kGroupsKey] = describe_groups(plan.trainer);
+  configuration[kOptimizerKey] = model::name_of(plan.trainer.optimizer);
+  configuration[kSettingsKey] = settings_of(plan.trainer);
   const DataNames names = DataNames::of(dataset);
   names.add_to(written.configuration);
   if (replicas.strategy().is_chief()) {
     if (names.text) written.tokenizer = names.text->find_content();
     written.script = plan.fit.checkpoint.script;
   }
-  configuration[kSettingsKey] = settings_to_json(plan.trainer);
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
   if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
     configuration[kFrozenKey] = std::move(frozen);

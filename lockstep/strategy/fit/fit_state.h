@@ -30,8 +30,10 @@ inline constexpr const char* kPreparationKey = "preparation";
 inline constexpr const char* kStepsKey = "schedule_steps";
 /// Whether the training ended with this checkpoint, and not by a signal; absent if it did not.
 inline constexpr const char* kFinishedKey = "finished";
-/// The key of the optimizer and its hyperparameters, in words.
-inline constexpr const char* kOptimizerKey = "optimizer_options";
+/// The name of the optimizer.
+inline constexpr const char* kOptimizerKey = "optimizer";
+/// The values of the TrainerOptions that a run which resumes compares, by key.
+inline constexpr const char* kSettingsKey = "settings";
 
 // Among the metrics of a checkpoint: the totals of the epoch, which are 0 between two epochs.
 inline constexpr const char* kEpochLossKey = "epoch_loss_sum";

@@ -8,8 +8,9 @@
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 #include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/evaluation.h"
+#include "lockstep/strategy/fit_options.h"
 #include "lockstep/strategy/replica/local_replicas.h"
-#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::strategy {
 

@@ -34,8 +34,8 @@ void StepRunner::begin(const Position& position) {
                             .replicas = strategy.num_replicas_in_sync(),
                             .first_replica = strategy.first_replica(),
                             .local_replicas = strategy.local_replicas(),
-                            .prefetch = plan_.fit.prefetch,
-                            .threads = reading_threads(plan_.fit.data_threads, strategy),
+                            .prefetch = plan_.fit.read.prefetch,
+                            .threads = reading_threads(plan_.fit.read.data_threads, strategy),
                             .pixels = strategy.has_gpu(),
                             .micro_batches = shares_statistics ? plan_.trainer.accumulate : 1});
 }

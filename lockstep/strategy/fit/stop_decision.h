@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "lockstep/job/signals.h"
+#include "lockstep/strategy/fit_options.h"
 #include "lockstep/strategy/strategy.h"
-#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::strategy {
 

@@ -9,8 +9,8 @@
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace/rank_trace.h"
+#include "lockstep/strategy/fit_options.h"
 #include "lockstep/strategy/strategy.h"
-#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::strategy {
 

@@ -264,7 +264,7 @@ Calibration calibrate(Trainer& trainer, const data::Dataset& dataset,
   Calibration calibration{.model = trainer.network().name(),
                           .data = dataset.description(),
                           .machine = machine_of(strategy),
-                          .precision = std::string(to_string(trainer.options().precision)),
+                          .precision = std::string(to_string(trainer.options().compute.precision)),
                           .elements = {},
                           .records = dataset.size(),
                           .cores = cores,
@@ -277,11 +277,11 @@ Calibration calibrate(Trainer& trainer, const data::Dataset& dataset,
   for (const std::int64_t batch : batches) {
     if (options.progress) options.progress(number, batch);
     ++number;
-    const auto stream =
-        dataset.batch(batch).stream({.seed = trainer.options().seed,
-                                     .prefetch = options.prefetch,
-                                     .threads = reading_threads(options.data_threads, strategy),
-                                     .pixels = strategy.has_gpu()});
+    const auto stream = dataset.batch(batch).stream(
+        {.seed = trainer.options().seed,
+         .prefetch = options.read.prefetch,
+         .threads = reading_threads(options.read.data_threads, strategy),
+         .pixels = strategy.has_gpu()});
     replicas.run([&](Replica& replica, int) {
       replica.prepare(batch, true);
       Measurement measurement(replica, replicas, trainer.options(), *stream, strategy.has_gpu(),

@@ -16,8 +16,7 @@ struct CalibrationOptions {
   std::vector<std::int64_t> batches;  ///< samples of a step; those beyond the data set are cut
   /// About as long as it takes; longer if eleven steps of each batch need more.
   double seconds = 60;
-  int prefetch = 2;      ///< as FitOptions::prefetch
-  int data_threads = 0;  ///< as FitOptions::data_threads
+  ReadOptions read = {};  ///< how the data are read
   /// Called before each batch, with its number from 0; empty: not.
   std::function<void(std::size_t number, std::int64_t samples)> progress = {};
 };

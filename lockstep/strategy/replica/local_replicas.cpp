@@ -115,33 +115,48 @@ std::optional<Disagreement> find_disagreement(Replica& replica) {
   return std::nullopt;
 }
 
+namespace {
+
+void check(const TrainerOptions& options) {
+  if (options.accumulate < 1)
+    throw Error(ErrorCategory::input, "accumulate", "expected at least 1 micro-batch per step",
+                fmt::format("got {}", options.accumulate));
+  if (!(options.clip_norm >= 0))
+    throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
+                fmt::format("got {}", options.clip_norm));
+  if (!(options.ema >= 0 && options.ema < 1))
+    throw Error(ErrorCategory::input, "ema", "expected a decay from 0 to below 1",
+                fmt::format("got {}", options.ema));
+  model::check_options(options.optimizer);
+}
+
+}  // namespace
+
 LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network,
-                             const ReplicaOptions& options)
+                             const TrainerOptions& options)
     : strategy_(strategy),
       network_(std::move(network)),
-      loss_(options.loss),
-      has_accuracy_(
-          model::class_count(options.loss[0].loss, output_width(*network_, options.loss[0])) > 0),
-      metrics_(options.metrics),
+      plan_(loss_plan(options, *network_)),
+      has_accuracy_(model::class_count(loss()[0].loss, output_width(*network_, loss()[0])) > 0),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
-  // Throw before threads start.
+  // All that throws is before threads start.
+  check(options);
   static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));
-  model::check_options(options.optimizer);
   if (strategy_.has_gpu()) model::check_runs_on_gpu(options.optimizer);
-  for (const model::LossTerm& term : options.loss.terms()) {
+  for (const model::LossTerm& term : loss().terms()) {
     model::check_options(term.loss);
     if (strategy_.has_gpu()) model::check_runs_on_gpu(term.loss);
   }
-  if (!options.class_weights.empty() && options.loss.terms().size() > 1)
+  if (!options.class_weights.empty() && loss().terms().size() > 1)
     throw Error(ErrorCategory::input, "class-weights", "expected a single loss with class weights",
                 fmt::format("got {} losses; weigh the samples instead (SampleSpec::weighted)",
-                            options.loss.terms().size()));
-  model::check_class_weights(options.loss[0].loss, output_width(*network_, options.loss[0]),
+                            loss().terms().size()));
+  model::check_class_weights(loss()[0].loss, output_width(*network_, loss()[0]),
                              options.class_weights);
   // Each on its own thread, so that its memory is near the cores that use it.
   strategy_.run([&](int local) {
     auto replica = std::make_unique<Replica>(network_, strategy_.device(local),
-                                             strategy_.group(local), options);
+                                             strategy_.group(local), options, plan_);
     replica->check_layout();
     replicas_[local] = std::move(replica);
   });
@@ -230,10 +245,10 @@ model::MetricSums LocalReplicas::take_metrics() {
 
 model::MetricTotals LocalReplicas::take_metric_totals() {
   model::MetricTotals totals;
-  if (metrics_.empty()) return totals;
+  if (metrics().empty()) return totals;
   run([&](Replica& replica, int local) {
     model::MetricTotals all =
-        reduce_totals(replica.group(), metrics_, replica.take_metric_totals());
+        reduce_totals(replica.group(), metrics(), replica.take_metric_totals());
     if (local == 0) totals = std::move(all);
   });
   return totals;

@@ -34,10 +34,10 @@ std::optional<Disagreement> find_disagreement(Replica& replica);
 /// of the job have the same parameters. All functions are collective.
 class LocalReplicas {
  public:
-  /// Creates the replicas, each on its device. `network` must be the same on every rank.
-  /// Collective.
+  /// Creates the replicas, each on its device. `network` must be the same on every rank. Throws
+  /// Error (input) for options that make no sense or do not fit it. Collective.
   LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network,
-                const ReplicaOptions& options);
+                const TrainerOptions& options);
   ~LocalReplicas();
   LocalReplicas(const LocalReplicas&) = delete;
   LocalReplicas& operator=(const LocalReplicas&) = delete;
@@ -45,9 +45,9 @@ class LocalReplicas {
   Strategy& strategy() const { return strategy_; }  ///< the strategy of the replicas
   /// The network that each replica copies.
   const model::Network& network() const { return *network_; }
-  const model::TotalLoss& loss() const { return loss_; }      ///< the loss to minimize
-  bool has_accuracy() const { return has_accuracy_; }         ///< whether the loss has classes
-  const model::Metrics& metrics() const { return metrics_; }  ///< beyond those of MetricSums
+  const model::TotalLoss& loss() const { return plan_.loss; }      ///< the loss to minimize
+  bool has_accuracy() const { return has_accuracy_; }              ///< whether the loss has classes
+  const model::Metrics& metrics() const { return plan_.metrics; }  ///< beyond those of MetricSums
   /// Local replica `local`.
   Replica& operator[](int local) { return *replicas_[local]; }
 
@@ -82,9 +82,8 @@ class LocalReplicas {
  private:
   Strategy& strategy_;
   std::shared_ptr<const model::Network> network_;
-  model::TotalLoss loss_;
+  LossPlan plan_;
   bool has_accuracy_;
-  model::Metrics metrics_;
   std::int64_t agreed_step_ = -1;  // of the last check that all passed
   std::int64_t updates_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;

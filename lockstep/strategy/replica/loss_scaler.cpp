@@ -25,6 +25,17 @@ std::optional<LossScaling> parse_loss_scaling(std::string_view text) {
   return LossScaling{.kind = LossScaling::Kind::fixed, .scale = *scale};
 }
 
+std::string to_string(const std::optional<LossScaling>& scaling) {
+  if (!scaling) return "auto";
+  if (scaling->kind == LossScaling::Kind::none) return "none";
+  if (scaling->kind == LossScaling::Kind::fixed) return fmt::format("{}", scaling->scale);
+  if (scaling->scale == kDynamicLossScaling.scale &&
+      scaling->steps_to_double == kDynamicLossScaling.steps_to_double)
+    return "dynamic";
+  return fmt::format("dynamic from {}, doubled after {} good steps", scaling->scale,
+                     scaling->steps_to_double);
+}
+
 LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling,
                              model::Precision precision) {
   if (scaling) return *scaling;

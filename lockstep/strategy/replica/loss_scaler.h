@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "lockstep/model/tensor.h"
@@ -26,6 +27,9 @@ inline constexpr LossScaling kDynamicLossScaling{.kind = LossScaling::Kind::dyna
 
 /// Parses "auto" (nullopt), "none", "dynamic", or a number above 0. Throws Error (input).
 std::optional<LossScaling> parse_loss_scaling(std::string_view text);
+/// The text that parse_loss_scaling() reads; more words for a dynamic scale with other numbers than
+/// kDynamicLossScaling.
+std::string to_string(const std::optional<LossScaling>& scaling);
 /// The scaling for `precision`: `scaling` if it is set, else dynamic for float16 and none
 /// otherwise.
 LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling, model::Precision precision);

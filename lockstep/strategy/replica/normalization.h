@@ -26,6 +26,11 @@ struct NormalizationScope {
 
 /// Parses "local", "sync" or "group:K". Throws Error (input).
 NormalizationScope parse_normalization_scope(std::string_view name);
+/// The same, for fields.
+inline void parse_field(NormalizationScope& scope, std::string_view /*name*/,
+                        std::string_view text) {
+  scope = parse_normalization_scope(text);
+}
 std::string to_string(const NormalizationScope& scope);  ///< in the syntax of `--bn`
 
 /// The first batch normalization of `network` that gets a single value per channel in a micro-batch

@@ -55,40 +55,35 @@ std::vector<int> replicas_with(bool mine, const allreduce::Communicator& group) 
 }  // namespace
 
 Replica::Replica(std::shared_ptr<const model::Network> network, device::Device device,
-                 allreduce::Communicator group, const ReplicaOptions& options)
+                 allreduce::Communicator group, const TrainerOptions& options, const LossPlan& plan)
     : options_(options),
+      plan_(plan),
       group_(group),
       shared_statistics_(make_shared_statistics(group, options.normalization)),
       memory_(group),
-      model_(std::move(network), device, memory_,
-             {.precision = options.precision,
-              .tf32 = options.tf32,
-              .deterministic = options.deterministic,
-              .fused_statistics = options.fused_statistics,
-              .convolutions = options.convolutions,
-              .statistics = shared_statistics_.get(),
+      model_(std::move(network), device, memory_, options.compute,
+             {.statistics = shared_statistics_.get(),
               .progress =
                   [this] {
                     if (group_.activity() != nullptr) group_.activity()->tick();
-                  },
-              .recompute = options.recompute}),
-      loss_scaler_(options.loss_scaling),
+                  }}),
+      loss_scaler_(loss_scaling_for(options.loss_scaling, options.compute.precision)),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.trained_table(), memory_),
                options.buckets, kStepScalarEntries,
                device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
       micro_batches_(model_.network(), options.accumulate, shared_statistics_ ? group_.size() : 0,
-                     options.loss),
+                     plan.loss),
       moving_statistics_(std::make_unique<MovingStatistics>(
           group_, model_, shared_statistics_ && shared_statistics_->members() == group_.size())),
       updater_(model_.backend().updater(
           options.optimizer, model_.trained_table(),
           {.parameters = trained_parameters(),
            .gradients = model_.gradients(),
-           .weights = options.precision == model::Precision::float32
+           .weights = options.compute.precision == model::Precision::float32
                           ? model::TensorView()
                           : model::TensorView(model_.weights().data(), model_.gradients().size(),
-                                              options.precision),
+                                              options.compute.precision),
            .statistics = model_.buffers(),
            .kept_statistics = moving_statistics_->kept(),
            .average_decay = options.ema})),
@@ -164,10 +159,10 @@ void Replica::prepare(std::int64_t global_samples, bool training) {
       model_.prepare(samples, false);
       continue;
     }
-    if (!options_.metrics.empty()) model_.keep_outputs(reads_sums(part) ? 0 : samples);
+    if (!plan_.metrics.empty()) model_.keep_outputs(reads_sums(part) ? 0 : samples);
     // Micro-batches have at most two sizes.
     for (const std::int64_t piece : {std::int64_t{0}, micro_batches_.count(part) - 1})
-      model_.prepare(micro_batches_.range(part, piece).size(), true, options_.loss);
+      model_.prepare(micro_batches_.range(part, piece).size(), true, plan_.loss);
   }
 }
 
@@ -177,7 +172,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
       profile_ != nullptr && profile_->begin_step(part.samples, request.input_seconds);
   timing_ = is_timed ? profile_ : nullptr;
   const bool keeps_outputs = !reads_sums(part);
-  if (!options_.metrics.empty()) model_.keep_outputs(keeps_outputs ? part.samples : 0);
+  if (!plan_.metrics.empty()) model_.keep_outputs(keeps_outputs ? part.samples : 0);
   const allreduce::CommunicationTimes communicated_before = communication();
   const double agreed_before = waited_for_others_.waited;
   enqueue_step(part, request);
@@ -206,7 +201,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   if (keeps_outputs)
     add_metrics(part, model_.kept_outputs(), metric_totals_);
   else
-    model::add_sums(options_.metrics, mine, metric_totals_);
+    model::add_sums(plan_.metrics, mine, metric_totals_);
   if (!result.weightless) moving_statistics_->add_samples(part.samples);
   return result;
 }
@@ -298,9 +293,9 @@ void Replica::end_piece(std::string_view name, const model::Work& work) {
 // Reads the gradient, reads and writes parameters and slots, and writes the 16-bit weights.
 model::Work Replica::work_of_update() {
   const std::size_t slots = updater_->slot_names().size();
-  const std::size_t narrow = options_.precision == model::Precision::float32
+  const std::size_t narrow = options_.compute.precision == model::Precision::float32
                                  ? 0
-                                 : model::element_bytes(options_.precision);
+                                 : model::element_bytes(options_.compute.precision);
   const std::size_t of_parameter = (3 + 2 * slots) * sizeof(float) + narrow;
   return {.bytes =
               static_cast<std::int64_t>(model_.trained_table().element_count() * of_parameter)};
@@ -331,7 +326,7 @@ model::BatchView Replica::view(const data::Batch& part, std::int64_t number) {
 void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
   const model::BatchView batch = view(part, number);
   const bool staged = request.staged && number == 0 && batch.samples > 0;
-  model_.load(batch, context(part, request, number), options_.loss, staged);
+  model_.load(batch, context(part, request, number), plan_.loss, staged);
 }
 
 // The GPU waits for the host between two recordings, so what the next one reads is moved to its
@@ -340,7 +335,7 @@ void Replica::stage(const data::Batch& next, const data::Batch& part) {
   const model::BatchView batch = view(next, 0);
   model_.stage(batch);
   if (recordings_ && profile_ == nullptr && next.samples == part.samples && batch.samples > 0)
-    model_.load_ahead(batch, options_.loss);
+    model_.load_ahead(batch, plan_.loss);
 }
 
 void Replica::compute_gradients(const data::Batch& part, const StepRequest& request,
@@ -353,7 +348,7 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
       end_piece("input");
     }
     const bool last = piece + 1 == pieces;
-    model_.train_loaded(range.size(), context(part, request, piece), options_.loss, piece > 0,
+    model_.train_loaded(range.size(), context(part, request, piece), plan_.loss, piece > 0,
                         last ? ready_ : model::GradientReady{});
   }
 }
@@ -365,23 +360,23 @@ model::MetricTotals Replica::take_metric_totals() { return std::exchange(metric_
 model::MetricSums Replica::evaluate(const data::Batch& part, model::MetricTotals& totals) {
   const model::BatchView batch = micro_batches_.view(part);
   if (reads_sums(part)) {
-    const model::MetricSums sums = model_.evaluate_batch(batch, options_.loss);
-    model::add_sums(options_.metrics, sums, totals);
+    const model::MetricSums sums = model_.evaluate_batch(batch, plan_.loss);
+    model::add_sums(plan_.metrics, sums, totals);
     return sums;
   }
   std::vector<std::span<const float>> outputs;
-  const model::MetricSums sums = model_.evaluate_batch(batch, options_.loss, &outputs);
+  const model::MetricSums sums = model_.evaluate_batch(batch, plan_.loss, &outputs);
   add_metrics(part, outputs, totals);
   return sums;
 }
 
 bool Replica::reads_sums(const data::Batch& part) const {
-  const model::LossTerm& term = options_.loss[0];
-  const bool is_plain = options_.loss.terms().size() == 1 && term.weight == 1 &&
+  const model::LossTerm& term = plan_.loss[0];
+  const bool is_plain = plan_.loss.terms().size() == 1 && term.weight == 1 &&
                         options_.class_weights.empty() && part.weights.empty() &&
                         part.partner_labels.empty();
-  return options_.metrics.empty() ||
-         (is_plain && std::ranges::all_of(options_.metrics, [&](const auto& metric) {
+  return plan_.metrics.empty() ||
+         (is_plain && std::ranges::all_of(plan_.metrics, [&](const auto& metric) {
             return metric->reads_sums(term.loss);
           }));
 }
@@ -389,13 +384,13 @@ bool Replica::reads_sums(const data::Batch& part) const {
 void Replica::add_metrics(const data::Batch& part,
                           const std::vector<std::span<const float>>& outputs,
                           model::MetricTotals& totals) {
-  model::add_batch(options_.metrics, {}, {}, 0, totals);  // sizes the totals
+  model::add_batch(plan_.metrics, {}, {}, 0, totals);  // sizes the totals
   if (part.samples == 0) return;
   const model::BatchView batch = micro_batches_.view(part);
-  for (std::size_t i = 0; i < options_.metrics.size(); ++i) {
-    const std::size_t term = options_.metric_terms.empty() ? 0 : options_.metric_terms[i];
-    options_.metrics[i]->add(outputs[options_.loss[term].output], batch.targets_of(term),
-                             part.samples, totals[i]);
+  for (std::size_t i = 0; i < plan_.metrics.size(); ++i) {
+    const std::size_t term = plan_.metric_terms.empty() ? 0 : plan_.metric_terms[i];
+    plan_.metrics[i]->add(outputs[plan_.loss[term].output], batch.targets_of(term), part.samples,
+                          totals[i]);
   }
 }
 

@@ -16,7 +16,6 @@
 #include "lockstep/allreduce/straggler.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/compiled_model.h"
-#include "lockstep/model/loss.h"
 #include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/step_profile.h"
 #include "lockstep/model/updater.h"
@@ -24,39 +23,13 @@
 #include "lockstep/strategy/replica/gradient_memory.h"
 #include "lockstep/strategy/replica/loss_scaler.h"
 #include "lockstep/strategy/replica/micro_batches.h"
-#include "lockstep/strategy/replica/normalization.h"
 #include "lockstep/strategy/replica/step_recordings.h"
+#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::strategy {
 
 class MovingStatistics;
 class ReplicaStatistics;
-
-/// How a replica computes.
-struct ReplicaOptions {
-  model::TotalLoss loss;        ///< the loss to minimize
-  model::Metrics metrics = {};  ///< metrics beyond those of MetricSums
-  /// The term of the loss whose outputs and targets each metric reads; empty: the first.
-  std::vector<std::size_t> metric_terms = {};
-  /// Factors on the samples of each class in training; empty: all are 1.
-  std::vector<float> class_weights = {};
-  /// Of activations and of the weights in products.
-  model::Precision precision = model::Precision::float32;
-  bool tf32 = false;           ///< on a GPU, whether float32 products may round their operands
-  bool deterministic = false;  ///< on a GPU, whether results must be bitwise reproducible
-  /// On a GPU in 16 bits.
-  model::FusedStatistics fused_statistics = model::FusedStatistics::where_faster;
-  model::Convolutions convolutions = model::Convolutions::automatic;  ///< on a GPU
-  model::Recompute recompute = model::Recompute::none;  ///< which activations training keeps
-  model::OptimizerOptions optimizer;  ///< hyperparameters, except the learning rate
-  double clip_norm = 0;               ///< maximum norm of the reduced gradient; 0 disables clipping
-  float ema = 0;                      ///< decay of the moving average of the parameters; 0: none
-  int accumulate = 1;                 ///< micro-batches per step
-  LossScaling loss_scaling = {};      ///< how the loss is scaled
-  NormalizationScope normalization = {};  ///< of each micro-batch
-  allreduce::BucketOptions buckets = {};  ///< size and data type of gradient buckets
-  bool records_steps = true;  ///< on a GPU, records steps as CUDA graphs; the results are the same
-};
 
 /// Parameters of a step other than its samples; the same on all replicas, except `signal` and
 /// `input_seconds`.
@@ -89,9 +62,10 @@ struct StepResult {
 /// always on its own thread.
 class Replica {
  public:
-  /// Creates a copy of `network` on `device`, as a member of `group`. Collective.
+  /// Creates a copy of `network` on `device`, as a member of `group`. `plan`: loss_plan() of
+  /// `options`. Collective.
   Replica(std::shared_ptr<const model::Network> network, device::Device device,
-          allreduce::Communicator group, const ReplicaOptions& options);
+          allreduce::Communicator group, const TrainerOptions& options, const LossPlan& plan);
   ~Replica();  ///< waits for work in progress, which may use its memory
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
@@ -148,7 +122,7 @@ class Replica {
 
   /// Sums over the samples that this replica trained on since the last call.
   model::MetricSums take_metrics();
-  /// The totals of ReplicaOptions::metrics over the same samples.
+  /// The totals of LossPlan::metrics over the same samples.
   model::MetricTotals take_metric_totals();
 
   /// Replaces the moving statistics by their mean over all replicas, which checkpoints store and
@@ -165,7 +139,7 @@ class Replica {
   /// and until the first step after they were. The same on all replicas.
   bool statistics_agree() const;
 
-  /// Sums of loss and metrics in inference mode. Adds those of ReplicaOptions::metrics to `totals`.
+  /// Sums of loss and metrics in inference mode. Adds those of LossPlan::metrics to `totals`.
   model::MetricSums evaluate(const data::Batch& part, model::MetricTotals& totals);
   /// Each output [samples, shape...] for the samples `range` of `part` in inference mode; valid
   /// until the next call.
@@ -204,7 +178,8 @@ class Replica {
   std::span<float> trained_parameters();
   void describe_buckets();
 
-  ReplicaOptions options_;
+  TrainerOptions options_;
+  LossPlan plan_;
   allreduce::Communicator group_;
   std::unique_ptr<ReplicaStatistics> shared_statistics_;  // null for local normalization
   GradientMemory memory_;  // before the model, whose gradients are stored in it
@@ -228,7 +203,7 @@ class Replica {
   std::set<std::int64_t> launched_;  // numbers of samples whose kernels have been launched before
   allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
   model::MetricSums metrics_;
-  model::MetricTotals metric_totals_;  // of options_.metrics
+  model::MetricTotals metric_totals_;  // of plan_.metrics
   model::StepProfile* profile_ = nullptr;
   model::StepProfile* timing_ = nullptr;  // null if the current step is not timed
 };

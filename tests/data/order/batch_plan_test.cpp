@@ -246,9 +246,9 @@ TEST(BatchSplit, InTurnGivesEveryPartAsMuch) {
 TEST(ShardPolicy, HasNames) {
   for (const ShardPolicy policy :
        {ShardPolicy::automatic, ShardPolicy::file, ShardPolicy::data, ShardPolicy::off})
-    EXPECT_EQ(parse_shard_policy(to_string(policy)), policy);
+    EXPECT_EQ(parse_name<ShardPolicy>("shard-policy", to_string(policy)), policy);
   EXPECT_EQ(to_string(ShardPolicy::automatic), "auto");
-  EXPECT_EQ(input_error_of([] { parse_shard_policy("records"); }),
+  EXPECT_EQ(input_error_of([] { parse_name<ShardPolicy>("shard-policy", "records"); }),
             "[shard-policy] expected auto, file, data or off, got \"records\"");
 }
 

@@ -16,7 +16,7 @@ class BatchNormalizationOperation final : public Operation {
   BatchNormalizationOperation(Context& context, const BatchNormalizationSpec& spec)
       : context_(context),
         spec_(spec),
-        exchange_(spec.moving ? nullptr : context.options().statistics),
+        exchange_(spec.moving ? nullptr : context.statistics()),
         rows_(channel_layout(spec.rows, spec.channels, context.options().precision,
                              context.multiprocessors())),
         moments_{static_cast<std::size_t>(spec.channels),

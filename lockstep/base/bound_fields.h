@@ -1,0 +1,232 @@
+// The fields of one object, without their types: what is derived from a list of fields (fields.h)
+// reads and sets them as text.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/base/fields.h"
+
+namespace lockstep {
+
+/// The kinds of values.
+enum class FieldKind : std::uint8_t { flag, integer, number, name, text, list };
+/// Their names in a schema.
+template <>
+inline constexpr auto kNamesOf<FieldKind> = enum_names<FieldKind>({{FieldKind::flag, "flag"},
+                                                                   {FieldKind::integer, "integer"},
+                                                                   {FieldKind::number, "number"},
+                                                                   {FieldKind::name, "name"},
+                                                                   {FieldKind::text, "text"},
+                                                                   {FieldKind::list, "list"}});
+
+/// A field of one object.
+struct BoundField {
+  const FieldText* text = nullptr;             ///< its description
+  FieldKind kind = FieldKind::text;            ///< of its values
+  std::vector<std::string_view> choices = {};  ///< the values of a name
+  std::string least = {};                      ///< of a number; empty: no bound
+  std::string most = {};                       ///< of a number; empty: no bound
+  std::vector<std::string> standard = {};      ///< the values of a default-constructed object
+  /// The value; of a list all. Empty: not set.
+  std::function<std::vector<std::string>()> values = {};
+  /// Sets the value to the last of `given`, of a list to all. `name` is what the user calls the
+  /// field, such as "--clip-norm". Throws Error (input) for a value that the list does not allow.
+  std::function<void(std::string_view name, std::span<const std::string> given)> parse = {};
+
+  std::string option() const;  ///< "--clip-norm"
+  /// What errors and warnings call it.
+  std::string_view label() const { return text->label.empty() ? text->key : text->label; }
+  std::string print() const;                              ///< all values, after commas
+  bool is_standard() const;                               ///< whether the value is the default
+  std::variant<bool, double, std::string> value() const;  ///< by its kind
+};
+
+/// Throws Error (input): `[command line] expected NAME EXPECTED, got "text"`.
+[[noreturn]] void refuse_value(std::string_view name, std::string_view expected,
+                               std::string_view text);
+
+/// Throws Error (input) for a field with a value other than its default whose `needs` is not
+/// fulfilled by another one of `fields`.
+void check_needs(std::span<const BoundField> fields);
+
+/// Those of `role` or a stronger one as lines "LABEL: VALUE", for
+/// job::Agreement::require_same_lines().
+std::string lines_of(std::span<const BoundField> fields, Role role = Role::agree);
+
+namespace fields_detail {
+
+/// The number `text`, within `range`. Throws Error (input). T: std::int64_t, std::uint64_t, float
+/// or double.
+template <typename T>
+T parse_within(std::string_view name, std::string_view text, T least, T most);
+bool parse_flag(std::string_view name, std::string_view text);
+
+template <typename T>
+inline constexpr bool kIsOptional = false;
+template <typename T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+template <typename T>
+inline constexpr bool kIsVector = false;
+template <typename T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+template <typename T>
+struct Bare {
+  using Type = T;
+};
+template <typename T>
+struct Bare<std::optional<T>> {
+  using Type = T;
+};
+
+template <typename T>
+constexpr FieldKind kind_of() {
+  using Value = typename Bare<T>::Type;
+  if constexpr (kIsVector<Value>) return FieldKind::list;
+  if constexpr (std::same_as<Value, bool>) return FieldKind::flag;
+  if constexpr (std::is_enum_v<Value>) return FieldKind::name;
+  if constexpr (std::integral<Value>) return FieldKind::integer;
+  return std::floating_point<Value> ? FieldKind::number : FieldKind::text;
+}
+
+// Other types have beside them `void parse_field(T&, name, text)`, which throws Error (input), and
+// `std::string to_string(const T&)`.
+
+template <typename T>
+std::string print_one(const T& value) {
+  if constexpr (std::is_enum_v<T>)
+    return std::string(kNamesOf<T>.name(value));
+  else if constexpr (std::same_as<T, std::filesystem::path>)
+    return value.string();
+  else if constexpr (std::is_arithmetic_v<T> || std::same_as<T, std::string>)
+    return fmt::format("{}", value);
+  else
+    return to_string(value);
+}
+
+template <typename T>
+std::vector<std::string> print(const T& value) {
+  std::vector<std::string> all;
+  if constexpr (kIsOptional<T>) {
+    if (value) all.push_back(print_one(*value));
+  } else if constexpr (kIsVector<T>) {
+    for (const auto& one : value) all.push_back(print_one(one));
+  } else if (std::string text = print_one(value); !text.empty()) {
+    all.push_back(std::move(text));
+  }
+  return all;
+}
+
+template <typename T>
+void parse_one(T& value, const Range<T>& range, std::string_view name, std::string_view text) {
+  if constexpr (std::same_as<T, bool>)
+    value = parse_flag(name, text);
+  else if constexpr (std::is_enum_v<T>)
+    value =
+        kNamesOf<T>.parse(name.substr(std::min(name.find_first_not_of('-'), name.size())), text);
+  else if constexpr (std::floating_point<T>)
+    value = parse_within<T>(name, text, range.least, range.most);
+  else if constexpr (std::unsigned_integral<T>)
+    value = static_cast<T>(parse_within<std::uint64_t>(name, text, range.least, range.most));
+  else if constexpr (std::integral<T>)
+    value = static_cast<T>(parse_within<std::int64_t>(name, text, range.least, range.most));
+  else if constexpr (std::constructible_from<T, std::string_view>)
+    value = T(text);
+  else
+    parse_field(value, name, text);
+}
+
+template <typename T>
+void parse(T& value, const Range<T>& range, std::string_view name,
+           std::span<const std::string> given) {
+  if constexpr (kIsVector<T>) {
+    value.clear();
+    for (std::string_view text : given)
+      for (bool is_last = text.empty(); !is_last;) {
+        const std::size_t comma = text.find(',');
+        parse_one(value.emplace_back(), {}, name, text.substr(0, comma));
+        is_last = comma == std::string_view::npos;
+        if (!is_last) text.remove_prefix(comma + 1);
+      }
+  } else if constexpr (kIsOptional<T>) {
+    value.reset();
+    if (!given.empty() && !given.back().empty())
+      parse_one(value.emplace(), Range<typename T::value_type>{range}, name, given.back());
+  } else if (!given.empty()) {
+    parse_one(value, range, name, given.back());
+  }
+}
+
+template <typename S, typename T>
+void bind(S& object, const S& standard, const Field<S, T>& field, std::vector<BoundField>& all) {
+  BoundField& bound = all.emplace_back(BoundField{.text = &field.text, .kind = kind_of<T>()});
+  using Value = typename Bare<T>::Type;
+  if constexpr (std::is_enum_v<Value>) {
+    for (const auto& entry : kNamesOf<Value>.entries)
+      if (kNamesOf<Value>.name(entry.value) == entry.name) bound.choices.push_back(entry.name);
+  } else if constexpr (std::is_arithmetic_v<Value> && !std::same_as<Value, bool>) {
+    if (field.range.least != Range<Value>{}.least) bound.least = print_one(field.range.least);
+    if (field.range.most != Range<Value>{}.most) bound.most = print_one(field.range.most);
+  }
+  bound.standard = print(standard.*field.member);
+  bound.values = [&object, &field] { return print(object.*field.member); };
+  bound.parse = [&object, &field](std::string_view name, std::span<const std::string> given) {
+    parse(object.*field.member, field.range, name, given);
+  };
+}
+template <typename S>
+void bind(S& object, const S& standard, const TextField<S>& field, std::vector<BoundField>& all) {
+  BoundField& bound = all.emplace_back(BoundField{
+      .text = &field.text, .kind = field.text.repeats ? FieldKind::list : FieldKind::text});
+  bound.standard = field.print(standard);
+  bound.values = [&object, &field] { return field.print(object); };
+  if (field.parse != nullptr)
+    bound.parse = [&object, &field](std::string_view name, std::span<const std::string> given) {
+      field.parse(object, name, given);
+    };
+}
+template <typename S>
+void bind_all(S& object, const S& standard, std::vector<BoundField>& all);
+template <typename S, typename T>
+void bind(S& object, const S& standard, const Part<S, T>& part, std::vector<BoundField>& all) {
+  bind_all(object.*part.member, standard.*part.member, all);
+}
+template <typename S>
+void bind_all(S& object, const S& standard, std::vector<BoundField>& all) {
+  std::apply([&](const auto&... field) { (bind(object, standard, field, all), ...); },
+             Fields<S>::list);
+}
+
+}  // namespace fields_detail
+
+/// The fields of `options`, which must outlive the result, in the order of their list.
+template <typename S>
+std::vector<BoundField> fields_of(S& options) {
+  std::vector<BoundField> all;
+  fields_detail::bind_all(options, S{}, all);
+  return all;
+}
+/// The same to read; BoundField::parse is empty.
+template <typename S>
+std::vector<BoundField> fields_of(const S& options) {
+  std::vector<BoundField> all = fields_of(const_cast<S&>(options));
+  for (BoundField& field : all) field.parse = {};
+  return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+// How a model computes, beyond its network: the types, the choice of algorithms, what is kept for
+// the backward pass.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "lockstep/base/fields.h"
+#include "lockstep/model/tensor.h"
+
+namespace lockstep::model {
+
+class StatisticsExchange;
+
+/// Whether a convolution on a GPU, in 16-bit training, also computes the statistics for the
+/// following normalization. `where_faster` measures this once per shape.
+enum class FusedStatistics { never, where_faster, where_possible };
+
+/// Which interface of cuDNN computes the convolutions on a GPU. `automatic`: for each shape and
+/// pass the faster one, measured once.
+enum class Convolutions { automatic, graph, legacy };
+
+/// Which activations a training keeps for the backward pass: all, or those between segments of the
+/// network, such as the blocks of a transformer. The others are computed again in backward, from
+/// the same numbers in the same way: on a CPU, and with deterministic algorithms, the results are
+/// the same bits (recomputation.h).
+enum class Recompute { none, blocks };
+
+/// How a model computes.
+struct ComputeOptions {
+  /// Type of activations and of the weights in products; parameters and their gradients are
+  /// float32.
+  Precision precision = Precision::float32;
+  bool tf32 = false;  ///< allows a GPU to round float32 multiplicands to 10 mantissa bits; no
+                      ///< effect on other devices
+  /// Uses only algorithms that give the same bits in every run, chosen without measurement. Always
+  /// true on the CPU.
+  bool deterministic = false;
+  /// Treated as `never` if `deterministic`.
+  FusedStatistics fused_statistics = FusedStatistics::where_faster;
+  Convolutions convolutions = Convolutions::automatic;  ///< except those that fuse statistics
+  Recompute recompute = Recompute::none;                ///< in training
+  /// The most bytes of logits of a training pass that are stored whole. If an output has more and
+  /// only sparse categorical cross-entropy reads it, a Dense or TiedDense computes them and their
+  /// loss in blocks of about so many bytes. 0: 64 MiB, on a GPU 256 MiB.
+  std::size_t logits_bytes = 0;
+};
+
+/// What a model uses of the replica that it belongs to.
+struct ComputeHooks {
+  /// The group that synchronizes batch normalization in training; must outlive the model. Null:
+  /// each model uses its own samples only.
+  StatisticsExchange* statistics = nullptr;
+  /// Called repeatedly while plans are created, which can take long if algorithms are measured.
+  std::function<void()> progress = {};
+};
+
+}  // namespace lockstep::model
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<model::FusedStatistics> = enum_names<model::FusedStatistics>(
+    {{model::FusedStatistics::never, "never"}, {model::FusedStatistics::where_faster, "measure"}});
+template <>
+inline constexpr auto kNamesOf<model::Convolutions> =
+    enum_names<model::Convolutions>({{model::Convolutions::automatic, "auto"},
+                                     {model::Convolutions::graph, "graph"},
+                                     {model::Convolutions::legacy, "legacy"}});
+template <>
+inline constexpr auto kNamesOf<model::Recompute> = enum_names<model::Recompute>(
+    {{model::Recompute::none, "none"}, {model::Recompute::blocks, "blocks"}});
+
+/// The options of a model's computation.
+template <>
+struct Fields<model::ComputeOptions> {
+  using Options = model::ComputeOptions;  ///< the struct
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::precision,
+            {.key = "precision",
+             .help = "Data type of the computation: float32, bfloat16 (requires a GPU, or a CPU "
+                     "with AVX-512) or float16 (requires a GPU). Parameters, gradients and "
+                     "statistics are float32",
+             .group = "Model",
+             .role = Role::resume_warn}},
+      Field{&Options::tf32,
+            {.key = "tf32",
+             .help = "Allow TF32 on GPUs: float32 products round their operands to a 10-bit "
+                     "mantissa, which is faster",
+             .group = "Model"}},
+      Field{&Options::deterministic,
+            {.key = "deterministic",
+             .help = "Use only GPU algorithms that give the same bits in every run; the CPU always "
+                     "does",
+             .group = "Model"}},
+      Field{&Options::fused_statistics,
+            {.key = "fused_statistics",
+             .help = "On GPUs in 16 bits, whether a convolution also sums its output for the "
+                     "normalization after it: never, or measure (where that is faster; tried once "
+                     "per shape, and stored)",
+             .group = "Model"}},
+      Field{&Options::convolutions,
+            {.key = "convolutions",
+             .help = "On GPUs, the interface of cuDNN that computes convolutions: graph (its graph "
+                     "API), legacy, or auto (the faster one for each shape; tried once, and "
+                     "stored)",
+             .group = "Model"}},
+      Field{&Options::recompute,
+            {.key = "recompute",
+             .help = "Activations to compute again in the backward pass, which saves memory and "
+                     "takes time: none, or blocks (keep only those between blocks of a "
+                     "transformer, or parts of another network)",
+             .group = "Model"}}};
+};
+
+}  // namespace lockstep

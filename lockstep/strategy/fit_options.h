@@ -1,0 +1,254 @@
+// Options of Trainer::fit(), like those of fit() in Keras.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/fields.h"
+#include "lockstep/checkpoint/training_state.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/callbacks/monitored_metric.h"
+#include "lockstep/strategy/pretrained.h"
+
+namespace lockstep::strategy {
+
+/// A file of what the threads of all ranks did, on one clock (docs/observe.md).
+struct TraceOptions {
+  /// Empty: none. With the ending .json Chrome's format, otherwise that of Perfetto.
+  std::filesystem::path file = {};
+  std::int64_t first_step = 1;  ///< counted from 1, as in messages
+  std::int64_t last_step = 0;   ///< 0: until the training ends, or until the trace is full
+};
+/// Parses "FILE" or "FILE:steps=100-120", of which either number may be left out. Throws Error
+/// (input).
+TraceOptions parse_trace(std::string_view text);
+std::string to_string(const TraceOptions& options);  ///< as parse_trace() reads it
+
+/// Where and when checkpoints are written.
+struct CheckpointPlan {
+  std::filesystem::path directory = {};  ///< empty: no checkpoints
+  /// In steps; 0: at the end of each epoch. The end of the training is always saved.
+  std::int64_t save_every = 0;
+  int keep = 3;  ///< number of healthy checkpoints to keep
+  /// The checkpoint of the epoch, or validation, with the best value of this metric is kept beside
+  /// the newest ones, until a better one is saved; it is saved also if `save_every` would not.
+  std::optional<MonitoredMetric> keep_best = {};
+  /// With `keep_best`: fit() ends with the parameters and moving statistics of the best checkpoint,
+  /// like Keras's restore_best_weights, unless a signal ended it or there is none.
+  bool restore_best = false;
+  /// Whether to resume from an existing checkpoint.
+  checkpoint::Resume resume = checkpoint::Resume::automatic;
+  /// With `never`: the first checkpoint of this training replaces those that the directory has,
+  /// which are an Error (checkpoint) otherwise.
+  bool overwrite = false;
+  /// How the ranks' replicas are compared at each save.
+  checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
+  checkpoint::Configuration configuration = {};  ///< stored in state.json
+  /// The TorchScript file of the network, which each checkpoint then contains; null if there is
+  /// none, or if the program that restores the checkpoint has the network itself.
+  std::shared_ptr<const std::string> script = {};
+};
+
+/// How the data are read.
+struct ReadOptions {
+  int prefetch = 2;  ///< number of global batches to read ahead
+  /// Maximum number of background threads that read; 0: one, and for replicas on GPUs as many as
+  /// the process has cores, up to 16 per replica.
+  int data_threads = 0;
+};
+
+/// Options of Trainer::fit().
+struct FitOptions {
+  /// Both count from the beginning of the training, also if it resumes from a checkpoint. The limit
+  /// that is reached first applies. 0: no limit; none: no limit if there is one of steps, else 1.
+  std::optional<std::int64_t> epochs = {};
+  std::int64_t steps = 0;                        ///< 0: no limit
+  std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
+  /// Number of steps between further validations within epochs; 0: none.
+  std::int64_t validate_every = 0;
+  /// Number of images of the validation data, from its first record on, that are passed to
+  /// Callback::on_predictions() with the predicted classes; at most 1000, 0: none.
+  std::int64_t prediction_images = 0;
+  CheckpointPlan checkpoint = {};                         ///< where and when to save
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< called in this order
+  /// The chief prints the progress to standard output (ProgressBar), unless `callbacks` has a
+  /// ProgressBar or the session is quiet.
+  bool progress = true;
+  ReadOptions read = {};  ///< how the data are read
+  /// Number of steps between checks that all replicas have the same values; 0 checks only at
+  /// checkpoints.
+  std::int64_t check_replicas = 1000;
+  /// A file for the time of each layer, of the loss, the reduction and the update, as JSON lines;
+  /// empty: none. Times the chief's first replica, whose steps are then not recorded
+  /// (docs/performance.md). Written at the end; must have a name on all ranks or on none.
+  std::filesystem::path profile = {};
+  /// A trace of some steps, which the chief writes after the last of them, and then still trains. A
+  /// trace that cannot be written is a warning then, and an Error (output) at the end.
+  /// The same on all ranks.
+  TraceOptions trace = {};
+  /// Initial weights from another training; ignored if this run resumes from a checkpoint.
+  std::optional<Pretrained> pretrained = {};
+  /// The signals, such as SIGTERM, SIGINT and SIGHUP, that end the training after a step with a
+  /// checkpoint. fit() handles them while it runs (SignalWatch). Empty: none; the process keeps its
+  /// own handlers.
+  std::vector<int> signals = {};
+};
+
+/// The result of Trainer::fit().
+struct History {
+  std::vector<EpochLogs> epochs;  ///< the epochs of this run
+  TrainEnd end;                   ///< how it ended
+};
+
+}  // namespace lockstep::strategy
+
+namespace lockstep {
+
+/// The options of reading.
+template <>
+struct Fields<strategy::ReadOptions> {
+  using Options = strategy::ReadOptions;  ///< the struct
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::data_threads,
+            {.key = "data_threads",
+             .help = "Maximum number of threads per process that read and decode; only as many as "
+                     "needed are active. 0: 1, and for replicas on GPUs the cores of the process, "
+                     "up to 16 for each",
+             .group = "Data"},
+            {.least = 0}},
+      Field{&Options::prefetch,
+            {.key = "prefetch", .help = "Number of batches to read ahead", .group = "Data"},
+            {.least = 1}}};
+};
+
+/// The options of checkpoints. The command line adds the directory and the best checkpoint.
+template <>
+struct Fields<strategy::CheckpointPlan> {
+  using Options = strategy::CheckpointPlan;  ///< the struct
+  /// Throws Error (input), which for a directory names the option that takes it.
+  static void parse_resume(Options& options, std::string_view name,
+                           std::span<const std::string> values);
+  static std::vector<std::string> print_resume(const Options& options);  ///< its name
+  static std::vector<std::string> print_best(const Options& options);    ///< the metric
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::save_every,
+            {.key = "save_every",
+             .label = "steps between checkpoints",
+             .help = "Number of steps between checkpoints; 0 saves at the end of each epoch if "
+                     "--checkpoint-dir is given. The last step and the best validation "
+                     "(--keep-best) are always saved",
+             .group = "Checkpoints and summaries",
+             .role = Role::agree},
+            {.least = 0}},
+      Field{&Options::keep,
+            {.key = "keep",
+             .help = "Number of healthy checkpoints to keep",
+             .group = "Checkpoints and summaries"},
+            {.least = 1}},
+      TextField<Options>{{.key = "best_metric", .label = "best checkpoint", .role = Role::agree},
+                         nullptr,
+                         print_best},
+      Field{&Options::restore_best,
+            {.key = "restore_best", .label = "best weights at the end", .role = Role::agree}},
+      TextField<Options>{
+          {.key = "resume",
+           .help = "Resume from the newest checkpoint: auto (if there is one), never, or require "
+                   "(fail without one)",
+           .group = "Checkpoints and summaries",
+           .role = Role::agree,
+           .value = "auto|never|require"},
+          parse_resume,
+          print_resume},
+      Field{&Options::overwrite,
+            {.key = "overwrite",
+             .help = "With --resume never, replace the checkpoints that the directory has; without "
+                     "it they are an error",
+             .group = "Checkpoints and summaries",
+             .needs = "resume=never"}},
+      Field{&Options::verify,
+            {.key = "verify_checkpoint",
+             .help = "How ranks other than 0 verify at each save that their replicas match: full "
+                     "(each rank writes its own checkpoint to TMPDIR or /tmp of its node, compares "
+                     "it and removes it), hash (each rank compares hashes and writes nothing), "
+                     "none, or auto (full up to 256 MB per rank, hash above)",
+             .group = "Checkpoints and summaries"}}};
+};
+
+/// The options of one call of Trainer::fit(); those of reading are shared with evaluations.
+template <>
+struct Fields<strategy::FitOptions> {
+  using Options = strategy::FitOptions;  ///< the struct
+  /// Throws Error (input) as parse_trace().
+  static void parse_trace(Options& options, std::string_view name,
+                          std::span<const std::string> values);
+  static std::vector<std::string> print_trace(const Options& options);  ///< as it was given
+  /// Its fields.
+  static constexpr std::tuple list{
+      Field{&Options::epochs,
+            {.key = "epochs",
+             .help = "Number of passes over the data; 1 unless --steps is given",
+             .group = kCommonOptions},
+            {{.least = 1}}},
+      Field{&Options::steps,
+            {.key = "steps",
+             .help = "Maximum number of steps; with --epochs, training ends at whichever limit is "
+                     "reached first. 0: no limit",
+             .group = "Training"},
+            {.least = 0}},
+      Field{&Options::validate_every,
+            {.key = "validate_every",
+             .label = "steps between validations",
+             .help = "Number of steps between validations within epochs, in addition to that at "
+                     "the end of each epoch; 0 disables them",
+             .group = "Training",
+             .role = Role::agree,
+             .needs = "validation_data"},
+            {.least = 0}},
+      Field{&Options::prediction_images,
+            {.key = "prediction_images",
+             .label = "prediction images",
+             .help = "With --summary-dir, number of validation images (at most 1000) to show with "
+                     "the predicted classes after each validation; 0 shows none",
+             .group = "Checkpoints and summaries",
+             .role = Role::agree,
+             .needs = "summary_dir"},
+            {.least = 0}},
+      Part{&Options::checkpoint},
+      Field{&Options::check_replicas,
+            {.key = "check_replicas",
+             .label = "steps between comparisons of replicas",
+             .help = "Number of steps between checks that all replicas have the same parameters, "
+                     "optimizer slots and, with --bn sync, moving statistics; 0 checks only at "
+                     "checkpoints",
+             .group = "Replicas",
+             .role = Role::agree},
+            {.least = 0}},
+      Field{&Options::profile,
+            {.key = "profile",
+             .help = "File for the time of each layer, of the loss, the reduction and the update, "
+                     "as JSON lines: medians of rank 0 after 5 steps, beside the bytes and FLOP "
+                     "that each needs. Timed steps are not recorded (--graph) (default: none)",
+             .group = "Output",
+             .value = "FILE"}},
+      TextField<Options>{
+          {.key = "trace",
+           .help = "File for what the threads of all ranks do, on one clock, to be opened in "
+                   "https://ui.perfetto.dev; FILE.json for Chrome's format. Of the steps from "
+                   "FIRST to LAST (default: none; without steps, until the file has 1,000,000 "
+                   "events per rank)",
+           .group = "Output",
+           .value = "FILE[:steps=FIRST-LAST]"},
+          parse_trace,
+          print_trace}};
+};
+
+}  // namespace lockstep
