@@ -178,36 +178,31 @@ struct Fields<apps::DataArguments> {
   static std::vector<std::string> print_images(const Options& options);
   static constexpr std::tuple list{
       Field{&Options::data,
-            {.key = "data",
-             .help = "Data set (required): {}. The part defaults to train, and for "
-                     "--validation-data, evaluate, predict and quantize to test",
-             .group = kCommonOptions,
-             .value = "SPEC",
-             .names = data::data_usage}},
+            {"data", kCommonOptions,
+             "Data set (required): {}. The part defaults to train, and for "
+             "--validation-data, evaluate, predict and quantize to test"},
+            {},
+            {.value = "SPEC", .names = data::data_usage}},
       Part{&Options::open},
       TextField<Options>{
-          {.key = "images",
-           .help = "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in "
-                   "training, random crops after padding by 4 pixels, and flips); imagenet "
-                   "(224x224, or imagenet:SIZE; normalized; in training, random resized crops and "
-                   "flips); or steps, such as random-crop=160,flip,normalize=imagenet "
-                   "(docs/data.md). Default: none, or for a checkpoint as in its training",
-           .group = "Data",
-           .value = "NAME|STEPS"},
+          {"images", "Data",
+           "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in "
+           "training, random crops after padding by 4 pixels, and flips); imagenet "
+           "(224x224, or imagenet:SIZE; normalized; in training, random resized crops and "
+           "flips); or steps, such as random-crop=160,flip,normalize=imagenet "
+           "(docs/data.md). Default: none, or for a checkpoint as in its training"},
           parse_images,
-          print_images},
-      TextField<Options>{{.key = "image_size",
-                          .help = "Height and width of images in pixels; implies --images imagenet",
-                          .group = "Data",
-                          .value = "N"},
-                         parse_image_size,
-                         [](const Options&) { return std::vector<std::string>(); }},
+          print_images,
+          {.value = "NAME|STEPS"}},
+      TextField<Options>{
+          {"image_size", "Data", "Height and width of images in pixels; implies --images imagenet"},
+          parse_image_size,
+          [](const Options&) { return std::vector<std::string>(); },
+          {.value = "N"}},
       Field{&Options::global_batch,
-            {.key = "global_batch",
-             .help = "Number of samples per step over all replicas",
-             .group = kCommonOptions,
-             .alias = "batch-size"},
-            {.least = 1}},
+            {"global_batch", kCommonOptions, "Number of samples per step over all replicas"},
+            {.least = 1},
+            {.alias = "batch-size"}},
       Part{&Options::read}};
 };
 
@@ -219,30 +214,28 @@ struct Fields<apps::PlaceArguments> {
                              std::span<const std::string> values);
   static constexpr std::tuple list{
       Field{&Options::devices,
-            {.key = "devices",
-             .help = "Devices of the replicas of each process, such as gpu:0,gpu:1 or cpu:0. A "
-                     "repeated device (gpu:0,gpu:0 or cpu:0,cpu:0) has several logical replicas. "
-                     "auto: every GPU; under mpirun, one GPU per rank of a node; cpu:0 if there is "
-                     "no GPU. gpu:all: the GPUs of a node, divided among its ranks",
-             .group = kCommonOptions,
-             .value = "DEVICE[,DEVICE...]"}},
+            {"devices", kCommonOptions,
+             "Devices of the replicas of each process, such as gpu:0,gpu:1 or cpu:0. A "
+             "repeated device (gpu:0,gpu:0 or cpu:0,cpu:0) has several logical replicas. "
+             "auto: every GPU; under mpirun, one GPU per rank of a node; cpu:0 if there is "
+             "no GPU. gpu:all: the GPUs of a node, divided among its ranks"},
+            {},
+            {.value = "DEVICE[,DEVICE...]"}},
       TextField<Options>{
-          {.key = "strategy",
-           .help = "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "
-                   "multi-worker-mirrored (ranks started by mpirun)",
-           .group = "Replicas",
-           .value = "NAME"},
+          {"strategy", "Replicas",
+           "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "
+           "multi-worker-mirrored (ranks started by mpirun)"},
           parse_strategy,
-          [](const Options& options) { return std::vector{options.strategy}; }},
+          [](const Options& options) { return std::vector{options.strategy}; },
+          {.value = "NAME"}},
       Part{&Options::options},
       Field{&Options::start_timeout,
-            {.key = "start_timeout",
-             .help = "Seconds that the start of the ranks may take, MPI_Init included; then the "
-                     "job ends with status 4 and names the call that has not returned. 0 disables "
-                     "the timeout (default: 60, or --stall-timeout if that is shorter)",
-             .group = "Replicas",
-             .value = "SECONDS"},
-            {{.least = 0}}}};
+            {"start_timeout", "Replicas",
+             "Seconds that the start of the ranks may take, MPI_Init included; then the "
+             "job ends with status 4 and names the call that has not returned. 0 disables "
+             "the timeout (default: 60, or --stall-timeout if that is shorter)"},
+            {{.least = 0}},
+            {.value = "SECONDS"}}};
 };
 
 /// What is printed.
@@ -252,16 +245,13 @@ struct Fields<apps::OutputArguments> {
   static void parse_format(Options& options, std::string_view name,
                            std::span<const std::string> values);
   static constexpr std::tuple list{
-      TextField<Options>{{.key = "log_format",
-                          .help = "Another name of --json: json, or text",
-                          .group = "Output",
-                          .value = "text|json"},
+      TextField<Options>{{"log_format", "Output", "Another name of --json: json, or text"},
                          parse_format,
                          [](const Options& options) {
                            return std::vector<std::string>{options.json ? "json" : "text"};
-                         }},
-      Field{&Options::quiet,
-            {.key = "quiet", .help = "Print only warnings and errors", .group = "Output"}}};
+                         },
+                         {.value = "text|json"}},
+      Field{&Options::quiet, {"quiet", "Output", "Print only warnings and errors"}}};
 };
 
 }  // namespace lockstep

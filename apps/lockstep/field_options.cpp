@@ -21,7 +21,7 @@ std::map<const CLI::Option*, BoundField>& declared() {
 }
 
 std::string value_name(const BoundField& field) {
-  if (!field.text->value.empty()) return std::string(field.text->value);
+  if (!field.more->value.empty()) return std::string(field.more->value);
   switch (field.kind) {
     case FieldKind::flag:
       return "";
@@ -38,11 +38,11 @@ std::string value_name(const BoundField& field) {
   return "TEXT";
 }
 
-std::string help_of(const FieldText& text) {
-  std::string help(text.help);
-  if (text.names != nullptr)
+std::string help_of(const BoundField& field) {
+  std::string help(field.text->help);
+  if (field.more->names != nullptr)
     if (const std::size_t at = help.find("{}"); at != std::string::npos)
-      help.replace(at, 2, text.names());
+      help.replace(at, 2, field.more->names());
   return help;
 }
 
@@ -57,7 +57,7 @@ void add_flag(CLI::App& command, const BoundField& field) {
         const std::string value = count > 0 ? "true" : "false";
         parse(name, std::span(&value, 1));
       },
-      help_of(*field.text));
+      help_of(field));
   if (is_on) option->default_str("true");
   option->group(std::string(field.text->group));
   declared().emplace(option, field);
@@ -66,7 +66,7 @@ void add_flag(CLI::App& command, const BoundField& field) {
 void add_value(CLI::App& command, const BoundField& field) {
   const std::string name = field.option();
   const std::string names =
-      field.text->alias.empty() ? name : fmt::format("{},--{}", name, field.text->alias);
+      field.more->alias.empty() ? name : fmt::format("{},--{}", name, field.more->alias);
   CLI::Option* const option =
       command
           .add_option_function<std::vector<std::string>>(
@@ -74,7 +74,7 @@ void add_value(CLI::App& command, const BoundField& field) {
               [parse = field.parse, name](const std::vector<std::string>& given) {
                 parse(name, given);
               },
-              help_of(*field.text))
+              help_of(field))
           ->expected(1)
           ->allow_extra_args(false)
           ->multi_option_policy(field.kind == FieldKind::list ? CLI::MultiOptionPolicy::TakeAll
@@ -164,7 +164,7 @@ nlohmann::ordered_json schema_of(const CLI::App& command) {
     if (!field.choices.empty()) row["choices"] = field.choices;
     if (!field.least.empty()) row["least"] = field.least;
     if (!field.most.empty()) row["most"] = field.most;
-    if (!field.text->needs.empty()) row["needs"] = field.text->needs;
+    if (!field.more->needs.empty()) row["needs"] = field.more->needs;
   }
   return {{"command", command.get_name()},
           {"help", command.get_description()},

@@ -84,65 +84,57 @@ struct Fields<apps::PlanArguments> {
   static constexpr const char* kGroup = "Plan";
   static constexpr std::tuple list{
       TextField<Options>{
-          {.key = "link",
-           .help = "Speed of each host's link in each direction, such as 100Mbit or 25Gbit, or "
-                   "its payload as `lockstep doctor` prints it, such as 0.119GB/s. Default: that "
-                   "of --hardware; under mpirun on several hosts, with --calibration, it is "
-                   "measured; else 1Gbit",
-           .group = kGroup,
-           .value = "RATE"},
+          {"link", kGroup,
+           "Speed of each host's link in each direction, such as 100Mbit or 25Gbit, or "
+           "its payload as `lockstep doctor` prints it, such as 0.119GB/s. Default: that "
+           "of --hardware; under mpirun on several hosts, with --calibration, it is "
+           "measured; else 1Gbit"},
           parse_link,
-          [](const Options& options) { return fields_detail::print(options.link); }},
+          [](const Options& options) { return fields_detail::print(options.link); },
+          {.value = "RATE"}},
       TextField<Options>{
-          {.key = "latency",
-           .help = "Time of a message between hosts (default: that of --hardware, else 50us)",
-           .group = kGroup,
-           .value = "TIME"},
+          {"latency", kGroup,
+           "Time of a message between hosts (default: that of --hardware, else 50us)"},
           parse_latency,
-          [](const Options& options) { return fields_detail::print(options.latency); }},
+          [](const Options& options) { return fields_detail::print(options.latency); },
+          {.value = "TIME"}},
       TextField<Options>{
-          {.key = "replicas",
-           .help = "Numbers of replicas to predict for; the largest is the most that is considered",
-           .group = kGroup,
-           .value = "LIST"},
+          {"replicas", kGroup,
+           "Numbers of replicas to predict for; the largest is the most that is considered"},
           parse_replicas,
-          [](const Options& options) { return fields_detail::print(options.replicas); }},
+          [](const Options& options) { return fields_detail::print(options.replicas); },
+          {.value = "LIST"}},
       Field{&Options::replicas_per_host,
-            {.key = "replicas_per_host",
-             .help = "Replicas that share a host's link (default: that of --hardware, else 1)",
-             .group = kGroup},
+            {"replicas_per_host", kGroup,
+             "Replicas that share a host's link (default: that of --hardware, else 1)"},
             {{.least = 1, .most = 4096}}},
       Field{&Options::scaling,
-            {.key = "scaling",
-             .help = "strong: the global batch stays the same, as in `lockstep train`; weak: it "
-                     "grows with the replicas, and --global-batch is that of one",
-             .group = kGroup}},
+            {"scaling", kGroup,
+             "strong: the global batch stays the same, as in `lockstep train`; weak: it "
+             "grows with the replicas, and --global-batch is that of one"}},
       Field{&Options::price,
-            {.key = "price",
-             .help = "Price of a host for an hour, in any currency (default: that of --hardware)",
-             .group = kGroup},
+            {"price", kGroup,
+             "Price of a host for an hour, in any currency (default: that of --hardware)"},
             {{.least = 0}}},
       Field{&Options::hardware,
-            {.key = "hardware",
-             .help = "JSON file that describes other machines: speed (relative to this one), link, "
-                     "latency, memory, price, replicas_per_host, ... (docs/observe.md)",
-             .group = kGroup,
-             .value = "FILE"}},
+            {"hardware", kGroup,
+             "JSON file that describes other machines: speed (relative to this one), link, "
+             "latency, memory, price, replicas_per_host, ... (docs/observe.md)"},
+            {},
+            {.value = "FILE"}},
       Field{&Options::calibration,
-            {.key = "calibration",
-             .help = "Use the measurements of an earlier run instead of measuring; the network and "
-                     "the data are then those of that run, not of --model and --data",
-             .group = kGroup,
-             .value = "FILE"}},
+            {"calibration", kGroup,
+             "Use the measurements of an earlier run instead of measuring; the network and "
+             "the data are then those of that run, not of --model and --data"},
+            {},
+            {.value = "FILE"}},
       Field{&Options::save_calibration,
-            {.key = "save_calibration",
-             .help = "Write the measurements to a file for --calibration",
-             .group = kGroup,
-             .value = "FILE"}},
+            {"save_calibration", kGroup, "Write the measurements to a file for --calibration"},
+            {},
+            {.value = "FILE"}},
       Field{&Options::seconds,
-            {.key = "seconds",
-             .help = "Duration of the measurements; longer for steps of more than half a second",
-             .group = kGroup},
+            {"seconds", kGroup,
+             "Duration of the measurements; longer for steps of more than half a second"},
             {.least = 1, .most = 86400}}};
 };
 

@@ -103,67 +103,53 @@ struct Fields<apps::OptimizerArguments> {
   static std::string list_defaults(std::string_view constant);
   static constexpr std::tuple list{
       TextField<Options>{
-          {.key = "optimizer",
-           .help = "Optimizer: {}",
-           .group = "Optimizer",
-           .value = "NAME",
-           .names = list_kinds},
+          {"optimizer", "Optimizer", "Optimizer: {}"},
           parse_kind,
-          [](const Options& options) { return std::vector{model::name_of(options.kind)}; }},
+          [](const Options& options) { return std::vector{model::name_of(options.kind)}; },
+          {.value = "NAME", .names = list_kinds}},
       Field{&Options::momentum,
-            {.key = "momentum",
-             .help = "Momentum of {}",
-             .group = "Optimizer",
-             .names = [] { return list_defaults("momentum"); }},
-            {{.least = 0, .most = 1}}},
+            {"momentum", "Optimizer", "Momentum of {}"},
+            {{.least = 0, .most = 1}},
+            {.names = [] { return list_defaults("momentum"); }}},
       Field{&Options::nesterov,
-            {.key = "nesterov",
-             .help = "Use Nesterov momentum, for sgd",
-             .group = "Optimizer",
-             .needs = "optimizer=sgd"}},
+            {"nesterov", "Optimizer", "Use Nesterov momentum, for sgd"},
+            {},
+            {.needs = "optimizer=sgd"}},
       Field{&Options::beta1,
-            {.key = "beta1",
-             .help = "Decay rate of the first moment, for {}",
-             .group = "Optimizer",
-             .names = [] { return list_defaults("beta1"); }},
-            {{.least = 0, .most = 1}}},
+            {"beta1", "Optimizer", "Decay rate of the first moment, for {}"},
+            {{.least = 0, .most = 1}},
+            {.names = [] { return list_defaults("beta1"); }}},
       Field{&Options::beta2,
-            {.key = "beta2",
-             .help = "Decay rate of the second moment, for {}",
-             .group = "Optimizer",
-             .names = [] { return list_defaults("beta2"); }},
-            {{.least = 0, .most = 1}}},
+            {"beta2", "Optimizer", "Decay rate of the second moment, for {}"},
+            {{.least = 0, .most = 1}},
+            {.names = [] { return list_defaults("beta2"); }}},
       Field{&Options::rho,
-            {.key = "rho",
-             .help = "Decay rate of the mean square of the gradient, for {}",
-             .group = "Optimizer",
-             .names = [] { return list_defaults("rho"); }},
-            {{.least = 0, .most = 1}}},
+            {"rho", "Optimizer", "Decay rate of the mean square of the gradient, for {}"},
+            {{.least = 0, .most = 1}},
+            {.names = [] { return list_defaults("rho"); }}},
       Field{&Options::initial_accumulator,
-            {.key = "initial_accumulator",
-             .help = "Initial sum of squared gradients, for {}",
-             .group = "Optimizer",
-             .names = [] { return list_defaults("initial_accumulator"); }}},
+            {"initial_accumulator", "Optimizer", "Initial sum of squared gradients, for {}"},
+            {},
+            {.names = [] { return list_defaults("initial_accumulator"); }}},
       Field{&Options::epsilon,
-            {.key = "epsilon",
-             .help = "Term added to a denominator, which is the norm that divides a layer's "
-                     "learning rate for lars, and the square root of the second moment or of the "
-                     "sum of squares for the others: {}",
-             .group = "Optimizer",
-             .names = [] { return list_defaults("epsilon"); }}},
+            {"epsilon", "Optimizer",
+             "Term added to a denominator, which is the norm that divides a layer's "
+             "learning rate for lars, and the square root of the second moment or of the "
+             "sum of squares for the others: {}"},
+            {},
+            {.names = [] { return list_defaults("epsilon"); }}},
       Field{&Options::trust_coefficient,
-            {.key = "trust_coefficient",
-             .help = "Update size of a layer as a fraction of its weight norm at learning rate 1, "
-                     "for {}",
-             .group = "Optimizer",
-             .names = [] { return list_defaults("trust_coefficient"); }}},
+            {"trust_coefficient", "Optimizer",
+             "Update size of a layer as a fraction of its weight norm at learning rate 1, "
+             "for {}"},
+            {},
+            {.names = [] { return list_defaults("trust_coefficient"); }}},
       Field{&Options::weight_decay,
-            {.key = "weight_decay",
-             .help = "Weight decay of all parameters except biases and normalization, decoupled "
-                     "for adamw and lamb, L2 for the others: {}",
-             .group = "Optimizer",
-             .names = [] { return list_defaults("weight_decay"); }},
-            {{.least = 0}}}};
+            {"weight_decay", "Optimizer",
+             "Weight decay of all parameters except biases and normalization, decoupled "
+             "for adamw and lamb, L2 for the others: {}"},
+            {{.least = 0}},
+            {.names = [] { return list_defaults("weight_decay"); }}}};
 };
 
 /// All options of `lockstep train`.
@@ -185,181 +171,162 @@ struct Fields<apps::TrainArguments> {
   }
   static constexpr std::tuple list{
       Field{&Options::model,
-            {.key = "model",
-             .help = "Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
-                     "layers, mobilenet_v2:0.5 a factor on the number of filters, "
-                     "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings, "
-                     "lstm:2x256,embedding=64 the number of layers and their sizes, and with "
-                     ",return_sequences predicts at each position; gpt:4x128x2,dropout=0.1 the "
-                     "layers, the width, the heads and the dropout, with ,ffn=swiglu a gated "
-                     "hidden layer, vit:4x128,patch=4 also the side of its squares; "
-                     "seq2seq:1x256,embedding=128,dropout=0.1 the layers, the units, the "
-                     "embeddings and the dropout; caption:256,dropout=0.3,cnn=resnet18 the width, "
-                     "the dropout and the network of the images; FILE.json describes the layers; "
-                     "FILE.onnx is a network of ONNX with its initial weights; FILE.pt is a "
-                     "TorchScript file, which is a program and is run",
-             .group = kCommonOptions,
-             .value = "NAME|FILE",
-             .names = list_networks}},
+            {"model", kCommonOptions,
+             "Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
+             "layers, mobilenet_v2:0.5 a factor on the number of filters, "
+             "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings, "
+             "lstm:2x256,embedding=64 the number of layers and their sizes, and with "
+             ",return_sequences predicts at each position; gpt:4x128x2,dropout=0.1 the "
+             "layers, the width, the heads and the dropout, with ,ffn=swiglu a gated "
+             "hidden layer, vit:4x128,patch=4 also the side of its squares; "
+             "seq2seq:1x256,embedding=128,dropout=0.1 the layers, the units, the "
+             "embeddings and the dropout; caption:256,dropout=0.3,cnn=resnet18 the width, "
+             "the dropout and the network of the images; FILE.json describes the layers; "
+             "FILE.onnx is a network of ONNX with its initial weights; FILE.pt is a "
+             "TorchScript file, which is a program and is run"},
+            {},
+            {.value = "NAME|FILE", .names = list_networks}},
       Part{&Options::data},
       Part{&Options::pretrained},
       TextField<Options>{
-          {.key = "loss",
-           .help = "Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
-                   "binary-crossentropy:label_smoothing=0.1. For a network of several outputs, "
-                   "OUTPUT=LOSS for each of them, such as price=mse:weight=0.5,target=cost: a "
-                   "factor on the loss (default 1), and the target in the data (default: the name "
-                   "of the output); OUTPUT=none does not train it",
-           .group = "Model",
-           .value = "NAME[:KEY=X]",
-           .repeats = true,
-           .names = list_losses},
+          {"loss", "Model",
+           "Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
+           "binary-crossentropy:label_smoothing=0.1. For a network of several outputs, "
+           "OUTPUT=LOSS for each of them, such as price=mse:weight=0.5,target=cost: a "
+           "factor on the loss (default 1), and the target in the data (default: the name "
+           "of the output); OUTPUT=none does not train it"},
           parse_losses,
-          [](const Options& options) { return options.loss.texts; }},
+          [](const Options& options) { return options.loss.texts; },
+          {.value = "NAME[:KEY=X]", .repeats = true, .names = list_losses}},
       Field{&Options::metrics,
-            {.key = "metrics",
-             .help = apps::kMetricsHelp,
-             .group = "Model",
-             .value = "LIST",
-             .names = model::metric_names}},
+            {"metrics", "Model", apps::kMetricsHelp},
+            {},
+            {.value = "LIST", .names = model::metric_names}},
       Field{&Options::label_smoothing,
-            {.key = "label_smoothing",
-             .help = "Fraction of the label that is spread over all classes, 0 to 1",
-             .group = "Model"},
+            {"label_smoothing", "Model",
+             "Fraction of the label that is spread over all classes, 0 to 1"},
             {.least = 0, .most = 1}},
       Field{&Options::class_weights,
-            {.key = "class_weights",
-             .help = "Weight of each class in the training loss: W0,W1,..., or auto, with which "
-                     "all classes count the same (reads every record once before the training, "
-                     "each rank its part) (default: none)",
-             .group = "Model",
-             .value = "auto|W0,W1,..."}},
+            {"class_weights", "Model",
+             "Weight of each class in the training loss: W0,W1,..., or auto, with which "
+             "all classes count the same (reads every record once before the training, "
+             "each rank its part) (default: none)"},
+            {},
+            {.value = "auto|W0,W1,..."}},
       Field{&Options::mixup,
-            {.key = "mixup",
-             .help = "Mix each sample with another one of the epoch, with a weight drawn from "
-                     "Beta(A, A), 0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy "
-                     "only the sample's own. 0 disables mixup",
-             .group = "Model"},
+            {"mixup", "Model",
+             "Mix each sample with another one of the epoch, with a weight drawn from "
+             "Beta(A, A), 0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy "
+             "only the sample's own. 0 disables mixup"},
             {.least = 0, .most = 4}},
       Part{&Options::trainer},
       Field{&Options::validation_data,
-            {.key = "validation_data",
-             .help = "Data to evaluate after each epoch, in the same forms as --data",
-             .group = kCommonOptions,
-             .value = "SPEC"}},
+            {"validation_data", kCommonOptions,
+             "Data to evaluate after each epoch, in the same forms as --data"},
+            {},
+            {.value = "SPEC"}},
       TextField<Options>{
-          {.key = "features",
-           .help = "JSON file that describes the features of a csv: table: numbers, dates, "
-                   "buckets, words, hashed and crossed columns (docs/data.md). Stored in "
-                   "checkpoints",
-           .group = "Data",
-           .value = "FILE.json"},
+          {"features", "Data",
+           "JSON file that describes the features of a csv: table: numbers, dates, "
+           "buckets, words, hashed and crossed columns (docs/data.md). Stored in "
+           "checkpoints"},
           [](Options& options, std::string_view /*name*/, Values values) {
             options.data.open.features = values.back();
           },
-          [](const Options& options) { return unless_empty(options.data.open.features.string()); }},
-      Field{&Options::shuffle,
-            {.key = "shuffle", .help = "Shuffle the records in each epoch", .group = "Data"}},
+          [](const Options& options) { return unless_empty(options.data.open.features.string()); },
+          {.value = "FILE.json"}},
+      Field{&Options::shuffle, {"shuffle", "Data", "Shuffle the records in each epoch"}},
       Field{&Options::shard_policy,
-            {.key = "shard_policy",
-             .help = "How records are distributed over ranks: auto (evenly, independent of the "
-                     "files; each record is seen once, in an order that does not depend on the "
-                     "number of ranks), file (whole files, round-robin), data (equal slices of "
-                     "each batch), off (every rank reads all records)",
-             .group = "Data"}},
+            {"shard_policy", "Data",
+             "How records are distributed over ranks: auto (evenly, independent of the "
+             "files; each record is seen once, in an order that does not depend on the "
+             "number of ranks), file (whole files, round-robin), data (equal slices of "
+             "each batch), off (every rank reads all records)"}},
       TextField<Options>{
-          {.key = "bad_records",
-           .help = "What to do about records of --data that cannot be read: fail at the first one, "
-                   "or skip:N to tolerate up to N. A skipped record is replaced by the next one, "
-                   "each affected file is reported, and a truncated file is used up to the point "
-                   "where it ends",
-           .group = "Data",
-           .value = "fail|skip:N"},
+          {"bad_records", "Data",
+           "What to do about records of --data that cannot be read: fail at the first one, "
+           "or skip:N to tolerate up to N. A skipped record is replaced by the next one, "
+           "each affected file is reported, and a truncated file is used up to the point "
+           "where it ends"},
           parse_bad_records,
-          print_bad_records},
+          print_bad_records,
+          {.value = "fail|skip:N"}},
       Part{&Options::fit},
       TextField<Options>{
-          {.key = "early_stop",
-           .help = "End the training when a metric has not improved by more than min_delta "
-                   "(default 0) for patience (default 3) epochs, or validations with "
-                   "--validate-every: METRIC[:patience=N,min_delta=X], such as "
-                   "validation_loss:patience=5; METRIC:max or METRIC:min sets the better direction "
-                   "(default: none)",
-           .group = "Training",
-           .value = "METRIC"},
+          {"early_stop", "Training",
+           "End the training when a metric has not improved by more than min_delta "
+           "(default 0) for patience (default 3) epochs, or validations with "
+           "--validate-every: METRIC[:patience=N,min_delta=X], such as "
+           "validation_loss:patience=5; METRIC:max or METRIC:min sets the better direction "
+           "(default: none)"},
           parse_early_stop,
-          [](const Options& options) { return unless_empty(options.early_stop); }},
+          [](const Options& options) { return unless_empty(options.early_stop); },
+          {.value = "METRIC"}},
       TextField<Options>{
-          {.key = "reduce_on_plateau",
-           .help = "Multiply the learning rate by factor (default 0.1) when a metric has not "
-                   "improved for patience (default 3) epochs: METRIC[:KEY=VALUE,...], such as "
-                   "validation_loss:factor=0.5,patience=2. Further keys: min_delta, as for "
-                   "--early-stop; cooldown, the number of epochs after a reduction that do not "
-                   "count (default 0); min_lr, the lower bound of a reduced rate (default 0) "
-                   "(default: none)",
-           .group = "Training",
-           .value = "METRIC"},
+          {"reduce_on_plateau", "Training",
+           "Multiply the learning rate by factor (default 0.1) when a metric has not "
+           "improved for patience (default 3) epochs: METRIC[:KEY=VALUE,...], such as "
+           "validation_loss:factor=0.5,patience=2. Further keys: min_delta, as for "
+           "--early-stop; cooldown, the number of epochs after a reduction that do not "
+           "count (default 0); min_lr, the lower bound of a reduced rate (default 0) "
+           "(default: none)"},
           parse_plateau,
-          [](const Options& options) { return unless_empty(options.reduce_on_plateau); }},
+          [](const Options& options) { return unless_empty(options.reduce_on_plateau); },
+          {.value = "METRIC"}},
       Part{&Options::place},
       Part{&Options::optimizer},
       Field{&Options::checkpoint_dir,
-            {.key = "checkpoint_dir",
-             .help = "Directory to write checkpoints to and to resume from; none saves nothing "
-                     "(default: a new directory runs/NETWORK-N)",
-             .group = kCommonOptions,
-             .value = "DIR"}},
+            {"checkpoint_dir", kCommonOptions,
+             "Directory to write checkpoints to and to resume from; none saves nothing "
+             "(default: a new directory runs/NETWORK-N)"},
+            {},
+            {.value = "DIR"}},
       Field{&Options::keep_best,
-            {.key = "keep_best",
-             .help = "Save a checkpoint after each epoch, or validation, in which a metric is the "
-                     "best so far, and keep the best one in addition to the newest: METRIC, such "
-                     "as validation_accuracy, METRIC:max, METRIC:min, or none. DIR:best names it "
-                     "in other commands (default: with --validation-data the metric of "
-                     "--early-stop, or validation_accuracy, or validation_loss)",
-             .group = "Checkpoints and summaries",
-             .value = "METRIC"}},
+            {"keep_best", "Checkpoints and summaries",
+             "Save a checkpoint after each epoch, or validation, in which a metric is the "
+             "best so far, and keep the best one in addition to the newest: METRIC, such "
+             "as validation_accuracy, METRIC:max, METRIC:min, or none. DIR:best names it "
+             "in other commands (default: with --validation-data the metric of "
+             "--early-stop, or validation_accuracy, or validation_loss)"},
+            {},
+            {.value = "METRIC"}},
       Field{&Options::summary_dir,
-            {.key = "summary_dir",
-             .help = "Directory for TensorBoard event files, which rank 0 writes (default: none)",
-             .group = "Checkpoints and summaries",
-             .value = "DIR"}},
+            {"summary_dir", "Checkpoints and summaries",
+             "Directory for TensorBoard event files, which rank 0 writes (default: none)"},
+            {},
+            {.value = "DIR"}},
       Part{&Options::summaries},
       Field{&Options::csv_log,
-            {.key = "csv_log",
-             .help = "CSV file with a row of all metrics per epoch. Rank 0 writes it; a run that "
-                     "resumes continues it (default: none)",
-             .group = "Checkpoints and summaries",
-             .value = "FILE"}},
+            {"csv_log", "Checkpoints and summaries",
+             "CSV file with a row of all metrics per epoch. Rank 0 writes it; a run that "
+             "resumes continues it (default: none)"},
+            {},
+            {.value = "FILE"}},
       TextField<Options>{
-          {.key = "metrics_port",
-           .help = "Port or address, such as 0.0.0.0:9400, where rank 0 serves metrics for "
-                   "Prometheus at /metrics. A port alone is of 127.0.0.1; 0 is any free one, which "
-                   "is printed (default: none)",
-           .group = "Output",
-           .value = "PORT"},
+          {"metrics_port", "Output",
+           "Port or address, such as 0.0.0.0:9400, where rank 0 serves metrics for "
+           "Prometheus at /metrics. A port alone is of 127.0.0.1; 0 is any free one, which "
+           "is printed (default: none)"},
           parse_metrics_port,
-          [](const Options& options) { return unless_empty(options.metrics_port); }},
+          [](const Options& options) { return unless_empty(options.metrics_port); },
+          {.value = "PORT"}},
       TextField<Options>{
-          {.key = "metrics_file",
-           .help = "File for the same metrics as OpenMetrics text, which rank 0 replaces every 5 "
-                   "seconds (default: none)",
-           .group = "Output",
-           .value = "FILE"},
+          {"metrics_file", "Output",
+           "File for the same metrics as OpenMetrics text, which rank 0 replaces every 5 "
+           "seconds (default: none)"},
           [](Options& options, std::string_view /*name*/, Values values) {
             options.exporter.file = values.back();
           },
-          [](const Options& options) { return unless_empty(options.exporter.file.string()); }},
+          [](const Options& options) { return unless_empty(options.exporter.file.string()); },
+          {.value = "FILE"}},
       Field{&Options::log_every,
-            {.key = "log_every",
-             .help = "Number of steps between progress reports; 0 disables them",
-             .group = "Output"},
+            {"log_every", "Output", "Number of steps between progress reports; 0 disables them"},
             {.least = 0}},
       Part{&Options::output},
       Field{&Options::verbose,
-            {.key = "verbose",
-             .help = "Also print where replicas are, what each rank reads, why the all-reduce was "
-                     "chosen, and how much of each epoch was waiting",
-             .group = "Output"}}};
+            {"verbose", "Output",
+             "Also print where replicas are, what each rank reads, why the all-reduce was "
+             "chosen, and how much of each epoch was waiting"}}};
 };
 
 }  // namespace lockstep

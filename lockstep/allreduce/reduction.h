@@ -156,15 +156,12 @@ struct Fields<allreduce::BucketOptions> {
   using Options = allreduce::BucketOptions;  ///< the struct
   /// Its fields; of the sizes the command line has one.
   static constexpr std::tuple list{
-      Field{&Options::bytes,
-            {.key = "bucket_bytes", .label = "size of gradient buckets", .role = Role::agree}},
+      Field{&Options::bytes, {"bucket_bytes", {}, {}, Role::agree, "size of gradient buckets"}},
       Field{&Options::wire,
-            {.key = "comm_dtype",
-             .label = "data type of gradients in communication",
-             .help = "Data type in which gradients are exchanged between replicas: float32, "
-                     "bfloat16 or float16",
-             .group = "Replicas",
-             .role = Role::agree}}};
+            {"comm_dtype", "Replicas",
+             "Data type in which gradients are exchanged between replicas: float32, "
+             "bfloat16 or float16",
+             Role::agree, "data type of gradients in communication"}}};
 };
 
 }  // namespace lockstep

@@ -75,7 +75,7 @@ std::variant<bool, double, std::string> BoundField::value() const {
 
 void check_needs(std::span<const BoundField> fields) {
   for (const BoundField& field : fields) {
-    const std::string_view needs = field.text->needs;
+    const std::string_view needs = field.more->needs;
     if (needs.empty() || field.is_standard()) continue;
     const std::string_view key = needs.substr(0, needs.find('='));
     const auto other = std::ranges::find_if(fields, [key](const BoundField& one) {

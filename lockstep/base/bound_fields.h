@@ -37,6 +37,7 @@ inline constexpr auto kNamesOf<FieldKind> = enum_names<FieldKind>({{FieldKind::f
 /// A field of one object.
 struct BoundField {
   const FieldText* text = nullptr;             ///< its description
+  const FieldMore* more = nullptr;             ///< the rest of its description
   FieldKind kind = FieldKind::text;            ///< of its values
   std::vector<std::string_view> choices = {};  ///< the values of a name
   std::string least = {};                      ///< of a number; empty: no bound
@@ -174,7 +175,8 @@ void parse(T& value, const Range<T>& range, std::string_view name,
 
 template <typename S, typename T>
 void bind(S& object, const S& standard, const Field<S, T>& field, std::vector<BoundField>& all) {
-  BoundField& bound = all.emplace_back(BoundField{.text = &field.text, .kind = kind_of<T>()});
+  BoundField& bound =
+      all.emplace_back(BoundField{.text = &field.text, .more = &field.more, .kind = kind_of<T>()});
   using Value = typename Bare<T>::Type;
   if constexpr (std::is_enum_v<Value>) {
     for (const auto& entry : kNamesOf<Value>.entries)
@@ -191,8 +193,10 @@ void bind(S& object, const S& standard, const Field<S, T>& field, std::vector<Bo
 }
 template <typename S>
 void bind(S& object, const S& standard, const TextField<S>& field, std::vector<BoundField>& all) {
-  BoundField& bound = all.emplace_back(BoundField{
-      .text = &field.text, .kind = field.text.repeats ? FieldKind::list : FieldKind::text});
+  BoundField& bound =
+      all.emplace_back(BoundField{.text = &field.text,
+                                  .more = &field.more,
+                                  .kind = field.more.repeats ? FieldKind::list : FieldKind::text});
   bound.standard = field.print(standard);
   bound.values = [&object, &field] { return field.print(object); };
   if (field.parse != nullptr)

@@ -33,18 +33,22 @@ inline constexpr const char* kCommonOptions = "Common options";
 /// What a field is called and means.
 struct FieldText {
   std::string_view key;  ///< in files and as a hyperparameter: "clip_norm"; as option --clip-norm
-  std::string_view label = {};  ///< in errors and warnings: "maximum gradient norm"; empty: the key
+  std::string_view group = {};  ///< the part of the help that lists the option
   /// What the option does, with its unit; empty: the command line does not have it.
   std::string_view help = {};
-  std::string_view group = {};  ///< the part of the help that lists the option
   Role role = Role::free;       ///< where it must be the same
+  std::string_view label = {};  ///< in errors and warnings: "maximum gradient norm"; empty: the key
+};
+
+/// What few fields have.
+struct FieldMore {
   std::string_view value = {};  ///< what the help shows as the value; empty: by the type
-  bool repeats = false;         ///< whether all values count that are given, not only the last
   std::string_view alias = {};  ///< another name of the option, without "--"
   /// Another option, and those of its values with which this one has an effect:
   /// "lr_schedule=cosine,linear". Without values: any but its default.
   std::string_view needs = {};
-  /// Replaces "{}" in `help`: names that the library lists.
+  bool repeats = false;  ///< whether all values count that are given, not only the last
+  /// Replaces "{}" in the help: names that the library lists.
   std::string (*names)() = nullptr;
 };
 
@@ -66,11 +70,13 @@ template <typename S, typename T>
 struct Field {
   using Member = T S::*;  ///< a pointer to a member
   /// `words` describe the member at `pointer`, whose numbers are within `values`.
-  constexpr Field(T S::*pointer, FieldText words, std::type_identity_t<Range<T>> values = {})
-      : member(pointer), text(words), range(values) {}
+  constexpr Field(T S::*pointer, FieldText words, std::type_identity_t<Range<T>> values = {},
+                  FieldMore further = {})
+      : member(pointer), text(words), range(values), more(further) {}
   Member member;   ///< where the value is
   FieldText text;  ///< what it means
   Range<T> range;  ///< which values are valid
+  FieldMore more;  ///< the rest of the description
 };
 
 /// A member whose own fields are fields of `S`.
@@ -91,6 +97,7 @@ struct TextField {
   void (*parse)(S& options, std::string_view name, std::span<const std::string> values);
   /// The value; several texts of a field that may be given several times.
   std::vector<std::string> (*print)(const S& options);
+  FieldMore more = {};  ///< the rest of the description
 };
 
 /// The list of a struct: `static constexpr std::tuple list{…}` of Field, Part and TextField.

@@ -70,10 +70,10 @@ struct Fields<data::DataSpecOptions> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::data_dir,
-            {.key = "data_dir",
-             .help = "Directory to search for fashion-mnist before the system's directories",
-             .group = "Data",
-             .value = "DIR"}},
+            {"data_dir", "Data",
+             "Directory to search for fashion-mnist before the system's directories"},
+            {},
+            {.value = "DIR"}},
       Part{&Options::tfrecord}};
 };
 

@@ -78,40 +78,34 @@ struct Fields<model::ComputeOptions> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::precision,
-            {.key = "precision",
-             .help = "Data type of the computation: float32, bfloat16 (requires a GPU, or a CPU "
-                     "with AVX-512) or float16 (requires a GPU). Parameters, gradients and "
-                     "statistics are float32",
-             .group = "Model",
-             .role = Role::resume_warn}},
+            {"precision", "Model",
+             "Data type of the computation: float32, bfloat16 (requires a GPU, or a CPU "
+             "with AVX-512) or float16 (requires a GPU). Parameters, gradients and "
+             "statistics are float32",
+             Role::resume_warn}},
       Field{&Options::tf32,
-            {.key = "tf32",
-             .help = "Allow TF32 on GPUs: float32 products round their operands to a 10-bit "
-                     "mantissa, which is faster",
-             .group = "Model"}},
+            {"tf32", "Model",
+             "Allow TF32 on GPUs: float32 products round their operands to a 10-bit "
+             "mantissa, which is faster"}},
       Field{&Options::deterministic,
-            {.key = "deterministic",
-             .help = "Use only GPU algorithms that give the same bits in every run; the CPU always "
-                     "does",
-             .group = "Model"}},
+            {"deterministic", "Model",
+             "Use only GPU algorithms that give the same bits in every run; the CPU always "
+             "does"}},
       Field{&Options::fused_statistics,
-            {.key = "fused_statistics",
-             .help = "On GPUs in 16 bits, whether a convolution also sums its output for the "
-                     "normalization after it: never, or measure (where that is faster; tried once "
-                     "per shape, and stored)",
-             .group = "Model"}},
+            {"fused_statistics", "Model",
+             "On GPUs in 16 bits, whether a convolution also sums its output for the "
+             "normalization after it: never, or measure (where that is faster; tried once "
+             "per shape, and stored)"}},
       Field{&Options::convolutions,
-            {.key = "convolutions",
-             .help = "On GPUs, the interface of cuDNN that computes convolutions: graph (its graph "
-                     "API), legacy, or auto (the faster one for each shape; tried once, and "
-                     "stored)",
-             .group = "Model"}},
+            {"convolutions", "Model",
+             "On GPUs, the interface of cuDNN that computes convolutions: graph (its graph "
+             "API), legacy, or auto (the faster one for each shape; tried once, and "
+             "stored)"}},
       Field{&Options::recompute,
-            {.key = "recompute",
-             .help = "Activations to compute again in the backward pass, which saves memory and "
-                     "takes time: none, or blocks (keep only those between blocks of a "
-                     "transformer, or parts of another network)",
-             .group = "Model"}}};
+            {"recompute", "Model",
+             "Activations to compute again in the backward pass, which saves memory and "
+             "takes time: none, or blocks (keep only those between blocks of a "
+             "transformer, or parts of another network)"}}};
 };
 
 }  // namespace lockstep

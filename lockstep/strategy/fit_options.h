@@ -118,14 +118,13 @@ struct Fields<strategy::ReadOptions> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::data_threads,
-            {.key = "data_threads",
-             .help = "Maximum number of threads per process that read and decode; only as many as "
-                     "needed are active. 0: 1, and for replicas on GPUs the cores of the process, "
-                     "up to 16 for each",
-             .group = "Data"},
+            {"data_threads", "Data",
+             "Maximum number of threads per process that read and decode; only as many as "
+             "needed are active. 0: 1, and for replicas on GPUs the cores of the process, "
+             "up to 16 for each"},
             {.least = 0}},
       Field{&Options::prefetch,
-            {.key = "prefetch", .help = "Number of batches to read ahead", .group = "Data"},
+            {"prefetch", "Data", "Number of batches to read ahead"},
             {.least = 1}}};
 };
 
@@ -141,46 +140,39 @@ struct Fields<strategy::CheckpointPlan> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::save_every,
-            {.key = "save_every",
-             .label = "steps between checkpoints",
-             .help = "Number of steps between checkpoints; 0 saves at the end of each epoch if "
-                     "--checkpoint-dir is given. The last step and the best validation "
-                     "(--keep-best) are always saved",
-             .group = "Checkpoints and summaries",
-             .role = Role::agree},
+            {"save_every", "Checkpoints and summaries",
+             "Number of steps between checkpoints; 0 saves at the end of each epoch if "
+             "--checkpoint-dir is given. The last step and the best validation "
+             "(--keep-best) are always saved",
+             Role::agree, "steps between checkpoints"},
             {.least = 0}},
       Field{&Options::keep,
-            {.key = "keep",
-             .help = "Number of healthy checkpoints to keep",
-             .group = "Checkpoints and summaries"},
+            {"keep", "Checkpoints and summaries", "Number of healthy checkpoints to keep"},
             {.least = 1}},
-      TextField<Options>{{.key = "best_metric", .label = "best checkpoint", .role = Role::agree},
-                         nullptr,
-                         print_best},
-      Field{&Options::restore_best,
-            {.key = "restore_best", .label = "best weights at the end", .role = Role::agree}},
       TextField<Options>{
-          {.key = "resume",
-           .help = "Resume from the newest checkpoint: auto (if there is one), never, or require "
-                   "(fail without one)",
-           .group = "Checkpoints and summaries",
-           .role = Role::agree,
-           .value = "auto|never|require"},
+          {"best_metric", {}, {}, Role::agree, "best checkpoint"}, nullptr, print_best},
+      Field{&Options::restore_best,
+            {"restore_best", {}, {}, Role::agree, "best weights at the end"}},
+      TextField<Options>{
+          {"resume", "Checkpoints and summaries",
+           "Resume from the newest checkpoint: auto (if there is one), never, or require "
+           "(fail without one)",
+           Role::agree},
           parse_resume,
-          print_resume},
+          print_resume,
+          {.value = "auto|never|require"}},
       Field{&Options::overwrite,
-            {.key = "overwrite",
-             .help = "With --resume never, replace the checkpoints that the directory has; without "
-                     "it they are an error",
-             .group = "Checkpoints and summaries",
-             .needs = "resume=never"}},
+            {"overwrite", "Checkpoints and summaries",
+             "With --resume never, replace the checkpoints that the directory has; without "
+             "it they are an error"},
+            {},
+            {.needs = "resume=never"}},
       Field{&Options::verify,
-            {.key = "verify_checkpoint",
-             .help = "How ranks other than 0 verify at each save that their replicas match: full "
-                     "(each rank writes its own checkpoint to TMPDIR or /tmp of its node, compares "
-                     "it and removes it), hash (each rank compares hashes and writes nothing), "
-                     "none, or auto (full up to 256 MB per rank, hash above)",
-             .group = "Checkpoints and summaries"}}};
+            {"verify_checkpoint", "Checkpoints and summaries",
+             "How ranks other than 0 verify at each save that their replicas match: full "
+             "(each rank writes its own checkpoint to TMPDIR or /tmp of its node, compares "
+             "it and removes it), hash (each rank compares hashes and writes nothing), "
+             "none, or auto (full up to 256 MB per rank, hash above)"}}};
 };
 
 /// The options of one call of Trainer::fit(); those of reading are shared with evaluations.
@@ -194,61 +186,51 @@ struct Fields<strategy::FitOptions> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::epochs,
-            {.key = "epochs",
-             .help = "Number of passes over the data; 1 unless --steps is given",
-             .group = kCommonOptions},
+            {"epochs", kCommonOptions, "Number of passes over the data; 1 unless --steps is given"},
             {{.least = 1}}},
       Field{&Options::steps,
-            {.key = "steps",
-             .help = "Maximum number of steps; with --epochs, training ends at whichever limit is "
-                     "reached first. 0: no limit",
-             .group = "Training"},
+            {"steps", "Training",
+             "Maximum number of steps; with --epochs, training ends at whichever limit is "
+             "reached first. 0: no limit"},
             {.least = 0}},
       Field{&Options::validate_every,
-            {.key = "validate_every",
-             .label = "steps between validations",
-             .help = "Number of steps between validations within epochs, in addition to that at "
-                     "the end of each epoch; 0 disables them",
-             .group = "Training",
-             .role = Role::agree,
-             .needs = "validation_data"},
-            {.least = 0}},
+            {"validate_every", "Training",
+             "Number of steps between validations within epochs, in addition to that at "
+             "the end of each epoch; 0 disables them",
+             Role::agree, "steps between validations"},
+            {.least = 0},
+            {.needs = "validation_data"}},
       Field{&Options::prediction_images,
-            {.key = "prediction_images",
-             .label = "prediction images",
-             .help = "With --summary-dir, number of validation images (at most 1000) to show with "
-                     "the predicted classes after each validation; 0 shows none",
-             .group = "Checkpoints and summaries",
-             .role = Role::agree,
-             .needs = "summary_dir"},
-            {.least = 0}},
+            {"prediction_images", "Checkpoints and summaries",
+             "With --summary-dir, number of validation images (at most 1000) to show with "
+             "the predicted classes after each validation; 0 shows none",
+             Role::agree, "prediction images"},
+            {.least = 0},
+            {.needs = "summary_dir"}},
       Part{&Options::checkpoint},
       Field{&Options::check_replicas,
-            {.key = "check_replicas",
-             .label = "steps between comparisons of replicas",
-             .help = "Number of steps between checks that all replicas have the same parameters, "
-                     "optimizer slots and, with --bn sync, moving statistics; 0 checks only at "
-                     "checkpoints",
-             .group = "Replicas",
-             .role = Role::agree},
+            {"check_replicas", "Replicas",
+             "Number of steps between checks that all replicas have the same parameters, "
+             "optimizer slots and, with --bn sync, moving statistics; 0 checks only at "
+             "checkpoints",
+             Role::agree, "steps between comparisons of replicas"},
             {.least = 0}},
       Field{&Options::profile,
-            {.key = "profile",
-             .help = "File for the time of each layer, of the loss, the reduction and the update, "
-                     "as JSON lines: medians of rank 0 after 5 steps, beside the bytes and FLOP "
-                     "that each needs. Timed steps are not recorded (--graph) (default: none)",
-             .group = "Output",
-             .value = "FILE"}},
+            {"profile", "Output",
+             "File for the time of each layer, of the loss, the reduction and the update, "
+             "as JSON lines: medians of rank 0 after 5 steps, beside the bytes and FLOP "
+             "that each needs. Timed steps are not recorded (--graph) (default: none)"},
+            {},
+            {.value = "FILE"}},
       TextField<Options>{
-          {.key = "trace",
-           .help = "File for what the threads of all ranks do, on one clock, to be opened in "
-                   "https://ui.perfetto.dev; FILE.json for Chrome's format. Of the steps from "
-                   "FIRST to LAST (default: none; without steps, until the file has 1,000,000 "
-                   "events per rank)",
-           .group = "Output",
-           .value = "FILE[:steps=FIRST-LAST]"},
+          {"trace", "Output",
+           "File for what the threads of all ranks do, on one clock, to be opened in "
+           "https://ui.perfetto.dev; FILE.json for Chrome's format. Of the steps from "
+           "FIRST to LAST (default: none; without steps, until the file has 1,000,000 "
+           "events per rank)"},
           parse_trace,
-          print_trace}};
+          print_trace,
+          {.value = "FILE[:steps=FIRST-LAST]"}}};
 };
 
 }  // namespace lockstep

@@ -97,31 +97,30 @@ struct Fields<strategy::Pretrained> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::path,
-            {.key = "init_from",
-             .help = "Initial weights: a safetensors file with the names of torchvision or "
-                     "Lockstep, a FILE.onnx, a checkpoint, a directory of checkpoints, or "
-                     "DIR:best. Ignored when the run resumes from a checkpoint",
-             .group = "Model",
-             .value = "PATH"}},
+            {"init_from", "Model",
+             "Initial weights: a safetensors file with the names of torchvision or "
+             "Lockstep, a FILE.onnx, a checkpoint, a directory of checkpoints, or "
+             "DIR:best. Ignored when the run resumes from a checkpoint"},
+            {},
+            {.value = "PATH"}},
       Field{&Options::reset_head,
-            {.key = "reset_head",
-             .help = "With --init-from or --model FILE.onnx, do not load the last layer that has "
-                     "parameters, so that the number of classes may differ",
-             .group = "Model",
-             .needs = "init_from"}},
+            {"reset_head", "Model",
+             "With --init-from or --model FILE.onnx, do not load the last layer that has "
+             "parameters, so that the number of classes may differ"},
+            {},
+            {.needs = "init_from"}},
       Field{&Options::partial,
-            {.key = "partial",
-             .help = "With --init-from, load the tensors that fit and print a table of the others",
-             .group = "Model",
-             .needs = "init_from"}},
+            {"partial", "Model",
+             "With --init-from, load the tensors that fit and print a table of the others"},
+            {},
+            {.needs = "init_from"}},
       Field{&Options::map,
-            {.key = "map",
-             .help = "With --init-from, rename tensors: OLD is a name in the file, NEW that in the "
-                     "network, such as 'backbone.*=*', where * is any text. May be given several "
-                     "times; the first that matches counts (default: none)",
-             .group = "Model",
-             .value = "OLD=NEW[,OLD=NEW...]",
-             .needs = "init_from"}}};
+            {"map", "Model",
+             "With --init-from, rename tensors: OLD is a name in the file, NEW that in the "
+             "network, such as 'backbone.*=*', where * is any text. May be given several "
+             "times; the first that matches counts (default: none)"},
+            {},
+            {.value = "OLD=NEW[,OLD=NEW...]", .needs = "init_from"}}};
 };
 
 }  // namespace lockstep

@@ -126,25 +126,21 @@ struct Fields<strategy::StrategyOptions> {
   static std::string describe_routes();  ///< what each route connects
   /// Its fields.
   static constexpr std::tuple list{
-      TextField<Options>{{.key = "allreduce",
-                          .help = "Route of the gradient all-reduce: {}",
-                          .group = "Replicas",
-                          .value = "ROUTE",
-                          .names = describe_routes},
+      TextField<Options>{{"allreduce", "Replicas", "Route of the gradient all-reduce: {}"},
                          parse_route,
-                         print_route},
+                         print_route,
+                         {.value = "ROUTE", .names = describe_routes}},
       Field{&Options::share_gpus,
-            {.key = "share_gpus",
-             .help = "Allow several ranks to use the same GPU, for tests; they reduce through host "
-                     "memory. Without this flag, a shared GPU is an error",
-             .group = "Replicas"}},
+            {"share_gpus", "Replicas",
+             "Allow several ranks to use the same GPU, for tests; they reduce through host "
+             "memory. Without this flag, a shared GPU is an error"}},
       Field{&Options::stall_timeout,
-            {.key = "stall_timeout",
-             .help = "Seconds without progress after which the job ends with status 4 and reports "
-                     "the missing rank; 0 disables the timeout. LOCKSTEP_STALL_TIMEOUT in the "
-                     "environment overrides it",
-             .group = "Replicas",
-             .value = "SECONDS"}}};
+            {"stall_timeout", "Replicas",
+             "Seconds without progress after which the job ends with status 4 and reports "
+             "the missing rank; 0 disables the timeout. LOCKSTEP_STALL_TIMEOUT in the "
+             "environment overrides it"},
+            {},
+            {.value = "SECONDS"}}};
 };
 
 }  // namespace lockstep

@@ -154,115 +154,91 @@ struct Fields<strategy::TrainerOptions> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::seed,
-            {.key = "seed",
-             .help = "Seed of all randomness: initial weights, dropout, the order of records",
-             .group = "Model",
-             .role = Role::resume_exact}},
-      TextField<Options>{
-          {.key = "loss", .label = "losses", .role = Role::resume_warn}, nullptr, print_losses},
-      Field{&Options::class_weights,
-            {.key = "class_weights", .label = "class weights", .role = Role::resume_warn}},
-      TextField<Options>{{.key = "metrics", .role = Role::agree}, nullptr, print_metrics},
-      TextField<Options>{{.key = "optimizer", .role = Role::resume_warn}, nullptr, print_optimizer},
+            {"seed", "Model",
+             "Seed of all randomness: initial weights, dropout, the order of records",
+             Role::resume_exact}},
+      TextField<Options>{{"loss", {}, {}, Role::resume_warn, "losses"}, nullptr, print_losses},
+      Field{&Options::class_weights, {"class_weights", {}, {}, Role::resume_warn, "class weights"}},
+      TextField<Options>{{"metrics", {}, {}, Role::agree}, nullptr, print_metrics},
+      TextField<Options>{{"optimizer", {}, {}, Role::resume_warn}, nullptr, print_optimizer},
       Part{&Options::schedule},
       Field{&Options::rate_scaling,
-            {.key = "lr_scaling",
-             .label = "scaling of the learning rate",
-             .help = "How the learning rate scales with --global-batch: none, linear or sqrt",
-             .group = "Learning rate",
-             .role = Role::resume_warn}},
+            {"lr_scaling", "Learning rate",
+             "How the learning rate scales with --global-batch: none, linear or sqrt",
+             Role::resume_warn, "scaling of the learning rate"}},
       Field{&Options::base_batch,
-            {.key = "lr_base_batch",
-             .label = "batch that the learning rate refers to",
-             .help = "Global batch size that --learning-rate refers to; required by --lr-scaling "
-                     "linear and sqrt",
-             .group = "Learning rate",
-             .role = Role::resume_warn,
-             .needs = "lr_scaling=linear,sqrt"}},
+            {"lr_base_batch", "Learning rate",
+             "Global batch size that --learning-rate refers to; required by --lr-scaling "
+             "linear and sqrt",
+             Role::resume_warn, "batch that the learning rate refers to"},
+            {},
+            {.needs = "lr_scaling=linear,sqrt"}},
       Field{&Options::ema,
-            {.key = "ema",
-             .label = "moving average of the parameters",
-             .help = "Decay per update of an exponential moving average of the parameters, such "
-                     "as 0.999. Validation, evaluate and predict use the average; 0 disables it",
-             .group = "Optimizer",
-             .role = Role::resume_warn}},
+            {"ema", "Optimizer",
+             "Decay per update of an exponential moving average of the parameters, such "
+             "as 0.999. Validation, evaluate and predict use the average; 0 disables it",
+             Role::resume_warn, "moving average of the parameters"}},
       Field{&Options::freeze,
-            {.key = "freeze",
-             .label = "frozen parameters",
-             .help = "Parameters to exclude from training: patterns of names, such as 'conv*' or "
-                     "'*/bias'. May be given several times. Batch normalization whose parameters "
-                     "are frozen uses its moving statistics (default: none)",
-             .group = "Model",
-             .role = Role::agree,
-             .value = "PATTERN[,PATTERN...]",
-             .repeats = true}},
+            {"freeze", "Model",
+             "Parameters to exclude from training: patterns of names, such as 'conv*' or "
+             "'*/bias'. May be given several times. Batch normalization whose parameters "
+             "are frozen uses its moving statistics (default: none)",
+             Role::agree, "frozen parameters"},
+            {},
+            {.value = "PATTERN[,PATTERN...]", .repeats = true}},
       TextField<Options>{
-          {.key = "group",
-           .label = "groups of parameters",
-           .help = "Parameters with their own peak learning rate or weight decay, such as "
-                   "'fc/*:lr=0.1,decay=0'. May be given several times; of several patterns that "
-                   "match, the last one counts (default: none)",
-           .group = "Optimizer",
-           .role = Role::resume_warn,
-           .value = "PATTERN:lr=X,decay=Y",
-           .repeats = true},
+          {"group", "Optimizer",
+           "Parameters with their own peak learning rate or weight decay, such as "
+           "'fc/*:lr=0.1,decay=0'. May be given several times; of several patterns that "
+           "match, the last one counts (default: none)",
+           Role::resume_warn, "groups of parameters"},
           parse_groups,
-          print_groups},
+          print_groups,
+          {.value = "PATTERN:lr=X,decay=Y", .repeats = true}},
       Field{&Options::clip_norm,
-            {.key = "clip_norm",
-             .label = "maximum gradient norm",
-             .help = "Maximum norm of the gradient over all parameters and replicas; 0 disables "
-                     "clipping",
-             .group = "Training",
-             .role = Role::resume_warn}},
+            {"clip_norm", "Training",
+             "Maximum norm of the gradient over all parameters and replicas; 0 disables "
+             "clipping",
+             Role::resume_warn, "maximum gradient norm"}},
       Field{&Options::accumulate,
-            {.key = "accumulate",
-             .label = "micro-batches per step",
-             .help = "Micro-batches per step on each replica. Batch normalization uses the "
-                     "statistics of each micro-batch; no other result depends on this number",
-             .group = "Training",
-             .role = Role::resume_warn},
+            {"accumulate", "Training",
+             "Micro-batches per step on each replica. Batch normalization uses the "
+             "statistics of each micro-batch; no other result depends on this number",
+             Role::resume_warn, "micro-batches per step"},
             {.least = 1}},
       Part{&Options::compute},
       TextField<Options>{
-          {.key = "loss_scale",
-           .label = "loss scale",
-           .help = "Factor that the loss is multiplied by before the backward pass and the "
-                   "gradient is divided by after it: none, a number, dynamic (the largest that "
-                   "does not overflow), or auto (dynamic for float16, none otherwise)",
-           .group = "Model",
-           .role = Role::resume_warn,
-           .value = "none|X|dynamic|auto"},
+          {"loss_scale", "Model",
+           "Factor that the loss is multiplied by before the backward pass and the "
+           "gradient is divided by after it: none, a number, dynamic (the largest that "
+           "does not overflow), or auto (dynamic for float16, none otherwise)",
+           Role::resume_warn, "loss scale"},
           parse_loss_scale,
-          print_loss_scale},
+          print_loss_scale,
+          {.value = "none|X|dynamic|auto"}},
       Field{&Options::normalization,
-            {.key = "bn",
-             .label = "scope of normalization",
-             .help = "Scope of the batch-normalization statistics: local (each replica), sync "
-                     "(all replicas), or group:K (groups of K consecutive replicas)",
-             .group = "Training",
-             .role = Role::resume_warn,
-             .value = "local|sync|group:K"}},
+            {"bn", "Training",
+             "Scope of the batch-normalization statistics: local (each replica), sync "
+             "(all replicas), or group:K (groups of K consecutive replicas)",
+             Role::resume_warn, "scope of normalization"},
+            {},
+            {.value = "local|sync|group:K"}},
       Part{&Options::buckets},
       TextField<Options>{
-          {.key = "bucket_mib",
-           .label = "choice of the bucket size",
-           .help = "Size of a gradient bucket in MiB. When ranks are on different nodes, each "
-                   "bucket is reduced as a unit, overlapped with the backward pass; the first "
-                   "bucket has at most 1 MiB. auto tries six sizes in the first 90 steps and "
-                   "keeps the fastest",
-           .group = "Replicas",
-           .role = Role::agree,
-           .value = "MIB|auto"},
+          {"bucket_mib", "Replicas",
+           "Size of a gradient bucket in MiB. When ranks are on different nodes, each "
+           "bucket is reduced as a unit, overlapped with the backward pass; the first "
+           "bucket has at most 1 MiB. auto tries six sizes in the first 90 steps and "
+           "keeps the fastest",
+           Role::agree, "choice of the bucket size"},
           parse_bucket,
-          print_bucket},
+          print_bucket,
+          {.value = "MIB|auto"}},
       Field{&Options::records_steps,
-            {.key = "graph",
-             .label = "recording of steps",
-             .help = "Record the training step as a CUDA graph and replay it. Steps with "
-                     "micro-batches are not recorded",
-             .group = "Model",
-             .role = Role::agree}}};
+            {"graph", "Model",
+             "Record the training step as a CUDA graph and replay it. Steps with "
+             "micro-batches are not recorded",
+             Role::agree, "recording of steps"}}};
 };
 
 }  // namespace lockstep

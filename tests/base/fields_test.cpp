@@ -47,28 +47,29 @@ inline constexpr auto kNamesOf<Color> =
 
 template <>
 struct Fields<Inner> {
-  static constexpr std::tuple list{Field{&Inner::count, {.key = "count", .role = Role::agree}}};
+  static constexpr std::tuple list{Field{&Inner::count, {"count", {}, {}, Role::agree}}};
 };
 
 template <>
 struct Fields<Described> {
   static constexpr std::tuple list{
-      Field{&Described::is_on, {.key = "is_on", .help = "Whether it is on"}},
+      Field{&Described::is_on, {"is_on", {}, "Whether it is on"}},
       Field{&Described::steps,
-            {.key = "steps", .label = "number of steps", .role = Role::resume_warn},
+            {"steps", {}, {}, Role::resume_warn, "number of steps"},
             {.least = 0, .most = 100}},
-      Field{&Described::seed, {.key = "seed", .role = Role::resume_exact}},
-      Field{&Described::rate, {.key = "rate", .help = "Rate"}, {.least = 0}},
+      Field{&Described::seed, {"seed", {}, {}, Role::resume_exact}},
+      Field{&Described::rate, {"rate", {}, "Rate"}, {.least = 0}},
       Field{&Described::share,
-            {.key = "share", .help = "Share", .needs = "color=blue"},
-            {.least = 0, .most = 1}},
-      Field{&Described::color, {.key = "color", .help = "Color"}},
-      Field{&Described::name, {.key = "name", .help = "Name"}},
-      Field{&Described::file, {.key = "file", .help = "File", .needs = "name"}},
-      Field{&Described::decay, {.key = "decay", .help = "Decay"}, {{.least = 0}}},
-      Field{&Described::patterns, {.key = "patterns", .help = "Patterns"}},
+            {"share", {}, "Share"},
+            {.least = 0, .most = 1},
+            {.needs = "color=blue"}},
+      Field{&Described::color, {"color", {}, "Color"}},
+      Field{&Described::name, {"name", {}, "Name"}},
+      Field{&Described::file, {"file", {}, "File"}, {}, {.needs = "name"}},
+      Field{&Described::decay, {"decay", {}, "Decay"}, {{.least = 0}}},
+      Field{&Described::patterns, {"patterns", {}, "Patterns"}},
       TextField<Described>{
-          {.key = "twice", .help = "A text that is stored twice"},
+          {"twice", {}, "A text that is stored twice"},
           [](Described& object, std::string_view /*name*/, std::span<const std::string> values) {
             object.twice = values.back() + values.back();
           },

@@ -146,34 +146,32 @@ struct Fields<data::TFRecordOptions> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::index_dir,
-            {.key = "index_dir",
-             .help = "Directory for the indexes of TFRecord files (default: next to each file)",
-             .group = "Data",
-             .value = "DIR"}},
+            {"index_dir", "Data",
+             "Directory for the indexes of TFRecord files (default: next to each file)"},
+            {},
+            {.value = "DIR"}},
       Field{&Options::input_feature,
-            {.key = "input_feature",
-             .help = "Name of the tf.train.Example feature that is the input (default: from "
-                     "dataset.json or the first record)",
-             .group = "Data",
-             .value = "NAME"}},
+            {"input_feature", "Data",
+             "Name of the tf.train.Example feature that is the input (default: from "
+             "dataset.json or the first record)"},
+            {},
+            {.value = "NAME"}},
       Field{&Options::label_feature,
-            {.key = "label_feature",
-             .help = "Name of the feature that is the label (default: from dataset.json or the "
-                     "first record)",
-             .group = "Data",
-             .value = "NAME"}},
+            {"label_feature", "Data",
+             "Name of the feature that is the label (default: from dataset.json or the "
+             "first record)"},
+            {},
+            {.value = "NAME"}},
       TextField<Options>{
-          {.key = "input_shape",
-           .help = "Shape of a sample: HxWxC, or a number of values (default: from dataset.json "
-                   "or the first record)",
-           .group = "Data",
-           .value = "HxWxC"},
+          {"input_shape", "Data",
+           "Shape of a sample: HxWxC, or a number of values (default: from dataset.json "
+           "or the first record)"},
           parse_shape,
-          print_shape},
+          print_shape,
+          {.value = "HxWxC"}},
       Field{&Options::classes,
-            {.key = "classes",
-             .help = "Number of classes; 0: that of dataset.json or of a scan of the labels",
-             .group = "Data"},
+            {"classes", "Data",
+             "Number of classes; 0: that of dataset.json or of a scan of the labels"},
             {.least = 0}}};
 };
 

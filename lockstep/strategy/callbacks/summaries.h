@@ -117,12 +117,11 @@ struct Fields<strategy::SummaryOptions> {
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::histogram_every,
-            {.key = "histograms",
-             .help = "With --summary-dir, number of steps between histograms of the weights and "
-                     "gradients; 0 writes none",
-             .group = "Checkpoints and summaries",
-             .needs = "summary_dir"},
-            {.least = 0}}};
+            {"histograms", "Checkpoints and summaries",
+             "With --summary-dir, number of steps between histograms of the weights and "
+             "gradients; 0 writes none"},
+            {.least = 0},
+            {.needs = "summary_dir"}}};
 };
 
 }  // namespace lockstep
