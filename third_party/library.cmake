@@ -33,7 +33,7 @@ set_property(TARGET lockstep_shared APPEND PROPERTY LINK_DEPENDS ${symbols})
 # Whose headers ours include: all that a program needs to find that links the shared library.
 target_link_libraries(lockstep_shared PUBLIC fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json MPI::MPI_CXX)
 target_include_directories(lockstep_shared PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-lockstep_installed_includes(lockstep_shared)
+target_include_directories(lockstep_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(lockstep_shared PUBLIC cxx_std_20)
 if(LOCKSTEP_SANITIZE)
   # The run time of a sanitizer is the program's.

@@ -34,13 +34,6 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
-# Where the paths by which programs for version 1 include our headers are installed: searched after all other folders.
-set(lockstep_old_includes ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/old)
-function(lockstep_installed_includes TARGET)
-  target_include_directories(${TARGET} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_compile_options(${TARGET} INTERFACE "$<INSTALL_INTERFACE:SHELL:-idirafter $<INSTALL_PREFIX>/${lockstep_old_includes}>")
-endfunction()
-
 # Compiles eight sources of TARGET at once, which takes half of the time.
 function(lockstep_group_sources TARGET)
   set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
@@ -56,7 +49,7 @@ function(lockstep_module NAME)
   list(TRANSFORM MODULE_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$" "$<BUILD_INTERFACE:\\1>")
   add_library(lockstep_${NAME} STATIC ${MODULE_SOURCES})
   target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${MODULE_DEPENDS} PRIVATE ${MODULE_PRIVATE})
-  lockstep_installed_includes(lockstep_${NAME})
+  target_include_directories(lockstep_${NAME} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${NAME})
   # A module that calculates is slow without an optimizer; what the sanitizers run of the others is not.
   set(first net)  # module with the same flags

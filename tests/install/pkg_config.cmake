@@ -30,11 +30,6 @@ if(status EQUAL 0)
   message(FATAL_ERROR "compiled as C++17 all the same")
 endif()
 
-# A program for version 1 includes our headers by their old paths.
-file(WRITE ${folder}/old.cpp "#include \"lockstep.h\"\n#include \"strategy/mirrored_strategy.h\"\nlockstep::Network network({1});\n")
-execute_process(COMMAND ${COMPILER} -std=c++20 ${compile} -fsyntax-only ${folder}/old.cpp ERROR_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
-expect_match("${said}" "strategy/mirrored_strategy.h has moved: include <lockstep/strategy/strategies.h>")
-
 flags(static ${folder} --static --libs)
 run(${COMPILER} ${folder}/main.o ${static} -o ${folder}/static)
 expect_training(${folder}/static)
