@@ -119,15 +119,6 @@ json list_losses(const std::vector<strategy::OutputLoss>& losses) {
   return list;
 }
 
-/// The model as the program stored it until the trainer stored the network.
-ModelSource read_version_0_1(const json& model) {
-  return {.name = json_member<std::string>(model, "name"),
-          .description = json_member<std::string>(model, "description"),
-          .input_shape = json_member<model::Shape>(model, "input_shape"),
-          .outputs = json_member<std::int64_t>(model, "outputs"),
-          .loss = read_loss(model)};
-}
-
 json list_inputs(const std::vector<zoo::DataInput>& inputs) {
   json list = json::array();
   for (const auto& [input, categories] : inputs)
@@ -162,8 +153,7 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
     throw Error(ErrorCategory::checkpoint, where,
                 "expected a checkpoint that describes its network",
                 "this one does not: the network has layers of its own, or a loss, which only the "
-                "program that "
-                "trained it can build, or an earlier version of the library wrote it");
+                "program that trained it can build");
   const auto stored = json_member<json>(configuration, strategy::kNetworkKey);
   ModelSource source{
       .name = where,
@@ -231,9 +221,7 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
     const json given = configuration.value(kKey, json::object());
     const json model = given.is_object() ? given : json::object();
     ModelSource source = model.contains("script") ? read_script(model.at("script"), where)
-                         : model.contains("description")
-                             ? read_version_0_1(model)
-                             : read_stored_network(configuration, where);
+                                                  : read_stored_network(configuration, where);
     if (model.contains("images"))
       source.images = parse_images(json_member<std::string>(model, "images"));
     if (model.contains("pixels")) source.reads_pixels = json_member<bool>(model, "pixels");
@@ -329,16 +317,7 @@ void read_code(ModelSource& source, const fs::path& path, const CodeArguments& c
                 "expected --model only for a checkpoint of a TorchScript file",
                 fmt::format("{} describes its network", path.string()));
   }
-  std::error_code unknown;
   const bool is_named = !code.script.empty();
-  const fs::path stored = path / checkpoint::kScriptFile;
-  if (!is_named && !fs::exists(stored, unknown))
-    throw Error(ErrorCategory::checkpoint, "model",
-                "expected a checkpoint that contains its TorchScript file, or --model FILE.pt of "
-                "evaluate and predict",
-                fmt::format("got one of an earlier version, {}, which only names {}: a program is "
-                            "not run because a file names it",
-                            path.string(), source.name));
   source.code =
       is_named
           ? read_torchscript(code.script)
@@ -347,7 +326,8 @@ void read_code(ModelSource& source, const fs::path& path, const CodeArguments& c
     throw Error(ErrorCategory::checkpoint, "model",
                 fmt::format("expected the TorchScript file of the training, xxh3 {}",
                             checkpoint::hex16(*source.script)),
-                fmt::format("got {}, xxh3 {}", is_named ? code.script : stored.string(),
+                fmt::format("got {}, xxh3 {}",
+                            is_named ? code.script : (path / checkpoint::kScriptFile).string(),
                             checkpoint::hex16(found)));
 }
 

@@ -48,8 +48,8 @@ struct ModelSource {
   /// All losses of the training, of named outputs; empty if `loss` is the only one, of the first
   /// output.
   std::vector<strategy::OutputLoss> losses = {};
-  /// More than `losses` if a checkpoint does not describe all of them: one of an earlier version,
-  /// or of a program with a loss of its own.
+  /// More than `losses` if a checkpoint does not describe all of them: its program has a loss of
+  /// its own.
   std::int64_t loss_count = 1;
   std::string images = kImagesAsStored;               ///< of the training
   std::optional<bool> reads_pixels = {};              ///< RecordSource::has_images(), if known

@@ -113,8 +113,8 @@ std::unique_ptr<strategy::Trainer> trainer_with(strategy::Strategy& strategy,
 void check_losses_known(const ModelSource& source, const std::string& path) {
   if (source.loss_count > 1 && source.losses.empty())
     throw Error(ErrorCategory::checkpoint, path, "expected a checkpoint that describes its losses",
-                fmt::format("it describes one of {}: an earlier version wrote it, or its program "
-                            "has a loss of its own; evaluate it there",
+                fmt::format("it describes one of {}: its program has a loss of its own; evaluate "
+                            "it there",
                             source.loss_count));
 }
 

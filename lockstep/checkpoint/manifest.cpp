@@ -65,7 +65,7 @@ Manifest read_manifest(const std::filesystem::path& directory) {
                       json_member<std::int64_t>(parsed, "epoch"),
                       json_member<std::uint64_t>(parsed, "sequence"),
                       {},
-                      !parsed.contains("healthy") || json_member<bool>(parsed, "healthy")};
+                      json_member<bool>(parsed, "healthy")};
     if (parsed.contains("best")) {
       const json best = json_member<json::object_t>(parsed, "best");
       manifest.best = {json_member<std::string>(best, "metric"),

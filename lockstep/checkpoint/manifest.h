@@ -38,7 +38,7 @@ struct Manifest {
   std::uint64_t sequence = 0;
   std::vector<FileDigest> files;  ///< all files except the manifest
   /// False if steps were being skipped when it was saved, or if no later step was good: training
-  /// may have diverged. True for manifests of version 0.1, which lack this field.
+  /// may have diverged.
   bool healthy = true;
   std::optional<BestMark> best = {};  ///< of a checkpoint that was the best so far
 

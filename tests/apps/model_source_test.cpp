@@ -41,7 +41,7 @@ TEST(ModelOfACheckpoint, HasAllLossesThatAreDescribed) {
   const auto source_of = [&] {
     return ModelSource::of_configuration({{"network", stored}}, "state.json");
   };
-  EXPECT_EQ(source_of().loss_count, 2) << "of an earlier version, which had only the first";
+  EXPECT_EQ(source_of().loss_count, 2) << "its program has a loss of its own";
   EXPECT_TRUE(source_of().losses.empty());
   stored["output_losses"] = nlohmann::json::parse(R"([
     {"output": "out", "target": "kind", "weight": 1, "loss": "sparse-categorical-crossentropy",

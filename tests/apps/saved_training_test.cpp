@@ -655,43 +655,5 @@ TEST_F(Saved, OfAnotherNumberOfClassesAreRefusedOrQuestioned) {
   }
 }
 
-// Made by version 0.1, seven steps of a convolution with batch normalization and Adam, in the
-// middle of an epoch:
-//     lockstep train --model checkpoint-0.1.json --data synthetic:4x4x1:3:40 --global-batch 8
-//     --steps 7 --devices cpu:0
-//         --learning-rate 0.01 --checkpoint-dir DIR
-// What a later version changes must not keep it from being read. A new form of checkpoints gets a
-// folder beside this.
-class SavedByVersion01 : public Saved {
- protected:
-  void SetUp() override {
-    std::filesystem::copy(kReference, directory(), std::filesystem::copy_options::recursive);
-  }
-  Result evaluated() const {
-    return run_lockstep("evaluate --log-format json --checkpoint " + directory() + kForty);
-  }
-
-  const std::string kReference = LOCKSTEP_SOURCE_DIR "/tests/reference/checkpoint-0.1";
-  const std::string kForty = " --data synthetic:4x4x1:3:40 ";
-};
-
-TEST_F(SavedByVersion01, IsEvaluatedAsItWas) {
-  const Result result = evaluated();
-  ASSERT_EQ(result.status, 0) << result.errors;
-  EXPECT_EQ(result.event("evaluate")["parameter_hash"], "7e9b2006ca686eb7");
-  EXPECT_NEAR(result.event("evaluate")["loss"], 1.365344, 1e-4);
-}
-
-TEST_F(SavedByVersion01, GoesOnWhereItWas) {
-  const Result result = run_lockstep(
-      "train --model " + kReference + ".json --global-batch 8 --steps 10 --devices cpu:0" + kForty +
-      "--learning-rate 0.01 --log-format json --resume require --checkpoint-dir " + directory());
-  ASSERT_EQ(result.status, 0) << result.errors;
-  EXPECT_EQ(result.event("start")["first_step"], 7);
-  EXPECT_EQ(result.event("epoch")["samples"], 40);
-  EXPECT_NEAR(result.event("epoch")["loss"], 0.776799, 1e-4);
-  EXPECT_NEAR(evaluated().event("evaluate")["loss"], 1.360066, 1e-4);
-}
-
 }  // namespace
 }  // namespace lockstep::apps

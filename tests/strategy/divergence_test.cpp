@@ -422,18 +422,6 @@ TEST_F(Retention, KeepsAllIfSoManyAreToStay) {
   EXPECT_EQ(checkpoint::list_checkpoints(scratch_.path()).size(), 3U);
 }
 
-TEST_F(Retention, TakesAManifestWithoutTheMarkForHealthy) {
-  checkpoint::CheckpointDirectory checkpoints = directory(3);
-  save(checkpoints, 1);
-  const auto path = scratch_.path() / checkpoint::checkpoint_name(1) / checkpoint::kManifestName;
-  nlohmann::json manifest = nlohmann::json::parse(checkpoint::contents_of(path));
-  EXPECT_EQ(manifest.at("healthy"), true);
-  manifest.erase("healthy");  // as version 0.1 writes it
-  checkpoint::overwrite(path, manifest.dump());
-  save(checkpoints, 2, false);
-  EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 1);
-}
-
 constexpr std::int64_t kLargestEpoch = std::numeric_limits<std::int64_t>::max();
 
 // Of files that were edited: their manifest is right.

@@ -454,7 +454,6 @@ TEST(Checkpoints, AreSavedOnASignalInTraining) {
       straight.parameter_hash);
 }
 
-// Version 0.1 named every mlp "mlp".
 TEST(Checkpoints, ContinueANetworkThatHadAnotherName) {
   const auto named = [](const char* name) {
     model::Network network({16}, name);

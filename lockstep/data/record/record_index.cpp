@@ -103,12 +103,9 @@ std::uint64_t unsigned_at(const json& head, const char* name) {
   return head.at(name).get_ref<const json::number_unsigned_t&>();
 }
 
-/// Whether the index was built from this version of the file. The inode and the hash are compared
-/// if the index states them: earlier releases wrote neither.
+/// Whether the index was built from this version of the file.
 bool is_of(const json& head, const FileVersion& version) {
   const FileStamp stamp = {integer_at(head, "file_size"), integer_at(head, "file_modified_nanos")};
-  if (stamp != version.stamp) return false;
-  if (!head.contains("file_ends_hash")) return true;
   return FileVersion{stamp, unsigned_at(head, "file_inode"), unsigned_at(head, "file_ends_hash")} ==
          version;
 }

@@ -72,8 +72,7 @@ RecordIndex build_record_index(const RecordFile& file, std::optional<DamagedFile
 std::filesystem::path record_index_path(const std::filesystem::path& file,
                                         const std::filesystem::path& index_dir);
 
-/// Loads the index at `path`, if it is intact and was built from this version of the file. An index
-/// of an earlier release states only size and time of its file; then only these are compared.
+/// Loads the index at `path`, if it is intact and was built from this version of the file.
 std::optional<RecordIndex> load_record_index(const std::filesystem::path& path,
                                              const FileVersion& version);
 

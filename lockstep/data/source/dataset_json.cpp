@@ -35,7 +35,6 @@ nlohmann::ordered_json to_json(const std::vector<TensorSpec>& tensors,
 }
 
 nlohmann::ordered_json to_json(const PartDescription& part) {
-  // Omits the required fields of a description, so that older versions also refuse it.
   if (!part.is_complete) return {{"incomplete", true}, {"files", part.files}};
   nlohmann::ordered_json object = {{"records", part.records}};
   if (part.tensors.inputs.empty()) {

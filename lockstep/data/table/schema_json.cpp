@@ -342,13 +342,6 @@ TableCounts counts_from(const json& object, std::size_t features) {
           .unnamed = names("unnamed")};
 }
 
-/// Checkpoints of earlier versions do not say whether the table had a header.
-bool are_names(const std::vector<std::string>& columns) {
-  for (std::size_t i = 0; i < columns.size(); ++i)
-    if (columns[i] != std::to_string(i + 1)) return true;
-  return false;
-}
-
 TableSchema schema_from(const json& object) {
   if (!object.is_object())
     throw std::invalid_argument("expected an object, got " + describe_json(object));
@@ -364,7 +357,6 @@ TableSchema schema_from(const json& object) {
   with("targets", [&](auto& v, auto k) { schema.targets = texts_of(v, k); });
   with("drop", [&](auto& v, auto k) { schema.left_out = texts_of(v, k); });
   with("columns", [&](auto& v, auto k) { schema.columns = texts_of(v, k); });
-  schema.has_header = are_names(schema.columns);
   with("header", [&](auto& v, auto k) { schema.has_header = flag_of(v, k); });
   with("class_names", [&](auto& v, auto k) { schema.class_names = texts_of(v, k); });
   with("labels_are_words", [&](auto& v, auto k) { schema.labels_are_words = flag_of(v, k); });

@@ -158,7 +158,6 @@ void Recurrent::write(nlohmann::json& object) const {
   object["bidirectional"] = options_.bidirectional;
   object["use_bias"] = options_.use_bias;
   if (options_.recurrent_bias && cell_ != RecurrentCell::gru) object["recurrent_bias"] = true;
-  // Not in descriptions of earlier versions, to which those of their checkpoints are compared.
   if (options_.segments) object["segments"] = true;
   if (options_.initial_state) object["initial_state"] = true;
 }
