@@ -92,10 +92,6 @@ class Reader {
 
   void finish() {
     if (log_.breakdown.empty()) log_.breakdown = std::move(of_epochs_);  // --log-every 0
-    if (log_.breakdown.empty()) {
-      log_.breakdown = std::move(derived_);
-      log_.breakdown_is_derived = true;
-    }
     for (ReplicaTimes& times : log_.replicas) {
       times.input /= intervals_;
       times.compute /= intervals_;
@@ -136,8 +132,6 @@ class Reader {
     log_.last_start = event;
     if (log_.runs > 1) repeat_from(step_);
     log_.end = nullptr;
-    last_step_ = step_;
-    input_wait_ = 0;
     const std::string restored = text_in(event, "restored_from");
     note(restored.empty() ? "started" : "resumed from " + restored);
     if (const std::string initial = text_in(event, "initialized_from"); !initial.empty())
@@ -149,7 +143,7 @@ class Reader {
   /// The steps after `step` are repeated.
   void repeat_from(std::int64_t step) {
     const auto is_later = [step](const Point& point) { return point.step > step; };
-    for (auto* curves : {&log_.step_values, &log_.breakdown, &of_epochs_, &derived_})
+    for (auto* curves : {&log_.step_values, &log_.breakdown, &of_epochs_})
       for (auto& [name, series] : *curves) series.drop_after(step);
     for (Series& series : log_.replica_busy) series.drop_after(step);
     for (auto& [name, points] : log_.epoch_values) std::erase_if(points, is_later);
@@ -187,12 +181,12 @@ class Reader {
     if (is_true(event, "skipped"))
       note(is_true(event, "overflow") ? "step skipped: the loss scale was too large"
                                       : "step skipped: loss or gradient not finite");
-    if (!add_breakdown(event, log_.breakdown)) derive_breakdown(event);
+    add_breakdown(event, log_.breakdown);
     add_replicas(event);
   }
 
-  /// Also the verdict. False if the event has no breakdown.
-  bool add_breakdown(const json& event, std::map<std::string, Series>& parts) {
+  /// Also adds the verdict.
+  void add_breakdown(const json& event, std::map<std::string, Series>& parts) {
     if (const std::string bound = text_in(event, "bound_by"); !bound.empty()) {
       if (log_.bound_by.size() < kMaxNames || log_.bound_by.contains(bound)) ++log_.bound_by[bound];
       if (bound != last_bound_) note_bound(bound);
@@ -201,30 +195,9 @@ class Reader {
     if (std::string verdict = text_in(event, "verdict"); !verdict.empty())
       log_.verdict = std::move(verdict);
     const auto breakdown = event.find("breakdown");
-    if (breakdown == event.end() || !breakdown->is_object()) return false;
+    if (breakdown == event.end() || !breakdown->is_object()) return;
     for (const auto& [name, value] : breakdown->items())
       add_curve(parts, name, number_in(*breakdown, name.c_str()));
-    return true;
-  }
-
-  /// From the numbers that logs without `breakdown` have. The last part is everything else.
-  void derive_breakdown(const json& event) {
-    const std::int64_t steps = step_ - std::exchange(last_step_, step_);
-    const double waited = number_in(event, "input_wait_seconds").value_or(0);
-    const double input = waited - std::exchange(input_wait_, waited);
-    const double rate = number_in(event, "samples_per_second").value_or(0);
-    if (steps <= 0 || !(rate > 0)) return;
-    const double total = log_.number("global_batch") / rate;
-    double rest = total;
-    const auto add = [&](const char* name, double seconds) {
-      seconds = std::clamp(seconds, 0.0, std::max(rest, 0.0));
-      rest -= seconds;
-      add_curve(derived_, name, seconds);
-    };
-    add("input", input / static_cast<double>(steps));
-    add("communication", number_in(event, "exposed_communication_ms").value_or(0) / 1000);
-    add("waiting", number_in(event, "waiting_ms").value_or(0) / 1000);
-    add("compute", rest);
   }
 
   void add_replicas(const json& event) {
@@ -278,13 +251,10 @@ class Reader {
 
   RunLog& log_;
   std::map<std::string, Series> of_epochs_;  // breakdown
-  std::map<std::string, Series> derived_;    // likewise
   std::string last_bound_;
   std::int64_t bound_changes_ = 0;
   std::int64_t step_ = 0;
-  std::int64_t last_step_ = 0;  // of the last event `step`
-  double input_wait_ = 0;       // likewise
-  double base_ = 0;             // time at 0 seconds
+  double base_ = 0;  // time at 0 seconds
   bool has_base_ = false;
   double last_time_ = 0;
   double intervals_ = 0;  // with times of replicas

@@ -52,8 +52,6 @@ struct RunLog {
   std::map<std::string, std::vector<Point>> epoch_values;
   /// Seconds per step, by part.
   std::map<std::string, Series> breakdown;
-  /// The log has no `breakdown`; it was computed from the waiting times and the rate of samples.
-  bool breakdown_is_derived = false;
   std::map<std::string, std::int64_t> bound_by;  ///< number of intervals with each verdict
   std::string verdict;                           ///< the last one; empty if there is none
 

@@ -40,8 +40,7 @@ int color_of_part(const std::string& part) {
   return found == kPartColors.end() ? kGray : found->second;
 }
 
-std::string name_of_part(const RunLog& run, const std::string& part) {
-  if (run.breakdown_is_derived && part == "compute") return "compute and everything else";
+std::string name_of_part(const std::string& part) {
   if (part == "communication") return "communication, not overlapped";
   if (part == "waiting") return "waiting for slower replicas";
   return part;
@@ -65,7 +64,7 @@ std::string breakdown_of(const RunLog& run) {
   for (const std::string& part : parts) {
     const Series& series = run.breakdown.at(part);
     const std::vector<Bin> own = series.coarse(kWidth);
-    Curve curve{.name = name_of_part(run, part), .color = color_of_part(part), .points = {}};
+    Curve curve{.name = name_of_part(part), .color = color_of_part(part), .points = {}};
     for (std::size_t i = 0; i < bins.size(); ++i) {
       const double seconds =
           own.size() == bins.size() ? own[i].mean() : series.mean_at(bins[i].step());
@@ -73,7 +72,7 @@ std::string breakdown_of(const RunLog& run) {
       curve.points.push_back({bins[i].step(), value, value, value});
     }
     chart.curves.push_back(std::move(curve));
-    bar.push_back({name_of_part(run, part), color_of_part(part), std::max(0.0, series.mean()),
+    bar.push_back({name_of_part(part), color_of_part(part), std::max(0.0, series.mean()),
                    time_text(series.mean(), unit)});
   }
   std::string intervals;
@@ -82,13 +81,9 @@ std::string breakdown_of(const RunLog& run) {
                    escape_html(bound), counted(count, "interval"));
   return fmt::format(
       "<div class=\"grid\">{}<div class=\"card\"><figcaption>Mean of all steps "
-      "<span class=\"unit\">{} per step</span></figcaption>{}{}{}</div></div>",
+      "<span class=\"unit\">{} per step</span></figcaption>{}{}</div></div>",
       stacked_chart(chart), time_text(total), share_bar(bar),
-      intervals.empty() ? "" : "<p class=\"note\">Bound by " + intervals + ".</p>",
-      run.breakdown_is_derived
-          ? "<p class=\"note\">This log was written without a breakdown of the step. The parts are "
-            "computed from its waiting times and its rate of samples, on the first replica.</p>"
-          : "");
+      intervals.empty() ? "" : "<p class=\"note\">Bound by " + intervals + ".</p>");
 }
 
 std::string member_text(const nlohmann::json& object, const char* key) {

@@ -106,7 +106,6 @@ TEST(RunLog, ReadsBreakdownVerdictAndReplicas) {
   const RunLog log =
       log_of(start_event() + step_event(10, 2, more("input", 0.1)) +
              step_event(20, 2, more("compute", 0.3)) + step_event(30, 2, more("compute", 0.2)));
-  EXPECT_FALSE(log.breakdown_is_derived);
   EXPECT_NEAR(log.breakdown.at("input").mean(), 0.2, 1e-9);
   EXPECT_EQ(log.bound_by.at("compute"), 2);
   EXPECT_EQ(log.verdict, "of compute");
@@ -135,7 +134,6 @@ TEST(RunLog, WithoutStepsHasTheBreakdownOfItsEpochs) {
   };
   const RunLog epochs =
       log_of(start_event() + epoch_event(10, 0.5, more(0.1)) + epoch_event(20, 0.5, more(0.3)));
-  EXPECT_FALSE(epochs.breakdown_is_derived);
   EXPECT_NEAR(epochs.breakdown.at("input").mean(), 0.2, 1e-9);
   EXPECT_EQ(epochs.bound_by.at("input"), 2);
   EXPECT_EQ(epochs.verdict, "v");
@@ -143,21 +141,6 @@ TEST(RunLog, WithoutStepsHasTheBreakdownOfItsEpochs) {
       log_of(start_event() + step_event(5, 1, more(0.5)) + epoch_event(10, 0.5, more(0.1)));
   EXPECT_NEAR(both.breakdown.at("input").mean(), 0.5, 1e-9) << "that of the steps alone";
   EXPECT_EQ(both.bound_by.at("input"), 1);
-}
-
-TEST(RunLog, OfAnOlderProgramHasABreakdownFromItsWaitingTimes) {
-  const auto more = [](double waited) {
-    return fmt::format(R"("samples_per_second":640,"input_wait_seconds":{},)"
-                       R"("exposed_communication_ms":10,"waiting_ms":20,)",
-                       waited);
-  };
-  const RunLog log =
-      log_of(start_event() + step_event(10, 2, more(0.05)) + step_event(20, 2, more(0.10)));
-  EXPECT_TRUE(log.breakdown_is_derived);
-  EXPECT_NEAR(log.breakdown.at("input").mean(), 0.005, 1e-9);
-  EXPECT_NEAR(log.breakdown.at("communication").mean(), 0.01, 1e-9);
-  EXPECT_NEAR(log.breakdown.at("waiting").mean(), 0.02, 1e-9);
-  EXPECT_NEAR(log.breakdown.at("compute").mean(), 0.065, 1e-9) << "64 samples take 0.1 s";
 }
 
 TEST(RunLog, IgnoresTrainingMetricsOfAPartOfAnEpoch) {
