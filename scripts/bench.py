@@ -21,7 +21,7 @@ from bench_tables import measure_tables
 from bench_torch_ddp import measure_torch
 from bench_tools import BUILD, LOCKSTEP, ROOT, Run, fail, physical_cores, row, spread, title
 
-PRIMITIVES = BUILD / "apps" / "bench" / "lockstep_bench_primitives"
+PRIMITIVES = BUILD / "tests" / "bench" / "lockstep_bench_primitives"
 TORCH = [sys.executable, str(ROOT / "scripts" / "bench_torch.py")]
 BATCH = 64
 

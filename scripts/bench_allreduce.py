@@ -10,7 +10,7 @@ import tempfile
 
 from bench_tools import BUILD, LOCKSTEP, ROOT, Run, physical_cores, table
 
-PLAIN_LOOP = BUILD / "apps" / "bench" / "lockstep_bench_plain_loop"
+PLAIN_LOOP = BUILD / "tests" / "bench" / "lockstep_bench_plain_loop"
 CLUSTER = ROOT / "scripts" / "cluster"
 KIB, MIB = 1 << 10, 1 << 20
 RATE = "1gbit"

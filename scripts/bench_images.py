@@ -9,8 +9,8 @@ import subprocess
 
 from bench_tools import BUILD, ROOT, fail, physical_cores, row, title
 
-IMAGES = BUILD / "apps" / "bench" / "lockstep_bench_image_records"
-WRITER = BUILD / "apps" / "bench" / "lockstep_bench_jpeg_records"
+IMAGES = BUILD / "tests" / "bench" / "lockstep_bench_image_records"
+WRITER = BUILD / "tests" / "bench" / "lockstep_bench_jpeg_records"
 KEPT = ROOT / "build" / "bench-images"
 SECONDS = 1.0
 RECIPES = {"cifar10": "cifar10-train", "imagenet": "imagenet-train"}

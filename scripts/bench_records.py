@@ -9,8 +9,8 @@ import subprocess
 
 from bench_tools import BUILD, ROOT, physical_cores, row, spread, title
 
-RECORDS = BUILD / "apps" / "bench" / "lockstep_bench_records"
-MANY_FILES = BUILD / "apps" / "bench" / "lockstep_bench_many_files"
+RECORDS = BUILD / "tests" / "bench" / "lockstep_bench_records"
+MANY_FILES = BUILD / "tests" / "bench" / "lockstep_bench_many_files"
 KEPT = ROOT / "build" / "bench-records"
 SECONDS = 0.5
 OURS = {"memcpy": "floor_memcpy/large/102400", "pread": "floor_pread/large/102400", "once": "read_stream/large",

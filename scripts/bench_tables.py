@@ -8,7 +8,7 @@ import sys
 
 from bench_tools import BUILD, LOCKSTEP, ROOT, Run, compare, on_cores, physical_cores, row, title
 
-TABLE = BUILD / "apps" / "bench" / "lockstep_bench_table"
+TABLE = BUILD / "tests" / "bench" / "lockstep_bench_table"
 KEPT = ROOT / "build" / "bench-table"
 ROWS, NUMBERS, WORDS, BATCH = 1_000_000, 26, 13, 512
 MODEL = "wide_deep:128x128,embedding=8"

@@ -8,7 +8,7 @@ import tempfile
 from bench_allreduce import RATE, across
 from bench_tools import BUILD, ROOT, Run, physical_cores, row, title
 
-PROGRAM = BUILD / "apps" / "bench" / "lockstep_bench_torch"
+PROGRAM = BUILD / "tests" / "bench" / "lockstep_bench_torch"
 PYTHON = os.environ.get("LOCKSTEP_TORCH_PYTHON", "/usr/bin/python3")  # one whose torch is the LibTorch of the build
 BATCH = 32  # of each rank: a global batch of 64
 STEPS, BLOCKS = 5, 10

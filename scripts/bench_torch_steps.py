@@ -2,7 +2,7 @@
 
     mpirun -np 2 python3 bench_torch_steps.py MODEL BATCH STEPS ROUNDS STORE VIEWS
 
-MODEL is mlp or cnn, as apps/bench/torch_steps.cpp has them; BATCH is of each rank; STORE is a file that is not there yet, through which the
+MODEL is mlp or cnn, as tests/bench/torch_steps.cpp has them; BATCH is of each rank; STORE is a file that is not there yet, through which the
 ranks meet; VIEWS is 0 or 1: whether gradients are views of buckets. Prints a JSON object: milliseconds of a step in each block.
 """
 import json

@@ -121,10 +121,10 @@ class Programs:
         modules = {program: module for module, program in TESTS.items()}
         if self.prebuilt:
             path = self.prebuilt / "bin" / name
-        elif name in modules:
-            path = BUILD / "tests" / modules[name] / name
+        elif name == "lockstep":
+            path = BUILD / "apps" / "lockstep" / name
         else:
-            path = BUILD / "apps" / ("lockstep" if name == "lockstep" else "bench") / name
+            path = BUILD / "tests" / modules.get(name, "bench") / name
         if not path.is_file():
             raise NotRun(f"not built: {name}")
         return path

@@ -1,4 +1,4 @@
-#include "apps/bench/fused_patterns.h"
+#include "tests/bench/fused_patterns.h"
 
 #include <utility>
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/photograph.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
+#include "tests/bench/photograph.h"
 
 namespace {
 

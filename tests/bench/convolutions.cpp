@@ -26,7 +26,6 @@
 #include <utility>
 #include <vector>
 
-#include "apps/bench/fused_patterns.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
@@ -40,6 +39,7 @@
 #include "lockstep/model/layers/conv_2d/graph_convolution.h"
 #include "lockstep/model/layers/conv_2d/legacy_convolution.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "tests/bench/fused_patterns.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "apps/bench/photograph.h"
+#include "tests/bench/photograph.h"
 
 #include <cstddef>  // jpeglib.h needs what these two declare
 #include <cstdio>

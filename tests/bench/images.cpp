@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "apps/bench/photograph.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/image/transform.h"
+#include "tests/bench/photograph.h"
 
 namespace {
 
