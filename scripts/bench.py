@@ -18,8 +18,8 @@ from bench_networks import measure_networks
 from bench_records import measure_records
 from bench_sequences import measure_sequences
 from bench_tables import measure_tables
-from bench_torch_ddp import measure_torch
 from bench_tools import BUILD, LOCKSTEP, ROOT, Run, fail, physical_cores, row, spread, title
+from bench_torch_ddp import measure_torch
 
 PRIMITIVES = BUILD / "tests" / "bench" / "lockstep_bench_primitives"
 TORCH = [sys.executable, str(ROOT / "scripts" / "bench_torch.py")]

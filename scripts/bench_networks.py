@@ -5,7 +5,18 @@ import collections
 import statistics
 import sys
 
-from bench_tools import LOCKSTEP, ROOT, Run, compare, floor_of_step, on_cores, physical_cores, row, supports, title
+from bench_tools import (
+    LOCKSTEP,
+    ROOT,
+    Run,
+    compare,
+    floor_of_step,
+    on_cores,
+    physical_cores,
+    row,
+    supports,
+    title,
+)
 
 Work = collections.namedtuple("Work", "model data batch steps")
 WORKS = [Work("cnn", "28x28x1", 64, 200), Work("mlp:1024,1024", "28x28x1", 64, 200),

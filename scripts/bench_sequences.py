@@ -8,7 +8,19 @@ import statistics
 import sys
 import tempfile
 
-from bench_tools import LOCKSTEP, ROOT, Run, compare, floor_of_step, on_cores, physical_cores, row, spread, supports, title
+from bench_tools import (
+    LOCKSTEP,
+    ROOT,
+    Run,
+    compare,
+    floor_of_step,
+    on_cores,
+    physical_cores,
+    row,
+    spread,
+    supports,
+    title,
+)
 
 # An LSTM has floats as its input, `vocabulary` at each position.
 Work = collections.namedtuple("Work", "model positions vocabulary batch steps precision replicas", defaults=[1])

@@ -17,10 +17,11 @@ import json
 import time
 
 import torch
-from bench_sequences_torch import Gpt
-from gpu_cifar_torch import train
 from torch import nn
 from torch.nn import attention, functional
+
+from bench_sequences_torch import Gpt
+from gpu_cifar_torch import train
 
 
 def cnn():

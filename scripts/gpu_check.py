@@ -12,12 +12,31 @@ import shutil
 import subprocess
 import sys
 
-from gpu_find import BUILD, FOLDER, HEADERS, PACK, ROOT, TESTS, Cuda, Programs, environment_of, missing_from_system
+from gpu_find import (
+    BUILD,
+    FOLDER,
+    HEADERS,
+    PACK,
+    ROOT,
+    TESTS,
+    Cuda,
+    Programs,
+    environment_of,
+    missing_from_system,
+)
 from gpu_next import NEXT, Next
 from gpu_several import SEVERAL, Several
 from gpu_speed import Speed
 from gpu_steps import Failed, Steps
-from gpu_tools import architecture, exit_status, gpu_limits, markdown, parse_gpus, table, test_counts
+from gpu_tools import (
+    architecture,
+    exit_status,
+    gpu_limits,
+    markdown,
+    parse_gpus,
+    table,
+    test_counts,
+)
 from gpu_trainings import Trainings
 
 TARGETS = ["lockstep_program", "lockstep_bench_attention", "lockstep_bench_convolutions", "lockstep_bench_update",

@@ -57,7 +57,7 @@ def rows_of(result, columns):
         sys.exit(f"the trace processor reports {result.error}")
     for batch in result.batch:
         strings = iter(batch.string_cells.split("\0"))
-        cells = {batch.CELL_NULL: lambda: None, batch.CELL_STRING: lambda: next(strings),
+        cells = {batch.CELL_NULL: lambda: None, batch.CELL_STRING: strings.__next__,
                  batch.CELL_VARINT: iter(batch.varint_cells).__next__, batch.CELL_FLOAT64: iter(batch.float64_cells).__next__}
         for kind in batch.cells:
             row.append(cells[kind]())

@@ -183,7 +183,7 @@ class Export(unittest.TestCase):
             name = file.stem
             about = json.loads(file.read_text())
 
-            def array(kind, number, entry, kind_of_elements):
+            def array(kind, number, entry, kind_of_elements, name=name, about=about):
                 values = numpy.fromfile(self.directory / f"{name}.{kind}.{number}", dtype=kind_of_elements)
                 return values.reshape([about["samples"], *entry["shape"]])
 
