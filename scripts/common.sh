@@ -1,5 +1,5 @@
-# Shared by the scripts in this folder; sourced, not run.
 # shellcheck shell=bash
+# Shared by the scripts in this folder; sourced, not run.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)

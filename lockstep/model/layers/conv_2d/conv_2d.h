@@ -71,7 +71,8 @@ struct Conv2DSpec {
   bool input_gradient = false;       ///< whether backward must write the input's gradient
   bool adds_input_gradient = false;  ///< whether it must add to it instead
   bool reads_network_input = false;  ///< whether the input is the network's, without other readers
-  /// whether a normalization is the only reader of the output; only with Backend::fuses_statistics()
+  /// whether a normalization is the only reader of the output; only with
+  /// Backend::fuses_statistics()
   bool statistics = false;
 };
 
