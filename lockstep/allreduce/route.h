@@ -77,9 +77,6 @@ class Topology {
   int ranks() const { return ranks_; }                      ///< number of ranks
   int nodes() const { return nodes_; }                      ///< number of nodes
   int most_ranks_of_a_node() const { return most_ranks_; }  ///< number of ranks of the largest node
-  /// Whether the ranks of every node can share memory; ranks of one host in separate containers
-  /// cannot.
-  bool shares_memory() const { return shares_memory_; }
 
   /// Routes worth using between these ranks, on CPUs, fastest (expected) first. Shared memory
   /// requires several ranks on a node: on the only node, or within several.
@@ -92,6 +89,7 @@ class Topology {
   int ranks_ = 1;
   int nodes_ = 1;
   int most_ranks_ = 1;
+  // Whether the ranks of every node can; ranks of one host in separate containers cannot.
   bool shares_memory_ = false;
 };
 

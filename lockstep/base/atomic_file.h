@@ -44,9 +44,6 @@ class AtomicFile {
 
   const std::filesystem::path& path() const { return path_; }  ///< final path of the file
 
-  /// Whether the file appears at publish(); false if the bytes go directly to a device or a FIFO.
-  bool is_atomic() const { return is_atomic_; }
-
   /// Throws Error, for example if the disk is full; the file is then discarded.
   void write(std::string_view bytes);
 
@@ -54,8 +51,8 @@ class AtomicFile {
   /// not discarded.
   void write_at(std::uint64_t offset, std::string_view bytes);
 
-  /// The path until publish(); empty if !is_atomic(). A descriptor opened by this path reads what
-  /// was written so far and stays valid after publish().
+  /// The path until publish(); empty if the bytes go directly to a device or a FIFO. A descriptor
+  /// opened by this path reads what was written so far and stays valid after publish().
   const std::filesystem::path& temporary() const { return temporary_; }
 
   /// Makes the bytes durable (unless `cached`) and closes the file; nothing can be written

@@ -347,11 +347,4 @@ void GradientReducer::note_missing() {
         fmt::join(names, ", "), kStepsUntilNamed);
 }
 
-std::vector<std::string> GradientReducer::parameters_without_gradient(std::int64_t steps) const {
-  std::vector<std::string> names;
-  for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter)
-    if (steps_ - last_gradient_[parameter] >= steps) names.push_back(parameters_[parameter].name);
-  return names;
-}
-
 }  // namespace lockstep::interop

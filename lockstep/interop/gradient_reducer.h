@@ -131,8 +131,6 @@ class GradientReducer {
   /// Whether the step must not be applied (skip_non_finite).
   bool must_skip() const { return options_.skip_non_finite && !is_finite(); }
   std::int64_t steps() const { return steps_; }  ///< steps applied
-  /// Names of parameters that had no gradient on any rank for at least `steps` steps.
-  std::vector<std::string> parameters_without_gradient(std::int64_t steps) const;
 
   /// The buckets of gradients.
   const allreduce::GradientBuckets& buckets() const { return *buckets_; }

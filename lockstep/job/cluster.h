@@ -29,8 +29,6 @@ class Cluster {
   /// Parses the environment variable TF_CONFIG; nullopt if it is not set.
   static std::optional<Cluster> from_environment();
 
-  TaskType task_type() const { return type_; }
-  int task_index() const { return index_; }
   /// "worker:1"
   std::string task_name() const;
 

@@ -56,8 +56,6 @@ TEST(Cluster, ReadsTheEnvironment) {
   const TfConfig config(
       R"({"cluster": {"worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 1}, "rpc_layer": "grpc"})");
   const Cluster cluster = Cluster::from_environment().value();
-  EXPECT_EQ(cluster.task_type(), TaskType::worker);
-  EXPECT_EQ(cluster.task_index(), 1);
   EXPECT_EQ(cluster.task_name(), "worker:1");
   EXPECT_THAT(cluster.tasks(TaskType::worker), ElementsAre("b:1", "c:1"));
   EXPECT_TRUE(cluster.tasks(TaskType::ps).empty());
@@ -67,8 +65,8 @@ TEST(Cluster, TheIndexMayBeText) {
   EXPECT_EQ(
       Cluster::parse(
           R"({"cluster": {"worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": "1"}})")
-          ->task_index(),
-      1);
+          ->task_name(),
+      "worker:1");
 }
 
 struct Role {

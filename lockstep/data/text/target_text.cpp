@@ -65,13 +65,4 @@ void write_target(std::span<const std::int32_t> text, const TargetVocabulary& vo
   if (text.size() < targets.size()) targets[text.size()] = vocabulary.end;
 }
 
-TargetText encode_target(const Tokenizer& tokenizer, std::string_view text, std::size_t length) {
-  const TextTokens target = target_tokens(tokenizer, text, length);
-  TargetText encoded{.tokens = std::vector<std::int32_t>(length),
-                     .targets = std::vector<std::int32_t>(length),
-                     .is_cut = target.is_cut};
-  write_target(target.tokens, TargetVocabulary::of(tokenizer), encoded.tokens, encoded.targets);
-  return encoded;
-}
-
 }  // namespace lockstep::data

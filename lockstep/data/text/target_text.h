@@ -49,14 +49,4 @@ TextTokens target_tokens(const Tokenizer& tokenizer, std::string_view text, std:
 void write_target(std::span<const std::int32_t> text, const TargetVocabulary& vocabulary,
                   std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
 
-/// What a generator reads and predicts of a text.
-struct TargetText {
-  std::vector<std::int32_t> tokens;   ///< begin, w1, …, 0, …
-  std::vector<std::int32_t> targets;  ///< w1, …, end, -1, …
-  bool is_cut = false;                ///< the end does not fit
-};
-
-/// target_tokens(), written by write_target() to arrays of `length` positions.
-TargetText encode_target(const Tokenizer& tokenizer, std::string_view text, std::size_t length);
-
 }  // namespace lockstep::data

@@ -38,6 +38,20 @@ class MarkedBytes final : public Tokenizer {
   std::optional<std::int32_t> end_;
 };
 
+/// What a generator reads and predicts of a text.
+struct TargetText {
+  TextNumbers tokens;
+  TextNumbers targets;
+  bool is_cut = false;
+};
+
+TargetText encode_target(const Tokenizer& tokenizer, std::string_view text, std::size_t length) {
+  const TextTokens target = target_tokens(tokenizer, text, length);
+  TargetText encoded{TextNumbers(length), TextNumbers(length), target.is_cut};
+  write_target(target.tokens, TargetVocabulary::of(tokenizer), encoded.tokens, encoded.targets);
+  return encoded;
+}
+
 TEST(TargetVocabulary, AddsTheTokensThatTheTokenizerLacks) {
   struct Case {
     MarkedBytes tokenizer;
