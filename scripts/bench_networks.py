@@ -1,4 +1,5 @@
-"""The part of scripts/bench with networks of images and rows on one core, in float32 and bfloat16, against the same in PyTorch."""
+"""The part of scripts/bench with networks of images and rows on one core, in float32 and bfloat16,
+against the same in PyTorch."""
 
 import argparse
 import collections
@@ -27,18 +28,24 @@ PRECISIONS = "float32", "bfloat16"
 
 
 def train(options, work, precision):
-    return [str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", work.model, "--data", f"synthetic-images:{work.data}:10:{work.steps * work.batch}",
-            "--global-batch", str(work.batch), "--epochs", str(options.epochs), "--optimizer", "sgd",
-            "--momentum", "0.9", "--learning-rate", "0.01", "--precision", precision, "--log-format", "json"]
+    return [
+        str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", work.model, "--data",
+        f"synthetic-images:{work.data}:10:{work.steps * work.batch}", "--global-batch",
+        str(work.batch), "--epochs",
+        str(options.epochs), "--optimizer", "sgd", "--momentum", "0.9", "--learning-rate", "0.01",
+        "--precision", precision, "--log-format", "json"
+    ]
 
 
 def measure_pairs(options, precisions, result):
-    """Two replicas of one process and two ranks on two cores, against two independent runs at the same time."""
+    """Two replicas of one process and two ranks on two cores, against two independent runs at the
+    same time."""
     cores = physical_cores(2)
     title("2 x one")
     for work in WORKS:
         for precision in precisions:
-            alone, doubled = (train(options, each, precision) for each in (work, work._replace(batch=2 * work.batch)))
+            alone, doubled = (train(options, each, precision)
+                              for each in (work, work._replace(batch=2 * work.batch)))
             replicas = [*doubled, "--devices", "cpu:0,cpu:0"]
             ranks = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", *doubled]
             rates = {"independent": [], "replicas": [], "ranks": []}
@@ -51,12 +58,13 @@ def measure_pairs(options, precisions, result):
             other = statistics.median(rates["independent"])
             for kind in ("replicas", "ranks"):
                 rate = statistics.median(rates[kind])
-                row(f"images per second, {work.model}, batch {work.batch}, {precision}, two {kind}", f"{rate:,.1f}", f"{other:,.1f}",
-                    f"{rate / other:.1%}")
+                row(f"images per second, {work.model}, batch {work.batch}, {precision}, two {kind}",
+                    f"{rate:,.1f}", f"{other:,.1f}", f"{rate / other:.1%}")
 
 
 def measure_networks(options, result):
-    """Generated images as bytes in memory. PyTorch in its fastest setting, found once: eager or compiled, in two memory layouts."""
+    """Generated images as bytes in memory. PyTorch in its fastest setting, found once: eager or
+    compiled, in two memory layouts."""
     [core] = physical_cores(1)
     precisions = [each for each in PRECISIONS if supports(each)]
     result["networks"], result["pairs"] = [], []
@@ -73,19 +81,34 @@ def measure_networks(options, result):
                 ours.append(run.rate())
                 megabytes.append(run.resident_megabytes)
                 theirs.append(on_cores([*torch, tried["setting"]], [core]))
-            step = floor_of_step(train(argparse.Namespace(epochs=-(-12 // work.steps)), work, precision), work.steps, [core])
-            result["networks"].append(work._asdict() | {"precision": precision, "lockstep": ours, "megabytes": megabytes,
-                                                        "torch": theirs, "tried": tried, "step": step})
+            step = floor_of_step(
+                train(argparse.Namespace(epochs=-(-12 // work.steps)), work, precision), work.steps,
+                [core])
+            result["networks"].append(
+                work._asdict() | {
+                    "precision": precision,
+                    "lockstep": ours,
+                    "megabytes": megabytes,
+                    "torch": theirs,
+                    "tried": tried,
+                    "step": step
+                })
             name = f"{work.model}, batch {work.batch}, {precision}"
-            compare(f"images per second, {name}", ours, [each["samples_per_second"] for each in theirs], 1, 1, f": {tried['setting']}")
+            compare(f"images per second, {name}", ours,
+                    [each["samples_per_second"] for each in theirs], 1, 1, f": {tried['setting']}")
             floor = step["primitives_ms"] + step["others_ms"]
-            row(f"ms of a step, {name}", f"{step['ms']:.1f}", f"{floor:.1f}", f"{floor / step['ms']:.0%}",
-                f"the floor, of which primitives {step['primitives_ms']:.1f}; at the peak of a core {step['peak_share']:.0%}")
-            compare(f"peak memory in MB, {name}", megabytes, [each["megabytes"] for each in theirs], 1, 0)
+            row(
+                f"ms of a step, {name}", f"{step['ms']:.1f}", f"{floor:.1f}",
+                f"{floor / step['ms']:.0%}",
+                f"the floor, of which primitives {step['primitives_ms']:.1f}; at the peak of a "
+                f"core {step['peak_share']:.0%}"
+            )
+            compare(f"peak memory in MB, {name}", megabytes, [each["megabytes"] for each in theirs],
+                    1, 0)
             rates[precision] = statistics.median(ours)
         if len(rates) < len(PRECISIONS):
             continue
         ours, other = rates["bfloat16"], rates["float32"]
-        row(f"images per second, {work.model}, batch {work.batch}", f"{ours:,.1f}", f"{other:,.1f}", f"{ours / other:.2f} x",
-            "bfloat16 against our float32")
+        row(f"images per second, {work.model}, batch {work.batch}", f"{ours:,.1f}", f"{other:,.1f}",
+            f"{ours / other:.2f} x", "bfloat16 against our float32")
     measure_pairs(options, precisions, result)

@@ -1,7 +1,9 @@
-"""PyTorch's side of scripts/bench --only networks: networks of images on one thread, images as bytes in memory.
+"""PyTorch's side of scripts/bench --only networks: networks of images on one thread, images as
+bytes in memory.
 
-Usage: bench_networks_torch.py MODEL HEIGHTxWIDTHxCHANNELS BATCH STEPS PRECISION SETTING. PRECISION is float32 or bfloat16, with
-autocast. SETTING is a memory layout, "compiled" or not, or "all": the fastest. Prints one JSON object.
+Usage: bench_networks_torch.py MODEL HEIGHTxWIDTHxCHANNELS BATCH STEPS PRECISION SETTING. PRECISION
+is float32 or bfloat16, with autocast. SETTING is a memory layout, "compiled" or not, or "all": the
+fastest. Prints one JSON object.
 """
 
 import json
@@ -15,14 +17,19 @@ from torch import nn
 
 CLASSES = 10
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
-SETTINGS = {f"{layout}{compiled}": (LAYOUTS[layout], bool(compiled)) for layout in LAYOUTS for compiled in ("", ", compiled")}
+SETTINGS = {
+    f"{layout}{compiled}": (LAYOUTS[layout], bool(compiled))
+    for layout in LAYOUTS
+    for compiled in ("", ", compiled")
+}
 
 
 def network(name, shape):
     """The network of `lockstep train --model NAME`."""
     if name == "cnn":
-        return nn.Sequential(nn.Conv2d(shape[2], 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
-                             nn.Flatten(), nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, CLASSES))
+        return nn.Sequential(nn.Conv2d(shape[2], 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+                             nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                             nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, CLASSES))
     if name.startswith("mlp:"):
         layers, features = [nn.Flatten()], shape[0] * shape[1] * shape[2]
         for width in map(int, name.removeprefix("mlp:").split(",")):
@@ -62,11 +69,18 @@ def main():
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     name, shape, batch, steps, precision, setting = sys.argv[1:7]
-    arguments = name, [int(extent) for extent in shape.split("x")], int(batch), int(steps), precision
+    arguments = name, [int(extent) for extent in shape.split("x")
+                       ], int(batch), int(steps), precision
     rates = {each: rate(each, *arguments) for each in (SETTINGS if setting == "all" else [setting])}
     best = max(rates, key=rates.get)
-    print(json.dumps({"version": torch.__version__, "setting": best, "samples_per_second": rates[best], "tried": rates,
-                      "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6}))
+    print(
+        json.dumps({
+            "version": torch.__version__,
+            "setting": best,
+            "samples_per_second": rates[best],
+            "tried": rates,
+            "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+        }))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """PyTorch's side of scripts/bench --only sequences: networks of sequences, one batch in memory.
 
-Usage: bench_sequences_torch.py KIND:LAYERSxWIDTH POSITIONS VOCABULARY BATCH STEPS PRECISION THREADS. KIND is gpt, minilm, or lstm, whose
-positions have VOCABULARY features. PRECISION is float32 or bfloat16, with autocast. Prints one JSON object: the tokens per second of
-the faster of eager PyTorch and torch.compile, and the most memory of the process with eager PyTorch.
+Usage: bench_sequences_torch.py KIND:LAYERSxWIDTH POSITIONS VOCABULARY BATCH STEPS PRECISION
+THREADS. KIND is gpt, minilm, or lstm, whose positions have VOCABULARY features. PRECISION is
+float32 or bfloat16, with autocast. Prints one JSON object: the tokens per second of the faster of
+eager PyTorch and torch.compile, and the most memory of the process with eager PyTorch.
 """
 
 import json
@@ -33,11 +34,13 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """The network of `lockstep train --model gpt:LAYERSxWIDTH`: as many heads of 64 elements as there are."""
+    """The network of `lockstep train --model gpt:LAYERSxWIDTH`: as many heads of 64 elements as
+    there are."""
 
     def __init__(self, layers, width, positions, vocabulary):
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
+        self.tokens, self.positions = nn.Embedding(vocabulary,
+                                                   width), nn.Embedding(positions, width)
         nn.init.normal_(self.tokens.weight, std=0.02)  # also the last kernel
         self.blocks = nn.Sequential(*(Block(width, width // 64) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
@@ -60,14 +63,17 @@ class Lstm(nn.Module):
 
 
 class MiniLm(nn.Module):
-    """The network of `lockstep train --model minilm:LAYERSxWIDTH`, by the transformers package: the mean of BERT's outputs."""
+    """The network of `lockstep train --model minilm:LAYERSxWIDTH`, by the transformers package: the
+    mean of BERT's outputs."""
 
     def __init__(self, layers, width, positions, vocabulary):
         super().__init__()
         from transformers import BertConfig, BertModel
-        self.bert = BertModel(BertConfig(vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=width // 32,
-                                         intermediate_size=4 * width, hidden_dropout_prob=0, attention_probs_dropout_prob=0),
-                              add_pooling_layer=False)
+        self.bert = BertModel(
+            BertConfig(vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers,
+                       num_attention_heads=width // 32, intermediate_size=4 * width,
+                       hidden_dropout_prob=0, attention_probs_dropout_prob=0),
+            add_pooling_layer=False)
         self.classifier = nn.Linear(width, 2)
 
     def forward(self, tokens):
@@ -106,13 +112,20 @@ def main():
     torch.set_num_threads(int(sys.argv[7]))
     torch.set_num_interop_threads(1)
     kind, sizes = sys.argv[1].split(":")
-    arguments = kind, [int(size) for size in sizes.split("x")], *map(int, sys.argv[2:6]), sys.argv[6]
+    arguments = kind, [int(size) for size in sizes.split("x")
+                       ], *map(int, sys.argv[2:6]), sys.argv[6]
     rates = {"eager": rate(False, *arguments)}
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     rates["torch.compile"] = rate(True, *arguments)
     best = max(rates, key=rates.get)
-    print(json.dumps({"version": torch.__version__, "setting": best, "tokens_per_second": rates[best], "tried": rates,
-                      "megabytes": megabytes}))
+    print(
+        json.dumps({
+            "version": torch.__version__,
+            "setting": best,
+            "tokens_per_second": rates[best],
+            "tried": rates,
+            "megabytes": megabytes
+        }))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The part of scripts/bench with tables: CSV to batches against pandas and tf.data, wide_deep against Keras and PyTorch."""
+"""The part of scripts/bench with tables: CSV to batches against pandas and tf.data, wide_deep
+against Keras and PyTorch."""
 
 import json
 import os
@@ -29,8 +30,14 @@ def write_table(path):
 
 
 def write_features(path):
-    path.write_text(json.dumps({"features": [{"column": f"c{i}", "kind": "categorical", "output": "index"}
-                                             for i in range(WORDS)]}))
+    path.write_text(
+        json.dumps({
+            "features": [{
+                "column": f"c{i}",
+                "kind": "categorical",
+                "output": "index"
+            } for i in range(WORDS)]
+        }))
 
 
 def measure_tables(options, result):
@@ -47,27 +54,36 @@ def measure_tables(options, result):
     if tensorflow:
         peers |= {"Keras": [tensorflow, scripts / "bench_tables_keras.py", table, BATCH, "fit"],
                   "tf.data": [tensorflow, scripts / "bench_tables_keras.py", table, BATCH, "read"]}
-    train = [str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", MODEL, "--data", f"csv:{table}?label=label", "--features", str(features),
-             "--devices", "cpu:0", "--global-batch", str(BATCH), "--epochs", str(options.epochs), "--optimizer", "adam",
-             "--log-format", "json"]
+    train = [
+        str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", MODEL, "--data",
+        f"csv:{table}?label=label", "--features",
+        str(features), "--devices", "cpu:0", "--global-batch",
+        str(BATCH), "--epochs",
+        str(options.epochs), "--optimizer", "adam", "--log-format", "json"
+    ]
     read, rates, theirs = [], [], {name: [] for name in peers}
     for _ in range(options.rounds):
-        read.append(on_cores([TABLE, table, "--label", "label", "--features", features, "--batch", BATCH], [core]))
+        read.append(
+            on_cores([TABLE, table, "--label", "label", "--features", features, "--batch", BATCH],
+                     [core]))
         rates.append(Run(train, [core]).finish().rate())
         for name, command in peers.items():
             theirs[name].append(on_cores(command, [core]))
     result["tables"] = {"read": read, "wide_deep": rates, "theirs": theirs}
     if tensorflow:
         title("tf.data")
-        compare("thousand rows per second, CSV to batches", [each["samples"] / each["seconds"] for each in read],
+        compare("thousand rows per second, CSV to batches",
+                [each["samples"] / each["seconds"] for each in read],
                 [each["samples_per_second"] for each in theirs["tf.data"]], 1e3, 0)
     open_rates = [each["bytes"] / each["open_seconds"] for each in read]
-    row("MB/s of the file until its first batch", f"{statistics.median(open_rates) / 1e6:,.0f}", "", "")
+    row("MB/s of the file until its first batch", f"{statistics.median(open_rates) / 1e6:,.0f}", "",
+        "")
     for name in ("Keras", "PyTorch"):
         if name in theirs:
             title(name)
             best = [each["samples_per_second"] for each in theirs[name]]
-            compare("thousand rows per second, wide_deep", rates, best, 1e3, 1, f": {theirs[name][0]['setting']}")
+            compare("thousand rows per second, wide_deep", rates, best, 1e3, 1,
+                    f": {theirs[name][0]['setting']}")
 
 
 if __name__ == "__main__":

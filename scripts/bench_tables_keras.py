@@ -1,7 +1,8 @@
 """TensorFlow's side of scripts/bench --only tables, on one core.
 
-Usage: bench_tables_keras.py TABLE BATCH read|fit. read: from the file to the batches of one epoch, with pandas and tf.data; fit: the
-network wide_deep by Keras, the table in memory. Prints one JSON object: the samples per second of the fastest setting.
+Usage: bench_tables_keras.py TABLE BATCH read|fit. read: from the file to the batches of one epoch,
+with pandas and tf.data; fit: the network wide_deep by Keras, the table in memory. Prints one JSON
+object: the samples per second of the fastest setting.
 """
 
 import json
@@ -24,7 +25,11 @@ def load(path):
     table = pandas.read_csv(path)
     numbers = table[[name for name in table.columns if name.startswith("n")]].to_numpy("float32")
     numbers = (numbers - numbers.mean(0)) / numbers.std(0)
-    words = {name: table[name].astype("category").cat.codes.to_numpy("int32") for name in table.columns if name.startswith("c")}
+    words = {
+        name: table[name].astype("category").cat.codes.to_numpy("int32")
+        for name in table.columns
+        if name.startswith("c")
+    }
     return numbers, words, table["label"].to_numpy("int32")
 
 
@@ -33,7 +38,10 @@ def batches(data, batch, shuffled_by):
     numbers, words, labels = data
     if shuffled_by == "numpy":
         order = numpy.random.default_rng(1).permutation(len(labels))
-        numbers, words, labels = numbers[order], {name: column[order] for name, column in words.items()}, labels[order]
+        numbers, words, labels = numbers[order], {
+            name: column[order]
+            for name, column in words.items()
+        }, labels[order]
     dataset = tf.data.Dataset.from_tensor_slices(({"numbers": numbers} | words, labels))
     if shuffled_by == "tf.data":
         dataset = dataset.shuffle(10_000)
@@ -57,7 +65,8 @@ def read(path, batch):
 
 def wide_deep(numbers, vocabularies, classes):
     inputs = {"numbers": keras.Input((numbers,), name="numbers")}
-    logits, deep = [keras.layers.Dense(classes, use_bias=False)(inputs["numbers"])], [inputs["numbers"]]
+    logits, deep = [keras.layers.Dense(classes,
+                                       use_bias=False)(inputs["numbers"])], [inputs["numbers"]]
     for name, size in vocabularies.items():
         inputs[name] = keras.Input((), dtype="int32", name=name)
         logits.append(keras.layers.Embedding(size, classes)(inputs[name]))
@@ -83,12 +92,19 @@ def fit(path, batch):
     for jit in (False, True):
         for per_execution in (1, 50):
             keras.utils.set_random_seed(1)
-            model = wide_deep(numbers.shape[1], {name: int(column.max()) + 1 for name, column in words.items()}, 2)
-            model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            model = wide_deep(numbers.shape[1], {
+                name: int(column.max()) + 1
+                for name, column in words.items()
+            }, 2)
+            model.compile(keras.optimizers.Adam(1e-3),
+                          keras.losses.SparseCategoricalCrossentropy(from_logits=True),
                           jit_compile=jit, steps_per_execution=per_execution)
             clock = Clock()
-            model.fit(batches(data, batch, "numpy").repeat(), epochs=2, steps_per_epoch=STEPS, verbose=0, callbacks=[clock])
-            rates[f"jit_compile={jit}, steps_per_execution={per_execution}"] = STEPS * batch / clock.seconds
+            model.fit(
+                batches(data, batch, "numpy").repeat(), epochs=2, steps_per_epoch=STEPS, verbose=0,
+                callbacks=[clock])
+            name = f"jit_compile={jit}, steps_per_execution={per_execution}"
+            rates[name] = STEPS * batch / clock.seconds
     return rates
 
 
@@ -98,7 +114,13 @@ def main():
     path, batch, work = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     rates = read(path, batch) if work == "read" else fit(path, batch)
     best = max(rates, key=rates.get)
-    print(json.dumps({"version": tf.__version__, "setting": best, "samples_per_second": rates[best], "tried": rates}))
+    print(
+        json.dumps({
+            "version": tf.__version__,
+            "setting": best,
+            "samples_per_second": rates[best],
+            "tried": rates
+        }))
 
 
 if __name__ == "__main__":

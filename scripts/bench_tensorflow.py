@@ -1,7 +1,9 @@
-"""tf.data on the files that lockstep_bench_records keeps: the other side of scripts/bench --only records.
+"""tf.data on the files that lockstep_bench_records keeps: the other side of scripts/bench --only
+records.
 
-Usage: bench_tensorflow.py DIRECTORY SECONDS [SETTING...]. Prints one object: for each work, its settings with the
-records a second of the process's own time, all threads included. With SETTINGs, those alone.
+Usage: bench_tensorflow.py DIRECTORY SECONDS [SETTING...]. Prints one object: for each work, its
+settings with the records a second of the process's own time, all threads included. With SETTINGs,
+those alone.
 """
 
 import json
@@ -13,7 +15,10 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 import tensorflow as tf
 
-FEATURES = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+FEATURES = {
+    "image": tf.io.FixedLenFeature([], tf.string),
+    "label": tf.io.FixedLenFeature([], tf.int64)
+}
 
 
 def options(threads):
@@ -30,7 +35,8 @@ def large(path, buffer, threads):
 
 def images(path, buffer, batch, parallel, threads):
     records = tf.data.TFRecordDataset(path, buffer_size=buffer).batch(batch)
-    parsed = records.map(lambda serialized: tf.io.parse_example(serialized, FEATURES), num_parallel_calls=parallel)
+    parsed = records.map(lambda serialized: tf.io.parse_example(serialized, FEATURES),
+                         num_parallel_calls=parallel)
     return parsed.prefetch(tf.data.AUTOTUNE if parallel else 0).with_options(options(threads))
 
 
@@ -38,11 +44,14 @@ def settings(directory):
     """For each work, by name: its data set and the records of an epoch."""
     works = {"large": {}, "images": {}}
     for buffer in (256 << 10, 1 << 20, 8 << 20):
-        works["large"][f"large buffer={buffer >> 10}K"] = (large(f"{directory}/large.tfrecord", buffer, 1), 2_000)
+        works["large"][f"large buffer={buffer >> 10}K"] = (large(f"{directory}/large.tfrecord",
+                                                                 buffer, 1), 2_000)
         for batch in (128, 1024):
             for parallel in (None, tf.data.AUTOTUNE):
-                name = f"images buffer={buffer >> 10}K batch={batch} map={'auto' if parallel else 'serial'}"
-                works["images"][name] = (images(f"{directory}/images.tfrecord", buffer, batch, parallel, 1), 200_000)
+                kind = "auto" if parallel else "serial"
+                name = f"images buffer={buffer >> 10}K batch={batch} map={kind}"
+                works["images"][name] = (images(f"{directory}/images.tfrecord", buffer, batch,
+                                                parallel, 1), 200_000)
     return works
 
 
@@ -65,8 +74,14 @@ def main():
     directory, seconds, chosen = sys.argv[1], float(sys.argv[2]), set(sys.argv[3:])
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    rates = {work: {name: rate(dataset, records, seconds) for name, (dataset, records) in each.items()
-                    if not chosen or name in chosen} for work, each in settings(directory).items()}
+    rates = {
+        work: {
+            name: rate(dataset, records, seconds)
+            for name, (dataset, records) in each.items()
+            if not chosen or name in chosen
+        }
+        for work, each in settings(directory).items()
+    }
     print(json.dumps({"version": tf.__version__, "rates": rates}))
 
 

@@ -1,7 +1,8 @@
 """tf.data on TFRecord files of JPEG images: the other side of scripts/bench --only images.
 
-Usage: bench_tensorflow_images.py WORK DIRECTORY SECONDS [SETTING...], WORK cifar10 or imagenet. Prints one object: for
-each setting the images a second of the process's own time, all threads included. With SETTINGs, those alone.
+Usage: bench_tensorflow_images.py WORK DIRECTORY SECONDS [SETTING...], WORK cifar10 or imagenet.
+Prints one object: for each setting the images a second of the process's own time, all threads
+included. With SETTINGs, those alone.
 """
 
 import glob
@@ -44,20 +45,26 @@ def cifar10_crop(image):
 
 
 def cifar10_crops(images):
-    """Crop and flip of a batch in one kernel: boxes on whole pixels, mirrored ones from right to left."""
+    """Crop and flip of a batch in one kernel: boxes on whole pixels, mirrored ones from right to
+    left."""
     count = tf.shape(images)[0]
     padded = tf.pad(images, [[0, 0], [4, 4], [4, 4], [0, 0]])
     corner = tf.cast(tf.random.uniform([count, 2], 0, 9, tf.int32), tf.float32)
     top, left, mirrored = corner[:, 0], corner[:, 1], tf.random.uniform([count]) < 0.5
     right = left + 31
-    boxes = tf.stack([top, tf.where(mirrored, right, left), top + 31, tf.where(mirrored, left, right)], axis=1) / 39
+    boxes = tf.stack(
+        [top, tf.where(mirrored, right, left), top + 31,
+         tf.where(mirrored, left, right)], axis=1) / 39
     return tf.image.crop_and_resize(padded, boxes, tf.range(count), [32, 32])
 
 
 def imagenet_crop(encoded):
-    begin, size, _ = tf.image.sample_distorted_bounding_box(
-        tf.image.extract_jpeg_shape(encoded), bounding_boxes=tf.zeros([1, 0, 4]), area_range=(0.08, 1.0),
-        aspect_ratio_range=(3 / 4, 4 / 3), max_attempts=10, use_image_if_no_bounding_boxes=True)
+    begin, size, _ = tf.image.sample_distorted_bounding_box(tf.image.extract_jpeg_shape(encoded),
+                                                            bounding_boxes=tf.zeros([1, 0, 4]),
+                                                            area_range=(0.08, 1.0),
+                                                            aspect_ratio_range=(3 / 4, 4 / 3),
+                                                            max_attempts=10,
+                                                            use_image_if_no_bounding_boxes=True)
     window = tf.stack([begin[0], begin[1], size[0], size[1]])
     image = tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
     return tf.image.resize(image, [224, 224], method="bilinear")
@@ -66,9 +73,11 @@ def imagenet_crop(encoded):
 def encoded_records(paths, buffer, parse, parallel):
     records = tf.data.TFRecordDataset(paths, buffer_size=buffer)
     if parse == "single":
-        return records, lambda serialized: tuple(tf.io.parse_single_example(serialized, FEATURES).values())
-    batches = records.batch(1024).map(lambda serialized: tuple(tf.io.parse_example(serialized, FEATURES).values()),
-                                      num_parallel_calls=parallel)
+        return records, lambda serialized: tuple(
+            tf.io.parse_single_example(serialized, FEATURES).values())
+    batches = records.batch(1024).map(
+        lambda serialized: tuple(tf.io.parse_example(serialized, FEATURES).values()),
+        num_parallel_calls=parallel)
     return batches.unbatch(), None
 
 
@@ -84,8 +93,11 @@ def pipeline(work, paths, buffer, parse, late, parallel):
             image = image if late else normalize(tf.image.random_flip_left_right(image))
         else:
             image = tf.ensure_shape(tf.io.decode_jpeg(encoded, channels=3), [32, 32, 3])
-            image = {"no": lambda: normalize(cifar10_crop(image)), "norm": lambda: cifar10_crop(image),
-                     "all": lambda: image}[late or "no"]()
+            image = {
+                "no": lambda: normalize(cifar10_crop(image)),
+                "norm": lambda: cifar10_crop(image),
+                "all": lambda: image
+            }[late or "no"]()
         return image, label
 
     def whole(images, labels):
@@ -108,9 +120,12 @@ def by_kind(record):
 def settings(work, directory):
     paths = sorted(glob.glob(f"{directory}/train-*.tfrecord"))
     lates = (None, "norm", "all") if work == "cifar10" else (None, "all")
-    return {f"parse={parse} late={late or 'no'} map={'auto' if parallel else 'serial'}":
-            pipeline(work, paths, 1 << 20, parse, late, parallel)
-            for parse, late, parallel in itertools.product(("single", "batch"), lates, (None, tf.data.AUTOTUNE))}
+    return {
+        f"parse={parse} late={late or 'no'} map={'auto' if parallel else 'serial'}": pipeline(
+            work, paths, 1 << 20, parse, late, parallel)
+        for parse, late, parallel in itertools.product(("single",
+                                                        "batch"), lates, (None, tf.data.AUTOTUNE))
+    }
 
 
 @tf.function
@@ -134,12 +149,16 @@ def rate(dataset, batches, seconds):
 
 
 def main():
-    work, directory, seconds, chosen = sys.argv[1], sys.argv[2], float(sys.argv[3]), set(sys.argv[4:])
+    work, directory, seconds, chosen = sys.argv[1], sys.argv[2], float(sys.argv[3]), set(
+        sys.argv[4:])
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     batches = 64 if work == "cifar10" else 1
-    rates = {name: rate(dataset, batches, seconds) for name, dataset in settings(work, directory).items()
-             if not chosen or name in chosen}
+    rates = {
+        name: rate(dataset, batches, seconds)
+        for name, dataset in settings(work, directory).items()
+        if not chosen or name in chosen
+    }
     print(json.dumps({"version": tf.__version__, "rates": rates}))
 
 

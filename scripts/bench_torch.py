@@ -1,7 +1,8 @@
 """The PyTorch side of scripts/bench: the network `cnn` on Fashion-MNIST, eagerly, on one thread.
 
-Prints one JSON object a line: {"event": "step"} after the first optimizer step, then, per measured epoch,
-{"event": "epoch", "samples": ..., "seconds": ..., "samples_per_second": ...}, input included.
+Prints one JSON object a line: {"event": "step"} after the first optimizer step, then, per measured
+epoch, {"event": "epoch", "samples": ..., "seconds": ..., "samples_per_second": ...}, input
+included.
 """
 
 import argparse
@@ -21,7 +22,8 @@ def read_idx(path):
         data = file.read()
     dimensions = data[3]
     shape = numpy.frombuffer(data, ">i4", dimensions, offset=4).tolist()
-    return torch.from_numpy(numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions).reshape(shape).copy())
+    return torch.from_numpy(
+        numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions).reshape(shape).copy())
 
 
 def cnn():
@@ -39,8 +41,10 @@ def adam(parameters, kind):
 class Training:
     def __init__(self, options):
         self.batch = options.batch
-        self.layout = torch.channels_last if options.layout == "channels_last" else torch.contiguous_format
-        # The images stay in memory, as bytes (converted batch by batch) or as floats (converted once).
+        is_last = options.layout == "channels_last"
+        self.layout = torch.channels_last if is_last else torch.contiguous_format
+        # The images stay in memory, as bytes (converted batch by batch) or as floats (converted
+        # once).
         self.images = read_idx(options.data / "train-images-idx3-ubyte.gz").unsqueeze(1)
         self.labels = read_idx(options.data / "train-labels-idx1-ubyte.gz").long()
         if options.input == "float32":
@@ -73,7 +77,8 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps", type=int, help="end every epoch after this many steps")
-    parser.add_argument("--warm-up", type=int, default=50, help="steps before the first measured epoch")
+    parser.add_argument("--warm-up", type=int, default=50,
+                        help="steps before the first measured epoch")
     parser.add_argument("--layout", choices=["contiguous", "channels_last"], default="contiguous")
     parser.add_argument("--adam", choices=["plain", "foreach", "fused"], default="fused")
     parser.add_argument("--input", choices=["uint8", "float32"], default="uint8")
@@ -84,7 +89,11 @@ def main():
     torch.manual_seed(1)
     training = Training(options)
     parameters = sum(parameter.numel() for parameter in training.model.parameters())
-    print(json.dumps({"event": "start", "torch": torch.__version__, "parameters": parameters}), flush=True)
+    print(json.dumps({
+        "event": "start",
+        "torch": torch.__version__,
+        "parameters": parameters
+    }), flush=True)
     training.epoch(1)
     print(json.dumps({"event": "step", "step": 1}), flush=True)
     training.epoch(options.warm_up)

@@ -1,4 +1,5 @@
-"""LibTorch under lockstep::torch, compared with PyTorch's DistributedDataParallel over Gloo: the part `torch` of scripts/bench."""
+"""LibTorch under lockstep::torch, compared with PyTorch's DistributedDataParallel over Gloo: the
+part `torch` of scripts/bench."""
 
 import os
 import statistics
@@ -9,7 +10,8 @@ from bench_allreduce import RATE, across
 from bench_tools import BUILD, ROOT, Run, physical_cores, row, title
 
 PROGRAM = BUILD / "tests" / "bench" / "lockstep_bench_torch"
-PYTHON = os.environ.get("LOCKSTEP_TORCH_PYTHON", "/usr/bin/python3")  # one whose torch is the LibTorch of the build
+PYTHON = os.environ.get("LOCKSTEP_TORCH_PYTHON",
+                        "/usr/bin/python3")  # one whose torch is the LibTorch of the build
 BATCH = 32  # of each rank: a global batch of 64
 STEPS, BLOCKS = 5, 10
 NETWORKS = ("mlp", "cnn")
@@ -21,24 +23,36 @@ def run(model, ranks, cores):
     """The JSON object of one job; in each, all kinds take turns block by block."""
     with tempfile.TemporaryDirectory() as folder:
         mpirun = TWO_RANKS if ranks == 2 else ["mpirun", "-np", "1", "--bind-to", "none"]
-        command = [str(PROGRAM), "--model", model, "--batch", str(BATCH), "--steps", str(STEPS), "--rounds", str(BLOCKS)]
-        [(_, result)] = Run(mpirun + command + ["--store", f"{folder}/store"], cores).finish().events
+        command = [
+            str(PROGRAM), "--model", model, "--batch",
+            str(BATCH), "--steps",
+            str(STEPS), "--rounds",
+            str(BLOCKS)
+        ]
+        [(_, result)] = Run(mpirun + command + ["--store", f"{folder}/store"],
+                            cores).finish().events
     return result
 
 
 def run_pytorch(model, views):
     """Median milliseconds of a step of PyTorch's own DistributedDataParallel."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [PYTHON, str(ROOT / "scripts" / "bench_torch_steps.py"), model, str(BATCH), str(STEPS), str(BLOCKS),
-                   f"{folder}/store", "1" if views else "0"]
+        command = [
+            PYTHON,
+            str(ROOT / "scripts" / "bench_torch_steps.py"), model,
+            str(BATCH),
+            str(STEPS),
+            str(BLOCKS), f"{folder}/store", "1" if views else "0"
+        ]
         [(_, result)] = Run(TWO_RANKS + command, physical_cores(2)).finish().events
     return statistics.median(result["blocks"])
 
 
 def has_pytorch():
     """Whether there is a PyTorch on the same LibTorch to compare with, and its version."""
-    found = subprocess.run([PYTHON, "-c", "import torch.distributed as d; assert d.is_gloo_available()"], check=False,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    found = subprocess.run([
+        PYTHON, "-c", "import torch.distributed as d; assert d.is_gloo_available()"
+    ], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return found.returncode == 0
 
 
@@ -55,7 +69,10 @@ def measure_torch(options, result):
     found = result["torch_ddp"] = {}
     pytorch = has_pytorch()
     if not pytorch:
-        print(f"  {PYTHON} has no PyTorch with Gloo (Debian's python3-torch): compared with its reducer alone")
+        print(
+            f"  {PYTHON} has no PyTorch with Gloo (Debian's python3-torch): compared with its "
+            "reducer alone"
+        )
     for model in NETWORKS:
         found[model] = measure_network(model, options.rounds, pytorch)
     if os.geteuid() == 0:
@@ -82,15 +99,18 @@ def measure_network(model, rounds, pytorch):
     title("other side")
     for kind in ("pytorch", "pytorch, views") if pytorch else ():
         pairs = [theirs / job["milliseconds"][OURS] for theirs, job in zip(jobs[kind], jobs["two"])]
-        row(f"{model}, {parameters:,} parameters, ms per step of 2 ranks", f"{ours:.2f}", f"{statistics.median(jobs[kind]):.2f}",
-            f"{statistics.median(pairs):.2f} x", f"PyTorch DDP + Gloo{', gradients as bucket views' if 'views' in kind else ''}")
+        row(f"{model}, {parameters:,} parameters, ms per step of 2 ranks", f"{ours:.2f}",
+            f"{statistics.median(jobs[kind]):.2f}", f"{statistics.median(pairs):.2f} x",
+            f"PyTorch DDP + Gloo{', gradients as bucket views' if 'views' in kind else ''}")
     for kind in ("ddp", "ddp, views"):
-        row(f"{model}, the same", f"{ours:.2f}", f"{median('two', kind):.2f}", f"{ratio('two', OURS, kind):.2f} x",
+        row(f"{model}, the same", f"{ours:.2f}", f"{median('two', kind):.2f}",
+            f"{ratio('two', OURS, kind):.2f} x",
             f"its reducer without Python{', views' if 'views' in kind else ''}")
-    row("  samples per second against one rank alone", f"{2e3 * BATCH / ours:,.0f}", f"{1e3 * BATCH / median('two', 'alone'):,.0f}",
-        f"{2 * ratio('two', OURS, 'alone'):.2f} x", f"two ranks that do not reduce: {2 * ratio('two', 'independent', 'alone'):.2f} x")
-    row("  ms per step of one rank, and without wrapper", f"{median('one', OURS):.2f}", f"{median('one', 'independent'):.2f}",
-        f"{ratio('one', 'independent', OURS) - 1:+.1%}")
+    row("  samples per second against one rank alone", f"{2e3 * BATCH / ours:,.0f}",
+        f"{1e3 * BATCH / median('two', 'alone'):,.0f}", f"{2 * ratio('two', OURS, 'alone'):.2f} x",
+        f"two ranks that do not reduce: {2 * ratio('two', 'independent', 'alone'):.2f} x")
+    row("  ms per step of one rank, and without wrapper", f"{median('one', OURS):.2f}",
+        f"{median('one', 'independent'):.2f}", f"{ratio('one', 'independent', OURS) - 1:+.1%}")
     return jobs
 
 
@@ -102,5 +122,6 @@ def measure_hidden(found):
     hidden = 1 - (times[OURS] - times["independent"]) / communication
     found["hosts"] = result | {"hidden": hidden}
     title("alone")
-    row(f"cnn, batch 256, two hosts, link of {RATE}, ms per step", f"{times[OURS]:.0f}", f"{times['independent']:.0f}",
-        f"{hidden:.0%}", f"of {communication:.0f} ms of communication hidden")
+    row(f"cnn, batch 256, two hosts, link of {RATE}, ms per step", f"{times[OURS]:.0f}",
+        f"{times['independent']:.0f}", f"{hidden:.0%}",
+        f"of {communication:.0f} ms of communication hidden")

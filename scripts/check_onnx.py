@@ -1,4 +1,5 @@
-"""Implementation of scripts/check_onnx: trains, exports, compares and measures; see scripts/check_onnx for the options."""
+"""Implementation of scripts/check_onnx: trains, exports, compares and measures; see
+scripts/check_onnx for the options."""
 
 import argparse
 import dataclasses
@@ -25,7 +26,8 @@ FASHION_MNIST = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 @dataclasses.dataclass
 class Work:
-    """A network, its data and its training; `speed`: batch and steps that compare the training of the imported network."""
+    """A network, its data and its training; `speed`: batch and steps that compare the training of
+    the imported network."""
 
     model: str
     data: str
@@ -63,17 +65,20 @@ class Failed(Exception):
 def lockstep(options, *arguments, core=None):
     """What the program prints; on one core, if it is given. Raises its error."""
     environment = dict(os.environ, OMP_NUM_THREADS="1") if core is not None else None
-    result = subprocess.run([options.program, *map(str, arguments)], capture_output=True, text=True, env=environment,
-                            preexec_fn=(lambda: os.sched_setaffinity(0, [core])) if core is not None else None)
+    result = subprocess.run([options.program, *map(str, arguments)], capture_output=True, text=True,
+                            env=environment, preexec_fn=(lambda: os.sched_setaffinity(0, [core]))
+                            if core is not None else None)
     if result.returncode != 0:
         errors = [line for line in result.stderr.splitlines() if "error: " in line]
-        raise Failed(errors[0] if errors else f"exit status {result.returncode} of lockstep {arguments[0]}: {result.stderr}")
+        raise Failed(errors[0] if errors else
+                     f"exit status {result.returncode} of lockstep {arguments[0]}: {result.stderr}")
     return result.stdout
 
 
 def has(options, *words):
     """Whether the program has an option or a command."""
-    result = subprocess.run([options.program, *words[:-1], "--help"], capture_output=True, text=True)
+    result = subprocess.run([options.program, *words[:-1], "--help"], capture_output=True,
+                            text=True)
     return result.returncode == 0 and words[-1] in result.stdout
 
 
@@ -85,16 +90,20 @@ def session_of(path):
 
 
 def feeds_of(session, inputs):
-    """The arrays that a model reads, as docs/export.md describes them: normalized images, channels first."""
+    """The arrays that a model reads, as docs/export.md describes them: normalized images, channels
+    first."""
     metadata = session.get_modelmeta().custom_metadata_map
     feeds = {}
     for entry in session.get_inputs():
         values = inputs[entry.name]
         if values.dtype == numpy.uint8 and entry.type == "tensor(float)":
             pixels = json.loads(metadata["lockstep.pixels"])
-            mean, deviation = (numpy.array(pixels.get(name, unit), "float32") for name, unit in (("mean", 0), ("deviation", 1)))
-            values = (values.astype("float32") / numpy.float32(pixels["divisor"]) - mean) / deviation
-        feeds[entry.name] = numpy.ascontiguousarray(values.transpose(0, 3, 1, 2)) if values.ndim == 4 else values
+            mean, deviation = (numpy.array(pixels.get(name, unit), "float32")
+                               for name, unit in (("mean", 0), ("deviation", 1)))
+            values = (values.astype("float32") / numpy.float32(pixels["divisor"]) -
+                      mean) / deviation
+        feeds[entry.name] = numpy.ascontiguousarray(values.transpose(
+            0, 3, 1, 2)) if values.ndim == 4 else values
     return feeds
 
 
@@ -106,8 +115,10 @@ def outputs_of(path, inputs):
     """The first output for all samples, [N, C] or [N, T, C]."""
     session = session_of(path)
     samples = len(next(iter(inputs.values())))
-    return numpy.concatenate([session.run(None, feeds_of(session, first(inputs, start, start + EVALUATED)))[0]
-                              for start in range(0, samples, EVALUATED)])
+    return numpy.concatenate([
+        session.run(None, feeds_of(session, first(inputs, start, start + EVALUATED)))[0]
+        for start in range(0, samples, EVALUATED)
+    ])
 
 
 def accuracy(outputs, labels):
@@ -116,7 +127,8 @@ def accuracy(outputs, labels):
 
 
 def difference(outputs, lines):
-    """The largest difference from the lines of `predict`, and how many classes differ. Positions have probabilities alone."""
+    """The largest difference from the lines of `predict`, and how many classes differ. Positions
+    have probabilities alone."""
     records = [json.loads(line) for line in lines]
     if outputs.ndim == 2:
         expected = numpy.array([record["logits"] for record in records], "float32")
@@ -124,17 +136,26 @@ def difference(outputs, lines):
     else:
         expected = numpy.array([record["probability"] for record in records], "float32")
         powers = numpy.exp(outputs - outputs.max(-1, keepdims=True))
-        actual, classes = (powers / powers.sum(-1, keepdims=True)).max(-1), numpy.array([record["predicted"] for record in records])
+        actual, classes = (powers / powers.sum(
+            -1, keepdims=True)).max(-1), numpy.array([record["predicted"] for record in records])
     if actual.shape != expected.shape:
-        raise Failed(f"expected the same samples, got outputs {list(actual.shape)} and predictions {list(expected.shape)}")
-    return float(abs(actual - expected).max() / max(1, abs(expected).max())), int((outputs.argmax(-1) != classes).sum())
+        raise Failed(
+            f"expected the same samples, got outputs {list(actual.shape)} and predictions "
+            f"{list(expected.shape)}"
+        )
+    return float(abs(actual - expected).max() / max(1,
+                                                    abs(expected).max())), int((outputs.argmax(-1)
+                                                                                != classes).sum())
 
 
 def train(options, work, data, run):
     """A checkpoint of the network, or that of an earlier call with the same training."""
-    command = ["train", "--model", work.model, "--data", data.train, "--global-batch", work.batch,
-               "--steps", max(1, round(work.steps * options.budget)), "--epochs", 1000, "--learning-rate", work.rate,
-               "--lr-schedule", "cosine", "--checkpoint-dir", run, "--keep", 1, "--json", *data.features]
+    command = [
+        "train", "--model", work.model, "--data", data.train, "--global-batch", work.batch,
+        "--steps",
+        max(1, round(work.steps * options.budget)), "--epochs", 1000, "--learning-rate", work.rate,
+        "--lr-schedule", "cosine", "--checkpoint-dir", run, "--keep", 1, "--json", *data.features
+    ]
     record = run.with_suffix(".json")
     written = json.dumps([str(word) for word in command])
     if run.exists() and record.exists() and record.read_text() == written:
@@ -177,30 +198,42 @@ def images_per_second(paths, inputs, options, core):
 
 
 def compare_training(options, work, data, run, model, core, row):
-    """The network of the checkpoint and that of the ONNX file, trained on with the same samples: losses and speed."""
+    """The network of the checkpoint and that of the ONNX file, trained on with the same samples:
+    losses and speed."""
     batch, steps = work.speed
     steps = max(4, round(steps * min(1, options.budget)))
-    common = ["--data", data.train, "--global-batch", batch, "--steps", steps, "--epochs", 1000, "--optimizer", "sgd",
-              "--learning-rate", 1e-3, "--devices", "cpu:0", "--json", "--log-every", 1, *data.features]
+    common = [
+        "--data", data.train, "--global-batch", batch, "--steps", steps, "--epochs", 1000,
+        "--optimizer", "sgd", "--learning-rate", 1e-3, "--devices", "cpu:0", "--json",
+        "--log-every", 1, *data.features
+    ]
     losses, rates = {}, {"ours": [], "imported": []}
     for _ in range(options.rounds):
-        for name, source in (("ours", ["--model", work.model, "--init-from", run]), ("imported", ["--model", model])):
-            events = [json.loads(line) for line in lockstep(options, "train", "--checkpoint-dir", "none", *source, *common, core=core).splitlines()]
+        for name, source in (("ours", ["--model", work.model, "--init-from",
+                                       run]), ("imported", ["--model", model])):
+            events = [
+                json.loads(line) for line in lockstep(options, "train", "--checkpoint-dir", "none",
+                                                      *source, *common, core=core).splitlines()
+            ]
             trained = [event for event in events if event["event"] == "step"]
             losses[name] = numpy.array([event["loss"] for event in trained])
-            rates[name].append(statistics.median(event["samples_per_second"] for event in trained[2:]))
-    row["losses"] = float(abs(losses["imported"] - losses["ours"]).max() / max(1, losses["ours"].max()))
+            rates[name].append(
+                statistics.median(event["samples_per_second"] for event in trained[2:]))
+    row["losses"] = float(
+        abs(losses["imported"] - losses["ours"]).max() / max(1, losses["ours"].max()))
     row["trained"] = {name: statistics.median(measured) for name, measured in rates.items()}
 
 
 def quantize(options, data, run, float32, int8, core, row):
-    calibration = ":".join(data.train.split(":")[:2]) if data.train.startswith("text:") else data.train
-    lockstep(options, "quantize", "--checkpoint", run, "--data", calibration, "--validation-data", data.test,
-             "--max-drop", MAX_DROP, "--output", int8)
+    calibration = ":".join(
+        data.train.split(":")[:2]) if data.train.startswith("text:") else data.train
+    lockstep(options, "quantize", "--checkpoint", run, "--data", calibration, "--validation-data",
+             data.test, "--max-drop", MAX_DROP, "--output", int8)
     check_file(int8)
     row["int8_bytes"] = int8.stat().st_size
     row["int8_accuracy"] = accuracy(outputs_of(int8, data.inputs), data.labels)
-    row["rates"] = dict(zip(("float32", "int8"), images_per_second([float32, int8], data.inputs, options, core)))
+    row["rates"] = dict(
+        zip(("float32", "int8"), images_per_second([float32, int8], data.inputs, options, core)))
 
 
 def attempt(row, name, step, *arguments):
@@ -224,17 +257,20 @@ def check(options, work, data, core):
     row["export_seconds"] = statistics.median(export(options, run, float32) for _ in range(3))
     row["bytes"] = float32.stat().st_size
     check_file(float32)
-    lockstep(options, "predict", "--checkpoint", run, "--data", data.samples, "--output", folder / "predicted.jsonl", "--quiet",
+    lockstep(options, "predict", "--checkpoint", run, "--data", data.samples, "--output",
+             folder / "predicted.jsonl", "--quiet",
              *(["--outputs", "logits"] if data.labels.ndim == 1 else []))
     outputs = outputs_of(float32, data.inputs)
     row["positions"] = outputs.ndim == 3
     row["difference"], row["changed"] = difference(outputs[:check_onnx_data.SAMPLES],
-                                                   (folder / "predicted.jsonl").read_text().splitlines())
+                                                   (folder /
+                                                    "predicted.jsonl").read_text().splitlines())
     row["accuracy"] = accuracy(outputs, data.labels)
     if options.has_float16:
         export(options, run, folder / "float16.onnx", "--weights", "float16")
         row["float16_bytes"] = (folder / "float16.onnx").stat().st_size
-        row["float16_accuracy"] = accuracy(outputs_of(folder / "float16.onnx", data.inputs), data.labels)
+        row["float16_accuracy"] = accuracy(outputs_of(folder / "float16.onnx", data.inputs),
+                                           data.labels)
     if options.has_int8:
         attempt(row, "int8", quantize, options, data, run, float32, folder / "int8.onnx", core, row)
     if not options.no_training:
@@ -254,7 +290,8 @@ def arguments():
     parser.add_argument("--no-training", action="store_true")
     parser.add_argument("--program", default=str(LOCKSTEP))
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("build/onnx-check"))
-    parser.add_argument("--cifar10", type=pathlib.Path, default=os.environ.get("LOCKSTEP_BENCH_CIFAR10"))
+    parser.add_argument("--cifar10", type=pathlib.Path,
+                        default=os.environ.get("LOCKSTEP_BENCH_CIFAR10"))
     options = parser.parse_args()
     if options.budget <= 0 or options.rounds < 1 or options.seconds < 0:
         parser.error("expected --budget above 0, --rounds from 1 on and --seconds from 0 on")
@@ -269,16 +306,28 @@ def main():
     options.has_float16 = has(options, "checkpoint", "export", "--weights")
     options.has_int8 = not options.no_int8 and has(options, "quantize", "--calibration")
     if not options.has_int8 and not options.no_int8:
-        sys.exit("scripts/check_onnx: error: expected a program with the command quantize; --no-int8 checks without it")
+        sys.exit(
+            "scripts/check_onnx: error: expected a program with the command quantize; --no-int8 "
+            "checks without it"
+        )
     work = options.work / "data"
     work.mkdir(parents=True, exist_ok=True)
-    sources = {"fashion-mnist": lambda: check_onnx_data.of_idx(FASHION_MNIST, work / "fashion-mnist-samples", options.test_images),
-               "cifar10": lambda: check_onnx_data.cifar10(options.cifar10, work, options.test_images), "people": lambda: check_onnx_data.people(work),
-               "sentences": lambda: check_onnx_data.sentences(work), "text": lambda: check_onnx_data.text(work),
-               "numbers": lambda: check_onnx_data.numbers(work), "shapes": lambda: check_onnx_data.shapes(work)}
-    missing = {"fashion-mnist": not FASHION_MNIST.exists() and f"{FASHION_MNIST} does not exist (Debian: dataset-fashion-mnist)",
-               "cifar10": not (options.cifar10 and list(options.cifar10.glob("test-*.tfrecord"))) and
-                          "expected test-*.tfrecord in the directory of --cifar10 or LOCKSTEP_BENCH_CIFAR10"}
+    sources = {
+        "fashion-mnist": lambda: check_onnx_data.of_idx(
+            FASHION_MNIST, work / "fashion-mnist-samples", options.test_images),
+        "cifar10": lambda: check_onnx_data.cifar10(options.cifar10, work, options.test_images),
+        "people": lambda: check_onnx_data.people(work),
+        "sentences": lambda: check_onnx_data.sentences(work),
+        "text": lambda: check_onnx_data.text(work),
+        "numbers": lambda: check_onnx_data.numbers(work),
+        "shapes": lambda: check_onnx_data.shapes(work)
+    }
+    missing = {
+        "fashion-mnist": not FASHION_MNIST.exists()
+        and f"{FASHION_MNIST} does not exist (Debian: dataset-fashion-mnist)",
+        "cifar10": not (options.cifar10 and list(options.cifar10.glob("test-*.tfrecord")))
+        and "expected test-*.tfrecord in the directory of --cifar10 or LOCKSTEP_BENCH_CIFAR10"
+    }
     [core] = physical_cores(1)
     data, rows, failed = {}, [], []
     for one in WORKS:

@@ -1,4 +1,5 @@
-"""fast_cifar in PyTorch for gpu_bench_torch.py: the network, recipe and files of scripts/gpu_check's time to accuracy."""
+"""fast_cifar in PyTorch for gpu_bench_torch.py: the network, recipe and files of
+scripts/gpu_check's time to accuracy."""
 
 import concurrent.futures
 import glob
@@ -59,11 +60,13 @@ def decoder():
     """Decodes a JPEG file to [3, 32, 32]."""
     try:
         from torchvision.io import ImageReadMode, decode_jpeg
-        return lambda data: decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
+        return lambda data: decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8),
+                                        ImageReadMode.RGB)
     except ImportError:
         import numpy
         from PIL import Image
-        return lambda data: torch.from_numpy(numpy.array(Image.open(io.BytesIO(data)).convert("RGB"))).permute(2, 0, 1)
+        return lambda data: torch.from_numpy(
+            numpy.array(Image.open(io.BytesIO(data)).convert("RGB"))).permute(2, 0, 1)
 
 
 def read(pattern, device):
@@ -73,7 +76,8 @@ def read(pattern, device):
 
     def read_file(file):
         pairs = [image_and_label(record) for record in records(file)]
-        return torch.stack([decode(image) for image, _ in pairs]), torch.tensor([label for _, label in pairs])
+        return torch.stack([decode(image) for image, _ in pairs
+                            ]), torch.tensor([label for _, label in pairs])
     with concurrent.futures.ThreadPoolExecutor(min(len(files), os.cpu_count())) as pool:
         images, labels = zip(*pool.map(read_file, files))
     return torch.cat(images).to(device), torch.cat(labels).to(device)
@@ -81,7 +85,8 @@ def read(pattern, device):
 
 def normalized(images):
     shape = (1, 3, 1, 1)
-    mean, deviation = (torch.tensor(values, device=images.device).view(shape) for values in (MEAN, DEVIATION))
+    mean, deviation = (torch.tensor(values, device=images.device).view(shape)
+                       for values in (MEAN, DEVIATION))
     return ((images.float() / 255 - mean) / deviation).to(memory_format=torch.channels_last)
 
 
@@ -93,7 +98,8 @@ def augmented(images):
     columns = torch.where(torch.rand(count, 1, device=device) < 0.5, pixels, 31 - pixels) + x
     padded = functional.pad(images, (4, 4, 4, 4))
     sample = torch.arange(count, device=device).view(-1, 1, 1)
-    return padded.permute(0, 2, 3, 1)[sample, (pixels + y).unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)
+    return padded.permute(0, 2, 3, 1)[sample, (pixels + y).unsqueeze(2),
+                                      columns.unsqueeze(1)].permute(0, 3, 1, 2)
 
 
 def fast_cifar(width=64):
@@ -103,8 +109,11 @@ def fast_cifar(width=64):
     def normalize(filters):
         return [nn.BatchNorm2d(filters, eps=1e-5, momentum=0.4), nn.ReLU()]
     for filters in (width, 4 * width, 4 * width):
-        layers += [nn.Conv2d(channels, filters, 3, padding=1, bias=False), nn.MaxPool2d(2), *normalize(filters),
-                   nn.Conv2d(filters, filters, 3, padding=1, bias=False), *normalize(filters)]
+        layers += [
+            nn.Conv2d(channels, filters, 3, padding=1, bias=False),
+            nn.MaxPool2d(2), *normalize(filters),
+            nn.Conv2d(filters, filters, 3, padding=1, bias=False), *normalize(filters)
+        ]
         channels = filters
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
@@ -116,7 +125,12 @@ def optimizer_of(model):
     """SGD with Nesterov momentum, whose weight decay spares biases and normalization."""
     decayed = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
-    return torch.optim.SGD([{"params": decayed, "weight_decay": 5e-4}, {"params": others}], lr=0.4, momentum=0.9, nesterov=True)
+    return torch.optim.SGD([{
+        "params": decayed,
+        "weight_decay": 5e-4
+    }, {
+        "params": others
+    }], lr=0.4, momentum=0.9, nesterov=True)
 
 
 def train(folder, batch, steps, compiles, device="cuda"):
@@ -128,7 +142,8 @@ def train(folder, batch, steps, compiles, device="cuda"):
     optimizer = optimizer_of(model)
     warm_up = max(1, steps // 5)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / warm_up, max(0.0, (steps - step) / max(1, steps - warm_up))))
+        optimizer, lambda step: min(
+            (step + 1) / warm_up, max(0.0, (steps - step) / max(1, steps - warm_up))))
     loss = nn.CrossEntropyLoss(label_smoothing=0.1)
     epochs, step = [], 0
     while step < steps:
@@ -147,7 +162,8 @@ def train(folder, batch, steps, compiles, device="cuda"):
             step += 1
         model.eval()
         with torch.no_grad(), torch.autocast(torch.device(device).type, dtype=torch.bfloat16):
-            right = sum((model(normalized(part)).argmax(1) == answers).sum()
-                        for part, answers in zip(test_images.split(2000), test_labels.split(2000))).item()
+            right = sum(
+                (model(normalized(part)).argmax(1) == answers).sum()
+                for part, answers in zip(test_images.split(2000), test_labels.split(2000))).item()
         epochs.append({"validation_accuracy": right / len(test_images), "time": time.time()})
     return epochs

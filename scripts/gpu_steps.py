@@ -1,4 +1,5 @@
-"""Steps of scripts/gpu_check: each has a time limit, its result is recorded, and a failure does not stop the others."""
+"""Steps of scripts/gpu_check: each has a time limit, its result is recorded, and a failure does not
+stop the others."""
 
 import ctypes
 import glob
@@ -22,22 +23,31 @@ class NotRun(Exception):
 
 class Output:
     def __init__(self, status, text, errors, seconds, gpu_mib=None, started=None):
-        self.status, self.text, self.errors, self.seconds, self.gpu_mib = status, text, errors, seconds, gpu_mib
+        self.status, self.text, self.errors = status, text, errors
+        self.seconds, self.gpu_mib = seconds, gpu_mib
         self.started = started  # in seconds of time.time()
 
     def last_words(self):
-        """The explanation of a failure: the last line of standard error that has words, or of standard output."""
-        lines = [line.strip() for line in (self.errors or self.text).splitlines() if any(map(str.isalnum, line))]
+        """The explanation of a failure: the last line of standard error that has words, or of
+        standard output."""
+        lines = [
+            line.strip()
+            for line in (self.errors or self.text).splitlines()
+            if any(map(str.isalnum, line))
+        ]
         return lines[-1] if lines else "no output"
 
 
 class NvmlMemory(ctypes.Structure):
-    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong),
+                ("used", ctypes.c_ulonglong)]
 
 
 def load_nvml():
     """The driver's library for queries, or None."""
-    for name in ["libnvidia-ml.so.1", *sorted(glob.glob("/usr/local/nvidia/lib*/libnvidia-ml.so.1"))]:
+    for name in [
+            "libnvidia-ml.so.1", *sorted(glob.glob("/usr/local/nvidia/lib*/libnvidia-ml.so.1"))
+    ]:
         try:
             return ctypes.CDLL(name)
         except OSError:
@@ -46,7 +56,8 @@ def load_nvml():
 
 
 class GpuMemory:
-    """The maximum memory in use on the first GPU over all processes, read by this process through NVML. Not for timed runs."""
+    """The maximum memory in use on the first GPU over all processes, read by this process through
+    NVML. Not for timed runs."""
 
     def __init__(self, library=None, seconds=0.2):
         self._library, self._seconds = library or load_nvml(), seconds
@@ -79,17 +90,22 @@ class GpuMemory:
 
 
 class Running:
-    """A command that runs beside others. Its output goes to files, so that it never waits for a reader."""
+    """A command that runs beside others. Its output goes to files, so that it never waits for a
+    reader."""
 
     def __init__(self, steps, command, environment):
         self._steps, self._command, self._start = steps, command, time.monotonic()
         self._started = time.time()
-        self._files = [tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2)]
-        self._process = subprocess.Popen(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, stdout=self._files[0],
+        self._files = [
+            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2)
+        ]
+        self._process = subprocess.Popen(list(map(str, command)), env=environment,
+                                         stdin=subprocess.DEVNULL, stdout=self._files[0],
                                          stderr=self._files[1], start_new_session=True)
 
     def end(self, limit):
-        """Waits for its end, and logs its output. If it still runs after `limit` seconds, it is ended with its children: NotRun."""
+        """Waits for its end, and logs its output. If it still runs after `limit` seconds, it is
+        ended with its children: NotRun."""
         ended = False
         try:
             self._process.wait(limit)
@@ -104,7 +120,10 @@ class Running:
         output = Output(self._process.returncode, *texts, self.seconds(), started=self._started)
         self._steps.log_output(self._command, output)
         if ended:
-            raise NotRun(f"it had not ended after {output.seconds:.0f} s, its limit; last: {output.last_words()}")
+            raise NotRun(
+                f"it had not ended after {output.seconds:.0f} s, its limit; last: "
+                f"{output.last_words()}"
+            )
         return output
 
     def seconds(self):
@@ -118,7 +137,8 @@ class Running:
 
 
 class Steps:
-    """`folder` gets log.txt, the output of all commands. `seconds` are for all steps. `save` is called after each step."""
+    """`folder` gets log.txt, the output of all commands. `seconds` are for all steps. `save` is
+    called after each step."""
 
     def __init__(self, folder, environment, seconds, save=lambda: None):
         self.folder, self.environment, self.save = folder, environment, save
@@ -137,7 +157,8 @@ class Steps:
         return self.deadline - time.monotonic()
 
     def run(self, command, limit, environment=None, watch_memory=False):
-        """Runs a command. After `limit` seconds, or at the end of the group's time, it is ended with its children: NotRun."""
+        """Runs a command. After `limit` seconds, or at the end of the group's time, it is ended
+        with its children: NotRun."""
         limit = min(limit, self.remaining())
         if limit <= 1:
             raise NotRun("the time was over")
@@ -168,7 +189,8 @@ class Steps:
         return output
 
     def step(self, name, action, needs=()):
-        """Runs `action`, which returns a note or (note, figures), unless a step of `needs` did not pass."""
+        """Runs `action`, which returns a note or (note, figures), unless a step of `needs` did not
+        pass."""
         self._name = name
         start = time.monotonic()
         figures, lacking = None, [need for need in needs if not self.passed(need)]
@@ -188,11 +210,20 @@ class Steps:
             figures = getattr(reason, "figures", None)
         except Exception as error:  # an error in a step is a failure of that step
             result, note = "failed", f"{type(error).__name__}: {error}"
-        row = {"step": name, "group": self._group, "result": result, "seconds": round(time.monotonic() - start, 1), "note": note or ""}
+        row = {
+            "step": name,
+            "group": self._group,
+            "result": result,
+            "seconds": round(time.monotonic() - start, 1),
+            "note": note or ""
+        }
         if figures is not None:
             row["figures"] = figures
         self.rows.append(row)
-        print(f"{result:<8} {row['seconds']:>6.1f} s  {name}{': ' + row['note'] if row['note'] else ''}", flush=True)
+        print(
+            f"{result:<8} {row['seconds']:>6.1f} s  "
+            f"{name}{': ' + row['note'] if row['note'] else ''}",
+            flush=True)
         self.save()
         return result == "passed"
 
@@ -204,6 +235,10 @@ class Steps:
             log.write(text)
 
     def log_output(self, command, output):
-        kept = "".join(text if len(text) <= LOG_BYTES else f"[{len(text) - LOG_BYTES} characters left out]\n{text[-LOG_BYTES:]}"
+        kept = "".join(text if len(text) <= LOG_BYTES else
+                       f"[{len(text) - LOG_BYTES} characters left out]\n{text[-LOG_BYTES:]}"
                        for text in (output.text, output.errors))
-        self.log(f"==== {self._name}\n$ {' '.join(map(str, command))}\n{kept}\n[status {output.status}, {output.seconds:.1f} s]\n\n")
+        self.log(
+            f"==== {self._name}\n$ {' '.join(map(str, command))}\n{kept}\n[status {output.status}, "
+            f"{output.seconds:.1f} s]\n\n"
+        )

@@ -1,7 +1,10 @@
-"""Writes reference values of PyTorch, and of NumPy for what PyTorch lacks, to the directory of the first argument, with Lockstep's names and layouts.
+"""Writes reference values of PyTorch, and of NumPy for what PyTorch lacks, to the directory of the
+first argument, with Lockstep's names and layouts.
 
-Everything is computed in float64 from float32 inputs and rounded once at the end, so a comparison in float32 sees the
-rounding of one side only. A network is taken only if its losses do not hinge on rounding (see is_well_conditioned). Kernels of convolutions are [O, kH, kW, I], images are NHWC, and flattening goes over them in that order.
+Everything is computed in float64 from float32 inputs and rounded once at the end, so a comparison
+in float32 sees the rounding of one side only. A network is taken only if its losses do not hinge on
+rounding (see is_well_conditioned). Kernels of convolutions are [O, kH, kW, I], images are NHWC, and
+flattening goes over them in that order.
 """
 import itertools
 import pathlib
@@ -66,7 +69,8 @@ class Block(nn.Module):
         self.bn2 = normalization(filters)
         self.downsample = None
         if stride != 1 or inputs != filters:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, filters, 1, stride, bias=False), normalization(filters))
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, filters, 1, stride, bias=False),
+                                            normalization(filters))
 
     def forward(self, x):
         shortcut = x if self.downsample is None else self.downsample(x)
@@ -99,8 +103,11 @@ class ResNet18(nn.Module):
 
 
 def stored(tensors):
-    return {name: tensor.detach().to(torch.int32 if tensor.dtype == torch.int64 else torch.float32).contiguous().clone()
-            for name, tensor in tensors.items()}
+    return {
+        name: tensor.detach().to(torch.int32 if tensor.dtype ==
+                                 torch.int64 else torch.float32).contiguous().clone()
+        for name, tensor in tensors.items()
+    }
 
 
 def train(model, start, x, labels, optimizer):
@@ -122,21 +129,27 @@ def train(model, start, x, labels, optimizer):
 def is_well_conditioned(model, start, x, labels):
     """Whether initial weights that differ by a few roundings of float32 lead to the same losses.
 
-    A ReLU or a maximum that is about to change sides, or a gradient that is 0 but for rounding under Adam, makes them
-    part: PyTorch in float32 is then off its own float64 by up to a percent after ten steps, and says nothing about us.
+    A ReLU or a maximum that is about to change sides, or a gradient that is 0 but for rounding
+    under Adam, makes them part: PyTorch in float32 is then off its own float64 by up to a percent
+    after ten steps, and says nothing about us.
     """
     for optimizer in OPTIMIZERS.values():
         losses = train(model, start, x, labels, optimizer)
         for _ in range(5):
-            near = {name: value * (1 + 2e-7 * torch.randn_like(value)) if value.is_floating_point() else value
-                    for name, value in start.items()}
-            if not torch.allclose(train(model, near, x, labels, optimizer), losses, rtol=2e-5, atol=0):
+            near = {
+                name: value *
+                (1 + 2e-7 * torch.randn_like(value)) if value.is_floating_point() else value
+                for name, value in start.items()
+            }
+            if not torch.allclose(train(model, near, x, labels, optimizer), losses, rtol=2e-5,
+                                  atol=0):
                 return False
     return True
 
 
 def instance(make_model, height, width, channels):
-    """A model with weights, inputs and labels: of the first seed that gives a well-conditioned one."""
+    """A model with weights, inputs and labels: of the first seed that gives a well-conditioned
+    one."""
     for seed in itertools.count(1):
         torch.manual_seed(seed)
         model = make_model()
@@ -147,7 +160,8 @@ def instance(make_model, height, width, channels):
 
 def draw(model, height, width, channels):
     with torch.no_grad():
-        for parameter in model.parameters():  # biases and normalization too: a gradient at 0 or 1 hides mistakes
+        for parameter in model.parameters(
+        ):  # biases and normalization too: a gradient at 0 or 1 hides mistakes
             if parameter.dim() == 1:
                 parameter.add_(0.1 * torch.randn(parameter.shape))
     model.double()
@@ -165,31 +179,45 @@ def trajectory(make_model, height, width, channels):
     logits = model(x[:BATCH])
     functional.cross_entropy(logits, labels[:BATCH]).backward()
     result = {"input": to_nhwc(x), "labels": labels, "logits": logits}
-    result |= {f"parameter/{name}": array for name, array in named_arrays(model, lambda p: p).items()}
-    result |= {f"gradient/{name}": array for name, array in named_arrays(model, lambda p: p.grad).items()}
+    result |= {
+        f"parameter/{name}": array
+        for name, array in named_arrays(model, lambda p: p).items()
+    }
+    result |= {
+        f"gradient/{name}": array
+        for name, array in named_arrays(model, lambda p: p.grad).items()
+    }
     result = stored(result)
 
     for name, optimizer in OPTIMIZERS.items():
         losses = train(model, start, x, labels, optimizer)
         model.eval()
         result |= stored({f"{name}/losses": losses, f"{name}/inference_logits": model(x[:BATCH])})
-        result |= stored({f"{name}/{buffer}": value for buffer, value in named_buffers(model).items()})
+        result |= stored({
+            f"{name}/{buffer}": value
+            for buffer, value in named_buffers(model).items()
+        })
     return result
 
 
 def optimizer_trajectories():
-    """Parameters after five updates with given gradients, for every optimizer; without decay and with it."""
+    """Parameters after five updates with given gradients, for every optimizer; without decay and
+    with it."""
     steps, size = 5, 37
     parameters, gradients = torch.randn(size), torch.randn(steps, size)
-    optimizers = {"sgd": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01),
-                  "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
-                  "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
-                  "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-7, weight_decay=0.1),
-                  "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-7, weight_decay=0.1),
-                  "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-7, weight_decay=0.1),
-                  "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.99, eps=1e-7, momentum=0.9),
-                  "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1, initial_accumulator_value=0.1, eps=1e-7,
-                                                           weight_decay=0.1)}
+    optimizers = {
+        "sgd": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01),
+        "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+        "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=
+                                              True),
+        "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-7, weight_decay=0.1),
+        "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-7, weight_decay=0.1),
+        "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-7, weight_decay=0.1),
+        "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.99, eps=1e-7, momentum
+                                                          =0.9),
+        "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1, initial_accumulator_value=0.1, eps=1e-7,
+                                                 weight_decay=0.1)
+    }
     result = {"parameters": parameters, "gradients": gradients}
     for name, make in optimizers.items():
         variable = parameters.double().requires_grad_()
@@ -202,13 +230,26 @@ def optimizer_trajectories():
 
 
 def layer_wise_trajectories():
-    """LARS and LAMB by NumPy in float64, from their papers: every step of layers with decay, without it, that begin at zero, and whose gradient is zero."""
+    """LARS and LAMB by NumPy in float64, from their papers: every step of layers with decay,
+    without it, that begin at zero, and whose gradient is zero."""
     steps, random = 6, numpy.random.default_rng(1)
-    layers = {"kernel": (37, True), "bias": (5, False), "zero_kernel": (33, True), "still_kernel": (16, True), "gamma": (7, False)}
+    layers = {
+        "kernel": (37, True),
+        "bias": (5, False),
+        "zero_kernel": (33, True),
+        "still_kernel": (16, True),
+        "gamma": (7, False)
+    }
     rates = numpy.float32([0.5, 1, 2, 2, 1, 0.25])
-    start = {name: random.normal(size=size).astype(numpy.float32) for name, (size, _) in layers.items()}
+    start = {
+        name: random.normal(size=size).astype(numpy.float32)
+        for name, (size, _) in layers.items()
+    }
     start["zero_kernel"][:] = 0
-    gradients = {name: random.normal(size=(steps, size)).astype(numpy.float32) for name, (size, _) in layers.items()}
+    gradients = {
+        name: random.normal(size=(steps, size)).astype(numpy.float32)
+        for name, (size, _) in layers.items()
+    }
     gradients["still_kernel"][:4] = 0
     gradients["zero_kernel"][0] = 0
 
@@ -247,13 +288,15 @@ def layer_wise_trajectories():
     result |= {f"gradient/{name}": g for name, g in gradients.items()}
     for case, (rule, constants) in cases.items():
         for name, (_, decays) in layers.items():
-            path = list(rule(start[name].astype(float), gradients[name].astype(float), decays, **constants))
+            path = list(
+                rule(start[name].astype(float), gradients[name].astype(float), decays, **constants))
             result[f"{case}/{name}"] = numpy.stack(path).astype(numpy.float32)
     return {name: torch.from_numpy(array) for name, array in result.items()}
 
 
 def pretrained():
-    """A small residual network as PyTorch saves it, in three types, and its logits in inference for each type."""
+    """A small residual network as PyTorch saves it, in three types, and its logits in inference for
+    each type."""
     model = ResNet18(2, imagenet=False)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -262,9 +305,16 @@ def pretrained():
             model(torch.randn(BATCH, 3, 16, 16))
     image = torch.randn(4, 16, 16, 3)
     files, expected = {}, {"input": image}
-    for name, kind in {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}.items():
+    for name, kind in {
+            "float32": torch.float32,
+            "bfloat16": torch.bfloat16,
+            "float16": torch.float16
+    }.items():
         # The number of batches is an integer, and stays one.
-        state = {key: (tensor.to(kind) if tensor.is_floating_point() else tensor).clone() for key, tensor in model.state_dict().items()}
+        state = {
+            key: (tensor.to(kind) if tensor.is_floating_point() else tensor).clone()
+            for key, tensor in model.state_dict().items()
+        }
         copy = ResNet18(2, imagenet=False).double()
         copy.load_state_dict(state)
         copy.eval()
@@ -277,12 +327,23 @@ def main():
     directory = pathlib.Path(sys.argv[1])
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True)
-    shapes = {"mlp": (6, 5, 2), "cnn": (14, 14, 2), "resnet18_cifar": (16, 16, 3), "resnet18_imagenet": (33, 33, 3)}
+    shapes = {
+        "mlp": (6, 5, 2),
+        "cnn": (14, 14, 2),
+        "resnet18_cifar": (16, 16, 3),
+        "resnet18_imagenet": (33, 33, 3)
+    }
     models = {"mlp": lambda: Mlp(6 * 5 * 2, [24, 16]), "cnn": lambda: Cnn(14, 14, 2),
               "resnet18_cifar": lambda: ResNet18(4, imagenet=False),
               "resnet18_imagenet": lambda: ResNet18(4, imagenet=True)}
     metadata = {"made_by": f"scripts/make_reference.py with torch {torch.__version__}"}
-    references = {"optimizers": optimizer_trajectories(), "layer_wise_optimizers": layer_wise_trajectories()} | {name: trajectory(models[name], *shapes[name]) for name in models}
+    references = {
+        "optimizers": optimizer_trajectories(),
+        "layer_wise_optimizers": layer_wise_trajectories()
+    } | {
+        name: trajectory(models[name], *shapes[name])
+        for name in models
+    }
     references |= pretrained()
     references["minilm"], expected = make_reference_minilm.values()
     references["minilm_expected"] = stored(expected)
@@ -290,9 +351,13 @@ def main():
     references["bert_expected"] = stored(expected)
     references["gpt2"], expected = make_reference_gpt2.values()
     references["gpt2_expected"] = stored(expected)
-    layers = parts.layers() | parts.losses() | {f"mobilenet_v2/{name}": array for name, array in make_reference_mobilenet.values().items()}
+    layers = parts.layers() | parts.losses() | {
+        f"mobilenet_v2/{name}": array
+        for name, array in make_reference_mobilenet.values().items()
+    }
     references["layers"] = stored(layers)
-    references["recurrent_layers"] = stored(parts.recurrent_layers() | make_reference_recurrent.values())
+    references["recurrent_layers"] = stored(parts.recurrent_layers()
+                                            | make_reference_recurrent.values())
     references["sequences"] = stored(make_reference_sequences.values())
     for name, tensors in references.items():
         file = directory / f"{name}.safetensors"

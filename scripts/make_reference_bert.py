@@ -1,4 +1,5 @@
-"""A tiny BertForSequenceClassification of Hugging Face and its logits; make_reference.py writes both."""
+"""A tiny BertForSequenceClassification of Hugging Face and its logits; make_reference.py writes
+both."""
 import torch
 import transformers
 
@@ -9,7 +10,8 @@ POSITIONS = 9  # more than the texts have
 
 def values():
     torch.manual_seed(11)
-    config = transformers.BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+    config = transformers.BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=2,
+                                     num_attention_heads=2, intermediate_size=32,
                                      max_position_embeddings=POSITIONS, num_labels=3)
     model = transformers.BertForSequenceClassification(config).eval()
     with torch.no_grad():

@@ -1,4 +1,5 @@
-"""Lockstep's names and layouts of the networks of make_reference.py: kernels are [O, kH, kW, I], images NHWC."""
+"""Lockstep's names and layouts of the networks of make_reference.py: kernels are [O, kH, kW, I],
+images NHWC."""
 from torch import nn
 
 CLASSES = 10
@@ -18,17 +19,32 @@ def to_nhwc(x):
 
 def named_arrays(model, pick):
     """pick(tensor) of every parameter under Lockstep's name and layout."""
-    names = {nn.Conv2d: {"weight": "kernel", "bias": "bias"}, nn.Linear: {"weight": "kernel", "bias": "bias"},
-             nn.BatchNorm2d: {"weight": "gamma", "bias": "beta"}}
+    names = {
+        nn.Conv2d: {
+            "weight": "kernel",
+            "bias": "bias"
+        },
+        nn.Linear: {
+            "weight": "kernel",
+            "bias": "bias"
+        },
+        nn.BatchNorm2d: {
+            "weight": "gamma",
+            "bias": "beta"
+        }
+    }
     arrays = {}
     for layer, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
             array = pick(parameter).detach()
-            arrays[f"{layer}/{names[type(module)][name]}"] = to_nhwc(array) if array.dim() == 4 else array
+            arrays[f"{layer}/{names[type(module)][name]}"] = to_nhwc(
+                array) if array.dim() == 4 else array
     return arrays
 
 
 def named_buffers(model):
-    return {f"{layer}/{ours}": getattr(module, theirs)
-            for layer, module in model.named_modules() if isinstance(module, nn.BatchNorm2d)
-            for ours, theirs in (("moving_mean", "running_mean"), ("moving_variance", "running_var"))}
+    return {
+        f"{layer}/{ours}": getattr(module, theirs)
+        for layer, module in model.named_modules() if isinstance(module, nn.BatchNorm2d)
+        for ours, theirs in (("moving_mean", "running_mean"), ("moving_variance", "running_var"))
+    }

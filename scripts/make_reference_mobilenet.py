@@ -1,4 +1,5 @@
-"""Outputs and gradients of PyTorch's MobileNetV2, with weights and images that need no file; make_reference.py writes them."""
+"""Outputs and gradients of PyTorch's MobileNetV2, with weights and images that need no file;
+make_reference.py writes them."""
 import numpy
 import torch
 from torch import nn
@@ -21,21 +22,25 @@ class InvertedResidual(nn.Module):
 
 
 def convolution(inputs, filters, kernel, stride=1, groups=1):
-    return nn.Sequential(nn.Conv2d(inputs, filters, kernel, stride, kernel // 2, groups=groups, bias=False),
-                         normalization(filters), nn.ReLU6())
+    return nn.Sequential(
+        nn.Conv2d(inputs, filters, kernel, stride, kernel // 2, groups=groups, bias=False),
+        normalization(filters), nn.ReLU6())
 
 
 class MobileNetV2(nn.Module):
-    """torchvision's, without dropout, a quarter as wide, for small images: its first two strides of 2 are 1."""
+    """torchvision's, without dropout, a quarter as wide, for small images: its first two strides of
+    2 are 1."""
 
     def __init__(self):
         super().__init__()
-        stages = [(1, 8, 1, 1), (6, 8, 2, 1), (6, 8, 3, 2), (6, 16, 4, 2), (6, 24, 3, 1), (6, 40, 3, 2), (6, 80, 1, 1)]
+        stages = [(1, 8, 1, 1), (6, 8, 2, 1), (6, 8, 3, 2), (6, 16, 4, 2), (6, 24, 3, 1),
+                  (6, 40, 3, 2), (6, 80, 1, 1)]
         features = [convolution(3, 8, 3)]
         inputs = 8
         for expansion, filters, blocks, stride in stages:
             for block in range(blocks):
-                features.append(InvertedResidual(inputs, expansion, filters, stride if block == 0 else 1))
+                features.append(
+                    InvertedResidual(inputs, expansion, filters, stride if block == 0 else 1))
                 inputs = filters
         self.features = nn.Sequential(*features, convolution(inputs, 1280, 1))
         self.classifier = nn.Sequential(nn.Identity(), nn.Linear(1280, CLASSES))
@@ -46,7 +51,8 @@ class MobileNetV2(nn.Module):
 
 def hashed(shape, seed):
     """Numbers in [-1, 1) that tests/model/support/hashed.cpp computes too: they need no file."""
-    x = numpy.arange(numpy.prod(shape), dtype=numpy.uint32) * numpy.uint32(0x9E3779B1) + numpy.uint32(seed)
+    x = numpy.arange(numpy.prod(shape),
+                     dtype=numpy.uint32) * numpy.uint32(0x9E3779B1) + numpy.uint32(seed)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         x = (x ^ (x >> numpy.uint32(shift))) * numpy.uint32(factor)
     x ^= x >> numpy.uint32(16)
@@ -54,17 +60,24 @@ def hashed(shape, seed):
 
 
 def initial(name, array, seed):
-    """Hashed parameters, or moving statistics, of the scale that suits an array of this name; likewise."""
-    scales = {"kernel": (0, (6 / array[0].numel()) ** 0.5), "gamma": (1, 0.25), "moving_variance": (1, 0.25)}
+    """Hashed parameters, or moving statistics, of the scale that suits an array of this name;
+    likewise."""
+    scales = {
+        "kernel": (0, (6 / array[0].numel())**0.5),
+        "gamma": (1, 0.25),
+        "moving_variance": (1, 0.25)
+    }
     shift, scale = scales.get(name.rsplit("/")[-1], (0, 0.25))
     return (shift + scale * hashed(array.shape, seed)).float()
 
 
-SEED = 110077  # one at which gradients do not hinge on rounding (make_reference.is_well_conditioned)
+# one at which gradients do not hinge on rounding (make_reference.is_well_conditioned)
+SEED = 110077
 
 
 def values():
-    """Outputs, loss, and of each gradient the norm and the product with hashed numbers, in the order of names."""
+    """Outputs, loss, and of each gradient the norm and the product with hashed numbers, in the
+    order of names."""
     model = MobileNetV2().double()
     arrays = named_arrays(model, lambda p: p) | named_buffers(model)
     for seed, name in enumerate(sorted(arrays)):
@@ -78,7 +91,14 @@ def values():
     loss = functional.cross_entropy(logits, labels)
     loss.backward()
     gradients = named_arrays(model, lambda p: p.grad)
-    pairs = [(gradients[name], hashed(gradients[name].shape, 2000 + i)) for i, name in enumerate(sorted(gradients))]
-    return {"labels": labels, "inference_logits": inference, "logits": logits, "loss": loss.reshape(1),
-            "gradient_norms": torch.stack([gradient.norm() for gradient, _ in pairs]),
-            "gradient_products": torch.stack([(gradient * numbers).sum() for gradient, numbers in pairs])}
+    pairs = [(gradients[name], hashed(gradients[name].shape, 2000 + i))
+             for i, name in enumerate(sorted(gradients))]
+    return {
+        "labels": labels,
+        "inference_logits": inference,
+        "logits": logits,
+        "loss": loss.reshape(1),
+        "gradient_norms": torch.stack([gradient.norm() for gradient, _ in pairs]),
+        "gradient_products": torch.stack([(gradient * numbers).sum() for gradient, numbers in pairs
+                                          ])
+    }

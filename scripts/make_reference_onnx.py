@@ -1,9 +1,11 @@
-"""Small files of ONNX as PyTorch exports them and as tf2onnx would, with PyTorch's outputs, and losses of a step of SGD.
+"""Small files of ONNX as PyTorch exports them and as tf2onnx would, with PyTorch's outputs, and
+losses of a step of SGD.
 
     python scripts/make_reference_onnx.py [DIRECTORY]
 
-DIRECTORY (tests/reference/onnx) gets NAME.onnx, NAME_after.onnx with the weights after the step, and expected.safetensors. Needs torch, onnx,
-onnxscript, numpy and safetensors. Inputs and outputs that are images are channels last in expected.safetensors.
+DIRECTORY (tests/reference/onnx) gets NAME.onnx, NAME_after.onnx with the weights after the step,
+and expected.safetensors. Needs torch, onnx, onnxscript, numpy and safetensors. Inputs and outputs
+that are images are channels last in expected.safetensors.
 """
 import copy
 import pathlib
@@ -42,7 +44,8 @@ class Mobile(nn.Module):
         super().__init__()
         self.blocks = nn.Sequential(
             nn.Sequential(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(2, 8, 3, 2), nn.ReLU6()),
-            nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, groups=8, bias=False), nn.BatchNorm2d(8), nn.SiLU()))
+            nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, groups=8, bias=False), nn.BatchNorm2d(8),
+                          nn.SiLU()))
         self.left, self.right = nn.Conv2d(8, 4, 1), nn.Conv2d(8, 6, 1, groups=2)
         self.classifier = nn.Sequential(nn.Dropout(0.0), nn.Linear(10, CLASSES))
 
@@ -54,11 +57,13 @@ class Mobile(nn.Module):
 
 
 class Rows(nn.Module):
-    """Dense layers on an image, which PyTorch flattens channels first, through functions of elements."""
+    """Dense layers on an image, which PyTorch flattens channels first, through functions of
+    elements."""
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(2 * 4 * 3, 7), nn.GELU(approximate="tanh"), nn.Linear(7, CLASSES))
+        self.layers = nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(2 * 4 * 3, 7),
+                                    nn.GELU(approximate="tanh"), nn.Linear(7, CLASSES))
 
     def forward(self, x):
         return self.layers(x)
@@ -69,8 +74,10 @@ class Sequence(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.lstm = nn.Embedding(VOCABULARY, 6), nn.LSTM(6, 5, batch_first=True, bidirectional=True)
-        self.norm, self.gru, self.fc = nn.LayerNorm(10), nn.GRU(10, 4, batch_first=True), nn.Linear(4, CLASSES)
+        self.embed, self.lstm = nn.Embedding(VOCABULARY, 6), nn.LSTM(6, 5, batch_first=True,
+                                                                     bidirectional=True)
+        self.norm, self.gru, self.fc = nn.LayerNorm(10), nn.GRU(10, 4, batch_first=True), nn.Linear(
+            4, CLASSES)
 
     def forward(self, x):
         rows, _ = self.lstm(self.embed(x))
@@ -83,7 +90,9 @@ class Elman(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.rnn = nn.Embedding(VOCABULARY, 6), nn.RNN(6, 4, num_layers=2, batch_first=True, bidirectional=True)
+        self.embed, self.rnn = nn.Embedding(VOCABULARY,
+                                            6), nn.RNN(6, 4, num_layers=2, batch_first=True,
+                                                       bidirectional=True)
         self.fc = nn.Linear(8, CLASSES)
 
     def forward(self, x):
@@ -95,14 +104,17 @@ class LastState(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.gru, self.fc = nn.Embedding(VOCABULARY, 6), nn.GRU(6, 4, batch_first=True), nn.Linear(4, CLASSES)
+        self.embed, self.gru, self.fc = nn.Embedding(VOCABULARY,
+                                                     6), nn.GRU(6, 4, batch_first=True), nn.Linear(
+                                                         4, CLASSES)
 
     def forward(self, x):
         return self.fc(self.gru(self.embed(x))[1][0])
 
 
 class Positions(nn.Module):
-    """Positions, normalization of rows, dense layers at each position, a convolution along them, and their mean."""
+    """Positions, normalization of rows, dense layers at each position, a convolution along them,
+    and their mean."""
 
     def __init__(self):
         super().__init__()
@@ -121,17 +133,23 @@ def export(network, example, path, opset, training, dynamo):
     network = copy.deepcopy(network).train(training)
     names = {"input_names": ["x"], "output_names": ["y"], "opset_version": opset}
     if dynamo:
-        torch.onnx.export(network, (example,), path, dynamo=True, dynamic_shapes=({0: torch.export.Dim("n")},), external_data=False, **names)
+        torch.onnx.export(network, (example, ), path, dynamo=True, dynamic_shapes=({
+            0: torch.export.Dim("n")
+        }, ), external_data=False, **names)
     else:
         mode = torch.onnx.TrainingMode.PRESERVE
-        torch.onnx.export(network, example, path, dynamo=False, training=mode, do_constant_folding=not training, dynamic_axes={"x": {0: "n"}}, **names)
+        torch.onnx.export(network, example, path, dynamo=False, training=mode,
+                          do_constant_folding=not training, dynamic_axes={"x": {
+                              0: "n"
+                          }}, **names)
     model = onnx.load(path)
     model.doc_string = ""
     for node in model.graph.node:
         node.ClearField("doc_string")
         del node.metadata_props[:]
     for tensor in model.graph.initializer:
-        if training and tensor.name in values:  # the exporter has run the network, which changed moving statistics
+        # the exporter has run the network, which changed moving statistics
+        if training and tensor.name in values:
             tensor.CopyFrom(numpy_helper.from_array(values[tensor.name], tensor.name))
     del model.graph.value_info[:]
     del model.metadata_props[:]
@@ -167,24 +185,39 @@ def case(folder, expected, name, network, x, opset, training=False, dynamo=False
 
 
 def of_tensorflow(folder, expected):
-    """As tf2onnx writes a network of Keras: channels last at the edges, products and biases as nodes of their own, a Reshape."""
+    """As tf2onnx writes a network of Keras: channels last at the edges, products and biases as
+    nodes of their own, a Reshape."""
     kernel, bias = torch.randn(6, 3, 3, 3) * 0.3, torch.randn(6) * 0.1
     dense, shift = torch.randn(6 * 3 * 3, CLASSES) * 0.2, torch.randn(CLASSES)
     nodes = [
-        helper.make_node("Transpose", ["image"], ["first"], "model/conv2d/Conv2D__6", perm=[0, 3, 1, 2]),
-        helper.make_node("Conv", ["first", "model/conv2d/Conv2D/ReadVariableOp:0", "model/conv2d/BiasAdd/ReadVariableOp:0"], ["filtered"],
-                         "model/conv2d/BiasAdd", auto_pad="SAME_UPPER", strides=[2, 2], kernel_shape=[3, 3], dilations=[1, 1], group=1),
+        helper.make_node("Transpose", ["image"], ["first"], "model/conv2d/Conv2D__6",
+                         perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", [
+            "first", "model/conv2d/Conv2D/ReadVariableOp:0", "model/conv2d/BiasAdd/ReadVariableOp:0"
+        ], ["filtered"], "model/conv2d/BiasAdd", auto_pad="SAME_UPPER", strides=[2, 2],
+                         kernel_shape=[3, 3], dilations=[1, 1], group=1),
         helper.make_node("Relu", ["filtered"], ["positive"], "model/conv2d/Relu"),
-        helper.make_node("Transpose", ["positive"], ["last"], "model/conv2d/BiasAdd__8", perm=[0, 2, 3, 1]),
+        helper.make_node("Transpose", ["positive"], ["last"], "model/conv2d/BiasAdd__8",
+                         perm=[0, 2, 3, 1]),
         helper.make_node("Reshape", ["last", "shape"], ["row"], "model/flatten/Reshape"),
-        helper.make_node("MatMul", ["row", "model/dense/MatMul/ReadVariableOp:0"], ["product"], "model/dense/MatMul"),
-        helper.make_node("Add", ["product", "model/dense/BiasAdd/ReadVariableOp:0"], ["y"], "model/dense/BiasAdd")]
-    weights = {"model/conv2d/Conv2D/ReadVariableOp:0": kernel, "model/conv2d/BiasAdd/ReadVariableOp:0": bias,
-               "model/dense/MatMul/ReadVariableOp:0": dense, "model/dense/BiasAdd/ReadVariableOp:0": shift, "shape": torch.tensor([-1, 54])}
-    graph = helper.make_graph(nodes, "tf2onnx", [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["unk__9", 6, 6, 3])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["unk__10", CLASSES])],
-                              [numpy_helper.from_array(value.numpy(), name) for name, value in weights.items()])
-    model = helper.make_model(graph, producer_name="tf2onnx", opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
+        helper.make_node("MatMul", ["row", "model/dense/MatMul/ReadVariableOp:0"], ["product"],
+                         "model/dense/MatMul"),
+        helper.make_node("Add", ["product", "model/dense/BiasAdd/ReadVariableOp:0"], ["y"],
+                         "model/dense/BiasAdd")
+    ]
+    weights = {
+        "model/conv2d/Conv2D/ReadVariableOp:0": kernel,
+        "model/conv2d/BiasAdd/ReadVariableOp:0": bias,
+        "model/dense/MatMul/ReadVariableOp:0": dense,
+        "model/dense/BiasAdd/ReadVariableOp:0": shift,
+        "shape": torch.tensor([-1, 54])
+    }
+    graph = helper.make_graph(nodes, "tf2onnx", [
+        helper.make_tensor_value_info("image", TensorProto.FLOAT, ["unk__9", 6, 6, 3])
+    ], [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["unk__10", CLASSES])
+        ], [numpy_helper.from_array(value.numpy(), name) for name, value in weights.items()])
+    model = helper.make_model(graph, producer_name="tf2onnx",
+                              opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
     onnx.checker.check_model(model)
     onnx.save(model, folder / "tensorflow.onnx")
     x = torch.randn(BATCH, 3, 6, 6)
@@ -214,7 +247,11 @@ def main():
     case(folder, expected, "positions_dynamo", Positions(), tokens, 20, dynamo=True)
     of_tensorflow(folder, expected)
     case(folder, expected, "elman", Elman(), tokens, 17)
-    save_file({name: np.ascontiguousarray(value.detach().numpy()) for name, value in expected.items()}, folder / "expected.safetensors")
+    save_file(
+        {
+            name: np.ascontiguousarray(value.detach().numpy())
+            for name, value in expected.items()
+        }, folder / "expected.safetensors")
 
 
 if __name__ == "__main__":

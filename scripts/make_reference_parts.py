@@ -1,4 +1,5 @@
-"""Reference values of PyTorch for single layers, losses and schedules; make_reference.py writes them.
+"""Reference values of PyTorch for single layers, losses and schedules; make_reference.py writes
+them.
 
 Shapes and layouts are Lockstep's: [T, C] and [H, W, C], kernels with the input channels last.
 """
@@ -25,7 +26,8 @@ def enlarged(**options):
 
 
 def layer_cases():
-    """The shape of a sample, and a function of a batch, by name; the name of a module is its layer's."""
+    """The shape of a sample, and a function of a batch, by name; the name of a module is its
+    layer's."""
     image, vector = (5, 6, 4), (12,)
     averages = {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False}
     modules = {"conv1d": ((9, 4), nn.Conv1d(4, 6, 3, stride=2, padding=1, groups=2)),
@@ -35,7 +37,8 @@ def layer_cases():
                "layer_normalization": ((3, 8), nn.LayerNorm(8, eps=1e-3)),
                "embedding": ((3,), nn.Embedding(7, 4))}
     functions = {
-        "average_pool2d": (image, on_channels_first(lambda x: functional.avg_pool2d(x, **averages))),
+        "average_pool2d": (image,
+                           on_channels_first(lambda x: functional.avg_pool2d(x, **averages))),
         "max_pool2d": (image, on_channels_first(lambda x: functional.max_pool2d(x, 3, 2, 1))),
         "global_average_pooling2d": (image, lambda x: x.mean((1, 2))),
         "global_max_pooling2d": (image, lambda x: x.amax((1, 2))),
@@ -56,7 +59,10 @@ def layer_cases():
         "sigmoid": (vector, torch.sigmoid),
         "softmax": (vector, lambda x: x.softmax(-1)),
         "tanh": (vector, torch.tanh),
-        "fake_quantize": (vector, lambda x: torch.fake_quantize_per_tensor_affine(x.float(), 2**-6, 10, -128, 127))}
+        "fake_quantize": (
+            vector,
+            lambda x: torch.fake_quantize_per_tensor_affine(x.float(), 2**-6, 10, -128, 127))
+    }
     return modules | functions
 
 
@@ -143,7 +149,8 @@ def recurrent_layers():
 
 
 def losses():
-    """The sum of weighted losses of samples and its gradient, under the names that `--loss` takes."""
+    """The sum of weighted losses of samples and its gradient, under the names that `--loss`
+    takes."""
     torch.manual_seed(4)
     samples, width = 5, 4
     output = (2 * torch.randn(samples, width)).double()
@@ -177,12 +184,16 @@ def losses():
     for name, loss in cases.items():
         x = output.clone().requires_grad_()
         total = (weight * loss(x)).sum()
-        result |= {f"{name}/sum": total.reshape(1), f"{name}/gradient": torch.autograd.grad(total, x)[0]}
+        result |= {
+            f"{name}/sum": total.reshape(1),
+            f"{name}/gradient": torch.autograd.grad(total, x)[0]
+        }
     return {f"loss/{name}": array for name, array in result.items()}
 
 
 def schedules():
-    """Rates of the updates 0 to 20 of a training of 20 updates; `step` and `exponential` decay for every 6."""
+    """Rates of the updates 0 to 20 of a training of 20 updates; `step` and `exponential` decay for
+    every 6."""
     updates, every, factor = 20, 6, 0.5
     rates = torch.optim.lr_scheduler
     cases = {"cosine": lambda o: rates.CosineAnnealingLR(o, updates, eta_min=0.1),

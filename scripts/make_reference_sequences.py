@@ -1,6 +1,8 @@
-"""PyTorch's losses of trainings of networks of sequences, and single layers of them; make_reference.py writes them.
+"""PyTorch's losses of trainings of networks of sequences, and single layers of them;
+make_reference.py writes them.
 
-Initial parameters, tokens and labels of the trainings are hashes, which tests/model/sequence_reference_test.cpp computes too.
+Initial parameters, tokens and labels of the trainings are hashes, which
+tests/model/sequence_reference_test.cpp computes too.
 """
 import torch
 from torch import nn
@@ -12,7 +14,8 @@ SAMPLES, POSITIONS, VOCABULARY, CLASSES = 4, 16, 24, 5  # SAMPLES of a batch
 STEPS, BATCHES = 20, 3
 WIDTH, HEADS, BLOCKS, UNITS = 32, 2, 2, 16
 SEED, TOKENS_SEED, LABELS_SEED = 21, 500, 600
-SOURCES, TARGET_VOCABULARY, SOURCE_SEED, SOURCE_LENGTHS_SEED = 10, VOCABULARY + 2, 700, 800  # of pairs; SOURCES positions
+# of pairs; SOURCES positions
+SOURCES, TARGET_VOCABULARY, SOURCE_SEED, SOURCE_LENGTHS_SEED = 10, VOCABULARY + 2, 700, 800
 
 
 def attend(queries, keys, values, heads, shared=None, causal=False, segments=None, rotary=None):
@@ -27,7 +30,8 @@ def attend(queries, keys, values, heads, shared=None, causal=False, segments=Non
     if segments is not None:
         seen = ((segments[:, :, None] == segments[:, None]) & (segments[:, :, None] != 0))[:, None]
         seen, causal = (seen.tril() if causal else seen), False
-    rows = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=causal, enable_gqa=bool(shared))
+    rows = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=causal,
+                                                   enable_gqa=bool(shared))
     if segments is not None:
         rows = rows.where(segments[:, None, :, None] != 0, 0)  # of padding, which has no keys
     return rows.transpose(1, 2).flatten(2)
@@ -36,20 +40,30 @@ def attend(queries, keys, values, heads, shared=None, causal=False, segments=Non
 def rotated(x, base):
     """Rotary positions as in Llama: pairs of elements i and i + half."""
     half = x.shape[-1] // 2
-    angles = torch.arange(x.shape[-2]).double()[:, None] * base ** (-torch.arange(half).double() / half)
+    angles = torch.arange(x.shape[-2]).double()[:,
+                                                None] * base**(-torch.arange(half).double() / half)
     first, second = x[..., :half], x[..., half:]
-    return torch.cat([first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()], -1)
+    return torch.cat([
+        first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()
+    ], -1)
 
 
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.attn = nn.ModuleDict({"c_attn": nn.Linear(WIDTH, 3 * WIDTH), "c_proj": nn.Linear(WIDTH, WIDTH)})
-        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(WIDTH, 4 * WIDTH), "c_proj": nn.Linear(4 * WIDTH, WIDTH)})
+        self.attn = nn.ModuleDict({
+            "c_attn": nn.Linear(WIDTH, 3 * WIDTH),
+            "c_proj": nn.Linear(WIDTH, WIDTH)
+        })
+        self.mlp = nn.ModuleDict({
+            "c_fc": nn.Linear(WIDTH, 4 * WIDTH),
+            "c_proj": nn.Linear(4 * WIDTH, WIDTH)
+        })
 
     def forward(self, x):
-        x = x + self.attn.c_proj(attend(*self.attn.c_attn(self.ln_1(x)).chunk(3, -1), HEADS, causal=True))
+        x = x + self.attn.c_proj(
+            attend(*self.attn.c_attn(self.ln_1(x)).chunk(3, -1), HEADS, causal=True))
         return x + self.mlp.c_proj(functional.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
 
 
@@ -70,7 +84,8 @@ class Gpt(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Recurrent layers on an embedding, and a dense layer of the last output of the last of them."""
+    """Recurrent layers on an embedding, and a dense layer of the last output of the last of
+    them."""
 
     def __init__(self, *layers):
         super().__init__()
@@ -87,7 +102,8 @@ class Classifier(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """`seq2seq` of LAYERS layers: an encoder of padded sources, and a decoder that attends to its outputs."""
+    """`seq2seq` of LAYERS layers: an encoder of padded sources, and a decoder that attends to its
+    outputs."""
 
     LAYERS = 2
 
@@ -98,11 +114,17 @@ class Seq2Seq(nn.Module):
 
         self.encoder = nn.ModuleDict({"embedding": nn.Embedding(VOCABULARY, 8), "lstm": layers()})
         self.decoder = nn.ModuleDict({
-            "embedding": nn.Embedding(TARGET_VOCABULARY, 8), "lstm": layers(),
+            "embedding": nn.Embedding(TARGET_VOCABULARY, 8),
+            "lstm": layers(),
             "initial": nn.ModuleList(nn.Linear(UNITS, 2 * UNITS) for _ in range(self.LAYERS)),
-            "combine": nn.Linear(2 * UNITS, UNITS, bias=False), "output": nn.Linear(UNITS, TARGET_VOCABULARY)})
-        self.attention = nn.ModuleDict({"query": nn.Linear(UNITS, UNITS, bias=False), "key": nn.Linear(UNITS, UNITS),
-                                        "weights": Additive(UNITS)})
+            "combine": nn.Linear(2 * UNITS, UNITS, bias=False),
+            "output": nn.Linear(UNITS, TARGET_VOCABULARY)
+        })
+        self.attention = nn.ModuleDict({
+            "query": nn.Linear(UNITS, UNITS, bias=False),
+            "key": nn.Linear(UNITS, UNITS),
+            "weights": Additive(UNITS)
+        })
 
     def forward(self, inputs):
         source, segments, tokens = inputs
@@ -137,17 +159,42 @@ def without_second_bias(module):
 def our_name(module, name):
     """The name in Lockstep of the parameter `name` of `module`; the last part of it."""
     if not isinstance(module, nn.RNNBase):
-        names = {nn.LayerNorm: {"weight": "gamma", "bias": "beta"}, nn.RMSNorm: {"weight": "gamma"},
-                 nn.Embedding: {"weight": "embeddings"}, Learned: {"weight": "embeddings"}, Additive: {"scale": "scale"}}
+        names = {
+            nn.LayerNorm: {
+                "weight": "gamma",
+                "bias": "beta"
+            },
+            nn.RMSNorm: {
+                "weight": "gamma"
+            },
+            nn.Embedding: {
+                "weight": "embeddings"
+            },
+            Learned: {
+                "weight": "embeddings"
+            },
+            Additive: {
+                "scale": "scale"
+            }
+        }
         return names.get(type(module), {"weight": "kernel", "bias": "bias"})[name]
     kind = name.split("_l0")[0]
-    names = {"weight_ih": "kernel", "weight_hh": "recurrent_kernel", "bias_ih": "bias", "bias_hh": "recurrent_bias"}
+    names = {
+        "weight_ih": "kernel",
+        "weight_hh": "recurrent_kernel",
+        "bias_ih": "bias",
+        "bias_hh": "recurrent_bias"
+    }
     return ("backward_" if name.endswith("_reverse") else "") + names[kind]
 
 
 def trained_arrays(model):
-    return {f"{layer}/{our_name(module, name)}": parameter for layer, module in model.named_modules()
-            for name, parameter in module.named_parameters(recurse=False) if parameter.requires_grad}
+    return {
+        f"{layer}/{our_name(module, name)}": parameter
+        for layer, module in model.named_modules()
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter.requires_grad
+    }
 
 
 def numbers_below(limit, shape, seed):
@@ -155,7 +202,8 @@ def numbers_below(limit, shape, seed):
 
 
 def trainings():
-    """Makers of a network, whether it has an output at each position, and of its optimizer, by name."""
+    """Makers of a network, whether it has an output at each position, and of its optimizer, by
+    name."""
     def adamw(arrays):
         groups = [{"params": [p for p in arrays if p.dim() > 1], "weight_decay": 0.01},
                   {"params": [p for p in arrays if p.dim() == 1], "weight_decay": 0}]
@@ -167,15 +215,19 @@ def trainings():
     def adam(arrays):
         return torch.optim.Adam(arrays, lr=1e-2, eps=1e-7)
 
-    return {"gpt": (Gpt, True, adamw),
-            "lstm": (lambda: Classifier(("lstm", recurrent(nn.LSTM, 8)), ("lstm_1", recurrent(nn.LSTM, UNITS))), False, sgd),
-            "gru": (lambda: Classifier(("gru", recurrent(nn.GRU, 8, bidirectional=True)),
-                                       ("gru_1", recurrent(nn.GRU, 2 * UNITS))), False, adam),
-            "seq2seq": (Seq2Seq, True, sgd)}
+    return {
+        "gpt": (Gpt, True, adamw),
+        "lstm": (lambda: Classifier(("lstm", recurrent(nn.LSTM, 8)),
+                                    ("lstm_1", recurrent(nn.LSTM, UNITS))), False, sgd),
+        "gru": (lambda: Classifier(("gru", recurrent(nn.GRU, 8, bidirectional=True)),
+                                   ("gru_1", recurrent(nn.GRU, 2 * UNITS))), False, adam),
+        "seq2seq": (Seq2Seq, True, sgd)
+    }
 
 
 def losses(make, at_positions, make_optimizer, kind=torch.float64):
-    """Those of STEPS updates, batches in turn. The mean is over the positions whose label is not -1."""
+    """Those of STEPS updates, batches in turn. The mean is over the positions whose label is not
+    -1."""
     model = make().to(kind)
     arrays = trained_arrays(model)
     with torch.no_grad():
@@ -198,7 +250,8 @@ def losses(make, at_positions, make_optimizer, kind=torch.float64):
     for step in range(STEPS):
         optimizer.zero_grad()
         logits = model(inputs[step % BATCHES])
-        loss = functional.cross_entropy(logits.flatten(0, -2), labels[step % BATCHES].flatten(), ignore_index=-1)
+        loss = functional.cross_entropy(logits.flatten(0, -2), labels[step % BATCHES].flatten(),
+                                        ignore_index=-1)
         loss.backward()
         optimizer.step()
         result.append(loss.detach())
@@ -207,7 +260,8 @@ def losses(make, at_positions, make_optimizer, kind=torch.float64):
 
 def positions(count, width):
     """Sinusoidal ones (Vaswani et al.), sines and cosines in turn."""
-    angles = torch.arange(count).double()[:, None] * 10000 ** (-torch.arange(0, width, 2).double() / width)
+    angles = torch.arange(count).double()[:, None] * 10000**(-torch.arange(0, width, 2).double() /
+                                                             width)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
 
@@ -229,7 +283,8 @@ class Segments(nn.Module):
 
 
 class Additive(nn.Module):
-    """Additive attention of all but the last two positions to all; the values are hyperbolic tangents."""
+    """Additive attention of all but the last two positions to all; the values are hyperbolic
+    tangents."""
 
     def __init__(self, width):
         super().__init__()
@@ -241,7 +296,8 @@ class Additive(nn.Module):
 
 
 def layer_cases():
-    """The shape of a sample, and a function of a batch, by name; a module has parameters, of the layer of the given name."""
+    """The shape of a sample, and a function of a batch, by name; a module has parameters, of the
+    layer of the given name."""
     def packed(heads, shared, width, **options):
         parts = [heads * width, shared * width, shared * width]
         return lambda x: attend(*x.split(parts, -1), heads, shared, **options)
@@ -265,18 +321,25 @@ def layer_cases():
              "positional_embedding": ((5, 6), Learned(5, 6), None),
              "sinusoidal_embedding": ((5, 6), None, lambda x: x + positions(5, 6))}
     for name, module in {"lstm": nn.LSTM, "gru": nn.GRU, "simple_rnn": nn.RNN}.items():
-        cases |= {name: last_outputs(module), f"{name}_bidirectional": last_outputs(module, bidirectional=True)}
+        cases |= {
+            name: last_outputs(module),
+            f"{name}_bidirectional": last_outputs(module, bidirectional=True)
+        }
     return cases | {"additive_attention": ((6, 5), Additive(5), None)}
 
 
 def layer_values(kind, shape, module, function, seed):
-    """Output, and gradients of the mean squared error to targets, of a layer of x + offset, or of numbers."""
+    """Output, and gradients of the mean squared error to targets, of a layer of x + offset, or of
+    numbers."""
     samples = 2
     leaves = {}
     if module is not None:
         module.double()
         leaves = trained_arrays(module)
-        leaves = {(kind if name.startswith("/") else "") + name: array for name, array in leaves.items()}
+        leaves = {
+            (kind if name.startswith("/") else "") + name: array
+            for name, array in leaves.items()
+        }
         with torch.no_grad():
             for number, name in enumerate(sorted(leaves)):
                 leaves[name].copy_(hashed(leaves[name].shape, seed + number).float())
@@ -301,5 +364,8 @@ def values():
         result[f"{name}/losses"] = losses(*training)
     for number, (name, case) in enumerate(layer_cases().items()):
         kind = next((kind for kind in ("lstm", "gru", "simple_rnn") if name.startswith(kind)), name)
-        result |= {f"layer/{name}/{key}": array for key, array in layer_values(kind, *case, 1000 + 100 * number).items()}
+        result |= {
+            f"layer/{name}/{key}": array
+            for key, array in layer_values(kind, *case, 1000 + 100 * number).items()
+        }
     return result

@@ -24,14 +24,22 @@ def main():
     events = read(sys.argv[1])
     start = next((event for event in events if event["event"] == "start"), None)
     if start is None:
-        sys.exit(f"scripts/plot: error: expected the events of a training, got {sys.argv[1]} without a start event")
+        sys.exit(
+            f"scripts/plot: error: expected the events of a training, got {sys.argv[1]} without a "
+            "start event"
+        )
     for event in events:
         if "step" in event:
             event["position"] = event["step"] / start["steps_per_epoch"]
     steps = [event for event in events if event["event"] == "step"]
     epochs = [event for event in events if event["event"] == "epoch"]
 
-    plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "lockstep"})
+    plt.rcParams.update({
+        "font.size": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "lockstep"
+    })
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for axis, name in zip(axes, ["loss", "accuracy"]):
         axis.plot(*column(steps, name), color="#b8c4d6", linewidth=0.8, label="step")
@@ -44,8 +52,9 @@ def main():
     axes[1].set_ylim(bottom=0.6, top=1.0)
     axes[1].legend(frameon=False, loc="lower right")
     world = start["world_size"]
-    figure.suptitle(f"{start['model']} on {start['data']}: {world} replica{'s' if world > 1 else ''}, "
-                    f"global batch {start['global_batch']}", x=0.01, ha="left", fontsize=11)
+    figure.suptitle(
+        f"{start['model']} on {start['data']}: {world} replica{'s' if world > 1 else ''}, "
+        f"global batch {start['global_batch']}", x=0.01, ha="left", fontsize=11)
     figure.savefig(sys.argv[2], metadata={"Date": None} if sys.argv[2].endswith(".svg") else None)
 
 

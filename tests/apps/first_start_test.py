@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Four ranks on sixteen gzip TFRecord files: one rank reads each file, once, and no rank keeps it in memory.
+"""Four ranks on sixteen gzip TFRecord files: one rank reads each file, once, and no rank keeps it
+in memory.
 
-first_start_test.py PROGRAM MPIRUN…   PROGRAM: lockstep; MPIRUN…: mpirun and its options, without the number of ranks
+first_start_test.py PROGRAM MPIRUN…   PROGRAM: lockstep; MPIRUN…: mpirun and its options, without
+                                      the number of ranks
 Exits with 77 where strace cannot trace.
 """
 import collections
@@ -20,15 +22,19 @@ import unittest
 RANKS, FILES, SIDE = 4, 16, 200
 LARGE, SMALL = 600, 4  # records in a file: 24 MB, which do not compress
 HEAD = 64 << 10  # what each rank may read of each file to know it again
-PROMISE = 64 << 20  # bytes of memory for a file; kept here by all files together, of which a rank reads 96 MB
+# bytes of memory for a file; kept here by all files together, of which a rank reads 96 MB
+PROMISE = 64 << 20
 CALLS = "read,readv,pread64,preadv,preadv2,mmap,sendfile,copy_file_range"
 
 
 def traced(folder, command):
-    """A rank: runs the command under strace, and leaves its system calls and its largest resident memory in `folder`."""
+    """A rank: runs the command under strace, and leaves its system calls and its largest resident
+    memory in `folder`."""
     own = pathlib.Path(tempfile.mkdtemp(dir=folder))
-    status = subprocess.run(["strace", "-ff", "--seccomp-bpf", "-y", "-s", "0", "-e", f"trace={CALLS}", "-e", "signal=none",
-                             "-o", own / "thread", *command]).returncode
+    status = subprocess.run([
+        "strace", "-ff", "--seccomp-bpf", "-y", "-s", "0", "-e", f"trace={CALLS}", "-e",
+        "signal=none", "-o", own / "thread", *command
+    ]).returncode
     # The largest of all descendants, in KiB.
     (own / "resident").write_text(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10))
     return status
@@ -42,7 +48,8 @@ def bytes_read(folder):
             found = re.match(r"(\w+)\(.*?(\d+)<([^>]*\.tfrecord)>.* = (\d+|0x[0-9a-f]+)$", line)
             if found:
                 name, _, file, result = found.groups()
-                read[pathlib.Path(file).name] += int(line.split(", ")[1]) if name == "mmap" else int(result)
+                read[pathlib.Path(file).name] += int(
+                    line.split(", ")[1]) if name == "mmap" else int(result)
     return read
 
 
@@ -51,30 +58,44 @@ class Start:
 
     def __init__(self, data):
         with tempfile.TemporaryDirectory(dir=data) as folder:
-            program = [PROGRAM, "train", "--checkpoint-dir", "none", "--model", "linear", "--data", f"{data}/*.tfrecord", "--input-shape", f"{SIDE}x{SIDE}x1",
-                       "--global-batch", "64", "--devices", "cpu:0"]
-            command = [*MPIRUN, "-np", str(RANKS), sys.executable, __file__, "--traced", folder, *program]
-            ended = subprocess.run(command, env=dict(os.environ, TMPDIR=str(data), OMP_NUM_THREADS="1"), text=True,
+            program = [
+                PROGRAM, "train", "--checkpoint-dir", "none", "--model", "linear", "--data",
+                f"{data}/*.tfrecord", "--input-shape", f"{SIDE}x{SIDE}x1", "--global-batch", "64",
+                "--devices", "cpu:0"
+            ]
+            command = [
+                *MPIRUN, "-np",
+                str(RANKS), sys.executable, __file__, "--traced", folder, *program
+            ]
+            ended = subprocess.run(command, env=dict(os.environ, TMPDIR=str(data),
+                                                     OMP_NUM_THREADS="1"), text=True,
                                    capture_output=True)
             if ended.returncode:
-                sys.exit(f"{' '.join(map(str, command))}\nexit status {ended.returncode}\n{ended.stdout}{ended.stderr}")
+                sys.exit(
+                    f"{' '.join(map(str, command))}\nexit status "
+                    f"{ended.returncode}\n{ended.stdout}{ended.stderr}"
+                )
             ranks = sorted(pathlib.Path(folder).iterdir())
             self.read = [bytes_read(rank) for rank in ranks]
             self.resident = [int((rank / "resident").read_text()) for rank in ranks]
 
 
 def write_files(folder, records):
-    """The files, by way of IDX files. Without dataset.json, so that a first start also has to read the labels."""
+    """The files, by way of IDX files. Without dataset.json, so that a first start also has to read
+    the labels."""
     folder.mkdir()
     with open(folder / "train-images-idx3-ubyte", "wb") as images:
         images.write(struct.pack(">4i", 0x803, FILES * records, SIDE, SIDE))
         for record in range(FILES * records):
             images.write(random.Random(record).randbytes(SIDE * SIDE))
     labels = bytes(record % 10 for record in range(FILES * records))
-    (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, len(labels)) + labels)
+    (folder /
+     "train-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, len(labels)) + labels)
     data = folder / "data"
-    subprocess.run([PROGRAM, "data", "convert", "idx", "--input", folder, "--output", data, "--shards", str(FILES),
-                    "--compression", "gzip"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([
+        PROGRAM, "data", "convert", "idx", "--input", folder, "--output", data, "--shards",
+        str(FILES), "--compression", "gzip"
+    ], check=True, stdout=subprocess.DEVNULL)
     (data / "dataset.json").unlink()
     (folder / "train-images-idx3-ubyte").unlink()  # as large as the files
     return data
@@ -99,14 +120,17 @@ class CompressedFiles(unittest.TestCase):
                         self.assertLessEqual(read[-2], HEAD)
                 with self.subTest(start=which, usual=usual):
                     self.assertLess(max(start.resident), usual + PROMISE)
-                print(f"{which} start: {sum(sum(rank.values()) for rank in start.read) / sum(sizes.values()):.3f} times the files' "
-                      f"bytes; resident {[each >> 20 for each in start.resident]} MiB, {usual >> 20} with small files")
+                times = sum(sum(rank.values()) for rank in start.read) / sum(sizes.values())
+                resident = [each >> 20 for each in start.resident]
+                print(f"{which} start: {times:.3f} times the files' bytes; resident {resident} "
+                      f"MiB, {usual >> 20} with small files")
 
 
 def why_not_traced():
     if not shutil.which("strace"):
         return "strace is not installed"
-    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "true"], text=True, capture_output=True)
+    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "true"], text=True,
+                           capture_output=True)
     return tried.stderr if tried.returncode else ""
 
 

@@ -1,4 +1,5 @@
-"""What scripts/gpu_check computes and how it runs its steps, without a GPU. Run by ctest where Python is."""
+"""What scripts/gpu_check computes and how it runs its steps, without a GPU. Run by ctest where
+Python is."""
 
 import contextlib
 import ctypes
@@ -36,10 +37,14 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 class Floors(unittest.TestCase):
     def test_knows_gpus_by_the_most_special_name(self):
         self.assertEqual(gpu_tools.gpu_limits("NVIDIA H200")["memory_bytes_per_second"], 4.8e12)
-        self.assertEqual(gpu_tools.gpu_limits("NVIDIA GH200 480GB")["memory_bytes_per_second"], 4.0e12)
-        self.assertEqual(gpu_tools.gpu_limits("NVIDIA H100 PCIe")["memory_bytes_per_second"], 2.0e12)
-        self.assertEqual(gpu_tools.gpu_limits("NVIDIA H100 80GB HBM3")["memory_bytes_per_second"], 3.35e12)
-        self.assertEqual(gpu_tools.gpu_limits("NVIDIA A100-SXM4-80GB")["memory_bytes_per_second"], 2.039e12)
+        self.assertEqual(
+            gpu_tools.gpu_limits("NVIDIA GH200 480GB")["memory_bytes_per_second"], 4.0e12)
+        self.assertEqual(
+            gpu_tools.gpu_limits("NVIDIA H100 PCIe")["memory_bytes_per_second"], 2.0e12)
+        self.assertEqual(
+            gpu_tools.gpu_limits("NVIDIA H100 80GB HBM3")["memory_bytes_per_second"], 3.35e12)
+        self.assertEqual(
+            gpu_tools.gpu_limits("NVIDIA A100-SXM4-80GB")["memory_bytes_per_second"], 2.039e12)
         self.assertEqual(gpu_tools.gpu_limits("NVIDIA L4")["bfloat16_flops_per_second"], 121e12)
         self.assertEqual(gpu_tools.gpu_limits("NVIDIA L40S")["bfloat16_flops_per_second"], 362e12)
 
@@ -48,10 +53,15 @@ class Floors(unittest.TestCase):
         self.assertIsNone(gpu_tools.gpu_limits("NVIDIA L400"))
 
     def test_of_adam_is_32_bytes_a_parameter(self):
-        self.assertAlmostEqual(gpu_tools.adam_floor({"memory_bytes_per_second": 3.2e12}, 100_000_000), 1e-3)
+        self.assertAlmostEqual(
+            gpu_tools.adam_floor({"memory_bytes_per_second": 3.2e12}, 100_000_000), 1e-3)
 
     def test_of_resnet50_is_the_larger_one(self):
-        floor = gpu_tools.resnet50_floor({"memory_bytes_per_second": 1e12, "bfloat16_flops_per_second": 1e15}, 256)
+        floor = gpu_tools.resnet50_floor(
+            {
+                "memory_bytes_per_second": 1e12,
+                "bfloat16_flops_per_second": 1e15
+            }, 256)
         self.assertAlmostEqual(floor["arithmetic_seconds"], 3 * 8.2e9 * 256 / 1e15)
         self.assertAlmostEqual(floor["memory_seconds"], 111e6 * 256 / 1e12)
         self.assertEqual(floor["seconds"], floor["memory_seconds"])
@@ -87,40 +97,73 @@ class Outputs(unittest.TestCase):
     def test_of_a_training(self):
         training = gpu_tools.training_of(
             'a warning of mpirun\n{"event":"start","world_size":2}\n'
-            '{"event":"step","step":1,"loss":2.5,"samples_per_second":10,"input_wait_seconds":0.5}\n'
-            '{"event":"step","step":2,"skipped":true,"samples_per_second":20,"input_wait_seconds":0.25,'
+            '{"event":"step","step":1,"loss":2.5,"samples_per_second":10,'
+            '"input_wait_seconds":0.5}\n'
+            '{"event":"step","step":2,"skipped":true,"samples_per_second":20,'
+            '"input_wait_seconds":0.25,'
             '"breakdown":{"input":1,"compute":2,"update":4,"other":8}}\n'
             '{"event":"end","seconds":3.0,"parameter_hash":"00ff"}\n')
-        self.assertEqual(training, {"losses": [2.5], "skipped": 1, "rates": [10, 20], "input_wait_seconds": 0.75, "hash": "00ff",
-                                    "breakdown": {"input": 1, "compute": 2, "update": 4, "other": 8}, "seconds": 3.0,
-                                    "start": {"event": "start", "world_size": 2}})
+        self.assertEqual(
+            training, {
+                "losses": [2.5],
+                "skipped": 1,
+                "rates": [10, 20],
+                "input_wait_seconds": 0.75,
+                "hash": "00ff",
+                "breakdown": {
+                    "input": 1,
+                    "compute": 2,
+                    "update": 4,
+                    "other": 8
+                },
+                "seconds": 3.0,
+                "start": {
+                    "event": "start",
+                    "world_size": 2
+                }
+            })
         self.assertEqual(gpu_tools.outside_the_graph(training["breakdown"]), 9)
 
     def test_of_a_training_that_broke_off(self):
         self.assertIsNone(gpu_tools.training_of("{")["hash"])
 
     def test_of_tests(self):
-        text = "[==========] 5 tests ran.\n[  PASSED  ] 3 tests.\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] A.B\n[  FAILED  ] 1 test, listed"
+        text = ("[==========] 5 tests ran.\n[  PASSED  ] 3 tests.\n"
+                "[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] A.B\n[  FAILED  ] 1 test, listed")
         self.assertEqual(gpu_tools.test_counts(text), {"passed": 3, "skipped": 1, "failed": 1})
         self.assertEqual(gpu_tools.test_counts(""), {"passed": 0, "skipped": 0, "failed": 0})
 
     def test_of_nvidia_smi(self):
-        self.assertEqual(gpu_tools.parse_gpus("NVIDIA H200, GPU-1, 580.1, 143771, 9.0\nno device\n"),
-                         [{"name": "NVIDIA H200", "uuid": "GPU-1", "driver": "580.1", "memory_mib": 143771, "compute_capability": "9.0"}])
+        self.assertEqual(
+            gpu_tools.parse_gpus("NVIDIA H200, GPU-1, 580.1, 143771, 9.0\nno device\n"), [{
+                "name": "NVIDIA H200",
+                "uuid": "GPU-1",
+                "driver": "580.1",
+                "memory_mib": 143771,
+                "compute_capability": "9.0"
+            }])
 
 
 class Tables(unittest.TestCase):
     def test_have_columns_as_wide_as_they_need_to_be(self):
-        self.assertEqual(gpu_tools.table(["step", "note"], [["a long one", 1], ["b", ""]]), "step        note\na long one  1\nb")
+        self.assertEqual(gpu_tools.table(["step", "note"], [["a long one", 1], ["b", ""]]),
+                         "step        note\na long one  1\nb")
 
     def test_of_markdown(self):
-        self.assertEqual(gpu_tools.markdown(["a", "b"], [["x|y", 1]]), "| a | b |\n| --- | --- |\n| x\\|y | 1 |")
+        self.assertEqual(gpu_tools.markdown(["a", "b"], [["x|y", 1]]),
+                         "| a | b |\n| --- | --- |\n| x\\|y | 1 |")
 
 
 class Judgements(unittest.TestCase):
     def test_tell_what_was_reached(self):
-        note, _ = gpu_runs.judge("10 steps/s", {}, [("times PyTorch", 1.5, 1.5, True), ("unknown", None, 1, True), ("memory", 1.0, 1.05, False)])
-        self.assertEqual(note, "10 steps/s; times PyTorch 1.50 (expected at least 1.5); memory 1.00 (expected at most 1.05)")
+        note, _ = gpu_runs.judge("10 steps/s", {}, [("times PyTorch", 1.5, 1.5, True),
+                                                    ("unknown", None, 1, True),
+                                                    ("memory", 1.0, 1.05, False)])
+        self.assertEqual(
+            note,
+            "10 steps/s; times PyTorch 1.50 (expected at least 1.5); memory 1.00 (expected at most "
+            "1.05)"
+        )
 
     def test_fail_what_was_missed_and_keep_its_figures(self):
         for reached, more in [(1.4, True), (1.6, False)]:
@@ -129,7 +172,8 @@ class Judgements(unittest.TestCase):
             self.assertEqual(caught.exception.figures, {"key": 1})
 
     def test_say_where_nothing_is_to_compare_with(self):
-        self.assertEqual(gpu_runs.judge("10 steps/s", {}, [])[0], "10 steps/s; nothing to compare it with")
+        self.assertEqual(
+            gpu_runs.judge("10 steps/s", {}, [])[0], "10 steps/s; nothing to compare it with")
 
 
 class Kernels(unittest.TestCase):
@@ -137,19 +181,25 @@ class Kernels(unittest.TestCase):
         rows = gpu_floor.resnet50_kernels(256)
         names = [name for name, _, _ in rows]
         self.assertEqual(len(names), len(set(names)))
-        self.assertEqual(sum("conv" in name or "downsample.0" in name for name in names), 3 * 53 - 1)
-        # 4.1 G multiplications and additions of an image forward, three passes, without the data gradient of the first convolution.
+        self.assertEqual(sum("conv" in name or "downsample.0" in name for name in names),
+                         3 * 53 - 1)
+        # 4.1 G multiplications and additions of an image forward, three passes, without the data
+        # gradient of the first convolution.
         self.assertAlmostEqual(sum(flop for _, _, flop in rows) / 256 / (3 * 8.2e9), 1, delta=0.02)
 
     def test_move_what_they_read_and_write(self):
         rows = {name: (size, flop) for name, size, flop in gpu_floor.resnet50_kernels(1)}
         image, weights = 2 * 64 * 56 * 56, 2 * 64 * 64
-        self.assertEqual(rows["layer1.1.conv2 forward"], (2 * image + 9 * weights, 2 * 9 * 64 * 64 * 56 * 56))
-        self.assertEqual(rows["layer1.0.conv1 data gradient"][0], 3 * image + weights, "adds to the gradient that is there")
+        self.assertEqual(rows["layer1.1.conv2 forward"],
+                         (2 * image + 9 * weights, 2 * 9 * 64 * 64 * 56 * 56))
+        self.assertEqual(rows["layer1.0.conv1 data gradient"][0], 3 * image + weights,
+                         "adds to the gradient that is there")
         self.assertEqual(rows["layer1.1.bn1 statistics"], (image, 0))
-        self.assertEqual(rows["layer1.1.bn1 backward"][0], 3 * image + image // 16, "a bit for each element")
+        self.assertEqual(rows["layer1.1.bn1 backward"][0], 3 * image + image // 16,
+                         "a bit for each element")
         # A 1x1 convolution with stride 2 reads a quarter of its pixels.
-        self.assertEqual(rows["layer2.0.downsample.0 forward"][0], 2 * (256 * 28 * 28 + 256 * 512 + 512 * 28 * 28))
+        self.assertEqual(rows["layer2.0.downsample.0 forward"][0],
+                         2 * (256 * 28 * 28 + 256 * 512 + 512 * 28 * 28))
 
     def test_have_their_measured_time_beside_them(self):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
@@ -157,44 +207,67 @@ class Kernels(unittest.TestCase):
                        '{"name": "something else", "ms": 2, "bytes": 4.8e9, "flop": 0}\n'
                        '{"name": "step", "ms": 9, "bytes": 4.8e9, "flop": 0}\n')
             file.flush()
-            text, share, gaps = gpu_floor.report("NVIDIA H200", gpu_floor.resnet50_kernels(256), 256, file.name)
+            text, share, gaps = gpu_floor.report("NVIDIA H200", gpu_floor.resnet50_kernels(256),
+                                                 256, file.name)
         floor = 1e3 * 2 * 64 * 56 * 56 * 256 / 4.8e12
         self.assertAlmostEqual(share, (floor + 1) / 2.5)
-        self.assertRegex(text, rf"layer1.1.bn1 statistics +102.8 +0.0 +memory +{floor:.4f} +0.5000 +4%")
+        self.assertRegex(text,
+                         rf"layer1.1.bn1 statistics +102.8 +0.0 +memory +{floor:.4f} +0.5000 +4%")
         self.assertRegex(text, r"something else +4800.0 +0.0 +memory +1.0000 +2.0000 +50%")
         self.assertRegex(text, r"layer1.1.bn1 forward .* not in the profile")
-        self.assertEqual(gaps, f"something else 2.00 ms (floor 1.00), layer1.N.bn1 statistics 0.50 ms (floor {floor:.2f})")
+        self.assertEqual(
+            gaps,
+            "something else 2.00 ms (floor 1.00), layer1.N.bn1 statistics 0.50 ms (floor "
+            f"{floor:.2f})"
+        )
 
     def test_are_unknown_of_an_unknown_gpu(self):
-        self.assertRaisesRegex(ValueError, "got GeForce 256", gpu_floor.report, "GeForce 256", [], 256)
-        self.assertEqual(gpu_floor.report("H200", gpu_floor.kernels("resnet50", 256), 256)[1:], (None, None))
-        self.assertRaisesRegex(ValueError, "expected resnet50 or gpt:LAYERSxWIDTH, got vgg", gpu_floor.kernels, "vgg", 1)
+        self.assertRaisesRegex(ValueError, "got GeForce 256", gpu_floor.report, "GeForce 256", [],
+                               256)
+        self.assertEqual(
+            gpu_floor.report("H200", gpu_floor.kernels("resnet50", 256), 256)[1:], (None, None))
+        self.assertRaisesRegex(ValueError, "expected resnet50 or gpt:LAYERSxWIDTH, got vgg",
+                               gpu_floor.kernels, "vgg", 1)
 
     def test_of_gpt_are_those_of_its_layers(self):
         rows = gpu_floor.kernels("gpt:12x768", 8)
         names = [name for name, _, _ in rows]
         self.assertEqual(len(names), len(set(names)))
         tokens, parameters = 8 * 1024, 124_439_808
-        # Six operations of a token and a parameter of a product, without the table of positions, biases and normalization; and attention.
+        # Six operations of a token and a parameter of a product, without the table of positions,
+        # biases and normalization; and attention.
         products = 12 * 12 * 768 ** 2 + 50257 * 768
-        self.assertEqual(sum(flop for name, _, flop in rows if not name.startswith("attention")), 6 * tokens * products)
+        self.assertEqual(sum(flop for name, _, flop in rows if not name.startswith("attention")),
+                         6 * tokens * products)
         sizes = {name: (size, flop) for name, size, flop in rows}
-        self.assertEqual(sizes["attention_11 forward"], (4 * 2 * tokens * 768, 2 * 2 * 8 * 12 * 64 * 1024 * 1024 // 2))
-        self.assertEqual(sizes["lm_head backward"][1], 3 * 2 * tokens * 50257 * 768, "all three products, and the loss between them")
+        self.assertEqual(sizes["attention_11 forward"],
+                         (4 * 2 * tokens * 768, 2 * 2 * 8 * 12 * 64 * 1024 * 1024 // 2))
+        self.assertEqual(sizes["lm_head backward"][1], 3 * 2 * tokens * 50257 * 768,
+                         "all three products, and the loss between them")
         self.assertEqual(sizes["update"][0], 34 * parameters)
 
     def test_of_one_kind_are_one_gap(self):
-        gaps = gpu_floor.largest_gaps([("add forward", 0, 1.0), ("add_1 forward", 0, 1.5), ("h.0.ln_1 forward", 1, 2.0), ("h.1.ln_1 forward", 1, 2.0),
+        gaps = gpu_floor.largest_gaps([("add forward", 0, 1.0), ("add_1 forward", 0, 1.5),
+                                       ("h.0.ln_1 forward", 1, 2.0), ("h.1.ln_1 forward", 1, 2.0),
                                        ("h.0.ln_2 forward", 1, 1.5), ("loss", 5, 5)])
-        self.assertEqual(gaps, "add forward 2.50 ms (floor 0.00), h.N.ln forward 5.50 ms (floor 3.00), loss 5.00 ms (floor 5.00)")
+        self.assertEqual(
+            gaps,
+            "add forward 2.50 ms (floor 0.00), h.N.ln forward 5.50 ms (floor 3.00), loss 5.00 ms "
+            "(floor 5.00)"
+        )
 
 
 def speed_of(help_text="", prebuilt=None, kind=gpu_speed.Speed):
     speed = kind.__new__(kind)
-    speed.quick, speed.rounds, speed._torch, speed.rehearses, speed.sizes = False, 1, "2.9", False, gpu_tools.Sizes()
+    speed.quick, speed.rounds, speed._torch, speed.rehearses = False, 1, "2.9", False
+    speed.sizes = gpu_tools.Sizes(
+    )
     speed.limits = gpu_tools.gpu_limits("NVIDIA H200")
-    programs = types.SimpleNamespace(path=lambda name: pathlib.Path("/programs") / name, prebuilt=prebuilt)
-    speed.check = types.SimpleNamespace(help=help_text, programs=programs, gpus=[{"name": "NVIDIA H200"}], versions={})
+    programs = types.SimpleNamespace(path=lambda name: pathlib.Path("/programs") / name,
+                                     prebuilt=prebuilt)
+    speed.check = types.SimpleNamespace(help=help_text, programs=programs, gpus=[{
+        "name": "NVIDIA H200"
+    }], versions={})
     return speed
 
 
@@ -220,14 +293,16 @@ class ResNet50(unittest.TestCase):
         self.assertNotIn("--fused-statistics", commands[2])
 
     def test_is_profiled_where_that_is_built(self):
-        self.assertRaisesRegex(NotRun, "not built: lockstep train --profile", speed_of().profile_resnet50, "bfloat16")
+        self.assertRaisesRegex(NotRun, "not built: lockstep train --profile",
+                               speed_of().profile_resnet50, "bfloat16")
         with tempfile.TemporaryDirectory() as folder:
             speed = speed_of("--profile FILE")
             logged = []
             speed.steps = types.SimpleNamespace(folder=pathlib.Path(folder), log=logged.append)
 
             def train(arguments, _):
-                pathlib.Path(arguments[arguments.index("--profile") + 1]).write_text('{"name": "update", "ms": 1, "bytes": 1, "flop": 0}\n')
+                pathlib.Path(arguments[arguments.index("--profile") + 1]).write_text(
+                    '{"name": "update", "ms": 1, "bytes": 1, "flop": 0}\n')
             speed.train = train
             note, figures = speed.profile_resnet50("float16")
         self.assertIn("profile_float16.jsonl", note)
@@ -238,40 +313,78 @@ class ResNet50(unittest.TestCase):
         speed = speed_of()
         speed.train = lambda arguments, limit, watch_memory: types.SimpleNamespace(gpu_mib=100)
         speed.theirs = lambda arguments, limit, watch_memory: {"gpu_mib": 100}
-        self.assertEqual(speed.memory()[0], "100 MiB; peak memory, times PyTorch's 1.00 (expected at most 1.05)")
+        self.assertEqual(speed.memory()[0],
+                         "100 MiB; peak memory, times PyTorch's 1.00 (expected at most 1.05)")
 
 
 class Convolutions(unittest.TestCase):
     def test_are_counted_by_the_faster_interface(self):
-        rows = [{"kind": "start"}, {"kind": "convolution", "legacy_ms": 2, "graph_ms": 1}, {"kind": "convolution", "legacy_ms": None, "graph_ms": 1},
-                {"kind": "convolution", "legacy_ms": 1, "graph_ms": 2}, {"kind": "convolution", "legacy_ms": 1, "graph_ms": None},
-                {"kind": "end", "left_out": 3}]
+        rows = [{
+            "kind": "start"
+        }, {
+            "kind": "convolution",
+            "legacy_ms": 2,
+            "graph_ms": 1
+        }, {
+            "kind": "convolution",
+            "legacy_ms": None,
+            "graph_ms": 1
+        }, {
+            "kind": "convolution",
+            "legacy_ms": 1,
+            "graph_ms": 2
+        }, {
+            "kind": "convolution",
+            "legacy_ms": 1,
+            "graph_ms": None
+        }, {
+            "kind": "end",
+            "left_out": 3
+        }]
         with tempfile.TemporaryDirectory() as folder:
             def checked(command, limit):
                 self.assertLess(command[command.index("--seconds") + 1], limit)
-                command[command.index("--json") + 1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+                command[command.index("--json") +
+                        1].write_text("".join(json.dumps(row) + "\n" for row in rows))
                 return types.SimpleNamespace(text="a table\n")
             speed = speed_of()
             speed.steps = types.SimpleNamespace(folder=pathlib.Path(folder), checked=checked)
             note, figures = speed.convolutions()
-            self.assertEqual(pathlib.Path(folder, "bench_convolutions.txt").read_text(), "a table\n")
-        self.assertEqual(note, "cuDNN's graph API is faster in 2 of 4 passes; 3 rows were left out for lack of time")
+            self.assertEqual(
+                pathlib.Path(folder, "bench_convolutions.txt").read_text(), "a table\n")
+        self.assertEqual(
+            note,
+            "cuDNN's graph API is faster in 2 of 4 passes; 3 rows were left out for lack of time")
         self.assertEqual(figures["rows"], rows)
 
 
 class Attention(unittest.TestCase):
     def attention(self, difference):
         def row(name, **more):
-            return json.dumps({"implementation": name, "forward_ms": 1.0, "backward_ms": 2.0, "forward_tflops": 10.0, "backward_tflops": 9.0, **more})
-        text = "\n".join([row("own"), row("cudnn", output_difference=0.001, gradient_difference=difference)])
+            return json.dumps({
+                "implementation": name,
+                "forward_ms": 1.0,
+                "backward_ms": 2.0,
+                "forward_tflops": 10.0,
+                "backward_tflops": 9.0,
+                **more
+            })
+
+        text = "\n".join(
+            [row("own"),
+             row("cudnn", output_difference=0.001, gradient_difference=difference)])
         speed = speed_of()
-        speed.steps = types.SimpleNamespace(checked=lambda command, limit: types.SimpleNamespace(text=text + "\n"))
+        speed.steps = types.SimpleNamespace(
+            checked=lambda command, limit: types.SimpleNamespace(text=text + "\n"))
         speed.theirs = lambda arguments, limit: {"seconds_per_step": [0.002, 0.004, 0.003]}
         return speed.attention()
 
     def test_of_both_implementations_is_beside_pytorch(self):
         note, figures = self.attention(0.002)
-        self.assertIn("cudnn 1.000 + 2.000 ms (10 and 9 TFLOP/s); PyTorch eager 3.000 ms together; PyTorch cudnn 3.000 ms together", note)
+        self.assertIn(
+            "cudnn 1.000 + 2.000 ms (10 and 9 TFLOP/s); PyTorch eager 3.000 ms together; PyTorch "
+            "cudnn 3.000 ms together",
+            note)
         self.assertEqual(set(figures["lockstep"]), {"own", "cudnn"})
 
     def test_fails_if_they_disagree(self):
@@ -303,12 +416,19 @@ class Cifar(unittest.TestCase):
     def test_is_judged_by_its_best_epoch(self):
         speed = speed_of()
         for best, result in [(0.9401, None), (0.9399, Failed)]:
-            epochs = "".join(json.dumps({"event": "epoch", "validation_accuracy": value, "seconds": 1.5}) + "\n" for value in (0.5, best))
-            speed.train = lambda arguments, limit, text=epochs: types.SimpleNamespace(text=text, started=0)
+            epochs = "".join(
+                json.dumps({
+                    "event": "epoch",
+                    "validation_accuracy": value,
+                    "seconds": 1.5
+                }) + "\n" for value in (0.5, best))
+            speed.train = lambda arguments, limit, text=epochs: types.SimpleNamespace(
+                text=text, started=0)
             os.environ["LOCKSTEP_BENCH_CIFAR10"] = "/data"
             try:
                 if result:
-                    self.assertRaisesRegex(result, "missed: 93.99% after 2 epochs, 3.0 s", speed.cifar)
+                    self.assertRaisesRegex(result, "missed: 93.99% after 2 epochs, 3.0 s",
+                                           speed.cifar)
                 else:
                     self.assertIn("94.01% after 2 epochs, 3.0 s in the epochs", speed.cifar()[0])
             finally:
@@ -331,7 +451,8 @@ class Turns(unittest.TestCase):
                 raise NotRun("too slow")
             return command
         speed.theirs = theirs
-        runs, lacking = speed.compared(ours, [("eager", ["eager"], 60), ("compile", ["compile"], 60)])
+        runs, lacking = speed.compared(ours, [("eager", ["eager"], 60),
+                                              ("compile", ["compile"], 60)])
         self.assertEqual(runs["lockstep"], [1, 2])
         self.assertEqual(runs["eager"], [["eager"], ["eager"]])
         self.assertEqual(lacking, "; PyTorch compile did not run: too slow")
@@ -349,23 +470,43 @@ class Next(unittest.TestCase):
     def test_has_each_way_of_the_first_convolution_the_fastest_first(self):
         def checked(command, limit):
             self.assertEqual(command[1:3], ["--only", "stem"])
-            rows = [{"kind": "start"}, *({"kind": "stem", "pass": part, "way": way, "ms": ms} for part, way, ms in
-                                         [("forward", "cuDNN", 2.1), ("forward", "space-to-depth", 0.5), ("weights", "own", None)])]
-            command[command.index("--json") + 1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+            rows = [{
+                "kind": "start"
+            }, *({
+                "kind": "stem",
+                "pass": part,
+                "way": way,
+                "ms": ms
+            } for part, way, ms in [("forward", "cuDNN", 2.1), ("forward", "space-to-depth",
+                                                                0.5), ("weights", "own", None)])]
+            command[command.index("--json") +
+                    1].write_text("".join(json.dumps(row) + "\n" for row in rows))
         self.next.steps = types.SimpleNamespace(folder=self.folder, checked=checked)
         note, figures = self.next.stem()
-        self.assertEqual(note, "forward: space-to-depth 0.500 ms, cuDNN 2.100 ms; weights: none works")
+        self.assertEqual(note,
+                         "forward: space-to-depth 0.500 ms, cuDNN 2.100 ms; weights: none works")
         self.assertEqual(len(figures["rows"]), 4)
 
     def time_to_accuracy(self, mine, theirs):
         self.next.cifar_folder = lambda: contextlib.nullcontext(self.folder)
-        self.next.train_on_cifar = lambda folder: ([{"validation_accuracy": a, "time": 100 + t} for a, t in mine], 100)
-        self.next.theirs = lambda arguments, limit: {"started": 200, "epochs": [{"validation_accuracy": a, "time": 200 + t} for a, t in theirs]}
+        self.next.train_on_cifar = lambda folder: ([{
+            "validation_accuracy": a,
+            "time": 100 + t
+        } for a, t in mine], 100)
+        self.next.theirs = lambda arguments, limit: {
+            "started": 200,
+            "epochs": [{
+                "validation_accuracy": a,
+                "time": 200 + t
+            } for a, t in theirs]
+        }
         return self.next.time_to_accuracy()
 
     def test_compares_the_time_from_the_start_of_the_process(self):
-        note, figures = self.time_to_accuracy([(0.5, 2), (0.885, 3), (0.88, 4)], [(0.5, 8), (0.89, 12)])
-        self.assertIn("lockstep 3.0 s to 88%, 4.0 s for 3 epochs, at best 88.50%; eager 12.0 s to 88%", note)
+        note, figures = self.time_to_accuracy([(0.5, 2), (0.885, 3), (0.88, 4)], [(0.5, 8),
+                                                                                  (0.89, 12)])
+        self.assertIn(
+            "lockstep 3.0 s to 88%, 4.0 s for 3 epochs, at best 88.50%; eager 12.0 s to 88%", note)
         self.assertIn("times PyTorch's speed 4.00 (expected at least 1)", note)
         self.assertEqual(figures["compile"]["seconds"], 12)
 
@@ -394,17 +535,24 @@ class Several(unittest.TestCase):
 
         def ours(arguments, limit, devices="gpu:0", ranks=1):
             self.seen.append((devices, ranks, arguments[-1]))
-            return {"rate": 100 if devices == "gpu:0" else all_gpus, "start": {"parameters": 25_000_000}}
+            return {
+                "rate": 100 if devices == "gpu:0" else all_gpus,
+                "start": {
+                    "parameters": 25_000_000
+                }
+            }
         several.ours = ours
         return several.scaling(["one"], ["all"], "images", 10)
 
     def test_is_held_against_as_many_times_one_gpu_and_the_link(self):
         note, figures = self.scaled(380)
-        self.assertEqual(self.seen, [("gpu:0", 1, "one"), ("gpu:all", 1, "nccl"), ("auto", 4, "nccl"), ("gpu:all", 1, "staged")])
+        self.assertEqual(self.seen, [("gpu:0", 1, "one"), ("gpu:all", 1, "nccl"),
+                                     ("auto", 4, "nccl"), ("gpu:all", 1, "staged")])
         self.assertIn("one process, NCCL 380 images/s, 95% of 4 times one", note)
         self.assertIn("150 MB over each link in a step take 1.50 ms of its 100.0 ms or more", note)
         self.assertEqual(figures["share_of_one"]["one process, through the host"], 0.95)
-        self.assertRaisesRegex(Failed, "share with NCCL 0.75 .expected at least 0.9", self.scaled, 300)
+        self.assertRaisesRegex(Failed, "share with NCCL 0.75 .expected at least 0.9", self.scaled,
+                               300)
         self.assertIn("whose speed is not known", self.scaled(380, bandwidth=None)[0])
 
     def test_needs_several(self):
@@ -417,17 +565,30 @@ class JpegRecords(unittest.TestCase):
     def speed(self, folder, rates):
         speed = speed_of("--images TEXT")
         speed.commands = []
-        speed.steps = types.SimpleNamespace(environment={"TMPDIR": folder}, checked=lambda command, limit: speed.commands.append(command))
+        speed.steps = types.SimpleNamespace(
+            environment={"TMPDIR": folder},
+            checked=lambda command, limit: speed.commands.append(command))
 
         def ours(arguments, _):
             speed.commands.append(arguments)
-            return {"rate": rates["jpeg" if "--images" in arguments else "made up"], "input_wait_share": 0.5}
+            return {
+                "rate": rates["jpeg" if "--images" in arguments else "made up"],
+                "input_wait_share": 0.5
+            }
         speed.ours = ours
         return speed
 
     def test_are_made_and_held_against_images_that_need_no_reading(self):
-        for rate, verdict in [(96, "96% of those from made-up images, 50% of the time spent waiting for input: not bound by input"),
-                              (40, "40% of those from made-up images, 50% of the time spent waiting for input: bound by input")]:
+        for rate, verdict in [
+            (96,
+             "96% of those from made-up images, 50% of the time spent waiting for input: not bound "
+             "by input"
+             ),
+            (40,
+             "40% of those from made-up images, 50% of the time spent waiting for input: bound by "
+             "input"
+             )
+        ]:
             with tempfile.TemporaryDirectory() as folder:
                 speed = self.speed(folder, {"jpeg": rate, "made up": 100})
                 note, figures = speed.jpeg()
@@ -457,22 +618,30 @@ class Running(unittest.TestCase):
     def test_a_failure_does_not_stop_the_rest(self):
         row = self.step("bad", lambda: self.steps.checked(["sh", "-c", "echo why >&2; exit 3"], 10))
         self.assertEqual((row["result"], row["note"]), ("failed", "status 3: why"))
-        self.assertEqual(self.step("good", lambda: ("fine", {"figure": 1}))["figures"], {"figure": 1})
+        self.assertEqual(
+            self.step("good", lambda: ("fine", {
+                "figure": 1
+            }))["figures"], {"figure": 1})
         self.assertEqual(gpu_tools.exit_status(self.steps.rows), 1)
         self.assertIn("==== bad\n$ sh -c", (self.folder / "log.txt").read_text())
 
     def test_a_step_is_not_run_where_what_it_needs_failed(self):
         self.step("build", lambda: self.steps.checked(["false"], 10))
         row = self.step("test", lambda: "never", ["build"])
-        self.assertEqual((row["result"], row["note"]), ("not run", "it needs the step 'build', which did not pass"))
+        self.assertEqual((row["result"], row["note"]),
+                         ("not run", "it needs the step 'build', which did not pass"))
 
     def test_what_takes_too_long_is_ended_with_all_that_it_started(self):
-        row = self.step("slow", lambda: self.steps.checked(["sh", "-c", "echo here; sleep 1000 & wait"], 1.1))
-        self.assertEqual((row["result"], row["note"]), ("not run", "it had not ended after 1 s, its limit; last: here"))
+        row = self.step(
+            "slow", lambda: self.steps.checked(["sh", "-c", "echo here; sleep 1000 & wait"], 1.1))
+        self.assertEqual((row["result"], row["note"]),
+                         ("not run", "it had not ended after 1 s, its limit; last: here"))
 
     def test_what_runs_beside_them_is_ended_with_them(self):
         running = self.steps.start(["sleep", "1000"])
-        self.assertEqual(self.step("beside", lambda: self.steps.checked(["echo", "here"], 10).text)["note"], "here\n")
+        self.assertEqual(
+            self.step("beside", lambda: self.steps.checked(["echo", "here"], 10).text)["note"],
+            "here\n")
         self.steps.stop()
         self.assertEqual(running.end(0).status, -9)
 
@@ -496,7 +665,9 @@ class Running(unittest.TestCase):
         self.assertEqual(saved, [1, 2])
 
     def test_the_log_keeps_the_end_of_a_long_output(self):
-        self.step("long", lambda: self.steps.checked([sys.executable, "-c", "print('x' * 200000, 'the end')"], 30).text[:1])
+        self.step(
+            "long", lambda: self.steps.checked(
+                [sys.executable, "-c", "print('x' * 200000, 'the end')"], 30).text[:1])
         log = (self.folder / "log.txt").read_text()
         self.assertLess(len(log), 70000)
         self.assertIn("the end", log)
@@ -522,7 +693,9 @@ class Memory(unittest.TestCase):
             seen.append(values[min(len(seen), len(values) - 1)])
             ctypes.cast(memory, ctypes.POINTER(NvmlMemory)).contents.used = seen[-1]
             return 0
-        library = types.SimpleNamespace(nvmlInit_v2=lambda: 0, nvmlDeviceGetHandleByIndex_v2=lambda index, device: 0,
+
+        library = types.SimpleNamespace(nvmlInit_v2=lambda: 0,
+                                        nvmlDeviceGetHandleByIndex_v2=lambda index, device: 0,
                                         nvmlDeviceGetMemoryInfo=read, nvmlShutdown=lambda: 0)
         memory = GpuMemory(library, 0.001)
         while len(seen) < 4:
@@ -540,23 +713,29 @@ class Groups(unittest.TestCase):
 
     def test_of_one_call_leave_it_a_reserve(self):
         for plan, seconds in [("next", 530), ("several", 300)]:
-            self.assertLessEqual(gpu_check.FACTS_SECONDS + sum(gpu_check.PLANS[plan].values()), seconds)
+            self.assertLessEqual(gpu_check.FACTS_SECONDS + sum(gpu_check.PLANS[plan].values()),
+                                 seconds)
             self.assertLessEqual(seconds, 60 * gpu_check.MINUTES[plan])
 
     def test_are_those_that_the_script_knows(self):
         text = (SCRIPTS / "gpu_check").read_text(encoding="utf-8")
         known = [names.split() for names in re.findall(r"\bsteps='(.+)'", text)]
         self.assertEqual(known, [list(groups) for groups in gpu_check.PLANS.values()])
-        told = [(name, int(seconds)) for name, seconds in re.findall(r"^#   (\w+) +(\d+)   ", text, re.MULTILINE)]
-        self.assertEqual(told, [row for groups in gpu_check.PLANS.values() for row in groups.items()])
+        told = [(name, int(seconds))
+                for name, seconds in re.findall(r"^#   (\w+) +(\d+)   ", text, re.MULTILINE)]
+        self.assertEqual(told,
+                         [row for groups in gpu_check.PLANS.values() for row in groups.items()])
 
     def test_of_next_are_what_it_runs(self):
-        self.assertEqual(set(speed_of(kind=gpu_next.Next).actions([])), set(gpu_check.PLANS["next"]))
-        self.assertEqual(set(speed_of(kind=gpu_several.Several).actions([])), set(gpu_check.PLANS["several"]))
+        self.assertEqual(set(speed_of(kind=gpu_next.Next).actions([])),
+                         set(gpu_check.PLANS["next"]))
+        self.assertEqual(set(speed_of(kind=gpu_several.Several).actions([])),
+                         set(gpu_check.PLANS["several"]))
 
 
 class WholeRun(unittest.TestCase):
-    """All groups with stand-ins for the programs, in a folder as scripts/gpu_pack --prebuilt makes it."""
+    """All groups with stand-ins for the programs, in a folder as scripts/gpu_pack --prebuilt makes
+    it."""
 
     def run_check(self, only, *plan):
         folder = tempfile.TemporaryDirectory()
@@ -573,7 +752,10 @@ class WholeRun(unittest.TestCase):
         tests = prebuilt / "bin" / "device_on_gpu_tests"
         tests.write_text("#!/bin/sh\necho '[  PASSED  ] 7 tests.'\n")
         smi = self.folder / "nvidia-smi"
-        smi.write_text("#!/bin/sh\ncase $1 in -L) echo GPU 0 ;; --query*) echo 'NVIDIA H200, GPU-1, 580.1, 143771, 9.0' ;; esac\n")
+        smi.write_text(
+            "#!/bin/sh\ncase $1 in -L) echo GPU 0 ;; --query*) echo 'NVIDIA H200, GPU-1, 580.1, "
+            "143771, 9.0' ;; esac\n"
+        )
         for file in (program, tests, smi):
             file.chmod(0o755)
         environment = dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}")
@@ -581,8 +763,10 @@ class WholeRun(unittest.TestCase):
         # As it is carried: scripts/gpu_check unpacks it.
         shutil.make_archive(str(prebuilt), "xztar", self.folder, prebuilt.name)
         shutil.rmtree(prebuilt)
-        answer = subprocess.run([SCRIPTS / "gpu_check", *plan, "--prebuilt", prebuilt, "--out", self.folder / "out", "--only", only, "--cache", cache],
-                                capture_output=True, text=True, check=False, env=environment)
+        answer = subprocess.run([
+            SCRIPTS / "gpu_check", *plan, "--prebuilt", prebuilt, "--out", self.folder / "out",
+            "--only", only, "--cache", cache
+        ], capture_output=True, text=True, check=False, env=environment)
         return answer, json.loads((self.folder / "out" / "results.json").read_text())
 
     def test_of_prebuilt_programs_needs_no_compiler(self):
@@ -592,12 +776,15 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(rows["start of the program"], ("passed", "1.2"))
         self.assertEqual(rows["tests of device"], ("passed", "7 passed, 0 skipped"))
         self.assertEqual(rows["tests of model"], ("not run", "not built: model_on_gpu_tests"))
-        self.assertEqual(rows["speed of convolutions"], ("not run", "not built: lockstep_bench_convolutions"))
+        self.assertEqual(rows["speed of convolutions"],
+                         ("not run", "not built: lockstep_bench_convolutions"))
         self.assertNotIn("configure", rows)
         self.assertNotIn("speed of cnn", rows)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         self.assertEqual(results["versions"]["lockstep"], {"version": "1.2"})
-        self.assertEqual({file.name for file in (self.folder / "out").iterdir()}, {"results.json", "results.md", "log.txt", "convolutions.json"})
+        self.assertEqual({file.name
+                          for file in (self.folder / "out").iterdir()},
+                         {"results.json", "results.md", "log.txt", "convolutions.json"})
         self.assertIn("known", (self.folder / "out" / "convolutions.json").read_text())
 
 
@@ -610,9 +797,12 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
 
     def test_of_a_list_has_no_steps_of_another(self):
-        answer = subprocess.run([SCRIPTS / "gpu_check", "--only", "cnn,conv", "--next"], capture_output=True, text=True, check=False)
+        answer = subprocess.run([SCRIPTS / "gpu_check", "--only", "cnn,conv", "--next"],
+                                capture_output=True, text=True, check=False)
         self.assertEqual(answer.returncode, 2)
-        self.assertIn("--only: expected some of changed,gpt,stem,cnn,adam,jpeg,accuracy,ranks, got 'conv'", answer.stderr)
+        self.assertIn(
+            "--only: expected some of changed,gpt,stem,cnn,adam,jpeg,accuracy,ranks, got 'conv'",
+            answer.stderr)
 
 
 class PrebuiltRun(unittest.TestCase):
@@ -620,13 +810,18 @@ class PrebuiltRun(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(SCRIPTS / "gpu_run", f"{folder}/run")
             pathlib.Path(folder, "glibc").write_text("9.99\n")
-            answer = subprocess.run([f"{folder}/run", "true"], capture_output=True, text=True, check=False)
+            answer = subprocess.run([f"{folder}/run", "true"], capture_output=True, text=True,
+                                    check=False)
             self.assertEqual(answer.returncode, 1)
-            self.assertRegex(answer.stderr, r"expected the C library glibc 9.99 or newer, got glibc \d")
+            self.assertRegex(answer.stderr,
+                             r"expected the C library glibc 9.99 or newer, got glibc \d")
             pathlib.Path(folder, "glibc").write_text("2.0\n")
-            answer = subprocess.run([f"{folder}/run", "sh", "-c", "echo $OPAL_PREFIX $LD_LIBRARY_PATH"], capture_output=True, text=True, check=False,
-                                    env=dict(os.environ, LD_LIBRARY_PATH="/mine"))
-            self.assertTrue(answer.stdout.startswith(f"{folder} {folder}/lib:"), answer.stdout + answer.stderr)
+            answer = subprocess.run([
+                f"{folder}/run", "sh", "-c", "echo $OPAL_PREFIX $LD_LIBRARY_PATH"
+            ], capture_output=True, text=True, check=False, env=dict(os.environ,
+                                                                     LD_LIBRARY_PATH="/mine"))
+            self.assertTrue(answer.stdout.startswith(f"{folder} {folder}/lib:"),
+                            answer.stdout + answer.stderr)
             self.assertIn(":/mine", answer.stdout)
 
 
@@ -634,7 +829,8 @@ class Pack(unittest.TestCase):
     def test_can_be_carried(self):
         if not shutil.which("apt-cache"):
             self.skipTest("there is no apt")
-        answer = subprocess.run([SCRIPTS / "gpu_pack", "--list"], capture_output=True, text=True, check=False)
+        answer = subprocess.run([SCRIPTS / "gpu_pack", "--list"], capture_output=True, text=True,
+                                check=False)
         packages = {line.split()[0]: int(line.split()[2]) for line in answer.stdout.splitlines()}
         if "libopenmpi-dev" not in packages:
             self.skipTest("apt has no package lists: apt-get update")
@@ -648,18 +844,24 @@ class Tests(unittest.TestCase):
     ROOT = pathlib.Path(__file__).resolve().parents[2]
 
     def test_all_programs_that_need_a_gpu_are_run(self):
-        found = {file.parent.name: name for file in self.ROOT.glob("tests/*/CMakeLists.txt")
-                 for name in re.findall(r"lockstep_gpu_test\((\w+)", file.read_text(encoding="utf-8"))}
+        found = {
+            file.parent.name: name
+            for file in self.ROOT.glob("tests/*/CMakeLists.txt")
+            for name in re.findall(r"lockstep_gpu_test\((\w+)", file.read_text(encoding="utf-8"))
+        }
         self.assertEqual(gpu_find.TESTS, found)
         pack = (SCRIPTS / "gpu_pack").read_text(encoding="utf-8")
-        targets = re.search(r"^readonly targets=\((.+?)\)$", pack, re.MULTILINE | re.DOTALL).group(1).split()
+        targets = re.search(r"^readonly targets=\((.+?)\)$", pack,
+                            re.MULTILINE | re.DOTALL).group(1).split()
         self.assertEqual(sorted(targets), sorted(gpu_check.TARGETS))
 
     def test_of_a_program_that_runs_none_fail(self):
         check = gpu_check.Check.__new__(gpu_check.Check)
         for passed, errors in [(0, "no test ran; 2 were skipped"), (1, None)]:
             text = f"[  PASSED  ] {passed} tests.\n[  SKIPPED ] 2 tests, listed below:\n"
-            check.steps = types.SimpleNamespace(environment={}, run=lambda command, limit, environment, text=text: Output(0, text, "", 1, None))
+            check.steps = types.SimpleNamespace(
+                environment={},
+                run=lambda command, limit, environment, text=text: Output(0, text, "", 1, None))
             check.programs = types.SimpleNamespace(path=lambda name: name)
             if errors:
                 self.assertRaisesRegex(Failed, errors, check.test, "device")
@@ -672,7 +874,9 @@ class Tests(unittest.TestCase):
 
         def run(command, limit, environment):
             seen.append((environment["GTEST_SHARD_INDEX"], environment["GTEST_TOTAL_SHARDS"]))
-            return Output(int(environment["GTEST_SHARD_INDEX"] == failing), "[  PASSED  ] 3 tests.\n[  FAILED  ] 1 test, listed below:\n", "", 1, None)
+            return Output(int(environment["GTEST_SHARD_INDEX"] == failing),
+                          "[  PASSED  ] 3 tests.\n[  FAILED  ] 1 test, listed below:\n", "", 1,
+                          None)
         check.steps = types.SimpleNamespace(environment={}, run=run)
         check.programs = types.SimpleNamespace(path=lambda name: name)
         shards = min(gpu_check.SHARDS["model"], os.cpu_count())
@@ -684,16 +888,19 @@ class Tests(unittest.TestCase):
 
     def test_a_refusal_has_its_status_and_says_what_it_needed(self):
         trainings = gpu_trainings.Trainings.__new__(gpu_trainings.Trainings)
-        trainings.check = types.SimpleNamespace(programs=types.SimpleNamespace(path=lambda name: name))
+        trainings.check = types.SimpleNamespace(programs=types.SimpleNamespace(
+            path=lambda name: name))
         seen = []
 
         def run(command, limit, environment):
             seen.append(environment)
             return Output(5, "", "[devices] expected gpu:0; none", 1, None)
         trainings.steps = types.SimpleNamespace(run=run, environment={"PATH": "/bin"})
-        self.assertEqual(trainings.refuses([], "expected gpu:0", {"CUDA_VISIBLE_DEVICES": ""}), "[devices] expected gpu:0; none")
+        self.assertEqual(trainings.refuses([], "expected gpu:0", {"CUDA_VISIBLE_DEVICES": ""}),
+                         "[devices] expected gpu:0; none")
         self.assertEqual(seen, [{"PATH": "/bin", "CUDA_VISIBLE_DEVICES": ""}])
-        self.assertRaisesRegex(Failed, "expected status 5 and 'memory'", trainings.refuses, [], "memory")
+        self.assertRaisesRegex(Failed, "expected status 5 and 'memory'", trainings.refuses, [],
+                               "memory")
 
 
 class Finding(unittest.TestCase):
@@ -705,7 +912,8 @@ class Finding(unittest.TestCase):
     def test_a_library_may_lack_its_plain_name(self):
         (self.folder / "libcudnn.so.9").touch()
         (self.folder / "libcudnn_ops.so.9").touch()
-        self.assertEqual(gpu_find.library_in([self.folder / "absent", self.folder], "cudnn"), self.folder / "libcudnn.so.9")
+        self.assertEqual(gpu_find.library_in([self.folder / "absent", self.folder], "cudnn"),
+                         self.folder / "libcudnn.so.9")
         (self.folder / "libcudnn.so").touch()
         self.assertEqual(gpu_find.library_in([self.folder], "cudnn"), self.folder / "libcudnn.so")
         self.assertIsNone(gpu_find.library_in([self.folder], "nccl"))
@@ -713,7 +921,8 @@ class Finding(unittest.TestCase):
     def test_the_toolkit_is_where_nvcc_says(self):
         nvcc = self.folder / "bin" / "nvcc"
         nvcc.parent.mkdir()
-        nvcc.write_text(f"#!/bin/sh\necho '#$ _SPACE_=' >&2; echo '#$ TOP={self.folder}/toolkit/bin/..' >&2\n")
+        nvcc.write_text(
+            f"#!/bin/sh\necho '#$ _SPACE_=' >&2; echo '#$ TOP={self.folder}/toolkit/bin/..' >&2\n")
         nvcc.chmod(0o755)
         (self.folder / "toolkit" / "bin").mkdir(parents=True)
         self.assertEqual(gpu_find.toolkit_of(nvcc), self.folder.resolve() / "toolkit")
@@ -723,7 +932,8 @@ class Finding(unittest.TestCase):
     def test_versions_are_read_from_headers(self):
         header = self.folder / "nccl.h"
         header.write_text("#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n")
-        self.assertEqual(gpu_find.version_of(header, ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"]), "2.28.9")
+        self.assertEqual(gpu_find.version_of(header, ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"]),
+                         "2.28.9")
 
     def test_a_pack_comes_before_the_system_and_needs_no_ssh(self):
         environment = {"LD_LIBRARY_PATH": "/mine"}

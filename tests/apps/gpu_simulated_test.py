@@ -1,6 +1,8 @@
-"""scripts/gpu_check --next and --several on two simulated GPUs, with small networks: every step runs, and its result is written.
+"""scripts/gpu_check --next and --several on two simulated GPUs, with small networks: every step
+runs, and its result is written.
 
-    gpu_simulated_test.py LOCKSTEP BENCH_UPDATE BENCH_JPEG_RECORDS [TEST]      programs for simulated GPUs
+    gpu_simulated_test.py LOCKSTEP BENCH_UPDATE BENCH_JPEG_RECORDS [TEST]      programs for
+        simulated GPUs
 """
 
 import json
@@ -11,7 +13,8 @@ import sys
 import tempfile
 import unittest
 
-PROGRAMS = dict(zip(("lockstep", "lockstep_bench_update", "lockstep_bench_jpeg_records"), sys.argv[1:4]))
+PROGRAMS = dict(
+    zip(("lockstep", "lockstep_bench_update", "lockstep_bench_jpeg_records"), sys.argv[1:4]))
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 # Programs that take minutes on simulated GPUs, or need cuDNN itself, answer as they would.
 STEM = {"kind": "stem", "pass": "forward", "way": "cuDNN", "ms": 1.5}
@@ -40,29 +43,38 @@ class OnSimulatedGpus(unittest.TestCase):
             (prebuilt / "bin" / name).symlink_to(path)
         for name in TESTS:
             write_script(prebuilt / "bin" / name, "#!/bin/sh\necho '[  PASSED  ] 1 test.'\n")
-        write_script(prebuilt / "bin" / "lockstep_bench_convolutions",
-                     f"#!/bin/sh\nwhile [ $1 != --json ]; do shift; done\necho '{json.dumps(STEM)}' >$2\n")
+        write_script(
+            prebuilt / "bin" / "lockstep_bench_convolutions",
+            f"#!/bin/sh\nwhile [ $1 != --json ]; do shift; done\necho '{json.dumps(STEM)}' >$2\n")
         # The libraries are those of this machine, not packed ones.
-        write_script(prebuilt / "run", f"#!/bin/sh\nexport PATH={prebuilt}/bin:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
-                                       'exec "$@"\n')
+        write_script(
+            prebuilt / "run",
+            f"#!/bin/sh\nexport PATH={prebuilt}/bin:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 "
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
+            'exec "$@"\n')
         (prebuilt / "glibc").write_text("2.17\n")
         write_script(self.folder / "nvidia-smi", NVIDIA_SMI)
         self.make_cifar10()
-        self.environment = dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}", LOCKSTEP_BENCH_CIFAR10=str(self.folder), OMP_THREAD_LIMIT="1")
+        self.environment = dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}",
+                                LOCKSTEP_BENCH_CIFAR10=str(self.folder), OMP_THREAD_LIMIT="1")
         self.environment.pop("CUDA_VISIBLE_DEVICES", None)
 
     def make_cifar10(self):
         """Two files of a few images of 32 x 32."""
         for part in ("train", "test"):
-            subprocess.run([PROGRAMS["lockstep_bench_jpeg_records"], self.folder / part, "--files", "1", "--records", "2", "--height", "32",
-                            "--width", "32", "--classes", "9"], check=True)
+            subprocess.run([
+                PROGRAMS["lockstep_bench_jpeg_records"], self.folder / part, "--files", "1",
+                "--records", "2", "--height", "32", "--width", "32", "--classes", "9"
+            ], check=True)
             next((self.folder / part).iterdir()).rename(self.folder / f"{part}-0.tfrecord")
 
     def check(self, *options):
         """The rows of results.json by step, and its folder."""
         out = self.folder / "out"
-        answer = subprocess.run([SCRIPTS / "gpu_check", *options, "--quick", "--rehearse", "--prebuilt", self.folder / "prebuilt", "--out", out],
-                                capture_output=True, text=True, check=False, env=self.environment)
+        answer = subprocess.run([
+            SCRIPTS / "gpu_check", *options, "--quick", "--rehearse", "--prebuilt",
+            self.folder / "prebuilt", "--out", out
+        ], capture_output=True, text=True, check=False, env=self.environment)
         results = json.loads((out / "results.json").read_text())
         rows = {row["step"]: row for row in results["steps"]}
         wrong = [(name, row["note"]) for name, row in rows.items() if row["result"] == "failed"]
@@ -73,25 +85,36 @@ class OnSimulatedGpus(unittest.TestCase):
 
     def test_next_runs(self):
         rows, out = self.check("--next", "--only", "changed,gpt,stem,cnn,adam,jpeg,accuracy")
-        self.assertEqual([name for name, row in rows.items() if row["result"] == "not run"], ["PyTorch compiles gpt"])
+        self.assertEqual([name for name, row in rows.items() if row["result"] == "not run"],
+                         ["PyTorch compiles gpt"])
         without_torch = "PyTorch eager did not run: python3 has no torch that can use the GPU"
-        for name, figures in [("gpt:12x768 and PyTorch in turns", "tokens_per_second"), ("kernels of gpt:12x768", "share_of_floors"),
-                              ("ways of the first convolution", "rows"), ("speed of resnet50 in bfloat16", "samples_per_second"),
-                              ("kernels of resnet50 in bfloat16", "share_of_floors"), ("cnn and PyTorch's graph in turns", "steps_per_second"),
+        for name, figures in [("gpt:12x768 and PyTorch in turns", "tokens_per_second"),
+                              ("kernels of gpt:12x768", "share_of_floors"),
+                              ("ways of the first convolution", "rows"),
+                              ("speed of resnet50 in bfloat16", "samples_per_second"),
+                              ("kernels of resnet50 in bfloat16", "share_of_floors"),
+                              ("cnn and PyTorch's graph in turns", "steps_per_second"),
                               ("speed of adam, 100 million parameters", "share_of_bandwidth"),
-                              ("speed of resnet50 from JPEG records", "samples_per_second"), ("time to accuracy on CIFAR-10", "lockstep")]:
+                              ("speed of resnet50 from JPEG records", "samples_per_second"),
+                              ("time to accuracy on CIFAR-10", "lockstep")]:
             self.assertIn(figures, rows[name]["figures"], name)
         self.assertIn(without_torch, rows["gpt:12x768 and PyTorch in turns"]["note"])
         self.assertIn("largest gaps: ", rows["kernels of gpt:12x768"]["note"])
-        self.assertEqual({"log.txt", "results.json", "results.md", "profile_gpt.jsonl", "profile_bfloat16.jsonl", "stem.jsonl"},
-                         {file.name for file in out.iterdir()} - {"convolutions.json"})
+        self.assertEqual(
+            {
+                "log.txt", "results.json", "results.md", "profile_gpt.jsonl",
+                "profile_bfloat16.jsonl", "stem.jsonl"
+            }, {file.name
+                for file in out.iterdir()} - {"convolutions.json"})
 
     def test_several_runs(self):
         rows, _ = self.check("--several")
-        self.assertEqual([name for name, row in rows.items() if row["result"] == "not run"], ["links between the GPUs"])
+        self.assertEqual([name for name, row in rows.items() if row["result"] == "not run"],
+                         ["links between the GPUs"])
         for name in ("scaling of resnet50", "scaling of gpt:12x768"):
-            self.assertEqual(set(rows[name]["figures"]["share_of_one"]),
-                             {"one process, NCCL", "a process for each GPU, NCCL", "one process, through the host"})
+            self.assertEqual(set(rows[name]["figures"]["share_of_one"]), {
+                "one process, NCCL", "a process for each GPU, NCCL", "one process, through the host"
+            })
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 """A training that a real Prometheus scrapes, and the dashboard for its metrics.
 
 metrics_test.py PROGRAM   PROGRAM: lockstep
-The scrape is skipped where Prometheus is not installed (apt-get install prometheus, which also starts a server of its
-own on port 9090; the test uses another one).
+The scrape is skipped where Prometheus is not installed (apt-get install prometheus, which also
+starts a server of its own on port 9090; the test uses another one).
 """
 import json
 import os
@@ -53,12 +53,15 @@ class Training:
     def __init__(self, folder):
         self.file = folder / "lockstep.prom"
         self.errors = folder / "errors"
-        command = [PROGRAM, "train", "--model", "mlp", "--data", "synthetic:8x8x1:4:1000", "--epochs", "1000000",
-                   "--devices", "cpu:0,cpu:0", "--checkpoint-dir", folder / "run", "--save-every", "1000", "--json", "--log-every", "0",
-                   "--metrics-port", "0", "--metrics-file", self.file]
+        command = [
+            PROGRAM, "train", "--model", "mlp", "--data", "synthetic:8x8x1:4:1000", "--epochs",
+            "1000000", "--devices", "cpu:0,cpu:0", "--checkpoint-dir", folder / "run",
+            "--save-every", "1000", "--json", "--log-every", "0", "--metrics-port", "0",
+            "--metrics-file", self.file
+        ]
         with self.errors.open("w") as errors:
-            self.process = subprocess.Popen(command, env=dict(os.environ, OMP_NUM_THREADS="1"), stderr=errors,
-                                            stdout=subprocess.DEVNULL)
+            self.process = subprocess.Popen(command, env=dict(os.environ, OMP_NUM_THREADS="1"),
+                                            stderr=errors, stdout=subprocess.DEVNULL)
 
         def printed_address():
             if self.process.poll() is not None:
@@ -88,16 +91,18 @@ class Prometheus:
         configuration.write_text(CONFIGURATION.format(address))
         self.address = f"127.0.0.1:{free_port()}"
         with (folder / "log").open("w") as log:
-            self.process = subprocess.Popen(
-                ["prometheus", f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}",
-                 f"--web.listen-address={self.address}"], stdout=log, stderr=log)
+            self.process = subprocess.Popen([
+                "prometheus", f"--config.file={configuration}",
+                f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={self.address}"
+            ], stdout=log, stderr=log)
 
     def query(self, expression):
         """The values of an expression by their labels; none before the server has started."""
         url = f"http://{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
         try:
             with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-                return [(one["metric"], float(one["value"][1])) for one in json.load(answer)["data"]["result"]]
+                return [(one["metric"], float(one["value"][1]))
+                        for one in json.load(answer)["data"]["result"]]
         except (ConnectionError, urllib.error.URLError):
             if self.process.poll() is not None:
                 raise
@@ -134,8 +139,13 @@ class Metrics(unittest.TestCase):
 
     def test_a_names_are_those_of_the_documentation(self):
         names = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names_in(self.text)}
-        self.assertEqual(set(), {name for name in names - SHARED if not name.startswith("lockstep_")})
-        documented = set(re.findall(r"`((?:lockstep|process|target)_\w+)", (ROOT / "docs/observe.md").read_text()))
+        self.assertEqual(set(),
+                         {name
+                          for name in names - SHARED
+                          if not name.startswith("lockstep_")})
+        documented = set(
+            re.findall(r"`((?:lockstep|process|target)_\w+)",
+                       (ROOT / "docs/observe.md").read_text()))
         self.assertEqual(set(), names - documented)
 
     def test_a_dashboard_shows_metrics_that_exist(self):
@@ -146,12 +156,14 @@ class Metrics(unittest.TestCase):
         # Only of a training that clips.
         names.add("lockstep_training_gradient_norm")
         for expression in used:
-            self.assertLessEqual(set(re.findall(r"\b(?:lockstep|process)_\w+", expression)), names, expression)
+            self.assertLessEqual(set(re.findall(r"\b(?:lockstep|process)_\w+", expression)), names,
+                                 expression)
 
     @unittest.skipUnless(shutil.which("promtool"), "promtool is not installed")
     def test_a_text_is_accepted_by_promtool(self):
         for text in (self.text, self.training.file.read_text()):
-            checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
+            checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True,
+                                     capture_output=True)
             # Its style warnings have status 3.
             self.assertIn(checked.returncode, (0, 3), checked.stderr)
 
@@ -169,7 +181,8 @@ class Metrics(unittest.TestCase):
                                       prometheus.query("lockstep_replica_busy_time_seconds_total")})
         dashboard = json.loads((ROOT / "docs/grafana.json").read_text())
         for expression in (e for panel in dashboard["panels"] for e in expressions(panel)):
-            plain = re.sub(r"\$(job|instance)\b", ".*", expression).replace("$__rate_interval", "5s")
+            plain = re.sub(r"\$(job|instance)\b", ".*",
+                           expression).replace("$__rate_interval", "5s")
             if "gradient_norm" not in plain:
                 self.assertTrue(prometheus.query(plain), plain)
 

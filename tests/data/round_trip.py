@@ -1,7 +1,8 @@
-"""What another implementation of TFRecord and tf.train.Example writes, Lockstep reads; and the reverse.
+"""What another implementation of TFRecord and tf.train.Example writes, Lockstep reads; and the
+reverse.
 
-Usage: round_trip.py tensorflow|tfrecord RECORD_LISTS LOCKSTEP. The second is a package of PyPI in pure Python. Exits with
-77 where no Python has the one asked for.
+Usage: round_trip.py tensorflow|tfrecord RECORD_LISTS LOCKSTEP. The second is a package of PyPI in
+pure Python. Exits with 77 where no Python has the one asked for.
 """
 
 import gzip
@@ -21,18 +22,27 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEER = sys.argv[1]
-PYTHONS = {"tensorflow": [os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON"), ROOT / "build/tensorflow-venv/bin/python"],
-           "tfrecord": [os.environ.get("LOCKSTEP_VENV_PYTHON"), ROOT / "build/venv/bin/python"]}
-HINTS = {"tensorflow": "scripts/bench --only records makes build/tensorflow-venv, in which this test runs; "
-                       "LOCKSTEP_TENSORFLOW_PYTHON names another",
-         "tfrecord": "scripts/test makes build/venv, in which this test runs; LOCKSTEP_VENV_PYTHON names another"}
+PYTHONS = {
+    "tensorflow": [
+        os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON"), ROOT / "build/tensorflow-venv/bin/python"
+    ],
+    "tfrecord": [os.environ.get("LOCKSTEP_VENV_PYTHON"), ROOT / "build/venv/bin/python"]
+}
+HINTS = {
+    "tensorflow": "scripts/bench --only records makes build/tensorflow-venv, in which this test "
+                  "runs; "
+    "LOCKSTEP_TENSORFLOW_PYTHON names another",
+    "tfrecord": "scripts/test makes build/venv, in which this test runs; LOCKSTEP_VENV_PYTHON "
+                "names another"
+}
 
 
 def go_on_with_peer():
     """Continues in the first Python that has it; installs nothing."""
     has_peer = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{PEER}') is None)"
     for python in PYTHONS[PEER]:
-        if python and os.path.exists(python) and subprocess.run([python, "-c", has_peer]).returncode == 0:
+        if python and os.path.exists(python) and subprocess.run([python, "-c", has_peer
+                                                                 ]).returncode == 0:
             os.execv(python, [python, *sys.argv])
     print(f"skipped: no Python here has {PEER}. {HINTS[PEER]}")
     sys.exit(SKIPPED)
@@ -75,7 +85,8 @@ class TensorFlow:
 
 
 class TFRecordPackage:
-    """It packs nothing and checks no checksum: Python's modules pack, and its writer's checksums are compared."""
+    """It packs nothing and checks no checksum: Python's modules pack, and its writer's checksums
+    are compared."""
 
     name = "the package tfrecord"
 
@@ -83,7 +94,8 @@ class TFRecordPackage:
         import tfrecord
         self.tfrecord = tfrecord
         self.Example = tfrecord.example_pb2.Example
-        tfrecord.TFRecordWriter.serialize_tf_example = staticmethod(bytes)  # it gets serialized records
+        tfrecord.TFRecordWriter.serialize_tf_example = staticmethod(
+            bytes)  # it gets serialized records
 
     def write_plain(self, path, serialized):
         writer = self.tfrecord.TFRecordWriter(path)
@@ -136,15 +148,25 @@ def records():
     """Every kind, with no, one and several values; names and values that need care."""
     text = "\u00e4\u20ac\U0001f600".encode()
     yield {"image": feature("bytes", bytes(range(256)).hex()), "label": feature("int64", 7)}
-    yield {"bytes": feature("bytes", "", b"\0\xff".hex(), text.hex()), "empty bytes": feature("bytes"),
-           "floats": feature("float", bits(0.0), bits(-0.0), bits(1.5), bits(float("inf")), bits(1e-45)),
-           "empty floats": feature("float"), "integers": feature("int64", 0, 1, -1, BIG, -BIG - 1),
-           "empty integers": feature("int64"), text.decode(): feature("int64", 3), "": feature("float", bits(2.0))}
+    yield {
+        "bytes": feature("bytes", "", b"\0\xff".hex(), text.hex()),
+        "empty bytes": feature("bytes"),
+        "floats": feature("float", bits(0.0), bits(-0.0), bits(1.5), bits(float("inf")),
+                          bits(1e-45)),
+        "empty floats": feature("float"),
+        "integers": feature("int64", 0, 1, -1, BIG, -BIG - 1),
+        "empty integers": feature("int64"),
+        text.decode(): feature("int64", 3),
+        "": feature("float", bits(2.0))
+    }
     yield {}
     yield {"no kind": feature("missing"), "long": feature("bytes", "ab" * 100_000)}
     for i in range(300):
-        yield {"many": feature("int64", *range(-i, i)), "values": feature("float", *(bits(j / 3) for j in range(i))),
-               "texts": feature("bytes", *(f"{j}".encode().hex() for j in range(i % 7)))}
+        yield {
+            "many": feature("int64", *range(-i, i)),
+            "values": feature("float", *(bits(j / 3) for j in range(i))),
+            "texts": feature("bytes", *(f"{j}".encode().hex() for j in range(i % 7)))
+        }
 
 
 def to_example(peer, record):
@@ -193,12 +215,16 @@ def field(number, payload):
 
 
 def unpacked_example():
-    """The integers 1, -2 and the floats 0.5, 2, each by itself, as other writers may leave them; and one name twice."""
+    """The integers 1, -2 and the floats 0.5, 2, each by itself, as other writers may leave them;
+    and one name twice."""
     integers = field(3, b"\x08\x01\x08" + varint(2**64 - 2))
     floats = field(2, b"\x0d" + struct.pack("<f", 0.5) + b"\x0d" + struct.pack("<f", 2))
     replaced = field(1, field(1, b"gone"))
-    return field(1, b"".join(field(1, field(1, name) + field(2, value))
-                             for name, value in ((b"n", replaced), (b"x", floats), (b"n", integers))))
+    return field(
+        1, b"".join(
+            field(1,
+                  field(1, name) + field(2, value))
+            for name, value in ((b"n", replaced), (b"x", floats), (b"n", integers))))
 
 
 def differ(found, expected, what):
@@ -207,7 +233,8 @@ def differ(found, expected, what):
         sys.exit(f"{what}: expected {len(expected)} records; there are {len(found)}")
     for number, (one, other) in enumerate(zip(found, expected)):
         if one != other:
-            sys.exit(f"{what}: record {number}: expected {str(other)[:500]}; it is {str(one)[:500]}")
+            sys.exit(
+                f"{what}: record {number}: expected {str(other)[:500]}; it is {str(one)[:500]}")
     print(f"{what}: {len(found)} records are the same")
 
 
@@ -217,7 +244,8 @@ def peer_writes(peer, directory, record_lists):
         path = str(directory / f"theirs-{packing}.tfrecord")
         examples = [to_example(peer, record).SerializeToString() for record in records()]
         peer.write(path, packing, examples + [unpacked_example()])
-        lines = subprocess.run([record_lists, "print", path], check=True, stdout=subprocess.PIPE, text=True).stdout
+        lines = subprocess.run([record_lists, "print", path], check=True, stdout=subprocess.PIPE,
+                               text=True).stdout
         differ(map(json.loads, lines.splitlines()), expected, f"written by {peer.name}, {packing}")
 
 
@@ -243,8 +271,10 @@ def lockstep_converts(peer, directory, lockstep):
     write_idx(directory / "train-labels-idx1-ubyte.gz", (100,), bytes(i % 10 for i in range(100)))
     for packing in PACKINGS:
         output = directory / f"converted-{packing}"
-        subprocess.run([lockstep, "data", "convert", "idx", "--input", directory, "--output", output, "--shards", "3",
-                        "--compression", packing], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([
+            lockstep, "data", "convert", "idx", "--input", directory, "--output", output,
+            "--shards", "3", "--compression", packing
+        ], check=True, stdout=subprocess.DEVNULL)
         shards = sorted(str(path) for path in output.glob("*.tfrecord"))
         differ(peer.images(shards, packing), [(image, i % 10) for i, image in enumerate(images)],
                f"converted by Lockstep, {packing}")

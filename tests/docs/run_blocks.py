@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the blocks of a Markdown document that say that they run, as they are printed and in their order.
+"""Runs the blocks of a Markdown document that say that they run, as they are printed and in their
+order.
 
     run_blocks.py --work DIR --prefix PREFIX DOCUMENT
 
@@ -11,8 +12,10 @@ A comment of HTML before a block says what it is:
     <!-- prints: REGEX -->     after a `run`: what its output must contain, as a regular expression
     <!-- first: COMMAND -->    makes what the reader has; $SOURCE is the source folder
 
-All blocks of a document work in one new folder, which has the `apps` of the source folder. PREFIX is where Lockstep was installed: its programs are in PATH, and CMake, pkg-config and
-the loader find it. Leaves with 77 where the system lacks the data set that a block names, or, after all other blocks, where no Python has the packages of one.
+All blocks of a document work in one new folder, which has the `apps` of the source folder. PREFIX
+is where Lockstep was installed: its programs are in PATH, and CMake, pkg-config and the loader find
+it. Leaves with 77 where the system lacks the data set that a block names, or, after all other
+blocks, where no Python has the packages of one.
 """
 import argparse
 import os
@@ -22,7 +25,10 @@ import shutil
 import subprocess
 import sys
 
-MARK = re.compile(r"^<!-- (run(?: with (?P<packages>.+))?|file: (?P<file>\S+)|prints: (?P<prints>.+)|first: (?P<first>.+)) -->$")
+MARK = re.compile(
+    r"^<!-- (run(?: with (?P<packages>.+))?|file: (?P<file>\S+)|prints: (?P<prints>.+)|first: "
+    r"(?P<first>.+)) -->$"
+)
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/support"))
 from python_with import HOW, python_with  # noqa: E402
@@ -32,11 +38,13 @@ FASHION_MNIST = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 class Block:
     def __init__(self, line, file, packages=None):
-        self.line, self.file, self.packages, self.prints, self.text = line, file, (packages or "").split(), None, ""
+        self.line, self.file, self.packages, self.prints, self.text = line, file, (
+            packages or "").split(), None, ""
 
 
 def blocks_of(text):
-    """The marked blocks in their order. A mark that no block follows is an error: it would run nothing."""
+    """The marked blocks in their order. A mark that no block follows is an error: it would run
+    nothing."""
     blocks, waiting, inside = [], None, None
     for number, line in enumerate(text.splitlines(), 1):
         mark = MARK.match(line.strip())
@@ -83,9 +91,11 @@ def environment(prefix, python=None):
 
 def run(block, work, values):
     # Not by standard input, of which mpirun would read the lines after its own.
-    done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", block.text], stdin=subprocess.DEVNULL, text=True,
-                          cwd=work, env=values, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    print(f"== line {block.line}\n{block.text}-- status {done.returncode}\n{done.stdout}", flush=True)
+    done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", block.text],
+                          stdin=subprocess.DEVNULL, text=True, cwd=work, env=values,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    print(f"== line {block.line}\n{block.text}-- status {done.returncode}\n{done.stdout}",
+          flush=True)
     if done.returncode != 0:
         raise SystemExit(f"the block of line {block.line} failed")
     if block.prints and not re.search(block.prints, done.stdout):

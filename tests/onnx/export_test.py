@@ -1,7 +1,9 @@
-"""What onnxruntime computes with exported networks is what Lockstep computes, and exported networks can be trained on.
+"""What onnxruntime computes with exported networks is what Lockstep computes, and exported networks
+can be trained on.
 
-Usage: export_test.py RANDOM_MODELS LOCKSTEP. Exits with 77 where no Python has onnx and onnxruntime.
-LOCKSTEP_TORCH_PYTHON names a Python with torchvision, for the test that loads a network in it.
+Usage: export_test.py RANDOM_MODELS LOCKSTEP. Exits with 77 where no Python has onnx and
+onnxruntime. LOCKSTEP_TORCH_PYTHON names a Python with torchvision, for the test that loads a
+network in it.
 """
 
 import importlib.util
@@ -31,12 +33,15 @@ TORCH_PYTHONS = [os.environ.get("LOCKSTEP_TORCH_PYTHON"), ROOT / "build/bench-ve
 
 def go_on_with_peers():
     """Continues in the first Python that has them; installs nothing."""
-    has_peers = f"import importlib.util, sys; sys.exit(any(importlib.util.find_spec(peer) is None for peer in {PEERS}))"
+    has_peers = ("import importlib.util, sys; "
+                 f"sys.exit(any(importlib.util.find_spec(peer) is None for peer in {PEERS}))")
     for python in PYTHONS:
-        if python and os.path.exists(python) and subprocess.run([python, "-c", has_peers]).returncode == 0:
+        if python and os.path.exists(python) and subprocess.run([python, "-c", has_peers
+                                                                 ]).returncode == 0:
             os.execv(python, [python, *sys.argv])
-    print("skipped: no Python here has onnx and onnxruntime. scripts/test makes build/onnx-venv, in which this test runs; "
-          "LOCKSTEP_ONNX_PYTHON names another")
+    print(
+        "skipped: no Python here has onnx and onnxruntime. scripts/test makes build/onnx-venv, in "
+        "which this test runs; LOCKSTEP_ONNX_PYTHON names another")
     sys.exit(SKIPPED)
 
 
@@ -52,13 +57,16 @@ NETWORKS = pathlib.Path(__file__).parent / "networks"
 
 
 def integer_sums_may_saturate():
-    """On x86 without VNNI onnxruntime's integer layers add two products of 8 bits in 16 bits (docs/export.md)."""
-    return platform.machine() == "x86_64" and "vnni" not in pathlib.Path("/proc/cpuinfo").read_text()
+    """On x86 without VNNI onnxruntime's integer layers add two products of 8 bits in 16 bits
+    (docs/export.md)."""
+    return platform.machine() == "x86_64" and "vnni" not in pathlib.Path(
+        "/proc/cpuinfo").read_text()
 
 
 def session(path, weight_bits=8):
     options = onnxruntime.SessionOptions()
-    if weight_bits > 7 and integer_sums_may_saturate() and b"QuantizeLinear" in pathlib.Path(path).read_bytes():
+    if weight_bits > 7 and integer_sums_may_saturate() and b"QuantizeLinear" in pathlib.Path(
+            path).read_bytes():
         # As the graph is written, layer by layer.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
@@ -93,7 +101,8 @@ def lockstep(*arguments):
 
 def python_with(module, pythons):
     """The first of these programs that has a module."""
-    has_module = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+    has_module = ("import importlib.util, sys; "
+                  f"sys.exit(importlib.util.find_spec('{module}') is None)")
     return next((python for python in pythons if python and os.path.exists(python) and
                  subprocess.run([python, "-c", has_module]).returncode == 0), None)
 
@@ -101,31 +110,37 @@ def python_with(module, pythons):
 def losses(output):
     """Of the steps of a training with --json, and the hash of the parameters after them."""
     events = [json.loads(line) for line in output.splitlines()]
-    return ([event["loss"] for event in events if event["event"] == "step"], events[-1]["parameter_hash"])
+    return ([event["loss"] for event in events if event["event"] == "step"],
+            events[-1]["parameter_hash"])
 
 
 def write_model(path, nodes, constants=(), inputs=("x",)):
     """A model of float32 inputs [n, 4], whose output is y."""
     value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(nodes, "g", [value(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in inputs],
-                                   [value("y", onnx.TensorProto.FLOAT, ["n", 4])], list(constants))
+    graph = onnx.helper.make_graph(nodes, "g", [
+        value(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in inputs
+    ], [value("y", onnx.TensorProto.FLOAT, ["n", 4])], list(constants))
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
 
 
 def predicted(checkpoint, data, directory):
     """The logits of `lockstep predict`, [records, classes]."""
     output = directory / "predicted.jsonl"
-    lockstep("predict", "--checkpoint", checkpoint, "--data", data, "--outputs", "logits", "--output", output, "--quiet")
-    return numpy.array([json.loads(line)["logits"] for line in output.read_text().splitlines()], dtype="float32")
+    lockstep("predict", "--checkpoint", checkpoint, "--data", data, "--outputs", "logits",
+             "--output", output, "--quiet")
+    return numpy.array([json.loads(line)["logits"] for line in output.read_text().splitlines()],
+                       dtype="float32")
 
 
 def png(pixels):
     """The bytes of a PNG of pixels [H, W, 3]."""
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(
+            ">I", zlib.crc32(kind + data))
     height, width, _ = pixels.shape
     rows = b"".join(b"\0" + pixels[row].tobytes() for row in range(height))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
+    return (b"\x89PNG\r\n\x1a\n" +
+            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
@@ -153,8 +168,11 @@ def safetensors(path):
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])
     header.pop("__metadata__", None)
-    return {name: numpy.frombuffer(data[8 + size:][slice(*entry["data_offsets"])], dtype="float32").reshape(entry["shape"])
-            for name, entry in header.items()}
+    return {
+        name: numpy.frombuffer(data[8 + size:][slice(*entry["data_offsets"])],
+                               dtype="float32").reshape(entry["shape"])
+        for name, entry in header.items()
+    }
 
 
 class Export(unittest.TestCase):
@@ -165,26 +183,32 @@ class Export(unittest.TestCase):
 
     def assert_close(self, actual, expected):
         self.assertEqual(actual.shape, expected.shape)
-        self.assertLess(numpy.abs(actual - expected).max(), TOLERANCE * max(1, numpy.abs(expected).max()))
+        self.assertLess(
+            numpy.abs(actual - expected).max(), TOLERANCE * max(1,
+                                                                numpy.abs(expected).max()))
 
     def assert_same_top(self, actual, expected):
         """Of each sample the same class, if rounding does not decide which."""
         largest = numpy.sort(expected, axis=1)
         if expected.shape[1] > 1:
-            decided = largest[:, -1] - largest[:, -2] > UNDECIDED * max(1, numpy.abs(expected).max())
+            decided = largest[:, -1] - largest[:,
+                                               -2] > UNDECIDED * max(1,
+                                                                     numpy.abs(expected).max())
             numpy.testing.assert_array_equal(actual.argmax(1)[decided], expected.argmax(1)[decided])
 
     def test_computes_what_lockstep_computes(self):
         subprocess.run([RANDOM_MODELS, NETWORKS, self.directory], check=True)
         files = sorted(self.directory.glob("*.json"))
         self.assertGreater(len(files), 30)
-        self.assertGreater(sum(json.loads(file.read_text())["samples"] == 1000 for file in files), 20)
+        self.assertGreater(sum(json.loads(file.read_text())["samples"] == 1000 for file in files),
+                           20)
         for file in files:
             name = file.stem
             about = json.loads(file.read_text())
 
             def array(kind, number, entry, kind_of_elements, name=name, about=about):
-                values = numpy.fromfile(self.directory / f"{name}.{kind}.{number}", dtype=kind_of_elements)
+                values = numpy.fromfile(self.directory / f"{name}.{kind}.{number}",
+                                        dtype=kind_of_elements)
                 return values.reshape([about["samples"], *entry["shape"]])
 
             with self.subTest(name):
@@ -210,11 +234,13 @@ class Export(unittest.TestCase):
             (folder / f"{number:02}.png").write_bytes(png(image))
         data = f"images:{self.directory / 'images'}"
         run = self.directory / "run"
-        lockstep("train", "--model", "mobilenet_v2:0.25", "--data", data, "--images", "resize=16,normalize=imagenet",
-                 "--global-batch", 8, "--steps", 4, "--checkpoint-dir", run, "--quiet")
+        lockstep("train", "--model", "mobilenet_v2:0.25", "--data", data, "--images",
+                 "resize=16,normalize=imagenet", "--global-batch", 8, "--steps", 4,
+                 "--checkpoint-dir", run, "--quiet")
         model = self.directory / "model.onnx"
         for options in ([], ["--no-fold"]):
-            lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing", *options)
+            lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing",
+                     *options)
             actual = session(model).run(None, {"features": channels_first(pixels)})[0]
             self.assert_close(actual, predicted(run, data, self.directory))
         metadata = {entry.key: entry.value for entry in onnx.load(model).metadata_props}
@@ -222,7 +248,8 @@ class Export(unittest.TestCase):
         self.assertEqual(metadata["lockstep.step"], "4")
         self.assertEqual(metadata["lockstep.preprocessing"], "graph")
         before = model.read_bytes()
-        lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing", "--no-fold")
+        lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing",
+                 "--no-fold")
         self.assertEqual(model.read_bytes(), before)
 
         repository = self.directory / "repository" / "images"
@@ -235,14 +262,19 @@ class Export(unittest.TestCase):
         for number in range(8):
             folder = self.directory / "images" / ("cat", "dog")[number % 2]
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{number}.png").write_bytes(png(numpy.full((8, 8, 3), 30 * number, dtype="uint8")))
-        shards, run, model = self.directory / "shards", self.directory / "run", self.directory / "model.onnx"
-        lockstep("data", "convert", "images", "--input", self.directory / "images", "--output", shards)
-        for options, names in (([], ["cat", "dog"]), (["--classes", 3], None)):  # of which two have names
+            (folder /
+             f"{number}.png").write_bytes(png(numpy.full((8, 8, 3), 30 * number, dtype="uint8")))
+        shards, run = self.directory / "shards", self.directory / "run"
+        model = self.directory / "model.onnx"
+        lockstep("data", "convert", "images", "--input", self.directory / "images", "--output",
+                 shards)
+        for options, names in (([], ["cat", "dog"]), (["--classes",
+                                                       3], None)):  # of which two have names
             with self.subTest(str(options)):
                 shutil.rmtree(run, ignore_errors=True)
-                lockstep("train", "--model", "linear", "--data", f"{shards}:train", "--images", "resize=8", *options,
-                         "--global-batch", 8, "--steps", 1, "--checkpoint-dir", run, "--quiet")
+                lockstep("train", "--model", "linear", "--data", f"{shards}:train", "--images",
+                         "resize=8", *options, "--global-batch", 8, "--steps", 1,
+                         "--checkpoint-dir", run, "--quiet")
                 lockstep("checkpoint", "export", run, "--output", model)
                 metadata = {entry.key: entry.value for entry in onnx.load(model).metadata_props}
                 self.assertEqual(json.loads(metadata.get("lockstep.classes", "null")), names)
@@ -261,20 +293,26 @@ class Export(unittest.TestCase):
         for name, least in ("cnn", 3), ("resnet18", 18), ("mobilenet_v2:0.25", 40):
             with self.subTest(name):
                 run = self.directory / name.replace(":", "_")
-                lockstep("train", "--model", name, "--data", data, "--images", "resize=16,normalize=imagenet",
-                         "--global-batch", 24, "--steps", 40, "--checkpoint-dir", run, "--quiet")
+                lockstep("train", "--model", name, "--data", data, "--images",
+                         "resize=16,normalize=imagenet", "--global-batch", 24, "--steps", 40,
+                         "--checkpoint-dir", run, "--quiet")
                 model = self.directory / "model.onnx"
-                quantize = ["quantize", "--checkpoint", run, "--data", data, "--output", model, "--with-preprocessing",
-                            "--samples", 64, "--max-drop", 2, "--weight-bits", bits, "--json"]
+                quantize = [
+                    "quantize", "--checkpoint", run, "--data", data, "--output", model,
+                    "--with-preprocessing", "--samples", 64, "--max-drop", 2, "--weight-bits", bits,
+                    "--json"
+                ]
                 report = json.loads(lockstep(*quantize))
                 before = model.read_bytes()
                 onnx.checker.check_model(onnx.load(model), full_check=True)
                 logits = session(model, bits).run(None, {"features": channels_first(pixels)})[0]
                 # Where a value is between two integers, either may be the nearest.
-                self.assertAlmostEqual((logits.argmax(1) == labels).mean(), report["accuracy"], delta=0.02)
+                self.assertAlmostEqual((logits.argmax(1) == labels).mean(), report["accuracy"],
+                                       delta=0.02)
                 self.assertLessEqual(report["drop"], 2)
                 self.assertGreaterEqual(len(report["layers"]), least)
-                self.assertGreaterEqual(sum(layer["int8"] for layer in report["layers"]), least // 2)
+                self.assertGreaterEqual(sum(layer["int8"] for layer in report["layers"]),
+                                        least // 2)
                 self.assertEqual(report["bytes"], len(before))
                 self.assertLess(report["bytes"], 0.6 * report["float32_bytes"])
                 if name == "resnet18":
@@ -288,15 +326,18 @@ class Export(unittest.TestCase):
 
     def test_writes_a_trained_network_as_a_state_dict(self):
         run = self.directory / "run"
-        lockstep("train", "--model", "cnn", "--data", "synthetic:12x12x3:4:64", "--global-batch", 32, "--steps", 1,
-                 "--checkpoint-dir", run, "--quiet")
+        lockstep("train", "--model", "cnn", "--data", "synthetic:12x12x3:4:64", "--global-batch",
+                 32, "--steps", 1, "--checkpoint-dir", run, "--quiet")
         for ending in ("pt", "safetensors"):
             lockstep("checkpoint", "export", run, "--output", self.directory / f"model.{ending}")
         own = safetensors(self.directory / "model.safetensors")
         state = StateDict(self.directory / "model.pt").load()
-        self.assertEqual(list(state), ["conv2d.weight", "conv2d.bias", "conv2d_1.weight", "conv2d_1.bias", "dense.weight",
-                                       "dense.bias", "dense_1.weight", "dense_1.bias"])
-        numpy.testing.assert_array_equal(state["conv2d.weight"], own["conv2d/kernel"].transpose(0, 3, 1, 2))
+        self.assertEqual(list(state), [
+            "conv2d.weight", "conv2d.bias", "conv2d_1.weight", "conv2d_1.bias", "dense.weight",
+            "dense.bias", "dense_1.weight", "dense_1.bias"
+        ])
+        numpy.testing.assert_array_equal(state["conv2d.weight"],
+                                         own["conv2d/kernel"].transpose(0, 3, 1, 2))
         flat = own["dense/kernel"].reshape(128, -1, 64).transpose(0, 2, 1).reshape(128, -1)
         numpy.testing.assert_array_equal(state["dense.weight"], flat)
         numpy.testing.assert_array_equal(state["dense_1.bias"], own["dense_1/bias"])
@@ -318,27 +359,38 @@ class Export(unittest.TestCase):
         self.assert_close(actual, predicted(run, f"csv:{table}?label=label", self.directory))
 
     def test_an_exported_network_trains_on_as_the_checkpoint_does(self):
-        images, run, model = "synthetic:32x32x3:10:64", self.directory / "run", self.directory / "model.onnx"
-        text, topics, pairs = self.directory / "text.txt", self.directory / "topics.csv", self.directory / "pairs.csv"
+        images, run = "synthetic:32x32x3:10:64", self.directory / "run"
+        model = self.directory / "model.onnx"
+        text, topics = self.directory / "text.txt", self.directory / "topics.csv"
+        pairs = self.directory / "pairs.csv"
         text.write_text("A line of text, and another one.\n" * 30)
-        topics.write_text("sentence,topic\n" + "".join(f"{'word ' * (1 + n % 3)}{n},{'ab'[n % 2]}\n" for n in range(64)))
-        pairs.write_text("number,word\n" + "".join(f"{n},{'one two three four'.split()[n % 4]}\n" for n in range(64)))
+        topics.write_text("sentence,topic\n" +
+                          "".join(f"{'word ' * (1 + n % 3)}{n},{'ab'[n % 2]}\n" for n in range(64)))
+        pairs.write_text("number,word\n" +
+                         "".join(f"{n},{'one two three four'.split()[n % 4]}\n" for n in range(64)))
         characters = f"text:{text}:tokenizer=bytes,length=16,stride=8"
         classified = f"text:{topics}:column=sentence,label=topic,tokenizer=bytes,length=20"
-        translated = f"text:{pairs}:source=number,target=word,tokenizer=bytes,length=4,target-length=8"
-        for name, data in (("linear", images), ("mlp", "synthetic:12x1x1:3:64"), ("cnn", images), ("fast_cifar", images),
-                           ("resnet18", images), ("mobilenet_v2:0.25", images), ("lstm:2x16", "synthetic:9x6x1:3:64"),
+        translated = (f"text:{pairs}:source=number,target=word,tokenizer=bytes,length=4,"
+                      "target-length=8")
+        for name, data in (("linear", images), ("mlp", "synthetic:12x1x1:3:64"), ("cnn", images),
+                           ("fast_cifar", images), ("resnet18", images),
+                           ("mobilenet_v2:0.25", images), ("lstm:2x16", "synthetic:9x6x1:3:64"),
                            ("vit:1x64", images), ("gpt:1x32,dropout=0.1", characters),
-                           ("gpt:2x32", characters), ("gpt:1x32,ffn=swiglu", characters), ("bert:1x32", classified),
-                           ("minilm:2x32", classified), ("lstm:2x16", classified), ("seq2seq:1x16", translated)):
+                           ("gpt:2x32", characters), ("gpt:1x32,ffn=swiglu", characters),
+                           ("bert:1x32", classified), ("minilm:2x32", classified),
+                           ("lstm:2x16", classified), ("seq2seq:1x16", translated)):
             with self.subTest(f"{name}, {data.partition(':')[0]}"):
                 shutil.rmtree(run, ignore_errors=True)
-                train = ("train", "--data", data, "--global-batch", 8, "--optimizer", "sgd", "--learning-rate", 0.01, "--json",
-                         "--log-every", 1)
+                train = ("train", "--data", data, "--global-batch", 8, "--optimizer", "sgd",
+                         "--learning-rate", 0.01, "--json", "--log-every", 1)
                 lockstep(*train, "--model", name, "--steps", 2, "--checkpoint-dir", run)
                 lockstep("checkpoint", "export", run, "--output", model, "--no-fold")
-                expected = losses(lockstep(*train, "--model", name, "--init-from", run, "--steps", 3, "--seed", 2, "--checkpoint-dir", "none"))
-                actual = losses(lockstep(*train, "--model", model, "--steps", 3, "--seed", 2, "--checkpoint-dir", "none"))
+                expected = losses(
+                    lockstep(*train, "--model", name, "--init-from", run, "--steps", 3, "--seed", 2,
+                             "--checkpoint-dir", "none"))
+                actual = losses(
+                    lockstep(*train, "--model", model, "--steps", 3, "--seed", 2,
+                             "--checkpoint-dir", "none"))
                 self.assertEqual(len(expected[0]), 3)
                 numpy.testing.assert_allclose(actual[0], expected[0], rtol=1e-5)
 
@@ -357,8 +409,8 @@ class Export(unittest.TestCase):
         for name in ("resnet18", "mobilenet_v2"):
             with self.subTest(name):
                 shutil.rmtree(run, ignore_errors=True)
-                lockstep("train", "--model", name, "--data", data, "--global-batch", 6, "--steps", 2, "--checkpoint-dir", run,
-                         "--quiet")
+                lockstep("train", "--model", name, "--data", data, "--global-batch", 6, "--steps",
+                         2, "--checkpoint-dir", run, "--quiet")
                 lockstep("checkpoint", "export", run, "--output", self.directory / "model.pt")
                 subprocess.run([python, "-c", f"""
 import numpy, torch, torchvision
@@ -367,7 +419,8 @@ model.load_state_dict(torch.load("model.pt", weights_only=True))
 with torch.no_grad():
     numpy.save("logits.npy", model(torch.from_numpy(numpy.load("pixels.npy"))).numpy())
 """], cwd=self.directory, check=True)
-                self.assert_close(numpy.load(self.directory / "logits.npy"), predicted(run, data, self.directory))
+                self.assert_close(numpy.load(self.directory / "logits.npy"),
+                                  predicted(run, data, self.directory))
 
     def assert_refused(self, arguments, *parts):
         """One line with these parts, exit status 2 or 3, and nothing is written."""
@@ -383,12 +436,15 @@ with torch.no_grad():
     def test_a_graph_with_control_flow_or_an_unknown_operator_is_refused(self):
         model = self.directory / "net.onnx"
         node = onnx.helper.make_node
-        branch = onnx.helper.make_graph([node("Relu", ["x"], ["z"])], "branch", [],
-                                        [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["n", 4])])
+        branch = onnx.helper.make_graph([node("Relu", ["x"], ["z"])], "branch", [], [
+            onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["n", 4])
+        ])
         yes = onnx.helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])
-        train = ("train", "--model", model, "--data", "synthetic:4x1x1:4:32", "--steps", 1, "--checkpoint-dir",
-                 self.directory / "run")
-        write_model(model, [node("If", ["yes"], ["y"], name="choice", then_branch=branch, else_branch=branch)], [yes])
+        train = ("train", "--model", model, "--data", "synthetic:4x1x1:4:32", "--steps", 1,
+                 "--checkpoint-dir", self.directory / "run")
+        write_model(model, [
+            node("If", ["yes"], ["y"], name="choice", then_branch=branch, else_branch=branch)
+        ], [yes])
         self.assert_refused(train, "without control flow", "choice", "(If)")
         write_model(model, [node("Det", ["x"], ["y"], name="volume")])
         self.assert_refused(train, "Det", "volume")
@@ -397,16 +453,19 @@ with torch.no_grad():
 
     def test_an_incomplete_checkpoint_is_refused(self):
         run = self.directory / "run"
-        lockstep("train", "--model", "mlp:8", "--data", "synthetic:4x1x1:3:64", "--global-batch", 8, "--steps", 2,
-                 "--checkpoint-dir", run, "--quiet")
+        lockstep("train", "--model", "mlp:8", "--data", "synthetic:4x1x1:3:64", "--global-batch", 8,
+                 "--steps", 2, "--checkpoint-dir", run, "--quiet")
         weights = next(run.glob("step-*")) / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-8])
         for name in ("model.onnx", "model.pt", "model.safetensors"):
-            self.assert_refused(("checkpoint", "export", run, "--output", self.directory / name), "model.safetensors")
-        self.assert_refused(("checkpoint", "export", run, "--layout", "triton", "--output", self.directory / "repository" / "m"),
-                            "model.safetensors")
+            self.assert_refused(("checkpoint", "export", run, "--output", self.directory / name),
+                                "model.safetensors")
+        self.assert_refused(("checkpoint", "export", run, "--layout", "triton", "--output",
+                             self.directory / "repository" / "m"), "model.safetensors")
         next(run.glob("step-*/MANIFEST.json")).unlink()
-        self.assert_refused(("checkpoint", "export", run, "--output", self.directory / "model.onnx"), "complete checkpoint")
+        self.assert_refused(
+            ("checkpoint", "export", run, "--output", self.directory / "model.onnx"),
+            "complete checkpoint")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,36 @@
-"""Keeps each module within its budget of tokens, tests/structure/budget.txt. Prints both, with lines and files.
+"""Keeps each module within its budget of tokens, tests/structure/budget.txt. Prints both, with
+lines and files.
 
     budget_test.py [SOURCE_DIR] [--print]
 
---print only prints the table. A token is a word, a number, a literal or a sign. Comments are not counted, nor are
-data, documents and what CMake reads.
+--print only prints the table. A token is a word, a number, a literal or a sign. Comments are not
+counted, nor are data, documents and what CMake reads.
 """
 import pathlib
 import re
 import sys
 
-CPP = re.compile(r"""//[^\n]*|/\*.*?\*/|(R"(\w*)\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|[A-Za-z_]\w*|[\d.][\w.']*|[^\w\s])""",
-                 re.DOTALL)
-PYTHON = re.compile(r"""#[^\n]*|(\""".*?\"""|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\w+|[^\w\s])""",
-                    re.DOTALL)
+CPP = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|(R"(\w*)\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|"""
+    r"""'(?:\\.|[^'\\\n])+'|[A-Za-z_]\w*|[\d.][\w.']*|[^\w\s])""",
+    re.DOTALL)
+PYTHON = re.compile(
+    r"""#[^\n]*|(\""".*?\"""|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\w+|[^\w\s])""",
+    re.DOTALL)
 SHELL = re.compile(r"(?<!\S)#[^\n]*|(\w+|[^\w\s])")
-LANGUAGES = {".h": CPP, ".c": CPP, ".cpp": CPP, ".cu": CPP, ".cuh": CPP, ".py": PYTHON, ".sh": SHELL}
+LANGUAGES = {
+    ".h": CPP,
+    ".c": CPP,
+    ".cpp": CPP,
+    ".cu": CPP,
+    ".cuh": CPP,
+    ".py": PYTHON,
+    ".sh": SHELL
+}
 PRODUCT = ("lockstep", "apps", "python")
-ADVICE = ("delete what the change makes unneeded, or raise the budget in the same commit and say in its message what "
-          "the addition replaces, or why it can replace nothing")
+ADVICE = (
+    "delete what the change makes unneeded, or raise the budget in the same commit and say in its "
+    "message what the addition replaces, or why it can replace nothing")
 
 
 def language_of(path, text):
@@ -28,11 +41,12 @@ def language_of(path, text):
 
 
 def measure(root):
-    """(files, lines, tokens) of each module: the folders of lockstep/ and apps/, what lies beside them, and other folders."""
+    """(files, lines, tokens) of each module: the folders of lockstep/ and apps/, what lies beside
+    them, and other folders."""
     sizes = {}
     for folder in (*PRODUCT, "scripts", "tests"):
         for path in sorted((root / folder).rglob("*")):
-            if path.suffix not in ("", *LANGUAGES) or "__pycache__" in path.parts or not path.is_file():
+            if path.suffix not in ("", *LANGUAGES) or not path.is_file():
                 continue
             text = path.read_text(encoding="utf-8", errors="replace")
             language = language_of(path, text)
@@ -47,7 +61,9 @@ def measure(root):
 
 
 def read_budgets(path):
-    lines = [line.partition("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        line.partition("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     return {name: int(tokens) for name, tokens in filter(None, lines)}
 
 
@@ -56,7 +72,8 @@ def table(sizes, budgets):
     yield row("module", "files", "lines", "tokens", "budget", "")
     for module, (files, lines, tokens) in sizes.items():
         budget = budgets.get(module, 0)
-        yield row(module, files, f"{lines:,}", f"{tokens:,}", f"{budget:,}", "ABOVE" if tokens > budget else "")
+        yield row(module, files, f"{lines:,}", f"{tokens:,}", f"{budget:,}",
+                  "ABOVE" if tokens > budget else "")
     product = [size for module, size in sizes.items() if module.split("/")[0] in PRODUCT]
     files, lines, tokens = map(sum, zip(*product))
     yield row("product", files, f"{lines:,}", f"{tokens:,}", "", "")
@@ -67,7 +84,8 @@ def problems(sizes, budgets):
         if module not in budgets:
             yield f"[budget.txt] expected a budget of {module}, which has {tokens} tokens"
         elif tokens > budgets[module]:
-            yield f"[{module}] expected at most {budgets[module]:,} tokens, got {tokens:,}: {ADVICE}"
+            yield (f"[{module}] expected at most {budgets[module]:,} tokens, got {tokens:,}: "
+                   f"{ADVICE}")
     for module in budgets.keys() - sizes.keys():
         yield f"[budget.txt] expected budgets of modules that exist, got one of {module}"
 

@@ -1,6 +1,8 @@
-"""Includes point downwards only: no module includes one above it or beside it, and no two components of a module include each other.
+"""Includes point downwards only: no module includes one above it or beside it, and no two
+components of a module include each other.
 
-A component is a header with its source: files of one stem in one folder. docs/architecture.md draws the modules.
+A component is a header with its source: files of one stem in one folder. docs/architecture.md draws
+the modules.
 """
 import collections
 import pathlib
@@ -21,12 +23,16 @@ BELOW = {
     "job": ["base", "net", "device", "allreduce"],
     "checkpoint": ["base", "net", "device", "model", "data", "allreduce", "job"],
     "onnx": ["base", "device", "model", "data", "checkpoint"],
-    "strategy": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint", "onnx"],
+    "strategy": [
+        "base", "net", "device", "model", "data", "allreduce", "job", "checkpoint", "onnx"
+    ],
     "interop": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
 }
-# Headers that only machines with a CUDA toolkit, cuDNN or NCCL have, and the sources that every machine compiles.
+# Headers that only machines with a CUDA toolkit, cuDNN or NCCL have, and the sources that every
+# machine compiles.
 GPU_HEADER = re.compile(r'^\s*#\s*include <(cuda|cudnn|cublas|nccl)', re.MULTILINE)
-COMMON_SOURCES = re.compile(r"lockstep_module\(\w+\s+SOURCES(.*?)\s+DEPENDS|OTHERWISE ([\w/.]+)", re.DOTALL)
+COMMON_SOURCES = re.compile(r"lockstep_module\(\w+\s+SOURCES(.*?)\s+DEPENDS|OTHERWISE ([\w/.]+)",
+                            re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 

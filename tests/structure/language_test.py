@@ -7,21 +7,38 @@ import re
 import sys
 import unittest
 
-ROOT = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
+HERE = pathlib.Path(__file__).resolve()
+ROOT = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else HERE.parents[2]
 SUFFIXES = {".h", ".cpp", ".cu", ".md", ".py", ".cmake", ".txt", ""}
 
 # Word or phrase: what it is called now.
 WORDS = {
-    r"; got (?![>=])": "expected …, got …", r"[\"\[ ]needed [a-z]+[^;\n]*; ": "expected …, got …",
-    r"\bwhere a wire lies\b": "between nodes, over the network", r"\bbeside backward\b": "overlapped with the backward pass",
-    r"\bways in\b": "interfaces", r"\baround code that exists\b": "wrapping an existing training loop",
-    r"\brooms\b": "modules", r"passenger": "step scalars", r"\bunder way\b": "in flight",
-    r"\bbehind the last one\b": "one past the last", r"\bthe least first\b": "little-endian",
-    r"\bputs up with\b": "tolerates", r"\bof somebody else's\b": "the user's own", r"\bmust needs\b": "requires",
-    r"\bgoes on from\b": "resumes from", r"\bpretends? to\b(?! be)": "simulates", r"\bmend(s|ed)\b": "fix, repair",
-    r"\bMeeting\b": "Barrier, Rendezvous", r"\bCenter\b": "Coordinator", r"\bVoice\b": "HostAgent",
-    r"\bStranger\b": "PendingConnection", r"\bLent\b": "Lease", r"\bacquainted\b": "connect", r"\bkMost\w*": "kMax…",
-    r"\bwhom\(\)": "target()", r"\bCheckpoints that stay\b": "number of checkpoints to keep",
+    r"; got (?![>=])": "expected …, got …",
+    r"[\"\[ ]needed [a-z]+[^;\n]*; ": "expected …, got …",
+    r"\bwhere a wire lies\b": "between nodes, over the network",
+    r"\bbeside backward\b": "overlapped with the backward pass",
+    r"\bways in\b": "interfaces",
+    r"\baround code that exists\b": "wrapping an existing training loop",
+    r"\brooms\b": "modules",
+    r"passenger": "step scalars",
+    r"\bunder way\b": "in flight",
+    r"\bbehind the last one\b": "one past the last",
+    r"\bthe least first\b": "little-endian",
+    r"\bputs up with\b": "tolerates",
+    r"\bof somebody else's\b": "the user's own",
+    r"\bmust needs\b": "requires",
+    r"\bgoes on from\b": "resumes from",
+    r"\bpretends? to\b(?! be)": "simulates",
+    r"\bmend(s|ed)\b": "fix, repair",
+    r"\bMeeting\b": "Barrier, Rendezvous",
+    r"\bCenter\b": "Coordinator",
+    r"\bVoice\b": "HostAgent",
+    r"\bStranger\b": "PendingConnection",
+    r"\bLent\b": "Lease",
+    r"\bacquainted\b": "connect",
+    r"\bkMost\w*": "kMax…",
+    r"\bwhom\(\)": "target()",
+    r"\bCheckpoints that stay\b": "number of checkpoints to keep",
     r"\bShare of the rate\b": "fraction of the peak",
 }
 # A subcommand of scripts/cluster is called mend.
@@ -36,12 +53,16 @@ class Language(unittest.TestCase):
         found = []
         for path in paths:
             name = str(path.relative_to(ROOT))
-            if name in EXCEPT or path.suffix not in SUFFIXES or "__pycache__" in name or not path.is_file():
+            if name in EXCEPT or path.suffix not in SUFFIXES or not path.is_file():
+                continue
+            if "__pycache__" in name:
                 continue
             text = path.read_text(errors="replace")
             for pattern, better in WORDS.items():
-                found += [f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}: {better}"
-                          for match in re.finditer(pattern, text)]
+                found += [
+                    f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}: {better}"
+                    for match in re.finditer(pattern, text)
+                ]
         self.assertEqual([], found)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The templates of scripts/launch: manifests against their schemas, the batch script, the image, the list of hosts.
+"""The templates of scripts/launch: manifests against their schemas, the batch script, the image,
+the list of hosts.
 
 templates_test.py [PROGRAM]   PROGRAM: lockstep, whose options the templates use
 """
@@ -31,7 +32,8 @@ def violations(value, schema, where="$"):
     if "$ref" in schema:
         return violations(value, SCHEMA["definitions"][schema["$ref"]], where)
     kind = schema.get("type")
-    if kind and (not isinstance(value, TYPES[kind]) or (kind == "integer" and isinstance(value, bool))):
+    if kind and (not isinstance(value, TYPES[kind]) or
+                 (kind == "integer" and isinstance(value, bool))):
         return [f"{where}: needs {kind}, got {value!r}"]
     found = []
     if "enum" in schema and value not in schema["enum"]:
@@ -41,7 +43,9 @@ def violations(value, schema, where="$"):
     if "pattern" in schema and not re.fullmatch(schema["pattern"], value):
         found.append(f"{where}: needs {schema['pattern']}, got {value!r}")
     if isinstance(value, dict):
-        found += [f"{where}: needs {name}" for name in schema.get("required", []) if name not in value]
+        found += [
+            f"{where}: needs {name}" for name in schema.get("required", []) if name not in value
+        ]
         properties = schema.get("properties", {})
         for name, part in value.items():
             if name in properties:
@@ -58,11 +62,14 @@ def violations(value, schema, where="$"):
 
 def options_of(words, command="train"):
     """The long options in a command line of `lockstep COMMAND`."""
-    return [word.split("=")[0] for word in words[words.index(command) + 1:] if word.startswith("--")]
+    return [
+        word.split("=")[0] for word in words[words.index(command) + 1:] if word.startswith("--")
+    ]
 
 
 def known_options(command):
-    text = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True,
+                          check=True).stdout
     return set(re.findall(r"--[a-z0-9-]+", text))
 
 
@@ -79,7 +86,8 @@ class Manifests(unittest.TestCase):
 
     def pods(self):
         specs = self.one("mpijob.yaml", "MPIJob")["spec"]["mpiReplicaSpecs"]
-        return [one["template"]["spec"] for one in specs.values()] + [self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]]
+        return [one["template"]["spec"] for one in specs.values()
+                ] + [self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]]
 
     def test_the_mpijob_is_as_the_operator_wants_it(self):
         self.assertEqual(violations(self.one("mpijob.yaml", "MPIJob"), SCHEMA), [])
@@ -91,15 +99,18 @@ class Manifests(unittest.TestCase):
         job["spec"]["cleanPodPolicy"] = "None"  # where version 1 had it
         del job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"]
         found = "\n".join(violations(job, SCHEMA))
-        for part in ("$.spec.slotsPerWorker: needs integer", "$.spec.runPolicy.cleanPodPolicy: needs one of",
-                     "$.spec: knows no cleanPodPolicy", "Worker.template.spec.containers[0]: needs image"):
+        for part in ("$.spec.slotsPerWorker: needs integer",
+                     "$.spec.runPolicy.cleanPodPolicy: needs one of",
+                     "$.spec: knows no cleanPodPolicy",
+                     "Worker.template.spec.containers[0]: needs image"):
             self.assertIn(part, found)
 
     def test_mpirun_starts_as_many_ranks_as_there_are_slots(self):
         spec = self.one("mpijob.yaml", "MPIJob")["spec"]
         args = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
         ranks = int(args[args.index("-np") + 1])
-        self.assertEqual(ranks, spec["mpiReplicaSpecs"]["Worker"]["replicas"] * spec["slotsPerWorker"])
+        self.assertEqual(ranks,
+                         spec["mpiReplicaSpecs"]["Worker"]["replicas"] * spec["slotsPerWorker"])
 
     def test_the_tasks_are_a_service_and_a_job_that_agree(self):
         service, job = self.one("tasks.yaml", "Service"), self.one("tasks.yaml", "Job")
@@ -111,11 +122,16 @@ class Manifests(unittest.TestCase):
         self.assertEqual(job["spec"]["parallelism"], job["spec"]["completions"])
         self.assertEqual(env["MASTER_ADDR"], f"{job['metadata']['name']}-0.{pod['subdomain']}")
         self.assertEqual(service["metadata"]["name"], pod["subdomain"])
-        self.assertGreater(job["spec"]["backoffLimit"], job["spec"]["completions"], "all pods start anew after a failure")
+        self.assertGreater(job["spec"]["backoffLimit"], job["spec"]["completions"],
+                           "all pods start anew after a failure")
 
     def test_volumes_that_are_mounted_are_there(self):
         for pod in self.pods():
-            mounted = {mount["name"] for one in pod["containers"] for mount in one.get("volumeMounts", [])}
+            mounted = {
+                mount["name"]
+                for one in pod["containers"]
+                for mount in one.get("volumeMounts", [])
+            }
             self.assertEqual(mounted, {volume["name"] for volume in pod.get("volumes", [])})
 
     def test_pods_have_no_rights_that_they_do_not_need(self):
@@ -124,50 +140,82 @@ class Manifests(unittest.TestCase):
             self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
             self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
             for container in pod["containers"]:
-                self.assertEqual(container["securityContext"], {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}})
+                self.assertEqual(container["securityContext"], {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {
+                        "drop": ["ALL"]
+                    }
+                })
 
     def test_only_pods_of_the_job_reach_each_other(self):
-        for name, label in (("tasks.yaml", "job-name"), ("mpijob.yaml", "training.kubeflow.org/job-name")):
+        for name, label in (("tasks.yaml", "job-name"), ("mpijob.yaml",
+                                                         "training.kubeflow.org/job-name")):
             policy = self.one(name, "NetworkPolicy")
             self.assertEqual(violations(policy, SCHEMA["definitions"]["networkPolicy"]), [])
             pods = {"matchLabels": {label: "lockstep"}}
-            self.assertEqual(policy["spec"], {"podSelector": pods, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": pods}]}]})
+            self.assertEqual(
+                policy["spec"], {
+                    "podSelector": pods,
+                    "policyTypes": ["Ingress"],
+                    "ingress": [{
+                        "from": [{
+                            "podSelector": pods
+                        }]
+                    }]
+                })
 
     def test_tasks_have_the_secret_of_the_job(self):
-        env = {one["name"]: one for one in self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]["containers"][0]["env"]}
+        env = {
+            one["name"]: one
+            for one in self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]["containers"][0]
+            ["env"]
+        }
         reference = env["LOCKSTEP_JOB_SECRET"]["valueFrom"]["secretKeyRef"]
-        self.assertIn(f"| kubectl create secret generic {reference['name']} --from-file={reference['key']}=/dev/stdin\n", (LAUNCH / "tasks.yaml").read_text())
+        self.assertIn(
+            f"| kubectl create secret generic {reference['name']} "
+            f"--from-file={reference['key']}=/dev/stdin\n",
+            (LAUNCH / "tasks.yaml").read_text())
 
     def test_image_is_built_from_nothing_but_sources(self):
-        lines = [line for line in (LAUNCH / "Dockerfile.dockerignore").read_text().splitlines() if not line.startswith("#")]
+        lines = [
+            line for line in (LAUNCH / "Dockerfile.dockerignore").read_text().splitlines()
+            if not line.startswith("#")
+        ]
         self.assertEqual(lines[0], "*", "keys and data that lie in the checkout stay outside")
         admitted = [line.removeprefix("!") for line in lines[1:]]
         self.assertTrue(all(line.startswith("!") for line in lines[1:]), lines)
         self.assertEqual([name for name in admitted if not (ROOT / name).exists()], [])
-        for name in ("CMakeLists.txt", "CMakePresets.json", "apps", "lockstep", "scripts", "third_party"):
+        for name in ("CMakeLists.txt", "CMakePresets.json", "apps", "lockstep", "scripts",
+                     "third_party"):
             self.assertIn(name, admitted)
 
     @unittest.skipIf(PROGRAM is None, "needs the program")
     def test_options_are_those_of_the_program(self):
-        launcher = self.one("mpijob.yaml", "MPIJob")["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+        launcher = self.one(
+            "mpijob.yaml",
+            "MPIJob")["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
         task = self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]["containers"][0]
         for args in (launcher["args"], task["args"]):
             self.assertLessEqual(set(options_of(args)), known_options("train"))
-        self.assertLessEqual(set(options_of(task["command"][:-1], "launch")), known_options("launch"))
+        self.assertLessEqual(set(options_of(task["command"][:-1], "launch")),
+                             known_options("launch"))
 
 
 class BatchScript(unittest.TestCase):
     # Those of sbatch that say what a job needs and where its log goes.
-    OPTIONS = {"--job-name", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node", "--gpus-per-task",
-               "--mem", "--mem-per-cpu", "--time", "--signal", "--requeue", "--open-mode", "--output", "--error", "--partition",
-               "--account", "--exclusive"}
+    OPTIONS = {
+        "--job-name", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task",
+        "--gpus-per-node", "--gpus-per-task", "--mem", "--mem-per-cpu", "--time", "--signal",
+        "--requeue", "--open-mode", "--output", "--error", "--partition", "--account", "--exclusive"
+    }
 
     def test_is_a_script(self):
         subprocess.run(["bash", "-n", LAUNCH / "slurm.sbatch"], check=True)
 
     @unittest.skipIf(shutil.which("shellcheck") is None, "needs shellcheck")
     def test_has_nothing_that_shellcheck_minds(self):
-        done = subprocess.run(["shellcheck", LAUNCH / "slurm.sbatch"], capture_output=True, text=True, check=False)
+        done = subprocess.run(["shellcheck", LAUNCH / "slurm.sbatch"], capture_output=True,
+                              text=True, check=False)
         self.assertEqual(done.stdout, "")
 
     def test_asks_sbatch_for_what_it_knows(self):
@@ -177,20 +225,29 @@ class BatchScript(unittest.TestCase):
 
     def test_asks_before_the_first_command(self):
         text = (LAUNCH / "slurm.sbatch").read_text().splitlines()
-        first = next(number for number, line in enumerate(text) if line and not line.startswith("#"))
+        first = next(number for number, line in enumerate(text)
+                     if line and not line.startswith("#"))
         self.assertFalse([line for line in text[first:] if line.startswith("#SBATCH")])
 
     def run_with(self, mpi_list, status):
-        """The script's exit status and what it started, with an srun and an scontrol that only tell."""
+        """The script's exit status and what it started, with an srun and an scontrol that only
+        tell."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder)
-            (path / "srun").write_text(f'#!/bin/sh\necho "$LOCKSTEP_JOB_SECRET" >"{path}/secret"\n'
-                                       f'case $1 in --mpi=list) echo "{mpi_list}" ;; *) echo "srun $*"; exit {status} ;; esac\n')
+            (path / "srun").write_text(
+                f'#!/bin/sh\necho "$LOCKSTEP_JOB_SECRET" >"{path}/secret"\n'
+                f'case $1 in --mpi=list) echo "{mpi_list}" ;; *) echo "srun $*"; exit {status} ;; '
+                'esac\n'
+            )
             (path / "scontrol").write_text('#!/bin/sh\necho "scontrol $*"\n')
             for tool in ("srun", "scontrol"):
                 (path / tool).chmod(0o755)
-            done = subprocess.run(["bash", LAUNCH / "slurm.sbatch", "--model", "cnn"], capture_output=True, text=True, check=False,
-                                  env={"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "RUN": "r"})
+            done = subprocess.run(["bash", LAUNCH / "slurm.sbatch", "--model", "cnn"],
+                                  capture_output=True, text=True, check=False, env={
+                                      "PATH": f"{folder}:{os.environ['PATH']}",
+                                      "SLURM_JOB_ID": "7",
+                                      "RUN": "r"
+                                  })
             self.secret = (path / "secret").read_text().strip()
             return done.returncode, done.stdout
 
@@ -204,11 +261,13 @@ class BatchScript(unittest.TestCase):
         self.assertEqual(len(secrets), 2)
 
     def test_lets_an_srun_with_pmix_start_the_ranks(self):
-        self.assertEqual(self.run_with("none pmix pmi2", 0), (0, "srun --mpi=pmix lockstep train --checkpoint-dir r --model cnn\n"))
+        self.assertEqual(self.run_with("none pmix pmi2", 0),
+                         (0, "srun --mpi=pmix lockstep train --checkpoint-dir r --model cnn\n"))
 
     def test_makes_a_job_of_the_tasks_of_any_other_srun(self):
-        self.assertEqual(self.run_with("none pmi2", 3),
-                         (3, "srun --mpi=none lockstep launch -- lockstep train --checkpoint-dir r --model cnn\n"))
+        self.assertEqual(self.run_with("none pmi2", 3), (
+            3,
+            "srun --mpi=none lockstep launch -- lockstep train --checkpoint-dir r --model cnn\n"))
 
     def test_is_put_back_after_a_checkpoint(self):
         status, output = self.run_with("pmix", 143)
@@ -217,11 +276,16 @@ class BatchScript(unittest.TestCase):
 
 
 class Image(unittest.TestCase):
-    INSTRUCTIONS = {"FROM", "ARG", "ENV", "WORKDIR", "COPY", "ADD", "RUN", "USER", "CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "VOLUME"}
+    INSTRUCTIONS = {
+        "FROM", "ARG", "ENV", "WORKDIR", "COPY", "ADD", "RUN", "USER", "CMD", "ENTRYPOINT",
+        "EXPOSE", "LABEL", "VOLUME"
+    }
 
     def instructions(self):
         text = re.sub(r"\\\n", " ", (LAUNCH / "Dockerfile").read_text())
-        return [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
+        return [
+            line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")
+        ]
 
     def test_has_instructions_that_docker_knows(self):
         self.assertLessEqual({name for name, _ in self.instructions()}, self.INSTRUCTIONS)
@@ -235,17 +299,23 @@ class Image(unittest.TestCase):
 
     def test_installs_by_the_list_of_packages_and_what_is_of_ssh_alone(self):
         text = " ".join(words for name, words in self.instructions() if name == "RUN")
-        self.assertEqual(text.count("scripts/setup"), 2, "of the image that builds, and of the one that runs")
+        self.assertEqual(text.count("scripts/setup"), 2,
+                         "of the image that builds, and of the one that runs")
         installed = re.findall(r"apt-get install (?:-\S+ )*([a-z0-9 .+-]+?) &&", text)
         self.assertEqual(" ".join(installed).split(), ["openssh-server", "openssh-client"])
 
     def test_installs_where_sessions_of_sshd_find_it(self):
         instructions = self.instructions()
-        installed = [words for name, words in instructions if name == "RUN" and "cmake --install" in words]
-        self.assertEqual(re.findall(r"DESTDIR=(\S+) cmake --install \S+ --prefix (\S+)", installed[0]), [("/image", "/usr/local")])
+        installed = [
+            words for name, words in instructions if name == "RUN" and "cmake --install" in words
+        ]
+        self.assertEqual(
+            re.findall(r"DESTDIR=(\S+) cmake --install \S+ --prefix (\S+)", installed[0]),
+            [("/image", "/usr/local")])
         self.assertIn(["COPY", "--from=build /image/usr/local /usr/local"], instructions)
         self.assertIn(["RUN", "ldconfig"], instructions)
-        self.assertFalse([words for name, words in instructions if name == "ENV"], "sshd does not hand it on")
+        self.assertFalse([words for name, words in instructions if name == "ENV"],
+                         "sshd does not hand it on")
 
     def test_has_the_user_of_the_manifests(self):
         text = (LAUNCH / "Dockerfile").read_text()
@@ -256,7 +326,10 @@ class Image(unittest.TestCase):
 
 class ListOfHosts(unittest.TestCase):
     def test_has_a_host_and_slots_a_line(self):
-        lines = [line for line in (LAUNCH / "hostfile").read_text().splitlines() if line and not line.startswith("#")]
+        lines = [
+            line for line in (LAUNCH / "hostfile").read_text().splitlines()
+            if line and not line.startswith("#")
+        ]
         self.assertGreater(len(lines), 1)
         for line in lines:
             self.assertRegex(line, r"^\S+ slots=[1-9][0-9]*$")

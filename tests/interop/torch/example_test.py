@@ -26,7 +26,8 @@ def code(name):
 
 def loss(*command):
     with tempfile.TemporaryDirectory() as folder:
-        output = subprocess.run([*command, *DATA], cwd=folder, check=True, capture_output=True, text=True).stdout
+        output = subprocess.run([*command, *DATA], cwd=folder, check=True, capture_output=True,
+                                text=True).stdout
         assert (pathlib.Path(folder) / "torch_mnist.pt").exists(), "the network was not saved"
     [value] = re.findall(r"^loss ([0-9.e+-]+), accuracy", output, re.MULTILINE)
     return float(value)
@@ -42,7 +43,9 @@ class TorchMnist(unittest.TestCase):
 
     def test_loss_is_that_of_one_process(self):
         alone = loss(BEFORE)
-        self.assertLess(alone, math.log(10) - 0.01, "nothing was learned, so equal losses would mean little")
+        self.assertLess(alone,
+                        math.log(10) - 0.01,
+                        "nothing was learned, so equal losses would mean little")
         for ranks in ["1", "2", "3"]:
             with self.subTest(ranks=ranks):
                 ours = loss(MPIEXEC, "-np", ranks, AFTER)
@@ -54,12 +57,14 @@ class TorchTrainer(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for count in epochs:
                 command = [MPIEXEC, "-np", ranks, TRAINER, *DATA[:2], count]
-                output = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+                output = subprocess.run(command, cwd=folder, check=True, capture_output=True,
+                                        text=True).stdout
                 yield re.findall(r"^loss ([0-9.e+-]+), accuracy", output, re.MULTILINE)
 
     def test_loss_does_not_depend_on_ranks_or_interruption(self):
         [[alone]] = self.losses("1", "25")
-        self.assertLess(float(alone), math.log(10), "nothing was learned, so equal losses would mean little")
+        self.assertLess(float(alone), math.log(10),
+                        "nothing was learned, so equal losses would mean little")
         [[together]] = self.losses("3", "25")
         self.assertLess(abs(float(together) - float(alone)), 1e-5 * float(alone))
         [[_], [resumed]] = self.losses("1", "9", "25")
