@@ -22,10 +22,12 @@ number() {
   printf '%s' "$2"
 }
 
-# Cores that this process may use. nproc alone would count the threads that OMP_NUM_THREADS gives to one program.
+# Cores that this process may use. nproc alone would count the threads that OMP_NUM_THREADS gives to
+# one program.
 cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
 
-# One compiler process per core, with at least 1.5 GiB of free memory for each. LOCKSTEP_JOBS overrides it.
+# One compiler process per core, with at least 1.5 GiB of free memory for each. LOCKSTEP_JOBS
+# overrides it.
 build_jobs() {
   local cores free
   cores=$(cores)
@@ -51,7 +53,8 @@ build() {
   cmake --build "$root/build/$1" -j "$(build_jobs)" --target "${@:2}"
 }
 
-# venv DIR PACKAGE…: creates a Python environment with these packages, once. Returns non-zero if it cannot be created.
+# venv DIR PACKAGE…: creates a Python environment with these packages, once. Returns non-zero if it
+# cannot be created.
 venv() {
   local dir=$1; shift
   if [[ -x $dir/bin/python && -f $dir/.packages && $(cat "$dir/.packages") == "$*" ]]; then
@@ -63,7 +66,9 @@ venv() {
   printf '%s\n' "$*" >"$dir/.packages"
 }
 
-# Open MPI refuses root unless both variables are set. There may be more ranks than cores, and the program divides the cores itself.
+# Open MPI refuses root unless both variables are set. There may be more ranks than cores, and the
+# program divides the cores itself.
 mpi() {
-  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none "$@"
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none \
+    "$@"
 }
