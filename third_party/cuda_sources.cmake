@@ -1,11 +1,14 @@
-# CUDA sources of a module, compiled by nvcc into objects of its library. CUDA is no language of the project: who links an installed
-# Lockstep needs no nvcc, and neither the warnings of our C++ nor the tools that read compile_commands.json meet it.
-set(LOCKSTEP_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile kernels for; newer ones than the last compile its PTX when they load it")
+# CUDA sources of a module, compiled by nvcc into objects of its library. CUDA is no language of the
+# project: who links an installed Lockstep needs no nvcc, and neither the warnings of our C++ nor
+# the tools that read compile_commands.json meet it.
+set(LOCKSTEP_CUDA_ARCHITECTURES "80;90" CACHE STRING
+  "GPUs to compile kernels for; newer ones than the last compile its PTX when they load it")
 
 # lockstep_cuda_sources(TARGET FILE.cu ...)
 function(lockstep_cuda_sources TARGET)
   # -lineinfo: profilers and compute-sanitizer name the source line. The code is the same.
-  set(flags -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wextra -I${PROJECT_SOURCE_DIR})
+  set(flags -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wextra
+    -I${PROJECT_SOURCE_DIR})
   if(LOCKSTEP_WERROR)
     list(APPEND flags -Werror=all-warnings)
   endif()
@@ -19,7 +22,8 @@ function(lockstep_cuda_sources TARGET)
     get_filename_component(folder ${object} DIRECTORY)
     file(MAKE_DIRECTORY ${folder})
     add_custom_command(OUTPUT ${object}
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} ${flags} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} ${flags} -MD -MF
+      ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d
       COMMENT "Compiling ${source} for GPUs ${LOCKSTEP_CUDA_ARCHITECTURES}" VERBATIM)
     target_sources(${TARGET} PRIVATE ${object})
@@ -28,9 +32,10 @@ function(lockstep_cuda_sources TARGET)
   endforeach()
 endfunction()
 
-# lockstep_gpu_sources(MODULE FILE ... [NEEDS VARIABLE ...] OTHERWISE FILE ...): what a module has for GPUs, .cpp and .cu, and what it has
-# instead where CUDA is absent or one of the variables is not true, such as CUDNN_LIBRARY. Tests compile the former for
-# simulated GPUs (tests/support/pretend_cuda).
+# lockstep_gpu_sources(MODULE FILE ... [NEEDS VARIABLE ...] OTHERWISE FILE ...): what a module has
+# for GPUs, .cpp and .cu, and what it has instead where CUDA is absent or one of the variables is
+# not true, such as CUDNN_LIBRARY. Tests compile the former for simulated GPUs
+# (tests/support/pretend_cuda).
 function(lockstep_gpu_sources MODULE)
   cmake_parse_arguments(GPU "" "" "NEEDS;OTHERWISE" ${ARGN})
   list(TRANSFORM GPU_UNPARSED_ARGUMENTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)

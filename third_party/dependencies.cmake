@@ -1,6 +1,7 @@
-# Everything the project stands on. third_party/README.md says why each is here. The static libraries of an installed Lockstep use this
-# file too (with LOCKSTEP_INSTALLED), to find again what they link.
-# What is required and missing is collected in missing_packages, so that one run of configure names it all.
+# Everything the project stands on. third_party/README.md says why each is here. The static
+# libraries of an installed Lockstep use this file too (with LOCKSTEP_INSTALLED), to find again what
+# they link. What is required and missing is collected in missing_packages, so that one run of
+# configure names it all.
 set(missing_packages "")
 set(cuda_missing FALSE)
 macro(need FOUND PACKAGE)
@@ -9,7 +10,8 @@ macro(need FOUND PACKAGE)
   endif()
 endmacro()
 
-# The folder of a wheel's LibTorch also has headers of oneDNN, fmt and protobuf, of other versions than the libraries: it is for LibTorch alone.
+# The folder of a wheel's LibTorch also has headers of oneDNN, fmt and protobuf, of other versions
+# than the libraries: it is for LibTorch alone.
 set(prefixes_before "${CMAKE_PREFIX_PATH}")
 foreach(prefix IN LISTS prefixes_before)
   if(EXISTS "${prefix}/share/cmake/Torch" AND EXISTS "${prefix}/include/torch")

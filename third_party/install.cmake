@@ -1,5 +1,6 @@
-# cmake --install, in four components: program, library (what a program needs that links the shared library), development (headers,
-# static libraries, and what find_package(lockstep) and pkg-config need) and torch (the plugin with which the program reads TorchScript files).
+# cmake --install, in four components: program, library (what a program needs that links the shared
+# library), development (headers, static libraries, and what find_package(lockstep) and pkg-config
+# need) and torch (the plugin with which the program reads TorchScript files).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
@@ -10,8 +11,8 @@ if(BUILD_SHARED_LIBS AND NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_program})
 endif()
 
-# A program with static libraries can be built alone, as scripts/quickstart does. It has just been installed; the other components are then
-# left out.
+# A program with static libraries can be built alone, as scripts/quickstart does. It has just been
+# installed; the other components are then left out.
 if(NOT BUILD_SHARED_LIBS)
   set(library_files "")
   foreach(target ${modules} lockstep_shared lockstep_torch lockstep_torchscript)
@@ -19,7 +20,8 @@ if(NOT BUILD_SHARED_LIBS)
       list(APPEND library_files $<TARGET_FILE:${target}>)
     endif()
   endforeach()
-  install(CODE "set(library_files ${library_files})\nset(build_libraries \"cmake --build ${PROJECT_BINARY_DIR}\")" ALL_COMPONENTS)
+  install(CODE "set(library_files ${library_files})
+set(build_libraries \"cmake --build ${PROJECT_BINARY_DIR}\")" ALL_COMPONENTS)
   install(CODE [[
 set(not_built ${library_files})
 foreach(file ${library_files})
@@ -28,29 +30,37 @@ foreach(file ${library_files})
   endif()
 endforeach()
 if(not_built AND NOT CMAKE_INSTALL_COMPONENT)
-  message(STATUS "Installed the program alone: the libraries have not been built. To install them and the headers too:
+  message(STATUS "Installed the program alone: the libraries have not been built. "
+"To install them and the headers too:
 ${build_libraries} && cmake --install ${CMAKE_CURRENT_LIST_DIR} --prefix ${CMAKE_INSTALL_PREFIX}")
   set(CMAKE_INSTALL_COMPONENT program_alone)  # no rule below has this one
 elseif(not_built AND NOT CMAKE_INSTALL_COMPONENT STREQUAL "program")
-  message(FATAL_ERROR "expected all libraries to be built, for the component ${CMAKE_INSTALL_COMPONENT}: ${build_libraries}")
+  message(FATAL_ERROR "expected all libraries to be built, for the component "
+    "${CMAKE_INSTALL_COMPONENT}: ${build_libraries}")
 endif()]] ALL_COMPONENTS)
 endif()
 
 # Two sets of targets, of which find_package(lockstep) takes one: each defines lockstep::lockstep.
 install(TARGETS lockstep ${modules} EXPORT lockstep-static-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(EXPORT lockstep-static-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
+install(EXPORT lockstep-static-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT
+  development)
 if(NOT LOCKSTEP_SANITIZE)
   install(TARGETS lockstep_shared EXPORT lockstep-shared-targets
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
-  install(EXPORT lockstep-shared-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT
+          development)
+  install(EXPORT lockstep-shared-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT
+    development)
 endif()
 
 # Optional parts: find_package(lockstep COMPONENTS torch) reads lockstep-torch.cmake.
 if(TARGET lockstep_torch)
-  install(TARGETS lockstep_torch EXPORT lockstep-torch-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-  install(EXPORT lockstep-torch-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
-  install(FILES third_party/lockstep-torch.cmake third_party/libtorch.cmake DESTINATION ${package_dir} COMPONENT development)
+  install(TARGETS lockstep_torch EXPORT lockstep-torch-targets ARCHIVE DESTINATION
+    ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(EXPORT lockstep-torch-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT
+    development)
+  install(FILES third_party/lockstep-torch.cmake third_party/libtorch.cmake DESTINATION
+    ${package_dir} COMPONENT development)
 endif()
 
 # Where the program looks for it (apps/lockstep/torchscript.h), wherever both are moved to.
@@ -59,7 +69,8 @@ if(TARGET lockstep_torchscript)
   install(TARGETS lockstep_torchscript LIBRARY DESTINATION ${plugin_dir} COMPONENT torch)
 endif()
 
-# Headers, with the folders they have here: those that a program may include, and what they include in turn.
+# Headers, with the folders they have here: those that a program may include, and what they include
+# in turn.
 set(public_headers ${PROJECT_SOURCE_DIR}/third_party/public_headers.cmake)
 set(headers_left_out "")
 if(NOT TARGET lockstep_torch)
@@ -70,7 +81,8 @@ include(${public_headers})
 lockstep_public_headers(\${source} headers ${headers_left_out})
 foreach(header \${headers})
   get_filename_component(folder \${header} DIRECTORY)
-  file(INSTALL \${source}/\${header} DESTINATION \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/\${folder})
+  file(INSTALL \${source}/\${header} DESTINATION
+  \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/\${folder})
 endforeach()" COMPONENT development)
 
 # find_package(lockstep)
@@ -82,17 +94,21 @@ set(lockstep_needs_cuda OFF)
 if(cuda_found)
   set(lockstep_needs_cuda ON)
 endif()
-configure_package_config_file(third_party/lockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
+configure_package_config_file(third_party/lockstepConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY
+  SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
+  ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
               third_party/dependencies.cmake third_party/Finddnnl.cmake
         DESTINATION ${package_dir} COMPONENT development)
 
 include(pkg_config)
 
 # What a shell has to know of a folder that is none of the system's.
-install(CODE "set(bin ${CMAKE_INSTALL_BINDIR})\nset(lib ${CMAKE_INSTALL_LIBDIR})" COMPONENT development)
+install(CODE "set(bin ${CMAKE_INSTALL_BINDIR})\nset(lib ${CMAKE_INSTALL_LIBDIR})" COMPONENT
+  development)
 install(CODE [[
 get_filename_component(prefix "${CMAKE_INSTALL_PREFIX}" ABSOLUTE)
 if(NOT CMAKE_INSTALL_COMPONENT AND "$ENV{DESTDIR}" STREQUAL "" AND NOT prefix STREQUAL "/usr")

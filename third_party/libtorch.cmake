@@ -1,9 +1,11 @@
-# LibTorch, of Debian's package or of a wheel (CMAKE_PREFIX_PATH=…/torch), as the target lockstep_libtorch: its headers and libraries
-# alone, without what its configuration adds to flags. An installed Lockstep finds it again with this file.
+# LibTorch, of Debian's package or of a wheel (CMAKE_PREFIX_PATH=…/torch), as the target
+# lockstep_libtorch: its headers and libraries alone, without what its configuration adds to flags.
+# An installed Lockstep finds it again with this file.
 set(torch_found FALSE)
 # Sanitizers would find what it does, and not what we do with it.
 if(LOCKSTEP_TORCH STREQUAL "ON" AND LOCKSTEP_SANITIZE)
-  message(FATAL_ERROR "LOCKSTEP_TORCH=ON needs a build without sanitizers; LOCKSTEP_SANITIZE is ${LOCKSTEP_SANITIZE}. Use LOCKSTEP_TORCH=AUTO.")
+  message(FATAL_ERROR
+    "LOCKSTEP_TORCH=ON needs a build without sanitizers; LOCKSTEP_SANITIZE is ${LOCKSTEP_SANITIZE}. Use LOCKSTEP_TORCH=AUTO.")
 endif()
 if(NOT LOCKSTEP_TORCH STREQUAL "OFF" AND NOT LOCKSTEP_SANITIZE)
   # It tells at length what it was built with, and what it could not find of that.
@@ -17,20 +19,25 @@ if(NOT LOCKSTEP_TORCH STREQUAL "OFF" AND NOT LOCKSTEP_SANITIZE)
   if(LOCKSTEP_TORCH STREQUAL "ON")
     set(is_needed FATAL_ERROR)
   endif()
-  if(Torch_FOUND AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
-    message(${is_needed} "lockstep::torch is left out: clang ${CMAKE_CXX_COMPILER_VERSION} does not compile the headers of LibTorch as C++20. Use clang 15 or newer, or GCC.")
+  if(Torch_FOUND AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION
+    VERSION_LESS 15)
+    message(${is_needed}
+      "lockstep::torch is left out: clang ${CMAKE_CXX_COMPILER_VERSION} does not compile the headers of LibTorch as C++20. Use clang 15 or newer, or GCC.")
   elseif(Torch_FOUND AND TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
-    message(${is_needed} "lockstep::torch needs a LibTorch with the current ABI of libstdc++; that of ${Torch_DIR} has the old one (_GLIBCXX_USE_CXX11_ABI=0), which does not link.")
+    message(${is_needed}
+      "lockstep::torch needs a LibTorch with the current ABI of libstdc++; that of ${Torch_DIR} has the old one (_GLIBCXX_USE_CXX11_ABI=0), which does not link.")
   elseif(Torch_FOUND)
     set(torch_found TRUE)
   elseif(LOCKSTEP_TORCH STREQUAL "ON")
-    message(FATAL_ERROR "LOCKSTEP_TORCH=ON needs LibTorch; none was found. Install libtorch-dev, add the folder of a torch wheel to CMAKE_PREFIX_PATH, "
+    message(FATAL_ERROR
+      "LOCKSTEP_TORCH=ON needs LibTorch; none was found. Install libtorch-dev, add the folder of a torch wheel to CMAKE_PREFIX_PATH, "
                         "or use LOCKSTEP_TORCH=AUTO.")
   endif()
 endif()
 if(torch_found)
   add_library(lockstep_libtorch INTERFACE IMPORTED)
-  # A wheel has headers of another fmt beside its own, which must not hide those that our libraries were built with.
+  # A wheel has headers of another fmt beside its own, which must not hide those that our libraries
+  # were built with.
   list(GET TORCH_INCLUDE_DIRS 0 torch_include)
   find_path(FMT_INCLUDE fmt/format.h NO_CMAKE_PATH NO_CMAKE_ENVIRONMENT_PATH)
   mark_as_advanced(FMT_INCLUDE)
@@ -42,9 +49,12 @@ if(torch_found)
   target_include_directories(lockstep_libtorch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
   target_link_libraries(lockstep_libtorch INTERFACE torch_library ${TORCH_LIBRARIES})
   target_compile_options(lockstep_libtorch INTERFACE ${TORCH_CXX_FLAGS})
-  # A wheel's libraries find those of CUDA beside them when they are loaded; the linker may see older ones of the system.
+  # A wheel's libraries find those of CUDA beside them when they are loaded; the linker may see
+  # older ones of the system.
   target_link_options(lockstep_libtorch INTERFACE LINKER:--allow-shlib-undefined)
-  # It also has a oneDNN of its own, some of whose functions (callbacks of std::call_once) hide those of ours where they are loaded first. An
-  # option, because CMake puts libraries that others need last.
-  target_link_options(lockstep_libtorch INTERFACE LINKER:--push-state,--no-as-needed,$<TARGET_FILE:DNNL::dnnl>,--pop-state)
+  # It also has a oneDNN of its own, some of whose functions (callbacks of std::call_once) hide
+  # those of ours where they are loaded first. An option, because CMake puts libraries that others
+  # need last.
+  target_link_options(lockstep_libtorch INTERFACE
+    LINKER:--push-state,--no-as-needed,$<TARGET_FILE:DNNL::dnnl>,--pop-state)
 endif()

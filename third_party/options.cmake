@@ -2,12 +2,15 @@
 include(GNUInstallDirs)
 add_library(lockstep_options INTERFACE)
 target_include_directories(lockstep_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  -Wno-sign-conversion
                                                   -Wnon-virtual-dtor -Woverloaded-virtual)
-# GCC 12 calls the undefined registers of its own AVX-512 intrinsics uninitialized (GCC bug 105593), and sees an overlap in "text" + string
-# (GCC bug 105651) and an endless one in a string that is copied.
+# GCC 12 calls the undefined registers of its own AVX-512 intrinsics uninitialized (GCC bug 105593),
+# and sees an overlap in "text" + string (GCC bug 105651) and an endless one in a string that is
+# copied.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
+  target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict
+    -Wno-stringop-overflow)
 endif()
 # Failed checks name a file as it is in the checkout, wherever that was.
 target_compile_options(lockstep_options INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
@@ -19,14 +22,16 @@ if(LOCKSTEP_ARCH)
 endif()
 if(LOCKSTEP_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    message(FATAL_ERROR "LOCKSTEP_FUZZ=ON needs clang, whose libFuzzer it uses; the compiler is ${CMAKE_CXX_COMPILER_ID}.")
+    message(FATAL_ERROR
+      "LOCKSTEP_FUZZ=ON needs clang, whose libFuzzer it uses; the compiler is ${CMAKE_CXX_COMPILER_ID}.")
   endif()
   target_compile_options(lockstep_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 # Never -ffast-math: the same source must give the same bits on 1 or N replicas.
 # A finding of any sanitizer ends the process, so that a test cannot pass over it.
 if(LOCKSTEP_SANITIZE)
-  target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
   # What the address sanitizer finds as well.
   if(LOCKSTEP_SANITIZE MATCHES "address.*undefined")
     target_compile_options(lockstep_options INTERFACE -fno-sanitize=null,object-size)
@@ -41,17 +46,23 @@ function(lockstep_group_sources TARGET)
   target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# One module: a static library of the given sources that sees the modules in DEPENDS and nothing above it.
-# Our own flags stay ours: who links an installed Lockstep gets its headers and libraries, not our warnings.
+# One module: a static library of the given sources that sees the modules in DEPENDS and nothing
+# above it. Our own flags stay ours: who links an installed Lockstep gets its headers and libraries,
+# not our warnings.
 function(lockstep_module NAME)
   cmake_parse_arguments(MODULE "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
   # Libraries of headers that none of ours include: who links an installed module does without them.
-  list(TRANSFORM MODULE_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$" "$<BUILD_INTERFACE:\\1>")
+  list(TRANSFORM MODULE_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$"
+    "$<BUILD_INTERFACE:\\1>")
   add_library(lockstep_${NAME} STATIC ${MODULE_SOURCES})
-  target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${MODULE_DEPENDS} PRIVATE ${MODULE_PRIVATE})
-  target_include_directories(lockstep_${NAME} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${NAME})
-  # A module that calculates is slow without an optimizer; what the sanitizers run of the others is not.
+  target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options>
+    ${MODULE_DEPENDS} PRIVATE ${MODULE_PRIVATE})
+  target_include_directories(lockstep_${NAME} INTERFACE
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME
+    ${NAME})
+  # A module that calculates is slow without an optimizer; what the sanitizers run of the others is
+  # not.
   set(first net)  # module with the same flags
   set(calculates FALSE)
   if(NAME MATCHES "^(base|allreduce|model|data|device)$")
@@ -69,9 +80,10 @@ function(lockstep_module NAME)
     set(reuse "")
   endif()
   # Once its folder is read, which may add sources.
-  cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${reuse})")
-  # Outside of sanitizer builds not those that calculate: the compiler would see other expressions to contract, and round differently. And not
-  # the device, whose parts some tests replace.
+  cmake_language(EVAL CODE
+    "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${reuse})")
+  # Outside of sanitizer builds not those that calculate: the compiler would see other expressions
+  # to contract, and round differently. And not the device, whose parts some tests replace.
   if(LOCKSTEP_SANITIZE OR NOT calculates)
     lockstep_group_sources(lockstep_${NAME})
   endif()

@@ -1,7 +1,9 @@
-# cpack -G DEB: three packages, split as Debian splits libraries, and one with the plugin for TorchScript files where LibTorch is Debian's.
-# `cmake --workflow --preset package` does all of it, for processors that others have too: a package of a build for LOCKSTEP_ARCH=native
-# serves machines like the one that it was built on.
-set(LOCKSTEP_MAINTAINER "The Lockstep authors <lockstep@example.org>" CACHE STRING "Who answers for the packages: Name <address>")
+# cpack -G DEB: three packages, split as Debian splits libraries, and one with the plugin for
+# TorchScript files where LibTorch is Debian's. `cmake --workflow --preset package` does all of it,
+# for processors that others have too: a package of a build for LOCKSTEP_ARCH=native serves machines
+# like the one that it was built on.
+set(LOCKSTEP_MAINTAINER "The Lockstep authors <lockstep@example.org>" CACHE STRING
+  "Who answers for the packages: Name <address>")
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(library_package liblockstep${soversion})
 set(same_version "(= ${PROJECT_VERSION}-1)")
@@ -35,7 +37,8 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS openmpi-bin)
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "synchronous data-parallel training, the program
-Trains networks on one processor, on several GPUs or on many ranks under mpirun, and computes the same gradient everywhere.${built}")
+Trains networks on one processor, on several GPUs or on many ranks under mpirun, and computes the
+same gradient everywhere.${built}")
 
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${library_package})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
@@ -52,15 +55,18 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
     "${library_package} ${same_version}, libfmt-dev, libspdlog-dev, nlohmann-json3-dev, libopenmpi-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
     "cmake (>= 3.25), pkg-config, libdnnl-dev, libisal-dev, libxxhash-dev, libjpeg62-turbo-dev, libpng-dev, zlib1g-dev, libssl-dev")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "synchronous data-parallel training, to build programs with
-Headers, static libraries, and what CMake's find_package and pkg-config need. To link the static libraries takes the suggested packages.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
+  "synchronous data-parallel training, to build programs with
+Headers, static libraries, and what CMake's find_package and pkg-config need. To link the static
+libraries takes the suggested packages.")
 
 set(CPACK_DEBIAN_TORCH_PACKAGE_NAME lockstep-torch)
 set(CPACK_DEBIAN_TORCH_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_TORCH_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_TORCH_PACKAGE_DEPENDS "lockstep ${same_version}")
 set(CPACK_COMPONENT_TORCH_DESCRIPTION "synchronous data-parallel training, TorchScript files
-With this plugin the program trains networks of TorchScript files: lockstep train --model FILE.pt.${built}")
+With this plugin the program trains networks of TorchScript files: lockstep train --model
+FILE.pt.${built}")
 
 # Debian wants each package to say who wrote it and what changed.
 set(copyright ${PROJECT_BINARY_DIR}/copyright)
@@ -79,7 +85,8 @@ foreach(component ${packaged})
   install(FILES ${copyright} DESTINATION ${folder} COMPONENT ${component} EXCLUDE_FROM_ALL)
   if(GZIP)
     install(CODE "execute_process(COMMAND ${GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md
-  OUTPUT_FILE \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/changelog.Debian.gz COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${component} EXCLUDE_FROM_ALL)
+  OUTPUT_FILE \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/changelog.Debian.gz
+  COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${component} EXCLUDE_FROM_ALL)
   endif()
 endforeach()
 

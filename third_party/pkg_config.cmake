@@ -1,5 +1,6 @@
-# lockstep.pc. `pkg-config --libs lockstep` links the shared library, with `--static` also what the static ones link. Those who use the
-# shared library need the development files of what our headers include alone, so the rest are plain libraries of the linker.
+# lockstep.pc. `pkg-config --libs lockstep` links the shared library, with `--static` also what the
+# static ones link. Those who use the shared library need the development files of what our headers
+# include alone, so the rest are plain libraries of the linker.
 file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 set(pc_cuda "")
 if(cuda_found)
@@ -12,11 +13,15 @@ list(JOIN pc_mpi_includes " " pc_mpi_includes)
 list(FILTER MPI_CXX_LIBRARIES EXCLUDE REGEX "libmpi_cxx")
 list(JOIN MPI_CXX_LIBRARIES " " pc_mpi_libraries)
 configure_file(third_party/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  COMPONENT development)
 
-# One name for the static libraries, by which `-llockstep` finds them where no shared library is asked for: a script of the linker.
+# One name for the static libraries, by which `-llockstep` finds them where no shared library is
+# asked for: a script of the linker.
 set(pc_modules ${modules})
 list(TRANSFORM pc_modules PREPEND -l)
 list(JOIN pc_modules " " pc_modules)
-file(WRITE ${PROJECT_BINARY_DIR}/liblockstep.a "/* The static libraries of Lockstep, as one. */\nGROUP ( ${pc_modules} )\n")
-install(FILES ${PROJECT_BINARY_DIR}/liblockstep.a DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+file(WRITE ${PROJECT_BINARY_DIR}/liblockstep.a
+  "/* The static libraries of Lockstep, as one. */\nGROUP ( ${pc_modules} )\n")
+install(FILES ${PROJECT_BINARY_DIR}/liblockstep.a DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT
+  development)

@@ -1,17 +1,21 @@
-# What makes a whole build faster: the headers that nearly all files include are compiled once, and several sources at once. Each file still
-# names what it uses: scripts/lint checks each alone.
+# What makes a whole build faster: the headers that nearly all files include are compiled once, and
+# several sources at once. Each file still names what it uses: scripts/lint checks each alone.
 set(precompile_by_default OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(precompile_by_default ON)
 endif()
-option(LOCKSTEP_PRECOMPILE "Precompile headers: a third less time for a whole build" ${precompile_by_default})
-option(LOCKSTEP_UNITY "Compile several sources of a module or of a test program at once: half of the time of a whole build" ON)
+option(LOCKSTEP_PRECOMPILE "Precompile headers: a third less time for a whole build"
+  ${precompile_by_default})
+option(LOCKSTEP_UNITY
+  "Compile several sources of a module or of a test program at once: half of a build's time" ON)
 set(lockstep_precompiled_headers
-  <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric>
-  <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+  <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream>
+  <functional> <map> <memory> <mutex> <numeric>
+  <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector>
+  <fmt/format.h> <nlohmann/json.hpp>)
 
-# lockstep_precompile(TARGET [HEADER…] [REUSE_FROM OTHER]): these beside those of all, or what was compiled for another target with the same
-# flags; for a target whose sources are all told.
+# lockstep_precompile(TARGET [HEADER…] [REUSE_FROM OTHER]): these beside those of all, or what was
+# compiled for another target with the same flags; for a target whose sources are all told.
 function(lockstep_precompile TARGET)
   cmake_parse_arguments(PRECOMPILE "" "REUSE_FROM" "" ${ARGN})
   get_target_property(sources ${TARGET} SOURCES)
@@ -21,7 +25,8 @@ function(lockstep_precompile TARGET)
   if(PRECOMPILE_REUSE_FROM)
     target_precompile_headers(${TARGET} REUSE_FROM ${PRECOMPILE_REUSE_FROM})
   else()
-    target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers} ${PRECOMPILE_UNPARSED_ARGUMENTS})
+    target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers}
+      ${PRECOMPILE_UNPARSED_ARGUMENTS})
   endif()
   # A file with options of its own cannot use what was compiled without them.
   foreach(source ${sources})

@@ -1,20 +1,25 @@
-# Which headers are public: lockstep.h, those named here for who reaches deeper, those of interop/, and whatever they include. All others
-# are the library's own business and are not installed. cmake -P of this file prints them, for scripts/docs.
+# Which headers are public: lockstep.h, those named here for who reaches deeper, those of interop/,
+# and whatever they include. All others are the library's own business and are not installed. cmake
+# -P of this file prints them, for scripts/docs.
 cmake_policy(VERSION 3.25)
 set(lockstep_header_roots
   lockstep/lockstep.h lockstep/mpi.h
   lockstep/allreduce/groups.h
-  lockstep/data/image/augmentation.h lockstep/data/image/decode_image.h lockstep/data/image/encode_png.h lockstep/data/image/resize.h
+  lockstep/data/image/augmentation.h lockstep/data/image/decode_image.h
+  lockstep/data/image/encode_png.h lockstep/data/image/resize.h
   lockstep/data/record/example.h lockstep/data/record/mapped_file.h lockstep/data/record/tfrecord.h
   lockstep/data/source/memory_source.h lockstep/data/source/tfrecord_shards.h
-  lockstep/base/system/host.h lockstep/device/device_list.h lockstep/device/gpu.h lockstep/base/random.h lockstep/base/trace/events.h
+  lockstep/base/system/host.h lockstep/device/device_list.h lockstep/device/gpu.h
+  lockstep/base/random.h lockstep/base/trace/events.h
   lockstep/onnx/import.h
-  lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h
+  lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h
+  lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h
   lockstep/strategy/replica/local_replicas.h
-  lockstep/job/delayed_termination.h lockstep/job/failure.h lockstep/job/signal_recording.h lockstep/job/start_monitor.h)
+  lockstep/job/delayed_termination.h lockstep/job/failure.h lockstep/job/signal_recording.h
+  lockstep/job/start_monitor.h)
 
-# lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of the project, without those that only
-# headers LEFT_OUT include.
+# lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of
+# the project, without those that only headers LEFT_OUT include.
 function(lockstep_public_headers SOURCE OUT)
   file(GLOB waiting RELATIVE ${SOURCE} ${SOURCE}/lockstep/interop/*.h)
   list(APPEND waiting ${lockstep_header_roots})

@@ -8,7 +8,8 @@ endfunction()
 
 # output_of(OUT COMMAND …): its standard output, without the last line's end.
 function(output_of OUT)
-  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE
+    COMMAND_ERROR_IS_FATAL ANY)
   set(${OUT} "${text}" PARENT_SCOPE)
 endfunction()
 
@@ -24,16 +25,21 @@ function(expect_training PROGRAM)
   expect_match("${said}" "trained on 203 samples, 2 replicas")
 endfunction()
 
-# The program loads its plugin for TorchScript files: LibTorch refuses a file that only looks like one.
+# The program loads its plugin for TorchScript files: LibTorch refuses a file that only looks like
+# one.
 function(expect_plugin PROGRAM FOLDER)
   string(ASCII 3 4 end)
   file(WRITE ${FOLDER}/pretended.pt "PK${end}/constants.pkl")
-  execute_process(COMMAND ${PROGRAM} train --model ${FOLDER}/pretended.pt --data synthetic:4x4x1:2:8 ERROR_VARIABLE said RESULT_VARIABLE status)
-  expect_match("${status}, ${said}" "^2, .*lockstep: error: .*pretended.pt. expected a TorchScript file for LibTorch [0-9.]+; LibTorch: ")
+  execute_process(COMMAND ${PROGRAM} train --model ${FOLDER}/pretended.pt --data synthetic:4x4x1:2:8
+    ERROR_VARIABLE said RESULT_VARIABLE status)
+  expect_match("${status}, ${said}"
+    "^2, .*lockstep: error: .*pretended.pt. expected a TorchScript file for LibTorch [0-9.]+; LibTorch: ")
 endfunction()
 
 # configure_consumer(FOLDER PREFIX OPTION …)
 function(configure_consumer FOLDER PREFIX)
-  set(configure ${CMAKE_COMMAND} -S ${TESTS}/consumer -B ${FOLDER} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${PREFIX}
-      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${ARGN} PARENT_SCOPE)
+  set(configure ${CMAKE_COMMAND} -S ${TESTS}/consumer -B ${FOLDER} -G ${GENERATOR}
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${PREFIX}
+      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${ARGN}
+      PARENT_SCOPE)
 endfunction()

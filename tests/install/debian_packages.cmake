@@ -1,5 +1,5 @@
-# The packages that cpack makes: their names and what they need, and, unpacked into one folder as into /, the program, and the object of
-# pkg_config.cmake linked against them.
+# The packages that cpack makes: their names and what they need, and, unpacked into one folder as
+# into /, the program, and the object of pkg_config.cmake linked against them.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(folder ${WORK}/debian)
 set(root ${folder}/root)
@@ -7,7 +7,8 @@ file(REMOVE_RECURSE ${folder})
 run(${CPACK} -G DEB --config ${BUILD}/CPackConfig.cmake -B ${folder})
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" soversion ${VERSION})
 set(packages lockstep liblockstep${soversion} liblockstep-dev)
-file(STRINGS ${BUILD}/CPackConfig.cmake has_torch REGEX "CPACK_COMPONENTS_ALL .*;torch")  # not of a LibTorch of a wheel
+# not of a LibTorch of a wheel
+file(STRINGS ${BUILD}/CPackConfig.cmake has_torch REGEX "CPACK_COMPONENTS_ALL .*;torch")
 if(has_torch)
   list(APPEND packages lockstep-torch)
 endif()
@@ -22,7 +23,8 @@ foreach(package ${packages})
   expect_match("${about}" "\n Package: ${package}\n")
   set(about_${package} "${about}")
   run(dpkg --extract ${file} ${root})
-  if(NOT EXISTS ${root}/usr/share/doc/${package}/copyright OR NOT EXISTS ${root}/usr/share/doc/${package}/changelog.Debian.gz)
+  if(NOT EXISTS ${root}/usr/share/doc/${package}/copyright OR NOT EXISTS
+    ${root}/usr/share/doc/${package}/changelog.Debian.gz)
     message(FATAL_ERROR "${package} has no copyright or no changelog")
   endif()
 endforeach()

@@ -1,5 +1,5 @@
-# A project outside the tree finds the library of this KIND, builds, and trains. No CUDA toolkit is in sight of those who take the shared
-# library: they need none.
+# A project outside the tree finds the library of this KIND, builds, and trains. No CUDA toolkit is
+# in sight of those who take the shared library: they need none.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(options -DKIND=${KIND})
 if(KIND STREQUAL "shared")

@@ -14,15 +14,18 @@ command -v lockstep
 ${PKG_CONFIG} --variable=pcfiledir lockstep
 echo $CMAKE_PREFIX_PATH
 echo $LD_LIBRARY_PATH")
-expect_match("${found}" "^${prefix}/bin/lockstep\n${prefix}/${LIBDIR}/pkgconfig\n${prefix}[^\n]*\n${prefix}/${LIBDIR}$")
+expect_match("${found}"
+  "^${prefix}/bin/lockstep\n${prefix}/${LIBDIR}/pkgconfig\n${prefix}[^\n]*\n${prefix}/${LIBDIR}$")
 # Packagers install below another root, for which those lines are wrong.
-output_of(said ${CMAKE_COMMAND} -E env DESTDIR=${WORK}/root ${CMAKE_COMMAND} --install ${BUILD} --prefix /opt/lockstep)
+output_of(said ${CMAKE_COMMAND} -E env DESTDIR=${WORK}/root ${CMAKE_COMMAND} --install ${BUILD}
+  --prefix /opt/lockstep)
 file(REMOVE_RECURSE ${WORK}/root)
 if(said MATCHES "export ")
   message(FATAL_ERROR "printed lines for the shell:\n${said}")
 endif()
 # What is loaded when first needed is none of the program's own libraries.
-file(GLOB files ${prefix}/${LIBDIR}/cmake/lockstep/*targets*.cmake ${prefix}/${LIBDIR}/pkgconfig/lockstep.pc)
+file(GLOB files ${prefix}/${LIBDIR}/cmake/lockstep/*targets*.cmake
+  ${prefix}/${LIBDIR}/pkgconfig/lockstep.pc)
 list(LENGTH files count)
 if(count LESS 5)
   message(FATAL_ERROR "needed the targets of two libraries and lockstep.pc; there are ${files}")

@@ -19,10 +19,13 @@ expect_refusal("apt-get install libpng-dev" -DKIND=static -DCMAKE_DISABLE_FIND_P
 expect_refusal("include those of spdlog" -DKIND=shared -DCMAKE_DISABLE_FIND_PACKAGE_spdlog=ON)
 if(TORCH)
   set(other ${WORK}/other_torch)
-  file(WRITE ${other}/TorchConfig.cmake "set(TORCH_FOUND TRUE)\nset(TORCH_INCLUDE_DIRS ${other})\nset(TORCH_LIBRARIES \"\")\n")
+  file(WRITE ${other}/TorchConfig.cmake
+    "set(TORCH_FOUND TRUE)\nset(TORCH_INCLUDE_DIRS ${other})\nset(TORCH_LIBRARIES \"\")\n")
   file(WRITE ${other}/TorchConfigVersion.cmake "set(PACKAGE_VERSION 99.1.0)\n")
-  expect_refusal("was built with LibTorch [0-9.]+, and ${other} is LibTorch 99.1.0" -DKIND=shared,torch -DTorch_DIR=${other})
+  expect_refusal("was built with LibTorch [0-9.]+, and ${other} is LibTorch 99.1.0"
+    -DKIND=shared,torch -DTorch_DIR=${other})
 endif()
 if(CUDA)
-  expect_refusal("link libcudart_static .* COMPONENTS shared" -DKIND=static -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+  expect_refusal("link libcudart_static .* COMPONENTS shared" -DKIND=static
+    -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
 endif()

@@ -1,5 +1,5 @@
-# Programs that know the compiler and pkg-config alone: one of C, and one that is compiled once and linked with the shared library, and
-# with the static ones where no shared library lies beside them.
+# Programs that know the compiler and pkg-config alone: one of C, and one that is compiled once and
+# linked with the shared library, and with the static ones where no shared library lies beside them.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(folder ${WORK}/pkg_config)
 file(REMOVE_RECURSE ${folder})
@@ -8,24 +8,29 @@ file(COPY ${prefix}/${LIBDIR}/ DESTINATION ${folder}/${LIBDIR} PATTERN "*.so*" E
 
 # flags(OUT PREFIX OPTION …): what pkg-config says of the Lockstep in PREFIX, as a list.
 function(flags OUT PREFIX)
-  output_of(text ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${PREFIX}/${LIBDIR}/pkgconfig ${PKG_CONFIG} ${ARGN} lockstep)
+  output_of(text ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${PREFIX}/${LIBDIR}/pkgconfig ${PKG_CONFIG}
+    ${ARGN} lockstep)
   separate_arguments(text UNIX_COMMAND "${text}")
   set(${OUT} ${text} PARENT_SCOPE)
 endfunction()
 
 flags(compile ${prefix} --cflags)
-run(${LAUNCHER} ${COMPILER} -std=c++20 -O2 ${compile} -I${TESTS}/consumer/own -c ${TESTS}/consumer/main.cpp -o ${folder}/main.o)
+run(${LAUNCHER} ${COMPILER} -std=c++20 -O2 ${compile} -I${TESTS}/consumer/own -c
+  ${TESTS}/consumer/main.cpp -o ${folder}/main.o)
 flags(shared ${prefix} --libs)
 run(${COMPILER} ${folder}/main.o ${shared} -Wl,-rpath,${prefix}/${LIBDIR} -o ${folder}/shared)
 expect_training(${folder}/shared)
-run(${C_COMPILER} -std=c11 -Wall -Werror ${compile} ${TESTS}/consumer/main.c ${shared} -Wl,-rpath,${prefix}/${LIBDIR} -o ${folder}/of_c)
+run(${C_COMPILER} -std=c11 -Wall -Werror ${compile} ${TESTS}/consumer/main.c ${shared}
+  -Wl,-rpath,${prefix}/${LIBDIR} -o ${folder}/of_c)
 output_of(said ${MPIEXEC} -np 2 ${folder}/of_c)
 expect_match("${said}" "Lockstep [0-9.]+, rank 1 of 2")
 
 # Without C++20, the first error says so.
 file(WRITE ${folder}/before.cpp "#include <lockstep/lockstep.h>\n")
-execute_process(COMMAND ${COMPILER} -std=c++17 ${compile} -fsyntax-only ${folder}/before.cpp RESULT_VARIABLE status ERROR_VARIABLE said)
-expect_match("${said}" "error: (#error )?\"Lockstep requires C\\+\\+20: compile with -std=c\\+\\+20")
+execute_process(COMMAND ${COMPILER} -std=c++17 ${compile} -fsyntax-only ${folder}/before.cpp
+  RESULT_VARIABLE status ERROR_VARIABLE said)
+expect_match("${said}"
+  "error: (#error )?\"Lockstep requires C\\+\\+20: compile with -std=c\\+\\+20")
 if(status EQUAL 0)
   message(FATAL_ERROR "compiled as C++17 all the same")
 endif()

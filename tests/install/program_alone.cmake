@@ -1,4 +1,5 @@
-# cmake --install where only the program has been built, as scripts/quickstart does: from a copy of the build folder that has nothing else.
+# cmake --install where only the program has been built, as scripts/quickstart does: from a copy of
+# the build folder that has nothing else.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(copy ${WORK}/program_alone/build)
 set(installed ${WORK}/program_alone/prefix)
@@ -14,13 +15,16 @@ endforeach()
 file(COPY ${BUILD}/apps/lockstep/lockstep DESTINATION ${copy}/apps/lockstep)
 
 output_of(said ${CMAKE_COMMAND} --install ${copy} --prefix ${installed})
-expect_match("${said}" "the libraries have not been built.*\ncmake --build ${copy} && cmake --install ${copy} --prefix ${installed}$")
+expect_match("${said}"
+  "the libraries have not been built.*\ncmake --build ${copy} && cmake --install ${copy} --prefix ${installed}$")
 file(GLOB_RECURSE files RELATIVE ${installed} ${installed}/*)
 expect_match("${files}" "^bin/lockstep$")
 output_of(version ${installed}/bin/lockstep --version)
 expect_match("${version}" "^lockstep ")
 # A packager who asks for the libraries gets them or an error.
-execute_process(COMMAND ${CMAKE_COMMAND} --install ${copy} --prefix ${installed} --component development RESULT_VARIABLE status ERROR_VARIABLE said
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${copy} --prefix ${installed} --component
+  development RESULT_VARIABLE status ERROR_VARIABLE said
                 OUTPUT_QUIET)
 string(REGEX REPLACE "[ \n]+" " " said "${said}")
-expect_match("${status}, ${said}" "^1, .*expected all libraries to be built, for the component development: cmake --build ${copy}")
+expect_match("${status}, ${said}"
+  "^1, .*expected all libraries to be built, for the component development: cmake --build ${copy}")

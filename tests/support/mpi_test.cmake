@@ -1,12 +1,16 @@
-# How tests start ranks: the machine may have fewer cores than ranks, and the tests may run as root in a container.
+# How tests start ranks: the machine may have fewer cores than ranks, and the tests may run as root
+# in a container.
 if(MPI_CXX_LIBRARY_VERSION_STRING MATCHES "^Open MPI")
-  # Open MPI 5 cannot pair the addresses of a host that has IPv6 beside IPv4 with each other, and says so.
-  set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none --mca mpi_yield_when_idle 1
+  # Open MPI 5 cannot pair the addresses of a host that has IPv6 beside IPv4 with each other, and
+  # says so.
+  set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none --mca
+    mpi_yield_when_idle 1
                       --mca btl_tcp_disable_family 6)
 else()
   set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} -bind-to none)
 endif()
-# The same where mpirun is called as users call it: the variables of Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA).
+# The same where mpirun is called as users call it: the variables of Open MPI 4 (OMPI_MCA) and 5
+# (PRTE_MCA).
 set(lockstep_mpi_environment
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
   OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
@@ -18,14 +22,18 @@ function(lockstep_starts_ranks TARGET)
   target_compile_definitions(${TARGET} PRIVATE LOCKSTEP_MPIRUN="${command}")
 endfunction()
 
-# lockstep_mpi_test(NAME RANKS TARGET [ARGS...]): runs the program TARGET under mpirun on RANKS ranks, with label mpi.
+# lockstep_mpi_test(NAME RANKS TARGET [ARGS...]): runs the program TARGET under mpirun on RANKS
+# ranks, with label mpi.
 function(lockstep_mpi_test NAME RANKS TARGET)
-  add_test(NAME ${NAME} COMMAND ${lockstep_mpirun} ${MPIEXEC_NUMPROC_FLAG} ${RANKS} $<TARGET_FILE:${TARGET}> ${ARGN})
-  set_tests_properties(${NAME} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS ${RANKS} ENVIRONMENT "OMP_NUM_THREADS=1;GTEST_BRIEF=1")
+  add_test(NAME ${NAME} COMMAND ${lockstep_mpirun} ${MPIEXEC_NUMPROC_FLAG} ${RANKS}
+    $<TARGET_FILE:${TARGET}> ${ARGN})
+  set_tests_properties(${NAME} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS ${RANKS} ENVIRONMENT
+    "OMP_NUM_THREADS=1;GTEST_BRIEF=1")
 endfunction()
 
-# lockstep_mpi_tests(TARGET RANKS N… [MORE_RANKS N…]): the same for each number of ranks, in tests named TARGET_N. Two and three ranks show all but
-# nodes of two ranks each; MORE_RANKS have the label more_ranks, and run with scripts/test --all.
+# lockstep_mpi_tests(TARGET RANKS N… [MORE_RANKS N…]): the same for each number of ranks, in tests
+# named TARGET_N. Two and three ranks show all but nodes of two ranks each; MORE_RANKS have the
+# label more_ranks, and run with scripts/test --all.
 function(lockstep_mpi_tests TARGET)
   cmake_parse_arguments(TEST "" "" "RANKS;MORE_RANKS" ${ARGN})
   foreach(ranks ${TEST_RANKS} ${TEST_MORE_RANKS})

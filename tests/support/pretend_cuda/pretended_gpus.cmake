@@ -1,5 +1,6 @@
-# Programs on a machine that pretends to have GPUs: the sources of the modules that call CUDA, compiled by the host's compiler, and the
-# folder of this file in the place of CUDA and its libraries. CUDA's headers are all they need, with LOCKSTEP_CUDA=OFF too.
+# Programs on a machine that pretends to have GPUs: the sources of the modules that call CUDA,
+# compiled by the host's compiler, and the folder of this file in the place of CUDA and its
+# libraries. CUDA's headers are all they need, with LOCKSTEP_CUDA=OFF too.
 if(NOT CUDAToolkit_FOUND)
   find_package(CUDAToolkit QUIET)
 endif()
@@ -33,8 +34,10 @@ function(pretended_module MODULE)
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
     "-include;${pretended_cuda}/include/pretended_nvcc.h;-Wno-conversion;-Wno-shadow;-Wno-pedantic;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized")
   pretended_objects(pretended_${MODULE} ${sources})
-  target_include_directories(pretended_${MODULE} SYSTEM PRIVATE $<TARGET_PROPERTY:lockstep_${MODULE},INCLUDE_DIRECTORIES>)
-  target_compile_definitions(pretended_${MODULE} PRIVATE $<TARGET_PROPERTY:lockstep_${MODULE},COMPILE_DEFINITIONS>)
+  target_include_directories(pretended_${MODULE} SYSTEM PRIVATE
+    $<TARGET_PROPERTY:lockstep_${MODULE},INCLUDE_DIRECTORIES>)
+  target_compile_definitions(pretended_${MODULE} PRIVATE
+    $<TARGET_PROPERTY:lockstep_${MODULE},COMPILE_DEFINITIONS>)
 endfunction()
 
 if(pretended_gpus_found)
@@ -51,7 +54,8 @@ if(pretended_gpus_found)
   # Libraries, where their headers are.
   set(libraries elements)
   if(CUDNN_INCLUDE)
-    list(APPEND libraries convolution cudnn_convolution cudnn_descriptors cudnn_graph cudnn_graph_descriptors)
+    list(APPEND libraries convolution cudnn_convolution cudnn_descriptors cudnn_graph
+      cudnn_graph_descriptors)
   endif()
   if(CUBLASLT_INCLUDE)
     list(APPEND libraries cublaslt cublaslt_descriptors)
@@ -66,15 +70,17 @@ if(pretended_gpus_found)
     endif()
   endforeach()
   if(nccl_found)
-    pretended_objects(pretended_nccl ${pretended_cuda}/../pretend_collective.cpp ${pretended_cuda}/../pretend_nccl.cpp)
+    pretended_objects(pretended_nccl ${pretended_cuda}/../pretend_collective.cpp
+      ${pretended_cuda}/../pretend_nccl.cpp)
     target_link_libraries(pretended_nccl PRIVATE lockstep_allreduce)
     target_include_directories(pretended_nccl SYSTEM PRIVATE ${nccl_includes})
   endif()
 endif()
 
-# lockstep_on_pretended_gpus(TARGET MODULE ... [nccl]): TARGET sees pretended GPUs, and runs the sources for GPUs of device/ and of the modules,
-# those that have a target pretended_MODULE; NCCL where it is asked for and found. They come before the libraries that TARGET links, so that
-# nothing of NVIDIA's own is loaded.
+# lockstep_on_pretended_gpus(TARGET MODULE ... [nccl]): TARGET sees pretended GPUs, and runs the
+# sources for GPUs of device/ and of the modules, those that have a target pretended_MODULE; NCCL
+# where it is asked for and found. They come before the libraries that TARGET links, so that nothing
+# of NVIDIA's own is loaded.
 function(lockstep_on_pretended_gpus TARGET)
   foreach(part cuda libraries device ${ARGN})
     if(NOT part STREQUAL "nccl" OR nccl_found)
