@@ -12,7 +12,7 @@
 
 #include "apps/lockstep/arguments.h"
 #include "lockstep/data/image/recipe.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 #include "lockstep/model/zoo/zoo.h"

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "lockstep/base/pixels.h"
-#include "lockstep/data/batch.h"
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/order/batch_plan.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {

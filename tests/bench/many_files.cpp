@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/data/batch.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
+#include "lockstep/data/sample/batch.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
 namespace {

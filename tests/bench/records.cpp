@@ -18,12 +18,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/batch.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/sample/batch.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
 namespace {

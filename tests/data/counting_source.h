@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

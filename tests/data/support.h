@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/batch.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

@@ -1,5 +1,5 @@
 #include "lockstep/base/error.h"
-#include "lockstep/data/batch.h"
+#include "lockstep/data/sample/batch.h"
 #include "lockstep/data/source/csv_source.h"
 #include "tests/fuzz/fuzz.h"
 

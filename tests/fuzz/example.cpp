@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/batch.h"
 #include "lockstep/data/record/feature_view.h"
+#include "lockstep/data/sample/batch.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "tests/fuzz/fuzz.h"
 

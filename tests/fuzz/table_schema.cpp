@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/json.h"
-#include "lockstep/data/batch.h"
+#include "lockstep/data/sample/batch.h"
 #include "lockstep/data/source/csv_source.h"
 #include "tests/fuzz/fuzz.h"
 

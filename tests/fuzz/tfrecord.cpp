@@ -5,7 +5,7 @@
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/record/tfrecord.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

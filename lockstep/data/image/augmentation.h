@@ -9,7 +9,7 @@
 #include "lockstep/base/random.h"
 #include "lockstep/data/image/image.h"
 #include "lockstep/data/image/recipe.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/batch.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/pipeline/sharding.h"
+#include "lockstep/data/sample/batch.h"
 
 namespace lockstep::data {
 

@@ -5,9 +5,9 @@
 #include <functional>
 #include <span>
 
-#include "lockstep/data/batch.h"
 #include "lockstep/data/pipeline/pipeline.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

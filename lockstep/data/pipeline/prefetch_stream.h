@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/data/batch.h"
 #include "lockstep/data/pipeline/batch_reader.h"
+#include "lockstep/data/sample/batch.h"
 
 namespace lockstep::data {
 

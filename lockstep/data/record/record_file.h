@@ -20,7 +20,7 @@
 #include "lockstep/data/record/inflated_store.h"
 #include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/record/record_frame.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/data/record/record_file.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/batch.h"
 #include "lockstep/data/record/record_frame.h"
+#include "lockstep/data/sample/batch.h"
 
 namespace lockstep::data {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/data/image/transform.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/text_source.h"
 #include "lockstep/data/text/target_text.h"
 

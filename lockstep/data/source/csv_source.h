@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/system/shared_segment.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/csv_reader.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/table/schema.h"

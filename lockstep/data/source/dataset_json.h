@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/sample_spec.h"
+#include "lockstep/data/sample/sample_spec.h"
 #include "lockstep/data/text/text_schema.h"
 
 namespace lockstep::data {

@@ -9,7 +9,7 @@
 
 #include "lockstep/data/image/transform.h"
 #include "lockstep/data/record/example.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

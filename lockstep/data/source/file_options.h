@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/fields.h"
-#include "lockstep/data/sample_spec.h"
+#include "lockstep/data/sample/sample_spec.h"
 #include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/index_exchange.h"
 
 namespace lockstep::data {

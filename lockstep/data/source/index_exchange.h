@@ -12,7 +12,7 @@
 #include "lockstep/base/system/shared_segment.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/record_index.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/batch.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/example.h"
+#include "lockstep/data/sample/batch.h"
 
 namespace lockstep::data {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/sample_spec.h"
+#include "lockstep/data/sample/sample_spec.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/file_options.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/system/shared_segment.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/source/text_source.h"
 #include "lockstep/data/text/target_text.h"

@@ -16,12 +16,12 @@
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/base/random.h"
-#include "lockstep/data/batch.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/sample/batch.h"
 #include "lockstep/data/source/example_decoder.h"
 
 namespace lockstep::data {

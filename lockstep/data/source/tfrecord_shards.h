@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/data/record/compression.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/dataset_json.h"
 
 namespace lockstep::data {

@@ -13,7 +13,7 @@
 
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/source/record_schema.h"

@@ -12,7 +12,7 @@
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/interleave_order.h"
 #include "lockstep/data/pipeline/pipeline.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "lockstep/data/batch.h"
-#include "lockstep/data/sample_spec.h"
+#include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/sample_spec.h"
 #include "lockstep/interop/torch/named_tensors.h"
 
 namespace lockstep::torch {

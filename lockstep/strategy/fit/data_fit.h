@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lockstep/checkpoint/training_state.h"
-#include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/sample/batch.h"
 #include "lockstep/data/table/schema.h"
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/model/loss.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/batch.h"
 #include "lockstep/data/order/batch_plan.h"
+#include "lockstep/data/sample/batch.h"
 #include "lockstep/model/batch_view.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"

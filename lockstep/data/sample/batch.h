@@ -11,7 +11,7 @@
 #include "lockstep/base/element_type.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/order/batch_plan.h"
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

@@ -17,7 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/order/batch_plan.h"
-#include "lockstep/data/sample_spec.h"
+#include "lockstep/data/sample/sample_spec.h"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/sample_spec.h"
+#include "lockstep/data/sample/sample_spec.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

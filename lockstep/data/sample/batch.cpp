@@ -1,4 +1,4 @@
-#include "lockstep/data/batch.h"
+#include "lockstep/data/sample/batch.h"
 
 #include <fmt/format.h>
 

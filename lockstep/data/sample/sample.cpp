@@ -1,4 +1,4 @@
-#include "lockstep/data/sample.h"
+#include "lockstep/data/sample/sample.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
