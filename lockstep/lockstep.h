@@ -13,6 +13,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/transform.h"
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/device/device.h"
 #include "lockstep/interop/distributed_optimizer.h"
 #include "lockstep/job/device_share.h"

@@ -19,7 +19,7 @@ namespace {
 
 /// The class names in the table, or the usual names of its class numbers.
 std::vector<std::string> species_of(const lockstep::Dataset& data) {
-  const std::vector<std::string> names = data.source().class_names();
+  const std::vector<std::string> names = data.source().info().class_names;
   return names.empty() ? std::vector<std::string>{"setosa", "versicolor", "virginica"} : names;
 }
 
@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
     const auto train_table = lockstep::Dataset::from_csv(argv[1]);
     // The same species; measurements are standardized by the statistics of the training table.
     const auto test_table =
-        lockstep::Dataset::from_csv(argv[2], {.schema = train_table.source().table()});
+        lockstep::Dataset::from_csv(argv[2], {.schema = train_table.source().info().table});
     const auto train = train_table.shuffle().batch(32);
     const auto test = test_table.batch(32);
     const std::vector<std::string> species = species_of(train);

@@ -17,6 +17,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/record/mapped_file.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/strategies.h"
@@ -199,7 +200,7 @@ void require_features_used(const std::string& spec, const data::TFRecordOptions&
 /// Throws Error (input) for a features file if the data are not a table.
 void require_table(const std::string& spec, const data::DataSpecOptions& options,
                    const data::Dataset& dataset) {
-  if (options.features.empty() || dataset.source().table()) return;
+  if (options.features.empty() || dataset.source().info().table) return;
   throw Error(ErrorCategory::input, spec, "expected a table, csv:FILE, with --features",
               "got " + dataset.description());
 }

@@ -77,16 +77,13 @@ void copy_record(const std::vector<data::TensorArray>& all, std::int64_t record,
 }  // namespace
 
 FirstRecords::FirstRecords(const data::RecordSource& source, std::int64_t records)
-    : source_(source), records_(records) {
+    : RecordSource(source.info()), source_(source) {
   LOCKSTEP_CHECK(records >= 1 && records <= source.size());
-}
-
-std::vector<data::StoredFile> FirstRecords::files() const {
-  std::vector<data::StoredFile> files = source_.files();
-  std::int64_t left = records_;
+  info_.size = records;
+  std::int64_t left = records;
   std::size_t used = 0;
-  for (; used < files.size() && left > 0; ++used) {
-    data::StoredFile& file = files[used];
+  for (; used < info_.files.size() && left > 0; ++used) {
+    data::StoredFile& file = info_.files[used];
     if (file.records > left) {
       file.bytes =
           static_cast<std::int64_t>(static_cast<double>(file.bytes) * static_cast<double>(left) /
@@ -95,12 +92,13 @@ std::vector<data::StoredFile> FirstRecords::files() const {
     }
     left -= file.records;
   }
-  files.resize(used);
-  return files;
+  info_.files.resize(used);
 }
 
 DecodedSamples::DecodedSamples(const data::Dataset& dataset)
-    : spec_(dataset.spec()), samples_(spec_, dataset.size()) {
+    : RecordSource(
+          {.spec = dataset.spec(), .size = dataset.size(), .description = "decoded samples"}),
+      samples_(spec(), size()) {
   const auto stream = dataset.stream({.last_step = dataset.steps_per_epoch()});
   for (std::vector<data::Batch> parts; stream->next(parts);) {
     const data::Batch& batch = parts.front();
@@ -115,7 +113,12 @@ void DecodedSamples::read(std::int64_t record_id, data::Sample& sample) const {
 }
 
 StoredRecords::StoredRecords(const data::TFRecordSource& source, std::int64_t records)
-    : source_(source) {
+    : RecordSource({.spec = source.spec(),
+                    .size = records,
+                    .description = "stored records",
+                    .has_images = source.info().has_images,
+                    .has_encoded_images = source.info().has_encoded_images}),
+      source_(source) {
   for (std::int64_t record = 0; record < records; ++record)
     records_.push_back(source.stored(record));
 }
@@ -123,7 +126,7 @@ StoredRecords::StoredRecords(const data::TFRecordSource& source, std::int64_t re
 void StoredRecords::read(std::int64_t record_id, data::Sample& sample) const {
   if (const auto problem = source_.decoder().decode(records_[record_id], sample)) {
     throw Error(ErrorCategory::data,
-                "record " + std::to_string(record_id) + " of " + source_.description(),
+                "record " + std::to_string(record_id) + " of " + source_.info().description,
                 problem->expected, problem->actual);
   }
 }

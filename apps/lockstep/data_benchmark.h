@@ -6,10 +6,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/sample/record_source.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::apps {
@@ -27,52 +30,33 @@ double drop_from_page_cache(const std::filesystem::path& file);
 class BlankSource final : public data::RecordSource {
  public:
   BlankSource(data::SampleSpec spec, std::int64_t records)
-      : spec_(std::move(spec)), records_(records) {}
-  const data::SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return records_; }
+      : RecordSource({.spec = std::move(spec), .size = records, .description = "nothing"}) {}
   void read(std::int64_t, data::Sample&) const override {}
-  std::string description() const override { return "nothing"; }
-
- private:
-  data::SampleSpec spec_;
-  std::int64_t records_;
 };
 
 /// The first records of another source, which must outlive this one.
 class FirstRecords final : public data::RecordSource {
  public:
-  /// `records` from 1 to the size of `source`.
+  /// `records` from 1 to the size of `source`. The files are those with these records: on them
+  /// depend the order of records and the reading ahead.
   FirstRecords(const data::RecordSource& source, std::int64_t records);
-  const data::SampleSpec& spec() const override { return source_.spec(); }
-  std::int64_t size() const override { return records_; }
-  bool has_images() const override { return source_.has_images(); }
-  bool has_encoded_images() const override { return source_.has_encoded_images(); }
-  ChannelNormalization normalization() const override { return source_.normalization(); }
   void read(std::int64_t record_id, data::Sample& sample) const override {
     source_.read(record_id, sample);
   }
-  /// Those with these records: on them depend the order of records and the reading ahead.
-  std::vector<data::StoredFile> files() const override;
   void will_need(data::Range record_ids) const override { source_.will_need(record_ids); }
   void prefetch(std::int64_t record_id) const override { source_.prefetch(record_id); }
-  std::string description() const override { return source_.description(); }
 
  private:
   const data::RecordSource& source_;
-  std::int64_t records_;
 };
 
 /// The decoded samples of one epoch of a batched data set, in memory.
 class DecodedSamples final : public data::RecordSource {
  public:
   explicit DecodedSamples(const data::Dataset& dataset);
-  const data::SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return samples_.samples; }
   void read(std::int64_t record_id, data::Sample& sample) const override;
-  std::string description() const override { return "decoded samples"; }
 
  private:
-  data::SampleSpec spec_;
   data::Batch samples_;
 };
 
@@ -81,13 +65,7 @@ class StoredRecords final : public data::RecordSource {
  public:
   /// `source` must outlive this object. `records`: from 1 to its size.
   StoredRecords(const data::TFRecordSource& source, std::int64_t records);
-  const data::SampleSpec& spec() const override { return source_.spec(); }
-  std::int64_t size() const override { return records_.size(); }
-  bool has_images() const override { return source_.has_images(); }
-  bool has_encoded_images() const override { return source_.has_encoded_images(); }
-  ChannelNormalization normalization() const override { return source_.normalization(); }
   void read(std::int64_t record_id, data::Sample& sample) const override;
-  std::string description() const override { return "stored records"; }
 
  private:
   const data::TFRecordSource& source_;

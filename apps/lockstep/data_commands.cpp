@@ -16,6 +16,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
@@ -51,7 +52,7 @@ std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
         ErrorCategory::input, where,
         "expected like=FILE, the training table that defines the numbers of categorical values",
         "there is none");
-  for (const std::string& warning : source->table()->warnings()) make_logger()->warn(warning);
+  for (const std::string& warning : source->info().table->warnings()) make_logger()->warn(warning);
   return source;
 }
 

@@ -22,6 +22,8 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/sample/record_source.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/file_options.h"
@@ -91,9 +93,9 @@ class ImageHeaders {
 class ValueSummary {
  public:
   explicit ValueSummary(const data::RecordSource& source)
-      : is_image_(source.has_images()),
-        names_(source.feature_names()),
-        target_names_(source.target_names()),
+      : is_image_(source.info().has_images),
+        names_(source.info().feature_names),
+        target_names_(source.info().target_names),
         targets_(static_cast<std::size_t>(source.spec().target_count())) {
     for (std::size_t i = 0; i < source.spec().inputs.size(); ++i) {
       const data::TensorSpec& input = source.spec().inputs[i];
@@ -186,7 +188,7 @@ void inspect_dataset(const data::Dataset& dataset, std::int64_t records) {
   const data::SampleSpec& spec = source.spec();
   data::SampleSpec read = spec;
   const std::int64_t count = records == 0 ? source.size() : std::min(records, source.size());
-  const bool encoded = source.has_encoded_images();
+  const bool encoded = source.info().has_encoded_images;
   if (encoded) read.inputs.front().shape = {0};
   data::Batch one(read);
   data::Sample sample = one.sample();
@@ -208,19 +210,21 @@ void inspect_dataset(const data::Dataset& dataset, std::int64_t records) {
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
-  fmt::print("{}: {} of {}[{}]", printable(source.description()), counted(source.size(), "record"),
-             headers.vary() ? "different sizes, the first " : "", fmt::join(spec.shape(), ", "));
+  fmt::print("{}: {} of {}[{}]", printable(source.info().description),
+             counted(source.size(), "record"), headers.vary() ? "different sizes, the first " : "",
+             fmt::join(spec.shape(), ", "));
   fmt::print("{}\n\n", spec.classes() > 0 ? fmt::format(", {} class{}", spec.classes(),
                                                         spec.classes() == 1 ? "" : "es")
                                           : "");
-  const auto table = source.table();
+  const auto table = source.info().table;
   if (table) fmt::print("{}\n\n", printable(table->summary()));
-  fmt::print("{} of {}\n", source.has_images() ? "images" : "features", counted(count, "record"));
+  fmt::print("{} of {}\n", source.info().has_images ? "images" : "features",
+             counted(count, "record"));
   if (encoded)
     headers.print();
   else
     values.print();
-  if (has_labels) print_label_counts("label", counts, numbered(source.class_names()));
+  if (has_labels) print_label_counts("label", counts, numbered(source.info().class_names));
   if (table)
     for (const std::string& warning : table->warnings())
       fmt::print("\nwarning: {}\n", printable(warning));

@@ -21,9 +21,12 @@
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/feature_view.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/sample/record_source.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
@@ -226,7 +229,7 @@ FileReport verify_table(const data::CsvSpec& table) {
 /// Reads all records of a data set that is not TFRecord files, and decodes its images.
 FileReport verify_records(const data::RecordSource& source) {
   FileReport report;
-  const bool encoded = source.has_encoded_images();
+  const bool encoded = source.info().has_encoded_images;
   if (encoded) report.files = source.size();
   data::SampleSpec spec = source.spec();
   if (encoded) spec.inputs.front().shape = {0};
@@ -268,7 +271,7 @@ FileReport verify_source(const std::string& argument) {
   any_shape.tfrecord.input_shape = {1, 1, 3};
   const data::Dataset dataset = data::open_data(argument, any_shape);
   FileReport report = verify_records(dataset.source());
-  report.print_end(dataset.description(), dataset.source().has_encoded_images());
+  report.print_end(dataset.description(), dataset.source().info().has_encoded_images);
   return report;
 }
 

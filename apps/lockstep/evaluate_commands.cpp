@@ -24,6 +24,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/data/record/record_error.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/data/table/schema.h"
 #include "lockstep/strategy/callbacks/json_events.h"
@@ -57,7 +59,7 @@ std::int64_t count_bad(const std::vector<strategy::BadFile>& files) {
 /// Warns on the chief of what could not be read, and returns the exit status.
 int status_of(const job::Session& session, const Restored& restored,
               const std::vector<strategy::BadFile>& files, const std::string& consequence) {
-  const std::vector<data::DamagedFile> damaged = restored.dataset.source().damage();
+  const std::vector<data::DamagedFile> damaged = restored.dataset.source().info().damage;
   if (session.is_chief()) {
     if (!files.empty())
       session.logger()->warn("{} of {} cannot be read and {}, such as: {}", count_bad(files),
@@ -84,7 +86,8 @@ void print_json(const Restored& restored, const strategy::Evaluation& sums) {
     event["correct"] = sums.correct;
   }
   strategy::add_metric_values(event, "", sums.values);
-  if (const auto table = restored.dataset.source().table()) event["table"] = table->summary_json();
+  if (const auto table = restored.dataset.source().info().table)
+    event["table"] = table->summary_json();
   if (!sums.bad_files.empty()) event["bad_records"] = count_bad(sums.bad_files);
   event["world_size"] = restored.strategy->num_replicas_in_sync();
   event["parameter_hash"] = checkpoint::hex16(restored.trainer->parameter_hash());

@@ -52,7 +52,7 @@ struct ModelSource {
   /// its own.
   std::int64_t loss_count = 1;
   std::string images = kImagesAsStored;               ///< of the training
-  std::optional<bool> reads_pixels = {};              ///< RecordSource::has_images(), if known
+  std::optional<bool> reads_pixels = {};              ///< SourceInfo::has_images, if known
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
   /// if they were not.

@@ -12,6 +12,7 @@
 
 #include "apps/lockstep/output_arguments.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/model/parameters.h"
 #include "lockstep/model/zoo/zoo.h"
@@ -34,7 +35,7 @@ void warn_of_maps(const job::Session& session, const ModelSource& source) {
 void warn_of_unscaled(const job::Session& session, const strategy::DataNames& names,
                       const data::Dataset& dataset) {
   const std::string preparation = names.table ? names.table->preparation() : "";
-  if (preparation.empty() || dataset.source().table() || !session.is_chief()) return;
+  if (preparation.empty() || dataset.source().info().table || !session.is_chief()) return;
   session.logger()->warn(
       "the model was trained on a table ({}), and {} is not one: its numbers are used as stored",
       preparation.substr(2), dataset.description());
@@ -137,7 +138,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   warn_of_maps(session, source);
   warn_of_unscaled(session, names, dataset);
   strategy::report_table(*strategy, dataset, names.table.get());
-  if (const auto text = dataset.source().text();
+  if (const auto text = dataset.source().info().text;
       text && names.text && text->content == names.text->content)
     strategy::note_tokenizer(*strategy, *text);
   if (arguments.embeddings) {

@@ -24,6 +24,7 @@
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/device_share.h"
@@ -126,11 +127,11 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   std::int64_t& classes = same.open.tfrecord.classes;
   if (classes == 0) {
     classes = training.spec().classes();
-    same.open.tfrecord.classes_by_name = !training.source().class_names().empty();
+    same.open.tfrecord.classes_by_name = !training.source().info().class_names.empty();
   }
   same.bad_records.reset();  // each record counts once
-  same.open.table = training.source().table();
-  same.open.text = training.source().text();
+  same.open.table = training.source().info().table;
+  same.open.text = training.source().info().text;
   same.open.features.clear();                            // part of the schema
   same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
   if (!arguments.data.images) same.open.tfrecord.trained_shape = training.source().spec().shape();
@@ -151,7 +152,7 @@ void require_classes(const data::Dataset& dataset, const TrainArguments& argumen
   constexpr std::int64_t kPlausibleClasses = 1000;
   const std::int64_t classes = dataset.spec().classes();
   if (classes > 0 && !dataset.spec().targets.front().shape.empty()) return;  // tokens
-  if (arguments.data.open.tfrecord.classes == 0 && dataset.source().class_names().empty() &&
+  if (arguments.data.open.tfrecord.classes == 0 && dataset.source().info().class_names.empty() &&
       classes > std::max(dataset.size(), kPlausibleClasses))
     throw Error(ErrorCategory::data, dataset.description(),
                 "expected labels that number the classes from 0; quantities are trained on with "
@@ -215,11 +216,11 @@ int train(job::Session& session, const TrainArguments& arguments,
                                     arguments.data.images.value_or(kImagesAsStored),
                                     arguments.pretrained.reset_head);
   source.losses = arguments.loss.losses;
-  source.reads_pixels = dataset.source().has_images();
+  source.reads_pixels = dataset.source().info().has_images;
   if (const auto* records = dynamic_cast<const data::TFRecordSource*>(&dataset.source())) {
     source.input_feature = records->decoder().input_feature();
     source.stored_shape = records->spec().shape();
-  } else if (dataset.source().has_images() && !arguments.data.images) {
+  } else if (dataset.source().info().has_images && !arguments.data.images) {
     source.stored_shape = dataset.source().spec().shape();
   }
   model::Network network = source.make();

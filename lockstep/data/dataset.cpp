@@ -14,6 +14,7 @@
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/pipeline/prefetch_stream.h"
 #include "lockstep/data/pipeline/sharding.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/source/cached_source.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/idx_source.h"
@@ -30,7 +31,7 @@ Dataset::Dataset(std::shared_ptr<const Description> description)
     : description_(std::move(description)) {}
 
 Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
-  check_spec(source->spec(), source->description());
+  check_spec(source->spec(), source->info().description);
   return Dataset(std::make_shared<const Description>()).with_records(std::move(source));
 }
 
@@ -186,11 +187,12 @@ Dataset Dataset::with(Change change) const {
 }
 
 Dataset Dataset::images(const ImageRecipe& recipe) const {
-  if (!source().has_images())
+  if (!source().info().has_images)
     throw Error(ErrorCategory::input, "images", "expected image records",
                 "the records of " + description() + " are not images");
   const std::vector<std::int64_t>& stored = source().spec().shape();
-  if (!source().has_encoded_images() && (stored.size() != 3 || stored.back() != recipe.channels))
+  if (!source().info().has_encoded_images &&
+      (stored.size() != 3 || stored.back() != recipe.channels))
     throw Error(
         ErrorCategory::input, "images",
         fmt::format("expected images [H, W, {}] for the recipe {}", recipe.channels, recipe.name),
@@ -291,11 +293,11 @@ std::vector<WorkerShare> Dataset::shares(ReplicaLayout layout, std::uint64_t see
   return Sharding(*description_, layout).shares(seed, epoch);
 }
 std::string Dataset::description() const {
-  return source().description() + description_->preparation();
+  return source().info().description + description_->preparation();
 }
 
 std::string Dataset::preparation() const {
-  return source().preparation() + description_->preparation();
+  return source().info().preparation + description_->preparation();
 }
 RecordChanges Dataset::changes() const { return description_->changes(); }
 const RecordSource& Dataset::source() const { return *description_->source; }

@@ -18,6 +18,9 @@
 
 namespace lockstep::data {
 
+class RecordSource;
+struct RecordChanges;
+
 /// A description of a data set; cheap to copy. Only headers and indexes are read before stream().
 ///
 /// Record operations (take, skip, repeat, concatenate, interleave, filter, pad, cache) must precede
@@ -133,7 +136,7 @@ class Dataset {
   Dataset skip_bad_records(std::int64_t limit) const;
   /// Numbers the classes as `names` does: class i is the one called `names[i]`. The data set may
   /// lack some of these classes. Maps see the new numbers. Throws Error (data) for a class that
-  /// `names` does not contain, and if the classes have no names (RecordSource::class_names).
+  /// `names` does not contain, and if the classes have no names (SourceInfo::class_names).
   Dataset with_classes(std::vector<std::string> names) const;
   /// Prefetches `batches` global batches, overriding StreamOptions::prefetch; fewer if they do not
   /// fit in StreamOptions::prefetch_bytes.

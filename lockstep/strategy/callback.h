@@ -17,6 +17,7 @@
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/image.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/metrics/metric.h"
@@ -52,7 +53,7 @@ struct TrainBegin {
   std::vector<job::Placement> placements;  ///< placements of all replicas
   std::string data;                        ///< human-readable description of the data set
   std::int64_t records = 0;                ///< number of records in the data set
-  /// What a table was read as (RecordSource::table); null for other data.
+  /// What a table was read as (SourceInfo::table); null for other data.
   std::shared_ptr<const data::TableSchema> table = {};
   std::string shard_policy = "auto";    ///< as for `--shard-policy`
   std::vector<data::StoredFile> files;  ///< files of the records; empty if they are not in files

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/strategy/fit/record_account.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/model/metrics/metric.h"
 #include "lockstep/strategy/callback.h"
 #include "lockstep/strategy/fit_options.h"

@@ -12,6 +12,7 @@
 
 #include "apps/lockstep/commands.h"
 #include "lockstep/data/image/encode_png.h"
+#include "lockstep/data/sample/record_source.h"
 #include "tests/data/support.h"
 
 namespace lockstep::apps {
@@ -118,14 +119,15 @@ TEST_F(DataBenchmarkTest, StandInsGiveTheSamplesOfTheDataSet) {
   const StoredRecords stored(dynamic_cast<const data::TFRecordSource&>(dataset.source()), 25);
   for (const data::RecordSource* source :
        std::initializer_list<const data::RecordSource*>{&first, &decoded, &stored}) {
-    EXPECT_EQ(source->spec(), dataset.spec()) << source->description();
-    ASSERT_EQ(source->size(), 25) << source->description();
+    EXPECT_EQ(source->spec(), dataset.spec()) << source->info().description;
+    ASSERT_EQ(source->size(), 25) << source->info().description;
     for (std::int64_t record = 0; record < 25; ++record) {
       const data::ReadSample expected = data::read(dataset.source(), record);
       const data::ReadSample got = data::read(*source, record);
       EXPECT_EQ(got.features(), expected.features())
-          << source->description() << ", record " << record;
-      EXPECT_EQ(got.label(), expected.label()) << source->description() << ", record " << record;
+          << source->info().description << ", record " << record;
+      EXPECT_EQ(got.label(), expected.label())
+          << source->info().description << ", record " << record;
     }
   }
 }
@@ -133,10 +135,10 @@ TEST_F(DataBenchmarkTest, StandInsGiveTheSamplesOfTheDataSet) {
 TEST_F(DataBenchmarkTest, FirstRecordsAreReadAsTheDataSetIs) {
   write();
   const data::Dataset dataset = data::Dataset::from_tfrecords(pattern(), shape());
-  const auto files = dataset.source().files();
+  const auto files = dataset.source().info().files;
   ASSERT_EQ(files.size(), 2U);
-  EXPECT_EQ(FirstRecords(dataset.source(), 20).files().size(), 1U);
-  const auto first = FirstRecords(dataset.source(), 25).files();
+  EXPECT_EQ(FirstRecords(dataset.source(), 20).info().files.size(), 1U);
+  const auto first = FirstRecords(dataset.source(), 25).info().files;
   ASSERT_EQ(first.size(), 2U);
   EXPECT_EQ(first[0].bytes, files[0].bytes);
   EXPECT_EQ(first[1].name, files[1].name);
@@ -163,17 +165,12 @@ TEST_F(DataBenchmarkTest, DecodedSamplesKeepTargets) {
   const data::SampleSpec spec = data::SampleSpec::regression({2}, 3);
   class Regression final : public data::RecordSource {
    public:
-    explicit Regression(data::SampleSpec spec) : spec_(std::move(spec)) {}
-    const data::SampleSpec& spec() const override { return spec_; }
-    std::int64_t size() const override { return 5; }
+    explicit Regression(data::SampleSpec spec)
+        : RecordSource({.spec = std::move(spec), .size = 5}) {}
     void read(std::int64_t id, data::Sample& sample) const override {
       std::ranges::fill(sample.features(), static_cast<float>(id));
       std::ranges::fill(sample.values(), static_cast<float>(id) + 0.5f);
     }
-    std::string description() const override { return "regression"; }
-
-   private:
-    data::SampleSpec spec_;
   };
   const DecodedSamples decoded(
       data::Dataset::from_source(std::make_shared<Regression>(spec)).batch(2));

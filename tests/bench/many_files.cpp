@@ -20,6 +20,7 @@
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
 namespace {

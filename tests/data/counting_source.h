@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
@@ -20,13 +21,12 @@ namespace lockstep::data {
 class CountingSource : public RecordSource {
  public:
   explicit CountingSource(std::int64_t records, std::int64_t targets = 0, std::int64_t broken = -1)
-      : spec_(targets > 0 ? SampleSpec::regression({2}, targets)
-                          : SampleSpec::classification({2}, 5)),
-        records_(records),
+      : RecordSource({.spec = targets > 0 ? SampleSpec::regression({2}, targets)
+                                          : SampleSpec::classification({2}, 5),
+                      .size = records,
+                      .description = "counting"}),
         broken_(broken) {}
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return records_; }
   void read(std::int64_t record_id, Sample& sample) const override {
     reads_.fetch_add(1);
     if (broken_ >= 0 && record_id >= broken_) {
@@ -36,16 +36,13 @@ class CountingSource : public RecordSource {
     ASSERT_EQ(sample.features().size(), 2u);
     sample.features()[0] = static_cast<float>(record_id);
     sample.features()[1] = static_cast<float>(2 * record_id);
-    if (spec_.classes() > 0) sample.label() = static_cast<std::int32_t>(record_id % 5);
+    if (spec().classes() > 0) sample.label() = static_cast<std::int32_t>(record_id % 5);
     for (float& target : sample.values()) target = static_cast<float>(record_id);
   }
-  std::string description() const override { return "counting"; }
 
   std::int64_t reads() const { return reads_; }
 
  private:
-  SampleSpec spec_;
-  std::int64_t records_;
   std::int64_t broken_;
   mutable std::atomic<std::int64_t> reads_ = 0;
 };

@@ -59,7 +59,7 @@ TEST_F(NamesTest, ClassesAreRenumberedByName) {
   const Dataset renumbered = fruit.with_classes({"plum", "pear", "apple"});
   EXPECT_THAT(labels_of(renumbered), ElementsAre(1, 2, 1));
   EXPECT_EQ(renumbered.spec(), SampleSpec::classification({1}, 3));
-  EXPECT_THAT(renumbered.source().class_names(), ElementsAre("plum", "pear", "apple"));
+  EXPECT_THAT(renumbered.source().info().class_names, ElementsAre("plum", "pear", "apple"));
   EXPECT_EQ(renumbered.global_batch(), 2);
   const auto stream = renumbered.stream({});
   std::vector<Batch> parts;
@@ -96,10 +96,11 @@ TEST_F(NamesTest, ALabelOfAMapThatIsNoClassIsRefusedBeforeItIsRenumbered) {
 TEST_F(NamesTest, FeaturesKeepTheirsThroughOperations) {
   const Dataset left = table("a.csv", "width,height,kind\n1,2,0\n3,4,1\n");
   const auto nothing = [](Sample&, const SampleKey&) {};
-  EXPECT_THAT(left.map(nothing).take(1).repeat(2).cache().source().feature_names(),
+  EXPECT_THAT(left.map(nothing).take(1).repeat(2).cache().source().info().feature_names,
               ElementsAre("width", "height"));
   const Dataset unnamed = table("b.csv", "5,6,0\n7,8,1\n");
-  EXPECT_THAT(left.concatenate(unnamed).source().feature_names(), ElementsAre("width", "height"));
+  EXPECT_THAT(left.concatenate(unnamed).source().info().feature_names,
+              ElementsAre("width", "height"));
   const Dataset swapped = table("c.csv", "height,width,kind\n2,1,0\n4,3,1\n");
   EXPECT_EQ(input_error_of([&] { left.concatenate(swapped); }),
             "[concatenate] expected data sets of the same features, number 1 of which is width; "
@@ -113,7 +114,8 @@ TEST_F(NamesTest, TablesThatAreScaledOtherwiseAreNotJoined) {
   const Dataset left = Dataset::from_csv(directory_ / "a.csv");
   EXPECT_THAT(input_error_of([&] { left.concatenate(Dataset::from_csv(directory_ / "b.csv")); }),
               ::testing::HasSubstr("[concatenate] expected tables that are scaled alike"));
-  const Dataset right = Dataset::from_csv(directory_ / "b.csv", {.schema = left.source().table()});
+  const Dataset right =
+      Dataset::from_csv(directory_ / "b.csv", {.schema = left.source().info().table});
   EXPECT_THAT(read(left.concatenate(right).source(), 3).features(), ElementsAre(3));
 }
 
@@ -125,9 +127,9 @@ TEST_F(NamesTest, TargetsKeepTheirsThroughOperations) {
   };
   const Dataset left = dataset("a.csv", "x,price,rate");
   const auto nothing = [](Sample&, const SampleKey&) {};
-  EXPECT_THAT(left.map(nothing).take(1).repeat(2).cache().source().target_names(),
+  EXPECT_THAT(left.map(nothing).take(1).repeat(2).cache().source().info().target_names,
               ElementsAre("price", "rate"));
-  EXPECT_THAT(left.concatenate(dataset("b.csv", "1,2,3")).source().target_names(),
+  EXPECT_THAT(left.concatenate(dataset("b.csv", "1,2,3")).source().info().target_names,
               ElementsAre("price", "rate"));
   EXPECT_EQ(input_error_of([&] { left.concatenate(dataset("c.csv", "x,rate,price")); }),
             "[concatenate] expected data sets of the same targets, number 1 of which is price; "

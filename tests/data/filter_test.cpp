@@ -51,7 +51,7 @@ TEST(Filter, SeesTargetsAndTheFeaturesOfImages) {
             return sample.features()[0] == 1.0f && sample.pixels().empty();
           });
   EXPECT_EQ(images.size(), 2);
-  EXPECT_TRUE(images.source().has_images()) << "they still go as bytes";
+  EXPECT_TRUE(images.source().info().has_images) << "they still go as bytes";
 }
 
 TEST(Filter, MayLeaveNothing) {

@@ -48,8 +48,8 @@ TEST(OpenData, SyntheticImages) {
   const Dataset images = open_data("synthetic-images:4x5x3:7:100:test");
   EXPECT_EQ(images.spec(), SampleSpec::classification({4, 5, 3}, 7));
   EXPECT_EQ(images.description(), "100 synthetic images of 4x5x3");
-  EXPECT_TRUE(images.source().has_images());
-  EXPECT_FALSE(open_data("synthetic:4x5x3:7:100").source().has_images());
+  EXPECT_TRUE(images.source().info().has_images);
+  EXPECT_FALSE(open_data("synthetic:4x5x3:7:100").source().info().has_images);
   EXPECT_EQ(input_error_of([] { open_data("synthetic-images:4x5x3:7"); }),
             "[synthetic-images:4x5x3:7] expected synthetic-images:HxWxC:CLASSES:COUNT, got "
             "2 of the 3 values");

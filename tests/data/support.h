@@ -24,6 +24,7 @@
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
 #include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {

@@ -2,10 +2,10 @@
 #include <optional>
 
 #include "lockstep/data/record/mapped_file.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/record/tfrecord.h"
-#include "lockstep/data/sample/sample.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

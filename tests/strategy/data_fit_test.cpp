@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/sample/record_source.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
@@ -32,27 +33,19 @@ const Names kColumns = {"width", "height"};
 /// number.
 class Fruit final : public data::RecordSource {
  public:
-  explicit Fruit(Names classes, Names features = kColumns)
-      : classes_(std::move(classes)),
-        features_(std::move(features)),
-        spec_(data::SampleSpec::classification({2}, std::ssize(classes_))) {}
+  explicit Fruit(const Names& classes, const Names& features = kColumns)
+      : RecordSource({.spec = data::SampleSpec::classification({2}, std::ssize(classes)),
+                      .size = 60,
+                      .description = "fruit",
+                      .class_names = classes,
+                      .feature_names = features}) {}
 
-  const data::SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return 60; }
   void read(std::int64_t record_id, data::Sample& sample) const override {
-    sample.label() = static_cast<std::int32_t>(record_id % spec_.classes());
-    const std::string& name = classes_[static_cast<std::size_t>(sample.label())];
+    sample.label() = static_cast<std::int32_t>(record_id % spec().classes());
+    const std::string& name = info_.class_names[static_cast<std::size_t>(sample.label())];
     sample.features()[0] = name == "apple" ? 1.0F : -1.0F;
     sample.features()[1] = name == "pear" ? 1.0F : -1.0F;
   }
-  Names class_names() const override { return classes_; }
-  Names feature_names() const override { return features_; }
-  std::string description() const override { return "fruit"; }
-
- private:
-  Names classes_;
-  Names features_;
-  data::SampleSpec spec_;
 };
 
 data::Dataset fruit(const Names& classes = kFruit, const Names& features = kColumns) {
@@ -240,18 +233,13 @@ TEST(NotFinite, IsFoundWithItsFileAndColumn) {
 class Photos final : public data::RecordSource {
  public:
   explicit Photos(std::int64_t height, bool encoded = true)
-      : encoded_(encoded), spec_(data::SampleSpec::classification({height, 8, 3}, 2)) {}
+      : RecordSource({.spec = data::SampleSpec::classification({height, 8, 3}, 2),
+                      .size = 4,
+                      .description = "photos",
+                      .has_images = true,
+                      .has_encoded_images = encoded}) {}
 
-  const data::SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return 4; }
-  bool has_images() const override { return true; }
-  bool has_encoded_images() const override { return encoded_; }
   void read(std::int64_t /*record_id*/, data::Sample& /*sample*/) const override {}
-  std::string description() const override { return "photos"; }
-
- private:
-  bool encoded_;
-  data::SampleSpec spec_;
 };
 
 TEST(ImagesOfAnotherSize, AreRefusedWithWhatResizesThem) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/progress.h"
@@ -41,10 +42,10 @@ using DamageOf = std::function<Damage(std::int64_t step, std::int64_t epoch)>;
 class SpoiltSource final : public data::RecordSource {
  public:
   SpoiltSource(std::int64_t steps, DamageOf damage)
-      : records_(steps * kBatch), damage_(std::move(damage)) {}
-  const data::SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return records_; }
-  std::string description() const override { return "spoilt samples"; }
+      : RecordSource({.spec = data::SampleSpec::regression({1}, 1),
+                      .size = steps * kBatch,
+                      .description = "spoilt samples"}),
+        damage_(std::move(damage)) {}
   void read(std::int64_t id, data::Sample& sample) const override {
     sample.features()[0] = 1;
     sample.values()[0] = static_cast<float>(16 * (1 + id % 3));
@@ -58,9 +59,7 @@ class SpoiltSource final : public data::RecordSource {
   }
 
  private:
-  std::int64_t records_;
   DamageOf damage_;
-  data::SampleSpec spec_ = data::SampleSpec::regression({1}, 1);
 };
 
 data::Dataset spoilt(std::int64_t steps, DamageOf damage) {

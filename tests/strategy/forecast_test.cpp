@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/table/schema.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -100,7 +101,8 @@ TEST_F(Forecast, PredictsAfterTheLastRow) {
     trainer.fit(windows.shuffle().batch(10), {.epochs = 1, .progress = false});
     const auto evaluated = trainer.evaluate(windows.batch(10));
     EXPECT_EQ(evaluated.samples, 2 * (40 - kWindow - 1));
-    const data::Dataset rows = table({.schema = windows.source().table(), .may_lack_labels = true});
+    const data::Dataset rows =
+        table({.schema = windows.source().info().table, .may_lack_labels = true});
     std::int64_t predicted = 0;
     trainer.predict(rows.batch(10), [&](const Predictions& predictions) {
       EXPECT_EQ(predictions.width, 2);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/zoo/zoo.h"
@@ -222,10 +223,10 @@ TEST_F(GpuStep, NormalizesOverTheSamplesOfAllReplicas) {
 /// The samples of small_data() as images of uint8.
 class PixelSource final : public data::RecordSource {
  public:
-  const data::SampleSpec& spec() const override { return source_.spec(); }
-  std::int64_t size() const override { return source_.size(); }
-  bool has_images() const override { return true; }
-  std::string description() const override { return "pixels"; }
+  PixelSource() {
+    info_ = source_.source().info();
+    info_.has_images = true;
+  }
   void read(std::int64_t id, data::Sample& sample) const override {
     data::Batch one(spec());
     data::Sample original = one.sample();

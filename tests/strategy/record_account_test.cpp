@@ -1,4 +1,6 @@
 #include "lockstep/strategy/fit/record_account.h"
+#include "lockstep/data/record/record_error.h"
+#include "lockstep/data/sample/record_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,19 +87,11 @@ TEST(RecordAccount, CanBeginAgain) {
 /// Ten records in two files.
 class TwoFiles final : public data::RecordSource {
  public:
-  explicit TwoFiles(bool in_files) : in_files_(in_files) {}
-  const data::SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return 10; }
-  void read(std::int64_t /*record_id*/, data::Sample& /*sample*/) const override {}
-  std::string description() const override { return "two files"; }
-  std::vector<data::StoredFile> files() const override {
-    if (!in_files_) return {};
-    return {{"a", 4, 400}, {"empty", 0, 0}, {"b", 6, 600}};
+  explicit TwoFiles(bool in_files)
+      : RecordSource({.spec = data::SampleSpec::classification({1}, 2), .size = 10}) {
+    if (in_files) info_.files = {{"a", 4, 400}, {"empty", 0, 0}, {"b", 6, 600}};
   }
-
- private:
-  bool in_files_;
-  data::SampleSpec spec_ = data::SampleSpec::classification({1}, 2);
+  void read(std::int64_t /*record_id*/, data::Sample& /*sample*/) const override {}
 };
 
 std::vector<BadFile> gathered(const std::vector<std::vector<data::BadRecord>>& ranks,

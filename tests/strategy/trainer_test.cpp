@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/trainer_options.h"
 #include "tests/strategy/training.h"
@@ -206,15 +207,14 @@ TEST(Trainer, NamesTheErrorAfterWhichItsStrategyCannotBeUsed) {
 /// Samples of `classes` classes, which only their labels tell, as in files without names.
 class Counted final : public data::RecordSource {
  public:
-  explicit Counted(std::int64_t classes) : source_(data::Dataset::synthetic({16}, classes, 20)) {}
-  const data::SampleSpec& spec() const override { return source_.spec(); }
-  std::int64_t size() const override { return source_.size(); }
+  explicit Counted(std::int64_t classes) : source_(data::Dataset::synthetic({16}, classes, 20)) {
+    info_ = source_.source().info();
+    info_.counts_classes = true;
+  }
   void read(std::int64_t id, data::Sample& sample) const override {
     source_.source().read(id, sample);
     sample.label() = static_cast<std::int32_t>(id % spec().classes());
   }
-  bool counts_classes() const override { return true; }
-  std::string description() const override { return "counted"; }
 
  private:
   data::Dataset source_;

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/sample/record_source.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
@@ -17,11 +18,10 @@ namespace lockstep::strategy {
 class WatchedSource final : public data::RecordSource {
  public:
   explicit WatchedSource(std::int64_t records)
-      : source_(small_data(records)), visits_(static_cast<std::size_t>(records)) {}
+      : source_(small_data(records)), visits_(static_cast<std::size_t>(records)) {
+    info_ = {.spec = source_.spec(), .size = records, .description = "watched samples"};
+  }
 
-  const data::SampleSpec& spec() const override { return source_.spec(); }
-  std::int64_t size() const override { return source_.size(); }
-  std::string description() const override { return "watched samples"; }
   void read(std::int64_t id, data::Sample& sample) const override {
     source_.source().read(id, sample);
     ++visits_[static_cast<std::size_t>(id)];

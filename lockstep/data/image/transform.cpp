@@ -207,6 +207,11 @@ std::size_t ImageTransform::output_size() const {
   return static_cast<std::size_t>(recipe_.height) * recipe_.width * recipe_.channels;
 }
 
+ImageScratch& ImageTransform::scratch_of_this_thread() {
+  thread_local ImageScratch scratch;
+  return scratch;
+}
+
 template <typename Source, typename Value>
 void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::span<Value> output,
                               ImageScratch& memory) const {

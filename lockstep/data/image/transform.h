@@ -57,7 +57,20 @@ class ImageTransform {
   void apply(const ImageView& image, const SampleKey& key, std::span<float> output,
              ImageScratch& scratch) const;
 
+  /// Writes to the first input of `sample`, with memory of this thread: bytes if it has pixels,
+  /// otherwise normalized floats. `image` is encoded or decoded, as above.
+  template <typename Source>
+  void apply(const Source& image, const SampleKey& key, const Sample& sample) const {
+    if (sample.pixels().empty())
+      apply(image, key, sample.features(), scratch_of_this_thread());
+    else
+      apply(image, key, sample.pixels(), scratch_of_this_thread());
+  }
+
  private:
+  /// One per thread is enough if sources contain recipes themselves: the inner recipe is finished
+  /// when the outer one starts.
+  static ImageScratch& scratch_of_this_thread();
   template <typename Source, typename Value>
   void apply_to(const Source& image, const SampleKey& key, std::span<Value> output,
                 ImageScratch& scratch) const;

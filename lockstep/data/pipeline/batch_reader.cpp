@@ -9,6 +9,8 @@
 
 #include "lockstep/data/pipeline/mixup.h"
 #include "lockstep/data/pipeline/pipeline.h"
+#include "lockstep/data/record/record_error.h"
+#include "lockstep/data/sample/record_source.h"
 
 namespace lockstep::data {
 
@@ -148,7 +150,7 @@ std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& samp
     }
     key.record_id = (key.record_id + 1) % source.size();
   }
-  throw Error(ErrorCategory::data, source.description(), "expected a readable record",
+  throw Error(ErrorCategory::data, source.info().description, "expected a readable record",
               fmt::format("all {} are bad", source.size()));
 }
 

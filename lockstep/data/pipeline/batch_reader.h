@@ -11,6 +11,7 @@
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/pipeline/sharding.h"
 #include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

@@ -14,13 +14,13 @@ namespace {
 
 ChannelNormalization before_the_maps(const Pipeline& pipeline) {
   return pipeline.images ? pipeline.images->recipe().normalization
-                         : pipeline.source->normalization();
+                         : pipeline.source->info().normalization;
 }
 
 }  // namespace
 
 bool Pipeline::gives_pixels() const {
-  return source->has_images() && maps.empty() &&
+  return source->info().has_images && maps.empty() &&
          (before_the_maps(*this).channels == 0 || normalization.channels == 0);
 }
 
@@ -42,38 +42,21 @@ std::string Pipeline::preparation() const {
 }
 
 RecordChanges Pipeline::changes() const {
-  RecordChanges changes = source->changes();
+  RecordChanges changes = source->info().changes;
   changes.is_mapped = changes.is_mapped || (images && changes.images) || !maps.empty() ||
                       normalization.channels > 0;
   if (images) changes.images = std::make_shared<const ImageRecipe>(images->recipe());
   return changes;
 }
 
-namespace {
-
-/// One per thread is enough if sources contain recipes themselves: the inner recipe is finished
-/// when the outer one starts.
-ImageScratch& scratch_of_this_thread() {
-  thread_local ImageScratch scratch;
-  return scratch;
-}
-
-}  // namespace
-
 void SampleReader::apply_recipe(const SampleKey& key, const StoredImage& image,
                                 const Sample& sample) const {
-  const auto apply = [&](const auto& source) {
-    ImageScratch& scratch = scratch_of_this_thread();
-    if (sample.pixels().empty())
-      pipeline_.images->apply(source, key, sample.features(), scratch);
-    else
-      pipeline_.images->apply(source, key, sample.pixels(), scratch);
-  };
-  if (image.is_encoded) return apply(image.bytes);
+  if (image.is_encoded) return pipeline_.images->apply(image.bytes, key, sample);
   const std::vector<std::int64_t>& shape = pipeline_.source->spec().shape();
   LOCKSTEP_CHECK_OP(shape.size(), ==, 3U);
-  apply(view_of(image.bytes, static_cast<int>(shape[0]), static_cast<int>(shape[1]),
-                static_cast<int>(shape[2])));
+  pipeline_.images->apply(view_of(image.bytes, static_cast<int>(shape[0]),
+                                  static_cast<int>(shape[1]), static_cast<int>(shape[2])),
+                          key, sample);
 }
 
 void SampleReader::begin_stage(const char* stage) {

@@ -10,6 +10,7 @@
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/image/transform.h"
 #include "lockstep/data/order/batch_plan.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/data/pipeline/batch_reader.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/batch.h"
 
 namespace lockstep::data {

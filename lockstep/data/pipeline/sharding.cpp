@@ -31,7 +31,7 @@ Sharding::Sharding(const Pipeline& pipeline, ReplicaLayout layout)
     : policy_(effective(pipeline.policy, layout)),
       layout_(layout),
       shuffled_(pipeline.shuffled),
-      files_(pipeline.source->files()),
+      files_(pipeline.source->info().files),
       ranges_(make_ranges(policy_, *pipeline.source, files_, layout.workers())),
       record_bytes_(average_bytes(files_)),
       slots_(has_own_orders() ? std::max<std::int64_t>(1, pipeline.global_batch / layout.workers())
@@ -48,8 +48,8 @@ std::vector<Sharding::Ranges> Sharding::make_ranges(ShardPolicy policy, const Re
         fmt::format(
             "expected at least one file for each of {} ranks; auto distributes records instead",
             workers),
-        files.empty() ? source.description() + " is not read from files"
-                      : fmt::format("{} has {}", source.description(), files.size()));
+        files.empty() ? source.info().description + " is not read from files"
+                      : fmt::format("{} has {}", source.info().description, files.size()));
   std::vector<Ranges> ranges(workers);
   std::int64_t first_record = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {

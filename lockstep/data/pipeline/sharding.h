@@ -10,6 +10,8 @@
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/pipeline/pipeline.h"
+#include "lockstep/data/record/record_error.h"
+#include "lockstep/data/sample/record_source.h"
 
 namespace lockstep::data {
 

@@ -19,8 +19,8 @@
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/inflated_store.h"
 #include "lockstep/data/record/mapped_file.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_frame.h"
-#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

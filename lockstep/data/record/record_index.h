@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_file.h"
-#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 

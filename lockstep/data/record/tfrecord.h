@@ -12,7 +12,7 @@
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/data/record/compression.h"
-#include "lockstep/data/sample/sample.h"
+#include "lockstep/data/record/record_error.h"
 
 namespace lockstep::data {
 

@@ -11,7 +11,9 @@
 #include "lockstep/base/element_type.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/order/batch_plan.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/sample.h"
+#include "lockstep/data/sample/sample_spec.h"
 
 namespace lockstep::data {
 

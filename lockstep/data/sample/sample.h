@@ -1,11 +1,9 @@
-// Samples, their sources, and damage of record files.
+// Samples: the named tensors of one record, and arrays of those of all records.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,92 +12,10 @@
 #include <vector>
 
 #include "lockstep/base/element_type.h"
-#include "lockstep/base/error.h"
 #include "lockstep/base/pixels.h"
-#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/sample/sample_spec.h"
 
 namespace lockstep::data {
-
-/// A location in a record file, for messages.
-struct RecordLocation {
-  std::string file;         ///< path of the file
-  std::int64_t record = 0;  ///< index of the record in the file, from 0
-  /// byte offset of the record's header; in a compressed file, offset in the decompressed stream
-  std::int64_t offset = 0;
-
-  /// "train-00000-of-00002.tfrecord: record 500 at byte 418000"
-  std::string text() const;
-};
-
-/// The largest record: the largest message of protobuf. Without a limit, a file with a hole could
-/// announce a record that needs any amount of memory.
-inline constexpr std::uint64_t kMaxRecordBytes = (std::uint64_t{1} << 31) - 1;
-
-/// Damage of a record: truncation, or a checksum mismatch, in its length or in its data.
-enum class RecordFault { truncated_length, length_crc, truncated_data, data_crc };
-
-/// "truncated length", "length CRC", "truncated data", "data CRC".
-std::string_view fault_name(RecordFault fault);
-
-/// A damaged record, as an Error (data).
-class RecordError : public Error {
- public:
-  /// `details` follows the kind of damage in the message: "24 bytes announced, 10 left".
-  RecordError(RecordFault fault, RecordLocation location, std::string_view details);
-
-  RecordFault fault() const noexcept { return fault_; }                  ///< kind of damage
-  const RecordLocation& location() const noexcept { return location_; }  ///< location of the record
-
- private:
-  RecordFault fault_;
-  RecordLocation location_;
-};
-
-/// Throws the RecordError for a file that ends `left` bytes after the start of a header.
-[[noreturn]] void throw_truncated_length(RecordLocation location, std::uint64_t left);
-/// Throws the RecordError for a record of `announced` bytes of which only `left` are in the file.
-[[noreturn]] void throw_truncated_data(RecordLocation location, std::uint64_t announced,
-                                       std::uint64_t left);
-/// Throws Error (data) for a record of `length` bytes, more than kMaxRecordBytes.
-[[noreturn]] void throw_too_long(const RecordLocation& location, std::uint64_t length);
-/// Throws the RecordError for a length field that does not match its checksum. `bytes` is what the
-/// record begins with; the first kFileKindBytes of a file may show that it has another format.
-[[noreturn]] void throw_length_crc(RecordLocation location, std::string_view bytes);
-/// Throws the RecordError for data that does not match its checksum.
-[[noreturn]] void throw_data_crc(RecordLocation location);
-
-/// A record file that is used only up to a damage: after a damaged length, or if the file ends
-/// within a record, further records cannot be located.
-struct DamagedFile {
-  RecordLocation location;  ///< first skipped record: file, number, byte
-  /// "length CRC", "truncated length", "truncated data", "gzip stream", "zlib stream".
-  std::string kind;
-  /// bytes from there to the end; in a compressed file, of those that could be decompressed
-  std::int64_t bytes_left_out = 0;
-
-  /// "a.tfrecord: record 7 at byte 5852: length CRC; the last 1204 bytes are skipped"
-  std::string text() const;
-};
-
-/// A record that could not be read.
-struct BadRecord {
-  std::int64_t record_id = 0;  ///< id of the record
-  std::string problem;         ///< with file, record, byte offset and kind
-};
-
-/// Throws the Error (data) for more than `limit` bad records, with `one` as an example.
-[[noreturn]] void throw_too_many_bad(std::int64_t limit, std::string_view one);
-
-/// For descriptions of data whose labels are numbers: ", labels from 1 to 3 (4 classes, none of
-/// class 0)". Empty if `lowest` is 0.
-std::string text_of_labels(std::int64_t lowest, std::int64_t highest);
-
-/// The first index at which two lists of RecordSource::feature_names(), or of target_names(), have
-/// different names; nullopt if there is none. A number, of a column without a name, matches any
-/// name.
-std::optional<std::size_t> different_feature(const std::vector<std::string>& names,
-                                             const std::vector<std::string>& others);
 
 /// Throws Error (input) for the access to the tensor `name` of `type` as `requested`.
 [[noreturn]] void throw_wrong_type(std::string_view name, ElementType requested, ElementType type);
@@ -117,7 +33,6 @@ Tensor& find_tensor(std::span<Tensor> tensors, std::string_view what, std::strin
   throw_no_tensor(what, name, known);
 }
 
-struct Sample;
 class RecordSource;
 
 /// The first input of a record as it is stored, for a caller of RecordSource::read() that decodes
@@ -132,8 +47,6 @@ struct StoredImage {
 
   /// `count` pixels in `memory`, to be written.
   std::span<std::uint8_t> allocate(std::size_t count);
-  /// Reads a record, with its first input into this object.
-  void read(const RecordSource& from, std::int64_t id, Sample& sample);
 };
 
 /// The bytes of what follows a short sample in numbers that are padded: zeros, or kMasked.
@@ -263,107 +176,5 @@ struct MemoryTensor {
   MemoryArray values;                 ///< [N, shape...], without padding
   std::vector<std::int32_t> lengths;  ///< first extents of a ragged tensor
 };
-
-struct ImageRecipe;
-struct TableSchema;
-struct TextSchema;
-
-/// What was done to records, for a later evaluation of the model that was trained on them.
-struct RecordChanges {
-  std::shared_ptr<const ImageRecipe> images = {};  ///< the recipe; null: none
-  /// Whether only the program that made the data set can repeat it: maps, filters, a normalization,
-  /// or several recipes.
-  bool is_mapped = false;
-};
-
-/// A file of consecutive records.
-struct StoredFile {
-  std::string name;          ///< path of the file
-  std::int64_t records = 0;  ///< number of records in the file
-  std::int64_t bytes = 0;    ///< size on disk
-};
-
-/// Records in a fixed order, each readable by its id. Implementations read files or memory, or
-/// generate samples.
-class RecordSource {
- public:
-  virtual ~RecordSource() = default;
-  virtual const SampleSpec& spec() const = 0;  ///< the tensors of all samples
-  /// Number of records; ids are 0 .. size()-1.
-  virtual std::int64_t size() const = 0;
-  /// Whether the first input is a uint8 image, so that read() supports pixels and a StoredImage.
-  virtual bool has_images() const { return false; }
-  /// Whether these images are JPEG or PNG files, which may have any size.
-  virtual bool has_encoded_images() const { return false; }
-  /// Normalization that converts its pixels to features, in addition to value / 255. Features are
-  /// already normalized.
-  virtual ChannelNormalization normalization() const { return {}; }
-  /// Decodes record `record_id` into `sample`, whose views have the spec's sizes; those of ragged
-  /// tensors get their length here. Thread-safe.
-  /// Throws Error (data) with file, record, byte offset and kind of damage; also for a label
-  /// outside 0 .. classes-1.
-  virtual void read(std::int64_t record_id, Sample& sample) const = 0;
-  /// Whether the bytes of an image of this source are still those that read() left: the disk of a
-  /// mapped file may fail while they are decoded.
-  virtual bool keeps_image(const StoredImage& /*image*/) const { return true; }
-  /// Throws `error`, which is about the image of a record, with its file and record if known.
-  [[noreturn]] virtual void fail_image(std::int64_t record_id, const Error& error) const;
-  /// Class names by class number; empty if unknown.
-  virtual std::vector<std::string> class_names() const { return {}; }
-  /// Whether the number of classes is only what the labels, or the caller, say: another data set of
-  /// the same classes may have more.
-  virtual bool counts_classes() const { return false; }
-  /// Names of the elements of the first input by index, such as the columns of a table; a column
-  /// without a name has its number, from 1. Of windows [T, F], those of one row. Empty if unknown.
-  virtual std::vector<std::string> feature_names() const { return {}; }
-  /// The same for the first target.
-  virtual std::vector<std::string> target_names() const { return {}; }
-  /// The meaning of a table's columns; null for other data.
-  virtual std::shared_ptr<const TableSchema> table() const { return nullptr; }
-  /// The tokenizer of a text, and how the text is cut into samples; null for other data.
-  virtual std::shared_ptr<const TextSchema> text() const { return nullptr; }
-  /// The files that hold the records, in id order; empty if records are not read from files on
-  /// demand.
-  virtual std::vector<StoredFile> files() const { return {}; }
-  /// Announces that these records will be read soon. Thread-safe; does not block.
-  virtual void will_need(Range /*record_ids*/) const {}
-  /// Announces that this thread reads this record a few records later: one that is in memory is
-  /// brought into the processor's caches. Thread-safe; without system calls.
-  virtual void prefetch(std::int64_t /*record_id*/) const {}
-  /// Files that are used only up to a damage, if this was requested on opening.
-  virtual std::vector<DamagedFile> damage() const { return {}; }
-  /// Tells whether two ranks have the same records under the same ids: a hash of the names of files
-  /// that ranks find on their own. 0: nothing to compare.
-  virtual std::uint64_t identity() const { return 0; }
-  /// Human-readable, including preparation(): "fashion-mnist train", "12 TFRecord files in data/".
-  virtual std::string description() const = 0;
-  /// The processing of the records, without their origin: ", images cifar10-train, cached in
-  /// memory".
-  virtual std::string preparation() const { return ""; }
-  /// The processing of the records.
-  virtual RecordChanges changes() const { return {}; }
-};
-
-/// Reads a record and calls use(image) with its first input as stored. An Error of `use` gets the
-/// file and the record of the image.
-template <typename Use>
-void read_with_image(const RecordSource& source, std::int64_t record_id, Sample& sample,
-                     StoredImage& image, Use use) {
-  const std::uint64_t seed = sample.seed;
-  const std::int64_t epoch = sample.epoch;
-  const auto is_kept = [&] { return image.source == nullptr || image.source->keeps_image(image); };
-  do {
-    sample.seed = seed;
-    sample.epoch = epoch;
-    image.read(source, record_id, sample);
-    try {
-      use(image);
-    } catch (const Error& error) {
-      if (!is_kept()) continue;
-      if (image.source != nullptr) image.source->fail_image(image.record_id, error);
-      throw;
-    }
-  } while (!is_kept());
-}
 
 }  // namespace lockstep::data

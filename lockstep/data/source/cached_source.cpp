@@ -18,29 +18,35 @@ namespace {
 
 /// Identifies the records in the header of a cache file.
 std::string content_of(const RecordSource& source) {
-  return fmt::format("{} records of {}, as {} {}", source.size(), source.description(),
-                     source.has_images() ? "pixels" : "floats", to_string(source.spec()));
+  return fmt::format("{} records of {}, as {} {}", source.size(), source.info().description,
+                     source.info().has_images ? "pixels" : "floats", to_string(source.spec()));
 }
 
 }  // namespace
 
 CachedSource::CachedSource(std::shared_ptr<const RecordSource> source, std::int64_t available)
-    : WrappedSource(std::move(source), "cached in memory"),
-      store_(std::make_unique<MemoryStore>(this->source().size(), record_bytes(), available)),
-      states_(
-          std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(this->source().size()))) {
+    : WrappedSource(std::move(source)),
+      store_(std::make_unique<MemoryStore>(size(), record_bytes(), available)),
+      states_(std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(size()))) {
+  describe_cache(", cached in memory");
 }
 
 CachedSource::CachedSource(std::shared_ptr<const RecordSource> source,
                            const std::filesystem::path& file)
-    : WrappedSource(std::move(source), "cached in a file"),
-      store_(std::make_unique<FileStore>(file, content_of(this->source()), this->source().size(),
-                                         record_bytes())) {
+    : WrappedSource(std::move(source)),
+      store_(
+          std::make_unique<FileStore>(file, content_of(this->source()), size(), record_bytes())) {
+  describe_cache(", cached in a file");
   if (store_->is_complete())
     check_that_it_is_up_to_date(file);
   else
-    states_ =
-        std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(this->source().size()));
+    states_ = std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(size()));
+}
+
+void CachedSource::describe_cache(const std::string& operation) {
+  describe(operation);
+  info_.has_encoded_images = false;
+  info_.files.clear();
 }
 
 std::size_t CachedSource::record_bytes() const {
@@ -50,13 +56,13 @@ std::size_t CachedSource::record_bytes() const {
   std::size_t bytes = spec.weighted ? sizeof(Sample::weight) : 0;
   for (const TensorSpec& target : spec.targets) bytes += target.bytes();
   for (const TensorSpec& input : spec.inputs) bytes += input.bytes();
-  if (source().has_images())
+  if (info_.has_images)
     bytes -= spec.inputs.front().bytes() - static_cast<std::size_t>(spec.feature_count());
   return bytes;
 }
 
 std::vector<std::byte> CachedSource::make(std::int64_t record_id) const {
-  Batch one(source().spec(), 1, source().has_images());
+  Batch one(source().spec(), 1, info_.has_images);
   Sample sample = one.sample();
   source().read(record_id, sample);
   std::vector<std::byte> record;
@@ -82,13 +88,13 @@ void CachedSource::place(std::span<const std::byte> record, Sample& sample) cons
   };
   for (const TensorView& target : sample.targets) take_tensor(target);
   if (spec().weighted) take(&sample.weight, sizeof(sample.weight));
-  if (has_images()) {
+  if (info_.has_images) {
     const auto bytes = static_cast<std::size_t>(spec().feature_count());
     sample.set_image_view({reinterpret_cast<const std::uint8_t*>(record.data()), bytes},
-                          normalization());
+                          info_.normalization);
     record = record.subspan(bytes);
   }
-  for (const TensorView& input : std::span(sample.inputs).subspan(has_images() ? 1 : 0))
+  for (const TensorView& input : std::span(sample.inputs).subspan(info_.has_images ? 1 : 0))
     take_tensor(input);
 }
 

@@ -13,6 +13,8 @@
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/input_file.h"
+#include "lockstep/data/sample/record_source.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/wrapped_source.h"
 
 namespace lockstep::data {
@@ -100,13 +102,12 @@ class CachedSource final : public WrappedSource {
   /// determined from its header and its first and last record; Error (input) as above.
   CachedSource(std::shared_ptr<const RecordSource> source, const std::filesystem::path& file);
 
-  bool has_encoded_images() const override { return false; }
-  std::int64_t size() const override { return source().size(); }
   void read(std::int64_t record_id, Sample& sample) const override;
 
  private:
   enum class State : std::uint8_t { missing, claimed, kept };
 
+  void describe_cache(const std::string& operation);
   /// Size of a cached record: targets, the weight if there is one, then inputs, the first as pixels
   /// if the records are images.
   std::size_t record_bytes() const;

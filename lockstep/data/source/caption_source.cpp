@@ -12,6 +12,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/compression.h"
+#include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/data/table/csv_rows.h"
 
 namespace lockstep::data {
@@ -49,7 +50,7 @@ CaptionSource::CaptionSource(const std::vector<std::filesystem::path>& files, Te
                 "expected only tokenizer=, length= and target= with image=", "got " + other);
   read_rows();
   check_texts();
-  set_spec(shape);
+  set_info(shape);
 }
 
 void CaptionSource::read_rows() {
@@ -103,7 +104,7 @@ void CaptionSource::check_texts() {
   });
 }
 
-void CaptionSource::set_spec(std::vector<std::int64_t> shape) {
+void CaptionSource::set_info(std::vector<std::int64_t> shape) {
   if (shape.empty()) {
     const std::string bytes = read_image(0);
     try {
@@ -126,8 +127,25 @@ void CaptionSource::set_spec(std::vector<std::int64_t> shape) {
                       .shape = {schema_->length},
                       .classes = vocabulary_.size};
   };
-  spec_ = {.inputs = {{.name = "image", .shape = std::move(shape)}, tensor("tokens")},
-           .targets = {tensor("next")}};
+  std::string preparation =
+      fmt::format(", tokenizer {} ({} tokens, {}), {}{}", schema_->name(), vocabulary_.size,
+                  schema_->hash, counted(schema_->length, "position"),
+                  cut_ == 0 ? "" : fmt::format(", {} cut", counted(cut_, "longer text")));
+  std::uint64_t hash = 1;
+  for (const Caption& caption : captions_)
+    for (const std::string* text : {&caption.image, &caption.text})
+      hash = XXH3_64bits_withSeed(text->data(), text->size(), hash);
+  info_ = {.spec = {.inputs = {{.name = "image", .shape = std::move(shape)}, tensor("tokens")},
+                    .targets = {tensor("next")}},
+           .size = std::ssize(captions_),
+           .description = fmt::format(
+               "{} of images in {}{}", counted(std::ssize(captions_), "caption"),
+               files_.size() == 1 ? where : counted(std::ssize(files_), "table"), preparation),
+           .preparation = std::move(preparation),
+           .has_images = true,
+           .has_encoded_images = true,
+           .text = schema_,
+           .identity = hash};
 }
 
 std::filesystem::path CaptionSource::image_of(std::int64_t record_id) const {
@@ -159,45 +177,7 @@ void CaptionSource::read(std::int64_t record_id, Sample& sample) const {
       target_tokens(*tokenizer_, caption.text, static_cast<std::size_t>(schema_->length));
   write_target(text.tokens, vocabulary_, sample.inputs[1].as<std::int32_t>(),
                sample.targets[0].as<std::int32_t>());
-  std::string bytes = read_image(record_id);
-  if (StoredImage* const image = sample.image) {
-    image->memory = std::move(bytes);
-    image->bytes = bytes_of(image->memory);
-    image->is_encoded = true;
-    image->source = this;
-    image->record_id = record_id;
-    return;
-  }
-  thread_local ImageScratch scratch;
-  try {
-    if (sample.pixels().empty())
-      as_stored_->apply(bytes_of(bytes), {}, sample.features(), scratch);
-    else
-      as_stored_->apply(bytes_of(bytes), {}, sample.pixels(), scratch);
-  } catch (const Error& error) {
-    fail_image(record_id, error);
-  }
-}
-
-std::string CaptionSource::description() const {
-  return fmt::format(
-      "{} of images in {}{}", counted(size(), "caption"),
-      files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "table"),
-      preparation());
-}
-
-std::uint64_t CaptionSource::identity() const {
-  std::uint64_t hash = 1;
-  for (const Caption& caption : captions_)
-    for (const std::string* text : {&caption.image, &caption.text})
-      hash = XXH3_64bits_withSeed(text->data(), text->size(), hash);
-  return hash;
-}
-
-std::string CaptionSource::preparation() const {
-  return fmt::format(", tokenizer {} ({} tokens, {}), {}{}", schema_->name(),
-                     spec_.inputs[1].classes, schema_->hash, counted(schema_->length, "position"),
-                     cut_ == 0 ? "" : fmt::format(", {} cut", counted(cut_, "longer text")));
+  set_image_file(*this, record_id, read_image(record_id), *as_stored_, sample);
 }
 
 }  // namespace lockstep::data

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/data/image/transform.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/text_source.h"
 #include "lockstep/data/text/target_text.h"
@@ -20,7 +21,7 @@ namespace lockstep::data {
 /// names, relative to the directory of the table, as the first input "image"; and of the text in
 /// the column TextOptions::target the int32 input "tokens" [T], a begin token and the text, and the
 /// int32 target "next" [T], the text and an end token (target_text.h). The image of several rows
-/// may be the same. A longer text loses its last tokens; preparation() counts such texts.
+/// may be the same. A longer text loses its last tokens; SourceInfo::preparation counts such texts.
 ///
 /// The files are tables in UTF-8 whose first line has the names of the columns, separated as in
 /// that line. The texts and the names of the images are in memory, in each rank. An image is
@@ -34,16 +35,8 @@ class CaptionSource final : public RecordSource {
   explicit CaptionSource(const std::vector<std::filesystem::path>& files, TextOptions options,
                          const std::vector<std::int64_t>& shape = {});
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return std::ssize(captions_); }
-  bool has_images() const override { return true; }
-  bool has_encoded_images() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
   [[noreturn]] void fail_image(std::int64_t record_id, const Error& error) const override;
-  std::string description() const override;
-  std::string preparation() const override;
-  std::uint64_t identity() const override;
-  std::shared_ptr<const TextSchema> text() const override { return schema_; }
 
   /// The file of the image of a record.
   std::filesystem::path image_of(std::int64_t record_id) const;
@@ -58,7 +51,7 @@ class CaptionSource final : public RecordSource {
 
   void read_rows();
   void check_texts();
-  void set_spec(std::vector<std::int64_t> shape);
+  void set_info(std::vector<std::int64_t> shape);
   std::string read_image(std::int64_t record_id) const;
 
   std::vector<std::filesystem::path> files_;
@@ -69,7 +62,6 @@ class CaptionSource final : public RecordSource {
   std::shared_ptr<const Tokenizer> tokenizer_;
   TargetVocabulary vocabulary_;
   std::optional<ImageTransform> as_stored_;
-  SampleSpec spec_;
 };
 
 }  // namespace lockstep::data

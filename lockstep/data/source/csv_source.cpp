@@ -161,8 +161,8 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
   targets_ = layout.targets.size();
   has_label_ = layout.label.has_value();
   rows_ = {own_.values, own_.targets, own_.labels, own_.ends, own_.members, own_.series};
-  set_spec();
   find_windows(rows_.series);
+  set_info();
 }
 
 NodeData CsvSource::data() const {
@@ -193,18 +193,10 @@ void CsvSource::use(const NodeData& data, SharedSegment memory) {
   label_text_ = described.at("label_text");
   is_known_ = described.at("is_known");
   is_self_taught_ = described.at("is_self_taught");
-  set_spec();
-  const auto numbers = [&]<typename T>(std::span<const T>& array, std::size_t number) {
-    const auto& bytes = data.arrays.at(number);
-    array = {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-  };
-  numbers(rows_.values, 0);
-  numbers(rows_.targets, 1);
-  numbers(rows_.labels, 2);
-  numbers(rows_.ends, 3);
-  numbers(rows_.members, 4);
-  numbers(rows_.series, 5);
+  rows_ = {data.array<float>(0),        data.array<float>(1),        data.array<std::int32_t>(2),
+           data.array<std::int32_t>(3), data.array<std::int32_t>(4), data.array<std::int64_t>(5)};
   find_windows(rows_.series);
+  set_info();
   own_ = {};
   for (const auto& problem : described.at("problems"))
     own_.problems.emplace(
@@ -237,20 +229,7 @@ void CsvSource::find_windows(std::span<const std::int64_t> series) {
                                     : fmt::format("got {} series with fewer", series.size()));
 }
 
-std::string CsvSource::description() const {
-  return file_.string() + label_text_ +
-         (starts_.skipped() > 0
-              ? fmt::format(", {} of {} series too short", starts_.skipped(), rows_.series.size())
-              : "") +
-         preparation();
-}
-
-std::string CsvSource::preparation() const {
-  return schema_.preparation() + schema_.window.preparation();
-}
-
-void CsvSource::set_spec() {
-  table_ = std::make_shared<const TableSchema>(schema_);
+void CsvSource::set_info() {
   pieces_.clear();
   std::size_t width = 0;
   for (std::size_t i = 0; i < schema_.features.size(); ++i) {
@@ -263,6 +242,23 @@ void CsvSource::set_spec() {
       pieces_.push_back(piece);
     width += piece.width;
   }
+  info_.spec = describe_samples(width);
+  info_.size = has_windows() ? starts_.size() : records_;
+  info_.preparation = schema_.preparation() + schema_.window.preparation();
+  info_.description = file_.string() + label_text_ +
+                      (starts_.skipped() > 0 ? fmt::format(", {} of {} series too short",
+                                                           starts_.skipped(), rows_.series.size())
+                                             : "") +
+                      info_.preparation;
+  info_.class_names = schema_.class_names;
+  info_.counts_classes = schema_.class_names.empty() && !is_known_;
+  info_.feature_names = feature_names();
+  info_.target_names = target_names();
+  info_.table = std::make_shared<const TableSchema>(schema_);
+}
+
+SampleSpec CsvSource::describe_samples(std::size_t width) const {
+  SampleSpec spec;
   std::vector<std::int64_t> shape = {static_cast<std::int64_t>(width)};
   std::vector<std::int64_t> shape_of_index;
   if (has_windows()) {
@@ -270,18 +266,19 @@ void CsvSource::set_spec() {
     shape_of_index = {schema_.window.rows};
   }
   if (has_label_)
-    spec_ = SampleSpec::classification(shape, schema_.classes);
+    spec = SampleSpec::classification(shape, schema_.classes);
   else if (targets_ > 0)
-    spec_ = SampleSpec::regression(shape, static_cast<std::int64_t>(targets_) * answer_rows());
+    spec = SampleSpec::regression(shape, static_cast<std::int64_t>(targets_) * answer_rows());
   else
-    spec_ = {.inputs = SampleSpec::classification(shape, 1).inputs, .targets = {}};
-  if (width == 0 && !schema_.features.empty()) spec_.inputs.clear();
+    spec = {.inputs = SampleSpec::classification(shape, 1).inputs, .targets = {}};
+  if (width == 0 && !schema_.features.empty()) spec.inputs.clear();
   for (const TableFeature& feature : schema_.features)
     if (feature.is_index())
-      spec_.inputs.push_back({.name = names_of(feature).front(),
-                              .type = ElementType::int32,
-                              .shape = shape_of_index,
-                              .classes = feature.categories()});
+      spec.inputs.push_back({.name = names_of(feature).front(),
+                             .type = ElementType::int32,
+                             .shape = shape_of_index,
+                             .classes = feature.categories()});
+  return spec;
 }
 
 std::vector<std::string> CsvSource::feature_names() const {

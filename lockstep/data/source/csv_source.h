@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/system/shared_segment.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/csv_reader.h"
 #include "lockstep/data/source/file_options.h"
@@ -29,7 +30,8 @@ struct NodeData;
 /// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
 /// columns. Categories whose output is CategoryOutput::index are further inputs, int32, with the
 /// names of their columns. All this is the table's schema, which another table is read with
-/// (CsvOptions::schema).
+/// (CsvOptions::schema). The description has the path; also that no record has class 0, if the
+/// labels are numbers.
 ///
 /// With CsvOptions::window, a sample has the features of T consecutive rows, [T, F], int32 inputs
 /// have the shape [T], and the label or the targets are those of later rows: the targets of `steps`
@@ -65,20 +67,8 @@ class CsvSource final : public RecordSource {
   /// Throws the errors of the constructor about the header and the options.
   static Contents contents(const std::filesystem::path& file, const CsvOptions& options);
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return has_windows() ? starts_.size() : records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
   void prefetch(std::int64_t record_id) const override;
-  /// The path; also that no record has class 0, if the labels are numbers, and the preparation.
-  std::string description() const override;
-  std::string preparation() const override;
-  std::vector<std::string> class_names() const override { return schema_.class_names; }
-  bool counts_classes() const override { return schema_.class_names.empty() && !is_known_; }
-  /// "width", or "color=red" for a value of a categorical column; [F], also of windows.
-  std::vector<std::string> feature_names() const override;
-  /// "price"; with several steps "price+1", "price+2", the rows after the last of the features.
-  std::vector<std::string> target_names() const override;
-  std::shared_ptr<const TableSchema> table() const override { return table_; }
 
   /// Whether this table alone determines the numbers of its categorical values, or how its columns
   /// are scaled, so that another table would be read differently.
@@ -107,7 +97,12 @@ class CsvSource final : public RecordSource {
   std::int64_t answer_rows() const { return has_windows() ? schema_.window.steps : 1; }
   /// Throws Error (data) if there is no window.
   void find_windows(std::span<const std::int64_t> series);
-  void set_spec();
+  void set_info();
+  SampleSpec describe_samples(std::size_t width) const;
+  /// "width", or "color=red" for a value of a categorical column; [F], also of windows.
+  std::vector<std::string> feature_names() const;
+  /// "price"; with several steps "price+1", "price+2", the rows after the last of the features.
+  std::vector<std::string> target_names() const;
   /// Writes the features of a row; `position` is that in the window.
   void read_row(std::size_t row, std::span<float> features, std::size_t position,
                 Sample& sample) const;
@@ -117,14 +112,12 @@ class CsvSource final : public RecordSource {
   std::filesystem::path file_;
   CsvOptions options_;
   TableSchema schema_;
-  std::shared_ptr<const TableSchema> table_;
   bool is_known_ = false;  // the schema is that of a training table
   bool is_self_taught_ = false;
   std::int64_t records_ = 0;  // rows
   std::size_t targets_ = 0;
   bool has_label_ = false;
   std::string label_text_;
-  SampleSpec spec_;
 
   // Features that are copied together, or one that is expanded.
   struct Piece {

@@ -208,15 +208,9 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
 }
 
 void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {
-  thread_local ImageScratch scratch;
-  if (sample.image != nullptr) {
-    sample.image->bytes = bytes_of(bytes);
-    sample.image->is_encoded = true;
-  } else if (!sample.pixels().empty()) {
-    as_stored_->apply(bytes_of(bytes), {}, sample.pixels(), scratch);
-  } else {
-    as_stored_->apply(bytes_of(bytes), {}, sample.features(), scratch);
-  }
+  if (sample.image == nullptr) return as_stored_->apply(bytes_of(bytes), {}, sample);
+  sample.image->bytes = bytes_of(bytes);
+  sample.image->is_encoded = true;
 }
 
 std::optional<SampleProblem> read_class(std::string_view record, const std::string& label_feature,

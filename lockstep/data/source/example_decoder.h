@@ -38,8 +38,6 @@ class ExampleDecoder {
   /// `features`: the names of the inputs, then of the targets, then of the weight if there is one.
   ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std::string> features);
 
-  const SampleSpec& spec() const { return spec_; }
-  InputKind input() const { return input_; }
   const std::string& input_feature() const { return names_[0]; }  ///< of the first input
   /// Of the first target, which must exist.
   const std::string& label_feature() const { return names_.at(spec_.inputs.size()); }

@@ -55,7 +55,7 @@ struct TFRecordOptions {
   /// next to each file, or in memory if that directory is not writable, and decompressed files in
   /// $TMPDIR, /var/tmp or /tmp.
   std::filesystem::path index_dir = {};
-  /// Use a damaged or truncated file up to the damage; see RecordSource::damage.
+  /// Use a damaged or truncated file up to the damage; see SourceInfo::damage.
   bool skip_damage = false;
   IndexExchange exchange = {};  ///< the ranks that open the data set together
 };
@@ -101,7 +101,7 @@ struct CsvOptions {
   /// The column that names the series of a row; no window has rows of two. Rows of a series are in
   /// the order of the file.
   std::string series = {};
-  /// The schema of a training table, as RecordSource::table() and checkpoints have it. It says what
+  /// The schema of a training table, as SourceInfo::table and checkpoints have it. It says what
   /// the columns mean, so that of the options above only header, separator, label, targets and
   /// stride are used. If that table had a header, columns are found by their names, in any order;
   /// else by their position.

@@ -137,8 +137,8 @@ std::filesystem::path find_idx_images(const std::filesystem::path& path, const s
 
 IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& part,
                      std::string name, const IndexExchange& exchange)
-    : name_(std::move(name)) {
-  if (name_.empty()) name_ = fmt::format("{} {}", directory.string(), part);
+    : RecordSource({.description = name.empty() ? fmt::format("{} {}", directory.string(), part)
+                                                : std::move(name)}) {
   const auto files = find_idx_files(directory, part);
   if (!files) {
     fail(directory,
@@ -157,16 +157,17 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
            fmt::format("the shape is [{}]", fmt::join(labels_.shape, ", ")));
     }
     if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train"))
-      spec_.targets.front().classes = std::max(classes, highest_label(read_idx(other->labels)) + 1);
+      info_.spec.targets.front().classes =
+          std::max(classes, highest_label(read_idx(other->labels)) + 1);
   });
 }
 
 IdxSource::IdxSource(const std::filesystem::path& images, const IndexExchange& exchange)
-    : name_(images.string()) {
+    : RecordSource({.description = images.string()}) {
   open(exchange, [&] {
     images_ = read_idx(images);
     describe(images, 0);
-    spec_.targets.clear();
+    info_.spec.targets.clear();
   });
 }
 
@@ -175,7 +176,7 @@ void IdxSource::open(const IndexExchange& exchange, const std::function<void()>&
       exchange, "IDX files",
       [&] {
         read();
-        const std::int64_t classes = spec_.targets.empty() ? 0 : spec_.classes();
+        const std::int64_t classes = spec().targets.empty() ? 0 : spec().classes();
         return NodeData{fmt::format("{} {}", classes, fmt::join(images_.shape, " ")),
                         {std::as_bytes(images_.elements()), std::as_bytes(labels_.elements())}};
       },
@@ -183,17 +184,14 @@ void IdxSource::open(const IndexExchange& exchange, const std::function<void()>&
 }
 
 void IdxSource::use(const NodeData& data, SharedSegment memory) {
-  const auto array = [](std::span<const std::byte> bytes, std::vector<std::int64_t> shape) {
-    const auto* const elements = reinterpret_cast<const std::uint8_t*>(bytes.data());
-    return IdxArray{.shape = std::move(shape), .shared = {elements, bytes.size()}};
-  };
   std::istringstream numbers(data.description);
   std::int64_t classes = 0;
   numbers >> classes;
-  images_ = array(data.arrays.at(0), {std::istream_iterator<std::int64_t>(numbers), {}});
-  labels_ = array(data.arrays.at(1), {});
-  describe(name_, classes);
-  if (labels_.shared.empty()) spec_.targets.clear();
+  images_ = {.shape = {std::istream_iterator<std::int64_t>(numbers), {}},
+             .shared = data.array<std::uint8_t>(0)};
+  labels_ = {.shared = data.array<std::uint8_t>(1)};
+  describe(info_.description, classes);
+  if (labels_.shared.empty()) info_.spec.targets.clear();
   memory_ = std::move(memory);
 }
 
@@ -207,14 +205,17 @@ void IdxSource::describe(const std::filesystem::path& file, std::int64_t classes
     fail(file, "expected at least one image of at least one pixel",
          fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
   const std::int64_t channels = images_.shape.size() == 4 ? images_.shape[3] : 1;
-  spec_ = SampleSpec::classification({images_.shape[1], images_.shape[2], channels}, classes);
+  info_.spec = SampleSpec::classification({images_.shape[1], images_.shape[2], channels}, classes);
+  info_.size = images_.shape[0];
+  info_.has_images = true;
+  info_.counts_classes = true;
 }
 
 void IdxSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
-  const auto pixels = static_cast<std::size_t>(spec_.feature_count());
+  const auto pixels = static_cast<std::size_t>(spec().feature_count());
   sample.set_image_view(images_.elements().subspan(record * pixels, pixels));
-  if (!spec_.targets.empty()) sample.label() = labels_.elements()[record];
+  if (!spec().targets.empty()) sample.label() = labels_.elements()[record];
 }
 
 }  // namespace lockstep::data

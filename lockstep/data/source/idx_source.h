@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/index_exchange.h"
 
@@ -16,7 +17,7 @@ namespace lockstep::data {
 
 /// One IDX file of unsigned bytes.
 struct IdxArray {
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape = {};
   std::string file = {};  ///< all bytes, including the header; empty: the elements are in `shared`
   std::size_t header_bytes = 0;
   std::span<const std::uint8_t> shared = {};  ///< elements in the memory of the node
@@ -47,7 +48,7 @@ std::filesystem::path find_idx_images(const std::filesystem::path& path, const s
 class IdxSource final : public RecordSource {
  public:
   /// `part` is "train" (files train-images-idx3-ubyte, train-labels-idx1-ubyte) or "test"
-  /// (t10k-...), each with or without ".gz". `name` is used in description(). Throws Error (data)
+  /// (t10k-...), each with or without ".gz". `name` is SourceInfo::description. Throws Error (data)
   /// if a file is missing or damaged, or if the label count is not the image count; Error (input)
   /// for another part.
   IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name = "",
@@ -55,25 +56,18 @@ class IdxSource final : public RecordSource {
   /// The images of one file, without labels. Throws Error (data) for a damaged file.
   explicit IdxSource(const std::filesystem::path& images, const IndexExchange& exchange = {});
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return images_.shape[0]; }
-  bool has_images() const override { return true; }
-  bool counts_classes() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
-  std::string description() const override { return name_; }
 
  private:
   /// Calls read() on one member of each node.
   void open(const IndexExchange& exchange, const std::function<void()>& read);
   void use(const NodeData& data, SharedSegment memory);
-  /// Checks the shape of the images of `file`, and sets the spec.
+  /// Checks the shape of the images of `file`, and sets the facts about them.
   void describe(const std::filesystem::path& file, std::int64_t classes);
 
-  std::string name_;
   IdxArray images_;
   IdxArray labels_;  // empty if there are none
   SharedSegment memory_;
-  SampleSpec spec_;
 };
 
 }  // namespace lockstep::data

@@ -134,10 +134,28 @@ std::vector<fs::path> class_folders(const fs::path& directory) {
               "expected a folder for each class, with images in it", "there are no folders");
 }
 
+void set_image_file(const RecordSource& source, std::int64_t record_id, std::string encoded,
+                    const ImageTransform& as_stored, Sample& sample) {
+  if (StoredImage* const image = sample.image) {
+    image->memory = std::move(encoded);
+    image->bytes = bytes_of(image->memory);
+    image->is_encoded = true;
+    image->source = &source;
+    image->record_id = record_id;
+    return;
+  }
+  try {
+    as_stored.apply(bytes_of(encoded), {}, sample);
+  } catch (const Error& error) {
+    source.fail_image(record_id, error);
+  }
+}
+
 ImageFolderSource::ImageFolderSource(const fs::path& directory,
                                      const std::vector<std::int64_t>& shape, ImageFolders folders)
     : directory_(directory), meaning_(folders) {
   find_all_files();
+  info_.size = std::ssize(files_);
   if (files_.empty() && !has_labels())
     throw Error(ErrorCategory::data, directory.string(),
                 "expected images, files that end in .jpg, .jpeg or .png",
@@ -154,8 +172,15 @@ ImageFolderSource::ImageFolderSource(const fs::path& directory,
   if (used.size() != 3)
     throw Error(ErrorCategory::input, directory.string(), "expected a shape HxWxC for images",
                 fmt::format("got [{}]", fmt::join(used, ", ")));
-  spec_ = SampleSpec::classification(used, static_cast<std::int64_t>(folders_.size()));
-  if (!has_labels()) spec_.targets.clear();
+  info_.spec = SampleSpec::classification(used, std::ssize(folders_));
+  if (has_labels())
+    info_.class_names = folders_;
+  else
+    info_.spec.targets.clear();
+  info_.has_images = true;
+  info_.has_encoded_images = true;
+  info_.description = description();
+  info_.identity = hash_of_names();
   as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(used[0]),
                                         static_cast<int>(used[1]), static_cast<int>(used[2])));
 }
@@ -233,7 +258,7 @@ std::string ImageFolderSource::name_of(std::int64_t record_id) const {
   return file.folder == kNoFolder ? file.name : folders_[file.folder] + '/' + file.name;
 }
 
-std::uint64_t ImageFolderSource::identity() const {
+std::uint64_t ImageFolderSource::hash_of_names() const {
   std::uint64_t hash = 1;
   for (std::int64_t record = 0; record < size(); ++record) {
     const std::string name = name_of(record);
@@ -267,21 +292,8 @@ std::string ImageFolderSource::description() const {
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
   if (has_labels()) sample.label() = files_[record_id].folder;
-  if (StoredImage* const image = sample.image) {
-    image->memory = read_all(InputFile(path_of(record_id)), Compression::none);
-    image->bytes = bytes_of(image->memory);
-    image->is_encoded = true;
-    image->source = this;
-    image->record_id = record_id;
-    return;
-  }
-  with_image(path_of(record_id), [&](std::span<const std::uint8_t> bytes) {
-    thread_local ImageScratch scratch;
-    if (sample.pixels().empty())
-      as_stored_->apply(bytes, {}, sample.features(), scratch);
-    else
-      as_stored_->apply(bytes, {}, sample.pixels(), scratch);
-  });
+  set_image_file(*this, record_id, read_all(InputFile(path_of(record_id)), Compression::none),
+                 *as_stored_, sample);
 }
 
 void ImageFolderSource::fail_image(std::int64_t record_id, const Error& error) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/data/image/transform.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
@@ -35,17 +36,8 @@ class ImageFolderSource final : public RecordSource {
                              const std::vector<std::int64_t>& shape = {},
                              ImageFolders folders = ImageFolders::classes);
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return files_.size(); }
-  bool has_images() const override { return true; }
-  bool has_encoded_images() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
   [[noreturn]] void fail_image(std::int64_t record_id, const Error& error) const override;
-  std::vector<std::string> class_names() const override {
-    return has_labels() ? folders_ : std::vector<std::string>();
-  }
-  std::uint64_t identity() const override;
-  std::string description() const override;
 
   /// The file of a record, relative to the directory: "cat/1.jpg".
   std::string name_of(std::int64_t record_id) const;
@@ -66,15 +58,22 @@ class ImageFolderSource final : public RecordSource {
   void find_all_files();
   void find_files(std::int32_t folder);
   std::vector<std::int64_t> shape_of_first() const;
+  std::string description() const;
+  std::uint64_t hash_of_names() const;
 
   std::filesystem::path directory_;
   ImageFolders meaning_;
   std::vector<std::string> folders_;  // the classes, if there are labels
   std::vector<File> files_;
   std::map<std::string, std::int64_t> other_files_;  // number of left-out files per extension
-  SampleSpec spec_;
-  std::optional<ImageTransform> as_stored_;  // always set after construction
+  std::optional<ImageTransform> as_stored_;          // always set after construction
 };
+
+/// Gives `sample` the JPEG or PNG file `encoded` of a record of `source` as its first input: as
+/// stored if that is requested, otherwise decoded by `as_stored`. Throws the Error of
+/// source.fail_image() for an image that cannot be decoded.
+void set_image_file(const RecordSource& source, std::int64_t record_id, std::string encoded,
+                    const ImageTransform& as_stored, Sample& sample);
 
 /// The class folders in `directory`, sorted. Throws Error (data) if there are none.
 std::vector<std::filesystem::path> class_folders(const std::filesystem::path& directory);

@@ -11,8 +11,8 @@
 
 #include "lockstep/base/system/shared_segment.h"
 #include "lockstep/data/record/compression.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_index.h"
-#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
@@ -34,6 +34,13 @@ std::vector<std::size_t> members_of_node(const IndexExchange& exchange, const st
 struct NodeData {
   std::string description;                         ///< all but the arrays
   std::vector<std::span<const std::byte>> arrays;  ///< each aligned for any number
+
+  /// Array `number` as values of T.
+  template <typename T>
+  std::span<const T> array(std::size_t number) const {
+    const std::span<const std::byte> bytes = arrays.at(number);
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
 };
 
 /// Runs read() on the first member of each node, whose arrays must stay valid until the return, and

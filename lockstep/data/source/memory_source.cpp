@@ -49,32 +49,34 @@ MemorySource::MemorySource(MemoryFeatures features, MemoryLabels labels, SampleS
 
 MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryTensor> targets,
                            SampleSpec spec, std::vector<float> weights)
-    : weights_(std::move(weights)), spec_(std::move(spec)) {
-  check_spec(spec_, kWhere);
-  require_fit(inputs.size() == spec_.inputs.size() && targets.size() == spec_.targets.size(),
-              fmt::format("expected {} and {}", counted(spec_.inputs.size(), "input"),
-                          counted(spec_.targets.size(), "target")),
-              fmt::format("got {} and {}", inputs.size(), targets.size()));
-  const TensorSpec& first = spec_.inputs.front();
-  has_images_ = type_of(inputs.front().values) == ElementType::uint8 &&
-                first.type == ElementType::float32 && !first.is_ragged();
+    : RecordSource({.spec = std::move(spec)}), weights_(std::move(weights)) {
+  check_spec(info_.spec, kWhere);
+  require_fit(
+      inputs.size() == info_.spec.inputs.size() && targets.size() == info_.spec.targets.size(),
+      fmt::format("expected {} and {}", counted(info_.spec.inputs.size(), "input"),
+                  counted(info_.spec.targets.size(), "target")),
+      fmt::format("got {} and {}", inputs.size(), targets.size()));
+  const TensorSpec& first = info_.spec.inputs.front();
+  info_.has_images = type_of(inputs.front().values) == ElementType::uint8 &&
+                     first.type == ElementType::float32 && !first.is_ragged();
   if (first.is_ragged()) {
-    records_ = static_cast<std::int64_t>(inputs.front().lengths.size());
+    info_.size = std::ssize(inputs.front().lengths);
   } else {
     const std::int64_t elements = size_of(inputs.front().values);
     require_fit(elements % first.elements() == 0,
                 fmt::format("expected {} in multiples of {}, for records of [{}]", first.name,
                             first.elements(), fmt::join(first.shape, ", ")),
                 fmt::format("got {}", elements));
-    records_ = elements / first.elements();
+    info_.size = elements / first.elements();
   }
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    inputs_.push_back(i == 0 && has_images_ ? Column{std::move(inputs[i].values)}
-                                            : checked(spec_.inputs[i], std::move(inputs[i]), 0));
+    inputs_.push_back(i == 0 && info_.has_images
+                          ? Column{std::move(inputs[i].values)}
+                          : checked(info_.spec.inputs[i], std::move(inputs[i]), 0));
   for (std::size_t i = 0; i < targets.size(); ++i)
     targets_.push_back(
-        checked(spec_.targets[i], std::move(targets[i]), spec_.targets[i].first_class()));
-  const std::size_t weight_count = spec_.weighted ? static_cast<std::size_t>(records_) : 0;
+        checked(info_.spec.targets[i], std::move(targets[i]), info_.spec.targets[i].first_class()));
+  const std::size_t weight_count = info_.spec.weighted ? static_cast<std::size_t>(size()) : 0;
   require_fit(weights_.size() == weight_count, fmt::format("expected {} weights", weight_count),
               fmt::format("got {}", weights_.size()));
   const auto wrong = std::ranges::find_if_not(
@@ -82,6 +84,11 @@ MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryT
   if (wrong != weights_.end())
     throw Error(ErrorCategory::input, kWhere, "expected finite weights of 0 or more",
                 fmt::format("record {} has {}", wrong - weights_.begin(), *wrong));
+  info_.description =
+      first.is_ragged()
+          ? fmt::format("{} samples of {} in memory", size(), to_string(first))
+          : fmt::format("{} {} of {} in memory", size(), info_.has_images ? "images" : "samples",
+                        fmt::join(first.shape, "x"));
 }
 
 MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor tensor,
@@ -91,14 +98,14 @@ MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor 
               fmt::format("got {}", to_string(type_of(tensor.values))));
   const auto lengths = static_cast<std::int64_t>(tensor.lengths.size());
   require_fit(
-      lengths == (spec.is_ragged() ? records_ : 0),
-      fmt::format("expected {} of {} for {}", counted(spec.is_ragged() ? records_ : 0, "length"),
-                  to_string(spec), counted(records_, "record")),
+      lengths == (spec.is_ragged() ? size() : 0),
+      fmt::format("expected {} of {} for {}", counted(spec.is_ragged() ? size() : 0, "length"),
+                  to_string(spec), counted(size(), "record")),
       fmt::format("got {}", lengths));
   require_fit(std::ranges::all_of(tensor.lengths, [](std::int32_t length) { return length >= 0; }),
               fmt::format("expected lengths of 0 or more of {}", spec.name), "one is below 0");
   Column column{std::move(tensor.values), {}};
-  std::int64_t elements = records_ * spec.elements();
+  std::int64_t elements = size() * spec.elements();
   if (spec.is_ragged()) {
     const std::int64_t unit = element_count(std::span(spec.shape).subspan(1));
     elements = 0;
@@ -107,7 +114,7 @@ MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor 
   }
   require_fit(size_of(column.values) == elements,
               fmt::format("expected {} of {} for {}", counted(elements, "value"), spec.name,
-                          counted(records_, "record")),
+                          counted(size(), "record")),
               fmt::format("got {}", size_of(column.values)));
   if (spec.classes == 0) return column;
   const auto& labels = std::get<std::vector<std::int32_t>>(column.values);
@@ -138,21 +145,14 @@ void MemorySource::copy(const Column& column, std::int64_t record_id, TensorView
 }
 
 void MemorySource::read(std::int64_t record_id, Sample& sample) const {
-  if (has_images_)
+  if (info_.has_images)
     sample.set_image_view(std::span(std::get<std::vector<std::uint8_t>>(inputs_.front().values))
-                              .subspan(static_cast<std::size_t>(record_id * spec_.feature_count()),
-                                       static_cast<std::size_t>(spec_.feature_count())));
-  for (std::size_t i = has_images_ ? 1 : 0; i < inputs_.size(); ++i)
+                              .subspan(static_cast<std::size_t>(record_id * spec().feature_count()),
+                                       static_cast<std::size_t>(spec().feature_count())));
+  for (std::size_t i = info_.has_images ? 1 : 0; i < inputs_.size(); ++i)
     copy(inputs_[i], record_id, sample.inputs[i]);
   for (std::size_t i = 0; i < targets_.size(); ++i) copy(targets_[i], record_id, sample.targets[i]);
-  if (spec_.weighted) sample.weight = weights_[static_cast<std::size_t>(record_id)];
-}
-
-std::string MemorySource::description() const {
-  if (spec_.inputs.front().is_ragged())
-    return fmt::format("{} samples of {} in memory", records_, to_string(spec_.inputs.front()));
-  return fmt::format("{} {} of {} in memory", records_, has_images() ? "images" : "samples",
-                     fmt::join(spec_.shape(), "x"));
+  if (spec().weighted) sample.weight = weights_[static_cast<std::size_t>(record_id)];
 }
 
 namespace {
@@ -167,8 +167,11 @@ constexpr const char* kGenerator = "generator";
 }  // namespace
 
 GeneratorSource::GeneratorSource(SampleSpec spec, std::int64_t count, SampleGenerator generate)
-    : spec_(std::move(spec)), count_(count), generate_(std::move(generate)) {
-  check_spec(spec_, kGenerator);
+    : RecordSource({.spec = std::move(spec),
+                    .size = count,
+                    .description = fmt::format("{} generated samples", count)}),
+      generate_(std::move(generate)) {
+  check_spec(info_.spec, kGenerator);
   if (count < 0)
     throw Error(ErrorCategory::input, kGenerator, "expected 0 or more records",
                 fmt::format("got {}", count));
@@ -204,8 +207,8 @@ void check_classes(std::span<const TensorSpec> specs, const std::vector<TensorVi
 }  // namespace
 
 void GeneratorSource::read(std::int64_t record_id, Sample& sample) const {
-  clear_tensors(spec_.inputs, sample.inputs);
-  clear_tensors(spec_.targets, sample.targets);
+  clear_tensors(spec().inputs, sample.inputs);
+  clear_tensors(spec().targets, sample.targets);
   try {
     generate_(record_id, sample);
   } catch (const std::exception& error) {
@@ -214,12 +217,8 @@ void GeneratorSource::read(std::int64_t record_id, Sample& sample) const {
     fail(record_id, "expected a sample",
          "its function threw an exception that is not a std::exception");
   }
-  check_classes(spec_.inputs, sample.inputs, record_id, false);
-  check_classes(spec_.targets, sample.targets, record_id, true);
-}
-
-std::string GeneratorSource::description() const {
-  return fmt::format("{} generated samples", count_);
+  check_classes(spec().inputs, sample.inputs, record_id, false);
+  check_classes(spec().targets, sample.targets, record_id, true);
 }
 
 namespace {
@@ -272,7 +271,12 @@ void check_positive(std::int64_t value, const char* what) {
 }  // namespace
 
 SyntheticSource::SyntheticSource(const SyntheticOptions& options)
-    : spec_(SampleSpec::classification(options.shape, options.classes)), count_(options.count) {
+    : RecordSource({.spec = SampleSpec::classification(options.shape, options.classes),
+                    .size = options.count,
+                    .description = fmt::format("{} synthetic {} of {}", options.count,
+                                               options.images ? "images" : "samples",
+                                               fmt::join(options.shape, "x")),
+                    .has_images = options.images}) {
   if (options.shape.empty())
     throw Error(ErrorCategory::input, "synthetic data", "expected a shape",
                 "the shape has no dimensions");
@@ -286,7 +290,7 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
   check_positive(options.classes, "class");
   check_positive(options.count, "record");
   record_key_ = random_key(options.seed, "synthetic records " + options.part);
-  pattern_size_ = std::min(static_cast<std::size_t>(spec_.feature_count()), kLongestPattern);
+  pattern_size_ = std::min(static_cast<std::size_t>(spec().feature_count()), kLongestPattern);
   patterns_.resize(pattern_size_ * static_cast<std::size_t>(options.classes));
   fill_half_unit(patterns_, random_key(options.seed, "synthetic patterns"));
   noise_.resize(kNoiseFloats);
@@ -299,27 +303,22 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
 void SyntheticSource::read(std::int64_t record_id, Sample& sample) const {
   const auto words = Philox(record_key_).block(0, static_cast<std::uint64_t>(record_id));
   const auto label =
-      static_cast<std::int32_t>(words[0] % static_cast<std::uint64_t>(spec_.classes()));
+      static_cast<std::int32_t>(words[0] % static_cast<std::uint64_t>(spec().classes()));
   sample.label() = label;
   const std::size_t pattern_at = static_cast<std::size_t>(label) * pattern_size_;
   const std::size_t noise_at = words[1] % kNoiseFloats;
-  if (!has_images())
+  if (!info_.has_images)
     return add_up(std::span(patterns_).subspan(pattern_at, pattern_size_), noise_, noise_at,
                   sample.features());
   const auto draw = [&](std::span<std::uint8_t> pixels) {
     add_up(std::span(pixel_patterns_).subspan(pattern_at, pattern_size_), pixel_noise_, noise_at,
            pixels);
   };
-  if (sample.image != nullptr) return draw(sample.image->allocate(spec_.feature_count()));
+  if (sample.image != nullptr) return draw(sample.image->allocate(spec().feature_count()));
   if (!sample.pixels().empty()) return draw(sample.pixels());
-  std::vector<std::uint8_t> image(spec_.feature_count());
+  std::vector<std::uint8_t> image(spec().feature_count());
   draw(image);
   sample.set_image(image);
-}
-
-std::string SyntheticSource::description() const {
-  return fmt::format("{} synthetic {} of {}", count_, has_images() ? "images" : "samples",
-                     fmt::join(spec_.shape(), "x"));
 }
 
 }  // namespace lockstep::data

@@ -14,6 +14,7 @@
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 namespace {

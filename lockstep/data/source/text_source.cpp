@@ -229,7 +229,7 @@ void TextSource::read_files() {
   wide_ = own_wide_;
   ends_ = own_ends_;
   if (by_lines) pack_documents();
-  set_spec();
+  set_info();
 }
 
 /// Puts whole documents into a window as long as they fit.
@@ -251,27 +251,37 @@ void TextSource::pack_documents() {
   windows_ = own_windows_;
 }
 
-void TextSource::set_spec() {
+void TextSource::set_info() {
   const std::vector<std::int64_t> shape = {schema_->length};
   const auto tokens = static_cast<std::int64_t>(narrow_.size() + wide_.size());
   const auto tensor = [&](const char* name, std::int64_t classes) {
     return TensorSpec{.name = name, .type = ElementType::int32, .shape = shape, .classes = classes};
   };
-  spec_ = {.inputs = {tensor("tokens", vocabulary_size_)},
-           .targets = {tensor("next", vocabulary_size_)}};
+  info_.spec = {.inputs = {tensor("tokens", vocabulary_size_)},
+                .targets = {tensor("next", vocabulary_size_)}};
   if (schema_->has_segments) {
-    spec_.inputs.push_back(tensor("segments", 0));
-    records_ = std::ssize(windows_) - 1;
+    info_.spec.inputs.push_back(tensor("segments", 0));
+    info_.size = std::ssize(windows_) - 1;
   } else {
     const std::int64_t more = std::max<std::int64_t>(0, tokens - 1 - schema_->length);
-    records_ = tokens < 2 ? 0 : 1 + (more + stride_ - 1) / stride_;
+    info_.size = tokens < 2 ? 0 : 1 + (more + stride_ - 1) / stride_;
   }
-  if (records_ < 1)
+  if (info_.size < 1)
     throw Error(ErrorCategory::data, files_.front().string(),
                 schema_->has_segments ? "expected at least one line with text"
                                       : "expected at least 2 tokens of text",
                 fmt::format("there {} in {}", tokens == 1 ? "is one" : "are none",
                             counted(std::ssize(files_), "file")));
+  info_.preparation = fmt::format(
+      ", tokenizer {} ({} tokens, {}), {} of {}", schema_->name(), vocabulary_size_, schema_->hash,
+      schema_->has_segments ? "packed lines" : "windows",
+      stride_ == schema_->length ? std::to_string(schema_->length)
+                                 : fmt::format("{} every {}", schema_->length, stride_));
+  info_.description = fmt::format(
+      "{} tokens of {}{}", tokens,
+      files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "text file"),
+      info_.preparation);
+  info_.text = schema_;
 }
 
 NodeData TextSource::data() const {
@@ -294,19 +304,15 @@ void TextSource::use(const NodeData& data, SharedSegment memory) {
   stride_ = described.at("stride");
   vocabulary_size_ = described.at("vocabulary_size");
   end_label_ = described.at("end_label");
-  const auto numbers = [&]<typename T>(std::span<const T>& array, std::size_t number) {
-    const auto& bytes = data.arrays.at(number);
-    array = {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-  };
-  numbers(narrow_, 0);
-  numbers(wide_, 1);
-  numbers(ends_, 2);
-  numbers(windows_, 3);
+  narrow_ = data.array<std::uint16_t>(0);
+  wide_ = data.array<std::int32_t>(1);
+  ends_ = data.array<std::uint64_t>(2);
+  windows_ = data.array<Window>(3);
   own_narrow_ = {};
   own_wide_ = {};
   own_ends_ = {};
   own_windows_ = {};
-  set_spec();
+  set_info();
   memory_ = std::move(memory);
 }
 
@@ -338,22 +344,6 @@ void TextSource::read(std::int64_t record_id, Sample& sample) const {
     ++segment;
   }
   std::ranges::fill(segments.subspan(count), 0);
-}
-
-std::string TextSource::description() const {
-  const std::size_t tokens = narrow_.size() + wide_.size();
-  return fmt::format(
-      "{} tokens of {}{}", tokens,
-      files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "text file"),
-      preparation());
-}
-
-std::string TextSource::preparation() const {
-  return fmt::format(", tokenizer {} ({} tokens, {}), {} of {}", schema_->name(), vocabulary_size_,
-                     schema_->hash, schema_->has_segments ? "packed lines" : "windows",
-                     stride_ == schema_->length
-                         ? std::to_string(schema_->length)
-                         : fmt::format("{} every {}", schema_->length, stride_));
 }
 
 }  // namespace lockstep::data

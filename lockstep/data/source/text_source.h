@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/system/shared_segment.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/text/text_schema.h"
@@ -95,12 +96,7 @@ class TextSource final : public RecordSource {
   /// the schema.
   explicit TextSource(const std::vector<std::filesystem::path>& files, TextOptions options = {});
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
-  std::string description() const override;
-  std::string preparation() const override;
-  std::shared_ptr<const TextSchema> text() const override { return schema_; }
 
  private:
   /// Numbers of the tokens in the sequence.
@@ -114,7 +110,7 @@ class TextSource final : public RecordSource {
   void pack_documents();
   NodeData data() const;
   void use(const NodeData& data, SharedSegment memory);
-  void set_spec();
+  void set_info();
   std::int32_t token(std::uint64_t index) const {
     return wide_.empty() ? narrow_[index] : wide_[index];
   }
@@ -122,11 +118,9 @@ class TextSource final : public RecordSource {
   std::vector<std::filesystem::path> files_;
   TextOptions options_;
   std::int64_t stride_ = 0;
-  std::int64_t records_ = 0;
   std::int64_t vocabulary_size_ = 0;
   std::int32_t end_label_ = -1;  // of the last token of a line
   std::shared_ptr<const TextSchema> schema_;
-  SampleSpec spec_;
 
   // What this process has read.
   std::vector<std::uint16_t> own_narrow_;

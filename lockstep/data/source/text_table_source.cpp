@@ -175,7 +175,7 @@ void TextTableSource::read_files() {
   tokens_ = own_tokens_;
   ends_ = own_ends_;
   labels_ = own_labels_;
-  set_spec();
+  set_info();
 }
 
 void TextTableSource::add_text(const TextTokens& text) {
@@ -185,43 +185,57 @@ void TextTableSource::add_text(const TextTokens& text) {
 }
 
 void TextTableSource::number_classes(const std::vector<std::string>& words) {
-  class_names_ = words;
-  std::ranges::sort(class_names_);
-  const auto repeated = std::ranges::unique(class_names_);
-  class_names_.erase(repeated.begin(), repeated.end());
-  if (class_names_.size() > CsvReader::kMaxValues)
+  std::vector<std::string>& names = info_.class_names;
+  names = words;
+  std::ranges::sort(names);
+  const auto repeated = std::ranges::unique(names);
+  names.erase(repeated.begin(), repeated.end());
+  if (names.size() > CsvReader::kMaxValues)
     throw Error(ErrorCategory::data, files_.front().string(),
                 fmt::format("expected at most {} classes in the column {}", CsvReader::kMaxValues,
                             schema_->label),
-                fmt::format("got {}", class_names_.size()));
+                fmt::format("got {}", names.size()));
   const auto number = [](const std::string& word) { return parse_number<std::int64_t>(word); };
-  if (std::ranges::all_of(class_names_, [&](const auto& word) { return number(word).has_value(); }))
-    std::ranges::stable_sort(class_names_, {}, [&](const auto& word) { return *number(word); });
+  if (std::ranges::all_of(names, [&](const auto& word) { return number(word).has_value(); }))
+    std::ranges::stable_sort(names, {}, [&](const auto& word) { return *number(word); });
   std::unordered_map<std::string_view, std::int32_t> numbers;
-  for (const std::string& name : class_names_)
+  for (const std::string& name : names)
     numbers.emplace(name, static_cast<std::int32_t>(numbers.size()));
   for (const std::string& word : words) own_labels_.push_back(numbers.at(word));
 }
 
-void TextTableSource::set_spec() {
+void TextTableSource::set_info() {
   const auto tensor = [&](const char* name, std::int64_t length, std::int64_t classes) {
     return TensorSpec{
         .name = name, .type = ElementType::int32, .shape = {length}, .classes = classes};
   };
   const std::int64_t length = schema_->length;
   if (is_pairs()) {
-    spec_ = {
+    info_.spec = {
         .inputs = {tensor("source", length, vocabulary_size_), tensor("source_segments", length, 0),
                    tensor("tokens", schema_->target_length, targets_.size)},
         .targets = {tensor("next", schema_->target_length, targets_.size)}};
-    return;
+  } else {
+    info_.spec = {
+        .inputs = {tensor("tokens", length, vocabulary_size_), tensor("segments", length, 0)}};
+    if (!info_.class_names.empty())
+      info_.spec.targets = {{.name = "label",
+                             .type = ElementType::int32,
+                             .shape = {},
+                             .classes = std::ssize(info_.class_names)}};
   }
-  spec_ = {.inputs = {tensor("tokens", length, vocabulary_size_), tensor("segments", length, 0)}};
-  if (!class_names_.empty())
-    spec_.targets = {{.name = "label",
-                      .type = ElementType::int32,
-                      .shape = {},
-                      .classes = std::ssize(class_names_)}};
+  info_.size = std::ssize(ends_) / (is_pairs() ? 2 : 1);
+  info_.preparation =
+      fmt::format(", tokenizer {} ({} tokens, {}), {}{}{}", schema_->name(), vocabulary_size_,
+                  schema_->hash, counted(length, "position"),
+                  is_pairs() ? fmt::format(" and {} of targets", schema_->target_length) : "",
+                  cut_ == 0 ? "" : fmt::format(", {} cut", counted(cut_, "longer text")));
+  info_.description = fmt::format(
+      "{} of {}{}{}", counted(info_.size, is_pairs() ? "pair" : "text"),
+      files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "table"),
+      missing_ == 0 ? "" : fmt::format(", {} missing (empty, NA, ?), read as written", missing_),
+      info_.preparation);
+  info_.text = schema_;
 }
 
 NodeData TextTableSource::data() const {
@@ -233,7 +247,7 @@ NodeData TextTableSource::data() const {
                            {"target_size", targets_.size},
                            {"cut", cut_},
                            {"missing", missing_},
-                           {"class_names", encode_strings(class_names_)}},
+                           {"class_names", encode_strings(info_.class_names)}},
                           bytes);
   return {std::move(bytes), {std::as_bytes(tokens_), std::as_bytes(ends_), std::as_bytes(labels_)}};
 }
@@ -249,18 +263,14 @@ void TextTableSource::use(const NodeData& data, SharedSegment memory) {
               .size = described.at("target_size")};
   cut_ = described.at("cut");
   missing_ = described.at("missing");
-  class_names_ = decode_strings(described.at("class_names")).get<std::vector<std::string>>();
-  const auto numbers = [&]<typename T>(std::span<const T>& array, std::size_t number) {
-    const auto& bytes = data.arrays.at(number);
-    array = {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-  };
-  numbers(tokens_, 0);
-  numbers(ends_, 1);
-  numbers(labels_, 2);
+  info_.class_names = decode_strings(described.at("class_names")).get<std::vector<std::string>>();
+  tokens_ = data.array<std::int32_t>(0);
+  ends_ = data.array<std::uint64_t>(1);
+  labels_ = data.array<std::int32_t>(2);
   own_tokens_ = {};
   own_ends_ = {};
   own_labels_ = {};
-  set_spec();
+  set_info();
   memory_ = std::move(memory);
 }
 
@@ -281,23 +291,8 @@ void TextTableSource::read(std::int64_t record_id, Sample& sample) const {
   if (is_pairs())
     write_target(text(2 * record + 1), targets_, sample.inputs[2].as<std::int32_t>(),
                  sample.targets[0].as<std::int32_t>());
-  else if (!spec_.targets.empty())
+  else if (!spec().targets.empty())
     sample.label() = labels_[record];
-}
-
-std::string TextTableSource::description() const {
-  return fmt::format(
-      "{} of {}{}{}", counted(size(), is_pairs() ? "pair" : "text"),
-      files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "table"),
-      missing_ == 0 ? "" : fmt::format(", {} missing (empty, NA, ?), read as written", missing_),
-      preparation());
-}
-
-std::string TextTableSource::preparation() const {
-  return fmt::format(", tokenizer {} ({} tokens, {}), {}{}{}", schema_->name(), vocabulary_size_,
-                     schema_->hash, counted(schema_->length, "position"),
-                     is_pairs() ? fmt::format(" and {} of targets", schema_->target_length) : "",
-                     cut_ == 0 ? "" : fmt::format(", {} cut", counted(cut_, "longer text")));
 }
 
 }  // namespace lockstep::data

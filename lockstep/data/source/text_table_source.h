@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/system/shared_segment.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/source/text_source.h"
@@ -19,9 +20,9 @@ namespace lockstep::data {
 /// A sample is the text of a row, in the column TextOptions::column: the int32 input "tokens" [T],
 /// and "segments" [T], 1 for tokens and 0 for the padding at the end. If the tokenizer has a begin
 /// token ([CLS]), it precedes each text, and the end token follows. A longer text loses its last
-/// tokens; preparation() counts such texts. With TextOptions::label, the target "label" is the
-/// class that this column has: its words are the names of the classes, in alphabetical order, or by
-/// value if all are whole numbers.
+/// tokens; SourceInfo::preparation counts such texts. With TextOptions::label, the target "label"
+/// is the class that this column has: its words are the names of the classes, in alphabetical
+/// order, or by value if all are whole numbers.
 ///
 /// With TextOptions::source and target, a sample is the pair of texts of a row: the inputs "source"
 /// [S] and "source_segments" [S], as above, and "tokens" [T], the text of the target after a begin
@@ -40,13 +41,7 @@ class TextTableSource final : public RecordSource {
   explicit TextTableSource(const std::vector<std::filesystem::path>& files,
                            TextOptions options = {});
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return std::ssize(ends_) / (is_pairs() ? 2 : 1); }
   void read(std::int64_t record_id, Sample& sample) const override;
-  std::vector<std::string> class_names() const override { return class_names_; }
-  std::string description() const override;
-  std::string preparation() const override;
-  std::shared_ptr<const TextSchema> text() const override { return schema_; }
 
  private:
   void read_files();
@@ -56,7 +51,7 @@ class TextTableSource final : public RecordSource {
   void number_classes(const std::vector<std::string>& words);
   NodeData data() const;
   void use(const NodeData& data, SharedSegment memory);
-  void set_spec();
+  void set_info();
 
   std::vector<std::filesystem::path> files_;
   TextOptions options_;
@@ -64,15 +59,13 @@ class TextTableSource final : public RecordSource {
   TargetVocabulary targets_;
   std::int64_t cut_ = 0;      // texts that were too long
   std::int64_t missing_ = 0;  // texts that are a spelling of a missing value
-  std::vector<std::string> class_names_;
   std::shared_ptr<const TextSchema> schema_;
-  SampleSpec spec_;
 
   // What this process has read.
   std::vector<std::int32_t> own_tokens_;
   std::vector<std::uint64_t> own_ends_;
   std::vector<std::int32_t> own_labels_;
-  // Of all texts, those or in the memory of the node.
+  // Views of these, or of the memory of the node.
   std::span<const std::int32_t> tokens_;
   std::span<const std::uint64_t> ends_;  // of the texts, one past their last token; two of a pair
   std::span<const std::int32_t> labels_;

@@ -22,6 +22,8 @@
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
 #include "lockstep/data/sample/batch.h"
+#include "lockstep/data/sample/record_source.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/example_decoder.h"
 
 namespace lockstep::data {
@@ -97,7 +99,7 @@ class SampleEncoder {
   SampleEncoder(const RecordSource& source, const ShardOptions& options)
       : source_(source),
         options_(options),
-        class_names_(source.class_names()),
+        class_names_(source.info().class_names),
         memory_(options.encoding == FeatureEncoding::encoded ? without_image(source.spec())
                                                              : source.spec()),
         sample_(memory_.sample()) {}
@@ -121,7 +123,7 @@ class SampleEncoder {
       example[std::string(input.name)] = feature_of(input);
     for (const TensorView& target : sample_.targets)
       example[std::string(target.name)] = feature_of(target);
-    if (source_.has_images()) example[std::string(sample_.inputs[0].name)] = first_input();
+    if (source_.info().has_images) example[std::string(sample_.inputs[0].name)] = first_input();
     if (source_.spec().weighted) example[kWeightFeature] = FloatList{sample_.weight};
     return serialize_example(example);
   }
@@ -237,7 +239,7 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
                              const Progress& progress) {
   check_options(options);
   prepare_directory(options);
-  check_class_names(options, source.class_names());
+  check_class_names(options, source.info().class_names);
   remove_abandoned_temporaries(options.directory);
   const auto old_shards = existing_shards(options);
   if (!old_shards.empty() && !options.overwrite) {
@@ -258,11 +260,11 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
                        .label_feature = options.label_feature,
                        .shape = is_encoded ? std::vector<std::int64_t>{} : source.spec().shape(),
                        .classes = source.spec().classes(),
-                       .class_names = source.class_names(),
-                       .feature_names = source.feature_names(),
-                       .target_names = source.target_names(),
+                       .class_names = source.info().class_names,
+                       .feature_names = source.info().feature_names,
+                       .target_names = source.info().target_names,
                        .tensors = is_usual ? SampleSpec() : source.spec()};
-  if (const auto text = source.text()) part.text = *text;
+  if (const auto text = source.info().text) part.text = *text;
   if (!is_usual) {
     part.input_feature = source.spec().inputs.front().name;
     part.label_feature = source.spec().targets.empty() ? "" : source.spec().targets.front().name;

@@ -8,10 +8,11 @@
 #include <string>
 
 #include "lockstep/data/record/compression.h"
-#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/dataset_json.h"
 
 namespace lockstep::data {
+
+class RecordSource;
 
 /// The encoding of features: one value of raw bytes (value / 255 in a sample), floats, or the
 /// original JPEG or PNG file. The last one adds the usual features image/format, image/height,

@@ -90,10 +90,10 @@ std::vector<std::filesystem::path> matching_files(const std::vector<std::string>
 
 TFRecordSource::TFRecordSource(const std::vector<std::filesystem::path>& files,
                                const TFRecordOptions& options, std::string description)
-    : index_dir_(options.index_dir),
+    : RecordSource({.description = std::move(description)}),
+      index_dir_(options.index_dir),
       skip_damage_(options.skip_damage),
       exchange_(options.exchange),
-      description_(std::move(description)),
       inflated_(std::make_shared<InflatedStore>(options.index_dir)),
       recent_([this](std::size_t shard) { return open_again(shards_[shard]); }) {
   LOCKSTEP_CHECK_OP(files.size(), >, 0u);
@@ -119,16 +119,19 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
     share_files();
   } else {
     for (Shard& shard : shards_)
-      if (auto damage = open_file(shard)) damage_.push_back(*std::move(damage));
+      if (auto damage = open_file(shard)) info_.damage.push_back(*std::move(damage));
   }
   std::int64_t records = 0;
-  for (const Shard& shard : shards_)
+  for (const Shard& shard : shards_) {
     first_records_.push_back(std::exchange(records, records + shard.index.records()));
-  size_ = records;
+    info_.files.push_back(
+        {shard.path.filename().string(), shard.index.records(), shard.version.stamp.size});
+  }
+  info_.size = records;
   map_files();
   if (records == 0) {
     throw Error(ErrorCategory::data, files.front().string(), "expected at least one record",
-                !damage_.empty() ? damage_.front().text()
+                !info_.damage.empty() ? info_.damage.front().text()
                 : files.size() == 1
                     ? "the file is empty"
                     : fmt::format("it and {} more files are empty", files.size() - 1));
@@ -207,7 +210,7 @@ void TFRecordSource::share_files() {
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     Shard& shard = shards_[i];
     shard.index = std::move(scanned[i].index);
-    if (scanned[i].damage) damage_.push_back(*std::move(scanned[i].damage));
+    if (scanned[i].damage) info_.damage.push_back(*std::move(scanned[i].damage));
     if (is_mine(exchange_, i)) continue;
     shard.compression = scanned[i].compression;
     shard.is_loaded = scanned[i].is_loaded;
@@ -289,12 +292,16 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   if (schema.counts_labels()) {
     const LabelRange labels = find_labels(schema.features.back());
     schema.spec.targets.front().classes = labels.highest + 1;
-    description_ += text_of_labels(labels.lowest, labels.highest);
+    info_.description += text_of_labels(labels.lowest, labels.highest);
   }
-  class_names_ = schema.class_names;
-  feature_names_ = schema.feature_names;
-  target_names_ = schema.target_names;
-  if (schema.text) text_ = std::make_shared<const TextSchema>(*schema.text);
+  info_.spec = schema.spec;
+  info_.has_images = schema.input != InputKind::floats;
+  info_.has_encoded_images = schema.input == InputKind::encoded_image;
+  info_.class_names = schema.class_names;
+  info_.counts_classes = schema.class_names.empty();
+  info_.feature_names = schema.feature_names;
+  info_.target_names = schema.target_names;
+  if (schema.text) info_.text = std::make_shared<const TextSchema>(*schema.text);
   pads_ = schema.pads;
   decoder_.emplace(schema.spec, schema.input, schema.features);
 }
@@ -443,14 +450,6 @@ std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t r
     if (first_records_[i] < records && shard.index.records() > 0 && !is_packed)
       files.push_back(shard.path);
   }
-  return files;
-}
-
-std::vector<StoredFile> TFRecordSource::files() const {
-  std::vector<StoredFile> files;
-  for (const Shard& shard : shards_)
-    files.push_back(
-        {shard.path.filename().string(), shard.index.records(), shard.version.stamp.size});
   return files;
 }
 

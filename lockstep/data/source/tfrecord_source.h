@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/file_options.h"
@@ -32,28 +34,16 @@ class TFRecordSource final : public RecordSource {
  public:
   /// Throws Error (data) for damage, with file, record, offset and kind; for files without any
   /// record; for records that do not match the schema. Throws Error (input) if an option is
-  /// required to interpret the records. With `skip_damage`, damage() reports the skipped part of
-  /// files whose records cannot all be located, and unusable records are skipped here; read()
-  /// always throws for them.
+  /// required to interpret the records. With `skip_damage`, SourceInfo::damage reports the skipped
+  /// part of files whose records cannot all be located, and unusable records are skipped here;
+  /// read() always throws for them.
   TFRecordSource(const std::vector<std::filesystem::path>& files, const TFRecordOptions& options,
                  std::string description);
 
-  const SampleSpec& spec() const override { return decoder_->spec(); }
-  std::int64_t size() const override { return size_; }
-  bool has_images() const override { return decoder_->input() != InputKind::floats; }
-  bool has_encoded_images() const override { return decoder_->input() == InputKind::encoded_image; }
   void read(std::int64_t record_id, Sample& sample) const override;
   bool keeps_image(const StoredImage& image) const override;
   [[noreturn]] void fail_image(std::int64_t record_id, const Error& error) const override;
-  std::vector<StoredFile> files() const override;
   void will_need(Range record_ids) const override;
-  std::vector<DamagedFile> damage() const override { return damage_; }
-  std::string description() const override { return description_; }
-  std::vector<std::string> class_names() const override { return class_names_; }
-  bool counts_classes() const override { return class_names_.empty(); }
-  std::vector<std::string> feature_names() const override { return feature_names_; }
-  std::vector<std::string> target_names() const override { return target_names_; }
-  std::shared_ptr<const TextSchema> text() const override { return text_; }
 
   /// PartDescription::pads, which Dataset::from_tfrecords() applies.
   const std::map<std::string, std::int64_t>& pads() const { return pads_; }
@@ -131,17 +121,10 @@ class TFRecordSource final : public RecordSource {
 
   std::filesystem::path index_dir_;
   bool skip_damage_;
-  IndexExchange exchange_;                  // until it is open
-  std::vector<std::string> class_names_;    // of the dataset.json, if it has them
-  std::vector<std::string> feature_names_;  // likewise
-  std::vector<std::string> target_names_;   // likewise
-  std::shared_ptr<const TextSchema> text_;  // likewise
+  IndexExchange exchange_;  // until it is open
   std::map<std::string, std::int64_t> pads_;
-  std::string description_;
   std::vector<Shard> shards_;
   std::vector<std::int64_t> first_records_;  // of each shard
-  std::int64_t size_ = 0;
-  std::vector<DamagedFile> damage_;
   std::shared_ptr<InflatedStore> inflated_;  // of all compressed files
   RecentFiles recent_;
   std::optional<ExampleDecoder> decoder_;  // always set after construction

@@ -26,7 +26,12 @@ namespace lockstep::data {
 
 PreparedSource::PreparedSource(Pipeline pipeline)
     : WrappedSource(pipeline.source), pipeline_(std::move(pipeline)) {
-  if (pipeline_.gives_pixels()) normalization_ = pipeline_.pixel_normalization();
+  describe(pipeline_.preparation());
+  info_.spec = pipeline_.spec;
+  info_.changes = pipeline_.changes();
+  info_.has_images = pipeline_.gives_pixels();
+  info_.has_encoded_images = false;
+  info_.normalization = info_.has_images ? pipeline_.pixel_normalization() : ChannelNormalization();
 }
 
 void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
@@ -47,18 +52,22 @@ void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
 }
 
 RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records,
-                         std::string word)
-    : WrappedSource(std::move(source), std::move(word)), records_(records) {
+                         std::string_view word)
+    : WrappedSource(std::move(source)), records_(records) {
   LOCKSTEP_CHECK(records.begin >= 0 && records.begin <= records.end &&
                  records.end <= this->source().size());
+  describe(fmt::format(", {}", word));
+  info_.size = records.size();
+  info_.files.clear();
 }
 
 PaddedSource::PaddedSource(std::shared_ptr<const RecordSource> source, std::string_view name,
                            std::int64_t length)
-    : WrappedSource(std::move(source), fmt::format("{} padded to {}", name, length)),
-      spec_(this->source().spec()) {
-  is_target_ = std::ranges::find(spec_.targets, name, &TensorSpec::name) != spec_.targets.end();
-  auto& tensors = is_target_ ? spec_.targets : spec_.inputs;
+    : WrappedSource(std::move(source)) {
+  describe(fmt::format(", {} padded to {}", name, length));
+  SampleSpec& spec = info_.spec;
+  is_target_ = std::ranges::find(spec.targets, name, &TensorSpec::name) != spec.targets.end();
+  auto& tensors = is_target_ ? spec.targets : spec.inputs;
   TensorSpec& tensor = find_tensor(std::span(tensors), "pad", name);
   if (!tensor.is_ragged())
     throw Error(ErrorCategory::input, "pad", "expected a tensor whose first extent is unknown",
@@ -94,15 +103,17 @@ void PaddedSource::read(std::int64_t record_id, Sample& sample) const {
 }
 
 RepeatedSource::RepeatedSource(std::shared_ptr<const RecordSource> source, std::int64_t times)
-    : WrappedSource(std::move(source), fmt::format("{} times", times)), times_(times) {
+    : WrappedSource(std::move(source)), times_(times) {
   if (times < 1)
     throw Error(ErrorCategory::input, "repeat",
                 "expected at least 1 repetition (a stream without a last step repeats its epochs "
                 "indefinitely)",
                 fmt::format("got {}", times));
-  if (std::int64_t records = 0; __builtin_mul_overflow(this->source().size(), times, &records))
+  if (__builtin_mul_overflow(this->source().size(), times, &info_.size))
     throw Error(ErrorCategory::input, "repeat", "expected fewer than 2^63 records",
                 fmt::format("{} times {} were requested", times, this->source().size()));
+  describe(fmt::format(", {} times", times));
+  info_.files.clear();
 }
 
 void RepeatedSource::read(std::int64_t record_id, Sample& sample) const {
@@ -179,12 +190,10 @@ FilteredSource::FilteredSource(std::shared_ptr<const RecordSource> source,
     ids_ = ids_of<std::uint32_t>(this->source(), keep, threads);
   else
     ids_ = ids_of<std::int64_t>(this->source(), keep, threads);
-  set_word(
-      fmt::format("{} of {} records by a filter", FilteredSource::size(), this->source().size()));
-}
-
-std::int64_t FilteredSource::size() const {
-  return std::visit([](const auto& ids) { return static_cast<std::int64_t>(ids.size()); }, ids_);
+  info_.size = std::visit([](const auto& ids) { return std::ssize(ids); }, ids_);
+  describe(fmt::format(", {} of {} records by a filter", size(), this->source().size()));
+  info_.changes.is_mapped = true;
+  info_.files.clear();
 }
 
 std::int64_t FilteredSource::id_of(std::int64_t record_id) const {
@@ -198,29 +207,29 @@ void FilteredSource::read(std::int64_t record_id, Sample& sample) const {
 
 RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,
                                    std::vector<std::string> names)
-    : WrappedSource(std::move(source), "with renumbered classes"),
-      names_(std::move(names)),
-      spec_(this->source().spec()) {
-  const std::vector<std::string> given = this->source().class_names();
-  const std::string where = this->source().description();
-  if (given.empty() || static_cast<std::int64_t>(given.size()) != spec_.classes())
+    : WrappedSource(std::move(source)) {
+  const std::vector<std::string>& given = this->source().info().class_names;
+  const std::string& where = info_.description;
+  if (given.empty() || std::ssize(given) != spec().classes())
     throw Error(ErrorCategory::data, where,
-                fmt::format("expected names of its {} classes", spec_.classes()),
+                fmt::format("expected names of its {} classes", spec().classes()),
                 fmt::format("there are {}", given.size()));
   for (const std::string& name : given) {
-    const auto place = std::ranges::find(names_, name);
-    if (place == names_.end())
+    const auto place = std::ranges::find(names, name);
+    if (place == names.end())
       throw Error(ErrorCategory::data, where,
-                  fmt::format("expected only the classes {}", fmt::join(names_, ", ")),
+                  fmt::format("expected only the classes {}", fmt::join(names, ", ")),
                   fmt::format("it has the class {}", name));
-    numbers_.push_back(static_cast<std::int32_t>(place - names_.begin()));
+    numbers_.push_back(static_cast<std::int32_t>(place - names.begin()));
   }
-  spec_.targets.front().classes = static_cast<std::int64_t>(names_.size());
+  describe(", with renumbered classes");
+  info_.spec.targets.front().classes = std::ssize(names);
+  info_.class_names = std::move(names);
 }
 
 std::int32_t RenumberedSource::number_of(std::int32_t label, std::int64_t record_id) const {
   if (label < 0 || label >= std::ssize(numbers_))
-    throw Error(ErrorCategory::data, source().description(),
+    throw Error(ErrorCategory::data, source().info().description,
                 fmt::format("expected labels 0 .. {}", std::ssize(numbers_) - 1),
                 fmt::format("record {} has {}", record_id, label));
   return numbers_[static_cast<std::size_t>(label)];
@@ -228,98 +237,73 @@ std::int32_t RenumberedSource::number_of(std::int32_t label, std::int64_t record
 
 namespace {
 
-template <typename TextOf>
-std::string joined(const std::vector<std::shared_ptr<const RecordSource>>& inputs,
-                   TextOf text_of_input) {
-  std::vector<std::string> texts;
-  for (const auto& input : inputs) texts.push_back(text_of_input(*input));
-  return fmt::format("{}", fmt::join(texts, "; "));
+/// Makes `all` the facts about its records and those of `input`; `word` names the operation in
+/// errors.
+void join(SourceInfo& all, const SourceInfo& input, std::string_view word) {
+  const auto refuse = [&](const std::string& expected, const std::string& actual) {
+    throw Error(ErrorCategory::input, word, "expected " + expected, actual);
+  };
+  if (input.spec != all.spec)
+    refuse(fmt::format("data sets of samples {}, as in {}", to_string(all.spec), all.description),
+           fmt::format("the samples of {} are {}", input.description, to_string(input.spec)));
+  if (__builtin_add_overflow(all.size, input.size, &all.size))
+    refuse("fewer than 2^63 records", "the data sets have more in total");
+  if (all.class_names.empty()) all.class_names = input.class_names;
+  if (!input.class_names.empty() && input.class_names != all.class_names)
+    refuse(fmt::format("data sets of the same classes, {}", fmt::join(all.class_names, ", ")),
+           fmt::format("the classes of {} are {}", input.description,
+                       fmt::join(input.class_names, ", ")));
+  const auto join_names = [&](std::vector<std::string>& known,
+                              const std::vector<std::string>& others, std::string_view what) {
+    if (known.empty()) known = others;
+    if (const auto other = different_feature(known, others))
+      refuse(fmt::format("data sets of the same {}, number {} of which is {}", what, *other + 1,
+                         known[*other]),
+             fmt::format("that of {} is {}", input.description, others[*other]));
+  };
+  join_names(all.feature_names, input.feature_names, "features");
+  join_names(all.target_names, input.target_names, "targets");
+  if (input.table && all.table && !input.table->agrees_with(*all.table))
+    refuse(fmt::format("tables that are scaled alike, with the same values (read the others with "
+                       "CsvOptions::schema or like= the first), as {}",
+                       all.description),
+           fmt::format("those of {} differ", input.description));
+  if (input.text && all.text && !input.text->agrees_with(*all.text))
+    refuse(fmt::format("texts of one tokenizer (read the others with TextOptions::schema of the "
+                       "first), as {}",
+                       all.description),
+           fmt::format("that of {} differs", input.description));
+  all.has_encoded_images = all.has_encoded_images && input.has_encoded_images;
+  all.has_images = all.has_images && input.has_images && input.normalization == all.normalization;
+  all.counts_classes = all.counts_classes && input.counts_classes;
+  const RecordChanges& changes = input.changes;
+  const bool is_same = all.changes.images && changes.images ? *all.changes.images == *changes.images
+                                                            : all.changes.images == changes.images;
+  all.changes.is_mapped = all.changes.is_mapped || changes.is_mapped || !is_same;
+  all.damage.insert(all.damage.end(), input.damage.begin(), input.damage.end());
+  constexpr std::uint64_t kPrime = 0x100000001b3;  // the order of the inputs counts
+  all.identity = all.identity * kPrime + input.identity;
 }
 
 }  // namespace
 
 JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs,
-                           std::string_view word, std::string how)
-    : inputs_(std::move(inputs)), how_(std::move(how)) {
+                           std::string_view word, std::string_view how)
+    : inputs_(std::move(inputs)) {
   LOCKSTEP_CHECK_OP(inputs_.size(), >=, 1u);
-  const SampleSpec& first = inputs_.front()->spec();
+  info_ = inputs_.front()->info();
+  std::vector<std::string> descriptions;
+  std::vector<std::string> preparations;
   for (const auto& input : inputs_) {
-    if (input->spec() != first)
-      throw Error(
-          ErrorCategory::input, word,
-          fmt::format("expected data sets of samples {}, as in {}", to_string(first),
-                      inputs_.front()->description()),
-          fmt::format("the samples of {} are {}", input->description(), to_string(input->spec())));
-    if (__builtin_add_overflow(size_, input->size(), &size_))
-      throw Error(ErrorCategory::input, word, "expected fewer than 2^63 records",
-                  "the data sets have more in total");
-    const auto names = input->class_names();
-    if (class_names_.empty()) class_names_ = names;
-    if (!names.empty() && names != class_names_)
-      throw Error(
-          ErrorCategory::input, word,
-          fmt::format("expected data sets of the same classes, {}", fmt::join(class_names_, ", ")),
-          fmt::format("the classes of {} are {}", input->description(), fmt::join(names, ", ")));
-    const auto take_names = [&](std::vector<std::string>& known, const auto& others,
-                                std::string_view what) {
-      if (known.empty()) known = others;
-      if (const auto other = different_feature(known, others))
-        throw Error(ErrorCategory::input, word,
-                    fmt::format("expected data sets of the same {}, number {} of which is {}", what,
-                                *other + 1, known[*other]),
-                    fmt::format("that of {} is {}", input->description(), others[*other]));
-    };
-    take_names(feature_names_, input->feature_names(), "features");
-    take_names(target_names_, input->target_names(), "targets");
-    const auto table = input->table();
-    const auto first_table = inputs_.front()->table();
-    if (table && first_table && !table->agrees_with(*first_table))
-      throw Error(
-          ErrorCategory::input, word,
-          fmt::format("expected tables that are scaled alike, with the same values (read the "
-                      "others with CsvOptions::schema or like= the first), as {}",
-                      inputs_.front()->description()),
-          fmt::format("those of {} differ", input->description()));
-    const auto text = input->text();
-    const auto first_text = inputs_.front()->text();
-    if (text && first_text && !text->agrees_with(*first_text))
-      throw Error(ErrorCategory::input, word,
-                  fmt::format("expected texts of one tokenizer (read the others with "
-                              "TextOptions::schema of the first), as {}",
-                              inputs_.front()->description()),
-                  fmt::format("that of {} differs", input->description()));
-    has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
-    has_images_ = has_images_ && input->has_images() &&
-                  input->normalization() == inputs_.front()->normalization();
+    if (&input != &inputs_.front()) join(info_, input->info(), word);
+    descriptions.push_back(input->info().description);
+    preparations.push_back(fmt::format("{} records{}", input->size(), input->info().preparation));
   }
-}
-
-ChannelNormalization JoinedSource::normalization() const {
-  return has_images_ ? inputs_.front()->normalization() : ChannelNormalization();
-}
-
-bool JoinedSource::counts_classes() const {
-  return std::ranges::all_of(inputs_, [](const auto& input) { return input->counts_classes(); });
-}
-
-RecordChanges JoinedSource::changes() const {
-  RecordChanges all = inputs_.front()->changes();
-  for (const auto& input : inputs_) {
-    const RecordChanges changes = input->changes();
-    const bool is_same = all.images && changes.images ? *all.images == *changes.images
-                                                      : all.images == changes.images;
-    all.is_mapped = all.is_mapped || changes.is_mapped || !is_same;
-  }
-  return all;
-}
-
-std::vector<DamagedFile> JoinedSource::damage() const {
-  std::vector<DamagedFile> damage;
-  for (const auto& input : inputs_) {
-    const auto more = input->damage();
-    damage.insert(damage.end(), more.begin(), more.end());
-  }
-  return damage;
+  if (!info_.has_images) info_.normalization = {};
+  info_.description = fmt::format("({}) {}", fmt::join(descriptions, "; "), how);
+  info_.preparation =
+      fmt::format(", {} data sets {} ({})", inputs_.size(), how, fmt::join(preparations, "; "));
+  info_.files.clear();
 }
 
 std::vector<std::int64_t> JoinedSource::sizes() const {
@@ -331,26 +315,6 @@ std::vector<std::int64_t> JoinedSource::sizes() const {
 void JoinedSource::read_of(std::size_t input, std::int64_t index, Sample& sample) const {
   if (input > 0) sample.seed = random_key(sample.seed, "input", input);
   inputs_[input]->read(index, sample);
-}
-
-std::string JoinedSource::description() const {
-  return fmt::format("({}) {}",
-                     joined(inputs_, [](const RecordSource& input) { return input.description(); }),
-                     how_);
-}
-
-std::uint64_t JoinedSource::identity() const {
-  constexpr std::uint64_t kPrime = 0x100000001b3;  // the order of the inputs counts
-  std::uint64_t identity = 0;
-  for (const auto& input : inputs_) identity = identity * kPrime + input->identity();
-  return identity;
-}
-
-std::string JoinedSource::preparation() const {
-  return fmt::format(", {} data sets {} ({})", inputs_.size(), how_,
-                     joined(inputs_, [](const RecordSource& input) {
-                       return fmt::format("{} records{}", input.size(), input.preparation());
-                     }));
 }
 
 ConcatenatedSource::ConcatenatedSource(std::vector<std::shared_ptr<const RecordSource>> inputs)

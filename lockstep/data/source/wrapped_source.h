@@ -12,43 +12,28 @@
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/interleave_order.h"
 #include "lockstep/data/pipeline/pipeline.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
 namespace lockstep::data {
 
 // Sources that reorder or select the records of one source.
 
-/// Base class: everything except the mapping of records.
+/// Base class: the facts of another source, which the operation changes.
 class WrappedSource : public RecordSource {
- public:
-  const SampleSpec& spec() const override { return source_->spec(); }
-  bool has_images() const override { return source_->has_images(); }
-  bool has_encoded_images() const override { return source_->has_encoded_images(); }
-  ChannelNormalization normalization() const override { return source_->normalization(); }
-  std::vector<std::string> class_names() const override { return source_->class_names(); }
-  bool counts_classes() const override { return source_->counts_classes(); }
-  std::vector<std::string> feature_names() const override { return source_->feature_names(); }
-  std::vector<std::string> target_names() const override { return source_->target_names(); }
-  std::shared_ptr<const TableSchema> table() const override { return source_->table(); }
-  std::shared_ptr<const TextSchema> text() const override { return source_->text(); }
-  std::vector<DamagedFile> damage() const override { return source_->damage(); }
-  std::uint64_t identity() const override { return source_->identity(); }
-  std::string description() const override { return source_->description() + ", " + word_; }
-  std::string preparation() const override { return source_->preparation() + ", " + word_; }
-  RecordChanges changes() const override { return source_->changes(); }
-
  protected:
-  /// `word` describes the operation: "the first 100 records". It can be set later, when it is
-  /// known.
-  explicit WrappedSource(std::shared_ptr<const RecordSource> source, std::string word = "")
-      : source_(std::move(source)), word_(std::move(word)) {}
-  void set_word(std::string word) { word_ = std::move(word); }
+  explicit WrappedSource(std::shared_ptr<const RecordSource> source)
+      : RecordSource(source->info()), source_(std::move(source)) {}
+  /// Adds the operation to the descriptions: ", the first 100 records".
+  void describe(const std::string& operation) {
+    info_.description += operation;
+    info_.preparation += operation;
+  }
 
   const RecordSource& source() const { return *source_; }
 
  private:
   std::shared_ptr<const RecordSource> source_;
-  std::string word_;
 };
 
 /// Applies the operations before a record operation: recipe, maps and normalization. Their random
@@ -59,34 +44,19 @@ class PreparedSource final : public WrappedSource {
   /// The pipeline's order and batches are ignored.
   explicit PreparedSource(Pipeline pipeline);
 
-  const SampleSpec& spec() const override { return pipeline_.spec; }
-  std::int64_t size() const override { return source().size(); }
-  bool has_images() const override { return pipeline_.gives_pixels(); }
-  bool has_encoded_images() const override { return false; }
-  ChannelNormalization normalization() const override { return normalization_; }
   void read(std::int64_t record_id, Sample& sample) const override;
-  std::vector<StoredFile> files() const override { return source().files(); }
   void will_need(Range record_ids) const override { source().will_need(record_ids); }
   void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
-  std::string description() const override {
-    return source().description() + pipeline_.preparation();
-  }
-  std::string preparation() const override {
-    return source().preparation() + pipeline_.preparation();
-  }
-  RecordChanges changes() const override { return pipeline_.changes(); }
 
  private:
   Pipeline pipeline_;
-  ChannelNormalization normalization_;
 };
 
 class RangeSource final : public WrappedSource {
  public:
   /// Records [records.begin, records.end) of `source`; the range must be valid.
-  RangeSource(std::shared_ptr<const RecordSource> source, Range records, std::string word);
+  RangeSource(std::shared_ptr<const RecordSource> source, Range records, std::string_view word);
 
-  std::int64_t size() const override { return records_.size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     source().read(records_.begin + record_id, sample);
   }
@@ -106,7 +76,6 @@ class RepeatedSource final : public WrappedSource {
   /// Throws Error (input) for less than one repetition, or for more than 2^63 - 1 records.
   RepeatedSource(std::shared_ptr<const RecordSource> source, std::int64_t times);
 
-  std::int64_t size() const override { return source().size() * times_; }
   void read(std::int64_t record_id, Sample& sample) const override;
   void prefetch(std::int64_t record_id) const override {
     source().prefetch(record_id % source().size());
@@ -124,10 +93,8 @@ class FilteredSource final : public WrappedSource {
   FilteredSource(std::shared_ptr<const RecordSource> source, const SamplePredicate& keep,
                  int threads);
 
-  std::int64_t size() const override;
   void read(std::int64_t record_id, Sample& sample) const override;
   void prefetch(std::int64_t record_id) const override { source().prefetch(id_of(record_id)); }
-  RecordChanges changes() const override { return {source().changes().images, true}; }
 
  private:
   std::int64_t id_of(std::int64_t record_id) const;  // in the other source
@@ -143,15 +110,11 @@ class RenumberedSource final : public WrappedSource {
   /// names.
   RenumberedSource(std::shared_ptr<const RecordSource> source, std::vector<std::string> names);
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return source().size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     source().read(record_id, sample);
     for (std::int32_t& label : sample.targets.front().as<std::int32_t>())
       if (label != kMasked) label = number_of(label, record_id);
   }
-  std::vector<std::string> class_names() const override { return names_; }
-  std::vector<StoredFile> files() const override { return source().files(); }
   void will_need(Range record_ids) const override { source().will_need(record_ids); }
   void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
 
@@ -159,9 +122,7 @@ class RenumberedSource final : public WrappedSource {
   // Throws Error (data) for a label, such as one of a user's map, that is no class of the source.
   std::int32_t number_of(std::int32_t label, std::int64_t record_id) const;
 
-  std::vector<std::string> names_;
   std::vector<std::int32_t> numbers_;  // by class number of the source
-  SampleSpec spec_;
 };
 
 /// The records of another source, with one length of a ragged tensor: longer samples are cut,
@@ -173,10 +134,7 @@ class PaddedSource final : public WrappedSource {
   PaddedSource(std::shared_ptr<const RecordSource> source, std::string_view name,
                std::int64_t length);
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return source().size(); }
   void read(std::int64_t record_id, Sample& sample) const override;
-  std::vector<StoredFile> files() const override { return source().files(); }
   void will_need(Range record_ids) const override { source().will_need(record_ids); }
   void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
 
@@ -185,7 +143,6 @@ class PaddedSource final : public WrappedSource {
     return is_target_ ? sample.targets[index_] : sample.inputs[index_];
   }
 
-  SampleSpec spec_;
   bool is_target_ = false;
   std::size_t index_ = 0;
   std::size_t unit_ = 0;  // elements per step of the first extent
@@ -195,30 +152,12 @@ class PaddedSource final : public WrappedSource {
 /// Base class. If the images of the sources have different normalizations, or some records are not
 /// images, all records are delivered as features.
 class JoinedSource : public RecordSource {
- public:
-  const SampleSpec& spec() const override { return inputs_.front()->spec(); }
-  std::int64_t size() const override { return size_; }
-  bool has_images() const override { return has_images_; }
-  bool has_encoded_images() const override { return has_encoded_images_; }
-  ChannelNormalization normalization() const override;
-  std::vector<std::string> class_names() const override { return class_names_; }
-  bool counts_classes() const override;
-  std::vector<std::string> feature_names() const override { return feature_names_; }
-  std::vector<std::string> target_names() const override { return target_names_; }
-  std::shared_ptr<const TableSchema> table() const override { return inputs_.front()->table(); }
-  std::shared_ptr<const TextSchema> text() const override { return inputs_.front()->text(); }
-  std::vector<DamagedFile> damage() const override;
-  std::uint64_t identity() const override;
-  std::string description() const override;
-  std::string preparation() const override;
-  RecordChanges changes() const override;
-
  protected:
   /// `word` names the operation in errors ("interleave") and `how` in descriptions ("one after the
   /// other"). Throws Error (input) that describes the difference if the specs of the samples, the
   /// names of classes, features or targets differ.
   JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word,
-               std::string how);
+               std::string_view how);
 
   std::vector<std::int64_t> sizes() const;
   /// Reads a record of one input. The random choices of its maps and recipes differ from those of
@@ -227,13 +166,6 @@ class JoinedSource : public RecordSource {
 
  private:
   std::vector<std::shared_ptr<const RecordSource>> inputs_;
-  std::string how_;
-  std::vector<std::string> class_names_;
-  std::vector<std::string> feature_names_;
-  std::vector<std::string> target_names_;
-  std::int64_t size_ = 0;
-  bool has_images_ = true;
-  bool has_encoded_images_ = true;
 };
 
 class ConcatenatedSource final : public JoinedSource {

@@ -16,6 +16,9 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/data/order/batch_plan.h"
+#include "lockstep/data/record/record_error.h"
+#include "lockstep/data/sample/record_source.h"
+#include "lockstep/data/sample/sample.h"
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/model/tensor.h"
@@ -34,8 +37,8 @@ constexpr const char* kTextKey = "text_schema";
 /// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
 /// empty for other data.
 std::string resizing_text(const data::Dataset& dataset, const model::Shape& shape) {
-  if (!dataset.source().has_encoded_images() ||
-      dataset.preparation() != dataset.source().preparation() || shape.size() != 3)
+  if (!dataset.source().info().has_encoded_images ||
+      dataset.preparation() != dataset.source().info().preparation || shape.size() != 3)
     return "";
   return shape == model::Shape({224, 224, 3})
              ? ", or --images imagenet, which resizes images to 224 x 224"
@@ -150,14 +153,15 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
                        : "got the values " + to_string(*target));
     check_positions(dataset, network, *target, shape);
     if (use == DataUse::training && classes == 1) {
-      const auto names = is_first ? dataset.source().class_names() : std::vector<std::string>();
+      const auto names =
+          is_first ? dataset.source().info().class_names : std::vector<std::string>();
       refuse(dataset, "expected at least 2 classes to train on (of images, a folder for each)",
              names.empty() ? "all records have the same class"
                            : fmt::format("there is only {}", names.front()));
     }
     const bool may_lack_classes =
         use == DataUse::evaluation && classes < outputs && is_first &&
-        (dataset.source().counts_classes() || !dataset.source().class_names().empty());
+        (dataset.source().info().counts_classes || !dataset.source().info().class_names.empty());
     if (classes != outputs && !may_lack_classes)
       refuse(dataset, fmt::format("expected {} classes, {}", outputs, of_model),
              fmt::format("got {} classes", classes));
@@ -215,12 +219,12 @@ std::string output_of_classes(const model::Network& network, const model::TotalL
 
 DataNames DataNames::of(const data::Dataset& dataset) {
   const std::vector<data::TensorSpec>& all_targets = dataset.spec().targets;
-  return {.classes = dataset.source().class_names(),
-          .features = dataset.source().feature_names(),
-          .targets = dataset.source().target_names(),
-          .table = dataset.source().table(),
+  return {.classes = dataset.source().info().class_names,
+          .features = dataset.source().info().feature_names,
+          .targets = dataset.source().info().target_names,
+          .table = dataset.source().info().table,
           .target = all_targets.empty() ? "" : all_targets.front().name,
-          .text = dataset.source().text()};
+          .text = dataset.source().info().text};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -276,16 +280,16 @@ void note_tokenizer(const Strategy& strategy, const data::TextSchema& text) {
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
-  if (const auto text = dataset.source().text();
+  if (const auto text = dataset.source().info().text;
       trained.text && text && !trained.text->agrees_with(*text))
     throw Error(ErrorCategory::data, dataset.description(),
                 fmt::format("expected the tokenizer of the training data, {} with the hash {}",
                             trained.text->name(), trained.text->hash),
                 fmt::format("got {} with the hash {}", text->name(), text->hash));
-  const auto names = dataset.source().feature_names();
+  const auto names = dataset.source().info().feature_names;
   const auto other = data::different_feature(trained.features, names);
   if (!other) {
-    const auto table = dataset.source().table();
+    const auto table = dataset.source().info().table;
     if (trained.table && table && !trained.table->agrees_with(*table))
       throw Error(ErrorCategory::data, dataset.description(),
                   "expected a table that is read with the schema of the training data "
@@ -307,7 +311,7 @@ void check_same_features(const data::Dataset& dataset, const DataNames& trained)
 
 data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
   check_same_features(dataset, trained);
-  const auto targets = dataset.source().target_names();
+  const auto targets = dataset.source().info().target_names;
   if (const auto other = data::different_feature(trained.targets, targets))
     throw Error(
         ErrorCategory::data, dataset.description(),
@@ -315,7 +319,7 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
                     "the columns of a table with targets=, in the order of the training",
                     *other + 1, trained.targets[*other]),
         fmt::format("got {}", targets[*other]));
-  const auto names = dataset.source().class_names();
+  const auto names = dataset.source().info().class_names;
   if (names.empty() || trained.classes.empty() || names == trained.classes) return dataset;
   return dataset.with_classes(trained.classes);
 }
@@ -338,7 +342,7 @@ std::string other_names(const data::Dataset& dataset, const std::filesystem::pat
   } catch (const Error& error) {
     return error.what();
   }
-  const auto classes = dataset.source().class_names();
+  const auto classes = dataset.source().info().class_names;
   const auto other = data::different_feature(names.classes, classes);
   if (!other || !with_classes) return {};
   return fmt::format("class {} was {} in their training, and is {}", *other, names.classes[*other],
@@ -349,7 +353,7 @@ std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
                           std::int32_t highest_label) {
   const data::SampleSpec& spec = dataset.spec();
   if (spec.classes() == 0 || !spec.targets.front().shape.empty() || highest_label + 1 >= outputs ||
-      (spec.classes() == outputs && !dataset.source().counts_classes()))
+      (spec.classes() == outputs && !dataset.source().info().counts_classes))
     return "";
   return fmt::format(
       "the labels of {} go up to {}, and the model has {} outputs: if these are not {} of its "
@@ -392,9 +396,9 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const std::span<const float> features = sample.features();
   const std::span<const float> targets = sample.values();
   std::vector<ColumnScale> columns;
-  for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
+  for (const std::string& name : source.info().feature_names) columns.push_back({.name = name});
   const std::size_t width = columns.size();
-  const auto target_names = source.target_names();
+  const auto target_names = source.info().target_names;
   for (std::size_t i = 0; i < targets.size(); ++i)
     columns.push_back(
         {.name = i < target_names.size() ? target_names[i] : fmt::format("target {}", i + 1)});
@@ -418,8 +422,8 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
 
 std::string scale_warning(const data::Dataset& dataset) {
   const data::RecordSource& source = dataset.source();
-  if (source.feature_names().empty() || source.has_images() ||
-      dataset.preparation() != source.preparation())
+  if (source.info().feature_names.empty() || source.info().has_images ||
+      dataset.preparation() != source.info().preparation)
     return "";
   constexpr std::size_t kNamed = 3;
   std::vector<std::string> named;
@@ -444,7 +448,7 @@ std::string scale_warning(const data::Dataset& dataset) {
 std::string length_warning(const data::Dataset& dataset) {
   constexpr std::int64_t kLong = 4096;
   constexpr std::int64_t kFew = 16;
-  const auto text = dataset.source().text();
+  const auto text = dataset.source().info().text;
   if (!text || text->length < kLong || dataset.size() >= kFew) return "";
   return fmt::format(
       "{}: there {} only {} of {} tokens each; length= is the number of tokens of a sample, with "
@@ -463,7 +467,7 @@ void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
 
 void report_table(const Strategy& strategy, const data::Dataset& dataset,
                   const data::TableSchema* trained) {
-  const auto table = dataset.source().table();
+  const auto table = dataset.source().info().table;
   if (!strategy.is_chief() || !table) return;
   const auto logger = strategy.session().logger();
   logger->info("{}: {}", dataset.description(), table->summary(trained));
@@ -484,7 +488,7 @@ std::string column_text(std::size_t index, std::size_t count,
 /// "record 17", or its file and number there if they are known.
 std::string record_text(const data::RecordSource& source, std::int64_t record_id) {
   std::int64_t first = 0;
-  for (const data::StoredFile& file : source.files()) {
+  for (const data::StoredFile& file : source.info().files) {
     if (record_id < first + file.records)
       return fmt::format("{}: record {}", file.name, record_id - first);
     first += file.records;
@@ -518,8 +522,8 @@ std::string not_finite_text(const data::RecordSource& source,
         text = i == 0 ? text_of(arrays[i], what, names) : text_of(arrays[i], arrays[i].name, {});
       return text;
     };
-    std::string text = text_of_all(part.inputs, "feature", source.feature_names());
-    if (text.empty()) text = text_of_all(part.targets, "target", source.target_names());
+    std::string text = text_of_all(part.inputs, "feature", source.info().feature_names);
+    if (text.empty()) text = text_of_all(part.targets, "target", source.info().target_names);
     if (!text.empty()) return text;
   }
   return "";
@@ -534,7 +538,7 @@ std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range
   data::Batch batch(source.spec());
   data::Sample sample = batch.sample();
   data::StoredImage undecoded;  // only the label is needed
-  sample.image = source.has_encoded_images() ? &undecoded : nullptr;
+  sample.image = source.info().has_encoded_images ? &undecoded : nullptr;
   std::vector<std::int64_t> counts(static_cast<std::size_t>(source.spec().classes()));
   for (std::int64_t record = records.begin; record < records.end; ++record) {
     tick();
@@ -588,7 +592,7 @@ std::string describe_plan(const data::Dataset& dataset) {
   const std::string samples = spec.is_single()
                                   ? fmt::format("{} {}", model::to_string(spec.shape()), labels)
                                   : data::to_string(spec);
-  const std::uint64_t identity = dataset.source().identity();
+  const std::uint64_t identity = dataset.source().info().identity;
   const auto allowed = dataset.bad_records_allowed();
   return fmt::format(
       "global batch: {}\ndata: {} records of {}{}\nhash of the names of files: {}\n"

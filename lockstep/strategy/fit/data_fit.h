@@ -43,12 +43,12 @@ std::vector<float> balanced_class_weights(const Strategy& strategy, const data::
 /// of a text, which belong to a trained model.
 struct DataNames {
   std::vector<std::string> classes;   ///< by class number; empty if unknown
-  std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
-  std::vector<std::string> targets;   ///< RecordSource::target_names(); empty if unknown
-  std::shared_ptr<const data::TableSchema> table = {};  ///< RecordSource::table(); null if unknown
+  std::vector<std::string> features;  ///< SourceInfo::feature_names; empty if unknown
+  std::vector<std::string> targets;   ///< SourceInfo::target_names; empty if unknown
+  std::shared_ptr<const data::TableSchema> table = {};  ///< SourceInfo::table; null if unknown
   /// The first target, which `classes` or `targets` are of; empty if unknown.
   std::string target = {};
-  std::shared_ptr<const data::TextSchema> text = {};  ///< RecordSource::text(); null if unknown
+  std::shared_ptr<const data::TextSchema> text = {};  ///< SourceInfo::text; null if unknown
 
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them. Throws Error (checkpoint) for a
@@ -92,7 +92,7 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained);
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
                           std::int32_t highest_label);
 
-/// A warning that names the columns of a table (RecordSource::feature_names) whose values are far
+/// A warning that names the columns of a table (SourceInfo::feature_names) whose values are far
 /// from unit scale, and what to do; empty if there are none. Reads up to 1000 records, spread over
 /// the data set. Not for data sets with maps or other preparation after their record operations.
 std::string scale_warning(const data::Dataset& dataset);

@@ -14,6 +14,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/trace/events.h"
 #include "lockstep/base/trace/recording.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/strategy/evaluation.h"
@@ -172,7 +173,7 @@ void FitLoop::begin() {
   if (!position_.is_done()) {
     report_table(strategy_, plan_.dataset);
     if (plan_.validation)
-      report_table(strategy_, *plan_.validation, plan_.dataset.source().table().get());
+      report_table(strategy_, *plan_.validation, plan_.dataset.source().info().table.get());
     warn_of_scales(strategy_, plan_.dataset);
     for (const model::LossTerm& term : replicas_.loss().terms())
       warn_of_activation(strategy_, replicas_.network(), term);

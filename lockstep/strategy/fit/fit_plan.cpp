@@ -12,6 +12,7 @@
 
 #include "lockstep/base/bound_fields.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/prediction_images.h"
@@ -190,12 +191,12 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .placements = strategy.placements(),
           .data = dataset.description(),
           .records = dataset.size(),
-          .table = dataset.source().table(),
+          .table = dataset.source().info().table,
           .shard_policy = std::string(to_string(dataset.shard_policy())),
-          .files = dataset.source().files(),
+          .files = dataset.source().info().files,
           .shares = strategy.is_chief() ? dataset.shares(layout, trainer.seed, position.epochs_done)
                                         : std::vector<data::WorkerShare>(),
-          .damaged_files = dataset.source().damage(),
+          .damaged_files = dataset.source().info().damage,
           .has_validation = fit.validation.has_value(),
           .metrics = single_metrics(replicas.metrics()),
           .class_names = DataNames::of(dataset).classes,

@@ -18,6 +18,7 @@
 #include "lockstep/base/bound_fields.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/table/schema.h"
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/model/loss.h"

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lockstep/data/order/batch_plan.h"
+#include "lockstep/data/sample/record_source.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -102,7 +103,7 @@ std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks,
     bad.push_back({file, 0, record->second});
     for (; record != all.end() && record->first < end; ++record) ++bad.back().records;
   };
-  for (const data::StoredFile& file : source.files()) {
+  for (const data::StoredFile& file : source.info().files) {
     end += file.records;
     take_until(file.name);
   }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lockstep/allreduce/communicator.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/batch.h"
-#include "lockstep/data/sample/sample.h"
 #include "lockstep/strategy/callback.h"
 
 namespace lockstep::strategy {

@@ -9,6 +9,7 @@
 
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/text/text_schema.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
@@ -74,7 +75,7 @@ TEST_F(CaptionTest, MakesASampleOfEachRow) {
   EXPECT_EQ(targets(captions, 0), (Numbers{4, 5, 1, 5, 6, 3, -1}));
   EXPECT_EQ(tokens(captions, 1), (Numbers{2, 4, 6, 0, 0, 0, 0}));
   EXPECT_EQ(targets(captions, 1), (Numbers{4, 6, 3, -1, -1, -1, -1}));
-  EXPECT_THAT(captions.description(),
+  EXPECT_THAT(captions.info().description,
               MatchesRegex("3 captions of images in .*captions.csv, tokenizer vocab.txt \\(7 "
                            "tokens, [0-9a-f]+\\), 7 positions, 1 longer text cut"));
 }
@@ -84,7 +85,7 @@ TEST_F(CaptionTest, CutsLongCaptionsBeforeTheEnd) {
   EXPECT_EQ(tokens(captions, 2), (Numbers{2, 4, 6}));
   EXPECT_EQ(targets(captions, 2), (Numbers{4, 6, 4}));
   EXPECT_EQ(targets(captions, 1), (Numbers{4, 6, 3})) << "just fits";
-  EXPECT_THAT(captions.preparation(), testing::EndsWith(", 3 positions, 2 longer texts cut"));
+  EXPECT_THAT(captions.info().preparation, testing::EndsWith(", 3 positions, 2 longer texts cut"));
 }
 
 TEST_F(CaptionTest, AddsTokensAroundThoseOfTokenizersWithoutThem) {
@@ -99,7 +100,7 @@ TEST_F(CaptionTest, AddsTokensAroundThoseOfTokenizersWithoutThem) {
 
 TEST_F(CaptionTest, ReadsOtherTablesAsThatOfTheTraining) {
   const CaptionSource training = source({.tokenizer = words(), .length = 5});
-  const auto schema = training.text();
+  const auto schema = training.info().text;
   EXPECT_EQ(TextSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
   add_gray_png("c.png", 102);
   const std::string other = "text:" + add("b.csv", "caption\tfile\na dot\tc.png\n");

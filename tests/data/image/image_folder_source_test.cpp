@@ -58,7 +58,7 @@ TEST_F(ImageFolderTest, WithoutLabelsImagesMayBeAnywhere) {
   EXPECT_EQ(dataset.description(), "4 images in " + name + ", 1 other file left out (1 .txt)");
   EXPECT_TRUE(dataset.spec().targets.empty());
   const auto& source = dynamic_cast<const ImageFolderSource&>(dataset.source());
-  EXPECT_THAT(source.class_names(), ::testing::IsEmpty());
+  EXPECT_THAT(source.info().class_names, ::testing::IsEmpty());
   const std::vector<std::string> names = {"ant/a.PNG", "ant/below/deep.png", "b.png", "d/1.png"};
   ASSERT_EQ(source.size(), 4);
   for (int i = 0; i < 4; ++i) {
@@ -87,11 +87,11 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   std::filesystem::create_directories(directory_ / "bee");
   const ImageFolderSource source(directory_.path());
   EXPECT_EQ(source.spec(), SampleSpec::classification({2, 3, 3}, 3));
-  EXPECT_THAT(source.class_names(), ElementsAre("ant", "bee", "zebra"));
-  EXPECT_EQ(source.description(), "4 images of 3 classes in " + directory_.path().string() +
-                                      ", 2 other files left out (1 .png, 1 .txt)");
+  EXPECT_THAT(source.info().class_names, ElementsAre("ant", "bee", "zebra"));
+  EXPECT_EQ(source.info().description, "4 images of 3 classes in " + directory_.path().string() +
+                                           ", 2 other files left out (1 .png, 1 .txt)");
   EXPECT_EQ(source.path_of(1), directory_ / "ant/below/deep.png");
-  EXPECT_TRUE(source.has_encoded_images());
+  EXPECT_TRUE(source.info().has_encoded_images);
   ASSERT_EQ(source.size(), 4);
   for (int i = 0; i < 4; ++i) {
     EXPECT_THAT(read(source, i).features(), Each(static_cast<float>(i + 1) / 255)) << i;
@@ -102,28 +102,28 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
 TEST_F(ImageFolderTest, IsKnownByTheNamesOfItsImages) {
   add_png("cat/1.png", 1);
   add_png("cat/2.png", 2);
-  const std::uint64_t both = ImageFolderSource(directory_.path()).identity();
-  EXPECT_EQ(ImageFolderSource(directory_.path()).identity(), both);
+  const std::uint64_t both = ImageFolderSource(directory_.path()).info().identity;
+  EXPECT_EQ(ImageFolderSource(directory_.path()).info().identity, both);
   std::filesystem::rename(directory_ / "cat/2.png", directory_ / "cat/3.png");
   const Dataset other = Dataset::from_images(directory_.path());
-  EXPECT_NE(other.source().identity(), both);
-  EXPECT_EQ(other.take(1).source().identity(), other.source().identity());
-  EXPECT_NE(other.concatenate(other).source().identity(), 0);
+  EXPECT_NE(other.source().info().identity, both);
+  EXPECT_EQ(other.take(1).source().info().identity, other.source().info().identity);
+  EXPECT_NE(other.concatenate(other).source().info().identity, 0);
 }
 
 TEST_F(ImageFolderTest, SaysThatFoldersLookLikeParts) {
   add_png("val/cat/1.png", 1);
-  EXPECT_EQ(ImageFolderSource(directory_.path()).description(),
+  EXPECT_EQ(ImageFolderSource(directory_.path()).info().description,
             "1 image of 1 class in " + directory_.path().string() +
                 ", whose folders look like parts of a data set: use " +
                 (directory_ / "val").string());
   add_png("Train/cat/1.png", 1);
-  EXPECT_EQ(ImageFolderSource(directory_.path()).description(),
+  EXPECT_EQ(ImageFolderSource(directory_.path()).info().description,
             "2 images of 2 classes in " + directory_.path().string() +
                 ", whose folders look like parts of a data set: use " +
                 (directory_ / "Train").string());
   add_png("bus/1.png", 1);
-  EXPECT_EQ(ImageFolderSource(directory_.path()).description(),
+  EXPECT_EQ(ImageFolderSource(directory_.path()).info().description,
             "3 images of 3 classes in " + directory_.path().string());
 }
 
@@ -229,7 +229,7 @@ TEST_F(ImageFolderTest, CountsTheFilesThatItLeavesOut) {
   for (const char* name : {"a/1.webp", "a/2.webp", "a/below/1.BMP", "b/1.bmp", "b/2.bmp",
                            "b/README", "b/.hidden.bmp", "b/.cache/1.bmp"})
     add(name, "text");
-  EXPECT_EQ(ImageFolderSource(directory_.path()).description(),
+  EXPECT_EQ(ImageFolderSource(directory_.path()).info().description,
             "2 images of 2 classes in " + directory_.path().string() +
                 ", 6 other files left out (3 .bmp, 2 .webp, 1 without extension)");
 }
@@ -254,8 +254,8 @@ TEST_F(ImageFolderTest, FollowsLinksToFolders) {
     names.push_back(source.name_of(record));
   EXPECT_THAT(names, ElementsAre("cat/a_link/1.png", "cat/a_link/deep/2.png", "cat/own.png",
                                  "dog/below/own.png", "dog/x/1.png", "dog/x/deep/2.png"));
-  EXPECT_EQ(source.description(), "6 images of 2 classes in " + directory_.path().string() +
-                                      ", 3 other files left out (3 linked folders)");
+  EXPECT_EQ(source.info().description, "6 images of 2 classes in " + directory_.path().string() +
+                                           ", 3 other files left out (3 linked folders)");
 }
 
 TEST_F(ImageFolderTest, LinksAloneAreAClassToo) {
@@ -363,7 +363,7 @@ TEST_F(ImageFolderTest, BecomesShardsOfTheSameFiles) {
   const Dataset shards =
       open_data(output.path().string()).images(ImageRecipe::parse("imagenet-test"));
   EXPECT_EQ(shards.spec(), SampleSpec::classification({224, 224, 3}, 2));
-  EXPECT_TRUE(shards.source().has_encoded_images());
+  EXPECT_TRUE(shards.source().info().has_encoded_images);
 }
 
 TEST_F(ImageFolderTest, ADamagedFileStopsTheWritingOfShards) {

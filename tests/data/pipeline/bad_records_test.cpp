@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lockstep/data/pipeline/mixup.h"
+#include "lockstep/data/sample/record_source.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
@@ -21,17 +22,16 @@ class PartlyBadSource final : public RecordSource {
  public:
   PartlyBadSource(std::int64_t records, std::set<std::int64_t> bad,
                   ErrorCategory category = ErrorCategory::data)
-      : good_(records), bad_(std::move(bad)), category_(category) {}
-
-  const SampleSpec& spec() const override { return good_.spec(); }
-  std::int64_t size() const override { return good_.size(); }
+      : good_(records), bad_(std::move(bad)), category_(category) {
+    info_ = good_.info();
+    info_.description = "partly bad";
+  }
   void read(std::int64_t record_id, Sample& sample) const override {
     if (bad_.contains(record_id))
       throw Error(category_, "file: record " + std::to_string(record_id), "expected intact data",
                   "its CRC differs");
     good_.read(record_id, sample);
   }
-  std::string description() const override { return "partly bad"; }
 
  private:
   CountingSource good_;
@@ -128,8 +128,7 @@ TEST(BadRecords, BeyondTheLimitAreAnError) {
 /// Records 3 and 6 are bad; record 3 waits until a thread ahead has come to record 6.
 class LateBadSource final : public RecordSource {
  public:
-  const SampleSpec& spec() const override { return good_.spec(); }
-  std::int64_t size() const override { return good_.size(); }
+  LateBadSource() { info_ = good_.info(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     if (record_id == 3) came_to_6_.wait(false);
     if (record_id == 6) {
@@ -140,7 +139,6 @@ class LateBadSource final : public RecordSource {
       throw Error(ErrorCategory::data, "file", "expected intact data", "its CRC differs");
     good_.read(record_id, sample);
   }
-  std::string description() const override { return "late"; }
 
  private:
   CountingSource good_{8};

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/sample/record_source.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -16,9 +17,11 @@ constexpr ChannelNormalization kTwoChannels{
 /// Images [1, 3, 2]; the pixels of record i are 10 i, 10 i + 1, ...
 class ImageSource final : public RecordSource {
  public:
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return 7; }
-  bool has_images() const override { return true; }
+  ImageSource()
+      : RecordSource({.spec = SampleSpec::classification({1, 3, 2}, 2),
+                      .size = 7,
+                      .description = "images",
+                      .has_images = true}) {}
   void read(std::int64_t record_id, Sample& sample) const override {
     std::vector<std::uint8_t> image(6);
     for (std::size_t i = 0; i < image.size(); ++i)
@@ -26,10 +29,6 @@ class ImageSource final : public RecordSource {
     sample.set_image(image);
     sample.label() = 1;
   }
-  std::string description() const override { return "images"; }
-
- private:
-  SampleSpec spec_ = SampleSpec::classification({1, 3, 2}, 2);
 };
 
 Dataset pixel_images() {
@@ -73,13 +72,13 @@ TEST(PixelBatches, ComeFromRawBytesOfRecords) {
   write_records(directory / "images", {image_record(0, 4, 7), image_record(1, 4, 9)});
   const Dataset records =
       Dataset::from_tfrecords((directory / "images").string(), {.input_shape = {2, 2, 1}});
-  EXPECT_TRUE(records.source().has_images());
+  EXPECT_TRUE(records.source().info().has_images);
   const Batch batch = pixel_batches_of(records.batch(2), true).front();
   EXPECT_THAT(copy(batch.pixels()), testing::ElementsAre(7, 7, 7, 7, 9, 9, 9, 9));
   write_records(
       directory / "floats",
       {serialize_example({{"image", std::vector<float>{1, 2}}, {"label", Int64List{0}}})});
-  EXPECT_FALSE(Dataset::from_tfrecords((directory / "floats").string()).source().has_images());
+  EXPECT_FALSE(Dataset::from_tfrecords((directory / "floats").string()).source().info().has_images);
 }
 
 TEST(PixelBatches, RefuseARecordOfFloatsAmongThem) {

@@ -18,21 +18,12 @@ namespace {
 /// Made-up records that lie in made-up files.
 class FilesSource final : public CountingSource {
  public:
-  FilesSource(std::vector<std::int64_t> files, std::int64_t record_bytes)
-      : CountingSource(std::accumulate(files.begin(), files.end(), std::int64_t{0})),
-        files_(std::move(files)),
-        record_bytes_(record_bytes) {}
-
-  std::vector<StoredFile> files() const override {
-    std::vector<StoredFile> files;
-    for (const std::int64_t records : files_)
-      files.push_back({fmt::format("file-{}", files.size()), records, records * record_bytes_});
-    return files;
+  FilesSource(const std::vector<std::int64_t>& files, std::int64_t record_bytes)
+      : CountingSource(std::accumulate(files.begin(), files.end(), std::int64_t{0})) {
+    for (const std::int64_t records : files)
+      info_.files.push_back(
+          {fmt::format("file-{}", info_.files.size()), records, records * record_bytes});
   }
-
- private:
-  std::vector<std::int64_t> files_;
-  std::int64_t record_bytes_;
 };
 
 Pipeline pipeline_of(std::vector<std::int64_t> files, std::int64_t global_batch,

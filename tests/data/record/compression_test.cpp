@@ -8,6 +8,7 @@
 
 #include "lockstep/base/system/host.h"
 #include "lockstep/data/record/inflated_store.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/idx_source.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/data/record/mapped_file.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/tfrecord_source.h"
@@ -55,8 +56,8 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeADamagedLength) {
   EXPECT_THAT(data_error_of([&] { open(false); }), HasSubstr("b.tfrecord: record 3 at byte"));
   const auto source = open();
   EXPECT_THAT(labels(*source), ElementsAre(0, 1, 2, 3, 4, 0, 1, 2, 0, 1));
-  ASSERT_EQ(source->damage().size(), 1u);
-  const DamagedFile damage = source->damage().front();
+  ASSERT_EQ(source->info().damage.size(), 1u);
+  const DamagedFile damage = source->info().damage.front();
   EXPECT_EQ(damage.location.file, (directory_ / "b.tfrecord").string());
   EXPECT_EQ(damage.location.record, 3);
   EXPECT_EQ(damage.location.offset, static_cast<std::int64_t>(3 * record_));
@@ -73,10 +74,11 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeAnEndThatComesTooEarly) {
     cut("a.tfrecord", 2 * record_ + left);
     const auto source = open();
     EXPECT_THAT(labels(*source), ElementsAre(0, 1));
-    ASSERT_EQ(source->damage().size(), 1u);
-    EXPECT_EQ(source->damage().front().kind, left < 12 ? "truncated length" : "truncated data");
-    EXPECT_EQ(source->damage().front().location.record, 2);
-    EXPECT_EQ(source->damage().front().bytes_left_out, static_cast<std::int64_t>(left));
+    ASSERT_EQ(source->info().damage.size(), 1u);
+    EXPECT_EQ(source->info().damage.front().kind,
+              left < 12 ? "truncated length" : "truncated data");
+    EXPECT_EQ(source->info().damage.front().location.record, 2);
+    EXPECT_EQ(source->info().damage.front().bytes_left_out, static_cast<std::int64_t>(left));
   }
 }
 
@@ -90,11 +92,11 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeAPackedStreamEnds) {
     EXPECT_LT(source->size(), 500);
     for (std::int64_t id = 0; id < source->size(); ++id)
       EXPECT_EQ(read(*source, id).label(), id % 10);
-    ASSERT_EQ(source->damage().size(), 1u);
-    EXPECT_EQ(source->damage().front().kind,
+    ASSERT_EQ(source->info().damage.size(), 1u);
+    EXPECT_EQ(source->info().damage.front().kind,
               std::string(compression_name(compression)) + " stream");
-    EXPECT_EQ(source->damage().front().location.record, source->size());
-    EXPECT_LT(source->damage().front().bytes_left_out, static_cast<std::int64_t>(record_));
+    EXPECT_EQ(source->info().damage.front().location.record, source->size());
+    EXPECT_LT(source->info().damage.front().bytes_left_out, static_cast<std::int64_t>(record_));
   }
 }
 
@@ -116,7 +118,7 @@ TEST_F(DamagedFiles, HaveNoIndexOnTheDisk) {
   write("b.tfrecord", 5);
   flip("b.tfrecord", 3 * record_);
   for (int again = 0; again < 2; ++again) {
-    EXPECT_EQ(open()->damage().size(), 1u);
+    EXPECT_EQ(open()->info().damage.size(), 1u);
     EXPECT_THAT(names_in(directory_.path()),
                 ElementsAre("a.tfrecord", "a.tfrecord.index", "b.tfrecord"));
   }
@@ -128,7 +130,7 @@ TEST_F(DamagedFiles, DataThatAreDamagedAreAnErrorOfTheirRecordAlone) {
   flip("a.tfrecord", 2 * record_ + 20);
   EXPECT_THAT(data_error_of([&] { open(false); }), HasSubstr("data CRC"));
   const auto source = open();
-  EXPECT_THAT(source->damage(), IsEmpty());
+  EXPECT_THAT(source->info().damage, IsEmpty());
   EXPECT_EQ(source->spec().classes(), 2);  // of those that can be read
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord"));
   EXPECT_EQ(read(*source, 1).label(), 1);

@@ -207,7 +207,8 @@ TEST_F(SharedFiles, AreReadByOneMemberEach) {
         const int member = (reader + next) % kMembers;
         const RecordSource& source = data_[static_cast<std::size_t>(member)]->source();
         EXPECT_EQ(source.size(), 28);
-        EXPECT_EQ(source.description(), "shared, labels from 1 to 7 (8 classes, none of class 0)");
+        EXPECT_EQ(source.info().description,
+                  "shared, labels from 1 to 7 (8 classes, none of class 0)");
         // What one has decompressed, the others of its node read.
         if (member == reader || (i % 2 == 1 && node_of(member) == node_of(reader)))
           EXPECT_EQ(read(source, first + i).label(), i + 1) << from;
@@ -232,8 +233,8 @@ TEST_F(SharedFiles, ThatOneMemberCannotReadAreAnErrorOfAll) {
   open(true);
   for (const auto& data : data_) {
     ASSERT_TRUE(data);
-    ASSERT_EQ(data->source().damage().size(), 1u);
-    EXPECT_EQ(data->source().damage().front().location.file, path(1, 1).string());
+    ASSERT_EQ(data->source().info().damage.size(), 1u);
+    EXPECT_EQ(data->source().info().damage.front().location.file, path(1, 1).string());
     EXPECT_EQ(data->size(), data_[0]->size());
   }
   // Only member 0 would know the number of classes without reading all labels.
@@ -298,9 +299,9 @@ TEST_F(SharedFiles, OfTablesAndArraysAreReadByOneMemberOfANode) {
     for (const auto& data : data_) {
       ASSERT_EQ(data->size(), alone.size());
       EXPECT_EQ(data->spec(), alone.spec());
-      EXPECT_EQ(data->source().class_names(), alone.source().class_names());
-      EXPECT_EQ(data->source().feature_names(), alone.source().feature_names());
-      EXPECT_EQ(data->source().preparation(), alone.source().preparation());
+      EXPECT_EQ(data->source().info().class_names, alone.source().info().class_names);
+      EXPECT_EQ(data->source().info().feature_names, alone.source().info().feature_names);
+      EXPECT_EQ(data->source().info().preparation, alone.source().info().preparation);
       for (std::int64_t id = 0; id < alone.size(); ++id) {
         const ReadSample sample = read(data->source(), id);
         const ReadSample expected = read(alone.source(), id);
@@ -355,7 +356,7 @@ TEST_F(SharedFiles, OfTextAreReadByOneMemberOfANode) {
     for (const auto& data : data_) {
       ASSERT_EQ(data->size(), alone.size());
       EXPECT_EQ(data->spec(), alone.spec());
-      EXPECT_EQ(data->source().preparation(), alone.source().preparation());
+      EXPECT_EQ(data->source().info().preparation, alone.source().info().preparation);
       for (std::int64_t id = 0; id < alone.size(); ++id) {
         EXPECT_EQ(read(data->source(), id).memory.inputs, read(alone.source(), id).memory.inputs);
         EXPECT_EQ(read(data->source(), id).memory.targets, read(alone.source(), id).memory.targets);

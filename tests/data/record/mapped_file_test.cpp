@@ -10,6 +10,7 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/record/record_index.h"
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_index.h"
 #include "tests/data/support.h"
 

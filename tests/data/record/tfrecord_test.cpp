@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"

@@ -89,8 +89,8 @@ TEST_F(CsvHeaderTest, IsARecordWhereTheRowsBelowAgree) {
     const auto rows = std::ranges::count(text, '\n');
     const CsvSource source = open(text, options);
     EXPECT_EQ(source.size(), rows) << text;
-    EXPECT_FALSE(source.table()->has_header);
-    EXPECT_EQ(source.feature_names().at(0), "1");
+    EXPECT_FALSE(source.info().table->has_header);
+    EXPECT_EQ(source.info().feature_names.at(0), "1");
   }
   EXPECT_THAT(error("\"1,234.50\",a\n2.5,b\n3.5,a\n4.5,b\n", {}),
               HasSubstr("line 1, column 1] expected a number such as 1234.5"));
@@ -103,9 +103,10 @@ TEST_F(CsvHeaderTest, IsOneThatTheOptionsOrTheFeaturesFileName) {
         CsvOptions{.leave_out = {"402"}}}) {
     const CsvSource source = open(text, options);
     EXPECT_EQ(source.size(), 4);
-    EXPECT_TRUE(source.table()->has_header);
+    EXPECT_TRUE(source.info().table->has_header);
   }
-  EXPECT_THAT(open(text, {.targets = {"403"}}).feature_names(), ElementsAre("400", "401", "402"));
+  EXPECT_THAT(open(text, {.targets = {"403"}}).info().feature_names,
+              ElementsAre("400", "401", "402"));
   EXPECT_THAT(doubt(text, {.targets = {"4"}}), HasSubstr("constant step"))
       << "4 is the number of a column";
   write_bytes(directory_ / "f.json", R"({"features": [{"column": "401", "clip": [0, 1]}]})");
@@ -115,7 +116,7 @@ TEST_F(CsvHeaderTest, IsOneThatTheOptionsOrTheFeaturesFileName) {
 }
 
 TEST_F(CsvHeaderTest, OfTheTrainingFindsColumnsByNameOrFails) {
-  const auto schema = open("2018,2019,2020,class\n" + rows_, {.label = "class"}).table();
+  const auto schema = open("2018,2019,2020,class\n" + rows_, {.label = "class"}).info().table;
   EXPECT_EQ(TableSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
   EXPECT_TRUE(schema->has_header);
   const CsvOptions evaluation{.schema = schema};
@@ -137,7 +138,7 @@ TEST_F(CsvHeaderTest, OfTheTrainingFindsColumnsByNameOrFails) {
               HasSubstr("expected the column 2020, a feature of the training data; the columns "
                         "are 2018, 2019, 2021, class"));
   // The number of a column is no name.
-  const auto small = open("1,3,class\n5,6,0\n7,8,1\n", {.header = CsvHeader::yes}).table();
+  const auto small = open("1,3,class\n5,6,0\n7,8,1\n", {.header = CsvHeader::yes}).info().table;
   EXPECT_THAT(error("1,4,class\n5,6,0\n", {.schema = small}),
               HasSubstr("expected the column 3, a feature of the training data"));
   write_bytes(directory_ / "train.csv", "2018,2019,2020,class\n" + rows_);
@@ -148,7 +149,7 @@ TEST_F(CsvHeaderTest, OfTheTrainingFindsColumnsByNameOrFails) {
 }
 
 TEST_F(CsvHeaderTest, MissingInTheTrainingMeansThatColumnsAreFoundByPosition) {
-  const auto schema = open(rows_).table();
+  const auto schema = open(rows_).info().table;
   EXPECT_FALSE(schema->has_header);
   const CsvOptions evaluation{.schema = schema};
   EXPECT_THAT(read(open("1,2,3,1\n4,5,6,0\n", evaluation), 1).features(), ElementsAre(4, 5, 6));
@@ -169,8 +170,9 @@ TEST_F(CsvHeaderTest, MissingInTheTrainingMeansThatColumnsAreFoundByPosition) {
 
 TEST_F(CsvHeaderTest, OfCheckpointsOfEarlierVersionsFollowsFromTheNames) {
   for (const bool has_header : {false, true}) {
-    auto stored =
-        open(rows_, {.header = has_header ? CsvHeader::yes : CsvHeader::no}).table()->to_json();
+    auto stored = open(rows_, {.header = has_header ? CsvHeader::yes : CsvHeader::no})
+                      .info()
+                      .table->to_json();
     for (const char* key : {"header", "counts"}) stored.erase(key);
     EXPECT_EQ(TableSchema::from_checkpoint(stored, "state.json").has_header, has_header);
   }

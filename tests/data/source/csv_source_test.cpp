@@ -162,9 +162,9 @@ TEST_F(CsvTest, NeedsRows) {
 TEST_F(CsvTest, WordsBecomeFeaturesAndClassesInAnOrderThatRowsDoNotChange) {
   const CsvSource source = open(kFruit, {.categorical = {"color"}});
   EXPECT_EQ(source.spec(), SampleSpec::classification({4}, 2));
-  EXPECT_THAT(source.feature_names(),
+  EXPECT_THAT(source.info().feature_names,
               ElementsAre("color=green", "color=red", "color=yellow", "size"));
-  EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
+  EXPECT_THAT(source.info().class_names, ElementsAre("apple", "pear"));
   EXPECT_THAT(read(source, 0).features(), ElementsAre(0, 1, 0, 5));
   EXPECT_THAT(read(source, 1).features(), ElementsAre(1, 0, 0, 6));
   EXPECT_THAT(read(source, 2).features(), ElementsAre(0, 0, 1, 4));
@@ -172,14 +172,14 @@ TEST_F(CsvTest, WordsBecomeFeaturesAndClassesInAnOrderThatRowsDoNotChange) {
   EXPECT_EQ(read(source, 1).label(), 1);
   const CsvSource turned =
       open("color,size,kind\nyellow,4,pear\ngreen,6,apple\nred,1,apple\n", {.categorical = {"1"}});
-  EXPECT_EQ(turned.feature_names(), source.feature_names());
-  EXPECT_EQ(turned.class_names(), source.class_names());
+  EXPECT_EQ(turned.info().feature_names, source.info().feature_names);
+  EXPECT_EQ(turned.info().class_names, source.info().class_names);
 }
 
 TEST_F(CsvTest, ColumnsAreChosenByNameOrNumber) {
   const std::string text = "id,kind,width,height,price\n17,1,2,3,4.5\n18,0,5,6,7.5\n";
   const CsvSource left = open(text, {.label = "kind", .leave_out = {"id", "price"}});
-  EXPECT_THAT(left.feature_names(), ElementsAre("width", "height"));
+  EXPECT_THAT(left.info().feature_names, ElementsAre("width", "height"));
   EXPECT_EQ(read(left, 0).label(), 1);
   const CsvSource chosen = open(text, {.label = "2", .columns = {"height", "3"}});
   EXPECT_THAT(read(chosen, 1).features(), ElementsAre(6, 5));
@@ -190,7 +190,7 @@ TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
   const CsvSource source =
       open("a,price,b,rate\n1,2,3,4\n5,6,7,8\n", {.targets = {"rate", "price"}});
   EXPECT_EQ(source.spec(), SampleSpec::regression({2}, 2));
-  EXPECT_THAT(source.target_names(), ElementsAre("rate", "price"));
+  EXPECT_THAT(source.info().target_names, ElementsAre("rate", "price"));
   EXPECT_THAT(read(source, 1).features(), ElementsAre(5, 7));
   EXPECT_THAT(read(source, 1).values(), ElementsAre(8, 6));
   EXPECT_EQ(
@@ -272,10 +272,10 @@ TEST_F(CsvTest, KnowsDates) {
 }
 
 TEST_F(CsvTest, SaysThatNoRecordHasClassZero) {
-  EXPECT_EQ(open("1,1\n2,3\n").description(),
+  EXPECT_EQ(open("1,1\n2,3\n").info().description,
             path_.string() + ", labels from 1 to 3 (4 classes, none of class 0)");
-  EXPECT_EQ(open("1,0\n2,3\n").description(), path_.string());
-  EXPECT_EQ(open("1,b\n2,a\n").description(), path_.string());
+  EXPECT_EQ(open("1,0\n2,3\n").info().description, path_.string());
+  EXPECT_EQ(open("1,b\n2,a\n").info().description, path_.string());
 }
 
 TEST_F(CsvTest, NamesAllColumnsOfWordsAtOnce) {
@@ -289,12 +289,12 @@ TEST_F(CsvTest, NamesAllColumnsOfWordsAtOnce) {
 
 TEST_F(CsvTest, ColumnsMayBeSeparatedBySemicolonsOrTabs) {
   const CsvSource semicolons = open("a;\tb;kind\n1; 2 ;x\n3;\"4\";\"y;z\"\n", {.separator = ';'});
-  EXPECT_THAT(semicolons.feature_names(), ElementsAre("a", "b"));
-  EXPECT_THAT(semicolons.class_names(), ElementsAre("x", "y;z"));
+  EXPECT_THAT(semicolons.info().feature_names, ElementsAre("a", "b"));
+  EXPECT_THAT(semicolons.info().class_names, ElementsAre("x", "y;z"));
   EXPECT_THAT(read(semicolons, 1).features(), ElementsAre(3, 4));
   const CsvSource tabs = open("\tb\tkind\r\n1\t 2\tx, y\r\n", {.separator = '\t'});
-  EXPECT_THAT(tabs.feature_names(), ElementsAre("1", "b"));
-  EXPECT_THAT(tabs.class_names(), ElementsAre("x, y"));
+  EXPECT_THAT(tabs.info().feature_names, ElementsAre("1", "b"));
+  EXPECT_THAT(tabs.info().class_names, ElementsAre("x, y"));
   EXPECT_THAT(read(tabs, 0).features(), ElementsAre(1, 2));
   EXPECT_EQ(error("a;b\n\"1,5\";0\n", {.separator = ';'}),
             at("line 2, column 1") + kNumberForm + ", got \"1,5\"");
@@ -318,8 +318,8 @@ TEST_F(CsvTest, NamesTheSeparatorOfATable) {
             of_file() +
                 "expected a comma between columns, or another separator as in "
                 "'csv:FILE?sep=pipe'; the first row has \"|\" instead");
-  EXPECT_EQ(open("a|kind\n1|0\n", {.separator = '|'}).feature_names().at(0), "a");
-  EXPECT_EQ(open("\"a;\nb\",kind\n1,0\n").feature_names().at(0), "a;\nb");
+  EXPECT_EQ(open("a|kind\n1|0\n", {.separator = '|'}).info().feature_names.at(0), "a");
+  EXPECT_EQ(open("\"a;\nb\",kind\n1,0\n").info().feature_names.at(0), "a;\nb");
   EXPECT_EQ(error("a,b,kind\n1,2,0\n", {.separator = '\t'}),
             of_file() +
                 "expected a tab between columns, or another separator as in 'csv:FILE?sep=,'; the "
@@ -339,7 +339,7 @@ TEST_F(CsvTest, RefusesOtherEncodingsAndLineEnds) {
             at("line 3") +
                 "expected a table in UTF-8 (iconv -f LATIN1 -t UTF-8 converts one in Latin-1), got "
                 "the byte 0xfc");
-  EXPECT_THAT(open("a,kind\n1,rot\n2,gr\xc3\xbcn\n").class_names(),
+  EXPECT_THAT(open("a,kind\n1,rot\n2,gr\xc3\xbcn\n").info().class_names,
               ElementsAre("gr\u00fcn", "rot"));
   EXPECT_EQ(error("a,kind\r1,0\r2,1\r"),
             of_file() +
@@ -375,7 +375,7 @@ TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
 TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
   const CsvSource source = open("2,2,setosa,versicolor,virginica\n1,2,0\n3,4,1\n");
   EXPECT_EQ(source.spec(), SampleSpec::classification({2}, 3));
-  EXPECT_THAT(source.class_names(), ElementsAre("setosa", "versicolor", "virginica"));
+  EXPECT_THAT(source.info().class_names, ElementsAre("setosa", "versicolor", "virginica"));
   EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), SampleSpec::classification({5}, 2));
   EXPECT_EQ(error("3,2,setosa,versicolor\n1,2,0\n"),
             of_file() + "expected 3 rows, as stated in the first line; there are 1");
@@ -402,7 +402,7 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   EXPECT_EQ(source.spec(), SampleSpec::classification({4}, 2));
   EXPECT_THAT(read(source, 0).features(), ElementsAre(0, 0, 1, 4));
   EXPECT_EQ(read(source, 0).label(), 1);
-  EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
+  EXPECT_THAT(source.info().class_names, ElementsAre("apple", "pear"));
   EXPECT_EQ(error("color,size,kind\nblue,4,pear\n", options),
             at("line 2, column 1") + "expected a value that the column color of " + known.string() +
                 " has (green, red, yellow), got \"blue\"; unknown from here on: 1 of 1 row");
@@ -418,7 +418,7 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   options.unknown_column = true;
   const CsvSource unknown = open("color,size,kind\nblue,4,pear\n", options);
   EXPECT_THAT(read(unknown, 0).features(), ElementsAre(0, 0, 0, 1, 4));
-  EXPECT_THAT(unknown.feature_names(),
+  EXPECT_THAT(unknown.info().feature_names,
               ElementsAre("color=green", "color=red", "color=yellow", "color unknown", "size"));
   write_bytes(known, "color;size;kind\nred;5;apple\ngreen;6;pear\nyellow;4;apple\n");
   EXPECT_EQ(read(open("color,size,kind\nblue,4,pear\n", options), 0).features(),
@@ -501,7 +501,7 @@ TEST_F(CsvTest, RefusesColumnsThatFloat32CannotStore) {
 TEST_F(CsvTest, KeepsBadRowsOfATableThatItKnows) {
   const CsvSource training =
       open("a,b,kind\n1,2,apple\n3,4,pear\n", {.scale = ColumnScale::standard});
-  CsvOptions known{.schema = training.table(), .keeps_bad_rows = true};
+  CsvOptions known{.schema = training.info().table, .keeps_bad_rows = true};
   const std::string text = "b,a,kind\n2,1,apple\nx,3,pear\n4,,apple\n4\n4,3,plum\n4,3,pear\n";
   const CsvSource source = open(text, known);
   ASSERT_EQ(source.size(), 6);
@@ -516,7 +516,8 @@ TEST_F(CsvTest, KeepsBadRowsOfATableThatItKnows) {
               ::testing::HasSubstr("expected 3 columns, as in the first row; there are 1"));
   EXPECT_THAT(data_error_of([&] { read(source, 4); }),
               ::testing::StartsWith(at("line 6, column 3") + "expected one of the classes"));
-  EXPECT_THAT(source.table()->counts.classes, ElementsAre(1, 1)) << "of the rows that are read";
+  EXPECT_THAT(source.info().table->counts.classes, ElementsAre(1, 1))
+      << "of the rows that are read";
   known.may_lack_labels = true;  // a prediction reads none
   EXPECT_EQ(read(open(text, known), 4).features(), read(training, 1).features());
 }
@@ -528,7 +529,7 @@ TEST_F(CsvTest, NumbersAreStandardizedByTheStatisticsOfTheTable) {
       "1\n"
       "5.7,1000000000.25,0.1,blue,0\n";
   const CsvSource source = open(text, {.categorical = {"color"}, .scale = ColumnScale::standard});
-  const auto& features = source.table()->features;
+  const auto& features = source.info().table->features;
   EXPECT_DOUBLE_EQ(features[0].offset, 5.5);
   EXPECT_DOUBLE_EQ(features[0].divisor, 0.6041522986797286);
   EXPECT_DOUBLE_EQ(features[1].offset, 999999999.9375);
@@ -537,7 +538,7 @@ TEST_F(CsvTest, NumbersAreStandardizedByTheStatisticsOfTheTable) {
   EXPECT_EQ(features[2].divisor, 0);
   EXPECT_THAT(read(source, 0).features(),
               ElementsAre(1.489690542f, 0.06884283572f, 0.0f, 0.0f, 1.0f));
-  EXPECT_EQ(source.description(), path_.string() + ", 3 columns standardized");
+  EXPECT_EQ(source.info().description, path_.string() + ", 3 columns standardized");
   const CsvSource usual = CsvSource(path_, {.categorical = {"color"}});
   EXPECT_EQ(read(usual, 0).features(), read(source, 0).features()) << "the default";
   const CsvSource minmax = open(text, {.categorical = {"4"}, .scale = ColumnScale::minmax});
@@ -549,10 +550,10 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
   const CsvSource train =
       open("id,color,size,kind\n1,red,1,plum\n2,blue,3,apple\n",
            {.leave_out = {"id"}, .categorical = {"color"}, .scale = ColumnScale::standard});
-  const auto stored = train.table()->to_json();
+  const auto stored = train.info().table->to_json();
   const auto schema =
       std::make_shared<const TableSchema>(TableSchema::from_checkpoint(stored, "state.json"));
-  EXPECT_EQ(*schema, *train.table());
+  EXPECT_EQ(*schema, *train.info().table);
   EXPECT_TRUE(train.is_self_taught());
   const CsvOptions options{.schema = schema};
   for (const std::string text :
@@ -561,8 +562,8 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
     EXPECT_EQ(test.spec(), SampleSpec::classification({3}, 2)) << text;
     EXPECT_THAT(read(test, 0).features(), ElementsAre(0, 1, 3)) << text;
     EXPECT_EQ(read(test, 0).label(), 1);
-    EXPECT_EQ(test.class_names(), train.class_names());
-    EXPECT_EQ(test.feature_names(), train.feature_names());
+    EXPECT_EQ(test.info().class_names, train.info().class_names);
+    EXPECT_EQ(test.info().feature_names, train.info().feature_names);
     EXPECT_FALSE(test.is_self_taught());
   }
   EXPECT_EQ(
@@ -590,7 +591,7 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
     EXPECT_THAT(read(unlabelled, 0).features(), ElementsAre(0, 1, 3)) << text;
     EXPECT_TRUE(unlabelled.spec().targets.empty());
   }
-  const auto regression = open("1,2,3\n4,5,6\n", {.targets = {"2"}}).table();
+  const auto regression = open("1,2,3\n4,5,6\n", {.targets = {"2"}}).info().table;
   const CsvSource unknown =
       open("1,3\n", {.header = CsvHeader::no, .schema = regression, .may_lack_labels = true});
   EXPECT_EQ(unknown.spec().inputs, SampleSpec::regression({2}, 1).inputs);
@@ -602,8 +603,8 @@ TEST_F(CsvTest, ReadsQuotedFields) {
   const CsvSource source = open(
       "\"a, b\",\"say \"\"a\"\"\",\"two\nlines\"\n\"1\", \"2\" ,x\n\"3\",4,\"x, "
       "\"\"y\"\"\nz\"\n5,6,\"\"\"\"\n");
-  EXPECT_THAT(source.feature_names(), ElementsAre("a, b", "say \"a\""));
-  EXPECT_THAT(source.class_names(), ElementsAre("\"", "x", "x, \"y\"\nz"));
+  EXPECT_THAT(source.info().feature_names, ElementsAre("a, b", "say \"a\""));
+  EXPECT_THAT(source.info().class_names, ElementsAre("\"", "x", "x, \"y\"\nz"));
   EXPECT_THAT(read(source, 0).features(), ElementsAre(1, 2));
   EXPECT_EQ(read(source, 1).label(), 2);
   EXPECT_EQ(

@@ -37,7 +37,7 @@ class CsvWindows : public ::testing::Test {
   }
   /// Another table, read with the schema that a checkpoint of the first would have.
   CsvSource after(const CsvSource& train, const std::string& text, CsvOptions options = {}) const {
-    const auto json = nlohmann::json::parse(train.table()->to_json().dump());
+    const auto json = nlohmann::json::parse(train.info().table->to_json().dump());
     options.schema =
         std::make_shared<const TableSchema>(TableSchema::from_checkpoint(json, "state.json"));
     return open(text, options);
@@ -86,12 +86,12 @@ TEST_F(CsvWindows, HaveTheFeaturesOfTheirRowsAndTheTargetsOfLaterOnes) {
 
 TEST_F(CsvWindows, NameTheColumnsOfARowAndTheStepsOfTheTargets) {
   const CsvSource one = parsed(kRows, "targets=y&window=3");
-  EXPECT_THAT(one.feature_names(), ElementsAre("x", "y"));
-  EXPECT_THAT(one.target_names(), ElementsAre("y"));
-  EXPECT_EQ(one.preparation(), ", windows of 3 rows");
+  EXPECT_THAT(one.info().feature_names, ElementsAre("x", "y"));
+  EXPECT_THAT(one.info().target_names, ElementsAre("y"));
+  EXPECT_EQ(one.info().preparation, ", windows of 3 rows");
   const CsvSource several = parsed(kRows, "targets=y,x&window=1&steps=2&horizon=2&stride=2");
-  EXPECT_THAT(several.target_names(), ElementsAre("y+2", "x+2", "y+3", "x+3"));
-  EXPECT_EQ(several.description(), path_.string() + ", windows of 1 row at every 2 rows");
+  EXPECT_THAT(several.info().target_names, ElementsAre("y+2", "x+2", "y+3", "x+3"));
+  EXPECT_EQ(several.info().description, path_.string() + ", windows of 1 row at every 2 rows");
 }
 
 TEST_F(CsvWindows, AreScaledByTheRowsOfTheTable) {
@@ -129,10 +129,11 @@ TEST_F(CsvWindows, DoNotCrossSeries) {
   // The rows of a series need not be neighbours: a at 1, 3, 4, 6; b at 2, 7, 8; c at 5.
   const CsvSource source =
       parsed("shop,x\na,1\nb,2\na,3\na,4\nc,5\na,6\nb,7\nb,8\n", "targets=x&window=2&series=shop");
-  EXPECT_THAT(source.feature_names(), ElementsAre("x"));
+  EXPECT_THAT(source.info().feature_names, ElementsAre("x"));
   EXPECT_THAT(samples(source),
               ElementsAre(ElementsAre(1, 3, 4), ElementsAre(3, 4, 6), ElementsAre(2, 7, 8)));
-  EXPECT_EQ(source.description(), path_.string() + ", 1 of 3 series too short, windows of 2 rows");
+  EXPECT_EQ(source.info().description,
+            path_.string() + ", 1 of 3 series too short, windows of 2 rows");
   const CsvSource strided =
       parsed("x,s\n1,1\n2,1\n3,1\n4,1\n5,2\n6,2\n7,2\n", "targets=x&window=1&series=s&stride=2");
   EXPECT_THAT(samples(strided),
@@ -147,7 +148,7 @@ TEST_F(CsvWindows, OfAnotherTableAreThoseOfTheTraining) {
   EXPECT_THAT(samples(after(train, more)), ElementsAre(ElementsAre(2, 3, 4)));
   EXPECT_THAT(samples(after(train, more, {.stride = 1})),
               ElementsAre(ElementsAre(2, 3, 4), ElementsAre(3, 4, 5)));
-  EXPECT_TRUE(after(train, more, {.stride = 1}).table()->agrees_with(*train.table()));
+  EXPECT_TRUE(after(train, more, {.stride = 1}).info().table->agrees_with(*train.info().table));
   const auto refused = [&](const std::string& options) {
     return input_error_of([&] { after(train, more, CsvOptions::parse(options, "csv")); });
   };
@@ -166,7 +167,7 @@ TEST_F(CsvWindows, OfAnotherTableAreThoseOfTheTraining) {
             of_file() + "expected no windows of rows, as in the training data, got window=2");
   EXPECT_EQ(input_error_of([&] { after(rows, kRows, {.stride = 2}); }),
             of_file() + "expected no windows of rows, as in the training data, got stride=2");
-  EXPECT_FALSE(rows.table()->agrees_with(*parsed(kRows, "targets=y&window=2").table()));
+  EXPECT_FALSE(rows.info().table->agrees_with(*parsed(kRows, "targets=y&window=2").info().table));
 }
 
 TEST_F(CsvWindows, ForPredictionsEndAtTheLastRow) {
@@ -174,7 +175,7 @@ TEST_F(CsvWindows, ForPredictionsEndAtTheLastRow) {
   const CsvSource source = after(train, "x,y\n7,70\n8,80\n9,90\n", {.may_lack_labels = true});
   EXPECT_TRUE(source.spec().targets.empty());
   EXPECT_THAT(samples(source), ElementsAre(ElementsAre(7, 70, 8, 80), ElementsAre(8, 80, 9, 90)));
-  EXPECT_THAT(source.target_names(), ElementsAre("y+1", "y+2"));
+  EXPECT_THAT(source.info().target_names, ElementsAre("y+1", "y+2"));
   const CsvSource of_x = parsed(kRows, "targets=y&window=2&columns=x");
   EXPECT_EQ(after(of_x, "x\n7\n8\n", {.may_lack_labels = true}).size(), 1) << "y is not read";
 }
@@ -236,7 +237,7 @@ TEST_F(CsvWindows, AreFoundByVerification) {
 
 TEST_F(CsvWindows, OfACheckpointAreCheckedBeforeTheyAreUsed) {
   const nlohmann::json good =
-      parsed("s,x\na,1\na,2\na,3\n", "targets=x&window=2&series=s").table()->to_json();
+      parsed("s,x\na,1\na,2\na,3\n", "targets=x&window=2&series=s").info().table->to_json();
   EXPECT_EQ(TableSchema::from_checkpoint(good, "state.json").to_json(), good);
   const auto refused = [&](const char* key, const nlohmann::json& value) {
     nlohmann::json bad = good;

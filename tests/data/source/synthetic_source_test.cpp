@@ -84,7 +84,7 @@ TEST(SyntheticImages, AreTheSamplesIn256Steps) {
 
 TEST(SyntheticImages, ArePixelsWhereTheseAreAskedFor) {
   const SyntheticSource images(images_of({5, 7, 3}));
-  EXPECT_TRUE(images.has_images());
+  EXPECT_TRUE(images.info().has_images);
   Batch one(images.spec(), 1, true);
   Sample sample = one.sample();
   images.read(3, sample);

@@ -118,7 +118,7 @@ TEST_F(TextSourceTest, ReadsTokensOfLargeVocabularies) {
 
 TEST_F(TextSourceTest, ReadsOtherTextsAsTheTrainingText) {
   const TextSource training = source("abcd", {.length = 2, .documents = TextDocuments::lines});
-  const auto schema = training.text();
+  const auto schema = training.info().text;
   ASSERT_NE(schema, nullptr);
   const TextSource validation = source("db", {.schema = schema});
   EXPECT_EQ(validation.spec(), training.spec());
@@ -140,7 +140,7 @@ TEST_F(TextSourceTest, IsTheSameInShards) {
     EXPECT_EQ(read_dataset_json(directory_ / "shards")->at("train"), part);
     const Dataset shards = open_data((directory_ / "shards").string());
     EXPECT_EQ(shards.spec(), text.spec());
-    EXPECT_EQ(*shards.source().text(), *text.text());
+    EXPECT_EQ(*shards.source().info().text, *text.info().text);
     PartDescription other = part;
     EXPECT_TRUE(other.fits(part));
     other.text->tokenizer = "/a copy of it";

@@ -53,14 +53,14 @@ TEST_F(TextTableTest, MakesASampleOfEachRow) {
   EXPECT_EQ(to_string(texts.spec()),
             "tokens [8] (8 classes) and segments int32 [8] with 2 classes");
   ASSERT_EQ(texts.size(), 3);
-  EXPECT_THAT(texts.class_names(), ElementsAre("noun", "verb"));
+  EXPECT_THAT(texts.info().class_names, ElementsAre("noun", "verb"));
   EXPECT_EQ(input(texts, 0, "tokens"), (Integers{2, 5, 4, 6, 3, 0, 0, 0}));
   EXPECT_EQ(input(texts, 0, "segments"), (Integers{1, 1, 1, 1, 1, 0, 0, 0}));
   EXPECT_EQ(input(texts, 1, "tokens"), (Integers{2, 5, 1, 7, 1, 5, 1, 3}));
   EXPECT_EQ(input(texts, 2, "tokens"), (Integers{2, 3, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(read(texts, 0).label(), 1);
   EXPECT_EQ(read(texts, 1).label(), 0);
-  EXPECT_THAT(texts.description(),
+  EXPECT_THAT(texts.info().description,
               MatchesRegex("3 texts of .*a.csv, 1 missing \\(empty, NA, \\?\\), read as written, "
                            "tokenizer vocab.txt \\(8 tokens, [0-9a-f]+\\), 8 positions"));
 }
@@ -70,8 +70,8 @@ TEST_F(TextTableTest, CutsLongTextsBetweenTheirFirstAndLastToken) {
       source("text;kind\nrank rank rank wait;0\nrank;10\nwait wait wait;9\n", words(4));
   EXPECT_EQ(input(texts, 0, "tokens"), (Integers{2, 5, 5, 3}));
   EXPECT_EQ(input(texts, 1, "tokens"), (Integers{2, 5, 3, 0}));
-  EXPECT_THAT(texts.preparation(), testing::EndsWith(", 4 positions, 2 longer texts cut"));
-  EXPECT_THAT(texts.class_names(), ElementsAre("0", "9", "10")) << "numbers by value";
+  EXPECT_THAT(texts.info().preparation, testing::EndsWith(", 4 positions, 2 longer texts cut"));
+  EXPECT_THAT(texts.info().class_names, ElementsAre("0", "9", "10")) << "numbers by value";
   EXPECT_EQ(read(texts, 1).label(), 2);
 }
 
@@ -83,12 +83,12 @@ TEST_F(TextTableTest, TakesTokenizersWithoutSpecialTokens) {
   EXPECT_EQ(input(texts, 0, "tokens"), (Integers{1, 0, 0}));
   EXPECT_EQ(input(texts, 0, "segments"), (Integers{1, 1, 0}));
   EXPECT_EQ(input(texts, 1, "tokens"), (Integers{0, 2, 0}));
-  EXPECT_THAT(texts.class_names(), ElementsAre());
+  EXPECT_THAT(texts.info().class_names, ElementsAre());
 }
 
 TEST_F(TextTableTest, ReadsOtherTablesAsThatOfTheTraining) {
   const TextTableSource training = source("text,kind\nrank,b\nwait,a\n", words(6));
-  const auto schema = training.text();
+  const auto schema = training.info().text;
   EXPECT_EQ(TextSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
   const std::string other = "text:" + write("b.csv", "kind,text\nb,wait wait\n");
   const Dataset evaluated = open_data(other, {.text = schema}).with_classes({"a", "b"});
@@ -117,7 +117,7 @@ TEST_F(TextTableTest, MakesPairsOfASourceAndATarget) {
   EXPECT_EQ(next(pairs, 0), (Integers{2, 0, 1})) << "a text that is cut has no end";
   EXPECT_EQ(input(pairs, 1, "tokens"), (Integers{3, 0, 0}));
   EXPECT_EQ(next(pairs, 1), (Integers{0, 4, -1}));
-  EXPECT_THAT(pairs.description(),
+  EXPECT_THAT(pairs.info().description,
               MatchesRegex("2 pairs of .*a.csv, tokenizer chars \\(3 tokens, [0-9a-f]+\\), 3 "
                            "positions and 3 of targets, 1 longer text cut"));
 }
@@ -129,7 +129,7 @@ TEST_F(TextTableTest, ReadsOtherPairsAsThoseOfTheTraining) {
   EXPECT_EQ(input(training.source(), 0, "source"), (Integers{2, 5, 6, 3, 0, 0, 0, 0}));
   EXPECT_EQ(input(training.source(), 0, "tokens"), (Integers{2, 6, 0, 0, 0}));
   EXPECT_EQ(next(training.source(), 0), (Integers{6, 3, -1, -1, -1}));
-  const auto schema = training.source().text();
+  const auto schema = training.source().info().text;
   EXPECT_EQ(TextSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
   const Dataset other = open_data("text:" + write("b.csv", "to,from\nrank,and\n"),
                                   {.text = schema, .may_lack_labels = true});
@@ -173,11 +173,11 @@ TEST_F(TextTableTest, RefusesPairsThatAreIncomplete) {
         {":column=from,target-length=3",
          "expected source= and target= with target-length=; there is neither"}})
     EXPECT_THAT(input_error_of([&] { open_data(table + options); }), HasSubstr(expected));
-  const auto column = open_data(table + ":column=from").source().text();
+  const auto column = open_data(table + ":column=from").source().info().text;
   EXPECT_THAT(
       input_error_of([&] { open_data(table + ":source=from,target=to", {.text = column}); }),
       HasSubstr("expected a column of texts, as in the training, got source= or target="));
-  const auto schema = open_data(table + ":source=from,target=to").source().text();
+  const auto schema = open_data(table + ":source=from,target=to").source().info().text;
   EXPECT_THAT(data_error_of([&] {
                 open_data("text:" + write("c.csv", "from,to\nrank,x\n"), {.text = schema});
               }),
@@ -189,11 +189,11 @@ TEST_F(TextTableTest, LabelWordsAreClassesAndMissingTextsAreCounted) {
   const std::string options =
       ":column=text,label=kind,label-words=NA+None,tokenizer=bytes,length=4";
   const Dataset dataset = open_data(table + options);
-  EXPECT_THAT(dataset.source().class_names(), ElementsAre("NA", "None", "a"));
+  EXPECT_THAT(dataset.source().info().class_names, ElementsAre("NA", "None", "a"));
   EXPECT_THAT(dataset.description(), HasSubstr(", 2 missing (empty, NA, ?), read as written"));
-  const auto schema = dataset.source().text();
+  const auto schema = dataset.source().info().text;
   EXPECT_EQ(TextSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
-  EXPECT_EQ(open_data(table, {.text = schema}).source().class_names().size(), 3)
+  EXPECT_EQ(open_data(table, {.text = schema}).source().info().class_names.size(), 3)
       << "known from the training";
   EXPECT_EQ(open_data("text:" + write("b.csv", "text,kind\nrank,NULL\n"),
                       {.text = schema, .may_lack_labels = true})

@@ -155,8 +155,8 @@ TEST_F(ShardsTest, OfARegressionHaveItsTargetsAsFloats) {
             (Example{{"features", FloatList{5, 7}}, {"label", FloatList{8, -6}}}));
   const Dataset dataset = open_data(options_.directory.string());
   EXPECT_EQ(dataset.spec(), SampleSpec::regression({2}, 2));
-  EXPECT_THAT(dataset.source().feature_names(), ElementsAre("width", "height"));
-  EXPECT_THAT(dataset.source().target_names(), ElementsAre("rate", "price"));
+  EXPECT_THAT(dataset.source().info().feature_names, ElementsAre("width", "height"));
+  EXPECT_THAT(dataset.source().info().target_names, ElementsAre("rate", "price"));
   EXPECT_THAT(read(dataset.source(), 0).features(), ElementsAre(1, 3));
   EXPECT_THAT(read(dataset.source(), 0).values(), ElementsAre(4, 2.5));
 }
@@ -338,14 +338,15 @@ TEST_F(ShardsTest, AreNotMixedWithOlderOnes) {
 /// A source whose last record cannot be read.
 class BrokenAtTheEnd final : public RecordSource {
  public:
-  const SampleSpec& spec() const override { return good_.spec(); }
-  std::int64_t size() const override { return good_.size(); }
+  BrokenAtTheEnd() {
+    info_ = good_.info();
+    info_.description = "broken at the end";
+  }
   void read(std::int64_t record_id, Sample& sample) const override {
     if (record_id == size() - 1)
       throw Error(ErrorCategory::data, "source", "expected the last record", "it is lost");
     good_.read(record_id, sample);
   }
-  std::string description() const override { return "broken at the end"; }
 
  private:
   SyntheticSource good_{{{2, 2, 1}, 3, 11, 1, "train"}};

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/dataset_json.h"
@@ -113,11 +114,11 @@ TEST_F(TFRecordSourceTest, SaysThatNoRecordHasClassZero) {
   write_records(directory_ / "a.tfrecord", {image_record(2, 6, 0)});
   write_records(directory_ / "b.tfrecord", {image_record(1, 6, 0), image_record(3, 6, 0)});
   for (const char* from : {"the records", "the indexes"})
-    EXPECT_EQ(open(shaped_).description(),
+    EXPECT_EQ(open(shaped_).info().description,
               "test data, labels from 1 to 3 (4 classes, none of class 0)")
         << from;
   write_records(directory_ / "c.tfrecord", {image_record(0, 6, 0)});
-  EXPECT_EQ(open(shaped_).description(), "test data");
+  EXPECT_EQ(open(shaped_).info().description, "test data");
 }
 
 /// Of the same size, time, inode and ends as the file whose index exists.

@@ -34,7 +34,7 @@ class FeaturesTest : public ::testing::Test {
   }
   /// Another table, read with the schema that a checkpoint of the first would have.
   CsvSource after(const CsvSource& train, const std::string& text) const {
-    const auto json = nlohmann::json::parse(train.table()->to_json().dump());
+    const auto json = nlohmann::json::parse(train.info().table->to_json().dump());
     return open(text, {.schema = std::make_shared<const TableSchema>(
                            TableSchema::from_checkpoint(json, "state.json"))});
   }
@@ -62,7 +62,7 @@ TEST_F(FeaturesTest, MissingNumbersAreFilledIn) {
   EXPECT_THAT(read(rule("mean", ColumnScale::standard), 1).features(), ElementsAre(0, -1));
   EXPECT_THAT(read(rule("7", ColumnScale::none), 1).features(), ElementsAre(7, 2));
   const CsvSource indicator = rule("indicator", ColumnScale::standard);
-  EXPECT_THAT(indicator.feature_names(), ElementsAre("age", "age missing", "n", "n missing"));
+  EXPECT_THAT(indicator.info().feature_names, ElementsAre("age", "age missing", "n", "n missing"));
   EXPECT_THAT(read(indicator, 0).features(), ElementsAre(-1, 0, 0, 1));
   EXPECT_THAT(read(indicator, 1).features(), ElementsAre(0, 1, -1, 0));
   EXPECT_THAT(read(after(indicator, "age,n,k\n,6,1\n"), 0).features(), ElementsAre(0, 1, 3, 0));
@@ -87,7 +87,7 @@ TEST_F(FeaturesTest, AreDescribedByAFile) {
         {"column": "tags", "kind": "categorical", "output": "multi-hot"},
         {"column": "color", "kind": "categorical", "output": "index", "unknown": "column"},
         {"column": "age", "scale": "none", "log": true}]})");
-  EXPECT_THAT(train.feature_names(),
+  EXPECT_THAT(train.info().feature_names,
               ElementsAre("age<18", "18<=age<65", "age>=65", "age", "made days", "made weekday",
                           "color=red", "color=blue", "tags=a", "tags=b", "tags=c", "age", "x"));
   EXPECT_EQ(train.spec().inputs.at(1),
@@ -136,7 +136,7 @@ TEST_F(FeaturesTest, MayBeIndicesAlone) {
   const CsvSource source = described("a,b,k\nx,7,0\ny,8,1\n", json);
   const Dataset dataset = Dataset::from_csv(path_, {.features = file_});  // checks the spec
   EXPECT_EQ(to_string(dataset.spec()), "a (2 classes) and b (9 classes) with 2 classes");
-  EXPECT_THAT(source.feature_names(), ::testing::IsEmpty());
+  EXPECT_THAT(source.info().feature_names, ::testing::IsEmpty());
   EXPECT_EQ(index_of(source, 1, 0), 1);
   EXPECT_EQ(index_of(source, 1, 1), hash_bucket("8", 9));
   write_bytes(file_, R"({"label": "k", "features": [

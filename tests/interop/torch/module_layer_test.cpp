@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/sample/record_source.h"
 #include "lockstep/model/compiled_model.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/interop/torch/module_loop.h"
