@@ -23,7 +23,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/directory.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/fit/fit_state.h"
 
 namespace lockstep::apps {

@@ -32,7 +32,7 @@
 #include "lockstep/onnx/export.h"
 #include "lockstep/onnx/triton.h"
 #include "lockstep/onnx/write_model.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/weight_names.h"
 
 namespace lockstep::apps {

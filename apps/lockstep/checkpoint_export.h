@@ -11,7 +11,7 @@
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/model/network.h"
 #include "lockstep/onnx/export.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
 
 namespace CLI {
 class App;

@@ -31,7 +31,7 @@
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/metric_text.h"
 #include "lockstep/strategy/evaluation.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/trainer.h"
 
@@ -106,9 +106,10 @@ void print_text(const Restored& restored, const strategy::Evaluation& sums) {
   fmt::print("\n");
   if (const std::string line = strategy::metric_line(sums.values); !line.empty())
     fmt::print("{}\n", line);
-  const std::string class_output = strategy::output_of_classes(
+  const auto class_output = strategy::output_of_classes(
       restored.trainer->network(), restored.trainer->replicas().loss(), restored.names);
-  fmt::print("{}", strategy::metric_tables(sums.values, restored.names.classes, class_output));
+  const auto classes = class_output ? restored.names.classes : std::vector<std::string>();
+  fmt::print("{}", strategy::metric_tables(sums.values, classes, class_output.value_or("")));
   fmt::print("evaluated {} of {}{}\n", sums.samples, restored.dataset.size(),
              sums.rows() > sums.samples ? fmt::format(", {} positions", sums.positions()) : "");
 }

@@ -30,7 +30,8 @@
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/session.h"
 #include "lockstep/model/generation.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
+#include "lockstep/strategy/fit/data_warnings.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
@@ -61,7 +62,7 @@ GeneratedTokens tokens_of(const strategy::Strategy& strategy,
     throw Error(ErrorCategory::checkpoint, checkpoint.path.string(),
                 "expected a model that was trained on text (--data text:FILES)",
                 "it was trained on other data");
-  strategy::note_tokenizer(strategy, *names.text);
+  strategy::log_tokenizer_source(strategy, *names.text);
   return GeneratedTokens::of(*names.text);
 }
 

@@ -13,7 +13,7 @@
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 #include "lockstep/strategy/evaluation.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::apps {

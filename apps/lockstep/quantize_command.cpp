@@ -30,7 +30,8 @@
 #include "lockstep/onnx/quantize.h"
 #include "lockstep/onnx/write_model.h"
 #include "lockstep/strategy/evaluation.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/check_data.h"
+#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::apps {

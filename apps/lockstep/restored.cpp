@@ -16,6 +16,7 @@
 #include "lockstep/job/device_share.h"
 #include "lockstep/model/parameters.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/fit/data_warnings.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 
@@ -140,7 +141,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   strategy::report_table(*strategy, dataset, names.table.get());
   if (const auto text = dataset.source().info().text;
       text && names.text && text->content == names.text->content)
-    strategy::note_tokenizer(*strategy, *text);
+    strategy::log_tokenizer_source(*strategy, *text);
   if (arguments.embeddings) {
     strategy::check_same_features(dataset, names);
     names.targets.clear();

@@ -10,7 +10,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/session.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/strategy.h"
 #include "lockstep/strategy/trainer.h"
 

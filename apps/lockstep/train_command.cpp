@@ -37,7 +37,7 @@
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/callbacks/stragglers.h"
 #include "lockstep/strategy/callbacks/summaries.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/class_weights.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"

@@ -64,7 +64,8 @@ struct TrainBegin {
   bool has_validation = false;  ///< whether epochs end with a validation
   /// The names of the single numbers of TrainerOptions::metrics.
   std::vector<std::string> metrics = {};
-  /// Of the training data, of their first target; empty if they have none.
+  /// Class names of the first target of the training data; empty if they have none, or if no loss
+  /// reads that target.
   std::vector<std::string> class_names = {};
   /// The output that these are classes of, with whose name its metrics begin; empty: the only one.
   std::string class_output = {};

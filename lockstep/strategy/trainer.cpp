@@ -19,7 +19,9 @@
 #include "lockstep/model/network_json.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/evaluation.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/check_data.h"
+#include "lockstep/strategy/fit/data_names.h"
+#include "lockstep/strategy/fit/data_warnings.h"
 #include "lockstep/strategy/fit/fit_loop.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 

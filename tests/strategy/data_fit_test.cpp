@@ -1,6 +1,4 @@
 // Classes and features have the names that they had in the training.
-#include "lockstep/strategy/fit/data_fit.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +11,10 @@
 
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/sample/record_source.h"
+#include "lockstep/strategy/fit/check_data.h"
+#include "lockstep/strategy/fit/class_weights.h"
+#include "lockstep/strategy/fit/data_names.h"
+#include "lockstep/strategy/fit/data_warnings.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"

@@ -14,7 +14,6 @@
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/plateau.h"
-#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/data/support.h"

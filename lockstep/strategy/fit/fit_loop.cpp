@@ -18,7 +18,8 @@
 #include "lockstep/model/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/strategy/evaluation.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
+#include "lockstep/strategy/fit/data_warnings.h"
 #include "lockstep/strategy/fit/fit_state.h"
 
 namespace lockstep::strategy {
@@ -216,8 +217,9 @@ std::optional<PretrainedWeights> FitLoop::initialize() {
   if (!checkpoints_.restored_from()) {
     PretrainedWeights weights = initialize_from(replicas_, *plan_.fit.pretrained);
     const std::string other =
-        strategy_.is_chief() ? other_names(plan_.dataset, weights.file, weights.kept_head.empty())
-                             : std::string();
+        strategy_.is_chief()
+            ? describe_name_mismatch(plan_.dataset, weights.file, weights.kept_head.empty())
+            : std::string();
     if (!other.empty())
       strategy_.session().logger()->warn("the weights of {} are those of other data: {}",
                                          weights.file.string(), other);

@@ -14,7 +14,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/job/agreement.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/check_data.h"
+#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/fit/prediction_images.h"
 
 namespace lockstep::strategy {
@@ -174,6 +175,8 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
   const Strategy& strategy = replicas.strategy();
   const std::int64_t world = strategy.num_replicas_in_sync();
   const std::int64_t part = (dataset.global_batch() + world - 1) / world;
+  const DataNames names = DataNames::of(dataset);
+  const auto class_output = output_of_classes(replicas.network(), replicas.loss(), names);
   return {.model = replicas.network().name(),
           .parameters = static_cast<std::int64_t>(replicas.network().parameters().element_count()),
           .frozen_parameters =
@@ -199,9 +202,8 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .damaged_files = dataset.source().info().damage,
           .has_validation = fit.validation.has_value(),
           .metrics = single_metrics(replicas.metrics()),
-          .class_names = DataNames::of(dataset).classes,
-          .class_output =
-              output_of_classes(replicas.network(), replicas.loss(), DataNames::of(dataset)),
+          .class_names = class_output ? names.classes : std::vector<std::string>(),
+          .class_output = class_output.value_or(""),
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
           .gradient_bytes = gradient_bytes(replicas.network(), trainer.buckets.wire),

@@ -24,7 +24,7 @@
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/strategy/callbacks/monitored_metric.h"
-#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/replica/replica.h"
 
