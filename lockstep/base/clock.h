@@ -1,10 +1,9 @@
 // Elapsed time, processor time and time of day.
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <limits>
 
 namespace lockstep {

@@ -312,7 +312,7 @@ fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingSt
   if (!prepared_) prepare(checkpoint_bytes(arrays, state));
   std::optional<TemporaryDirectory> temporary;
   std::vector<FileDigest> files;
-  const fs::path path = options_.directory / checkpoint_name(state.step);
+  fs::path path = options_.directory / checkpoint_name(state.step);
   const auto together = [&](const std::function<std::string()>& work) {
     try {
       return on_every_rank(ranks_, work);

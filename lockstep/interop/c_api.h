@@ -26,6 +26,7 @@
 #ifndef LOCKSTEP_C_API_H
 #define LOCKSTEP_C_API_H
 
+/* NOLINTBEGIN: the headers, types and names are those of C. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -185,5 +186,6 @@ double lockstep_gradient_norm(const lockstep_optimizer* optimizer);
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND */
 
 #endif

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <vector>
@@ -39,7 +40,7 @@ class RoundingPlan {
 
   bool is_for_all(model::NodeId value) const { return readers_[index(value)] == Readers::all; }
   std::size_t index(model::NodeId value) const {
-    return static_cast<std::size_t>(value + static_cast<model::NodeId>(inputs_));
+    return static_cast<std::size_t>(std::int64_t{value} + static_cast<std::int64_t>(inputs_));
   }
 
   const model::Network& network_;

@@ -152,9 +152,9 @@ class Reader {
   }
 
   static const json& array_in(const json& event, const char* key) {
-    static const json kNone = json::array();
+    static const json none = json::array();
     const auto found = event.find(key);
-    return found != event.end() && found->is_array() ? *found : kNone;
+    return found != event.end() && found->is_array() ? *found : none;
   }
 
   template <typename Curves>

@@ -98,9 +98,10 @@ std::string settings_section(std::span<const RunLog> runs) {
   std::vector<Setting> settings = settings_of(runs);
   if (settings.empty()) return {};
   if (runs.size() == 1) return section("Configuration", settings_table(runs, settings));
-  const auto same = std::ranges::stable_partition(settings, &Setting::differs);
-  const std::vector<Setting> equal(same.begin(), same.end());
-  settings.erase(same.begin(), same.end());
+  const auto same = std::stable_partition(settings.begin(), settings.end(),
+                                          [](const Setting& one) { return one.differs(); });
+  const std::vector<Setting> equal(same, settings.end());
+  settings.erase(same, settings.end());
   std::string content = settings.empty() ? "<p>All runs have the same configuration.</p>"
                                          : "<h3>Differences</h3>" + settings_table(runs, settings);
   if (!equal.empty())

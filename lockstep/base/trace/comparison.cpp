@@ -304,7 +304,8 @@ std::vector<ThreadState> thread_states(const Recording& recording) {
         kNanosecond * (static_cast<double>(recording.time) - static_cast<double>(since));
     states.push_back(std::move(state));
   }
-  std::ranges::stable_partition(states, [](const ThreadState& one) { return !one.spans.empty(); });
+  std::stable_partition(states.begin(), states.end(),
+                        [](const ThreadState& one) { return !one.spans.empty(); });
   return states;
 }
 

@@ -225,8 +225,6 @@ JpegDecoder::~JpegDecoder() = default;
 
 ImageHeader JpegDecoder::open(std::span<const std::uint8_t> bytes) { return state_->open(bytes); }
 
-ImageHeader JpegDecoder::scaled(int denominator) const { return state_->scaled(denominator); }
-
 ImageView JpegDecoder::decode(const Rectangle& part, int denominator, int channels, Image& memory) {
   return state_->decode(part, denominator, channels, memory);
 }

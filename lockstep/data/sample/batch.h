@@ -47,9 +47,10 @@ struct TensorArray {
 
  private:
   TensorView all() {
-    if (type == ElementType::bytes)
+    const std::size_t size = element_bytes(type);
+    if (size == 0)
       return {name, type, reinterpret_cast<std::byte*>(strings.data()), strings.size()};
-    return {name, type, bytes.data(), bytes.size() / element_bytes(type)};
+    return {name, type, bytes.data(), bytes.size() / size};
   }
 };
 

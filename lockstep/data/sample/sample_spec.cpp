@@ -32,8 +32,8 @@ SampleSpec SampleSpec::regression(std::vector<std::int64_t> shape, std::int64_t 
 }
 
 const std::vector<std::int64_t>& SampleSpec::shape() const {
-  static const std::vector<std::int64_t> kNone;
-  return inputs.empty() ? kNone : inputs.front().shape;
+  static const std::vector<std::int64_t> none;
+  return inputs.empty() ? none : inputs.front().shape;
 }
 
 std::int64_t SampleSpec::feature_count() const {

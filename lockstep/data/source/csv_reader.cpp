@@ -278,12 +278,12 @@ void CsvReader::add_row(const CsvRows& rows) {
   if (rows.fields().size() != layout.names.size())
     return attempt([&] { rows.require_fields(layout.names.size()); });
   for (std::size_t i = 0; i < columns_.size(); ++i) attempt([&] { add_feature(rows, i); });
-  static const TableFeature kTarget;
+  static const TableFeature plain_target;
   for (const std::size_t column : layout.targets) {
     const bool is_reported = report_ != nullptr && !is_missing(rows.fields()[column]) &&
                              std::ranges::count(layout.features, column) > 0;
     if (is_reported) continue;  // as a feature
-    attempt([&] { add_target(number(rows, column, kTarget)); });
+    attempt([&] { add_target(number(rows, column, plain_target)); });
   }
   if (layout.label) attempt([&] { kept_.labels.push_back(class_number(rows)); });
   if (layout.series) attempt([&] { series_of_rows_.push_back(series_of(rows)); });
@@ -376,8 +376,8 @@ std::int32_t CsvReader::set_of_categories(std::size_t index, std::string_view fi
             [&](std::string_view word) { members.push_back(category(index, word)); });
   std::ranges::sort(members);
   if (kept_.ends.size() == kMaxSets || (!members.empty() && members.front() < 0)) return -1;
-  const auto repeated = std::ranges::unique(members);
-  kept_.members.insert(kept_.members.end(), members.begin(), repeated.begin());
+  const auto end = std::unique(members.begin(), members.end());
+  kept_.members.insert(kept_.members.end(), members.begin(), end);
   const auto set = static_cast<std::int32_t>(kept_.ends.size());
   kept_.ends.push_back(static_cast<std::int32_t>(kept_.members.size()));
   owners_.push_back(index);

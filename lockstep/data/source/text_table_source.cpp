@@ -188,8 +188,7 @@ void TextTableSource::number_classes(const std::vector<std::string>& words) {
   std::vector<std::string>& names = info_.class_names;
   names = words;
   std::ranges::sort(names);
-  const auto repeated = std::ranges::unique(names);
-  names.erase(repeated.begin(), repeated.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   if (names.size() > CsvReader::kMaxValues)
     throw Error(ErrorCategory::data, files_.front().string(),
                 fmt::format("expected at most {} classes in the column {}", CsvReader::kMaxValues,

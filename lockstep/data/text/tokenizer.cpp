@@ -94,8 +94,8 @@ std::string BytesTokenizer::decode(std::span<const std::int32_t> tokens) const {
 
 AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
   std::ranges::sort(tokens_);
-  const auto same = std::ranges::unique(tokens_, {}, &Token::first);
-  tokens_.erase(same.begin(), same.end());
+  const auto is_same = [](const Token& a, const Token& b) { return a.first == b.first; };
+  tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), is_same), tokens_.end());
   for (const Token& token : tokens_) ++first_[static_cast<unsigned char>(token.first.front()) + 1U];
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
 }

@@ -111,10 +111,9 @@ void AddedTokens::for_each_prefix(std::string_view text, Use use) const {
       range = range.subspan(1);
     }
     if (length == text.size()) break;
-    const auto next =
-        std::ranges::equal_range(range, byte_at(text, length), {},
-                                 [&](const Token& token) { return byte_at(token.first, length); });
-    range = {next.begin(), next.end()};
+    const auto byte = [&](const Token& token) { return byte_at(token.first, length); };
+    range = {std::ranges::lower_bound(range, byte_at(text, length), {}, byte),
+             std::ranges::upper_bound(range, byte_at(text, length), {}, byte)};
   }
 }
 

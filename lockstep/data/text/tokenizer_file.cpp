@@ -36,10 +36,10 @@ constexpr std::size_t kMaxValues = std::size_t{5} * kMaxTokens;
 
 /// The member of an object, null if it has none.
 const json& member(const json& object, const char* key) {
-  static const json kNull;
-  if (!object.is_object()) return kNull;
+  static const json null;
+  if (!object.is_object()) return null;
   const auto found = object.find(key);
-  return found == object.end() ? kNull : *found;
+  return found == object.end() ? null : *found;
 }
 
 /// The member, `otherwise` if it is missing or null.
@@ -140,7 +140,7 @@ std::array<char32_t, 256> byte_symbols() {
 
 /// The bytes of a token.
 std::string bytes_of_symbols(std::string_view token) {
-  static const std::unordered_map<char32_t, char> kByteOf = [] {
+  static const std::unordered_map<char32_t, char> byte_of = [] {
     std::unordered_map<char32_t, char> bytes;
     const auto symbols = byte_symbols();
     for (std::size_t byte = 0; byte < 256; ++byte) bytes[symbols[byte]] = static_cast<char>(byte);
@@ -148,8 +148,8 @@ std::string bytes_of_symbols(std::string_view token) {
   }();
   std::string bytes;
   for (std::size_t at = 0; at < token.size();) {
-    const auto byte = kByteOf.find(next_code_point(token, at));
-    if (byte == kByteOf.end())
+    const auto byte = byte_of.find(next_code_point(token, at));
+    if (byte == byte_of.end())
       refuse(fmt::format("\"{}\" has a character that stands for no byte", token));
     bytes += byte->second;
   }

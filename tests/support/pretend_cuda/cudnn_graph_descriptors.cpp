@@ -40,7 +40,7 @@ const std::map<cudnnBackendAttributeName_t, Known>& known_attributes() {
   constexpr auto kSums = CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
   constexpr auto kPack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
   constexpr auto kOther = CUDNN_TYPE_BACKEND_DESCRIPTOR;
-  static const std::map<cudnnBackendAttributeName_t, Known> kKnown{
+  static const std::map<cudnnBackendAttributeName_t, Known> known{
       {CUDNN_ATTR_TENSOR_UNIQUE_ID, {kTensor, CUDNN_TYPE_INT64}},
       {CUDNN_ATTR_TENSOR_DATA_TYPE, {kTensor, CUDNN_TYPE_DATA_TYPE}},
       {CUDNN_ATTR_TENSOR_DIMENSIONS, {kTensor, CUDNN_TYPE_INT64}},
@@ -76,7 +76,7 @@ const std::map<cudnnBackendAttributeName_t, Known>& known_attributes() {
       {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {kPack, CUDNN_TYPE_VOID_PTR}},
       {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {kPack, CUDNN_TYPE_VOID_PTR}},
   };
-  return kKnown;
+  return known;
 }
 
 std::size_t width_of(cudnnBackendAttributeType_t type) {
