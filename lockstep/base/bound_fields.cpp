@@ -102,8 +102,11 @@ void check_needs(std::span<const BoundField> fields) {
 
 std::string lines_of(std::span<const BoundField> fields, Role role) {
   std::string lines;
-  for (const BoundField& field : fields)
-    if (field.text->role >= role) lines += fmt::format("{}: {}\n", field.label(), field.print());
+  for (const BoundField& field : fields) {
+    if (field.text->role < role) continue;
+    const std::string value = field.print();
+    lines += fmt::format("{}: {}\n", field.label(), value.empty() ? "none" : value);
+  }
   return lines;
 }
 

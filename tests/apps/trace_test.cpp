@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/strategy/trainer_options.h"
+#include "lockstep/strategy/fit_options.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/data/support.h"

@@ -256,7 +256,7 @@ TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
   }
   const Result other = run_lockstep(train + " --epochs 2 --learning-rate 0.25 --json");
   EXPECT_EQ(other.event("end")["steps_trained"], 0);
-  EXPECT_THAT(other.errors, HasSubstr("the peak learning rate was 0.001 in the earlier run; no "
+  EXPECT_THAT(other.errors, HasSubstr("peak learning rate: 0.001 in the earlier run; no "
                                       "step is left to train with 0.25\n"));
 }
 

@@ -170,7 +170,7 @@ int train(Session& session, const Arguments& arguments) {
                   {.buckets = {.first_bytes = bytes, .bytes = bytes}});
   strategy::FitOptions fit{.epochs = 1,
                            .progress = false,
-                           .prefetch = arguments.prefetch,
+                           .read = {.prefetch = arguments.prefetch},
                            .check_replicas = arguments.check_replicas};
   fit.signals = {SIGTERM, SIGINT};
   fit.callbacks.push_back(std::make_shared<Steps>(

@@ -129,7 +129,7 @@ TEST(OwnOptimizer, IsInCheckpointsByItsSlots) {
   ::testing::internal::CaptureStderr();
   train_with(own(0.5F), 5);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("the optimizer was own_momentum(momentum=0.9) in the earlier run"));
+              HasSubstr("optimizer: own_momentum(momentum=0.9) in the earlier run"));
   ::testing::internal::CaptureStderr();
   const Outcome ours = train_with(model::Sgd{.momentum = 0.5F}, 6);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),

@@ -89,7 +89,7 @@ TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
   ::testing::internal::CaptureStderr();
   const Outcome outcome = train(1, plain_network(), dataset, {}, fit);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("was computed in bfloat16; the training continues in float32"));
+              HasSubstr("precision: bfloat16 in the earlier run; the training continues with float32"));
   EXPECT_EQ(outcome.losses.size(), 2U);
 }
 

@@ -182,7 +182,7 @@ TEST(ResumeFrom, SaysWhatNoStepIsLeftToTrainWith) {
   };
   EXPECT_EQ(warnings_of({.schedule = {.peak = 0.25F}}), "");
   EXPECT_THAT(warnings_of({.schedule = {.peak = 0.125F}, .clip_norm = 2}),
-              ::testing::AllOf(HasSubstr("the peak learning rate was 0.25 in the earlier run; no "
+              ::testing::AllOf(HasSubstr("peak learning rate: 0.25 in the earlier run; no "
                                          "step is left to train with 0.125\n"),
                                HasSubstr("maximum gradient norm: 0 in the earlier run; no step is "
                                          "left to train with 2\n")));
@@ -330,9 +330,9 @@ TEST(ResumeFrom, SaysThatTheRateOrTheOptimizerChanges) {
                    .schedule = {.kind = model::Schedule::Kind::linear, .peak = 0.125F}},
                   6),
       ::testing::AllOf(
-          HasSubstr("the peak learning rate was 0.25 in the earlier run; the training continues "
+          HasSubstr("peak learning rate: 0.25 in the earlier run; the training continues "
                     "with 0.125\n"),
-          HasSubstr("the learning-rate schedule was constant in the earlier run; the training "
+          HasSubstr("learning-rate schedule: constant in the earlier run; the training "
                     "continues with linear\n"),
           HasSubstr("the optimizer was adam(beta1="),
           HasSubstr("the training continues with adamw(beta1=")));
@@ -360,7 +360,7 @@ TEST(ResumeFrom, SaysThatOtherSettingsOrTheNetworkChange) {
   for (const char* warning :
        {"losses: cross-entropy in the earlier run; the training continues with cross-entropy",
         "maximum gradient norm: 0 in the earlier run; the training continues with 2\n",
-        "learning-rate schedule: constant (peak 0.001, 0 warm-up steps",
+        "warm-up steps: 0 in the earlier run; the training continues with 2\n",
         "the network is another one than in the earlier run: ",
         "with \"rate\": 0.25 in layer 1, got 0.5"})
     EXPECT_THAT(warnings, HasSubstr(warning));

@@ -30,7 +30,7 @@ void compute_for(std::chrono::milliseconds time) {
 EpochLogs second_epoch(int replicas, const model::Network& network, const data::Dataset& dataset,
                        FitOptions fit = {}) {
   fit.epochs = 2;
-  fit.data_threads = 1;
+  fit.read.data_threads = 1;
   return train(replicas, network, dataset, {}, fit).history.epochs.back();
 }
 
@@ -77,7 +77,7 @@ TEST(LongVerdict, OfShortEpochsIsOnSeveralOfThem) {
     std::this_thread::sleep_for(4 * kPlanted);
   };
   FitOptions fit{.epochs = 4};
-  fit.data_threads = 1;
+  fit.read.data_threads = 1;
   const auto epochs =
       train(1, plain_network(), small_data(24).map(slow).batch(8), {}, fit).history.epochs;
   EXPECT_FALSE(epochs[0].verdict) << "two steps after the first one of the run";
