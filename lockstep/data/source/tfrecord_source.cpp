@@ -1,7 +1,6 @@
 #include "lockstep/data/source/tfrecord_source.h"
 
 #include <fmt/format.h>
-#include <glob.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/index_exchange.h"
 
@@ -24,16 +24,6 @@ namespace {
 /// count as memory of the process, so a larger data set is read with pread. This costs nothing: the
 /// first touch of a page is as slow.
 constexpr std::uint64_t kMaxMappedBytes = std::uint64_t{1} << 30;
-
-std::vector<std::string> glob_names(const std::string& pattern) {
-  glob_t found = {};
-  const int result =
-      ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE | GLOB_NOSORT, nullptr, &found);
-  std::vector<std::string> names;
-  if (result == 0) names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  ::globfree(&found);
-  return names;
-}
 
 /// Equal on members that see the same file.
 std::uint64_t identity_of(const std::filesystem::path& path, const FileStamp& stamp) {
