@@ -295,7 +295,7 @@ def measure_alone(model, batch, cores, times):
     """Two independent replicas at the same time, one on each core: a step, and its forward pass."""
     forward_only = [
         "--devices", "cpu:0", "--validation-data",
-        f"synthetic:28x28x1:{CLASSES}:{FORWARD_BATCHES * batch}"
+        f"synthetic:28x28x1,{CLASSES},{FORWARD_BATCHES * batch}"
     ]
     pair = [Run(train(model, batch, *forward_only), [core]) for core in cores]
     pair = [run.finish() for run in pair]

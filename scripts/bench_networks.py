@@ -30,7 +30,7 @@ PRECISIONS = "float32", "bfloat16"
 def train(options, work, precision):
     return [
         str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", work.model, "--data",
-        f"synthetic-images:{work.data}:10:{work.steps * work.batch}", "--global-batch",
+        f"synthetic-images:{work.data},10,{work.steps * work.batch}", "--global-batch",
         str(work.batch), "--epochs",
         str(options.epochs), "--optimizer", "sgd", "--momentum", "0.9", "--learning-rate", "0.01",
         "--precision", precision, "--log-format", "json"

@@ -84,7 +84,7 @@ def data_of(directory, work):
     if work.model.startswith("gpt"):
         write_text(f"{directory}/text.txt", work)
         return f"text:{directory}/text.txt:tokenizer=chars,length={work.positions}"
-    return f"synthetic:{work.positions}x{work.vocabulary}x1:10:{work.steps * work.batch}"
+    return f"synthetic:{work.positions}x{work.vocabulary}x1,10,{work.steps * work.batch}"
 
 
 def train(options, work, data, batch):

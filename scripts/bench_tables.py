@@ -56,7 +56,7 @@ def measure_tables(options, result):
                   "tf.data": [tensorflow, scripts / "bench_tables_keras.py", table, BATCH, "read"]}
     train = [
         str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", MODEL, "--data",
-        f"csv:{table}?label=label", "--features",
+        f"csv:{table}:label=label", "--features",
         str(features), "--devices", "cpu:0", "--global-batch",
         str(BATCH), "--epochs",
         str(options.epochs), "--optimizer", "adam", "--log-format", "json"

@@ -125,7 +125,7 @@ def supports(precision):
     """Whether this processor trains in it: without AVX-512 the program refuses bfloat16."""
     command = [
         LOCKSTEP, "train", "--checkpoint-dir", "none", "--model", "mlp:8", "--data",
-        "synthetic-images:8x8x1:2:8", "--global-batch", "8", "--steps", "1", "--precision",
+        "synthetic-images:8x8x1,2,8", "--global-batch", "8", "--steps", "1", "--precision",
         precision
     ]
     return subprocess.run(command, stdout=subprocess.DEVNULL,

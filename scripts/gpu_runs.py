@@ -149,7 +149,7 @@ class Runs:
         batch, steps = batch or sizes.resnet_batch, min(steps, sizes.resnet_steps)
         arguments = [
             "--model", sizes.resnet, "--data", data
-            or f"synthetic-images:{sizes.image}x{sizes.image}x3:1000:{batch * 8}", "--global-batch",
+            or f"synthetic-images:{sizes.image}x{sizes.image}x3,1000,{batch * 8}", "--global-batch",
             batch, "--precision", precision, "--optimizer", "sgd", "--momentum", "0.9",
             "--learning-rate", "0.1", "--epochs", "100", "--steps", steps
         ]

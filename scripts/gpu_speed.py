@@ -243,7 +243,7 @@ class Speed(Runs):
     def cnn(self, ways=tuple(CNN_TARGETS)):
         batch, steps = self.sizes.cnn_batch, self.sizes.cnn_steps
         arguments = [
-            "--model", "cnn", "--data", "synthetic-images:28x28x1:10:60000", "--global-batch",
+            "--model", "cnn", "--data", "synthetic-images:28x28x1,10,60000", "--global-batch",
             batch, "--optimizer", "adam", "--learning-rate", "1e-3", "--epochs", "100", "--steps",
             steps, "--log-every",
             max(1, steps // 12)

@@ -14,12 +14,12 @@ from gpu_tools import loss_difference, training_of
 # float32 losses that rounding makes). At its first weights, the gradient of resnet18 differs by
 # 1e-3 between float32 and float64 (in PyTorch): a larger rate amplifies that.
 NETWORKS = {
-    "cnn": ("synthetic:28x28x1:10:1280", 64, 0.01, 1e-4),
-    "resnet18": ("synthetic-images:32x32x3:10:640", 32, 0.001, 5e-3)
+    "cnn": ("synthetic:28x28x1,10,1280", 64, 0.01, 1e-4),
+    "resnet18": ("synthetic-images:32x32x3,10,640", 32, 0.001, 5e-3)
 }
 REHEARSED = {
-    "cnn": ("synthetic:12x12x1:10:80", 4),
-    "resnet18": ("synthetic-images:32x32x3:10:640", 32)
+    "cnn": ("synthetic:12x12x1,10,80", 4),
+    "resnet18": ("synthetic-images:32x32x3,10,640", 32)
 }
 ROUNDED = {"bfloat16": 0.1, "float16": 0.05}  # of losses, against float32
 TRAIN_STEPS = 20
@@ -29,22 +29,22 @@ TRAIN_STEPS = 20
 SANITIZED = [
     ("all-reduce", "allreduce_on_gpu_tests", ["--gtest_filter=GpuWork.*:OnAGpu.*"]),
     ("training", "lockstep", [
-        "train", "--checkpoint-dir", "none", "--model", "cnn", "--data", "synthetic:28x28x1:10:48",
+        "train", "--checkpoint-dir", "none", "--model", "cnn", "--data", "synthetic:28x28x1,10,48",
         "--global-batch", "16", "--steps", "3", "--devices", "gpu:0", "--no-graph"
     ]),
     ("training with graphs", "lockstep", [
-        "train", "--checkpoint-dir", "none", "--model", "cnn", "--data", "synthetic:28x28x1:10:48",
+        "train", "--checkpoint-dir", "none", "--model", "cnn", "--data", "synthetic:28x28x1,10,48",
         "--global-batch", "16", "--steps", "6", "--devices", "gpu:0"
     ]),
     ("two replicas", "lockstep", [
-        "train", "--checkpoint-dir", "none", "--model", "mlp", "--data", "synthetic:8x8x1:4:48",
+        "train", "--checkpoint-dir", "none", "--model", "mlp", "--data", "synthetic:8x8x1,4,48",
         "--global-batch", "15", "--steps", "3", "--devices", "gpu:0,gpu:0", "--no-graph"
     ]),
 ]
 SANITIZER_KINDS = {"memcheck": ["--leak-check", "no"], "racecheck": []}
 # A batch whose tensors each fit 32-bit indices, and together exceed a GPU's memory.
 TOO_LARGE = [
-    "--model", "resnet50", "--data", "synthetic:224x224x3:1000:2600", "--global-batch", "2600",
+    "--model", "resnet50", "--data", "synthetic:224x224x3,1000,2600", "--global-batch", "2600",
     "--steps", "1", "--deterministic", "--devices", "gpu:0"
 ]
 # Ranks of one host that cannot share memory reduce over a ring: each in a PID namespace of its own
@@ -57,7 +57,7 @@ MPIRUN, OVER_TCP = ["mpirun", "--oversubscribe", "--bind-to",
 # them.
 IN_PARTS = ["--deterministic", "--bucket-mib", "0.05"]
 LOST = [
-    "--model", "resnet18", "--data", "synthetic-images:32x32x3:10:6400", "--global-batch", "8",
+    "--model", "resnet18", "--data", "synthetic-images:32x32x3,10,6400", "--global-batch", "8",
     "--epochs", "1000", "--bucket-mib", "1", "--deterministic", "--share-gpus"
 ]
 LOST_STEP, STALL_TIMEOUT = 100, 5  # by which ranks have reported for seconds where they are

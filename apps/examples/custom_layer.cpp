@@ -52,7 +52,7 @@ class ScaleAndShift final : public lockstep::CustomLayer {
 
 int main(int argc, char** argv) {
   return lockstep::run(argc, argv, [&](lockstep::Session& session) {
-    const auto data = lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000");
+    const auto data = lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1,4,2000");
     const auto strategy = lockstep::make_strategy(session);
 
     lockstep::Network network(data.spec().shape(), "with-a-layer-of-our-own");

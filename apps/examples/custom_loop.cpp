@@ -18,7 +18,7 @@
 int main(int argc, char** argv) {
   return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto train =
-        lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(50);
+        lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1,4,2000").shuffle().batch(50);
     const auto devices = lockstep::device::parse_devices(argc > 2 ? argv[2] : "cpu:0,cpu:0");
     const auto strategy = lockstep::make_strategy(session, "auto", devices);
     lockstep::Trainer trainer(

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
       fmt::print(stderr, "usage: example_fine_tune WEIGHTS [MODEL [DATA]]\n");
       return 2;
     }
-    const auto data = lockstep::open_data(argc > 3 ? argv[3] : "synthetic:8x8x1:6:1200");
+    const auto data = lockstep::open_data(argc > 3 ? argv[3] : "synthetic:8x8x1,6,1200");
     const auto strategy = lockstep::make_strategy(session);
     lockstep::Trainer trainer(
         *strategy,

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   // >> This process as a rank of the job; an error becomes one line, on whichever rank.
   return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto data =
-        lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(100);
+        lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1,4,2000").shuffle().batch(100);
     const Eigen::Index features = data.spec().feature_count();
     Classifier model(features, data.spec().classes());
     Sgd sgd{model, 0.1F};

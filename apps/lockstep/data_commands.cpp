@@ -223,7 +223,7 @@ void add_data_commands(CLI::App& program) {
   add_convert_command(*convert, "idx", "Convert IDX files, named as MNIST's, plain or gzip",
                       "Directory of the IDX files", ConvertSource::idx);
   add_convert_command(*convert, "csv", "Convert a table of numerical and categorical columns",
-                      "FILE, or FILE?OPTIONS as in --data csv:FILE?OPTIONS", ConvertSource::csv);
+                      "FILE, or FILE:OPTIONS as in --data csv:FILE:OPTIONS", ConvertSource::csv);
   add_convert_command(*convert, "images",
                       "Convert JPEG and PNG files; the images are not re-encoded",
                       "Directory with one folder of images per class", ConvertSource::images);

@@ -25,9 +25,8 @@ struct LossArguments {
 };
 
 /// Parses the values of all `--loss`: one LOSS, of which the last counts, or OUTPUT=LOSS, with the
-/// settings weight=W and target=NAME and those of the loss after a colon, or OUTPUT=none. One text
-/// may have several OUTPUT=LOSS after commas. Throws Error (input), also for an output that is
-/// named twice.
+/// settings weight=W and target=NAME and those of the loss after a colon, or OUTPUT=none. Throws
+/// Error (input), also for an output that is named twice.
 LossArguments parse_losses(const std::vector<std::string>& texts);
 
 /// Throws Error (input) unless each output of `network` has a loss, or none on purpose.

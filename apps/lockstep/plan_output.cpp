@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::apps {
@@ -207,15 +208,13 @@ std::vector<int> parse_replica_counts(const std::string& list) {
                 fmt::format("got \"{}\"", list));
   };
   std::set<int> counts;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string_view part = std::string_view(list).substr(begin, end - begin);
+  for (const std::string& text : split_specs("replicas", list)) {
+    const std::string_view part = text;
     const std::size_t dash = std::min(part.find('-'), part.size());
     const auto first = parse_number<int>(part.substr(0, dash));
     const auto last = dash == part.size() ? first : parse_number<int>(part.substr(dash + 1));
     if (!first || !last || *first < 1 || *last < *first || *last > kMaxReplicas) refuse();
     for (int count = *first; count <= *last; ++count) counts.insert(count);
-    begin = end + 1;
   }
   return {counts.begin(), counts.end()};
 }

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::apps {
@@ -238,8 +239,7 @@ std::vector<PredictedOutput> predicted_outputs(const model::Network& network,
   }
   if (selected.empty()) return all;
   std::vector<PredictedOutput> chosen;
-  for (std::string_view rest = selected;;) {
-    const std::string_view name = rest.substr(0, rest.find(','));
+  for (const std::string& name : split_specs("select", selected)) {
     const auto found = std::ranges::find(known, name);
     if (found == known.end())
       throw Error(
@@ -250,9 +250,8 @@ std::vector<PredictedOutput> predicted_outputs(const model::Network& network,
       throw Error(ErrorCategory::input, "select", "expected each output once",
                   fmt::format("got {} twice", name));
     chosen.push_back(all[static_cast<std::size_t>(found - known.begin())]);
-    if (name.size() == rest.size()) return chosen;
-    rest.remove_prefix(name.size() + 1);
   }
+  return chosen;
 }
 
 }  // namespace lockstep::apps

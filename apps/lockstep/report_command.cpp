@@ -16,6 +16,7 @@
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::apps {
@@ -63,15 +64,13 @@ void write_report(const ReportArguments& arguments) {
 
 std::vector<double> parse_prices(const std::string& list) {
   std::vector<double> prices;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const auto price = parse_number<double>(std::string_view(list).substr(begin, end - begin));
+  for (const std::string& text : split_specs("--price", list)) {
+    const auto price = parse_number<double>(text);
     if (!price || !(*price >= 0) || *price > 1e9)
       throw Error(ErrorCategory::input, "--price",
                   "expected prices from 0 to 1e9, separated by commas",
                   fmt::format("got \"{}\"", list));
     prices.push_back(*price);
-    begin = end + 1;
   }
   return prices;
 }

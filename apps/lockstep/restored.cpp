@@ -135,6 +135,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   auto names = strategy::DataNames::of(checkpoint.state);
   DataArguments data = arguments.data;
   data.open.tfrecord.exchange = strategy::index_exchange(*strategy);
+  data.open.log = session.logger();
   data::Dataset dataset = open_test_data(data, source, names);
   warn_of_maps(session, source);
   warn_of_unscaled(session, names, dataset);

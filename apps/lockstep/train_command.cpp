@@ -294,6 +294,7 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
                          [&](job::Session& session) {
                            arguments->data.open.tfrecord.exchange =
                                strategy::index_exchange(session);
+                           arguments->data.open.log = session.logger();
                            return train(session, *arguments, configuration);
                          });
   });

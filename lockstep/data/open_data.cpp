@@ -1,6 +1,7 @@
 // Parses the text of a `--data` option.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/caption_source.h"
@@ -31,46 +33,56 @@ namespace {
 using Paths = std::vector<std::filesystem::path>;
 
 constexpr const char* kFashionMnist = "fashion-mnist";
+constexpr const char* kImages = "images";
+constexpr const char* kIdx = "idx";
 
 [[noreturn]] void fail_input(const std::string& spec, std::string_view expected,
                              std::string_view actual) {
   throw Error(ErrorCategory::input, spec, expected, actual);
 }
 
-/// `text` without a trailing ":train" or ":test", and that part; a directory may have such a name.
-std::pair<std::string, std::string> split_part(const std::string& text,
-                                               const std::string& otherwise) {
-  if (std::error_code ignored; std::filesystem::is_directory(text, ignored))
-    return {text, otherwise};
-  for (const std::string part : {"train", "test"})
-    if (text.ends_with(":" + part)) return {text.substr(0, text.size() - part.size() - 1), part};
-  return {text, otherwise};
+/// A directory, and the part of it that is read.
+struct DirectoryPart {
+  std::filesystem::path directory;
+  std::string part;
+};
+
+bool has_pattern(const std::string& spec) {
+  return spec.find_first_of("*?[{~") != std::string::npos;
+}
+
+/// The part that `spec` names, or `otherwise`.
+std::string take_part(Spec& spec, const std::string& otherwise) {
+  for (const char* part : {"train", "test"})
+    if (spec.take(part)) return part;
+  return otherwise;
+}
+
+/// Tells which file was chosen for a text that can be read in several ways.
+void tell_path(const std::string& path, const DataSpecOptions& options) {
+  std::error_code ignored;
+  const bool is_chosen = path.find(':') != std::string::npos ||
+                         (has_pattern(path) && std::filesystem::exists(path, ignored));
+  if (is_chosen && options.log && options.tfrecord.exchange.member == 0)
+    options.log->info("data are read from \"{}\"", path);
 }
 
 template <bool images>
 Dataset open_synthetic(const std::string& given, const DataSpecOptions& options) {
-  const std::string word = images ? "synthetic-images:" : "synthetic:";
-  const auto positive_number = [&](const std::string& text) {
-    const auto value = parse_number<std::int64_t>(text);
-    if (!value || *value < 1)
-      fail_input(word + given,
-                 fmt::format("expected positive numbers in {}HxWxC:CLASSES:COUNT", word),
-                 fmt::format("got \"{}\"", text));
-    return *value;
-  };
-  const auto [text, part] = split_part(given, options.part);
-  const auto pieces = pieces_of(text, ':');
-  if (pieces.size() != 3) {
-    fail_input(word + given, fmt::format("expected {}HxWxC:CLASSES:COUNT", word),
-               fmt::format("got {} of the 3 values", text.empty() ? 0 : pieces.size()));
-  }
-  std::vector<std::int64_t> shape;
-  for (const std::string& extent : pieces_of(pieces[0], 'x'))
-    shape.push_back(positive_number(extent));
+  const std::string kind = images ? "synthetic-images" : "synthetic";
+  const std::string text = fmt::format("{}:{}", kind, given);
+  Spec spec = Spec::of_kind(text, text);
+  const std::string part = take_part(spec, options.part);
+  const auto shape = parse_extents(spec.next("HxWxC").value_or(""));
+  const auto classes = parse_number<std::int64_t>(spec.next("CLASSES").value_or(""));
+  const auto count = parse_number<std::int64_t>(spec.next("COUNT").value_or(""));
+  spec.finish();
+  if (!shape || !classes || !count || *classes < 1 || *count < 1)
+    spec.refuse("", fmt::format("expected positive numbers in {}:HxWxC,CLASSES,COUNT", kind));
   return Dataset::from_source(
-      std::make_shared<SyntheticSource>(SyntheticOptions{.shape = std::move(shape),
-                                                         .classes = positive_number(pieces[1]),
-                                                         .count = positive_number(pieces[2]),
+      std::make_shared<SyntheticSource>(SyntheticOptions{.shape = *shape,
+                                                         .classes = *classes,
+                                                         .count = *count,
                                                          .seed = options.seed,
                                                          .part = part,
                                                          .images = images}));
@@ -87,6 +99,7 @@ Paths synthetic_files(const std::string& text, const DataSpecOptions& options) {
 Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
   const std::string where = "csv:" + text;
   CsvSpec table = CsvSpec::parse(text, where);
+  tell_path(table.file.string(), options);
   table.options.schema = options.table;
   table.options.may_lack_labels = options.may_lack_labels;
   table.options.keeps_bad_rows = options.tfrecord.skip_damage;
@@ -108,6 +121,7 @@ Paths csv_files(const std::string& text, const DataSpecOptions& /*options*/) {
 
 Dataset open_text(const std::string& text, const DataSpecOptions& options) {
   TextSpec spec = TextSpec::parse(text, "text:" + text);
+  tell_path(spec.files, options);
   spec.options.schema = options.text;
   spec.options.exchange = options.tfrecord.exchange;
   spec.options.without_labels = options.may_lack_labels;
@@ -148,12 +162,26 @@ Dataset open_image_folder(const std::string& directory, const DataSpecOptions& o
   return dataset;
 }
 
-Paths image_folder_files(const std::string& directory, const DataSpecOptions& /*options*/) {
-  return class_folders(directory);
+/// The directory and the part of "images:DIRECTORY" or "idx:DIRECTORY:train".
+DirectoryPart parse_directory(const char* kind, const std::string& text,
+                              const DataSpecOptions& options) {
+  Spec spec = Spec::of_path(fmt::format("{}:{}", kind, text), text, {"train", "test"});
+  const std::string part = kind == kIdx ? take_part(spec, options.part) : options.part;
+  spec.finish();
+  tell_path(spec.head(), options);
+  return {spec.head(), part};
+}
+
+Dataset open_images(const std::string& text, const DataSpecOptions& options) {
+  return open_image_folder(parse_directory(kImages, text, options).directory.string(), options);
+}
+
+Paths images_files(const std::string& text, const DataSpecOptions& options) {
+  return class_folders(parse_directory(kImages, text, options).directory);
 }
 
 Dataset open_idx(const std::string& text, const DataSpecOptions& options) {
-  const auto [directory, part] = split_part(text, options.part);
+  const auto [directory, part] = parse_directory(kIdx, text, options);
   if (options.may_lack_labels)
     return Dataset::from_source(
         std::make_shared<IdxSource>(find_idx_images(directory, part), options.tfrecord.exchange));
@@ -169,14 +197,14 @@ Paths files_of_part(const std::filesystem::path& directory, const std::string& p
 }
 
 Paths idx_files(const std::string& text, const DataSpecOptions& options) {
-  const auto [directory, part] = split_part(text, options.part);
+  const auto [directory, part] = parse_directory(kIdx, text, options);
   return files_of_part(directory, part);
 }
 
 std::string fashion_mnist_part(const std::string& text, const DataSpecOptions& options) {
-  const auto [rest, part] = split_part(text, options.part);
-  if (!rest.empty())
-    fail_input(kFashionMnist + text, "expected the part train or test", "got " + rest.substr(1));
+  Spec spec = Spec::of_kind(kFashionMnist + text, kFashionMnist + text);
+  const std::string part = take_part(spec, options.part);
+  spec.finish();
   return part;
 }
 
@@ -224,13 +252,13 @@ struct Format {
 constexpr std::array kFormats = {
     Format{"images:",
            "DIRECTORY with one folder of JPEG and PNG files per class",
-           open_image_folder,
-           image_folder_files,
+           open_images,
+           images_files,
            {".jpg", ".jpeg", ".png"}},
     Format{kFashionMnist, "[:train|:test]", open_fashion_mnist, fashion_mnist_files},
     Format{"idx:", "DIRECTORY[:train|:test]", open_idx, idx_files},
     Format{"csv:",
-           "FILE[?OPTIONS] (such as label=species&categorical=color,shape)",
+           "FILE[:OPTIONS] (such as label=species,categorical=color+shape)",
            open_csv,
            csv_files,
            {".csv", ".tsv"}},
@@ -239,9 +267,9 @@ constexpr std::array kFormats = {
            open_text,
            text_files,
            {".txt"}},
-    Format{"synthetic:", "HxWxC:CLASSES:COUNT (generated floats)", open_synthetic<false>,
+    Format{"synthetic:", "HxWxC,CLASSES,COUNT (generated floats)", open_synthetic<false>,
            synthetic_files<false>},
-    Format{"synthetic-images:", "HxWxC:CLASSES:COUNT (generated bytes, like pixels)",
+    Format{"synthetic-images:", "HxWxC,CLASSES,COUNT (generated bytes, like pixels)",
            open_synthetic<true>, synthetic_files<true>},
 };
 
@@ -255,21 +283,21 @@ const Format* format_of(std::string_view spec) {
   return format == kFormats.end() ? nullptr : format;
 }
 
-/// A directory, and the part that is read if it has a dataset.json.
-struct DirectoryPart {
-  std::filesystem::path directory;
-  std::string part;
-};
-
 /// DIRECTORY, with the part of `options`, or DIRECTORY:PART, where only a dataset.json defines what
 /// a part is. nullopt if `spec` is neither.
-std::optional<DirectoryPart> directory_part(const std::string& spec,
+std::optional<DirectoryPart> directory_part(const std::string& text,
                                             const DataSpecOptions& options) {
-  if (std::error_code ignored; std::filesystem::is_directory(spec, ignored))
-    return DirectoryPart{spec, options.part};
-  if (!names_part(spec)) return std::nullopt;
-  const std::size_t colon = spec.rfind(':');
-  return DirectoryPart{spec.substr(0, colon), spec.substr(colon + 1)};
+  Spec spec = Spec::of_path(text, text);
+  std::error_code ignored;
+  const std::filesystem::path directory = spec.head();
+  const bool has_part = !spec.items().empty();
+  if (!std::filesystem::is_directory(directory, ignored) ||
+      (has_part && !std::filesystem::exists(directory / kDatasetJson, ignored)))
+    return std::nullopt;
+  std::string part = spec.next("PART").value_or(options.part);
+  spec.finish();
+  tell_path(spec.head(), options);
+  return DirectoryPart{directory, std::move(part)};
 }
 
 [[noreturn]] void fail_without_part(const std::filesystem::path& directory,
@@ -327,28 +355,34 @@ Dataset open_described(const DirectoryPart& wanted, const DataSpecOptions& optio
       fmt::format("{} {} in {}", part, kDatasetJson, directory.string()));
 }
 
-bool has_pattern(const std::string& spec) {
-  return spec.find_first_of("*?[{~") != std::string::npos;
-}
-
 /// Whether the text is probably a file pattern rather than a misspelled data set name.
 bool looks_like_files(const std::string& spec) {
   return spec.find_first_of("*?[{/.~") != std::string::npos;
 }
 
-void require_files(const std::string& spec) {
-  refuse_other_formats(spec);
+/// The path of TFRecord files that `text` is, or an Error if it is none.
+std::string record_files(const std::string& text, const DataSpecOptions& options) {
+  refuse_other_formats(text);
+  Spec spec = Spec::of_path(text, text);
+  const std::string& path = spec.head();
   std::error_code ignored;
-  if (looks_like_files(spec) || std::filesystem::exists(spec, ignored)) return;
-  std::array<std::string_view, kFormats.size()> names;
-  std::ranges::transform(kFormats, names.begin(), &Format::name);
-  fail_input(spec, "expected " + data_usage(), got_name(spec.substr(0, spec.find(':')), names));
+  const std::size_t colon = text.find(':');
+  const bool exists = std::filesystem::exists(path, ignored);
+  // "cvs:shop.csv:label=bought" looks like a file as well.
+  const bool has_kind = colon != std::string::npos && text.find_first_of("*?[{/.~") > colon;
+  if (!exists && (!looks_like_files(text) || (has_kind && !has_pattern(text)))) {
+    std::array<std::string_view, kFormats.size()> names;
+    std::ranges::transform(kFormats, names.begin(), &Format::name);
+    fail_input(text, "expected " + data_usage(), got_name(text.substr(0, colon), names));
+  }
+  spec.finish();
+  tell_path(path, options);
+  return path;
 }
 
-/// The extension of a file name in lower case, without options after a question mark.
-std::string extension_of_name(const std::string& spec) {
-  const std::size_t options = spec.find('=') == std::string::npos ? spec.size() : spec.rfind('?');
-  std::string extension = std::filesystem::path(spec.substr(0, options)).extension().string();
+/// The extension of a file name in lower case.
+std::string extension_of_name(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
   std::ranges::transform(extension, extension.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return extension;
@@ -357,11 +391,7 @@ std::string extension_of_name(const std::string& spec) {
 }  // namespace
 
 bool names_part(const std::string& spec) {
-  const std::size_t colon = spec.rfind(':');
-  std::error_code ignored;
-  return colon != std::string::npos && colon > 0 && colon + 1 < spec.size() &&
-         std::filesystem::exists(std::filesystem::path(spec.substr(0, colon)) / kDatasetJson,
-                                 ignored);
+  return !Spec::of_path(spec, spec).items().empty() && directory_part(spec, {}).has_value();
 }
 
 bool names_format(const std::string& spec) { return format_of(spec) != nullptr; }
@@ -378,23 +408,22 @@ void refuse_other_formats(const std::string& spec) {
   static constexpr auto kUnread =
       std::to_array<std::string_view>({".parquet", ".feather", ".arrow", ".jsonl", ".npy", ".npz",
                                        ".h5", ".hdf5", ".xls", ".xlsx", ".pkl", ".pt", ".zip"});
-  const std::string extension = extension_of_name(spec);
+  const Spec parsed = Spec::of_path(spec, spec);
+  const std::filesystem::path path = parsed.head();
+  const std::string extension = extension_of_name(path);
   const std::string got = fmt::format("got the name of a {} file", extension);
-  const std::filesystem::path path = spec;
   const auto* const format = std::ranges::find_if(kFormats, [&](const Format& known) {
     return !extension.empty() && std::ranges::count(known.extensions, extension) > 0;
   });
   if (format != kFormats.end() && format->usage.starts_with("FILE["))
-    fail_input(
-        spec,
-        fmt::format("expected {0} before the name of the file: {0}{1}{2}", format->prefix,
-                    spec.substr(spec.rfind(':', spec.find('?')) + 1),
-                    extension == ".tsv" && spec.find('?') == std::string::npos ? "?sep=tab" : ""),
-        got);
+    fail_input(spec,
+               fmt::format("expected {0} before the name of the file: {0}{1}{2}", format->prefix,
+                           spec, extension == ".tsv" && parsed.items().empty() ? ":sep=tab" : ""),
+               got);
   // predict reads single images: if there is no such file, this is found next.
-  const bool is_image = format != kFormats.end() && format->open == open_image_folder;
+  const bool is_image = format != kFormats.end() && format->open == open_images;
   if (std::error_code ignored;
-      is_image && !has_pattern(spec) && !std::filesystem::exists(path, ignored))
+      is_image && !has_pattern(path.string()) && !std::filesystem::exists(path, ignored))
     return;
   if (format != kFormats.end())
     fail_input(spec, fmt::format("expected {}{}", format->prefix, format->usage), got);
@@ -421,21 +450,21 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   if (const auto described = directory_part(spec, options))
     return open_described(*described, options);
   if (options.may_lack_labels && has_images(spec)) return open_image_folder(spec, options);
-  require_files(spec);
-  return Dataset::from_tfrecords(spec, tfrecord_options(options));
+  return Dataset::from_tfrecords(record_files(spec, options), tfrecord_options(options));
 }
 
 std::vector<std::filesystem::path> data_files(const std::string& spec,
-                                              const DataSpecOptions& options) {
+                                              const DataSpecOptions& told) {
+  DataSpecOptions options = told;
+  options.log = {};  // open_data() tells which files are read
   if (const Format* format = format_of(spec))
     return format->files(spec.substr(format->prefix.size()), options);
   if (const auto described = directory_part(spec, options)) {
     if (const auto files = described_files(*described)) return *files;
-    if (!is_image_folder(spec)) fail_without_data(spec);
-    return class_folders(spec);
+    if (!is_image_folder(described->directory)) fail_without_data(described->directory);
+    return class_folders(described->directory);
   }
-  require_files(spec);
-  return matching_files({spec});
+  return matching_files({record_files(spec, options)});
 }
 
 }  // namespace lockstep::data

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/fields.h"
+#include "lockstep/base/log.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/text/text_schema.h"
 
@@ -28,15 +29,17 @@ struct DataSpecOptions {
   /// For predictions: labels are not read (TFRecord, IDX, images), or may be missing (tables).
   bool may_lack_labels = false;
   std::filesystem::path features = {};  ///< CsvOptions::features of tables that state none
+  /// Told which file is read where a text can be read in several ways; null: nobody.
+  std::shared_ptr<Logger> log = {};
   /// Where system packages install data sets.
   std::filesystem::path system_dir = "/usr/share/datasets";
 };
 /// Opens the data set of a `--data` option, whose forms data_usage() lists. `fashion-mnist` is
 /// searched in `data_dir`, then in the directory of Debian's package; the options of a table are
-/// those of CsvOptions::parse, and source/memory_source.h has the synthetic samples. `part` is used
-/// if the text does not name one: idx, fashion-mnist and synthetic data may end in `:train` or
-/// `:test`, and DIRECTORY:PART names a part in a dataset.json. Throws Error (input) for a text that
-/// is none of these, Error (data) if files are missing or damaged; both state what to do.
+/// those of CsvSpec::parse, and source/memory_source.h has the synthetic samples. `part` is used
+/// if the text does not name one: idx, fashion-mnist and synthetic data may have the value `train`
+/// or `test`, and DIRECTORY:PART names a part in a dataset.json. Throws Error (input) for a text
+/// that is none of these, Error (data) if files are missing or damaged; both state what to do.
 Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
 
 /// The files from which open_data() would read records, in record order, without reading them; for

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/device/gpu.h"
 
 namespace lockstep::device {
@@ -15,11 +14,7 @@ std::vector<Device> parse_devices(std::string_view list) {
   const auto add_all_gpus = [&] {
     for (const GpuInfo& gpu : gpus) devices.push_back({DeviceKind::gpu, gpu.index});
   };
-  std::size_t begin = 0;
-  while (begin <= list.size()) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string_view item = list.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string& item : split_specs("devices", list)) {
     if (item == "auto") {
       if (gpus.empty()) devices.push_back({DeviceKind::cpu, 0});
       add_all_gpus();

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/spec.h"
 
 namespace lockstep::model {
 namespace {
@@ -69,24 +69,6 @@ Loss find_loss(std::string_view name) {
   refuse_name("loss", name, std::span(accepted).first(listed), accepted);
 }
 
-void set_parameter(Loss& loss, std::string_view setting) {
-  const std::size_t equals = std::min(setting.find('='), setting.size());
-  const LossParameters all = loss_parameters(loss);
-  const auto found =
-      std::ranges::find(all, setting.substr(0, equals), &LossParameters::value_type::first);
-  const auto value = parse_number<float>(setting.substr(std::min(equals + 1, setting.size())));
-  if (found == all.end() || !value) {
-    std::vector<std::string> expected;
-    for (const auto& parameter : all) expected.push_back(fmt::format("{}=X", parameter.first));
-    throw Error(ErrorCategory::input, "loss",
-                expected.empty() ? fmt::format("expected no parameter of {}", name_of(loss))
-                                 : fmt::format("expected {} as parameters of {}",
-                                               fmt::join(expected, ","), name_of(loss)),
-                fmt::format("got \"{}\"", setting));
-  }
-  *found->second = *value;
-}
-
 }  // namespace
 
 std::vector<std::string_view> loss_names() {
@@ -101,16 +83,10 @@ std::vector<std::string_view> loss_names() {
 }
 
 Loss parse_loss(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  Loss loss = find_loss(text.substr(0, colon));
-  if (colon == std::string_view::npos) return loss;
-  std::string_view rest = text.substr(colon + 1);
-  for (bool more = true; more;) {
-    const std::size_t comma = rest.find(',');
-    set_parameter(loss, rest.substr(0, comma));
-    more = comma != std::string_view::npos;
-    if (more) rest.remove_prefix(comma + 1);
-  }
+  Spec spec = Spec::of_kind("loss", text);
+  Loss loss = find_loss(spec.head());
+  for (const auto& [name, value] : loss_parameters(loss)) spec.read(name, *value);
+  spec.finish();
   check_options(loss);
   return loss;
 }
@@ -139,7 +115,7 @@ std::string to_string(const Loss& loss) {
             values.push_back(fmt::format("{}={}", all[i].first, *all[i].second));
       },
       loss);
-  return values.empty() ? text : fmt::format("{}({})", text, fmt::join(values, ", "));
+  return values.empty() ? text : fmt::format("{}:{}", text, fmt::join(values, ","));
 }
 
 std::vector<std::pair<std::string_view, float*>> loss_parameters(Loss& loss) {

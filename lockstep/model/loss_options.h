@@ -188,8 +188,8 @@ std::vector<std::string_view> loss_names();
 Loss parse_loss(std::string_view text);
 /// The name in `--loss` and in checkpoints; of a CustomLoss its own.
 std::string name_of(const Loss& loss);
-/// For logs and errors, the short name if there is one: "mse"; hyperparameters that are not the
-/// default are added: "huber(delta=2)".
+/// What parse_loss() reads, with the short name if there is one and the hyperparameters that are
+/// not the default: "mse", "huber:delta=2"; of a CustomLoss its name.
 std::string to_string(const Loss& loss);
 /// Name and place of each hyperparameter.
 std::vector<std::pair<std::string_view, float*>> loss_parameters(Loss& loss);

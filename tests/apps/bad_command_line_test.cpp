@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --global-batch to be a whole number, written in digits, "
                 "got \"x\""},
         Refusal{"batch_size_that_is_no_number",
-                "train --model mlp --data synthetic:8x8x1:4:1003 --batch-size abc", 2,
+                "train --model mlp --data synthetic:8x8x1,4,1003 --batch-size abc", 2,
                 "command line] expected --batch-size to be a whole number, written in digits, got "
                 "\"abc\""},
         Refusal{"rate_that_is_no_number", kTrain + "--lr=fast", 2,
@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --epochs to be at least 1, got 0"},
         Refusal{"steps_of_0", kTrain + "--steps 0", 2,
                 "command line] expected --steps to be at least 1, got 0"},
-        Refusal{"batch_size_of_0", "train --model mlp --data synthetic:8x8x1:4:1003 --batch-size 0",
+        Refusal{"batch_size_of_0", "train --model mlp --data synthetic:8x8x1,4,1003 --batch-size 0",
                 2, "command line] expected --global-batch to be at least 1, got 0"},
         Refusal{"weight_decay_below_0", kTrain + "--weight-decay -0.5", 2,
                 "command line] expected --weight-decay to be at least 0, got -0.5"},
@@ -312,7 +312,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "devices] expected devices such as cpu:0"},
         Refusal{"absent_gpu", kTrain + "--devices gpu:99", 5, "devices] expected gpu:99; "},
         Refusal{"absent_gpu_for_evaluate",
-                "evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10 --devices gpu:99", 5,
+                "evaluate --checkpoint nowhere --data synthetic:8x8x1,4,10 --devices gpu:99", 5,
                 "devices] expected gpu:99; "},
         Refusal{"staged_on_the_cpu", kTrain + "--devices cpu:0 --allreduce staged", 2,
                 "--allreduce] expected replicas on GPUs for staged (or use auto), got cpu:0"},
@@ -374,12 +374,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "churn.csv] expected csv: before the name of the file: csv:churn.csv, got "
                 "the name of a .csv file"},
         Refusal{"feature_of_other_data", kTrain + "--label-feature y", 2,
-                "synthetic:8x8x1:4:1003] expected TFRecord files with --input-feature or "
+                "synthetic:8x8x1,4,1003] expected TFRecord files with --input-feature or "
                 "--label-feature "},
         Refusal{"features_of_other_data", kTrain + "--features f.json", 2,
-                "synthetic:8x8x1:4:1003] expected a table, csv:FILE, with --features, got "},
-        Refusal{"scale_of_a_table", "train --model mlp --data csv:t.csv?scale=standart", 2,
-                "csv:t.csv?scale=standart] expected none, standard or minmax as scale=, got "
+                "synthetic:8x8x1,4,1003] expected a table, csv:FILE, with --features, got "},
+        Refusal{"scale_of_a_table", "train --model mlp --data csv:t.csv:scale=standart", 2,
+                "csv:t.csv:scale=standart: scale] expected none, standard or minmax, got "
                 "\"standart\" (did you mean standard?)"},
         Refusal{"moments_of_sgd", kTrain + "--optimizer sgd --beta1 0.8", 2,
                 "command line] expected --optimizer adam, adamw or lamb with --beta1, got sgd"},
@@ -409,10 +409,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "--early-stop] expected METRIC, or METRIC:OPTIONS, such as validation_loss, got "
                 "\":patience=3\""},
         Refusal{"early_stop_with_a_misspelt_key", kTrain + "--early-stop loss:patence=3", 2,
-                "--early-stop] expected max, min, patience or min_delta, got \"patence\" (did you "
-                "mean patience?)"},
+                "--early-stop] expected max, min, patience= or min_delta= as settings of loss, got "
+                "\"patence\" (did you mean patience?)"},
         Refusal{"early_stop_after_half_an_epoch", kTrain + "--early-stop loss:patience=0.5", 2,
-                "--early-stop] expected patience to be at least 1, got 0.5"},
+                "--early-stop] expected patience to be a whole number of at least 1, got "
+                "\"patience=0.5\""},
         Refusal{"early_stop_on_a_misspelt_metric", kTrain + "--early-stop acuracy", 2,
                 "early-stop] expected loss, accuracy or top5_accuracy, got \"acuracy\" (did you "
                 "mean accuracy?)"},
@@ -421,7 +422,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"plateau_without_validation", kTrain + "--reduce-on-plateau validation_loss", 2,
                 "reduce-on-plateau] expected validation data for validation_loss; there are none"},
         Refusal{"plateau_that_increases", kTrain + "--reduce-on-plateau loss:factor=2", 2,
-                "--reduce-on-plateau] expected factor to be above 0 and below 1, got 2"},
+                "--reduce-on-plateau] expected factor to be above 0 and below 1, got \"factor=2\""},
         Refusal{"histograms_without_a_directory", kTrain + "--histograms 10", 2,
                 "command line] expected --summary-dir with --histograms; it was not given"},
         Refusal{"prediction_images_without_a_directory", kTrain + "--prediction-images 10", 2,
@@ -443,7 +444,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "fashion_mnist] expected "},
         Refusal{"absent_records", "train --model mlp --data nowhere/*.tfrecord", 3, ""},
         Refusal{"absent_table", "train --model mlp --data csv:nowhere.csv", 3, ""},
-        Refusal{"image_too_small_for_the_model", "train --model cnn --data synthetic:4x4x1:4:100",
+        Refusal{"image_too_small_for_the_model", "train --model cnn --data synthetic:4x4x1,4,100",
                 2, ""},
         Refusal{
             "absent_network_file", "train --model nowhere.json" + kData, 2,
@@ -457,37 +458,37 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"summary_directory_that_cannot_be", kTrain + "--summary-dir /proc/lockstep", 3,
                 "/proc/lockstep"},
         Refusal{"validation_data_of_another_shape",
-                kTrain + "--validation-data synthetic:8x9x1:4:100", 3,
+                kTrain + "--validation-data synthetic:8x9x1,4,100", 3,
                 "100 synthetic samples of 8x9x1] expected samples of shape [8, 8, 1]"},
-        Refusal{"evaluate_without_checkpoint", "evaluate --data synthetic:8x8x1:4:10", 2,
+        Refusal{"evaluate_without_checkpoint", "evaluate --data synthetic:8x8x1,4,10", 2,
                 "command line] expected --checkpoint DIR; it was not given"},
         Refusal{"evaluate_absent_checkpoint",
-                "evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10", 3,
+                "evaluate --checkpoint nowhere --data synthetic:8x8x1,4,10", 3,
                 "nowhere] expected a directory with a complete checkpoint; it does not exist"},
         Refusal{"predict_without_output",
-                "predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
+                "predict --checkpoint nowhere --data synthetic:8x8x1,4,10", 2,
                 "command line] expected --output FILE.csv, FILE.jsonl or FILE.tfrecord; it was not "
                 "given"},
         Refusal{"predict_into_another_format",
-                "predict --checkpoint nowhere --data synthetic:8x8x1:4:10 --output p.txt", 2,
+                "predict --checkpoint nowhere --data synthetic:8x8x1,4,10 --output p.txt", 2,
                 "command line] expected --output to end in .csv, .jsonl or .tfrecord, or to be -, "
                 "or --format, got \"p.txt\""},
         Refusal{"quantize_without_output",
-                "quantize --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
+                "quantize --checkpoint nowhere --data synthetic:8x8x1,4,10", 2,
                 "command line] expected --output FILE.onnx; it was not given"},
         Refusal{"quantize_into_no_folder",
-                "quantize --checkpoint nowhere --data synthetic:8x8x1:4:10 --output "
+                "quantize --checkpoint nowhere --data synthetic:8x8x1,4,10 --output "
                 "/nowhere/q.onnx",
                 3, "/nowhere/q.onnx] expected a file in a folder; /nowhere is none"},
         Refusal{
             "quantize_with_an_unknown_calibration",
-            "quantize --checkpoint nowhere --data synthetic:8x8x1:4:10 --output q.onnx "
+            "quantize --checkpoint nowhere --data synthetic:8x8x1,4,10 --output q.onnx "
             "--calibration minmax",
             2,
             "calibration] expected min-max, percentile or entropy, got \"minmax\" (did you mean "
             "min-max?)"},
         Refusal{"quantize_with_few_samples",
-                "quantize --checkpoint nowhere --data synthetic:8x8x1:4:10 --output q.onnx "
+                "quantize --checkpoint nowhere --data synthetic:8x8x1,4,10 --output q.onnx "
                 "--samples 3",
                 2, "command line] expected --samples to be at least 16, got 3"},
         Refusal{"export_to_another_format", "checkpoint export nowhere --output w.h5", 2,

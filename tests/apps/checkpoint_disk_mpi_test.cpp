@@ -32,7 +32,7 @@ class TrainingOnADisk : public ::testing::Test {
                                         "LOCKSTEP_DISK_UNDER=" + under};
     for (const std::string& fault : faults) command.push_back("LOCKSTEP_DISK_" + fault);
     const std::vector<std::string> program = lockstep(
-        "train --model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 --data-threads 1 "
+        "train --model mlp:8 --data synthetic:4x4x1,4,6400 --global-batch 16 --data-threads 1 "
         "--log-format json "
         "--checkpoint-dir " +
         run_path().string() + " " + options);
@@ -165,7 +165,7 @@ TEST_F(TrainingOnADisk, WhosePathsAreAnyBytesIsSavedAndResumed) {
   fs::create_directory(odd);
   std::ofstream(odd + "/t.csv") << "size,weight,label\n1,2,plum\n3,4,apple\n5,6,plum\n7,8,apple\n";
   const std::string train = "train --model mlp:4 --learning-rate 0.01 --data csv:" + odd +
-                            "/t.csv?label=label --global-batch 2 --checkpoint-dir " + odd + "/run ";
+                            "/t.csv:label=label --global-batch 2 --checkpoint-dir " + odd + "/run ";
   const auto on = [](int ranks, const std::string& arguments) {
     return run(ranks == 1 ? lockstep(arguments + " --log-format text")
                           : mpirun(ranks, arguments + " --log-format json"));
@@ -178,14 +178,14 @@ TEST_F(TrainingOnADisk, WhosePathsAreAnyBytesIsSavedAndResumed) {
     EXPECT_EQ(resumed.status, 0) << resumed.errors;
     EXPECT_THAT(resumed.output + resumed.errors, HasSubstr("step-00000002"));
     const Result evaluated =
-        on(ranks, "evaluate --data csv:" + odd + "/t.csv?label=label&like=" + odd +
+        on(ranks, "evaluate --data csv:" + odd + "/t.csv:label=label,like=" + odd +
                       "/t.csv --checkpoint " + odd + "/run");
     EXPECT_EQ(evaluated.status, 0) << evaluated.errors;
   }
   EXPECT_EQ(run_lockstep("checkpoint verify " + odd + "/run").status, 0);
   EXPECT_EQ(run_lockstep("checkpoint inspect --json " + odd + "/run").status, 0);
   const Result from = run_lockstep("train --model mlp:4 --data csv:" + odd +
-                                   "/t.csv?label=label --global-batch 2 " +
+                                   "/t.csv:label=label --global-batch 2 " +
                                    "--epochs 1 --quiet --init-from " + odd + "/run");
   EXPECT_EQ(from.status, 0) << from.errors;
 }

@@ -243,7 +243,7 @@ TEST_F(DataBenchmarkTest, SaysThatPackedFilesAreNotReadCold) {
 }
 
 TEST_F(DataBenchmarkTest, TakesDataSetsThatAreNotFiles) {
-  const std::string output = run({"--data", "synthetic:2x2x1:3:20", "--data-threads", "2"});
+  const std::string output = run({"--data", "synthetic:2x2x1,3,20", "--data-threads", "2"});
   EXPECT_THAT(output, HasSubstr("bottleneck with warm files and 2 threads: "));
   EXPECT_THAT(output, ::testing::Not(HasSubstr("stored")));
   EXPECT_THAT(output, ::testing::Not(HasSubstr("cold")));
@@ -253,11 +253,11 @@ TEST_F(DataBenchmarkTest, NeedsADataSetAndPositiveNumbers) {
   EXPECT_EQ(data::input_error_of([&] { run({}); }),
             "[command line] expected --data; it was not given");
   EXPECT_EQ(data::input_error_of([&] {
-              run({"--data", "synthetic:2x2x1:3:20", "--data-threads", "0"});
+              run({"--data", "synthetic:2x2x1,3,20", "--data-threads", "0"});
             }),
             "[command line] expected --data-threads to be at least 1, got 0");
   EXPECT_EQ(data::input_error_of([&] {
-              run({"--data", "synthetic:2x2x1:3:20", "--seconds", "0"});
+              run({"--data", "synthetic:2x2x1,3,20", "--seconds", "0"});
             }),
             "[command line] expected --seconds to be above 0, got 0");
 }

@@ -127,7 +127,7 @@ TEST_F(DataCommands, ConvertCsv) {
 
 TEST_F(DataCommands, ConvertCsvOfARegression) {
   write_bytes(directory_ / "a.csv", "x;price\n1;2.5\n3;-4\n");
-  run({"convert", "csv", "--input", path("a.csv") + "?targets=price&sep=;", "--output",
+  run({"convert", "csv", "--input", path("a.csv") + ":targets=price,sep=;", "--output",
        path("out")});
   EXPECT_EQ(open_data(path("out")).spec(), SampleSpec::regression({1}, 1));
   EXPECT_THAT(run({"inspect", path("out")}), HasSubstr("-4 to 2.5, target\n"));
@@ -205,7 +205,7 @@ TEST_F(DataCommands, Inspect) {
 
 TEST_F(DataCommands, InspectsTables) {
   write_bytes(directory_ / "a.csv", "color,size,kind\nred,5,plum\ngreen,-2.5,apple\nred,0,plum\n");
-  EXPECT_EQ(run({"inspect", "csv:" + path("a.csv") + "?categorical=color"}),
+  EXPECT_EQ(run({"inspect", "csv:" + path("a.csv") + ":categorical=color"}),
             path("a.csv") +
                 ": 3 records of [3], 2 classes\n\n"
                 "3 rows below a header; numbers: size; words: color (2 values); label kind: apple "
@@ -220,24 +220,24 @@ TEST_F(DataCommands, InspectsTables) {
                 "  1              2  plum\n");
   write_bytes(directory_ / "color.json", R"({"features": [
       {"column": "color", "kind": "categorical", "output": "index"}]})");
-  EXPECT_THAT(run({"inspect", "csv:" + path("a.csv") + "?features=" + path("color.json")}),
+  EXPECT_THAT(run({"inspect", "csv:" + path("a.csv") + ":features=" + path("color.json")}),
               HasSubstr("  size                    float    -2.5 to 5\n"
                         "  color                   index    0 to 1\n"));
   write_bytes(directory_ / "b.csv", "size,price\n1,2\n3,4.5\n");
-  EXPECT_THAT(run({"inspect", "--records", "1", "csv:" + path("b.csv") + "?targets=price"}),
+  EXPECT_THAT(run({"inspect", "--records", "1", "csv:" + path("b.csv") + ":targets=price"}),
               HasSubstr("2 records of [1]\n\n2 rows below a header; numbers: size; targets: "
                         "price\n\nfeatures of 1 record\n"
                         "  name                    kind     range\n"
                         "  size                    float    1\n"
                         "  price                   float    2, target\n"));
   EXPECT_EQ(input_error_of([&] {
-              run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output",
+              run({"convert", "csv", "--input", path("a.csv") + ":drop=color", "--output",
                    path("out"), "--part", "test"});
             }),
             "[--input " + path("a.csv") +
-                "?leave_out=color] expected like=FILE, the training table that defines the numbers "
+                ":drop=color] expected like=FILE, the training table that defines the numbers "
                 "of categorical values; there is none");
-  run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
+  run({"convert", "csv", "--input", path("a.csv") + ":drop=color", "--output", path("out")});
   EXPECT_THAT(run({"inspect", path("out")}),
               HasSubstr("records of each label\n  0              1  apple\n"));
 }
@@ -249,7 +249,7 @@ TEST_F(DataCommands, InspectsTablesThatCannotBeReadYet) {
                         i == 5 ? "NA" : std::to_string(20 + i % 4), 10 + i, i % 2);
   write_bytes(directory_ / "a.csv", rows);
   EXPECT_EQ(
-      run({"inspect", "csv:" + path("a.csv") + "?drop=since"}),
+      run({"inspect", "csv:" + path("a.csv") + ":drop=since"}),
       path("a.csv") +
           ": 12 records below a header, 5 columns\n"
           "  name                    kind         values different   missing  range, or rows of "
@@ -269,7 +269,7 @@ TEST_F(DataCommands, InspectsTablesThatCannotBeReadYet) {
           "for words that are all different, got \"person0\" (12 fields of this column are not "
           "numbers)\n");
   EXPECT_THAT(run({"inspect", "csv:" + path("a.csv") +
-                                  "?drop=since,name&categorical=sex&"
+                                  ":drop=since+name,categorical=sex,"
                                   "missing=mean"}),
               HasSubstr("12 rows below a header; numbers: age (1 missing); words: sex (2 values); "
                         "label class: 0 (6), 1 (6); left out: name, since\n"));
@@ -278,7 +278,7 @@ TEST_F(DataCommands, InspectsTablesThatCannotBeReadYet) {
               }),
               HasSubstr("none.csv"));
   EXPECT_THAT(input_error_of([&] {
-                run({"inspect", "csv:" + path("a.csv") + "?label=b"});
+                run({"inspect", "csv:" + path("a.csv") + ":label=b"});
               }),
               HasSubstr("expected label= with columns of the table"));
 }
@@ -573,12 +573,12 @@ TEST_F(DataCommands, VerifyReportsTheProblemsOfATableTogether) {
   EXPECT_THAT(output_, Not(HasSubstr(": line 22, column 3] ")));
   EXPECT_THAT(output_,
               HasSubstr("a.csv: and 6 more\n" + path("a.csv") + ": 26 records, 26 faults\n"));
-  EXPECT_EQ(run({"verify", "csv:" + path("a.csv") + "?categorical=y&targets=x&leave_out=class",
+  EXPECT_EQ(run({"verify", "csv:" + path("a.csv") + ":categorical=y,targets=x,drop=class",
                  "idx:" + path("idx")})
                 .substr(0, path("a.csv").size() + 21),
             path("a.csv") + ": 26 records, intact\n");
   EXPECT_THAT(input_error_of([&] {
-                run({"verify", "csv:" + path("a.csv") + "?label=z"});
+                run({"verify", "csv:" + path("a.csv") + ":label=z"});
               }),
               HasSubstr("expected label= with columns of the table"));
 }

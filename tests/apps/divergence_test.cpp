@@ -30,7 +30,7 @@ class Diverged : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(Diverged, KeepsWhatWasSavedBeforeAndIsContinuedWithABetterRate) {
-  const std::string task = "--model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 ";
+  const std::string task = "--model mlp:8 --data synthetic:4x4x1,4,6400 --global-batch 16 ";
   const Result good = train(task + "--learning-rate 0.1 --steps 20");
   ASSERT_EQ(good.status, 0) << good.errors;
   const Result wild = train(task + "--learning-rate 1e38 --steps 200");
@@ -53,7 +53,7 @@ TEST_P(Diverged, WithTargetsThatAreTooLargeSavesNothing) {
   const std::string table = (scratch_.path() / "table.csv").string();
   std::ofstream(table) << "x,y\n1,1e30\n2,-1e30\n3,1e30\n4,1e30\n";
   const Result result = train("--model linear --loss mean-squared-error --data csv:" + table +
-                              "?targets=y --global-batch 4 --learning-rate 0.1 --epochs 20");
+                              ":targets=y --global-batch 4 --learning-rate 0.1 --epochs 20");
   EXPECT_EQ(result.status, 6);
   EXPECT_THAT(result.errors, HasSubstr("got 20 skipped steps at the end"));
   EXPECT_EQ(result.event("epoch")["loss"], nullptr);

@@ -39,7 +39,7 @@ TEST(Doctor, PrintsATableAndFindsNothingWrong) {
 
 TEST(Doctor, LeavesTheCheckpointFolderAsItWas) {
   const ScratchDirectory scratch;
-  const Examined examined(run_lockstep(kQuick + "--data synthetic:4x4x1:2:8 --checkpoint-dir " +
+  const Examined examined(run_lockstep(kQuick + "--data synthetic:4x4x1,2,8 --checkpoint-dir " +
                                        (scratch.path() / "run").string()));
   EXPECT_EQ(examined.status(), 0) << examined.report();
   EXPECT_EQ(examined.level_of("data"), "ok");

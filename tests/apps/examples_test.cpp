@@ -121,7 +121,7 @@ TEST(CustomLayerExample, LearnsWithItsOwnLayer) {
 
 TEST(FashionMnistExample, TrainsAndEvaluates) {
   const Result result =
-      run({example("fashion_mnist"), "synthetic:28x28x1:10:640", "synthetic:28x28x1:10:100", "1"});
+      run({example("fashion_mnist"), "synthetic:28x28x1,10,640", "synthetic:28x28x1,10,100", "1"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, ContainsRegex("accuracy [01].[0-9]+ on 100 records; replicas: 1\n"));
 }
@@ -131,14 +131,14 @@ TEST(CustomLoopExample, StopsWhenItsLossIsSmallAndIsTheSameOnTwoReplicasAsOnOne)
   EXPECT_EQ(two.status, 0) << two.errors;
   EXPECT_THAT(two.output, MatchesRegex("(epoch [0-9]+: loss [0-9]\\.[0-9]+ at rate 0.002\n)+"));
   EXPECT_THAT(two.output, MatchesRegex("(.|\n)*loss 0.0[0-4][0-9]+ at rate 0.002\n"));
-  EXPECT_EQ(run({example("custom_loop"), "synthetic:8x8x1:4:2000", "cpu:0"}).output, two.output);
+  EXPECT_EQ(run({example("custom_loop"), "synthetic:8x8x1,4,2000", "cpu:0"}).output, two.output);
 }
 
 TEST(FineTuneExample, LearnsOtherClassesFromWeights) {
   const data::TemporaryDirectory directory;
   const std::string run_directory = directory / "run";
   ASSERT_EQ(
-      run_lockstep("train --model mlp --data synthetic:8x8x1:4:600 --quiet --checkpoint-dir " +
+      run_lockstep("train --model mlp --data synthetic:8x8x1,4,600 --quiet --checkpoint-dir " +
                    run_directory)
           .status,
       0);

@@ -82,7 +82,7 @@ TEST_F(FullDisk, OfMetricsDoesNotEndATraining) {
 TEST_F(FullDisk, OfPredictionsIsAnError) {
   ASSERT_EQ(run_lockstep(kTrain + "--steps 2 --checkpoint-dir " + at("run")).status, 0);
   const Result result =
-      with_disk(fmt::format("$L predict --checkpoint {} --data synthetic:8x8x1:4:10000 --output "
+      with_disk(fmt::format("$L predict --checkpoint {} --data synthetic:8x8x1,4,10000 --output "
                             "{}/p.csv; s=$?; ls -A {} >&2; exit $s",
                             at("run"), disk(), disk()));
   EXPECT_EQ(result.status, 3) << result.errors;

@@ -597,7 +597,7 @@ class JpegRecords(unittest.TestCase):
             made, jpeg, free = speed.commands
             self.assertEqual(made[1].parent, pathlib.Path(folder))
             self.assertIn(f"{made[1]}/train-*.tfrecord", jpeg)
-            self.assertIn("synthetic-images:224x224x3:1000:2048", free)
+            self.assertIn("synthetic-images:224x224x3,1000,2048", free)
 
     def test_are_left_out_of_versions_that_prepare_none(self):
         self.assertRaises(NotRun, speed_of("--data TEXT").jpeg)

@@ -25,7 +25,7 @@ using checkpoint::overwrite;
 using ::testing::HasSubstr;
 
 const std::string kTraining =
-    "train --model mlp:8 --data synthetic:4x4x1:4:64 --global-batch 16 --data-threads 1 ";
+    "train --model mlp:8 --data synthetic:4x4x1,4,64 --global-batch 16 --data-threads 1 ";
 
 class HostileFiles : public ::testing::Test {
  protected:
@@ -57,7 +57,7 @@ TEST_F(HostileFiles, AreNoTorchScript) {
         {"archive",
          ", which has no code: torch.save writes tensors, and a state_dict does not say "
          "what to compute\n"}}) {
-    const Result refused = run_lockstep("train --data synthetic:4x4x1:4:64 --model " + path(name));
+    const Result refused = run_lockstep("train --data synthetic:4x4x1,4,64 --model " + path(name));
     EXPECT_EQ(refused.status, 2);
     EXPECT_EQ(refused.errors, expected + path(name) + reason);
   }
@@ -115,7 +115,7 @@ TEST_F(SpecialOutputs, ExportWritesToThemAndLeavesThemWhatTheyAre) {
 TEST_F(SpecialOutputs, PredictionsToo) {
   train();
   const std::string predict =
-      fmt::format("predict --checkpoint {} --data synthetic:4x4x1:4:64 --output ", path("run"));
+      fmt::format("predict --checkpoint {} --data synthetic:4x4x1,4,64 --output ", path("run"));
   overwrite(path("real.csv"), "old");
   fs::create_symlink("real.csv", path("link.csv"));
   const Result linked = run_lockstep(predict + path("link.csv"));
@@ -134,7 +134,7 @@ TEST_F(SpecialOutputs, ConvertedShardsAndIndexesToo) {
   const std::string shard = "train-00000-of-00001.tfrecord";
   fs::create_symlink("../real", path("out/" + shard));
   const std::string convert =
-      fmt::format("data convert csv --input {}?label=label --output {} --overwrite",
+      fmt::format("data convert csv --input {}:label=label --output {} --overwrite",
                   path("table.csv"), path("out"));
   const Result converted = run_lockstep(convert);
   EXPECT_EQ(converted.status, 0) << converted.errors;
@@ -221,7 +221,7 @@ TEST_F(Bombs, WideSafetensors) {
 TEST_F(Bombs, NestedModel) {
   overwrite(path("model.json"), "{\"layers\":" + nested() + "}");
   const Result result =
-      run_limited("train --steps 1 --data synthetic:4x4x1:4:64 --global-batch 16 --model " +
+      run_limited("train --steps 1 --data synthetic:4x4x1,4,64 --global-batch 16 --model " +
                   path("model.json"));
   EXPECT_EQ(result.status, 2) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("more than 64 levels of arrays and objects"));

@@ -51,7 +51,7 @@ class HostileNames : public ::testing::Test {
               fmt::format("a,label\n1,\"{}\"\n2,no\n3,zebra\n1,\"{}\"\n2,no\n3,zebra\n", kHostile,
                           kHostile));
     const Result trained = run_lockstep(fmt::format(
-        "train --model mlp:4 --data csv:{}?label=label&header=yes --epochs 2 --global-batch 3 "
+        "train --model mlp:4 --data csv:{}:label=label,header=yes --epochs 2 --global-batch 3 "
         "--metrics confusion --checkpoint-dir {}",
         path("t.csv"), path("run")));
     ASSERT_EQ(trained.status, 0) << trained.errors;
@@ -72,12 +72,12 @@ TEST_F(HostileNames, OfFilesAndColumnsAreEscapedInErrors) {
   size[0] = static_cast<char>(header.size());
   overwrite(path("w.safetensors"), size + header + std::string(4, '\0'));
   for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"--data", "csv:" + path("c.csv") + "?label=label&header=yes"},
-        {"--data", "csv:" + path("c.csv") + "?label=zzz&header=yes"},
+       {std::vector<std::string>{"--data", "csv:" + path("c.csv") + ":label=label,header=yes"},
+        {"--data", "csv:" + path("c.csv") + ":label=zzz,header=yes"},
         {"--data", "csv:" + path(kHostile)},
         {"--data", kHostile},
-        {"--data", "synthetic:4x4x1:4:16", "--init-from", path("w.safetensors")},
-        {"--data", "synthetic:4x4x1:4:16", "--optimizer", kHostile},
+        {"--data", "synthetic:4x4x1,4,16", "--init-from", path("w.safetensors")},
+        {"--data", "synthetic:4x4x1,4,16", "--optimizer", kHostile},
         {"--config", path(kHostile)},
         {kHostile}}) {
     std::vector<std::string> command = {LOCKSTEP_PROGRAM, "train",   "--model",
@@ -94,7 +94,7 @@ TEST_F(HostileNames, OfFilesAndColumnsAreEscapedInErrors) {
 
 TEST_F(HostileNames, OfClassesAreEscapedInTables) {
   train_on_classes();
-  const std::string data = " csv:" + path("t.csv") + "?label=label&header=yes";
+  const std::string data = " csv:" + path("t.csv") + ":label=label,header=yes";
   for (const std::string& arguments :
        {"checkpoint inspect " + path("run"),
         "evaluate --metrics confusion --checkpoint " + path("run") + " --data" + data,
@@ -109,7 +109,7 @@ TEST_F(HostileNames, OfClassesAreEscapedInTables) {
 TEST_F(HostileNames, AreExactInFilesAndEscapedOnATerminal) {
   train_on_classes();
   const std::string predict =
-      fmt::format("{} predict --quiet --checkpoint {} --data 'csv:{}?label=label&header=yes'",
+      fmt::format("{} predict --quiet --checkpoint {} --data 'csv:{}:label=label,header=yes'",
                   LOCKSTEP_PROGRAM, path("run"), path("t.csv"));
   const std::string exact = "\"" + kHostile + "\"\n";
   ASSERT_EQ(run({"sh", "-c", predict + " --output " + path("p.csv")}).status, 0);

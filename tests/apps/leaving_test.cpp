@@ -41,7 +41,7 @@ class Leaving : public ::testing::TestWithParam<int> {
   std::string directory() const { return scratch_.path() / "run"; }
   std::string train() const {
     return kTrain +
-           "--validation-data synthetic:8x8x1:4:2000:test --save-every 4 --checkpoint-dir " +
+           "--validation-data synthetic:8x8x1,4,2000,test --save-every 4 --checkpoint-dir " +
            directory();
   }
 
@@ -123,7 +123,7 @@ TEST(RequestOfARecording, IsServedWhenTheSessionExists) {
   EXPECT_EQ(trained.status, 0) << trained.errors;
   EXPECT_THAT(trained.errors, HasSubstr("the last events are in "));
   const Result evaluated =
-      run(requested_early("evaluate --checkpoint " + directory + " --data synthetic:8x8x1:4:1003"));
+      run(requested_early("evaluate --checkpoint " + directory + " --data synthetic:8x8x1,4,1003"));
   EXPECT_EQ(evaluated.status, 0) << evaluated.errors;
   EXPECT_THAT(evaluated.errors, HasSubstr("the last events are in "));
 }

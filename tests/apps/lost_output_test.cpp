@@ -46,7 +46,7 @@ class LostOutput : public ::testing::Test {
 
   static std::string at(const std::string& name) { return scratch_->path() / name; }
   static std::string training(const std::string& name) {
-    return "train --model mlp:8 --data synthetic:4x4x1:4:640 --global-batch 16 --epochs 2 "
+    return "train --model mlp:8 --data synthetic:4x4x1,4,640 --global-batch 16 --epochs 2 "
            "--checkpoint-dir " +
            at(name);
   }
@@ -79,7 +79,7 @@ TEST_F(LostOutput, OfAnyCommandIsStatusThree) {
         "data verify " + shards,
         "data index " + shards,
         "data convert csv --input " + at("t.csv") + " --output " + at("again"),
-        std::string("data benchmark --seconds 0.01 --data synthetic:4x4x1:4:64"),
+        std::string("data benchmark --seconds 0.01 --data synthetic:4x4x1,4,64"),
         std::string("doctor --quick --json"),
         std::string("allreduce-bench --devices cpu:0,cpu:0 --min-bytes 64 --max-bytes 64 "
                     "--iterations 2")}) {

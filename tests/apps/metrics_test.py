@@ -54,7 +54,7 @@ class Training:
         self.file = folder / "lockstep.prom"
         self.errors = folder / "errors"
         command = [
-            PROGRAM, "train", "--model", "mlp", "--data", "synthetic:8x8x1:4:1000", "--epochs",
+            PROGRAM, "train", "--model", "mlp", "--data", "synthetic:8x8x1,4,1000", "--epochs",
             "1000000", "--devices", "cpu:0,cpu:0", "--checkpoint-dir", folder / "run",
             "--save-every", "1000", "--json", "--log-every", "0", "--metrics-port", "0",
             "--metrics-file", self.file

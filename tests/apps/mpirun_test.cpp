@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kMpirunTrain =
-    "train --model mlp --data synthetic:8x8x1:4:1003 --global-batch 100 --log-format json "
+    "train --model mlp --data synthetic:8x8x1,4,1003 --global-batch 100 --log-format json "
     "--log-every 1 ";
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
@@ -92,7 +92,7 @@ TEST_P(Mpirun, BeginsFromOtherWeightsAsOneProcess) {
   const std::string weights = directory.path() / "run";
   ASSERT_EQ(run_lockstep(kMpirunTrain + "--steps 5 --checkpoint-dir " + weights).status, 0);
   const std::string options =
-      "train --model mlp --data synthetic:8x8x1:3:503 --global-batch 50 --steps 8 "
+      "train --model mlp --data synthetic:8x8x1,3,503 --global-batch 50 --steps 8 "
       "--log-format json --log-every 1 --reset-head --init-from " +
       weights;
   expect_same_losses(run_lockstep(options), run(mpirun(GetParam(), options)));
@@ -103,7 +103,7 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
   const std::string run_directory = directory.path() / "run";
   ASSERT_EQ(run(mpirun(GetParam(), kMpirunTrain + "--checkpoint-dir " + run_directory)).status, 0);
   const std::string evaluate =
-      "evaluate --data synthetic:8x8x1:4:777 --log-format json --metrics confusion,f1 "
+      "evaluate --data synthetic:8x8x1,4,777 --log-format json --metrics confusion,f1 "
       "--checkpoint " +
       run_directory;
   const auto one = run_lockstep(evaluate).event("evaluate");
@@ -119,7 +119,7 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
     return checkpoint::read_small_file(output);
   };
   const std::string predict =
-      "predict --data synthetic:8x8x1:4:77 --global-batch 10 --checkpoint " + run_directory +
+      "predict --data synthetic:8x8x1,4,77 --global-batch 10 --checkpoint " + run_directory +
       " --output ";
   const std::string alone = directory.path() / "one.csv";
   const std::string together = directory.path() / "several.csv";
@@ -204,7 +204,7 @@ TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
                                                 {"--strategy mirrored", 2},
                                                 {"--steps 5 --profile nowhere.jsonl", 2},
                                                 {"--profile /nowhere/profile.jsonl", 3},
-                                                {"--validation-data synthetic:9x8x1:4:10", 3}}) {
+                                                {"--validation-data synthetic:9x8x1,4,10", 3}}) {
     const Result result = run(mpirun(3, kMpirunTrain + options));
     EXPECT_EQ(result.status, status) << options;
     EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
@@ -218,7 +218,7 @@ Result with_rank_1(const std::string& options) {
                                   "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" " +
                                       options + ";; esac; exec \"$@\"",
                                   "sh", LOCKSTEP_PROGRAM, "train", "--model", "mlp", "--data",
-                                  "synthetic:8x8x1:4:1003", "--global-batch", "100", "--epochs",
+                                  "synthetic:8x8x1,4,1003", "--global-batch", "100", "--epochs",
                                   "1000", "--checkpoint-dir", "none"}));
 }
 
@@ -337,7 +337,7 @@ TEST(MpirunFailure, OfAKilledRankEndsTheJob) {
   EXPECT_TRUE(last.ends_within(15));
 }
 
-const std::string kSmall = "train --model mlp:8 --data synthetic:4x4x1:4:640 --global-batch 16 ";
+const std::string kSmall = "train --model mlp:8 --data synthetic:4x4x1,4,640 --global-batch 16 ";
 
 /// A training under mpirun whose streams `redirection` leads elsewhere, with a checkpoint at each
 /// of its 40 epochs.
@@ -428,7 +428,7 @@ TEST(MpirunInterrupt, LeadsAllToOneCheckpointWithoutAnAlarm) {
   const ScratchDirectory directory;
   const std::string run_path = (directory.path() / "run").string();
   Process process(mpirun(3,
-                         "train --model mlp:1024,1024 --data synthetic:8x8x1:4:100000 "
+                         "train --model mlp:1024,1024 --data synthetic:8x8x1,4,100000 "
                          "--global-batch 90 --log-format json --log-every 5 --save-every 100000 "
                          "--checkpoint-dir " +
                              run_path));
@@ -447,7 +447,7 @@ TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
   const ScratchDirectory scratch;
   const std::string directory = (scratch.path() / "run").string();
   const std::string train =
-      "train --model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 --data-threads 1 "
+      "train --model mlp:8 --data synthetic:4x4x1,4,6400 --global-batch 16 --data-threads 1 "
       "--optimizer sgd "
       "--log-format json --save-every 1 --keep 2 --checkpoint-dir " +
       directory + " ";

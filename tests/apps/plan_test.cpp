@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kPlan =
-    "plan --model mlp --data synthetic:8x8x1:4:512 --global-batch 32 --epochs 2 --quiet --seconds "
+    "plan --model mlp --data synthetic:8x8x1,4,512 --global-batch 32 --epochs 2 --quiet --seconds "
     "1 ";
 
 class PlanCommand : public ::testing::Test {
@@ -99,7 +99,7 @@ TEST_F(PlanCommand, RefusesInOneLine) {
       {kPlan + "--seconds 0", "expected --seconds to be from 1 to 86400, got 0"},
       {"plan --calibration " + file("other.json"),
        "expected a calibration of lockstep plan, got another JSON object"},
-      {"plan --data synthetic:8x8x1:4:512", "expected --model NAME or --model FILE.json"}};
+      {"plan --data synthetic:8x8x1,4,512", "expected --model NAME or --model FILE.json"}};
   for (const auto& [arguments, message] : cases) {
     const Result result = run_lockstep(arguments);
     EXPECT_EQ(result.status, 2) << arguments;
@@ -110,7 +110,7 @@ TEST_F(PlanCommand, RefusesInOneLine) {
 
 TEST_F(PlanCommand, RefusesAFileThatCannotBeWrittenBeforeItMeasures) {
   const Result result = run_lockstep(
-      "plan --model mlp --data synthetic:8x8x1:4:512 --save-calibration /nowhere/calibration.json");
+      "plan --model mlp --data synthetic:8x8x1,4,512 --save-calibration /nowhere/calibration.json");
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("[/nowhere/calibration.json] expected"));
   EXPECT_THAT(result.errors, Not(HasSubstr("measuring")));

@@ -87,7 +87,7 @@ TEST(Profile, IsThatOfTheFirstReplica) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "profile.jsonl";
   const std::string train =
-      "train --model cnn --log-format json --data synthetic:12x12x1:4:120 --global-batch 20 "
+      "train --model cnn --log-format json --data synthetic:12x12x1,4,120 --global-batch 20 "
       "--epochs 2 --devices cpu:0,cpu:0 ";
   const Result result = run_lockstep(train + "--profile " + file);
   ASSERT_EQ(result.status, 0) << result.errors;
@@ -113,7 +113,7 @@ TEST(Profile, NamesTheAlgorithmWhereThereAreSeveral) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "profile.jsonl";
   const Result result = run_lockstep(
-      "train --model resnet18 --data synthetic:32x32x3:4:28 --global-batch 4 --quiet --profile " +
+      "train --model resnet18 --data synthetic:32x32x3,4,28 --global-batch 4 --quiet --profile " +
       file);
   ASSERT_EQ(result.status, 0) << result.errors;
   std::vector<std::string> by_winograd;

@@ -90,15 +90,15 @@ TEST_F(Quantized, KeepsLayersInFloat) {
 
 TEST_F(Quantized, ValidatesOnOtherData) {
   const Result result =
-      run_lockstep(quantize("--quiet --json --validation-data synthetic:8x8x1:4:200"));
+      run_lockstep(quantize("--quiet --json --validation-data synthetic:8x8x1,4,200"));
   EXPECT_EQ(result.event("quantize")["samples"], 200);
 }
 
 TEST_F(Quantized, WritesNothingIfItIsRefused) {
-  const Result shape = run_lockstep(quantize("", "--data synthetic:8x9x1:4:100"));
+  const Result shape = run_lockstep(quantize("", "--data synthetic:8x9x1,4,100"));
   EXPECT_EQ(shape.status, 3);
   EXPECT_THAT(shape.errors, HasSubstr("expected samples of shape [8, 8, 1]"));
-  const Result few = run_lockstep(quantize("", "--data synthetic:8x8x1:4:10"));
+  const Result few = run_lockstep(quantize("", "--data synthetic:8x8x1,4,10"));
   EXPECT_EQ(few.status, 3);
   EXPECT_THAT(few.errors, HasSubstr("expected at least 16 samples to calibrate with, got 10"));
   const Result all = run_lockstep(quantize("--keep-float *"));
@@ -122,7 +122,7 @@ TEST_F(Quantized, RefusesAnIncompleteCheckpoint) {
 
 TEST_F(Quantized, RefusesAnOutputBeforeTheWork) {
   std::filesystem::create_directory(file());
-  const Result result = run_lockstep(quantize("", " --data synthetic:9x9x9:2:5 "));
+  const Result result = run_lockstep(quantize("", " --data synthetic:9x9x9,2,5 "));
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("model.onnx] expected a file; it is a directory; --layout "
                                        "triton writes a folder"));

@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kSmallTraining =
-    "train --json --model linear --data synthetic:4x4x1:3:96 --validation-data "
-    "synthetic:4x4x1:3:32 --global-batch 8 --epochs 2 --log-every 2 --devices cpu:0,cpu:0 ";
+    "train --json --model linear --data synthetic:4x4x1,3,96 --validation-data "
+    "synthetic:4x4x1,3,32 --global-batch 8 --epochs 2 --log-every 2 --devices cpu:0,cpu:0 ";
 
 class ReportCommand : public ::testing::Test {
  protected:

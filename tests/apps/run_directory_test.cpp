@@ -69,7 +69,7 @@ TEST_F(OwnDirectory, IsTheNextFreeOneAndHasTheModelAtTheEnd) {
 }
 
 TEST_F(OwnDirectory, HasTheBestValidation) {
-  const std::string validation = "--epochs 3 --validation-data synthetic:8x8x1:4:500:test ";
+  const std::string validation = "--epochs 3 --validation-data synthetic:8x8x1,4,500,test ";
   const Result result = run(train(validation));
   ASSERT_EQ(result.status, 0) << result.errors;
   const checkpoint::CheckpointInfo best = best_in("runs/mlp-1");
@@ -83,7 +83,7 @@ TEST_F(OwnDirectory, HasTheBestValidation) {
       run({"sh", "-c",
            fmt::format("cd {} && PATH={}:$PATH && {}", scratch_.path().string(),
                        fs::path(LOCKSTEP_PROGRAM).parent_path().string(),
-                       next + "synthetic:8x8x1:4:500:test")});
+                       next + "synthetic:8x8x1,4,500,test")});
   EXPECT_EQ(evaluated.status, 0) << evaluated.errors;
   EXPECT_THAT(evaluated.output, HasSubstr(fmt::format(" accuracy {:.4f}", best.best->value)));
 
@@ -136,7 +136,7 @@ TEST_F(OwnDirectory, IsNotThereIfTheUserDeclines) {
 }
 
 TEST_F(OwnDirectory, IsNotLeftBehindByATrainingThatDoesNotBegin) {
-  const Result result = run(train("--validation-data synthetic:9x9x1:4:10"));
+  const Result result = run(train("--validation-data synthetic:9x9x1,4,10"));
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_TRUE(fs::is_empty(at("runs")));
 }
@@ -148,7 +148,7 @@ TEST_F(OwnDirectory, CommandsThatUseTheNewestMentionTheBest) {
       "lockstep: {0}/step-00000033 is the newest checkpoint; the best one, with loss {1:.6g}, is "
       "step-00000011: {0}:best\n",
       checkpoint, best_in("runs/mlp-1").best->value);
-  const std::string data = " --data synthetic:8x8x1:4:50 ";
+  const std::string data = " --data synthetic:8x8x1,4,50 ";
   const std::string onnx = at("m.onnx");
   for (const std::string& command :
        {"evaluate" + data + "--checkpoint ",

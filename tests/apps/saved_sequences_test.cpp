@@ -86,7 +86,7 @@ TEST_F(Saved, OnWindowsOfRowsForecastInTheUnitOfTheirTargets) {
     for (int i = first; i < first + rows; ++i) out << (i % 4 == 3 ? 2 : i % 4 + 1) << "\n";
     return " --data csv:" + directory(name);
   };
-  const std::string training = write("train.csv", 0, 105) + "?targets=level&window=4";
+  const std::string training = write("train.csv", 0, 105) + ":targets=level,window=4";
   const std::string train =
       "train --model lstm:1x8 --loss mse --global-batch 20 --learning-rate 0.05 --log-format json "
       "--validation-data csv:" +
@@ -105,7 +105,7 @@ TEST_F(Saved, OnWindowsOfRowsForecastInTheUnitOfTheirTargets) {
   ASSERT_EQ(rows.size(), 6U) << "one for each end of a window, the last row included";
   for (std::size_t i = 0; i < rows.size(); ++i)
     EXPECT_NEAR(rows[i].at(1), i % 4 == 1 || i % 4 == 3 ? 2 : i % 4 == 0 ? 3 : 1, 0.5) << i;
-  const Result refused = run_lockstep("evaluate" + checkpoint + test + "?window=5");
+  const Result refused = run_lockstep("evaluate" + checkpoint + test + ":window=5");
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("expected window=4, as in the training data"));
 }
@@ -119,7 +119,7 @@ TEST_F(Saved, OnWindowsOfRowsGoOnAlikeOnSeveralReplicas) {
   const std::string train =
       "train --model lstm:1x6 --loss mse --global-batch 7 --log-format json --log-every 1 --data "
       "csv:" +
-      directory("a.csv") + "?targets=y&window=5&series=shop&steps=2 --checkpoint-dir ";
+      directory("a.csv") + ":targets=y,window=5,series=shop,steps=2 --checkpoint-dir ";
   const Result straight = run_lockstep(train + directory("straight") + " --epochs 2");
   ASSERT_EQ(straight.status, 0) << straight.errors;
   ASSERT_EQ(run_lockstep(train + directory() + " --steps 5").status, 0);

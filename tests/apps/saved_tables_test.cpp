@@ -20,7 +20,7 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   const std::filesystem::path table = directory("table.csv");
   std::ofstream(table) << "size,color,kind\n1,red,plum\n2,green,apple\n3,red,plum\n4,green,apple\n";
   const std::string options = "categorical=color";
-  const std::string data = " --data csv:" + table.string() + "?" + options;
+  const std::string data = " --data csv:" + table.string() + ":" + options;
   ASSERT_EQ(run_lockstep(
                 "train --model mlp:4 --epochs 200 --quiet --learning-rate 0.05 --checkpoint-dir " +
                 directory("words") + data)
@@ -29,8 +29,8 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   const std::filesystem::path test = directory("test.csv");
   std::ofstream(test) << "size,color,kind\n2,red,plum\n";  // neither all colors nor all kinds
   const std::string evaluate = "evaluate --log-format json --checkpoint " + directory("words") +
-                               " --data csv:" + test.string() + "?" + options;
-  EXPECT_EQ(run_lockstep(evaluate + "&like=" + table.string()).event("evaluate")["accuracy"], 1.0);
+                               " --data csv:" + test.string() + ":" + options;
+  EXPECT_EQ(run_lockstep(evaluate + ",like=" + table.string()).event("evaluate")["accuracy"], 1.0);
   EXPECT_EQ(run_lockstep(evaluate).event("evaluate")["accuracy"], 1.0) << "by the checkpoint";
   std::ofstream(test) << "color,size\nred,2\ngreen,2\n";  // nor the label
   const Result predicted = run_lockstep("predict --quiet --output - --checkpoint " +
@@ -43,7 +43,7 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   EXPECT_THAT(refused.errors, HasSubstr("expected the column kind, the label of the training"));
   const Result resumed = run_lockstep(
       "train --model mlp:4 --epochs 201 --quiet --learning-rate 0.05 --checkpoint-dir " +
-      directory("words") + data + "&scale=none");
+      directory("words") + data + ",scale=none");
   EXPECT_THAT(resumed.errors,
               HasSubstr("expected the sample preparation of " + directory("words")));
 }
@@ -51,7 +51,7 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
 TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
   const auto table = [&](const std::string& name, const std::string& header) {
     std::ofstream(directory(name)) << header << "\n1,2,3\n2,1,4\n";
-    return " --data csv:" + directory(name) + "?targets=3,2";
+    return " --data csv:" + directory(name) + ":targets=3+2";
   };
   const std::string train = "train --model linear --loss mean-squared-error --quiet --epochs 2";
   const std::string predict = "predict --quiet --output - --checkpoint ";
@@ -80,7 +80,7 @@ TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
       "train --model linear --epochs 100 --learning-rate 0.1 --log-format json --keep-best none "
       "--features " +
       directory("f.json") + " --checkpoint-dir " + directory("run") + " --data csv:" +
-      directory("a.csv") + "?missing=mean --validation-data csv:" + directory("a.csv"));
+      directory("a.csv") + ":missing=mean --validation-data csv:" + directory("a.csv"));
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_THAT(trained.errors,
               HasSubstr("standardized columns: since (mean 20456, deviation 1.63299), x (mean 2, "
@@ -164,7 +164,7 @@ TEST_F(Saved, OfATableFindsItsColumnsByName) {
                 .status,
             0);
   const std::string evaluate = "evaluate --checkpoint " + directory() + " --data csv:";
-  for (const char* options : {"", "?columns=width,height"}) {
+  for (const char* options : {"", ":columns=width+height"}) {
     const Result result = run_lockstep(evaluate + directory("b.csv") + options);
     EXPECT_EQ(result.status, 0) << result.errors;
   }
@@ -189,7 +189,7 @@ TEST_F(Saved, OfATableWithNumbersAsNamesFindsItsColumnsByThem) {
   const Result doubtful = run_lockstep(train + table);
   EXPECT_EQ(doubtful.status, 3);
   EXPECT_THAT(doubtful.errors, HasSubstr("expected header=yes or header=no"));
-  ASSERT_EQ(run_lockstep(train + table + "?label=class").status, 0);
+  ASSERT_EQ(run_lockstep(train + table + ":label=class").status, 0);
   const std::string of = " --checkpoint " + directory();
   const auto evaluated = run_lockstep("evaluate --json" + of + table).event("evaluate");
   EXPECT_EQ(evaluated["samples"], 3);
@@ -201,7 +201,7 @@ TEST_F(Saved, OfATableWithNumbersAsNamesFindsItsColumnsByThem) {
   EXPECT_EQ(std::ranges::count(in_order.output, '\n'), 3);
   EXPECT_EQ(run_lockstep(predict + directory("c.csv")).output, in_order.output);
   std::ofstream(directory("d.csv")) << "1.5,2.5,0.5\n0.7,0.2,0.1\n";
-  for (const char* options : {"", "?header=no"}) {
+  for (const char* options : {"", ":header=no"}) {
     const Result unnamed = run_lockstep(predict + directory("d.csv") + options);
     EXPECT_EQ(unnamed.status, 3);
     EXPECT_THAT(unnamed.errors, HasSubstr("expected a first row with the names of the columns"));
@@ -214,7 +214,7 @@ TEST_F(Saved, OfATableReportsUnknownWordsOfOthers) {
   const Result trained =
       run_lockstep("train --model linear --json --checkpoint-dir " + directory() +
                    " --data csv:" + directory("a.csv") +
-                   "?categorical=sex&unknown=column --validation-data csv:" + directory("b.csv"));
+                   ":categorical=sex,unknown=column --validation-data csv:" + directory("b.csv"));
   ASSERT_EQ(trained.status, 0) << trained.errors;
   const auto begin = trained.event("start")["table"];
   EXPECT_EQ(begin["rows"], 4);

@@ -72,7 +72,7 @@ TEST_F(Saved, KeepsItsBestAndStopsEarly) {
 }
 
 TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
-  const std::string images = " --data synthetic-images:32x32x3:4:60 --global-batch 20 ";
+  const std::string images = " --data synthetic-images:32x32x3,4,60 --global-batch 20 ";
   const std::string train =
       "train --model mlp --log-format json --checkpoint-dir " + directory() + images;
   ASSERT_EQ(run_lockstep(train + "--images cifar10 --epochs 1").status, 0);
@@ -94,7 +94,7 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
 }
 
 TEST_F(Saved, GivesEmbeddings) {
-  const std::string data = " --data synthetic:4x4x1:3:30 --global-batch 7 ";
+  const std::string data = " --data synthetic:4x4x1,3,30 --global-batch 7 ";
   ASSERT_EQ(
       run_lockstep("train --model mlp:5 --quiet --checkpoint-dir " + directory() + data).status, 0);
   const Result result =
@@ -116,7 +116,7 @@ TEST_F(Saved, GivesEmbeddingsOfTheMovingAverages) {
   const std::string data = " --data csv:" + directory("a.csv");
   ASSERT_EQ(run_lockstep("train --model mlp:3 --ema 0.9 --steps 20 --learning-rate 0.1 --quiet "
                          "--global-batch 4 --checkpoint-dir " +
-                         directory() + data + "?scale=none")
+                         directory() + data + ":scale=none")
                 .status,
             0);
   const std::filesystem::path last = checkpoint::list_checkpoints(directory()).front().path;
@@ -143,7 +143,7 @@ TEST_F(Saved, GivesEmbeddingsOfTheMovingAverages) {
 }
 
 TEST_F(Saved, RemembersTheStepsOfItsImages) {
-  const std::string images = " --data synthetic-images:32x32x3:4:60 --global-batch 20 ";
+  const std::string images = " --data synthetic-images:32x32x3,4,60 --global-batch 20 ";
   const std::string training = "--images random-crop=16,flip,normalize=cifar10,erase";
   for (const char* evaluation : {"", "/resize=20,crop=16"}) {
     const std::string steps = training + evaluation;
@@ -378,9 +378,9 @@ TEST_F(Saved, MustBeThereToResumeFrom) {
 }
 
 TEST_F(Saved, AreEvaluated) {
-  const Result training = run_lockstep(train() + "--validation-data synthetic:8x8x1:4:500");
+  const Result training = run_lockstep(train() + "--validation-data synthetic:8x8x1,4,500");
   const std::string evaluate =
-      "evaluate --data synthetic:8x8x1:4:500:test --checkpoint " + directory();
+      "evaluate --data synthetic:8x8x1,4,500,test --checkpoint " + directory();
   const Result json = run_lockstep(evaluate + " --log-format json --global-batch 77");
   EXPECT_EQ(json.status, 0) << json.errors;
   EXPECT_EQ(json.event("evaluate")["samples"], 500);
@@ -392,14 +392,14 @@ TEST_F(Saved, AreEvaluated) {
   EXPECT_THAT(text.output, EndsWith("\nevaluated 500 of 500\n"));
   EXPECT_THAT(text.output, HasSubstr(", accuracy "));
   EXPECT_THAT(text.output, ::testing::Not(HasSubstr("top-5")));  // of 4 classes
-  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:500 --log-format json --checkpoint " +
+  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1,4,500 --log-format json --checkpoint " +
                          directory() + "/step-00000024")
                 .event("evaluate")["step"],
             24);
 }
 
 TEST_F(Saved, AreEvaluatedByTheFiveNearestOfMoreClasses) {
-  const std::string data = " --data synthetic:8x8x1:6:100 ";
+  const std::string data = " --data synthetic:8x8x1,6,100 ";
   ASSERT_EQ(
       run_lockstep("train --model mlp --steps 1 --checkpoint-dir " + directory() + data).status, 0);
   EXPECT_THAT(run_lockstep("evaluate --checkpoint " + directory() + data).output,
@@ -412,7 +412,7 @@ TEST_F(Saved, AreOfTheModelThatAFileDescribes) {
       << R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": "classes"}]})";
   ASSERT_EQ(run_lockstep(train() + "--model " + model).status, 0);
   std::filesystem::remove(model);  // the checkpoint remembers it
-  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:10 --checkpoint " + directory()).status,
+  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1,4,10 --checkpoint " + directory()).status,
             0);
 }
 
@@ -440,7 +440,7 @@ TEST_F(Saved, TellTheirNetworkAndHowFarTheyAre) {
 TEST_F(Saved, AreRefusedForOtherData) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const Result result =
-      run_lockstep("evaluate --data synthetic:9x8x1:4:10 --checkpoint " + directory());
+      run_lockstep("evaluate --data synthetic:9x8x1,4,10 --checkpoint " + directory());
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("expected samples of shape [8, 8, 1]"));
 }
@@ -453,7 +453,7 @@ std::string file_text(const std::string& path) {
 TEST_F(Saved, PredictIntoFiles) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const std::string predict =
-      "predict --data synthetic:8x8x1:4:5:test --global-batch 2 --checkpoint " + directory() +
+      "predict --data synthetic:8x8x1,4,5,test --global-batch 2 --checkpoint " + directory() +
       " --output ";
   const Result csv = run_lockstep(predict + directory("p.csv"));
   EXPECT_EQ(csv.status, 0);
@@ -490,7 +490,7 @@ TEST_F(Saved, PredictIntoFiles) {
     EXPECT_NEAR(row[2], events[i]["probabilities"][0].get<double>(), 1e-9);
   }
   const Result failed =
-      run_lockstep("predict --data synthetic:9x8x1:4:5 --output - --checkpoint " + directory());
+      run_lockstep("predict --data synthetic:9x8x1,4,5 --output - --checkpoint " + directory());
   EXPECT_EQ(failed.status, 3);
   EXPECT_EQ(failed.output, "") << "not even the header";
 
@@ -524,7 +524,7 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
   const model::MetricSums expected = trainer.evaluate(data.batch(50));
 
   const Result result = run_lockstep(
-      "evaluate --json --metrics f1,confusion --data synthetic:8x8x1:4:500:train --checkpoint " +
+      "evaluate --json --metrics f1,confusion --data synthetic:8x8x1,4,500,train --checkpoint " +
       directory());
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto evaluated = result.event("evaluate");
@@ -536,7 +536,7 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
   EXPECT_EQ(right, static_cast<double>(expected.correct));
   EXPECT_GT(evaluated["f1"], 0);
   const Result text = run_lockstep("evaluate --metrics f1,confusion,top2 --checkpoint " +
-                                   directory() + " --data synthetic:8x8x1:4:500:train");
+                                   directory() + " --data synthetic:8x8x1,4,500,train");
   EXPECT_THAT(text.output, ::testing::ContainsRegex("\nf1 0\\.[0-9]+, top2 0\\.[0-9]+\n"
                                                     "confusion .rows: labels, columns: pred"));
 }
@@ -562,7 +562,7 @@ TEST_F(Saved, OfSeveralLossesNeedATargetForEach) {
     fit.checkpoint.directory = directory();
     trainer.fit(data.batch(2), fit);
   }
-  const std::string on_data = " --data synthetic:2x2x1:2:4 --checkpoint " + directory();
+  const std::string on_data = " --data synthetic:2x2x1,2,4 --checkpoint " + directory();
   const Result refused = run_lockstep("evaluate" + on_data);
   EXPECT_EQ(refused.status, 3);
   EXPECT_THAT(refused.errors,
@@ -586,7 +586,7 @@ model::MetricSums train_linear(const data::Dataset& training, const data::Datase
 }
 
 TEST_F(Saved, WithARecipeThatAProgramChangedAreEvaluatedWithIt) {
-  const std::string spec = "synthetic-images:32x32x3:4:60:train";
+  const std::string spec = "synthetic-images:32x32x3,4,60,train";
   const data::Dataset images = data::open_data(spec);
   data::ImageRecipe recipe = data::ImageRecipe::parse("cifar10-train");
   recipe.geometry = data::RandomResizedCrop{};
@@ -610,7 +610,7 @@ TEST_F(Saved, WithARecipeThatAProgramChangedAreEvaluatedWithIt) {
 }
 
 TEST_F(Saved, OnMappedDataSayThatThoseOfAnEvaluationAreNot) {
-  const std::string spec = "synthetic:8x8x1:4:60:train";
+  const std::string spec = "synthetic:8x8x1,4,60,train";
   const data::Dataset data = data::open_data(spec);
   const data::Dataset mapped = data.map([](data::Sample& sample, const data::SampleKey&) {
     for (float& feature : sample.features()) feature *= 2;
@@ -629,12 +629,12 @@ TEST_F(Saved, OnMappedDataSayThatThoseOfAnEvaluationAreNot) {
 }
 
 TEST_F(Saved, OfAnotherNumberOfClassesAreRefusedOrQuestioned) {
-  ASSERT_EQ(run_lockstep("train --model linear --quiet --data synthetic:2:4:60 --checkpoint-dir " +
+  ASSERT_EQ(run_lockstep("train --model linear --quiet --data synthetic:2,4,60 --checkpoint-dir " +
                          directory())
                 .status,
             0);
   const std::string evaluate = "evaluate --checkpoint " + directory() + " --data ";
-  const Result refused = run_lockstep(evaluate + "synthetic:2:3:60");
+  const Result refused = run_lockstep(evaluate + "synthetic:2,3,60");
   EXPECT_EQ(refused.status, 3);
   EXPECT_THAT(refused.errors, HasSubstr("expected 4 classes, the outputs of model linear"));
   const std::string questioned = "go up to 1, and the model has 4 outputs";

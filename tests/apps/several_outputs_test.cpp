@@ -66,7 +66,7 @@ TEST_F(SeveralOutputs, AreListedWithTheirLosses) {
       run_lockstep("checkpoint inspect " + path("run") + "/step-00000003").output;
   EXPECT_THAT(inspected, HasSubstr(", outputs kind [3], cost [1]\n"));
   EXPECT_THAT(inspected,
-              HasSubstr("\n  loss of kind: cross-entropy(label_smoothing=0.1), weight 1, target "
+              HasSubstr("\n  loss of kind: cross-entropy:label_smoothing=0.1, weight 1, target "
                         "kind\n  loss of cost: mse, weight 0.5, target price\n"));
 }
 
@@ -107,12 +107,12 @@ TEST_F(SeveralOutputs, ArePredicted) {
 }
 
 TEST_F(SeveralOutputs, MayBeWithoutALossOnPurpose) {
-  const Result result = run_lockstep(train_ + "--loss kind=cce,cost=none --loss kind=mse");
+  const Result result = run_lockstep(train_ + "--loss kind=cce --loss cost=none --loss kind=mse");
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors,
               HasSubstr("[loss] expected one loss for each output, got two for kind"));
-  const Result trained =
-      run_lockstep(train_ + "--loss kind=cross-entropy,cost=none --checkpoint-dir " + path("run"));
+  const Result trained = run_lockstep(
+      train_ + "--loss kind=cross-entropy --loss cost=none --checkpoint-dir " + path("run"));
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_FALSE(trained.event("epoch").contains("cost_loss"));
   EXPECT_EQ(run_lockstep("evaluate" + on_run()).status, 0);
@@ -136,17 +136,19 @@ TEST_F(SeveralOutputs, AreRefusedInPlainWords) {
       {"--loss kind=cross-entropy", ": kind, cost, got none for cost; cost=none does not train it"},
       {"--loss kid=cross-entropy --loss cost=mse",
        ": kind, cost, got \"kid\" (did you mean kind?)"},
-      {"--loss kind=none,cost=none", "got OUTPUT=none for all"},
+      {"--loss kind=none --loss cost=none", "got OUTPUT=none for all"},
+      {"--loss kind=cross-entropy,cost=mse", "expected --loss OUTPUT=LOSS once for each output"},
       {"--loss kind=cros-entropy", "(did you mean cross-entropy?)"},
       {"--loss mse --loss kind=cross-entropy", "for each output, got both"},
       {"--loss cost=mse:wieght=2",
-       "[loss] expected weight=W above 0, target=NAME as settings of cost=mse, got \"wieght=2\""},
+       "[loss] expected target= or weight= as settings of mse, got \"wieght\" (did you mean "
+       "weight?)"},
       {"--loss cost=huber:delta=2,weight=0",
-       "target=NAME, delta=X as settings of cost=huber(delta=2), got \"weight=0\""},
+       "[loss] expected weight to be above 0, got \"weight=0\""},
       {kHouseLosses + "--label-smoothing 0.1",
        "expected the setting label_smoothing=S of --loss OUTPUT=LOSS"},
       {kHouseLosses + "--metrics auc",
-       "[metrics] expected a metric of one of the outputs kind (cross-entropy(label_smoothing=0.1))"
+       "[metrics] expected a metric of one of the outputs kind (cross-entropy:label_smoothing=0.1)"
        ", cost (mse), got auc: "},
       {kHouseLosses + "--metrics cst:mae",
        "[metrics] expected OUTPUT:NAME with one of the outputs kind, cost, or NAME:OPTION=VALUE, "

@@ -203,7 +203,7 @@ TEST(Trace, ThatIsLostDoesNotHideThatTheTrainingDiverged) {
   std::ofstream(table) << "x,y\n1,1e30\n2,-1e30\n3,1e30\n4,1e30\n";
   const Result result = run_lockstep(
       "train --model linear --loss mean-squared-error --data csv:" + table +
-      "?targets=y --global-batch 4 --optimizer sgd --epochs 20 --trace /dev/full:steps=2-3");
+      ":targets=y --global-batch 4 --optimizer sgd --epochs 20 --trace /dev/full:steps=2-3");
   EXPECT_EQ(result.status, 6);
   EXPECT_THAT(result.errors, HasSubstr("the trace is lost; the training continues: [/dev/full]"));
   EXPECT_THAT(result.errors, HasSubstr("got 20 skipped steps at the end"));

@@ -26,7 +26,7 @@ using ::testing::Not;
 // ---- A training
 
 TEST(TrainCommand, PrintsEventsAndNothingElse) {
-  const Result result = run_lockstep(kTrain + "--epochs 2 --validation-data synthetic:8x8x1:4:100");
+  const Result result = run_lockstep(kTrain + "--epochs 2 --validation-data synthetic:8x8x1,4,100");
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(result.errors, "");
   EXPECT_EQ(result.events().front()["event"], "start");
@@ -95,7 +95,7 @@ TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
 TEST(TrainCommand, NormalizesOverAllReplicasWhereAsked) {
   const std::string train =
       "train --model resnet18 --log-format json --log-every 1 --steps 2 --data "
-      "synthetic:8x8x1:4:20 --global-batch 6";
+      "synthetic:8x8x1,4,20 --global-batch 6";
   const auto loss = [&](const std::string& options) -> double {
     const Result result = run_lockstep(train + options);
     EXPECT_EQ(result.status, 0) << result.errors;
@@ -108,7 +108,7 @@ TEST(TrainCommand, NormalizesOverAllReplicasWhereAsked) {
 
 TEST(TrainCommand, SaysThatReplicasIdle) {
   const Result result = run_lockstep(
-      "train --model linear --devices cpu:0,cpu:0,cpu:0 --data synthetic:8x8x1:4:10 --global-batch "
+      "train --model linear --devices cpu:0,cpu:0,cpu:0 --data synthetic:8x8x1,4,10 --global-batch "
       "2");
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("1 of 3 replicas have no sample in a step"));
@@ -165,7 +165,7 @@ TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
   const std::string run = directory.path() / "run";
   ASSERT_EQ(run_lockstep(kTrain + "--steps 20 --checkpoint-dir " + run).status, 0);
   const std::string other =
-      "train --model mlp --data synthetic:8x8x1:3:503 --global-batch 50 --steps 5 --log-format "
+      "train --model mlp --data synthetic:8x8x1,3,503 --global-batch 50 --steps 5 --log-format "
       "json --init-from " +
       run;
   const Result refused = run_lockstep(other);
@@ -191,7 +191,7 @@ TEST(TrainCommand, TrainsTheNetworkOfAFileOfOnnx) {
   const std::string file = directory.path() / "rows.onnx";
   std::filesystem::copy_file(
       std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/reference/onnx/rows.onnx", file);
-  const std::string data = " --data synthetic:4x3x2:5:200 --global-batch 50 ";
+  const std::string data = " --data synthetic:4x3x2,5,200 --global-batch 50 ";
   const std::string train = "train --log-format json --steps 4 --model " + file;
   const Result trained = run_lockstep(train + data + "--checkpoint-dir " + run);
   ASSERT_EQ(trained.status, 0) << trained.errors;
@@ -199,14 +199,14 @@ TEST(TrainCommand, TrainsTheNetworkOfAFileOfOnnx) {
   EXPECT_EQ(trained.event("start")["parameters"], 175 + 40);
   // Without the file: the checkpoint describes the network.
   std::filesystem::rename(file, file + ".moved.onnx");
-  EXPECT_EQ(run_lockstep("evaluate --checkpoint " + run + " --data synthetic:4x3x2:5:200").status,
+  EXPECT_EQ(run_lockstep("evaluate --checkpoint " + run + " --data synthetic:4x3x2,5,200").status,
             0);
   EXPECT_EQ(run_lockstep(train + data).status, 2);
 }
 
 TEST(TrainCommand, GivesTheNetworkOfAFileOfOnnxAnotherHead) {
   const std::string train =
-      "train --log-format json --steps 2 --global-batch 50 --data synthetic:4x3x2:3:200 --model " +
+      "train --log-format json --steps 2 --global-batch 50 --data synthetic:4x3x2,3,200 --model " +
       std::string(LOCKSTEP_SOURCE_DIR) + "/tests/reference/onnx/rows.onnx";
   const Result tuned = run_lockstep(train + " --reset-head --freeze layers.2/*");
   EXPECT_EQ(tuned.status, 0) << tuned.errors;
@@ -449,7 +449,7 @@ TEST(TrainCommand, NamesTheConfigurationWithAnError) {
 TEST(TrainCommand, HasAliases) {
   const Result expected = run_lockstep(kTrain + "--steps 2 --global-batch 50 --learning-rate 0.05");
   const std::string aliases =
-      "train --model mlp --log-format json --log-every 1 --data synthetic:8x8x1:4:1003 --steps 2 "
+      "train --model mlp --log-format json --log-every 1 --data synthetic:8x8x1,4,1003 --steps 2 "
       "--batch-size 50 --lr 0.05 --loss cross-entropy --precision fp32";
   EXPECT_EQ(hash_of(run_lockstep(aliases)), hash_of(expected));
   const std::string printed = run_lockstep(aliases + " --print-config").output;

@@ -7,7 +7,7 @@
 
 namespace lockstep::apps {
 
-inline const std::string kData = " --data synthetic:8x8x1:4:1003 --global-batch 100 ";
+inline const std::string kData = " --data synthetic:8x8x1,4,1003 --global-batch 100 ";
 inline const std::string kTrain =
     "train --checkpoint-dir none --model mlp --log-format json --log-every 1" + kData;
 

@@ -42,7 +42,7 @@ std::string loaded_by(const std::string& arguments) {
 
 TEST(LibrariesOfGpus, AreLeftAloneOnTheCpu) {
   const std::string loaded =
-      loaded_by("train --model linear --data synthetic:2x2x1:2:8 --steps 2 --devices cpu:0");
+      loaded_by("train --model linear --data synthetic:2x2x1,2,8 --steps 2 --devices cpu:0");
   EXPECT_THAT(loaded, HasSubstr("find library=libdnnl"));
   for (const char* library : {"libcudnn", "libcublas", "libnccl"})
     EXPECT_THAT(loaded, Not(HasSubstr("library=" + std::string(library))));

@@ -104,7 +104,7 @@ def main():
     shutil.rmtree(work, ignore_errors=True)
     image = build(root, dockerfile, work, dict(word.split("=", 1) for word in sys.argv[4:]))
     image.run(
-        "lockstep train --checkpoint-dir none --model mlp --data synthetic:8x8x1:4:640 "
+        "lockstep train --checkpoint-dir none --model mlp --data synthetic:8x8x1,4,640 "
         "--global-batch 32 --epochs 1"
     )
     shutil.rmtree(work)

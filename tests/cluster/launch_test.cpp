@@ -54,7 +54,7 @@ class LaunchOnHosts : public HostsTest {
 TEST_F(LaunchOnHosts, TrainsAsOneJob) {
   stand(3);
   const auto results =
-      job(3, "", lockstep("train --model mlp --data synthetic:8x8x1:4:512 --log-format json"));
+      job(3, "", lockstep("train --model mlp --data synthetic:8x8x1,4,512 --log-format json"));
   for (const Result& result : results) ASSERT_EQ(result.status, 0) << result.errors;
   const auto start = results[0].event("start");
   EXPECT_EQ(start["nodes"], 3);
@@ -71,7 +71,7 @@ TEST_F(LaunchOnHosts, TrainsWhereHostsCallTheirInterfacesDifferently) {
       "ip link set eth0 down && ip link set eth0 name eno1 && ip link set eno1 up";
   ASSERT_EQ(on(0, {"sh", "-c", change}).status, 0);
   const auto results =
-      job(2, "", lockstep("train --model mlp --data synthetic:8x8x1:4:512 --log-format json"));
+      job(2, "", lockstep("train --model mlp --data synthetic:8x8x1,4,512 --log-format json"));
   for (const Result& result : results) ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(results[0].event("start")["devices"][0]["interface"], "eno1");
   EXPECT_EQ(results[0].event("start")["devices"][1]["interface"], "eth0");
@@ -145,7 +145,7 @@ TEST_F(LongLaunchOnHosts, OutlivesANetworkThatIsAwayForLessThanTheStallTimeout) 
   for (const int host : {0, 1})
     ASSERT_EQ(on(host, {"sh", "-c", "echo 15 >/proc/sys/net/ipv4/tcp_retries2"}).status, 0);
   const Words train = lockstep(
-      "train --model mlp --data synthetic:8x8x1:4:512 --global-batch 64 --log-format json "
+      "train --model mlp --data synthetic:8x8x1,4,512 --global-batch 64 --log-format json "
       "--log-every 100 --epochs "
       "100000 --stall-timeout 120");
   Process first(task(0, 2, "--stall-timeout 120", train));

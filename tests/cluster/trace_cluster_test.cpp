@@ -27,7 +27,7 @@ TEST_F(TraceOnHosts, NestsSpansAndHasNoCollectiveThatEndsBeforeItBegins) {
   const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path file = scratch.path() / "trace.json";
   const Result result = run(cluster({"run", "--hosts", "3", "--name", name()},
-                                    "train --model mlp --data synthetic:8x8x1:4:1003 "
+                                    "train --model mlp --data synthetic:8x8x1,4,1003 "
                                     "--global-batch 100 --steps 9 --trace " +
                                         file.string() + ":steps=4-6"));
   ASSERT_EQ(result.status, 0) << result.errors;

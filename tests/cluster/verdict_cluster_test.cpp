@@ -28,7 +28,7 @@ class LongVerdictOnHosts : public HostsTest {
 TEST_F(LongVerdictOnHosts, OfAThrottledLinkIsCommunication) {
   const nlohmann::json event =
       epoch({"--rate", "20mbit", "--burst", "32kb"},
-            "--model cnn --data synthetic:28x28x1:10:1280 --global-batch 128");
+            "--model cnn --data synthetic:28x28x1,10,1280 --global-batch 128");
   EXPECT_EQ(event["bound_by"], "communication") << event;
   EXPECT_GT(event["breakdown"]["communication"].get<double>(),
             event["breakdown"]["compute"].get<double>());
@@ -37,7 +37,7 @@ TEST_F(LongVerdictOnHosts, OfAThrottledLinkIsCommunication) {
 TEST_F(LongVerdictOnHosts, OfATinyBatchIsCommunication) {
   const nlohmann::json event =
       epoch({"--rate", "1gbit", "--burst", "32kb"},
-            "--model cnn --data synthetic:28x28x1:10:400 --global-batch 2");
+            "--model cnn --data synthetic:28x28x1,10,400 --global-batch 2");
   EXPECT_EQ(event["bound_by"], "communication") << event;
   EXPECT_THAT(std::string(event["verdict"]), HasSubstr("a per-replica batch of ")) << event;
 }

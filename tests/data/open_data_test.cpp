@@ -37,34 +37,37 @@ void write_idx(const std::filesystem::path& directory, const std::string& prefix
 }
 
 TEST(OpenData, Synthetic) {
-  const Dataset dataset = open_data("synthetic:4x5x3:7:100");
+  const Dataset dataset = open_data("synthetic:4x5x3,7,100");
   EXPECT_EQ(dataset.spec(), SampleSpec::classification({4, 5, 3}, 7));
   EXPECT_EQ(dataset.size(), 100);
   EXPECT_EQ(dataset.description(), "100 synthetic samples of 4x5x3");
-  EXPECT_EQ(open_data("synthetic:12:2:3:test").spec().shape(), (std::vector<std::int64_t>{12}));
+  EXPECT_EQ(open_data("synthetic:12,2,3,test").spec().shape(), (std::vector<std::int64_t>{12}));
 }
 
 TEST(OpenData, SyntheticImages) {
-  const Dataset images = open_data("synthetic-images:4x5x3:7:100:test");
+  const Dataset images = open_data("synthetic-images:4x5x3,7,100,test");
   EXPECT_EQ(images.spec(), SampleSpec::classification({4, 5, 3}, 7));
   EXPECT_EQ(images.description(), "100 synthetic images of 4x5x3");
   EXPECT_TRUE(images.source().info().has_images);
-  EXPECT_FALSE(open_data("synthetic:4x5x3:7:100").source().info().has_images);
-  EXPECT_EQ(input_error_of([] { open_data("synthetic-images:4x5x3:7"); }),
-            "[synthetic-images:4x5x3:7] expected synthetic-images:HxWxC:CLASSES:COUNT, got "
-            "2 of the 3 values");
+  EXPECT_FALSE(open_data("synthetic:4x5x3,7,100").source().info().has_images);
+  EXPECT_EQ(input_error_of([] { open_data("synthetic-images:4x5x3,7"); }),
+            "[synthetic-images:4x5x3,7] expected positive numbers in "
+            "synthetic-images:HxWxC,CLASSES,COUNT, got \"synthetic-images:4x5x3,7\"");
 }
 
 TEST(OpenData, RefusesSyntheticThatIsNot) {
-  EXPECT_EQ(input_error_of([] { open_data("synthetic:"); }),
-            "[synthetic:] expected synthetic:HxWxC:CLASSES:COUNT, got 0 of the 3 values");
-  EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4x1:10"); }),
-            "[synthetic:4x4x1:10] expected synthetic:HxWxC:CLASSES:COUNT, got 2 of the 3 values");
-  EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4xC:10:5"); }),
-            "[synthetic:4x4xC:10:5] expected positive numbers in "
-            "synthetic:HxWxC:CLASSES:COUNT, got \"C\"");
-  EXPECT_THAT(input_error_of([] { open_data("synthetic:4x0x1:10:5"); }), HasSubstr("got \"0\""));
-  EXPECT_THAT(input_error_of([] { open_data("synthetic:4:10:-5"); }), HasSubstr("got \"-5\""));
+  EXPECT_THAT(input_error_of([] { open_data("synthetic:"); }),
+              HasSubstr("[synthetic:] expected a value before and after each colon and comma"));
+  EXPECT_THAT(input_error_of([] { open_data("synthetic:4x4x1:10:5"); }),
+              HasSubstr("expected commas between values, and quotes around one with : or ="));
+  for (const char* text : {"4x4x1", "4x4x1,10", "4x4xC,10,5", "4x0x1,10,5", "4,10,-5", "4,0,5"})
+    EXPECT_EQ(input_error_of([&] { open_data(fmt::format("synthetic:{}", text)); }),
+              fmt::format("[synthetic:{0}] expected positive numbers in "
+                          "synthetic:HxWxC,CLASSES,COUNT, got \"synthetic:{0}\"",
+                          text));
+  EXPECT_THAT(input_error_of([] { open_data("synthetic:4,10,5,6"); }), HasSubstr("got \"6\""));
+  EXPECT_THAT(input_error_of([] { open_data("fashion-mnist:tests"); }),
+              HasSubstr("got \"tests\" (did you mean test?)"));
 }
 
 TEST(OpenData, Csv) {
@@ -73,10 +76,12 @@ TEST(OpenData, Csv) {
   EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string()).size(), 2);
   EXPECT_THAT(data_error_of([] { open_data("csv:nowhere.csv"); }),
               HasSubstr("[nowhere.csv] expected a file that can be read"));
-  EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string() + "?label=1&leave_out=3").spec(),
+  EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string() + ":label=1,drop=3").spec(),
             SampleSpec::classification({1}, 4));
-  EXPECT_THAT(input_error_of([] { open_data("csv:a.csv?color=red"); }),
-              HasSubstr("[csv:a.csv?color=red] expected label=COLUMN, "));
+  EXPECT_THAT(input_error_of([] { open_data("csv:a.csv:color=red"); }),
+              HasSubstr("[csv:a.csv:color=red] expected label=, targets=, "));
+  EXPECT_THAT(input_error_of([] { open_data("csv:a.csv?label=a&drop=b,c"); }),
+              HasSubstr("with commas between them: a.csv:label=a,drop=b+c, got"));
 }
 
 TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
@@ -89,12 +94,12 @@ TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
   const std::string needed =
       "] expected like=FILE, the training table that defines the numbers of categorical values; "
       "there is none";
-  const std::string categories = spec("b.csv") + "?categorical=1&header=no";
+  const std::string categories = spec("b.csv") + ":categorical=1,header=no";
   EXPECT_EQ(input_error_of([&] { open_data(spec("a.csv"), test); }), "[" + spec("a.csv") + needed);
   EXPECT_EQ(input_error_of([&] { open_data(categories, test); }), "[" + categories + needed);
   EXPECT_EQ(open_data(spec("a.csv")).size(), 2);
   EXPECT_EQ(
-      open_data(spec("a.csv") + "?like=" + (directory / "a.csv").string(), test).spec().classes(),
+      open_data(spec("a.csv") + ":like=" + (directory / "a.csv").string(), test).spec().classes(),
       2);
 }
 
@@ -250,8 +255,9 @@ TEST(OpenData, NamesTheFormOfOtherFormats) {
        {Case{"churn.csv",
              "[churn.csv] expected csv: before the name of the file: csv:churn.csv, got the "
              "name of a .csv file"},
-        Case{"cvs:a/b.CSV?label=x", "the name of the file: csv:a/b.CSV?label=x, got"},
-        Case{"a.tsv", "the name of the file: csv:a.tsv?sep=tab, got"},
+        Case{"a/b.CSV:label=x", "the name of the file: csv:a/b.CSV:label=x, got"},
+        Case{"cvs:b.csv:label=x", ", got \"cvs\" (did you mean csv?)"},
+        Case{"a.tsv", "the name of the file: csv:a.tsv:sep=tab, got"},
         Case{"photos/*.jpg",
              "expected images:DIRECTORY with one folder of JPEG and PNG files per class, got"},
         Case{"a.txt", "expected text:FILES[:OPTIONS] (such as tokenizer=bytes,length=64), got"},
@@ -259,7 +265,7 @@ TEST(OpenData, NamesTheFormOfOtherFormats) {
         Case{"idx/train-images-idx3-ubyte.gz", "expected the directory of IDX files: idx:idx, got"},
         Case{"shards/dataset.json", "expected the directory of dataset.json: shards, got the file"},
         Case{"fashion-mnits", ", got \"fashion-mnits\" (did you mean fashion-mnist?)"},
-        Case{"synthetc:8x8x1:4:10", ", got \"synthetc\" (did you mean synthetic?)"}}) {
+        Case{"synthetc:8x8x1,4,10", ", got \"synthetc\" (did you mean synthetic?)"}}) {
     EXPECT_THAT(input_error_of([&] { open_data(other.spec); }), HasSubstr(other.message));
     EXPECT_THAT(input_error_of([&] { data_files(other.spec); }), HasSubstr(other.message));
   }
@@ -273,14 +279,14 @@ TEST(OpenData, NamesWhatItCannotFind) {
   for (const char* form :
        {"a glob of TFRecord files; DIRECTORY[:PART] with a dataset.json, or DIRECTORY with folders "
         "of images; ",
-        "; fashion-mnist[:train|:test]; ", "; csv:FILE[?OPTIONS] (such as label=species&",
-        "; synthetic-images:HxWxC:CLASSES:COUNT (generated bytes, like pixels)"})
+        "; fashion-mnist[:train|:test]; ", "; csv:FILE[:OPTIONS] (such as label=species,",
+        "; synthetic-images:HxWxC,CLASSES,COUNT (generated bytes, like pixels)"})
     EXPECT_THAT(error, HasSubstr(form));
 }
 
 TEST(OpenData, KnowsFormatsByTheirPrefixes) {
   for (const char* spec : {"images:a", "fashion-mnist", "fashion-mnist:", "fashion-mnist:test",
-                           "idx:a", "csv:", "text:a", "synthetic:1:2:3", "synthetic-images:1:2:3"})
+                           "idx:a", "csv:", "text:a", "synthetic:1,2,3", "synthetic-images:1,2,3"})
     EXPECT_TRUE(names_format(spec)) << spec;
   for (const char* spec :
        {"", "images", "csv", "fashion-mnist/train-*", "fashion-mnist-2", "a:test"})
@@ -294,8 +300,8 @@ TEST(DataFiles, AreThoseThatWouldBeRead) {
   write_idx(directory.path(), "train", 5);
   const Paths idx = {directory / "train-images-idx3-ubyte", directory / "train-labels-idx1-ubyte"};
   EXPECT_EQ(data_files("idx:" + where), idx);
-  EXPECT_EQ(data_files("csv:" + where + "/a.csv?label=1"), Paths{directory / "a.csv"});
-  EXPECT_EQ(data_files("synthetic:4x4x1:2:8"), Paths{});
+  EXPECT_EQ(data_files("csv:" + where + "/a.csv:label=1"), Paths{directory / "a.csv"});
+  EXPECT_EQ(data_files("synthetic:4x4x1,2,8"), Paths{});
   for (const char* name : {"b.tfrecord", "a.tfrecord"}) write_bytes(directory / name, "");
   EXPECT_EQ(data_files(where + "/*.tfrecord"),
             (Paths{directory / "a.tfrecord", directory / "b.tfrecord"}));
@@ -327,8 +333,8 @@ TEST(DataFiles, ThatAreNotThereAreAnError) {
   EXPECT_EQ(data_error_of([&] { data_files("idx:" + where + ":test"); }),
             "[" + where + "] expected the IDX files of the part test; they are missing");
   EXPECT_THAT(input_error_of([] { data_files("nothing"); }), HasSubstr("got \"nothing\""));
-  EXPECT_THAT(input_error_of([] { data_files("synthetic:4x4x1:2"); }),
-              HasSubstr("2 of the 3 values"));
+  EXPECT_THAT(input_error_of([] { data_files("synthetic:4x4x1,2"); }),
+              HasSubstr("synthetic:HxWxC,CLASSES,COUNT"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST(ARankWhoseReadsHang, IsNamedWhileItIndexes) {
   const ScopedVariable rank("HANGING_RANK", "1");
   const ScopedVariable when("HANGING_WHEN", file);
   for (const Outcome& outcome :
-       on_all_routes({fmt::format("--data csv:{}?label=label", file.string())})) {
+       on_all_routes({fmt::format("--data csv:{}:label=label", file.string())})) {
     EXPECT_THAT(expect_failure(outcome),
                 AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) +
                                 ", before the first step, waiting before "),

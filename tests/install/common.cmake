@@ -30,7 +30,7 @@ endfunction()
 function(expect_plugin PROGRAM FOLDER)
   string(ASCII 3 4 end)
   file(WRITE ${FOLDER}/pretended.pt "PK${end}/constants.pkl")
-  execute_process(COMMAND ${PROGRAM} train --model ${FOLDER}/pretended.pt --data synthetic:4x4x1:2:8
+  execute_process(COMMAND ${PROGRAM} train --model ${FOLDER}/pretended.pt --data synthetic:4x4x1,2,8
     ERROR_VARIABLE said RESULT_VARIABLE status)
   expect_match("${status}, ${said}"
     "^2, .*lockstep: error: .*pretended.pt. expected a TorchScript file for LibTorch [0-9.]+; LibTorch: ")

@@ -420,9 +420,9 @@ TEST(ClassWeights, AreRefusedForOtherClasses) {
 TEST(Loss, IsParsedFromANameAndParameters) {
   for (const std::string_view name : loss_names()) EXPECT_EQ(name_of(parse_loss(name)), name);
   EXPECT_EQ(to_string(parse_loss("mae")), "mae");
-  EXPECT_EQ(to_string(parse_loss("huber:delta=2.5")), "huber(delta=2.5)");
+  EXPECT_EQ(to_string(parse_loss("huber:delta=2.5")), "huber:delta=2.5");
   EXPECT_EQ(to_string(parse_loss("cross-entropy:label_smoothing=0.1")),
-            "cross-entropy(label_smoothing=0.1)");
+            "cross-entropy:label_smoothing=0.1");
   for (const char* wrong : {"", "huber:", "huber:delta", "huber:delta=", "huber:delta=2,",
                             "huber:delta=nan", "huber:delta=-1", "mse:delta=1", "custom_loss"})
     EXPECT_NE(input_error_of([&] { parse_loss(wrong); }), "(no error)") << wrong;
@@ -431,7 +431,7 @@ TEST(Loss, IsParsedFromANameAndParameters) {
 TEST(Loss, HasANameForLogs) {
   EXPECT_EQ(to_string(Loss(SparseCategoricalCrossentropy{})), "cross-entropy");
   EXPECT_EQ(to_string(Loss(SparseCategoricalCrossentropy{0.1f})),
-            "cross-entropy(label_smoothing=0.1)");
+            "cross-entropy:label_smoothing=0.1");
   EXPECT_EQ(to_string(Loss(MeanSquaredError{})), "mse");
 }
 

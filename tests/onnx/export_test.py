@@ -326,7 +326,7 @@ class Export(unittest.TestCase):
 
     def test_writes_a_trained_network_as_a_state_dict(self):
         run = self.directory / "run"
-        lockstep("train", "--model", "cnn", "--data", "synthetic:12x12x3:4:64", "--global-batch",
+        lockstep("train", "--model", "cnn", "--data", "synthetic:12x12x3,4,64", "--global-batch",
                  32, "--steps", 1, "--checkpoint-dir", run, "--quiet")
         for ending in ("pt", "safetensors"):
             lockstep("checkpoint", "export", run, "--output", self.directory / f"model.{ending}")
@@ -350,16 +350,16 @@ class Export(unittest.TestCase):
         lines = [",".join([*map(str, row), "ab"[number % 2]]) for number, row in enumerate(numbers)]
         table.write_text("\n".join(["x,y,z,label", *lines]) + "\n")
         run = self.directory / "run"
-        data = f"csv:{table}?label=label&scale=standard&missing=mean"
+        data = f"csv:{table}:label=label,scale=standard,missing=mean"
         lockstep("train", "--model", "mlp:8", "--data", data, "--global-batch", 8, "--steps", 4,
                  "--checkpoint-dir", run, "--quiet")
         model = self.directory / "model.onnx"
         lockstep("checkpoint", "export", run, "--output", model, "--with-preprocessing")
         actual = session(model).run(None, {"features": numbers.astype("float32")})[0]
-        self.assert_close(actual, predicted(run, f"csv:{table}?label=label", self.directory))
+        self.assert_close(actual, predicted(run, f"csv:{table}:label=label", self.directory))
 
     def test_an_exported_network_trains_on_as_the_checkpoint_does(self):
-        images, run = "synthetic:32x32x3:10:64", self.directory / "run"
+        images, run = "synthetic:32x32x3,10,64", self.directory / "run"
         model = self.directory / "model.onnx"
         text, topics = self.directory / "text.txt", self.directory / "topics.csv"
         pairs = self.directory / "pairs.csv"
@@ -372,9 +372,9 @@ class Export(unittest.TestCase):
         classified = f"text:{topics}:column=sentence,label=topic,tokenizer=bytes,length=20"
         translated = (f"text:{pairs}:source=number,target=word,tokenizer=bytes,length=4,"
                       "target-length=8")
-        for name, data in (("linear", images), ("mlp", "synthetic:12x1x1:3:64"), ("cnn", images),
+        for name, data in (("linear", images), ("mlp", "synthetic:12x1x1,3,64"), ("cnn", images),
                            ("fast_cifar", images), ("resnet18", images),
-                           ("mobilenet_v2:0.25", images), ("lstm:2x16", "synthetic:9x6x1:3:64"),
+                           ("mobilenet_v2:0.25", images), ("lstm:2x16", "synthetic:9x6x1,3,64"),
                            ("vit:1x64", images), ("gpt:1x32,dropout=0.1", characters),
                            ("gpt:2x32", characters), ("gpt:1x32,ffn=swiglu", characters),
                            ("bert:1x32", classified), ("minilm:2x32", classified),
@@ -440,7 +440,7 @@ with torch.no_grad():
             onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["n", 4])
         ])
         yes = onnx.helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])
-        train = ("train", "--model", model, "--data", "synthetic:4x1x1:4:32", "--steps", 1,
+        train = ("train", "--model", model, "--data", "synthetic:4x1x1,4,32", "--steps", 1,
                  "--checkpoint-dir", self.directory / "run")
         write_model(model, [
             node("If", ["yes"], ["y"], name="choice", then_branch=branch, else_branch=branch)
@@ -453,7 +453,7 @@ with torch.no_grad():
 
     def test_an_incomplete_checkpoint_is_refused(self):
         run = self.directory / "run"
-        lockstep("train", "--model", "mlp:8", "--data", "synthetic:4x1x1:3:64", "--global-batch", 8,
+        lockstep("train", "--model", "mlp:8", "--data", "synthetic:4x1x1,3,64", "--global-batch", 8,
                  "--steps", 2, "--checkpoint-dir", run, "--quiet")
         weights = next(run.glob("step-*")) / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-8])

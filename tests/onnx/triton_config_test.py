@@ -110,7 +110,7 @@ class Repository(unittest.TestCase):
         self.assertEqual(labels, ["setosa", "versicolor", "virginica"])
 
     def test_of_images_takes_pixels_or_numbers(self):
-        data = "synthetic-images:32x32x3:10:64"
+        data = "synthetic-images:32x32x3,10,64"
         config, session = self.export("numbers", data, model="cnn")
         self.check("numbers", config, session)
         self.assertEqual((list(config.input[0].dims), numpy_type(config.input[0])),

@@ -210,7 +210,7 @@ TEST(Pretrained, ReadsBertsWithTheNamesOfHuggingFace) {
   const zoo::DataInput inputs[] = {
       {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 11},
       {{.name = "segments", .shape = {6}, .type = ElementType::int32}, 0}};
-  Begun embeddings(zoo::make("minilm:2x8x2:features", inputs, 0));
+  Begun embeddings(zoo::make("minilm:2x8x2,features", inputs, 0));
   EXPECT_THAT(
       embeddings.trainer().initialize_from({.path = reference("minilm"), .partial = true}).table,
       AllOf(Contains("missing in the file          0"),

@@ -50,7 +50,7 @@ Goal parse_goal(const std::string& text) {
       throw Error(ErrorCategory::input, kTarget, "expected METRIC or METRIC=X with a number X",
                   fmt::format("got \"{}\"", text));
   }
-  goal.metric = strategy::parse_monitored(kTarget, text.substr(0, equals)).metric;
+  goal.metric = strategy::parse_monitored(kTarget, std::string_view(text).substr(0, equals));
   return goal;
 }
 

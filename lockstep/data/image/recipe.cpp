@@ -146,7 +146,7 @@ ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int
     recipe.channels = channels;
     return recipe;
   }
-  if (begins_with_step(name) || name.find_first_of(",=/") != std::string_view::npos)
+  if (begins_with_step(name) || name.find_first_of(",=:") != std::string_view::npos)
     return of_steps(name);
   throw Error(ErrorCategory::input, "image recipe",
               fmt::format("expected one of {}", fmt::join(names(), ", ")),
@@ -156,8 +156,8 @@ ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int
 ImageRecipe ImageRecipe::for_test() const {
   constexpr std::string_view kTrain = "-train";
   const bool has_steps = begins_with_step(name);
-  if (const std::size_t slash = name.find(kEvaluation); has_steps && slash != std::string::npos)
-    return of_steps(std::string_view(name).substr(slash + 1));
+  if (const std::size_t colon = name.find(kEvaluation); has_steps && colon != std::string::npos)
+    return of_steps(std::string_view(name).substr(colon + 1));
   ImageRecipe test = *this;
   if (name.ends_with(kTrain))
     test.name.replace(name.size() - kTrain.size(), kTrain.size(), "-test");

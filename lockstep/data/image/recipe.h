@@ -120,15 +120,16 @@ struct ImageRecipe {
   ///   pad=N              N pixels of black border, then a random crop
   ///   random-crop=SIZE   random resized crop to SIZE, N or HxW
   ///   crop=SIZE          the size of the crop after resize or pad
-  ///   scale=A:B, ratio=A:B  of random-crop: area as a fraction of the image's, and width / height
+  ///   scale=A+B, ratio=A+B  of random-crop: area as a fraction of the image's, and width / height
   ///   filter=NAME        bilinear (default of random-crop), antialiased (of resize), area
   ///   gray               one channel, as stored
   ///   flip[=P]           probability of mirroring, 0.5
-  ///   color=S, color=B:C:S  jitter of brightness, contrast and saturation
-  ///   normalize=NAME     imagenet, cifar10, or MEAN:DEVIATION of all channels
+  ///   color=S, color=B+C+S  jitter of brightness, contrast and saturation
+  ///   normalize=NAME     imagenet, cifar10, or MEAN+DEVIATION of all channels
   ///   cutout=N, erase[=P]  a square, or with a probability of 0.5 a rectangle, of the mean
-  /// for_test() leaves out what is random, or is what follows a "/": "random-crop=160/resize=160".
-  /// Throws Error (input) for an unknown step, and for a value or an order that makes no sense.
+  /// for_test() leaves out what is random, or is what follows a colon:
+  /// "random-crop=160:resize=160". Throws Error (input) for an unknown step, and for a value or an
+  /// order that makes no sense.
   static ImageRecipe parse(std::string_view name, int height = 0, int width = 0, int channels = 3);
   static std::vector<std::string> names();  ///< the names that parse() accepts
   /// Whether `text` begins with a step.
@@ -158,11 +159,11 @@ struct ImageRecipe {
   bool operator==(const ImageRecipe&) const = default;
 
  private:
-  static constexpr char kEvaluation = '/';  // between the steps for training and for evaluation
+  static constexpr char kEvaluation = ':';  // between the steps for training and for evaluation
 
   // The recipe of `text`, which is its name; its fields are those of the steps for training.
   static ImageRecipe of_steps(std::string_view text);
-  // The steps for evaluation of `steps`, which have no '/': the middle `height` x `width` of images
+  // The steps for evaluation of `steps`, which have no ':': the middle `height` x `width` of images
   // whose shorter side is resized to `shorter`, and what is not random.
   static std::string evaluation_steps(std::string_view steps, int shorter, int height, int width);
 };

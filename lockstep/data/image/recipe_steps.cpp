@@ -11,58 +11,56 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::data {
 namespace {
 
-/// "resize=256", or "flip" with an empty value.
-struct StepText {
-  std::string_view whole;
-  std::string_view name;
-  std::string_view value;
+constexpr std::string_view kWhere = "images";
+
+/// "resize=256", or "flip", whose value is its name.
+struct StepText : SpecItem {
+  const std::string& name() const { return key.empty() ? values.front() : key; }
 
   [[noreturn]] void refuse(const std::string& expected) const {
-    throw Error(ErrorCategory::input, "images", "expected " + expected,
-                fmt::format("got \"{}\"", whole));
+    throw Error(ErrorCategory::input, kWhere, "expected " + expected,
+                fmt::format("got \"{}\"", text));
   }
 
-  /// The numbers between `separator`s, `least` to `most` of them.
-  std::vector<double> numbers(char separator, std::size_t least, std::size_t most,
-                              std::string_view form) const {
+  /// The values as numbers, `least` to `most` of them.
+  std::vector<double> numbers(std::size_t least, std::size_t most, std::string_view form) const {
     std::vector<double> numbers;
-    for (std::size_t begin = 0; begin <= value.size();) {
-      const std::size_t end = std::min(value.find(separator, begin), value.size());
-      const auto number = parse_number<double>(value.substr(begin, end - begin));
-      if (!number || !std::isfinite(*number)) refuse(fmt::format("{}={}", name, form));
+    for (const std::string& one : values) {
+      const auto number = parse_number<double>(one);
+      if (!number || !std::isfinite(*number)) refuse(fmt::format("{}={}", name(), form));
       numbers.push_back(*number);
-      begin = end + 1;
     }
-    if (numbers.size() < least || numbers.size() > most) refuse(fmt::format("{}={}", name, form));
+    if (numbers.size() < least || numbers.size() > most) refuse(fmt::format("{}={}", name(), form));
     return numbers;
   }
 
   /// Height and width of "224" or "224x160", or one number if `most` is 1.
   std::array<int, 2> pixels(std::size_t most) const {
-    const auto sides = numbers('x', 1, most, most == 1 ? "N pixels" : "N or HxW pixels");
-    for (const double side : sides)
-      if (!(side >= 1 && side <= ImageRecipe::kMaxSide) || side != static_cast<int>(side))
-        refuse(fmt::format("{} with whole numbers of 1 to {} pixels", name, ImageRecipe::kMaxSide));
-    return {static_cast<int>(sides.front()), static_cast<int>(sides.back())};
+    const auto sides = parse_extents(value());
+    if (!sides || sides->size() > most || std::ranges::max(*sides) > ImageRecipe::kMaxSide)
+      refuse(fmt::format("{}={} in whole numbers of 1 to {} pixels", name(),
+                         most == 1 ? "N" : "N or HxW", ImageRecipe::kMaxSide));
+    return {static_cast<int>(sides->front()), static_cast<int>(sides->back())};
   }
 
   std::array<double, 2> range() const {
-    const auto ends = numbers(':', 2, 2, "A:B, the ends of a range");
+    const auto ends = numbers(2, 2, "A+B, the ends of a range");
     return {ends[0], ends[1]};
   }
 
   double probability() const {
-    return value.empty() && whole == name ? 0.5 : numbers(':', 1, 1, "P, a probability").front();
+    return key.empty() ? 0.5 : numbers(1, 1, "P, a probability").front();
   }
 
   RandomResizedCrop& random_crop(ImageRecipe& recipe) const {
     auto* const crop = std::get_if<RandomResizedCrop>(&recipe.geometry);
-    if (crop == nullptr) refuse(fmt::format("random-crop=SIZE before {}", name));
+    if (crop == nullptr) refuse(fmt::format("random-crop=SIZE before {}", name()));
     return *crop;
   }
 };
@@ -88,8 +86,8 @@ void set_crop(ImageRecipe& recipe, const StepText& step) {
 }
 
 void set_color(ImageRecipe& recipe, const StepText& step) {
-  const auto strengths = step.numbers(':', 1, 3, "S or B:C:S, the strengths of the jitter");
-  if (strengths.size() == 2) step.refuse("color=S or color=B:C:S");
+  const auto strengths = step.numbers(1, 3, "S or B+C+S, the strengths of the jitter");
+  if (strengths.size() == 2) step.refuse("color=S or color=B+C+S");
   const bool same = strengths.size() == 1;
   recipe.jitter = {.brightness = strengths[0],
                    .contrast = strengths[same ? 0 : 1],
@@ -97,12 +95,12 @@ void set_color(ImageRecipe& recipe, const StepText& step) {
 }
 
 void set_normalization(ImageRecipe& recipe, const StepText& step) {
-  if (step.value == "imagenet") {
+  if (step.value() == "imagenet") {
     recipe.normalization = kImageNetNormalization;
-  } else if (step.value == "cifar10") {
+  } else if (step.value() == "cifar10") {
     recipe.normalization = kCifar10Normalization;
   } else {
-    const auto values = step.numbers(':', 2, 2, "imagenet, cifar10 or MEAN:DEVIATION");
+    const auto values = step.numbers(2, 2, "imagenet, cifar10 or MEAN+DEVIATION");
     recipe.normalization.channels = recipe.channels;
     recipe.normalization.mean.fill(static_cast<float>(values[0]));
     recipe.normalization.deviation.fill(static_cast<float>(values[1]));
@@ -143,10 +141,10 @@ constexpr std::array<Step, 13> kSteps = {{
        step.random_crop(recipe).range.ratio = step.range();
      }},
     {"filter", false,
-     [](ImageRecipe& recipe, const StepText& step) { recipe.filter = parse_filter(step.value); }},
+     [](ImageRecipe& recipe, const StepText& step) { recipe.filter = parse_filter(step.value()); }},
     {"gray", false,
      [](ImageRecipe& recipe, const StepText& step) {
-       if (step.whole != step.name) step.refuse("gray without a value");
+       if (!step.key.empty()) step.refuse("gray without a value");
        recipe.channels = 1;
      }},
     {"flip", true,
@@ -167,15 +165,8 @@ std::array<std::string_view, kSteps.size()> step_names() {
 
 std::vector<StepText> steps_of(std::string_view text) {
   std::vector<StepText> steps;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view whole = text.substr(begin, end - begin);
-    const std::size_t equals = std::min(whole.find('='), whole.size());
-    steps.push_back({.whole = whole,
-                     .name = whole.substr(0, equals),
-                     .value = whole.substr(std::min(equals + 1, whole.size()))});
-    begin = end + 1;
-  }
+  const Spec spec = Spec::of_items(kWhere, text);
+  for (const SpecItem& item : spec.items()) steps.push_back({item});
   return steps;
 }
 
@@ -184,8 +175,8 @@ ImageRecipe recipe_of_part(std::string_view text) {
   ImageRecipe recipe{.name = std::string(text)};
   const Step* previous = nullptr;
   for (const StepText& step : steps_of(text)) {
-    const auto* const found = std::ranges::find(kSteps, step.name, &Step::name);
-    if (found == kSteps.end()) refuse_name("images", step.name, step_names());
+    const auto* const found = std::ranges::find(kSteps, step.name(), &Step::name);
+    if (found == kSteps.end()) refuse_name(kWhere, step.name(), step_names());
     if (previous != nullptr && found <= previous)
       step.refuse(found == previous ? fmt::format("{} once", found->name)
                                     : fmt::format("{} before {}", found->name, previous->name));
@@ -193,7 +184,7 @@ ImageRecipe recipe_of_part(std::string_view text) {
     previous = found;
   }
   if (recipe.height == 0)
-    throw Error(ErrorCategory::input, "images",
+    throw Error(ErrorCategory::input, kWhere,
                 "expected a size: resize=N, pad=N,crop=SIZE or random-crop=SIZE",
                 fmt::format("got \"{}\"", text));
   recipe.check();
@@ -203,25 +194,25 @@ ImageRecipe recipe_of_part(std::string_view text) {
 }  // namespace
 
 bool ImageRecipe::begins_with_step(std::string_view text) {
-  const std::string_view first = text.substr(0, text.find_first_of(",=/"));
+  const std::string_view first = text.substr(0, text.find_first_of(",=:"));
   return std::ranges::find(kSteps, first, &Step::name) != kSteps.end();
 }
 
 ImageRecipe ImageRecipe::of_steps(std::string_view text) {
-  const std::size_t slash = std::min(text.find(kEvaluation), text.size());
-  ImageRecipe recipe = recipe_of_part(text.substr(0, slash));
+  const std::size_t colon = std::min(text.find(kEvaluation), text.size());
+  ImageRecipe recipe = recipe_of_part(text.substr(0, colon));
   recipe.name = text;
-  if (slash == text.size()) return recipe;
-  const std::string_view after = text.substr(slash + 1);
+  if (colon == text.size()) return recipe;
+  const std::string_view after = text.substr(colon + 1);
   const ImageRecipe test = recipe_of_part(after);
   ImageRecipe certain = test.for_test();
   certain.name = test.name;
   if (certain != test)
-    throw Error(ErrorCategory::input, "images", "expected an evaluation without random steps",
+    throw Error(ErrorCategory::input, kWhere, "expected an evaluation without random steps",
                 fmt::format("got \"{}\"", after));
   if (test.height != recipe.height || test.width != recipe.width ||
       test.channels != recipe.channels)
-    throw Error(ErrorCategory::input, "images", "expected one size for training and evaluation",
+    throw Error(ErrorCategory::input, kWhere, "expected one size for training and evaluation",
                 fmt::format("got {}x{}x{} and {}x{}x{}", recipe.height, recipe.width,
                             recipe.channels, test.height, test.width, test.channels));
   return recipe;
@@ -235,8 +226,8 @@ std::string ImageRecipe::evaluation_steps(std::string_view steps, int shorter, i
   else if (height != shorter)
     text += fmt::format(",crop={}", height);
   for (const StepText& step : steps_of(steps)) {
-    const auto* const found = std::ranges::find(kSteps, step.name, &Step::name);
-    if (found != kSteps.end() && !found->is_random) text += fmt::format(",{}", step.whole);
+    const auto* const found = std::ranges::find(kSteps, step.name(), &Step::name);
+    if (found != kSteps.end() && !found->is_random) text += fmt::format(",{}", step.text);
   }
   return text;
 }

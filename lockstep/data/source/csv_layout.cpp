@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/source/csv_header.h"
 #include "lockstep/data/table/csv_rows.h"
@@ -31,11 +32,12 @@ void check_separator(std::string_view text, char separator, const std::string& f
   if (found == separator) return;
   throw Error(
       ErrorCategory::data, file,
-      fmt::format("expected {} between columns, or another separator as in 'csv:FILE?sep={}'",
+      fmt::format("expected {} between columns, or another separator as in 'csv:FILE:sep={}'",
                   separator_text(separator),
                   found == '\t'  ? "tab"
                   : found == '|' ? "pipe"
-                                 : std::string(1, found)),
+                  : found == ';' ? "semicolon"
+                                 : "comma"),
       fmt::format("the first row has {} instead", separator_text(found)));
 }
 
@@ -275,8 +277,8 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
     std::vector<std::string> names;
     for (const std::size_t column : layout.features) names.push_back(layout.names[column]);
     throw Error(ErrorCategory::input, file,
-                fmt::format("expected columns={}, as in {}", fmt::join(names, ","), origin),
-                fmt::format("got {}", fmt::join(options.columns, ",")));
+                fmt::format("expected columns={}, as in {}", quote_spec(names), origin),
+                fmt::format("got {}", quote_spec(options.columns)));
   }
   if (options.may_lack_labels) return;
   // The names of the training, unless the options give others that the table has instead.
@@ -286,8 +288,8 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
   if (!trained.label.empty() && !options.label.empty()) others = {options.label};
   if (!others.empty() && others.size() != answers.size())
     throw Error(ErrorCategory::input, file,
-                fmt::format("expected targets={}, as in {}", fmt::join(answers, ","), origin),
-                fmt::format("got {}", fmt::join(others, ",")));
+                fmt::format("expected targets={}, as in {}", quote_spec(answers), origin),
+                fmt::format("got {}", quote_spec(others)));
   for (std::size_t i = 0; i < others.size(); ++i) {
     const auto other = layout.find(others[i]);
     const auto own = layout.numbers.find(answers[i]);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/source/csv_reader.h"
 #include "lockstep/data/table/transform.h"
@@ -122,17 +123,18 @@ std::string CsvReader::words_text(std::size_t column, std::string_view field) {
   const bool is_target = std::ranges::count(layout.targets, column) > 0;
   if (is_target && counts(column).is_distinct())
     return fmt::format("expected a number: the words of {} are all different", name);
-  if (is_target) return fmt::format("expected a number, or label={} for a column of classes", name);
+  if (is_target)
+    return fmt::format("expected a number, or label={} for a column of classes", quote_spec(name));
   if (counts(column).kind() == ColumnCounts::Kind::dates)
     return date_number(field, DatePart::days)
                ? fmt::format(
-                     "expected a number (drop={0}, or describe the column in a features "
-                     "file: {{\"column\": \"{0}\", \"date\": \"days\"}})",
-                     name)
+                     "expected a number (drop={}, or describe the column in a features "
+                     "file: {{\"column\": \"{}\", \"date\": \"days\"}})",
+                     quote_spec(name), name)
                : fmt::format(
                      "expected a number (drop={}, or write the dates as 2026-11-24, which "
                      "features files can read)",
-                     name);
+                     quote_spec(name));
   std::vector<std::string> words;  // all of the table, so that one more run is enough
   std::vector<std::string> distinct;
   for (const std::size_t other : layout.features) {
@@ -145,10 +147,10 @@ std::string CsvReader::words_text(std::size_t column, std::string_view field) {
   std::string text = "expected a number";
   if (!words.empty())
     text += fmt::format(", or {} of words: categorical={}",
-                        words.size() == 1 ? "a column" : "columns", fmt::join(words, ","));
+                        words.size() == 1 ? "a column" : "columns", quote_spec(words));
   if (!distinct.empty())
     text += fmt::format("{} drop={} for words that are all different", words.empty() ? ", or" : ";",
-                        fmt::join(distinct, ","));
+                        quote_spec(distinct));
   return text;
 }
 
@@ -166,8 +168,10 @@ void CsvReader::fail_class(const CsvRows& rows, std::size_t column) {
     rows.fail(column, "expected a number in every row, or a word in every row, as in the first",
               fmt::format("{}; {} of {} of {} are numbers", got(field), own.numbers,
                           counted(own.present(), "label"), name));
-  rows.fail(column, fmt::format("expected a word, as in the rows before, or categorical={}", name),
-            got(field));
+  rows.fail(
+      column,
+      fmt::format("expected a word, as in the rows before, or categorical={}", quote_spec(name)),
+      got(field));
 }
 
 /// One message for all missing values of the table. With a report, the others are skipped.
@@ -201,11 +205,11 @@ void CsvReader::fail_missing(const CsvRows& rows, std::size_t column, std::strin
   if (meaning_.is_known)  // the options are those of the training
     advice += is_feature ? "; a training with missing=mean allows missing values" : "";
   else if (is_feature && this->counts(column).present() == 0)
-    advice = fmt::format("drop={}: the column has no values", layout.names[column]);
+    advice = fmt::format("drop={}: the column has no values", quote_spec(layout.names[column]));
   else if (is_feature)
     advice = "missing=mean or missing=indicator allows missing values; or " + advice;
   else if (layout.label == column && meaning_.schema.labels_are_words && !field.empty())
-    advice += fmt::format("; label-words={} if it is the name of a class", field);
+    advice += fmt::format("; label-words={} if it is the name of a class", quote_spec(field));
   rows.fail(column, fmt::format("{} ({})", expected, advice),
             fmt::format("{}; missing: {}", got(field), listed(missing)));
 }

@@ -1,124 +1,51 @@
 #include "lockstep/data/source/file_options.h"
 
-#include <fmt/format.h>
+#include <utility>
 
-#include <algorithm>
-#include <array>
-
-#include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/enum_names.h"
+#include "lockstep/base/spec.h"
 
 namespace lockstep::data {
 
-std::vector<std::string> pieces_of(std::string_view text, char separator) {
-  std::vector<std::string> pieces;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    pieces.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return pieces;
-}
-
 namespace {
 
-constexpr auto kOptions = std::to_array<std::string_view>(
-    {"label",  "targets", "columns", "leave_out", "drop",    "categorical", "header",
-     "sep",    "scale",   "missing", "separator", "unknown", "features",    "like",
-     "window", "horizon", "steps",   "stride",    "series",  "label-words"});
-
-/// A number of rows.
-std::int64_t rows_of(std::string_view name, const std::string& value, std::int64_t least) {
-  const auto rows = parse_number<std::int64_t>(value);
-  if (!rows || *rows < least || *rows > TableWindow::kMaxRows)
-    throw Error(
-        ErrorCategory::input, std::string(name),
-        fmt::format("expected a number of rows from {} to {}", least, TableWindow::kMaxRows),
-        fmt::format("got \"{}\"", value));
-  return *rows;
-}
-
-/// Sets the option `name`; false if there is no such option.
-bool set_option(CsvOptions& options, std::string_view name, const std::string& value) {
-  if (name == "label")
-    options.label = value;
-  else if (name == "targets")
-    options.targets = pieces_of(value, ',');
-  else if (name == "columns")
-    options.columns = pieces_of(value, ',');
-  else if (name == "leave_out" || name == "drop")
-    options.leave_out = pieces_of(value, ',');
-  else if (name == "categorical")
-    options.categorical = pieces_of(value, ',');
-  else if (name == "label-words")
-    options.label_words = pieces_of(value, '+');
-  else if (name == "like")
-    options.like = value;
-  else if (name == "features")
-    options.features = value;
-  else if (name == "scale")
-    options.scale = parse_scale(value);
-  else if (name == "missing")
-    options.missing = MissingValues::parse(value);
-  else if (name == "window")
-    options.window = rows_of(name, value, 1);
-  else if (name == "horizon")
-    options.horizon = rows_of(name, value, 0);
-  else if (name == "steps")
-    options.steps = rows_of(name, value, 1);
-  else if (name == "stride")
-    options.stride = rows_of(name, value, 1);
-  else if (name == "series")
-    options.series = value;
-  else if (name == "header" && (value == "yes" || value == "no" || value == "auto"))
-    options.header = value == "yes"  ? CsvHeader::yes
-                     : value == "no" ? CsvHeader::no
-                                     : CsvHeader::automatic;
-  else if ((name == "sep" || name == "separator") &&
-           (value == "," || value == ";" || value == "tab" || value == "pipe"))
-    options.separator = value == "tab" ? '\t' : value == "pipe" ? '|' : value.front();
-  else if (name == "unknown" && (value == "column" || value == "error"))
-    options.unknown_column = value == "column";
-  else
-    return false;
-  return true;
-}
+constexpr auto kHeaders = enum_names<CsvHeader>(
+    {{CsvHeader::automatic, "auto"}, {CsvHeader::yes, "yes"}, {CsvHeader::no, "no"}});
+constexpr auto kSeparators = enum_names<char>({{',', "comma"},
+                                               {';', "semicolon"},
+                                               {'\t', "tab"},
+                                               {'|', "pipe"},
+                                               {',', ","},
+                                               {';', ";"},
+                                               {'|', "|"}});
+constexpr auto kUnknown = enum_names<bool>({{true, "column"}, {false, "error"}});
 
 }  // namespace
 
-CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
-  CsvOptions options;
-  for (const std::string& piece : pieces_of(text, '&')) {
-    const std::size_t equals = piece.find('=');
-    const bool has_value = equals != std::string::npos && equals + 1 < piece.size();
-    const std::string_view name = std::string_view(piece).substr(0, equals);
-    bool is_set = false;
-    try {
-      is_set = has_value && set_option(options, name, piece.substr(equals + 1));
-    } catch (const Error& error) {
-      throw Error(ErrorCategory::input, where,
-                  fmt::format("{} as {}=", error.message().expected, name), error.message().actual);
-    }
-    if (!is_set)
-      throw Error(
-          ErrorCategory::input, where,
-          "expected label=COLUMN, targets=, columns=, drop= or categorical=COLUMN,COLUMN..., "
-          "scale=standard|minmax|none, missing=error|mean|indicator|NUMBER, header=yes|no|auto, "
-          "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json, like=FILE, window=ROWS, "
-          "horizon=, steps=, stride=, series=COLUMN or label-words=WORD+WORD..., with & between "
-          "them",
-          std::ranges::count(kOptions, name) > 0 ? fmt::format("got \"{}\"", piece)
-                                                 : got_name(name, kOptions));
-  }
-  return options;
-}
-
 CsvSpec CsvSpec::parse(std::string_view text, const std::string& where) {
-  const std::size_t mark = text.rfind('?');
-  std::error_code ignored;  // a name may have a question mark itself
-  if (mark == std::string_view::npos || std::filesystem::is_regular_file(text, ignored))
-    return {.file = text};
-  return {.file = text.substr(0, mark), .options = CsvOptions::parse(text.substr(mark + 1), where)};
+  constexpr auto kMaxRows = static_cast<double>(TableWindow::kMaxRows);
+  Spec spec = Spec::of_path(where, text);
+  CsvOptions options;
+  spec.read("label", options.label);
+  spec.read("targets", options.targets);
+  spec.read("columns", options.columns);
+  spec.read("drop", options.leave_out);
+  spec.read("categorical", options.categorical);
+  spec.read_parsed("scale", options.scale, parse_scale);
+  spec.read_parsed("missing", options.missing, MissingValues::parse);
+  spec.read("header", options.header, kHeaders);
+  spec.read("sep", options.separator, kSeparators);
+  spec.read("unknown", options.unknown_column, kUnknown);
+  spec.read("features", options.features);
+  spec.read("like", options.like);
+  spec.read("window", options.window, 1, kMaxRows);
+  spec.read("horizon", options.horizon, 0, kMaxRows);
+  spec.read("steps", options.steps, 1, kMaxRows);
+  spec.read("stride", options.stride, 1, kMaxRows);
+  spec.read("series", options.series);
+  spec.read("label-words", options.label_words);
+  spec.finish();
+  return {.file = spec.head(), .options = std::move(options)};
 }
 
 }  // namespace lockstep::data

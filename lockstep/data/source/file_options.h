@@ -60,9 +60,6 @@ struct TFRecordOptions {
   IndexExchange exchange = {};  ///< the ranks that open the data set together
 };
 
-/// Splits `text` at the separators; one empty piece for an empty text.
-std::vector<std::string> pieces_of(std::string_view text, char separator);
-
 /// Whether a table starts with the names of its columns. automatic: detected from its first lines.
 enum class CsvHeader { automatic, yes, no };
 
@@ -113,12 +110,6 @@ struct CsvOptions {
   /// opened. Not with windows, whose samples have several rows.
   bool keeps_bad_rows = false;
   IndexExchange exchange = {};  ///< the ranks that open the table together
-
-  /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
-  /// `header=yes`, `sep=tab`, `scale=none`, `unknown=column`, `window=24`, `label-words=NA+None`;
-  /// `drop` and `separator` are other names of leave_out and sep. Throws Error (input) that starts
-  /// with `where`.
-  static CsvOptions parse(std::string_view text, const std::string& where);
 };
 
 /// A table and its options.
@@ -126,7 +117,8 @@ struct CsvSpec {
   std::filesystem::path file;  ///< path of the table
   CsvOptions options = {};     ///< how to read it
 
-  /// Parses "FILE", or "FILE?label=species&...", with the options after the last question mark.
+  /// Parses "FILE", or "FILE:label=species,categorical=color+shape": the fields of CsvOptions, with
+  /// `drop` for leave_out, `sep` for the separator, `unknown=column` and `label-words=NA+None`.
   /// Throws Error (input) that starts with `where`.
   static CsvSpec parse(std::string_view text, const std::string& where);
 };

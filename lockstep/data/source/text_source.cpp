@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_kind.h"
 #include "lockstep/base/input_file.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/text/unicode.h"
@@ -22,9 +22,6 @@ namespace {
 
 constexpr auto kDocuments =
     enum_names<TextDocuments>({{TextDocuments::files, "files"}, {TextDocuments::lines, "lines"}});
-constexpr auto kKeys = std::to_array<std::string_view>(
-    {"tokenizer", "length", "stride", "documents", "column", "label", "label-words", "image",
-     "source", "target", "target-length"});
 constexpr const char* kAnyBytes = "bytes";
 
 /// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
@@ -72,36 +69,24 @@ std::string characters_of(const std::vector<std::filesystem::path>& files, bool 
 
 }  // namespace
 
-TextOptions TextOptions::parse(std::string_view text, const std::string& where) {
+TextSpec TextSpec::parse(std::string_view text, const std::string& where) {
+  constexpr auto kMaxLength = static_cast<double>(TextSchema::kMaxLength);
+  Spec spec = Spec::of_path(where, text);
   TextOptions options;
-  for (const std::string& piece : pieces_of(text, ',')) {
-    const std::size_t equals = piece.find('=');
-    const std::string key = piece.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : piece.substr(equals + 1);
-    if (std::ranges::find(kKeys, key) == kKeys.end())
-      throw Error(ErrorCategory::input, where,
-                  fmt::format("expected options of {}", list_names(kKeys)), got_name(key, kKeys));
-    const auto number = parse_number<std::int64_t>(value);
-    const bool is_number = key.ends_with("length") || key == "stride";
-    const bool fits = number && *number >= 1 && *number <= TextSchema::kMaxLength;
-    if (value.empty() || (is_number && !fits))
-      throw Error(ErrorCategory::input, where,
-                  is_number ? fmt::format("expected {} from 1 to {}", key, TextSchema::kMaxLength)
-                            : fmt::format("expected {}=VALUE", key),
-                  fmt::format("got \"{}\"", value));
-    if (key == "tokenizer") options.tokenizer = value;
-    if (key == "length") options.length = *number;
-    if (key == "stride") options.stride = *number;
-    if (key == "documents") options.documents = kDocuments.parse(where, value);
-    if (key == "column") options.column = value;
-    if (key == "label") options.label = value;
-    if (key == "label-words") options.label_words = pieces_of(value, '+');
-    if (key == "image") options.image = value;
-    if (key == "source") options.source = value;
-    if (key == "target") options.target = value;
-    if (key == "target-length") options.target_length = *number;
-  }
-  return options;
+  spec.read("tokenizer", options.tokenizer);
+  spec.read("length", options.length, 1, kMaxLength);
+  spec.read("stride", options.stride, 1, kMaxLength);
+  spec.read_parsed("documents", options.documents,
+                   [](const std::string& name) { return kDocuments.parse("documents", name); });
+  spec.read("column", options.column);
+  spec.read("label", options.label);
+  spec.read("label-words", options.label_words);
+  spec.read("image", options.image);
+  spec.read("source", options.source);
+  spec.read("target", options.target);
+  spec.read("target-length", options.target_length, 1, kMaxLength);
+  spec.finish();
+  return {.files = spec.head(), .options = std::move(options)};
 }
 
 TextSchema TextOptions::describe(const std::string& file,
@@ -146,19 +131,6 @@ TextSchema TextOptions::describe(const std::string& file,
                 fmt::format("expected a length of targets up to {}", TextSchema::kMaxLength),
                 fmt::format("got {}", described.target_length));
   return described;
-}
-
-TextSpec TextSpec::parse(std::string_view text, const std::string& where) {
-  if (std::error_code ignored; std::filesystem::is_regular_file(text, ignored))
-    return {.files = std::string(text)};
-  // A path may have colons: the options begin at the first one that a key follows.
-  for (std::size_t colon = text.find(':'); colon < text.size(); colon = text.find(':', colon + 1)) {
-    const std::string_view rest = text.substr(colon + 1);
-    const std::string_view key = rest.substr(0, rest.find('='));
-    const bool is_path = key.size() == rest.size() || key.find_first_of("/:") != key.npos;
-    if (!is_path) return {std::string(text.substr(0, colon)), TextOptions::parse(rest, where)};
-  }
-  return {.files = std::string(text)};
 }
 
 TextSource::TextSource(const std::vector<std::filesystem::path>& files, TextOptions options)

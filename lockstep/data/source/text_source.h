@@ -43,10 +43,6 @@ struct TextOptions {
 
   static constexpr std::int64_t kDefaultLength = 128;  ///< tokens
 
-  /// Parses "tokenizer=bytes,length=64,label-words=NA+None": the fields above. Throws Error (input)
-  /// that starts with `where`.
-  static TextOptions parse(std::string_view text, const std::string& where);
-
   /// The tokenizer and the length of the texts in `file`, whose vocabulary, if it is their own, is
   /// characters(). Throws Error (input) for another tokenizer than that of the schema, Error (data)
   /// as TextSchema::of().
@@ -70,8 +66,8 @@ struct TextSpec {
   std::string files;         ///< a path or a glob
   TextOptions options = {};  ///< how to read them
 
-  /// Parses "FILES" or "FILES:tokenizer=bytes,length=64". Throws Error (input) that starts with
-  /// `where`.
+  /// Parses "FILES" or "FILES:tokenizer=bytes,length=64,label-words=NA+None". Throws Error (input)
+  /// that starts with `where`.
   static TextSpec parse(std::string_view text, const std::string& where);
 };
 

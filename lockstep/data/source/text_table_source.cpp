@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/csv_reader.h"
@@ -67,9 +68,10 @@ bool lacks_label(const TextSchema& schema, std::string_view field) {
   });
   throw Error(
       ErrorCategory::data, files.front().string(),
-      fmt::format(
-          "expected a class (remove these rows, or fill them in{})",
-          field.empty() ? "" : fmt::format("; label-words={} if it is the name of a class", field)),
+      fmt::format("expected a class (remove these rows, or fill them in{})",
+                  field.empty() ? ""
+                                : fmt::format("; label-words={} if it is the name of a class",
+                                              quote_spec(field))),
       fmt::format("got \"{}\"; missing: {} in {}", field, schema.label, counted(missing, "row")));
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::data {
@@ -145,7 +146,7 @@ std::vector<std::string> TableSchema::warnings(const TableSchema* trained) const
                     "feature: drop={} leaves it out",
                     counts.unnamed.size() == 1 ? fmt::format("column {}", counts.unnamed.front())
                                                : "columns " + first_of(counts.unnamed),
-                    fmt::join(counts.unnamed, ",")));
+                    quote_spec(counts.unnamed)));
   std::vector<std::string> distinct;
   std::ranges::copy_if(counts.distinct, std::back_inserter(distinct), [&](const auto& name) {
     return std::ranges::find(counts.unnamed, name) == counts.unnamed.end();
@@ -154,7 +155,7 @@ std::vector<std::string> TableSchema::warnings(const TableSchema* trained) const
     texts.push_back(
         fmt::format("all {} of {} are different: a column that only numbers or names the rows "
                     "teaches a network nothing, and drop={} leaves it out",
-                    counted(counts.rows, "value"), first_of(distinct), fmt::join(distinct, ",")));
+                    counted(counts.rows, "value"), first_of(distinct), quote_spec(distinct)));
   for (std::size_t i = 0; trained != nullptr && i < features.size(); ++i) {
     const std::int64_t unknown = count_at(counts.unknown, i);
     const std::int64_t before = count_at(trained->counts.unknown, i);

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/metrics/auc.h"
 #include "lockstep/model/metrics/classification.h"
@@ -30,6 +31,7 @@ constexpr std::array<std::string_view, 13> kMetricNames = {
     "accuracy",  "top5",       "precision", "recall", "f1",   "auc", "auc_pr",
     "confusion", "perplexity", "mae",       "mse",    "rmse", "r2"};
 
+constexpr auto kBooleans = enum_names<bool>({{true, "true"}, {false, "false"}});
 constexpr auto kAverages = enum_names<Average>(
     {{Average::binary, "binary"}, {Average::macro, "macro"}, {Average::none, "none"}});
 
@@ -37,46 +39,16 @@ constexpr auto kAverages = enum_names<Average>(
   throw Error(ErrorCategory::input, kWhere, expected, actual);
 }
 
-/// A metric of a list, "f1:average=macro".
-struct MetricRequest {
-  std::string_view text;
-  std::string_view name;
-  std::string_view option;  // "average"; empty: none
-  std::string_view value;   // "macro"
-
-  /// The value of the only option that the metric has; empty if it is not given.
-  std::string_view value_of(std::string_view only) const {
-    if (!option.empty() && option != only)
-      refuse_metric(only.empty() ? fmt::format("expected no option with {}", name)
-                                 : fmt::format("expected {}:{}=VALUE", name, only),
-                    fmt::format("got \"{}\"", text));
-    return value;
-  }
-};
-
-MetricRequest parse_request(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  MetricRequest request{.text = text, .name = text.substr(0, colon), .option = {}, .value = {}};
-  if (colon == std::string_view::npos) return request;
-  const std::string_view rest = text.substr(colon + 1);
-  const std::size_t equals = rest.find('=');
-  if (equals == std::string_view::npos || equals == 0 || equals + 1 == rest.size())
-    refuse_metric(fmt::format("expected {}:OPTION=VALUE", request.name),
-                  fmt::format("got \"{}\"", text));
-  request.option = rest.substr(0, equals);
-  request.value = rest.substr(equals + 1);
-  return request;
-}
-
 /// Creates metrics for outputs of one loss.
 struct MetricFactory {
   const Loss& loss;
   ClassReader reader;
 
-  std::shared_ptr<const Metric> make(const MetricRequest& request) const {
-    const std::string_view name = request.name;
+  /// The metric of "f1:average=macro".
+  std::shared_ptr<const Metric> make(Spec spec) const {
+    const std::string& name = spec.head();
     if (name == "mae" || name == "mse" || name == "rmse" || name == "r2") {
-      request.value_of("");
+      spec.finish();
       return of_values(name);
     }
     const std::optional<std::int64_t> k = name.starts_with(kTop)
@@ -85,16 +57,15 @@ struct MetricFactory {
     if (!(k && *k > 0) && std::ranges::find(kMetricNames, name) == kMetricNames.end())
       refuse_name(kWhere, name, kMetricNames);
     require_classes(name);
-    if (name.starts_with("auc")) return of_scores(request);
-    if (name == "precision" || name == "recall" || name == "f1") return of_each_class(request);
-    request.value_of("");
+    if (name.starts_with("auc")) return of_scores(spec);
+    if (name == "precision" || name == "recall" || name == "f1") return of_each_class(spec);
+    spec.finish();
     if (name == "accuracy") return make_top_k(reader, "accuracy", 1);
     if (name == "confusion") return confusion();
     if (reader.kind != OutputKind::classes)
       refuse_metric(fmt::format("expected a loss of several classes with {}", name),
                     "got " + to_string(loss));
-    return name == "perplexity" ? make_perplexity(reader)
-                                : make_top_k(reader, std::string(name), *k);
+    return name == "perplexity" ? make_perplexity(reader) : make_top_k(reader, name, *k);
   }
 
  private:
@@ -117,29 +88,30 @@ struct MetricFactory {
                                              : ErrorKind::root);
   }
 
-  std::shared_ptr<const Metric> of_scores(const MetricRequest& request) const {
+  std::shared_ptr<const Metric> of_scores(Spec& spec) const {
+    const std::string& name = spec.head();
     if (!reader.has_scores())
-      refuse_metric(fmt::format("expected two classes with {}", request.name),
+      refuse_metric(fmt::format("expected two classes with {}", name),
                     fmt::format("got {}", reader.classes()));
-    const Curve curve = request.name == "auc" ? Curve::roc : Curve::precision_recall;
-    const std::string_view exact = request.value_of("exact");
-    if (!exact.empty() && exact != "true" && exact != "false")
-      refuse_metric(fmt::format("expected {}:exact=true or false", request.name),
-                    fmt::format("got \"{}\"", request.text));
-    return exact == "true" ? make_exact_auc(reader, curve) : make_auc(reader, curve);
+    const Curve curve = name == "auc" ? Curve::roc : Curve::precision_recall;
+    bool is_exact = false;
+    spec.read("exact", is_exact, kBooleans);
+    spec.finish();
+    return is_exact ? make_exact_auc(reader, curve) : make_auc(reader, curve);
   }
 
-  std::shared_ptr<const Metric> of_each_class(const MetricRequest& request) const {
+  std::shared_ptr<const Metric> of_each_class(Spec& spec) const {
+    const std::string& name = spec.head();
     Average average = reader.classes() == 2 ? Average::binary : Average::macro;
-    if (const std::string_view value = request.value_of("average"); !value.empty())
-      average = kAverages.parse(fmt::format("{} {}:average", kWhere, request.name), value);
+    spec.read("average", average, kAverages);
+    spec.finish();
     if (average == Average::binary && reader.classes() > 2)
-      refuse_metric(fmt::format("expected two classes with {}", request.text),
+      refuse_metric(fmt::format("expected two classes with {}:average=binary", name),
                     fmt::format("got {}", reader.classes()));
     return make_class_score(reader,
-                            request.name == "precision" ? ClassScore::precision
-                            : request.name == "recall"  ? ClassScore::recall
-                                                        : ClassScore::f1,
+                            name == "precision" ? ClassScore::precision
+                            : name == "recall"  ? ClassScore::recall
+                                                : ClassScore::f1,
                             average);
   }
 
@@ -225,16 +197,14 @@ std::shared_ptr<const Metric> with_output_name(std::string output,
 Metrics make_metrics(std::string_view names, const Loss& loss, std::int64_t width) {
   const MetricFactory factory{.loss = loss, .reader = {.kind = output_kind(loss), .width = width}};
   Metrics metrics;
-  while (!names.empty()) {
-    const std::size_t comma = names.find(',');
-    const auto metric = factory.make(parse_request(names.substr(0, comma)));
+  if (names.empty()) return metrics;
+  for (const std::string& text : split_specs(kWhere, names)) {
+    if (text.empty()) refuse_metric("expected a metric before and after each comma", "got none");
+    const auto metric = factory.make(Spec::of_kind(kWhere, text));
     for (const auto& other : metrics)
       if (other->name() == metric->name())
         refuse_metric("expected each metric once", fmt::format("got {} twice", metric->name()));
     metrics.push_back(metric);
-    if (comma == std::string_view::npos) break;
-    names.remove_prefix(comma + 1);
-    if (names.empty()) refuse_metric("expected a metric after the last comma", "got none");
   }
   return metrics;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
@@ -39,7 +40,7 @@ bool is_sentence(const DataInput& input) {
 std::string caption_name(const CaptionOptions& options) {
   std::string name = fmt::format("caption:{}", options.width);
   if (options.dropout > 0) name += fmt::format(",dropout={}", options.dropout);
-  if (!options.cnn.empty()) name += fmt::format(",cnn={}", options.cnn);
+  if (!options.cnn.empty()) name += fmt::format(",cnn={}", quote_spec(options.cnn));
   return name;
 }
 

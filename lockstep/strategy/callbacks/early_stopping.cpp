@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json_member.h"
+#include "lockstep/base/spec.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -16,12 +17,11 @@ constexpr const char* kEarlyStop = "early-stop";
 }  // namespace
 
 EarlyStoppingOptions parse_early_stopping(std::string_view text) {
-  constexpr std::string_view kOption = "--early-stop";
-  constexpr std::string_view kKeys[] = {"patience", "min_delta"};
-  const MonitoredOption parsed = parse_monitored(kOption, text, kKeys);
-  EarlyStoppingOptions options{.metric = parsed.metric};
-  options.patience = parsed.count(kOption, "patience", options.patience, 1);
-  options.min_delta = parsed.number(kOption, "min_delta", options.min_delta);
+  Spec spec = Spec::of_kind("--early-stop", text);
+  EarlyStoppingOptions options{.metric = read_monitored(spec)};
+  spec.read("patience", options.patience, 1);
+  spec.read("min_delta", options.min_delta, 0);
+  spec.finish();
   return options;
 }
 

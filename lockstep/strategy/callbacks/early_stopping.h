@@ -20,8 +20,8 @@ struct EarlyStoppingOptions {
   double min_delta = 0;  ///< a smaller change is no improvement
 };
 
-/// Parses METRIC[:max|:min][:patience=N,min_delta=X], the value of `--early-stop`. Throws Error
-/// (input).
+/// Parses "loss:min,patience=5,min_delta=0.1", of which all but the metric may be left out, the
+/// value of `--early-stop`. Throws Error (input).
 EarlyStoppingOptions parse_early_stopping(std::string_view text);
 
 /// Keras's EarlyStopping. The best value and the epochs since then are in the checkpoint. Metrics

@@ -12,6 +12,7 @@
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json_member.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/strategy/callback.h"
 
@@ -85,8 +86,9 @@ bool MonitoredMetric::improves(std::optional<double> value, std::optional<double
 bool MonitoredMetric::is_of_validation() const { return name.starts_with(kOfValidation); }
 
 std::string MonitoredMetric::text() const {
-  if (!direction) return name;
-  return name + (*direction == Direction::max ? ":max" : ":min");
+  const std::string text = quote_spec(name);
+  if (!direction) return text;
+  return text + (*direction == Direction::max ? ":max" : ":min");
 }
 
 MetricMonitor::MetricMonitor(MonitoredMetric metric, double min_delta)
@@ -127,58 +129,26 @@ void MetricMonitor::remove(nlohmann::json& state) {
   state.erase(kBestStep);
 }
 
-double MonitoredOption::number(std::string_view option, std::string_view key, double otherwise,
-                               double least) const {
-  const auto found = values.find(key);
-  if (found == values.end()) return otherwise;
-  if (!(found->second >= least))
-    refuse_option(option, fmt::format("expected {} to be at least {}", key, least),
-                  fmt::format("got {}", found->second));
-  return found->second;
+MonitoredMetric read_monitored(Spec& spec) {
+  MonitoredMetric metric{.name = spec.head()};
+  if (metric.name.empty())
+    spec.refuse("", "expected METRIC, or METRIC:OPTIONS, such as validation_loss");
+  const bool is_max = spec.take("max");
+  const bool is_min = spec.take("min");
+  if (is_max && is_min) spec.refuse("", "expected max or min");
+  if (is_max || is_min) metric.direction = is_max ? Direction::max : Direction::min;
+  return metric;
 }
 
-int MonitoredOption::count(std::string_view option, std::string_view key, int otherwise,
-                           int least) const {
-  const double value = number(option, key, otherwise, least);
-  constexpr double kMaxCount = 1e9;
-  if (value != std::floor(value) || value > kMaxCount)
-    refuse_option(option, fmt::format("expected {} to be a whole number", key),
-                  fmt::format("got {}", value));
-  return static_cast<int>(value);
-}
-
-MonitoredOption parse_monitored(std::string_view option, std::string_view text,
-                                std::span<const std::string_view> keys) {
-  MonitoredOption parsed;
-  const std::size_t end = std::min(text.find(':'), text.size());
-  parsed.metric.name = text.substr(0, end);
-  if (parsed.metric.name.empty() || end + 1 == text.size())
-    refuse_option(option, "expected METRIC, or METRIC:OPTIONS, such as validation_loss",
-                  fmt::format("got \"{}\"", text));
-  std::vector<std::string_view> words = {"max", "min"};
-  words.insert(words.end(), keys.begin(), keys.end());
-  for (std::size_t begin = end + 1; begin < text.size();) {
-    const std::size_t next = std::min(text.find_first_of(":,", begin), text.size());
-    const std::string_view part = text.substr(begin, next - begin);
-    begin = next + 1;
-    if (part == "max" || part == "min") {
-      parsed.metric.direction = part == "max" ? Direction::max : Direction::min;
-      continue;
-    }
-    const std::size_t equals = std::min(part.find('='), part.size());
-    const std::string_view key = part.substr(0, equals);
-    if (std::ranges::find(keys, key) == keys.end()) refuse_name(option, key, words);
-    const auto value = parse_number<double>(part.substr(std::min(equals + 1, part.size())));
-    if (!value || !std::isfinite(*value))
-      refuse_option(option, fmt::format("expected {} to be a number, as in {}=3", key, key),
-                    fmt::format("got \"{}\"", part));
-    parsed.values[std::string(key)] = *value;
-  }
-  return parsed;
+MonitoredMetric parse_monitored(std::string_view option, std::string_view text) {
+  Spec spec = Spec::of_kind(option, text);
+  MonitoredMetric metric = read_monitored(spec);
+  spec.finish();
+  return metric;
 }
 
 MonitoredMetric parse_keep_best(std::string_view text) {
-  return parse_monitored("--keep-best", text).metric;
+  return parse_monitored("--keep-best", text);
 }
 
 }  // namespace lockstep::strategy

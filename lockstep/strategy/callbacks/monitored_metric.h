@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace lockstep {
+class Spec;
+}  // namespace lockstep
 
 namespace lockstep::strategy {
 
@@ -75,24 +78,11 @@ class MetricMonitor {
   std::int64_t best_step_ = 0;
 };
 
-/// The parts of "METRIC[:max|:min][:key=value,…]".
-struct MonitoredOption {
-  MonitoredMetric metric;                             ///< the first part, with its direction
-  std::map<std::string, double, std::less<>> values;  ///< by key
-
-  /// The value of `key`, at least `least`; `otherwise` if it was not given. Throws Error (input)
-  /// that names `option`.
-  double number(std::string_view option, std::string_view key, double otherwise,
-                double least = 0) const;
-  /// The same for a whole number.
-  int count(std::string_view option, std::string_view key, int otherwise, int least) const;
-};
-
-/// Parses the value of `option`; `keys`: those that it may have. Throws Error (input).
-MonitoredOption parse_monitored(std::string_view option, std::string_view text,
-                                std::span<const std::string_view> keys = {});
-
-/// Parses METRIC[:max|:min], the value of `--keep-best`. Throws Error (input).
+/// Reads the metric and its direction of "METRIC:max,key=value". Throws Error (input).
+MonitoredMetric read_monitored(Spec& spec);
+/// Parses METRIC, METRIC:max or METRIC:min, the value of `option`. Throws Error (input).
+MonitoredMetric parse_monitored(std::string_view option, std::string_view text);
+/// The same for `--keep-best`.
 MonitoredMetric parse_keep_best(std::string_view text);
 
 }  // namespace lockstep::strategy

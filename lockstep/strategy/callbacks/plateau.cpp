@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json_member.h"
+#include "lockstep/base/spec.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -16,18 +17,16 @@ constexpr const char* kPlateau = "reduce-on-plateau";
 }  // namespace
 
 PlateauOptions parse_plateau(std::string_view text) {
-  constexpr std::string_view kOption = "--reduce-on-plateau";
-  constexpr std::string_view kKeys[] = {"factor", "patience", "min_delta", "cooldown", "min_lr"};
-  const MonitoredOption parsed = parse_monitored(kOption, text, kKeys);
-  PlateauOptions options{.metric = parsed.metric};
-  options.factor = parsed.number(kOption, "factor", options.factor);
+  Spec spec = Spec::of_kind("--reduce-on-plateau", text);
+  PlateauOptions options{.metric = read_monitored(spec)};
+  spec.read("factor", options.factor);
   if (!(options.factor > 0 && options.factor < 1))
-    throw Error(ErrorCategory::input, kOption, "expected factor to be above 0 and below 1",
-                fmt::format("got {}", options.factor));
-  options.patience = parsed.count(kOption, "patience", options.patience, 1);
-  options.min_delta = parsed.number(kOption, "min_delta", options.min_delta);
-  options.cooldown = parsed.count(kOption, "cooldown", options.cooldown, 0);
-  options.min_rate = parsed.number(kOption, "min_lr", options.min_rate);
+    spec.refuse("factor", "expected factor to be above 0 and below 1");
+  spec.read("patience", options.patience, 1);
+  spec.read("min_delta", options.min_delta, 0);
+  spec.read("cooldown", options.cooldown, 0);
+  spec.read("min_lr", options.min_rate, 0);
+  spec.finish();
   return options;
 }
 

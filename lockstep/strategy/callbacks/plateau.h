@@ -24,8 +24,8 @@ struct PlateauOptions {
   double min_rate = 0;   ///< lower bound of a reduced learning rate
 };
 
-/// Parses METRIC[:max|:min][:factor=F,patience=N,min_delta=X,cooldown=N,min_lr=X], the value of
-/// `--reduce-on-plateau`. Throws Error (input).
+/// Parses "loss:min,factor=0.5,patience=2,min_delta=0.1,cooldown=1,min_lr=1e-5", of which all but
+/// the metric may be left out, the value of `--reduce-on-plateau`. Throws Error (input).
 PlateauOptions parse_plateau(std::string_view text);
 
 /// Keras's ReduceLROnPlateau, as a factor on the rate of the schedule, which continues below it.

@@ -30,7 +30,7 @@ const Words kTrain = {"train",
                       "--model",
                       "mlp",
                       "--data",
-                      "synthetic:8x8x1:4:512",
+                      "synthetic:8x8x1,4,512",
                       "--global-batch",
                       "64",
                       "--log-format",
@@ -334,7 +334,7 @@ TEST_F(LaunchTest, TakesAnyBytesAsTheNameOfAJob) {
 TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
   const auto alone = [](const std::string& variables) {
     return run({"sh", "-c",
-                fmt::format("{} {} train --model mlp --data synthetic:8x8x1:4:64", variables,
+                fmt::format("{} {} train --model mlp --data synthetic:8x8x1,4,64", variables,
                             LOCKSTEP_PROGRAM)});
   };
   const std::string advice = " in one job: put \"lockstep launch --\" in front of the command";

@@ -138,8 +138,8 @@ TEST(ImageRecipe, OfStepsIsThatOfTheirNames) {
   EXPECT_EQ(ImageRecipe::parse(cifar.name), cifar);
   EXPECT_EQ(cifar.for_test().name, "resize=32,normalize=cifar10");
   const ImageRecipe all = ImageRecipe::parse(
-      "random-crop=48x40,scale=0.25:1,ratio=0.9:1.1,filter=area,gray,flip=0.25,color=0.1:0.2:0.3,"
-      "normalize=0.5:0.25,erase=0.1");
+      "random-crop=48x40,scale=0.25+1,ratio=0.9+1.1,filter=area,gray,flip=0.25,color=0.1+0.2+0.3,"
+      "normalize=0.5+0.25,erase=0.1");
   EXPECT_EQ(std::get<RandomResizedCrop>(all.geometry),
             (RandomResizedCrop{{{0.25, 1}, {0.9, 1.1}}}));
   EXPECT_EQ(all.height, 48);
@@ -149,13 +149,13 @@ TEST(ImageRecipe, OfStepsIsThatOfTheirNames) {
   EXPECT_EQ(all.jitter, (ColorJitterRange{0.1, 0.2, 0.3}));
   EXPECT_EQ(all.normalization.mean[0], 0.5F);
   EXPECT_EQ(all.erase, 0.1);
-  EXPECT_EQ(all.for_test().name, "resize=54,crop=48x40,filter=area,gray,normalize=0.5:0.25");
+  EXPECT_EQ(all.for_test().name, "resize=54,crop=48x40,filter=area,gray,normalize=0.5+0.25");
 }
 
 TEST(ImageRecipe, OfStepsIsEvaluatedAsItsTextSays) {
   for (const std::string text :
        {"resize=64", "resize=256,crop=224,flip,color=0.4,normalize=imagenet,erase=0.25",
-        "pad=4,crop=32x24,cutout=8", "random-crop=96,filter=area/resize=96,filter=bilinear",
+        "pad=4,crop=32x24,cutout=8", "random-crop=96,filter=area:resize=96,filter=bilinear",
         "random-crop=96,filter=bilinear,gray,flip"}) {
     const ImageRecipe recipe = ImageRecipe::parse(text);
     EXPECT_EQ(recipe.description(), text);
@@ -175,13 +175,17 @@ TEST(ImageRecipe, RefusesStepsThatMakeNoSense) {
            {"resize=64,flipp",
             "[images] expected resize, pad, random-crop, crop, scale, ratio, filter, gray, flip, "
             "color, normalize, cutout or erase, got \"flipp\" (did you mean flip?)"},
-           {"resize=large", "[images] expected resize=N pixels, got \"resize=large\""},
+           {"resize=large",
+            "[images] expected resize=N in whole numbers of 1 to 32768 pixels, got "
+            "\"resize=large\""},
            {"resize=0",
-            "[images] expected resize with whole numbers of 1 to 32768 pixels, got "
+            "[images] expected resize=N in whole numbers of 1 to 32768 pixels, got "
             "\"resize=0\""},
-           {"resize=64x32", "[images] expected resize=N pixels, got \"resize=64x32\""},
+           {"resize=64x32",
+            "[images] expected resize=N in whole numbers of 1 to 32768 pixels, got "
+            "\"resize=64x32\""},
            {"random-crop=8.5",
-            "[images] expected random-crop with whole numbers of 1 to 32768 "
+            "[images] expected random-crop=N or HxW in whole numbers of 1 to 32768 "
             "pixels, got \"random-crop=8.5\""},
            {"flip,resize=64", "[images] expected resize before flip, got \"resize=64\""},
            {"resize=64,flip,flip", "[images] expected flip once, got \"flip\""},
@@ -189,17 +193,17 @@ TEST(ImageRecipe, RefusesStepsThatMakeNoSense) {
             "[images] expected one of the steps resize, pad and "
             "random-crop, got \"random-crop=32\""},
            {"crop=64", "[images] expected resize=N or pad=N before crop, got \"crop=64\""},
-           {"resize=64,scale=0.1:1",
-            "[images] expected random-crop=SIZE before scale, got \"scale=0.1:1\""},
+           {"resize=64,scale=0.1+1",
+            "[images] expected random-crop=SIZE before scale, got \"scale=0.1+1\""},
            {"random-crop=64,scale=0.1",
-            "[images] expected scale=A:B, the ends of a range, got \"scale=0.1\""},
+            "[images] expected scale=A+B, the ends of a range, got \"scale=0.1\""},
            {"flip,gray", "[images] expected gray before flip, got \"gray\""},
            {"pad=4",
             "[images] expected a size: resize=N, pad=N,crop=SIZE or random-crop=SIZE, got "
             "\"pad=4\""},
            {"resize=64,normalize=mnist",
             "[images] expected normalize=imagenet, cifar10 or "
-            "MEAN:DEVIATION, got \"normalize=mnist\""},
+            "MEAN+DEVIATION, got \"normalize=mnist\""},
            {"resize=64,flip=2",
             "[image recipe resize=64,flip=2] expected a flip probability from 0 to 1, got 2"},
            {"resize=64,crop=80",
@@ -207,9 +211,9 @@ TEST(ImageRecipe, RefusesStepsThatMakeNoSense) {
             "shorter than the output, got 64 for 80 x 80"},
            {"resize=64,cutout=4,erase",
             "[image recipe resize=64,cutout=4,erase] expected cutout or erase, got both"},
-           {"resize=64/resize=64,flip",
+           {"resize=64:resize=64,flip",
             "[images] expected an evaluation without random steps, got \"resize=64,flip\""},
-           {"resize=64/resize=32",
+           {"resize=64:resize=32",
             "[images] expected one size for training and evaluation, got 64x64x3 and 32x32x3"}})
     EXPECT_EQ(input_error_of([&] { ImageRecipe::parse(steps); }), message);
 }

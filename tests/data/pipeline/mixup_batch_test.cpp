@@ -52,7 +52,7 @@ std::map<std::int64_t, Read> epoch_of(const Dataset& dataset, std::int64_t epoch
 }
 
 Dataset tables() { return Dataset::synthetic({6}, 4, 53).shuffle().batch(10); }
-Dataset stored_images() { return open_data("synthetic-images:8x8x3:4:53").shuffle().batch(10); }
+Dataset stored_images() { return open_data("synthetic-images:8x8x3,4,53").shuffle().batch(10); }
 ImageRecipe crops() {
   ImageRecipe recipe = ImageRecipe::parse("cifar10-train");
   recipe.height = recipe.width = 6;

@@ -274,12 +274,12 @@ TEST_F(SharedFiles, OfTablesAndArraysAreReadByOneMemberOfANode) {
   };
   const std::string table =
       "color,size,price,kind\nred,5,2,apple\ngreen,,3,pear\nyellow,4,1,apple\n";
-  const std::string options = "?categorical=color&missing=indicator&";
+  const std::string options = ":categorical=color,missing=indicator,";
   const std::string images("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x02\1\2\3\4", 20);
   const std::string labels("\0\0\x08\x01\0\0\0\x02\0\x05", 10);
   for (const auto& [files, before, after] :
        {Case{{{"table", table}}, "csv:", "/table" + options + "label=kind"},
-        Case{{{"table", table}}, "csv:", "/table" + options + "targets=price&drop=kind"},
+        Case{{{"table", table}}, "csv:", "/table" + options + "targets=price,drop=kind"},
         Case{{{"train-images-idx3-ubyte", images}, {"train-labels-idx1-ubyte", labels}},
              "idx:",
              ""}}) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/data/source/csv_source.h"
+#include "tests/data/source/table_options.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -75,7 +76,7 @@ TEST_F(CsvLabelsTest, LabelWordsAreClasses) {
               HasSubstr("expected a class ("));
   const CsvSource numbers = open("a,k\n1,0\n2,NA\n", {.label_words = {"NA"}});
   EXPECT_THAT(numbers.info().class_names, ElementsAre("0", "NA"));
-  EXPECT_THAT(CsvOptions::parse("label-words=NA+None", "").label_words, ElementsAre("NA", "None"));
+  EXPECT_THAT(table_options("label-words=NA+None", "").label_words, ElementsAre("NA", "None"));
 }
 
 TEST_F(CsvLabelsTest, InfIsAWordAmongWords) {

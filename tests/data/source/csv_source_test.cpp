@@ -7,12 +7,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tests/data/source/table_options.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 class CsvTest : public ::testing::Test {
  protected:
@@ -281,7 +283,7 @@ TEST_F(CsvTest, SaysThatNoRecordHasClassZero) {
 TEST_F(CsvTest, NamesAllColumnsOfWordsAtOnce) {
   const std::string text = "color,size,shape,made,kind\nred,\"1,5\",round,1.2.2026,1\n";
   const std::string expected =
-      "expected a number, or columns of words: categorical=color,shape, got ";
+      "expected a number, or columns of words: categorical=color+shape, got ";
   EXPECT_EQ(error(text), at("line 2, column 1") + expected + "\"red\"");
   EXPECT_EQ(error("color,size,shape,kind\nred,1,round,1\n", {.categorical = {"color"}}),
             at("line 2, column 3") + expected + "\"round\"");
@@ -304,26 +306,28 @@ TEST_F(CsvTest, ColumnsMayBeSeparatedBySemicolonsOrTabs) {
 }
 
 TEST_F(CsvTest, NamesTheSeparatorOfATable) {
-  EXPECT_EQ(error("a;b;kind\n1,5;2;0\n"),
-            of_file() +
-                "expected a comma between columns, or another separator as in 'csv:FILE?sep=;'; "
-                "the first row has \";\" instead");
+  EXPECT_EQ(
+      error("a;b;kind\n1,5;2;0\n"),
+      of_file() +
+          "expected a comma between columns, or another separator as in 'csv:FILE:sep=semicolon'; "
+          "the first row has \";\" instead");
   for (const std::string header : {"a\tb\tkind", "\"a\"\t\"b\"\t\"kind\"", "\ta\tkind"})
     EXPECT_EQ(
         error("\n" + header + "\n1\t2\t0\n"),
         of_file() +
-            "expected a comma between columns, or another separator as in 'csv:FILE?sep=tab'; "
+            "expected a comma between columns, or another separator as in 'csv:FILE:sep=tab'; "
             "the first row has a tab instead");
   EXPECT_EQ(error("a|kind\n1|0\n"),
             of_file() +
                 "expected a comma between columns, or another separator as in "
-                "'csv:FILE?sep=pipe'; the first row has \"|\" instead");
+                "'csv:FILE:sep=pipe'; the first row has \"|\" instead");
   EXPECT_EQ(open("a|kind\n1|0\n", {.separator = '|'}).info().feature_names.at(0), "a");
   EXPECT_EQ(open("\"a;\nb\",kind\n1,0\n").info().feature_names.at(0), "a;\nb");
-  EXPECT_EQ(error("a,b,kind\n1,2,0\n", {.separator = '\t'}),
-            of_file() +
-                "expected a tab between columns, or another separator as in 'csv:FILE?sep=,'; the "
-                "first row has a comma instead");
+  EXPECT_EQ(
+      error("a,b,kind\n1,2,0\n", {.separator = '\t'}),
+      of_file() +
+          "expected a tab between columns, or another separator as in 'csv:FILE:sep=comma'; the "
+          "first row has a comma instead");
 }
 
 TEST_F(CsvTest, RefusesOtherEncodingsAndLineEnds) {
@@ -470,7 +474,7 @@ TEST_F(CsvTest, AFileThatExistsHasNoOptionsInItsName) {
   const auto file = directory_ / "what?.csv";
   write_bytes(file, "1,2,0\n");
   EXPECT_EQ(CsvSpec::parse(file.string(), "csv").file, file);
-  EXPECT_EQ(CsvSpec::parse(file.string() + "?label=1", "csv").options.label, "1");
+  EXPECT_EQ(CsvSpec::parse(file.string() + ":label=1", "csv").options.label, "1");
 }
 
 // The seconds of an afternoon since 1970: float32 has four numbers for them.
@@ -583,7 +587,7 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
                 "has (blue, red), got \"green\"; unknown from here on: 1 of 1 row");
   EXPECT_EQ(input_error("kind,size,color\nplum,5,red\n",
                         {.columns = {"size", "color"}, .schema = schema}),
-            of_file() + "expected columns=color,size, as in the training data, got size,color");
+            of_file() + "expected columns=color+size, as in the training data, got size+color");
   // Without labels, to predict.
   for (const std::string text : {"size,color\n5,red\n", "kind,size,color\nNA,5,red\n"}) {
     const CsvSource unlabelled = open(text, {.schema = schema, .may_lack_labels = true});
@@ -684,9 +688,9 @@ TEST_F(CsvTest, TakesManyColumnsAndRefusesTooMany) {
 }
 
 TEST(CsvOptions, AreReadFromText) {
-  const CsvOptions options = CsvOptions::parse(
-      "label=kind&columns=a,2&leave_out=id&categorical=a,b&header=no&unknown=column&like=train.csv&"
-      "targets=p,q",
+  const CsvOptions options = table_options(
+      "label=kind,columns=a+2,drop=id,categorical=a+b,header=no,unknown=column,like=train.csv,"
+      "targets=p+q",
       "");
   EXPECT_EQ(options.label, "kind");
   EXPECT_THAT(options.columns, ElementsAre("a", "2"));
@@ -696,41 +700,42 @@ TEST(CsvOptions, AreReadFromText) {
   EXPECT_EQ(options.header, CsvHeader::no);
   EXPECT_TRUE(options.unknown_column);
   EXPECT_EQ(options.like, "train.csv");
-  EXPECT_EQ(CsvOptions::parse("header=auto", "").header, CsvHeader::automatic);
+  EXPECT_EQ(table_options("header=auto", "").header, CsvHeader::automatic);
   EXPECT_EQ(options.separator, ',');
-  EXPECT_EQ(CsvOptions::parse("sep=,", "").separator, ',');
-  EXPECT_EQ(CsvOptions::parse("sep=;&label=kind", "").separator, ';');
-  EXPECT_EQ(CsvOptions::parse("sep=tab", "").separator, '\t');
-  EXPECT_EQ(CsvOptions::parse("sep=pipe", "").separator, '|');
-  for (const auto& [text, got] :
-       {std::pair("", "\"\""), std::pair("label", "\"label\""), std::pair("label=", "\"label=\""),
-        std::pair("header=maybe", "\"header=maybe\""), std::pair("unknown=1", "\"unknown=1\""),
-        std::pair("sep=x", "\"sep=x\""), std::pair("sep=;;", "\"sep=;;\""),
-        std::pair("color=red", "\"color\""),
-        std::pair("lable=kind", "\"lable\" (did you mean label?)"),
-        std::pair("label=kind&catgorical=a", "\"catgorical\" (did you mean categorical?)")})
-    EXPECT_EQ(input_error_of([&] { CsvOptions::parse(text, "here"); }),
-              std::string("[here] expected label=COLUMN, targets=, columns=, drop= or "
-                          "categorical=COLUMN,COLUMN..., scale=standard|minmax|none, "
-                          "missing=error|mean|indicator|NUMBER, header=yes|no|auto, "
-                          "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json, "
-                          "like=FILE, window=ROWS, horizon=, steps=, stride=, series=COLUMN or "
-                          "label-words=WORD+WORD..., with & between them, got ") +
-                  got);
+  EXPECT_EQ(table_options("sep=comma", "").separator, ',');
+  EXPECT_EQ(table_options("sep=;,label=kind", "").separator, ';');
+  EXPECT_EQ(table_options("sep=tab", "").separator, '\t');
+  EXPECT_EQ(table_options("sep=pipe", "").separator, '|');
+  const std::string known =
+      "[here] expected label=, targets=, columns=, drop=, categorical=, scale=, missing=, header=, "
+      "sep=, unknown=, features=, like=, window=, horizon=, steps=, stride=, series= or "
+      "label-words= as settings of /dev/null, got ";
+  for (const auto& [text, message] :
+       {std::pair<const char*, std::string>("", "[here] expected a value before and after"),
+        {"label=", "[here] expected label=VALUE; label='' is the empty one, got \"label=\""},
+        {"header=maybe", "[here: header] expected auto, yes or no, got \"maybe\""},
+        {"unknown=1", "[here: unknown] expected column or error, got \"1\""},
+        {"sep=x", "[here: sep] expected comma, semicolon, tab or pipe, got \"x\""},
+        {"color=red", known + "\"color\""},
+        {"label", known + "\"label\""},
+        {"lable=kind", known + "\"lable\" (did you mean label?)"},
+        {"label=a,label=b", "[here] expected label= once, got \"label=a\" and \"label=b\""},
+        {"label=kind,catgorical=a", known + "\"catgorical\" (did you mean categorical?)"}})
+    EXPECT_THAT(input_error_of([&] { table_options(text, "here"); }), StartsWith(message));
   const CsvOptions more =
-      CsvOptions::parse("drop=id&separator=;&scale=minmax&missing=-1.5&features=f.json", "");
+      table_options("drop=id,sep=;,scale=minmax,missing=-1.5,features=f.json", "");
   EXPECT_THAT(more.leave_out, ElementsAre("id"));
   EXPECT_EQ(more.separator, ';');
   EXPECT_EQ(more.scale, ColumnScale::minmax);
   EXPECT_EQ(more.missing, (MissingValues{MissingValues::Rule::value, -1.5}));
   EXPECT_EQ(more.features, "f.json");
-  EXPECT_EQ(input_error_of([] { CsvOptions::parse("scale=standart", "here"); }),
-            "[here] expected none, standard or minmax as scale=, got \"standart\" (did you mean "
+  EXPECT_EQ(input_error_of([] { table_options("scale=standart", "here"); }),
+            "[here: scale] expected none, standard or minmax, got \"standart\" (did you mean "
             "standard?)");
-  EXPECT_EQ(input_error_of([] { CsvOptions::parse("missing=median", "here"); }),
-            "[here] expected error, mean, indicator or a number as missing=, got \"median\"");
-  EXPECT_EQ(input_error_of([] { CsvOptions::parse("missing=1e300", "here"); }),
-            "[here] expected a number that fits a float as missing=, got \"1e300\"");
+  EXPECT_EQ(input_error_of([] { table_options("missing=median", "here"); }),
+            "[here: missing] expected error, mean, indicator or a number, got \"median\"");
+  EXPECT_EQ(input_error_of([] { table_options("missing=1e300", "here"); }),
+            "[here: missing] expected a number that fits a float, got \"1e300\"");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/csv_source.h"
+#include "tests/data/source/table_options.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -33,7 +34,7 @@ class CsvWindows : public ::testing::Test {
     return CsvSource(path_, options);
   }
   CsvSource parsed(const std::string& text, const std::string& options) const {
-    return open(text, CsvOptions::parse(options, "csv"));
+    return open(text, table_options(options, "csv"));
   }
   /// Another table, read with the schema that a checkpoint of the first would have.
   CsvSource after(const CsvSource& train, const std::string& text, CsvOptions options = {}) const {
@@ -62,19 +63,19 @@ class CsvWindows : public ::testing::Test {
 TEST_F(CsvWindows, HaveTheFeaturesOfTheirRowsAndTheTargetsOfLaterOnes) {
   using Samples = std::vector<std::vector<float>>;
   const std::vector<std::tuple<std::string, std::vector<std::int64_t>, Samples>> cases = {
-      {"targets=y&window=3",
+      {"targets=y,window=3",
        {3, 2},
        {{1, 10, 2, 20, 3, 30, 40}, {2, 20, 3, 30, 4, 40, 50}, {3, 30, 4, 40, 5, 50, 60}}},
-      {"targets=y&window=3&columns=x", {3, 1}, {{1, 2, 3, 40}, {2, 3, 4, 50}, {3, 4, 5, 60}}},
-      {"targets=y&window=2&columns=y&horizon=3", {2, 1}, {{10, 20, 50}, {20, 30, 60}}},
+      {"targets=y,window=3,columns=x", {3, 1}, {{1, 2, 3, 40}, {2, 3, 4, 50}, {3, 4, 5, 60}}},
+      {"targets=y,window=2,columns=y,horizon=3", {2, 1}, {{10, 20, 50}, {20, 30, 60}}},
       // The targets of the last row are not features.
-      {"targets=y&window=4&horizon=0",
+      {"targets=y,window=4,horizon=0",
        {4, 1},
        {{1, 2, 3, 4, 40}, {2, 3, 4, 5, 50}, {3, 4, 5, 6, 60}}},
-      {"targets=y&window=2&columns=x&steps=3", {2, 1}, {{1, 2, 30, 40, 50}, {2, 3, 40, 50, 60}}},
-      {"targets=y,x&window=1&columns=x&steps=2&horizon=4", {1, 1}, {{1, 50, 5, 60, 6}}},
-      {"targets=y&window=2&columns=x&stride=3", {2, 1}, {{1, 2, 30}, {4, 5, 60}}},
-      {"targets=y&window=5&columns=x", {5, 1}, {{1, 2, 3, 4, 5, 60}}},
+      {"targets=y,window=2,columns=x,steps=3", {2, 1}, {{1, 2, 30, 40, 50}, {2, 3, 40, 50, 60}}},
+      {"targets=y+x,window=1,columns=x,steps=2,horizon=4", {1, 1}, {{1, 50, 5, 60, 6}}},
+      {"targets=y,window=2,columns=x,stride=3", {2, 1}, {{1, 2, 30}, {4, 5, 60}}},
+      {"targets=y,window=5,columns=x", {5, 1}, {{1, 2, 3, 4, 5, 60}}},
   };
   for (const auto& [options, shape, expected] : cases) {
     const CsvSource source = parsed(kRows, options);
@@ -85,11 +86,11 @@ TEST_F(CsvWindows, HaveTheFeaturesOfTheirRowsAndTheTargetsOfLaterOnes) {
 }
 
 TEST_F(CsvWindows, NameTheColumnsOfARowAndTheStepsOfTheTargets) {
-  const CsvSource one = parsed(kRows, "targets=y&window=3");
+  const CsvSource one = parsed(kRows, "targets=y,window=3");
   EXPECT_THAT(one.info().feature_names, ElementsAre("x", "y"));
   EXPECT_THAT(one.info().target_names, ElementsAre("y"));
   EXPECT_EQ(one.info().preparation, ", windows of 3 rows");
-  const CsvSource several = parsed(kRows, "targets=y,x&window=1&steps=2&horizon=2&stride=2");
+  const CsvSource several = parsed(kRows, "targets=y+x,window=1,steps=2,horizon=2,stride=2");
   EXPECT_THAT(several.info().target_names, ElementsAre("y+2", "x+2", "y+3", "x+3"));
   EXPECT_EQ(several.info().description, path_.string() + ", windows of 1 row at every 2 rows");
 }
@@ -104,12 +105,12 @@ TEST_F(CsvWindows, AreScaledByTheRowsOfTheTable) {
 
 TEST_F(CsvWindows, HaveTheClassOfALaterRow) {
   const std::string text = "x,c,kind\n1,a,no\n2,b,yes\n3,a,no\n4,b,yes\n";
-  const CsvSource source = parsed(text, "label=kind&window=2&horizon=0&categorical=c");
+  const CsvSource source = parsed(text, "label=kind,window=2,horizon=0,categorical=c");
   EXPECT_EQ(source.spec(), SampleSpec::classification({2, 3}, 2));
   EXPECT_THAT(read(source, 0).features(), ElementsAre(1, 1, 0, 2, 0, 1));
   for (const auto& [record, label] : {std::pair(0, 1), {1, 0}, {2, 1}})
     EXPECT_EQ(read(source, record).label(), label);
-  EXPECT_EQ(read(parsed(text, "label=kind&window=2&drop=c"), 0).label(), 0) << "of row 3";
+  EXPECT_EQ(read(parsed(text, "label=kind,window=2,drop=c"), 0).label(), 0) << "of row 3";
 }
 
 TEST_F(CsvWindows, HaveOneIndexForEachRow) {
@@ -128,29 +129,29 @@ TEST_F(CsvWindows, HaveOneIndexForEachRow) {
 TEST_F(CsvWindows, DoNotCrossSeries) {
   // The rows of a series need not be neighbours: a at 1, 3, 4, 6; b at 2, 7, 8; c at 5.
   const CsvSource source =
-      parsed("shop,x\na,1\nb,2\na,3\na,4\nc,5\na,6\nb,7\nb,8\n", "targets=x&window=2&series=shop");
+      parsed("shop,x\na,1\nb,2\na,3\na,4\nc,5\na,6\nb,7\nb,8\n", "targets=x,window=2,series=shop");
   EXPECT_THAT(source.info().feature_names, ElementsAre("x"));
   EXPECT_THAT(samples(source),
               ElementsAre(ElementsAre(1, 3, 4), ElementsAre(3, 4, 6), ElementsAre(2, 7, 8)));
   EXPECT_EQ(source.info().description,
             path_.string() + ", 1 of 3 series too short, windows of 2 rows");
   const CsvSource strided =
-      parsed("x,s\n1,1\n2,1\n3,1\n4,1\n5,2\n6,2\n7,2\n", "targets=x&window=1&series=s&stride=2");
+      parsed("x,s\n1,1\n2,1\n3,1\n4,1\n5,2\n6,2\n7,2\n", "targets=x,window=1,series=s,stride=2");
   EXPECT_THAT(samples(strided),
               ElementsAre(ElementsAre(1, 2), ElementsAre(3, 4), ElementsAre(5, 6)));
-  EXPECT_EQ(data_error_of([&] { parsed("s,x\na,1\n,2\n", "targets=x&window=1&series=s"); }),
+  EXPECT_EQ(data_error_of([&] { parsed("s,x\na,1\n,2\n", "targets=x,window=1,series=s"); }),
             "[" + path_.string() + ": line 3, column 1] expected the name of a series, got \"\"");
 }
 
 TEST_F(CsvWindows, OfAnotherTableAreThoseOfTheTraining) {
-  const CsvSource train = parsed("s,x\na,1\na,2\na,3\n", "targets=x&window=2&series=s&stride=2");
+  const CsvSource train = parsed("s,x\na,1\na,2\na,3\n", "targets=x,window=2,series=s,stride=2");
   const std::string more = "x,other,s\n1,0,a\n2,0,b\n3,0,b\n4,0,b\n5,0,b\n";
   EXPECT_THAT(samples(after(train, more)), ElementsAre(ElementsAre(2, 3, 4)));
   EXPECT_THAT(samples(after(train, more, {.stride = 1})),
               ElementsAre(ElementsAre(2, 3, 4), ElementsAre(3, 4, 5)));
   EXPECT_TRUE(after(train, more, {.stride = 1}).info().table->agrees_with(*train.info().table));
   const auto refused = [&](const std::string& options) {
-    return input_error_of([&] { after(train, more, CsvOptions::parse(options, "csv")); });
+    return input_error_of([&] { after(train, more, table_options(options, "csv")); });
   };
   EXPECT_EQ(refused("window=3"),
             of_file() + "expected window=2, as in the training data, got window=3");
@@ -167,16 +168,16 @@ TEST_F(CsvWindows, OfAnotherTableAreThoseOfTheTraining) {
             of_file() + "expected no windows of rows, as in the training data, got window=2");
   EXPECT_EQ(input_error_of([&] { after(rows, kRows, {.stride = 2}); }),
             of_file() + "expected no windows of rows, as in the training data, got stride=2");
-  EXPECT_FALSE(rows.info().table->agrees_with(*parsed(kRows, "targets=y&window=2").info().table));
+  EXPECT_FALSE(rows.info().table->agrees_with(*parsed(kRows, "targets=y,window=2").info().table));
 }
 
 TEST_F(CsvWindows, ForPredictionsEndAtTheLastRow) {
-  const CsvSource train = parsed(kRows, "targets=y&window=2&steps=2");
+  const CsvSource train = parsed(kRows, "targets=y,window=2,steps=2");
   const CsvSource source = after(train, "x,y\n7,70\n8,80\n9,90\n", {.may_lack_labels = true});
   EXPECT_TRUE(source.spec().targets.empty());
   EXPECT_THAT(samples(source), ElementsAre(ElementsAre(7, 70, 8, 80), ElementsAre(8, 80, 9, 90)));
   EXPECT_THAT(source.info().target_names, ElementsAre("y+1", "y+2"));
-  const CsvSource of_x = parsed(kRows, "targets=y&window=2&columns=x");
+  const CsvSource of_x = parsed(kRows, "targets=y,window=2,columns=x");
   EXPECT_EQ(after(of_x, "x\n7\n8\n", {.may_lack_labels = true}).size(), 1) << "y is not read";
 }
 
@@ -185,27 +186,27 @@ TEST_F(CsvWindows, RequireRowsAndOptionsThatFit) {
     return data_error_of([&] { parsed(kRows, options); });
   };
   EXPECT_EQ(
-      rows_error("targets=y&window=6"),
+      rows_error("targets=y,window=6"),
       of_file() + "expected at least 7 rows for window=6, horizon=1 and steps=1; there are 6");
   EXPECT_EQ(
-      rows_error("targets=y&window=2&horizon=3&steps=3"),
+      rows_error("targets=y,window=2,horizon=3,steps=3"),
       of_file() + "expected at least 7 rows for window=2, horizon=3 and steps=3; there are 6");
-  EXPECT_EQ(data_error_of([&] { parsed("s,x\na,1\nb,2\n", "targets=x&window=1&series=s"); }),
+  EXPECT_EQ(data_error_of([&] { parsed("s,x\na,1\nb,2\n", "targets=x,window=1,series=s"); }),
             of_file() +
                 "expected at least 2 rows of a series for window=1, horizon=1 and steps=1, "
                 "got 2 series with fewer");
   const auto refused = [&](const std::string& options) {
     return input_error_of([&] { parsed(kRows, options); });
   };
-  EXPECT_THAT(refused("targets=z&window=2"), HasSubstr("expected targets= with columns"));
-  EXPECT_THAT(refused("targets=y&window=2&series=z"), HasSubstr("expected series= with columns"));
-  EXPECT_THAT(refused("targets=y&window=2&series=y"), HasSubstr("expected one meaning for"));
-  EXPECT_THAT(refused("targets=y&window=2&horizon=0&columns=y"),
+  EXPECT_THAT(refused("targets=z,window=2"), HasSubstr("expected targets= with columns"));
+  EXPECT_THAT(refused("targets=y,window=2,series=z"), HasSubstr("expected series= with columns"));
+  EXPECT_THAT(refused("targets=y,window=2,series=y"), HasSubstr("expected one meaning for"));
+  EXPECT_THAT(refused("targets=y,window=2,horizon=0,columns=y"),
               HasSubstr("expected one meaning for the column y, got targets= and columns="));
-  EXPECT_EQ(refused("label=y&window=2&steps=2"),
+  EXPECT_EQ(refused("label=y,window=2,steps=2"),
             of_file() + "expected targets=COLUMNS with steps=, got the label y");
   for (const char* option : {"horizon=2", "steps=2", "stride=2", "series=x"})
-    EXPECT_EQ(refused(std::string("targets=y&") + option),
+    EXPECT_EQ(refused(std::string("targets=y,") + option),
               of_file() +
                   "expected window=ROWS with horizon=, steps=, stride= or series=; there is none");
   for (const auto& [option, least] : {std::pair("window=0", 1),
@@ -226,7 +227,7 @@ TEST_F(CsvWindows, RequireRowsAndOptionsThatFit) {
 TEST_F(CsvWindows, AreFoundByVerification) {
   std::vector<std::string> problems;
   write_bytes(path_, "s,x\na,1\na,?\n,3\n");
-  EXPECT_EQ(CsvSource::find_problems(path_, CsvOptions::parse("targets=x&window=4&series=s", "csv"),
+  EXPECT_EQ(CsvSource::find_problems(path_, table_options("targets=x,window=4,series=s", "csv"),
                                      [&](const Error& error) { problems.push_back(error.what()); }),
             3);
   ASSERT_EQ(problems.size(), 3U);
@@ -237,7 +238,7 @@ TEST_F(CsvWindows, AreFoundByVerification) {
 
 TEST_F(CsvWindows, OfACheckpointAreCheckedBeforeTheyAreUsed) {
   const nlohmann::json good =
-      parsed("s,x\na,1\na,2\na,3\n", "targets=x&window=2&series=s").info().table->to_json();
+      parsed("s,x\na,1\na,2\na,3\n", "targets=x,window=2,series=s").info().table->to_json();
   EXPECT_EQ(TableSchema::from_checkpoint(good, "state.json").to_json(), good);
   const auto refused = [&](const char* key, const nlohmann::json& value) {
     nlohmann::json bad = good;
@@ -272,10 +273,10 @@ TEST_F(CsvWindows, OfACheckpointAreCheckedBeforeTheyAreUsed) {
 TEST_F(CsvWindows, AreOpenedByTheTextOfTheData) {
   write_bytes(path_, kRows);
   const Dataset data =
-      open_data("csv:" + path_.string() + "?targets=y&window=3&columns=x&scale=none");
+      open_data("csv:" + path_.string() + ":targets=y,window=3,columns=x,scale=none");
   EXPECT_EQ(data.size(), 3);
   EXPECT_EQ(data.spec(), SampleSpec::regression({3, 1}, 1));
-  const auto labels = open_data("csv:" + path_.string() + "?window=2&horizon=0&label=y");
+  const auto labels = open_data("csv:" + path_.string() + ":window=2,horizon=0,label=y");
   EXPECT_EQ(labels.size(), 5);
 }
 

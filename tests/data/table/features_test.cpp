@@ -242,7 +242,7 @@ TEST_F(FeaturesTest, OfOpenDataAreInTheTextOrTheOptions) {
   DataSpecOptions options;
   options.features = file_;
   EXPECT_EQ(read(open_data("csv:" + path_.string(), options).source(), 1).features().at(0), 3);
-  EXPECT_EQ(read(open_data("csv:" + path_.string() + "?features=" + file_.string()).source(), 1)
+  EXPECT_EQ(read(open_data("csv:" + path_.string() + ":features=" + file_.string()).source(), 1)
                 .features()
                 .at(0),
             3);

@@ -16,7 +16,7 @@ import unittest
 
 SOURCES, BEFORE, AFTER, TRAINER, MPIEXEC = sys.argv[1:6]
 # 103 images in batches of 64 leave one of 39.
-DATA = ["synthetic:28x28x1:10:103", "synthetic:28x28x1:10:50", "25"]
+DATA = ["synthetic:28x28x1,10,103", "synthetic:28x28x1,10,50", "25"]
 
 
 def code(name):

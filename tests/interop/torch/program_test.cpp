@@ -198,7 +198,7 @@ TEST_F(TorchScript, OnRanksIsTheSameFile) {
                     "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" --model " + there +
                         ";; esac; exec \"$@\"",
                     "sh", LOCKSTEP_PROGRAM, "train", "--model", here, "--data",
-                    "synthetic:8x8x1:4:100", "--global-batch", "20", "--checkpoint-dir", "none"}));
+                    "synthetic:8x8x1,4,100", "--global-batch", "20", "--checkpoint-dir", "none"}));
   EXPECT_EQ(refused.status, 2) << refused.errors;
   EXPECT_THAT(refused.errors, HasSubstr("[ranks] expected the same TorchScript file on all ranks; "
                                         "rank 0 has xxh3 "));

@@ -9,7 +9,10 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
+#include "lockstep/base/spec.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/network_json.h"
 #include "tests/model/support/error_of.h"
@@ -22,6 +25,19 @@ using model::input_error_of;
 using model::Network;
 using model::Shape;
 using ::testing::HasSubstr;
+
+/// Expects that make() refuses each name with a message that has the text beside it.
+void expect_refusals(std::span<const DataInput> inputs,
+                     const std::vector<std::pair<std::string, std::string>>& cases) {
+  for (const auto& [name, message] : cases)
+    EXPECT_THAT(input_error_of([&, &name = name] { make(name, inputs, 3); }), HasSubstr(message))
+        << name;
+}
+
+/// The name of the network without its head.
+std::string features_name(const std::string& name) {
+  return name + (name.find(':') == std::string::npos ? ":features" : ",features");
+}
 
 TEST(Linear, IsOneDenseLayer) {
   const Network network = linear({28, 28, 1}, 10);
@@ -175,8 +191,8 @@ TEST(MobileNetV2, HasTheWidthAskedFor) {
   EXPECT_EQ(network.parameters().element_count(), 1'968'680u);
   EXPECT_EQ(shape_of(make("mobilenet_v2:1.4", {96, 96, 3}, 10), "features.18.0"),
             Shape({3, 3, 1792}));
-  for (const char* name : {"mobilenet_v2:", "mobilenet_v2:0", "mobilenet_v2:nan", "mobilenet_v2:17",
-                           "mobilenet_v2:1x"})
+  for (const char* name :
+       {"mobilenet_v2:0", "mobilenet_v2:nan", "mobilenet_v2:17", "mobilenet_v2:1x"})
     EXPECT_EQ(input_error_of([&] {
                 make(name, {32, 32, 3}, 10);
               }),
@@ -217,12 +233,17 @@ TEST(WideDeep, RefusesOtherInputsAndOptions) {
   const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 9}};
   EXPECT_EQ(input_error_of([&] { wide_deep(words, 3); }),
             "[wide_deep] expected floats, or one number of a category per sample, got words [7]");
-  for (const char* name : {"wide_deep:", "wide_deep:0", "wide_deep:8x", "wide_deep:8,embedding=",
-                           "wide_deep:8,embedding=x", "wide_deep:8,8", "wide_deep:8embedding=8"})
-    EXPECT_EQ(input_error_of([&] { make(name, kTable, 3); }),
-              std::string("[model] expected sizes of hidden layers and of embeddings, such as "
-                          "wide_deep:256x128,embedding=16, got \"") +
-                  name + "\"");
+  expect_refusals(kTable, {{"wide_deep:", "expected a value before and after each colon"},
+                           {"wide_deep:0", "expected UNITSxUNITS... in whole numbers above 0"},
+                           {"wide_deep:8x", "expected UNITSxUNITS... in whole numbers above 0"},
+                           {"wide_deep:8,embedding=", "expected embedding=VALUE"},
+                           {"wide_deep:8,embedding=x",
+                            "expected embedding to be a whole number of at least 1, got "
+                            "\"embedding=x\""},
+                           {"wide_deep:8,8",
+                            "expected features, UNITSxUNITS... or embedding= as settings of "
+                            "wide_deep, got \"8\""},
+                           {"wide_deep:8embedding=8", "got \"8embedding\""}});
 }
 
 TEST(Lstm, ReadsPositionsOfFeatures) {
@@ -235,7 +256,7 @@ TEST(Lstm, ReadsPositionsOfFeatures) {
             4u * 16 * (5 + 16 + 1) + 2 * 4 * 16 * (16 + 16 + 1) + 17 * 4);
   EXPECT_EQ(shape_of(make("lstm", {28, 28, 3}, 10), "reshape"), Shape({28, 28 * 3}))
       << "a row of an image is a position";
-  EXPECT_EQ(make("lstm:1x8:features", {20, 5}, 0).output_shape(), Shape({8}));
+  EXPECT_EQ(make("lstm:1x8,features", {20, 5}, 0).output_shape(), Shape({8}));
 }
 
 TEST(Lstm, ReadsNumbersThroughAnEmbedding) {
@@ -275,7 +296,7 @@ TEST(Lstm, ReadsTheSegmentsOfWordsAndOfFeatures) {
       const auto layer = std::ranges::find(network.nodes(), name, &model::Node::name);
       EXPECT_EQ(layer->inputs.back(), network.input("segments")) << name;
     }
-    EXPECT_EQ(make("lstm:1x8:features", inputs, 0).output_shape(), Shape({8}));
+    EXPECT_EQ(make("lstm:1x8,features", inputs, 0).output_shape(), Shape({8}));
   }
 }
 
@@ -291,16 +312,16 @@ TEST(Lstm, RefusesOtherInputsAndOptions) {
   EXPECT_EQ(input_error_of([&] { lstm(longer, 3); }), expected + "values [8, 2], words [7]");
   EXPECT_EQ(input_error_of([&] { make("lstm", kTable, 3); }),
             expected + "features [5], city [], city x color []");
-  for (const char* name :
-       {"lstm:", "lstm:2", "lstm:0x8", "lstm:2x8x8", "lstm:2x8,embedding=0", "lstm:2x8,4x8",
-        "lstm:2x8,", "lstm:2x8,sequences", "lstm:2x8return_sequences"})
-    EXPECT_EQ(input_error_of([&] {
-                make(name, {7, 2}, 3);
-              }),
-              std::string("[model] expected a number of layers, their units and the dimension of "
-                          "the embedding, such as lstm:2x256,embedding=64, and optionally "
-                          "return_sequences, got \"") +
-                  name + "\"");
+  const DataInput values[] = {{{.name = "values", .shape = {7, 2}}}};
+  const char* sizes = "expected LAYERSxUNITS in whole numbers above 0, got \"lstm:";
+  expect_refusals(values, {{"lstm:2", sizes},
+                           {"lstm:0x8", sizes},
+                           {"lstm:2x8x8", sizes},
+                           {"lstm:2x8,embedding=0", "got \"embedding=0\""},
+                           {"lstm:2x8,4x8", "got \"4x8\""},
+                           {"lstm:2x8,", "expected a value before and after"},
+                           {"lstm:2x8,sequences", "got \"sequences\""},
+                           {"lstm:2x8return_sequences", sizes}});
 }
 
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
@@ -338,12 +359,13 @@ TEST(Seq2Seq, RefusesOtherInputsAndOptions) {
             "source_segments [S], as of pairs of texts (--data text:FILE:source=A,target=B), got "
             "source_segments [7], tokens [5]");
   EXPECT_THAT(input_error_of([] { make("seq2seq", {7, 3}, 0); }), HasSubstr("got features [7, 3]"));
-  for (const char* name :
-       {"seq2seq:", "seq2seq:2", "seq2seq:0x8", "seq2seq:1x8x2", "seq2seq:1x8,dropout=1",
-        "seq2seq:1x8,heads=2", "seq2seq:1x8,dropout=0.1,dropout=0.2"})
-    EXPECT_THAT(input_error_of([&] { make(name, kPair, 0); }),
-                HasSubstr(std::string("seq2seq:2x256,embedding=128,dropout=0.1, got \"") + name))
-        << name;
+  const char* sizes = "expected LAYERSxUNITS in whole numbers above 0, got \"seq2seq:";
+  expect_refusals(kPair, {{"seq2seq:2", sizes},
+                          {"seq2seq:0x8", sizes},
+                          {"seq2seq:1x8x2", sizes},
+                          {"seq2seq:1x8,dropout=1", "expected dropout to be below 1"},
+                          {"seq2seq:1x8,heads=2", "got \"heads\""},
+                          {"seq2seq:1x8,dropout=0.1,dropout=0.2", "expected dropout= once"}});
 }
 
 TEST(Vit, ClassifiesAnImageBySquares) {
@@ -355,7 +377,7 @@ TEST(Vit, ClassifiesAnImageBySquares) {
   EXPECT_EQ(shape_of(network, "fc_norm"), Shape({32}));
   EXPECT_EQ(network.parameters().element_count(),
             (64u * 3 + 1 + 24) * 32 + 2 * (12u * 32 * 32 + 13 * 32) + 2 * 32 + 33 * 10);
-  EXPECT_EQ(make("vit:2x32:features", {32, 32, 3}, 0).output_shape(), Shape({32}));
+  EXPECT_EQ(make("vit:2x32,features", {32, 32, 3}, 0).output_shape(), Shape({32}));
 }
 
 TEST(Vit, ChoosesItsSquaresByTheInputUnlessTold) {
@@ -367,14 +389,12 @@ TEST(Vit, ChoosesItsSquaresByTheInputUnlessTold) {
             "[vit] expected an image that squares of 4x4 fill, got [30, 32, 3]");
   EXPECT_EQ(input_error_of([] { make("vit:1x32", {784}, 10); }),
             "[vit] expected an input [height, width, channels], got [784]");
-  for (const char* name : {"vit:1x32,patch=0", "vit:1x32,patch=", "vit:1x32,4"})
-    EXPECT_EQ(input_error_of([&] {
-                make(name, {32, 32, 3}, 10);
-              }),
-              std::string("[model] expected the number of layers and the width, such as vit:4x128, "
-                          "and optionally the number of heads, the side of the squares and a "
-                          "dropout below 1, such as vit:4x128x2,patch=4,dropout=0.1, got \"") +
-                  name + "\"");
+  const DataInput image[] = {{{.name = "image", .shape = {32, 32, 3}}}};
+  expect_refusals(image, {{"vit:1x32,patch=0", "expected patch to be a whole number of at least 1"},
+                          {"vit:1x32,patch=", "expected patch=VALUE"},
+                          {"vit:1x32,4",
+                           "expected features, LAYERSxWIDTH[xHEADS], dropout= or patch= as "
+                           "settings of vit, got \"4\""}});
 }
 
 TEST(FastCifar, HasTheSizeItPromises) {
@@ -442,10 +462,10 @@ TEST(Caption, ReadsTheImageBeforeTheTokens) {
 
 TEST(Caption, KeepsTheNamesOfItsCnn) {
   for (const auto& [name, features] : {std::pair{"mobilenet_v2:0.5", 1280}, {"resnet18", 512}}) {
-    const std::string whole = fmt::format("caption:16,dropout=0.3,cnn={}", name);
+    const std::string whole = fmt::format("caption:16,dropout=0.3,cnn={}", quote_spec(name));
     const Network network = make(whole, kCaptions, 20);
     EXPECT_EQ(network.name(), whole);
-    const Network cnn = make(name + std::string(":features"), {32, 32, 3}, 0);
+    const Network cnn = make(features_name(name), {32, 32, 3}, 0);
     EXPECT_EQ(cnn.output_shape(), Shape({features}));
     for (const auto& entry : cnn.parameters().entries())
       EXPECT_NE(network.parameters().find(entry.name), nullptr) << entry.name;
@@ -484,12 +504,12 @@ TEST(Caption, RefusesOtherInputsAndOptions) {
                                {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 0}};
   EXPECT_EQ(input_error_of([&] { make("caption", unknown, 20); }),
             expected + "image [32, 32, 3], tokens [6]");
-  for (const char* options : {":", ":0", ":8x8", ":8,dropout=1", ":8,dropout=", ":8,cnn=", ":8,",
-                              ":8,9", ":dropout=0.1,8,dropout=0.2"})
-    EXPECT_EQ(input_error_of([&] { make(std::string("caption") + options, kCaptions, 20); }),
-              "[model] expected a width, a dropout below 1, or the name of a network of images at "
-              "the end, such as caption:256,dropout=0.3,cnn=resnet18, got \"caption" +
-                  std::string(options) + "\"");
+  expect_refusals(kCaptions, {{"caption:0", "expected WIDTH in whole numbers above 0"},
+                              {"caption:8x8", "expected WIDTH in whole numbers above 0"},
+                              {"caption:8,dropout=1", "expected dropout to be below 1"},
+                              {"caption:8,cnn=", "expected cnn=VALUE"},
+                              {"caption:8,cnn=mlp:8", "quotes around one with : or ="},
+                              {"caption:8,9", "got \"9\""}});
   EXPECT_THAT(input_error_of([&] { make("caption:8,cnn=resnet-18", kCaptions, 20); }),
               HasSubstr("(did you mean resnet18?)"));
 }
@@ -581,20 +601,17 @@ TEST(Transformers, RefuseOtherInputsAndOptions) {
               "[" + kind +
                   "] expected tokens of a vocabulary, one int32 for each position of a text, and "
                   "optionally the segments of the same positions, got features [28, 28, 1]");
-    for (const char* options : {":", ":4", ":4x", ":0x32", ":4x32x", ":4x32x2x2", ":4x32,dropout=1",
-                                ":4x32,dropout=", ":4x32,rate=0", ":4x32,patch=4", ":ax32",
-                                ":4x32,ffn=relu", ":4x32,dropout=0.1,dropout=0.1"})
-      EXPECT_EQ(input_error_of([&] { make(kind + options, kTokens, 3); }),
-                "[model] expected the number of layers and the width, such as " + kind +
-                    ":4x128, and optionally the number of heads" +
-                    (kind == "gpt" ? ", ffn=gelu or ffn=swiglu" : "") +
-                    " and a dropout below 1, such as " + kind + ":4x128x2" +
-                    (kind == "gpt" ? ",ffn=swiglu" : "") + ",dropout=0.1, got \"" + kind + options +
-                    "\"");
-    if (kind != "gpt") {
-      EXPECT_THAT(input_error_of([&] { make(kind + ":4x32,ffn=swiglu", kTokens, 3); }),
-                  HasSubstr("expected the number of layers"));
-    }
+    for (const char* sizes : {":4", ":4x", ":0x32", ":4x32x", ":4x32x2x2", ":ax32"})
+      expect_refusals(kTokens,
+                      {{kind + sizes, "expected LAYERSxWIDTH[xHEADS] in whole numbers above 0"}});
+    expect_refusals(kTokens,
+                    {{kind + ":4x32,dropout=1", "expected dropout to be below 1"},
+                     {kind + ":4x32,dropout=", "expected dropout=VALUE"},
+                     {kind + ":4x32,rate=0", "got \"rate\""},
+                     {kind + ":4x32,patch=4", "got \"patch\""},
+                     {kind + ":4x32,ffn=relu",
+                      kind == "gpt" ? "[model: ffn] expected gelu or swiglu" : "got \"ffn\""},
+                     {kind + ":4x32,dropout=0.1,dropout=0.1", "expected dropout= once"}});
     EXPECT_THAT(input_error_of([&] { make(kind + ":1x32x5", kTokens, 3); }),
                 HasSubstr("5 heads of the same size"));
   }
@@ -609,7 +626,7 @@ TEST(Bert, IsAClassifierWithTheNamesOfHuggingFace) {
   EXPECT_EQ(shape_of(network, "encoder.layer.1.attention.self.value"), Shape({8, 32}));
   EXPECT_EQ(shape_of(network, "encoder.layer.1.output.LayerNorm"), Shape({8, 32}));
   EXPECT_EQ(shape_of(network, "pooler.dense"), Shape({32}));
-  const Network features = make("bert:2x32x4:features", kTokens, 0);
+  const Network features = make("bert:2x32x4,features", kTokens, 0);
   EXPECT_EQ(features.inputs().size(), 2u);
   EXPECT_EQ(features.output_shape(), Shape({32}));
 }
@@ -641,8 +658,8 @@ TEST(Make, LeavesOutTheHeadOfFeatures) {
                                        {"mlp", 128},
                                        {"mlp:10,20", 20}}) {
     const Network whole = make(name, {32, 32, 3}, 10);
-    Network network = make(name + std::string(":features"), {32, 32, 3}, 0);
-    EXPECT_EQ(network.name(), name + std::string(":features"));
+    Network network = make(features_name(name), {32, 32, 3}, 0);
+    EXPECT_EQ(network.name(), features_name(name));
     EXPECT_EQ(network.output_shape(), Shape({features})) << name;
     network.add(model::Dense({.units = 10}), {network.last()}, whole.nodes().back().name);
     ASSERT_EQ(network.parameters().entries().size(), whole.parameters().entries().size()) << name;
@@ -666,19 +683,19 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
       "\"resnet-18\" (did you mean resnet18?)");
   for (const auto& [name, kind] :
        {std::pair("linear:3", "linear"), std::pair("resnet18:2", "resnet18")})
-    EXPECT_EQ(
-        input_error_of([&] {
-          make(name, {8, 8, 3}, 2);
-        }),
-        fmt::format("[model] expected {0} alone: {0} has no settings, got \"{1}\"", kind, name));
+    EXPECT_EQ(input_error_of([&] {
+                make(name, {8, 8, 3}, 2);
+              }),
+              fmt::format("[model] expected features as settings of {}, got \"{}\"", kind,
+                          std::string(name).substr(std::string(kind).size() + 1)));
 }
 
 TEST(Make, RefusesSizesThatAreNone) {
-  for (const char* name : {"mlp:", "mlp:0", "mlp:10,", "mlp:10,,10", "mlp:10x10", "mlp:-1"})
-    EXPECT_EQ(
-        input_error_of([&] { make(name, {4}, 3); }),
-        std::string("[model] expected the sizes of hidden layers, such as mlp:128,128, got \"") +
-            name + "\"");
+  const DataInput values[] = {{{.name = "values", .shape = {4}}}};
+  for (const char* name : {"mlp:0", "mlp:10x10", "mlp:-1", "mlp:10,0"})
+    expect_refusals(values, {{name, "[model] expected UNITS in whole numbers above 0, got"}});
+  for (const char* name : {"mlp:", "mlp:10,", "mlp:10,,10"})
+    expect_refusals(values, {{name, "[model] expected a value before and after each colon"}});
 }
 
 }  // namespace

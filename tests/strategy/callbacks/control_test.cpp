@@ -59,7 +59,7 @@ TEST(EarlyStopping, StopsWhereKerasDoes) {
   for (const Case& one : {Case{"validation_loss:patience=2", {3, 2, 2.5, 2, 1}, 4},
                           Case{"validation_loss:patience=2", {3, 2, 2.5, 1.5, 2, 1}, 0},
                           Case{"validation_loss:patience=2,min_delta=0.5", {3, 2.75, 2.5, 1}, 3},
-                          Case{"validation_loss:max:patience=1", {1, 2, 1.5}, 3},
+                          Case{"validation_loss:max,patience=1", {1, 2, 1.5}, 3},
                           Case{"validation_loss:patience=2", {nan, nan, 1}, 2},
                           Case{"validation_loss:patience=2", {nan, 1, nan, 0.5}, 0}}) {
     EarlyStopping stopping(parse_early_stopping(one.options));

@@ -1,0 +1,14 @@
+// The options of a table, as --data has them after the file.
+#pragma once
+
+#include <string>
+
+#include "lockstep/data/source/file_options.h"
+
+namespace lockstep::data {
+
+inline CsvOptions table_options(const std::string& text, const std::string& where) {
+  return CsvSpec::parse("/dev/null:" + text, where).options;
+}
+
+}  // namespace lockstep::data
