@@ -1,6 +1,7 @@
 #include "apps/lockstep/arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/record/mapped_file.h"
@@ -90,26 +92,25 @@ bool parse_format(const std::string& text) {
 
 /// The recipe of --images, which is not none, for the part "train" or "test". Throws Error (input).
 data::ImageRecipe recipe_for(std::string_view images, const std::string& part) {
-  const std::size_t colon = std::min(images.find(':'), images.size());
-  const std::string_view name = images.substr(0, colon);
-  if (name == "cifar10" || name == "imagenet") {
-    const int size = parse_number<int>(images.substr(std::min(colon + 1, images.size())))
-                         .value_or(colon == images.size() ? 0 : -1);
-    const bool is_valid = size > 0 || colon == images.size();
-    if (!is_valid)
-      throw Error(ErrorCategory::input, "images", "expected imagenet:SIZE with a size in pixels",
-                  fmt::format("got \"{}\"", images));
-    auto recipe = data::ImageRecipe::parse(fmt::format("{}-{}", name, part), size, size);
-    recipe.check();
-    return recipe;
+  if (!data::ImageRecipe::begins_with_step(images)) {
+    Spec spec = Spec::of_kind("images", images);
+    const std::string& name = spec.head();
+    if (name != "cifar10" && name != "imagenet" && images.find_first_of(",=") == images.npos)
+      throw Error(ErrorCategory::input, "images",
+                  "expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
+                  "random-crop=160,flip,normalize=imagenet",
+                  got_name(images, std::array<std::string_view, 3>{kImagesAsStored, "cifar10",
+                                                                   "imagenet"}));
+    if (name == "cifar10" || name == "imagenet") {
+      const auto text = spec.next("SIZE");
+      spec.finish();
+      const int size = text ? parse_number<int>(*text).value_or(0) : 0;
+      if (text && size < 1) spec.refuse("", "expected imagenet:SIZE with a size in pixels");
+      auto recipe = data::ImageRecipe::parse(fmt::format("{}-{}", name, part), size, size);
+      recipe.check();
+      return recipe;
+    }
   }
-  if (!data::ImageRecipe::begins_with_step(images) &&
-      images.find_first_of(",=/") == std::string_view::npos)
-    throw Error(
-        ErrorCategory::input, "images",
-        "expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
-        "random-crop=160,flip,normalize=imagenet",
-        got_name(images, std::array<std::string_view, 3>{kImagesAsStored, "cifar10", "imagenet"}));
   const auto recipe = data::ImageRecipe::parse(images);
   return part == "train" ? recipe : recipe.for_test();
 }
@@ -130,8 +131,14 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
 
 void add_metrics_option(CLI::App& command, std::string& metrics) {
   command
-      .add_option("--metrics", metrics,
-                  fmt::format(fmt::runtime(kMetricsHelp), model::metric_names()))
+      .add_option_function<std::vector<std::string>>(
+          "--metrics",
+          [&metrics](const std::vector<std::string>& texts) {
+            metrics = fmt::format("{}", fmt::join(texts, ","));
+          },
+          fmt::format(fmt::runtime(kMetricsHelp), model::metric_names()))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
       ->type_name("LIST")
       ->group("Model");
 }
@@ -171,11 +178,8 @@ std::optional<std::int64_t> parse_bad_records(const std::string& text) {
 
 std::vector<allreduce::Route> parse_routes(const std::string& list) {
   std::vector<allreduce::Route> routes;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    routes.push_back(allreduce::parse_route(std::string_view(list).substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  for (const std::string& name : split_specs("--allreduce", list))
+    routes.push_back(allreduce::parse_route(name));
   return routes;
 }
 
@@ -193,7 +197,7 @@ void require_features_used(const std::string& spec, const data::TFRecordOptions&
   if (dynamic_cast<const data::TFRecordSource*>(&dataset.source()) != nullptr) return;
   throw Error(ErrorCategory::input, spec,
               "expected TFRecord files with --input-feature or --label-feature (the columns of a "
-              "table are selected in its name: csv:FILE?label=NAME&columns=NAMES)",
+              "table are selected in its name: csv:FILE:label=NAME,columns=NAME+NAME)",
               "got " + dataset.description());
 }
 

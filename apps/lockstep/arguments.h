@@ -140,7 +140,8 @@ void add_output_options(CLI::App& command, OutputArguments& arguments,
 inline constexpr std::string_view kMetricsHelp =
     "Further metrics, such as auc,confusion: {}. top5 may have any number; precision, recall and "
     "f1 take :average=binary, macro or none (each class), auc and auc_pr take :exact=true. With "
-    "several outputs, OUTPUT:NAME is of one, NAME of each that it fits (default: none)";
+    "several outputs, OUTPUT:NAME is of one, NAME of each that it fits. May be given several times "
+    "(default: none)";
 /// Declares --metrics, a list for model::make_metrics().
 void add_metrics_option(CLI::App& command, std::string& metrics);
 

@@ -1,6 +1,7 @@
 #include "apps/lockstep/train_arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/zoo/zoo.h"
@@ -87,17 +89,15 @@ void set_label_smoothing(LossArguments& arguments, double smoothing) {
 std::vector<float> class_weights_of(std::string_view text) {
   std::vector<float> weights;
   if (text.empty() || text == "auto") return weights;
-  for (std::string_view rest = text;;) {
-    const std::size_t comma = rest.find(',');
-    const auto weight = parse_number<float>(rest.substr(0, comma));
+  for (const std::string& part : split_specs("--class-weights", text)) {
+    const auto weight = parse_number<float>(part);
     if (!weight)
       refuse_arguments(
           "expected --class-weights to be auto or a number for each class, such as 1,2.5",
           fmt::format("got \"{}\"", text));
     weights.push_back(*weight);
-    if (comma == std::string_view::npos) return weights;
-    rest.remove_prefix(comma + 1);
   }
+  return weights;
 }
 
 /// Throws Error (input) for a constant that the optimizer does not have.
@@ -199,6 +199,10 @@ std::string TrainFields::list_losses() { return list_names(model::loss_names());
 
 void TrainFields::parse_losses(Options& options, std::string_view /*name*/, Values values) {
   options.loss = apps::parse_losses({values.begin(), values.end()});
+}
+
+void TrainFields::parse_metrics(Options& options, std::string_view /*name*/, Values values) {
+  options.metrics = fmt::format("{}", fmt::join(values, ","));
 }
 
 void TrainFields::parse_bad_records(Options& options, std::string_view /*name*/, Values values) {

@@ -160,6 +160,7 @@ struct Fields<apps::TrainArguments> {
   static std::string list_networks();
   static std::string list_losses();
   static void parse_losses(Options& options, std::string_view name, Values values);
+  static void parse_metrics(Options& options, std::string_view name, Values values);
   static void parse_bad_records(Options& options, std::string_view name, Values values);
   static std::vector<std::string> print_bad_records(const Options& options);
   static void parse_early_stop(Options& options, std::string_view name, Values values);
@@ -198,10 +199,10 @@ struct Fields<apps::TrainArguments> {
           parse_losses,
           [](const Options& options) { return options.loss.texts; },
           {.value = "NAME[:KEY=X]", .repeats = true, .names = list_losses}},
-      Field{&Options::metrics,
-            {"metrics", "Model", apps::kMetricsHelp},
-            {},
-            {.value = "LIST", .names = model::metric_names}},
+      TextField<Options>{{"metrics", "Model", apps::kMetricsHelp},
+                         parse_metrics,
+                         [](const Options& options) { return unless_empty(options.metrics); },
+                         {.value = "LIST", .repeats = true, .names = model::metric_names}},
       Field{&Options::label_smoothing,
             {"label_smoothing", "Model",
              "Fraction of the label that is spread over all classes, 0 to 1"},

@@ -7,33 +7,30 @@
 
 #include "lockstep/base/bound_fields.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::strategy {
 
 TraceOptions parse_trace(std::string_view text) {
-  static constexpr std::string_view kSteps = ":steps=";
-  TraceOptions options;
-  const std::size_t steps = text.rfind(kSteps);
-  options.file = text.substr(0, steps);
+  Spec spec = Spec::of_pattern("trace", text);
+  TraceOptions options{.file = spec.head()};
+  std::string range;
+  spec.read("steps", range);
+  spec.finish();
   const auto number = [](std::string_view digits, std::int64_t otherwise) {
     if (digits.empty()) return otherwise;
     const std::int64_t given = parse_number<std::int64_t>(digits).value_or(0);
     return given < 1 ? -1 : given;
   };
-  if (steps != std::string_view::npos) {
-    const std::string_view range = text.substr(steps + kSteps.size());
-    const std::size_t dash = range.find('-');
-    options.first_step = number(range.substr(0, dash), 1);
+  if (const std::size_t dash = range.find('-'); !range.empty()) {
+    options.first_step = range == "-" ? -1 : number(range.substr(0, dash), 1);
     options.last_step =
-        dash == std::string_view::npos ? options.first_step : number(range.substr(dash + 1), 0);
-    if (range.empty() || range == "-") options.first_step = -1;
+        dash == std::string::npos ? options.first_step : number(range.substr(dash + 1), 0);
   }
   if (options.file.empty() || options.file == "-" || options.first_step < 1 ||
       options.last_step < 0 || (options.last_step > 0 && options.last_step < options.first_step))
-    throw Error(ErrorCategory::input, "trace",
-                "expected FILE or FILE:steps=FIRST-LAST, with steps counted from 1",
-                fmt::format("got \"{}\"", text));
+    spec.refuse("", "expected FILE or FILE:steps=FIRST-LAST, with steps counted from 1");
   return options;
 }
 

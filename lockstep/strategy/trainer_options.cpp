@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/metrics/make_metrics.h"
 
@@ -27,33 +28,6 @@ float scale(const TrainerOptions& options, std::int64_t global_batch) {
                 fmt::format("got {}", options.base_batch));
   const double ratio = static_cast<double>(global_batch) / static_cast<double>(options.base_batch);
   return static_cast<float>(options.rate_scaling == RateScaling::linear ? ratio : std::sqrt(ratio));
-}
-
-/// The groups of "a/*:lr=0.1,decay=0,b/*:lr=0.2": a part with a colon begins the next one.
-void add_groups(std::vector<ParameterGroup>& groups, std::string_view name,
-                const std::string& text) {
-  const auto refuse_group = [&] {
-    refuse_value(name, "PATTERN:lr=X,decay=Y, or one of the two", text);
-  };
-  std::string_view rest = text;
-  bool is_first = true;
-  while (is_first || !rest.empty()) {
-    std::string_view part = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
-    if (const std::size_t colon = part.rfind(':'); colon != std::string_view::npos) {
-      groups.push_back({.pattern = std::string(part.substr(0, colon))});
-      part.remove_prefix(colon + 1);
-    } else if (is_first) {
-      refuse_group();
-    }
-    is_first = false;
-    const std::size_t equals = part.find('=');
-    if (equals == std::string_view::npos) refuse_group();
-    const std::optional<float> value = parse_number<float>(part.substr(equals + 1));
-    const std::string_view key = part.substr(0, equals);
-    if (!value || (key != "lr" && key != "decay")) refuse_group();
-    (key == "lr" ? groups.back().learning_rate : groups.back().weight_decay) = value;
-  }
 }
 
 }  // namespace
@@ -81,8 +55,19 @@ std::string to_string(const OutputLoss& loss) {
   return text;
 }
 
+ParameterGroup parse_group(std::string_view text) {
+  Spec spec = Spec::of_pattern("group", text);
+  ParameterGroup group{.pattern = spec.head()};
+  spec.read("lr", group.learning_rate);
+  spec.read("decay", group.weight_decay);
+  spec.finish();
+  if (group.pattern.empty() || (!group.learning_rate && !group.weight_decay))
+    spec.refuse("", "expected PATTERN:lr=X,decay=Y, or one of the two");
+  return group;
+}
+
 std::string to_string(const ParameterGroup& group) {
-  std::string text = group.pattern + ":";
+  std::string text = quote_spec(group.pattern) + ":";
   if (group.learning_rate) text += fmt::format("lr={}", *group.learning_rate);
   if (group.weight_decay)
     text += fmt::format("{}decay={}", group.learning_rate ? "," : "", *group.weight_decay);
@@ -196,11 +181,11 @@ std::vector<std::string> TrainerFields::print_groups(const Options& options) {
   return fields_detail::print(options.groups);
 }
 
-void TrainerFields::parse_groups(Options& options, std::string_view name,
+void TrainerFields::parse_groups(Options& options, std::string_view /*name*/,
                                  std::span<const std::string> values) {
   options.groups.clear();
   for (const std::string& text : values)
-    if (!text.empty()) strategy::add_groups(options.groups, name, text);
+    if (!text.empty()) options.groups.push_back(strategy::parse_group(text));
 }
 
 namespace {

@@ -35,6 +35,8 @@ struct ParameterGroup {
 };
 /// "head/*:lr=0.1,decay=0", as `--group` reads it.
 std::string to_string(const ParameterGroup& group);
+/// Parses "fc/*:lr=0.1,decay=0", or one of the two. Throws Error (input).
+ParameterGroup parse_group(std::string_view text);
 
 /// The loss of one output of a network.
 struct OutputLoss {

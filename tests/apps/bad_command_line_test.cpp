@@ -232,10 +232,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0",
                 2, "bn] expected groups whose size divides the number of replicas, 1, got group:3"},
         Refusal{"group_without_values", kTrain + "--group dense/*", 2,
-                "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "
-                "\"dense/*\""},
+                "group] expected PATTERN:lr=X,decay=Y, or one of the two, got \"dense/*\""},
         Refusal{"group_with_another_value", kTrain + "--group dense/*:lr=0.1,momentum=2", 2,
-                "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "},
+                "group] expected lr= or decay= as settings of dense/*, got \"momentum\""},
         Refusal{"group_that_matches_nothing", kTrain + "--group conv*:lr=0.1", 2,
                 "group] expected a pattern of parameter names, which are dense_2/kernel, "},
         Refusal{"frozen_pattern_that_matches_nothing", kTrain + "--freeze conv*", 2,

@@ -58,17 +58,13 @@ void TFRecordFields::parse_shape(Options& options, std::string_view /*name*/,
                                  std::span<const std::string> values) {
   const std::string& text = values.back();
   options.input_shape.clear();
-  for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
-    const std::size_t end = std::min(text.find('x', begin), text.size());
-    const auto extent =
-        parse_number<std::int64_t>(std::string_view(text).substr(begin, end - begin));
-    if (extent.value_or(0) < 1)
-      throw Error(ErrorCategory::input, "input-shape",
-                  "expected positive numbers separated by x, such as 28x28x1",
-                  fmt::format("got \"{}\"", text));
-    options.input_shape.push_back(*extent);
-    begin = end + 1;
-  }
+  if (text.empty()) return;
+  const auto shape = parse_extents(text);
+  if (!shape)
+    throw Error(ErrorCategory::input, "input-shape",
+                "expected positive numbers separated by x, such as 28x28x1",
+                fmt::format("got \"{}\"", text));
+  options.input_shape = *shape;
 }
 
 std::vector<std::string> TFRecordFields::print_shape(const Options& options) {
