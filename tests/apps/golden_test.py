@@ -28,7 +28,7 @@ TRAIN = [
     "--model",
     "linear",
     "--data",
-    "csv:t.csv?label=kind",
+    "csv:t.csv:label=kind",
     "--global-batch",
     "4",
     "--devices",
@@ -60,7 +60,7 @@ CHANGES = [
     ["--recompute", "blocks"],
     ["--metrics", "auc"],
     ["--model", "mlp:3"],
-    ["--data", "csv:t.csv?label=kind&drop=a"],
+    ["--data", "csv:t.csv:label=kind,drop=a"],
 ]
 
 
