@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 
 #include "lockstep/base/error.h"
@@ -292,11 +293,15 @@ void Spec::finish() const {
   std::vector<std::string_view> names = known;
   for (std::string_view& name : names) name = name.substr(0, name.find('='));
   const std::string list = list_names(known, " or ");
+  const bool follows_key =
+      unread->key.empty() && unread != items_.begin() && !std::prev(unread)->key.empty();
   throw Error(ErrorCategory::input, where_,
               known.empty()   ? fmt::format("expected {} without settings", head_)
               : head_.empty() ? fmt::format("expected {}", list)
                               : fmt::format("expected {} as settings of {}", list, head_),
-              got_name(unread->key.empty() ? unread->value() : unread->key, names));
+              follows_key ? fmt::format("got \"{}\" (a list is written {}+{})", unread->value(),
+                                        std::prev(unread)->text, unread->text)
+                          : got_name(unread->key.empty() ? unread->value() : unread->key, names));
 }
 
 void Spec::refuse(std::string_view key, std::string_view expected) const {

@@ -61,8 +61,8 @@ std::string take_part(Spec& spec, const std::string& otherwise) {
 /// Tells which file was chosen for a text that can be read in several ways.
 void tell_path(const std::string& path, const DataSpecOptions& options) {
   std::error_code ignored;
-  const bool is_chosen = path.find(':') != std::string::npos ||
-                         (has_pattern(path) && std::filesystem::exists(path, ignored));
+  const bool is_chosen = (path.find(':') != std::string::npos || has_pattern(path)) &&
+                         std::filesystem::exists(path, ignored);
   if (is_chosen && options.log && options.tfrecord.exchange.member == 0)
     options.log->info("data are read from \"{}\"", path);
 }
@@ -415,16 +415,19 @@ void refuse_other_formats(const std::string& spec) {
   const auto* const format = std::ranges::find_if(kFormats, [&](const Format& known) {
     return !extension.empty() && std::ranges::count(known.extensions, extension) > 0;
   });
+  // Without another kind, such as "cvs:".
+  std::error_code ignored;
+  const std::size_t colon =
+      std::filesystem::exists(path, ignored) ? std::string::npos : path.string().find(':');
   if (format != kFormats.end() && format->usage.starts_with("FILE["))
     fail_input(spec,
                fmt::format("expected {0} before the name of the file: {0}{1}{2}", format->prefix,
-                           spec, extension == ".tsv" && parsed.items().empty() ? ":sep=tab" : ""),
+                           spec.substr(colon + 1),
+                           extension == ".tsv" && parsed.items().empty() ? ":sep=tab" : ""),
                got);
   // predict reads single images: if there is no such file, this is found next.
   const bool is_image = format != kFormats.end() && format->open == open_images;
-  if (std::error_code ignored;
-      is_image && !has_pattern(path.string()) && !std::filesystem::exists(path, ignored))
-    return;
+  if (is_image && !has_pattern(path.string()) && !std::filesystem::exists(path, ignored)) return;
   if (format != kFormats.end())
     fail_input(spec, fmt::format("expected {}{}", format->prefix, format->usage), got);
   if (path.filename().string().find("-ubyte") != std::string::npos)

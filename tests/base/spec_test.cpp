@@ -141,6 +141,7 @@ TEST(Spec, RefusesValuesAndKeysThatItsReaderDoesNotKnow) {
   EXPECT_EQ(refusal("f:maxx"),
             "[here] expected max, patience=, rate= or on= as settings of f, got \"maxx\" (did you "
             "mean max?)");
+  EXPECT_THAT(refusal("f:rate=1,2"), HasSubstr("got \"2\" (a list is written rate=1+2)"));
   EXPECT_EQ(spec_error_of([] { Spec::of_kind("here", "cnn:x").finish(); }),
             "[here] expected cnn without settings, got \"x\"");
 }
