@@ -260,8 +260,9 @@ model::Network caption(std::span<const DataInput> inputs, const CaptionOptions& 
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
 /// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, a gpt,
 /// bert, minilm, seq2seq or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1,ffn=swiglu",
-/// or a caption of another width or cnn. "resnet50:features", or "mlp:10,10,features", leaves out the
-/// head, as features_of() does, and `classes` does not matter. Throws Error (input) for an unknown name.
+/// or a caption of another width or cnn. "resnet50:features", or "mlp:10,10,features", leaves out
+/// the head, as features_of() does, and `classes` does not matter. Throws Error (input) for an
+/// unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
