@@ -47,12 +47,12 @@ std::string list_defaults(std::string_view hyperparameter) {
     return *model::find_hyperparameter(optimizer, hyperparameter);
   };
   while (!rest.empty()) {
-    const auto others = std::ranges::stable_partition(
-        rest, [&, value = default_of(rest[0])](auto& other) { return default_of(other) == value; });
-    texts.push_back(fmt::format("{} (default {})",
-                                list_optimizers({rest.begin(), others.begin()}, " and "),
+    const auto others = std::stable_partition(
+        rest.begin(), rest.end(),
+        [&, value = default_of(rest[0])](auto& other) { return default_of(other) == value; });
+    texts.push_back(fmt::format("{} (default {})", list_optimizers({rest.begin(), others}, " and "),
                                 default_of(rest[0])));
-    rest.erase(rest.begin(), others.begin());
+    rest.erase(rest.begin(), others);
   }
   return list_names(std::vector<std::string_view>(texts.begin(), texts.end()), " and ");
 }

@@ -74,8 +74,9 @@ class JpegDecoder {
 
   /// Decodes `part` of the opened image at 1/`denominator` of its size, with extents rounded up,
   /// into `memory`, and returns its view there. `denominator` is 1, 2, 4 or 8. `part` is in pixels
-  /// of the scaled image; the result equals a crop of the whole decoded image. Rows below it are not decoded; above and beside it, little more than the
-  /// entropy decoding is done. `channels` is 1 (luma) or 3 (RGB; gray is repeated, CMYK converted).
+  /// of the scaled image; the result equals a crop of the whole decoded image. Rows below it are
+  /// not decoded; above and beside it, little more than the entropy decoding is done. `channels` is
+  /// 1 (luma) or 3 (RGB; gray is repeated, CMYK converted).
   ///
   /// Throws Error (data) for everything that libjpeg reports as corrupt, whether an error or a
   /// warning, and for a truncated file.
