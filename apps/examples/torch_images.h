@@ -12,6 +12,7 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/sample/record_source.h"
 
 /// All records of what `lockstep train --data` takes: images [channels, height, width], and their
 /// classes.

@@ -31,12 +31,12 @@ struct Described {
   float rate = 0.5F;
   double share = 0;
   Color color = Color::red;
-  std::string name;
-  std::filesystem::path file;
-  std::optional<float> decay;
-  std::vector<std::string> patterns;
+  std::string name = {};
+  std::filesystem::path file = {};
+  std::optional<float> decay = {};
+  std::vector<std::string> patterns = {};
   std::string twice = "a";
-  Inner inner;
+  Inner inner = {};
 };
 
 }  // namespace
@@ -180,7 +180,7 @@ TEST(Fields, NeedOthers) {
   check_needs(fields_of(object));
   object.file = "x";
   EXPECT_THAT(error_of_fields([&] { check_needs(fields_of(object)); }),
-              HasSubstr("expected --name with --file, it was not given"));
+              HasSubstr("expected --name with --file; it was not given"));
   object.name = "n";
   check_needs(fields_of(object));
 }

@@ -126,7 +126,8 @@ TEST(OpenData, FashionMnistIsLookedForInTheDataDirectoryFirst) {
   write_idx(directory.path(), "t10k", 4);
   EXPECT_EQ(open_data("fashion-mnist", options).size(), 4);
   EXPECT_EQ(input_error_of([&] { open_data("fashion-mnist:validation", options); }),
-            "[fashion-mnist:validation] expected the part train or test, got validation");
+            "[fashion-mnist:validation] expected train or test as settings of fashion-mnist, got "
+            "\"validation\"");
 }
 
 TEST(OpenData, SaysHowToGetFashionMnist) {

@@ -88,8 +88,9 @@ TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
   fit.steps = 5;
   ::testing::internal::CaptureStderr();
   const Outcome outcome = train(1, plain_network(), dataset, {}, fit);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("precision: bfloat16 in the earlier run; the training continues with float32"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr("precision: bfloat16 in the earlier run; the training continues with float32"));
   EXPECT_EQ(outcome.losses.size(), 2U);
 }
 

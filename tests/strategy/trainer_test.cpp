@@ -210,6 +210,7 @@ class Counted final : public data::RecordSource {
   explicit Counted(std::int64_t classes) : source_(data::Dataset::synthetic({16}, classes, 20)) {
     info_ = source_.source().info();
     info_.counts_classes = true;
+    info_.description = "counted";
   }
   void read(std::int64_t id, data::Sample& sample) const override {
     source_.source().read(id, sample);

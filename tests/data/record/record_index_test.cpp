@@ -165,22 +165,6 @@ TEST_F(RecordIndexTest, IsMadeAgainForAnotherFileOfTheSameSizeAndTime) {
   EXPECT_EQ(open().length(1), 3u);
 }
 
-TEST_F(RecordIndexTest, OfAnEarlierReleaseIsLoadedBySizeAndTime) {
-  write_records(path_, {"zero", "one"});
-  const FileVersion version = file_version(path_);
-  std::string bytes = fmt::format(
-      "{{\"file_modified_nanos\":{},\"file_size\":{},\"lockstep_index\":1,\"records\":2}}\n",
-      version.stamp.modified_nanos, version.stamp.size);
-  for (const std::uint64_t offset : {0, 20, 39})
-    bytes.append(reinterpret_cast<const char*>(&offset), sizeof(offset));
-  const std::uint32_t crc = crc32c(bytes);
-  bytes.append(reinterpret_cast<const char*>(&crc), sizeof(crc));
-  write_bytes(index_path_, bytes);
-  EXPECT_EQ(load_record_index(index_path_, version), build_record_index(RecordFile(path_)));
-  EXPECT_EQ(load_record_index(index_path_, {{version.stamp.size, 1}, version.inode, 0}),
-            std::nullopt);
-}
-
 TEST_F(RecordIndexTest, IsMadeAgainWhenAnyOfItsBytesIsDamaged) {
   write_records(path_, {"zero", "one"});
   const RecordIndex built = open();

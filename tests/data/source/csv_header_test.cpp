@@ -168,15 +168,5 @@ TEST_F(CsvHeaderTest, MissingInTheTrainingMeansThatColumnsAreFoundByPosition) {
               ElementsAre(1, 2, 3));
 }
 
-TEST_F(CsvHeaderTest, OfCheckpointsOfEarlierVersionsFollowsFromTheNames) {
-  for (const bool has_header : {false, true}) {
-    auto stored = open(rows_, {.header = has_header ? CsvHeader::yes : CsvHeader::no})
-                      .info()
-                      .table->to_json();
-    for (const char* key : {"header", "counts"}) stored.erase(key);
-    EXPECT_EQ(TableSchema::from_checkpoint(stored, "state.json").has_header, has_header);
-  }
-}
-
 }  // namespace
 }  // namespace lockstep::data

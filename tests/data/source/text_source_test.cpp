@@ -221,14 +221,14 @@ TEST_F(TextSourceTest, IsOpenedByItsName) {
   EXPECT_EQ(data_files(files + ":length=4").size(), 2U);
   for (const auto& [options, reason] :
        {std::pair{"lenght=4",
-                  "expected options of tokenizer, length, stride, documents, column, label, "
-                  "label-words, image, source, target, target-length, got \"lenght\" (did you mean "
-                  "length?)"},
-        {"target-length=0", "expected target-length from 1 to 1048576, got \"0\""},
+                  "expected tokenizer=, length=, stride=, documents=, column=, label=, "
+                  "label-words=, image=, source=, target= or target-length= as settings of "},
+        {"lenght=4", "got \"lenght\" (did you mean length?)"},
+        {"target-length=0", "expected target-length to be a whole number from 1 to 1048576"},
         {"target-length=4", "expected source= and target= with target-length=; there is neither"},
-        {"length=0", "expected length from 1 to 1048576, got \"0\""},
-        {"stride=x", "expected stride from 1 to 1048576, got \"x\""},
-        {"tokenizer=", "expected tokenizer=VALUE, got \"\""},
+        {"length=0", "expected length to be a whole number from 1 to 1048576, got \"length=0\""},
+        {"stride=x", "expected stride to be a whole number from 1 to 1048576, got \"stride=x\""},
+        {"tokenizer=", "expected tokenizer=VALUE; tokenizer='' is the empty one"},
         {"documents=words", "expected files or lines, got \"words\""},
         {"documents=lines,stride=2", "expected no stride with documents=lines"}})
     EXPECT_THAT(input_error_of([&] { open_data(files + ":" + options); }), HasSubstr(reason));
