@@ -58,9 +58,10 @@ class FusedStatisticsTest : public testing::Test {
     Values gradients;
     Values buffers;
   };
-  static Training train(const Network& network, const ComputeOptions& options, int steps = 1) {
+  static Training train(const Network& network, const ComputeOptions& options, int steps = 1,
+                        const ComputeHooks& hooks = {}) {
     const auto shared = std::make_shared<const Network>(network);
-    Side gpu(kGpu, shared, options);
+    Side gpu(kGpu, shared, options, hooks);
     gpu.model().prepare(3, true);  // measures where it has to
     const Data data(network, 3);
     Training training;
@@ -273,9 +274,8 @@ class Alone final : public StatisticsExchange {
 
 TEST_F(FusedStatisticsTest, AreExchangedAsOthersAre) {
   Alone alone;
-  ComputeOptions options = where_possible();
-  options.statistics = &alone;
-  const Training exchanged = train(with_two_convolutions(), options);
+  const Training exchanged =
+      train(with_two_convolutions(), where_possible(), 1, {.statistics = &alone});
   EXPECT_EQ(exchanged.found, 2U);
   EXPECT_EQ(alone.calls, 4) << "forward and backward of two normalizations";
   EXPECT_EQ(exchanged.buffers, train(with_two_convolutions(), where_possible()).buffers);

@@ -164,7 +164,7 @@ TEST(RandomNetworks, HaveTheSameGradientsHoweverTheyArePlanned) {
     EXPECT_LE(error(rows.gradients, whole.gradients), 1e-4);
     for (const auto& [kept, bytes] : {std::pair(&whole, kWholeLogits), {&rows, kFewLogits}}) {
       const TrainedOnce again =
-          train_once(made.network(), {.logits_bytes = bytes, .recompute = Recompute::blocks});
+          train_once(made.network(), {.recompute = Recompute::blocks, .logits_bytes = bytes});
       EXPECT_TRUE(std::ranges::equal(again.gradients, kept->gradients)) << bytes;
       EXPECT_TRUE(std::ranges::equal(again.buffers, kept->buffers)) << bytes;
       EXPECT_THAT(again.losses, ElementsAreArray(kept->losses));

@@ -154,11 +154,12 @@ class DescentData {
   BatchView batch_;
 };
 
-Descent descent_of(const Network& network, const ComputeOptions& options) {
+Descent descent_of(const Network& network, const ComputeOptions& options,
+                   const ComputeHooks& hooks = {}) {
   set_thread_budget(1);
   device::HostAllocator allocator;
   CompiledModel model(std::make_shared<const Network>(network), device::Device{}, allocator,
-                      options);
+                      options, hooks);
   model.initialize(3);
   Descent result;
   for (std::int64_t step = 0; step < 2; ++step) {
@@ -307,9 +308,9 @@ TEST(Recomputation, ExchangesSynchronizedStatisticsOnce) {
   const Network network = zoo::resnet18({16, 16, 3}, 5, {.width = 8});
   CountedExchange first;
   CountedExchange second;
-  const Descent kept = descent_of(network, {.statistics = &first});
+  const Descent kept = descent_of(network, {}, {.statistics = &first});
   const Descent again =
-      descent_of(network, {.statistics = &second, .recompute = Recompute::blocks});
+      descent_of(network, {.recompute = Recompute::blocks}, {.statistics = &second});
   EXPECT_FALSE(first.sizes.empty());
   EXPECT_THAT(second.sizes, ElementsAreArray(first.sizes)) << "replicas stay together";
   EXPECT_TRUE(std::ranges::equal(again.gradients, kept.gradients));

@@ -52,7 +52,7 @@ Network forked_network() {
 
 struct Model {
   explicit Model(StatisticsExchange* statistics)
-      : compiled(std::make_shared<const Network>(forked_network()), device::Device{}, allocator,
+      : compiled(std::make_shared<const Network>(forked_network()), device::Device{}, allocator, {},
                  {.statistics = statistics}) {
     compiled.initialize(3);
   }

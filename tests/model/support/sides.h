@@ -25,11 +25,12 @@ inline const Loss kLoss = SparseCategoricalCrossentropy{};
 /// One side of a comparison: a model with given numbers, and what a pass on a batch makes of them.
 class Side {
  public:
-  Side(device::Device device, std::shared_ptr<const Network> network, const ComputeOptions& options)
+  Side(device::Device device, std::shared_ptr<const Network> network, const ComputeOptions& options,
+       const ComputeHooks& hooks = {})
       : allocator_(device.kind == device::DeviceKind::gpu
                        ? device::make_gpu_allocator(device.index)
                        : std::make_unique<device::HostAllocator>()),
-        model_(std::move(network), device, *allocator_, options) {
+        model_(std::move(network), device, *allocator_, options, hooks) {
     fill(model_.parameter_table(), model_.parameters(), 0);
     fill(model_.buffer_table(), model_.buffers(), 1.25f);
     model_.parameters_changed();
