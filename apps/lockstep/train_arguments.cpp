@@ -107,9 +107,15 @@ model::OptimizerOptions optimizer_options(const OptimizerArguments& a) {
     if (field.text->key == "optimizer" || field.text->key == "nesterov" || field.values().empty())
       continue;
     const float value = parse_number<float>(field.print()).value_or(0);
+    const auto is_default_of = [&](model::OptimizerOptions& other) {
+      return *model::find_hyperparameter(other, field.text->key) == value;
+    };
+    // A constant that its optimizers have anyway, and no momentum, go with every optimizer.
+    auto others = optimizers_with(field.text->key);
     if (float* const found = model::find_hyperparameter(options, field.text->key))
       *found = value;
-    else if (field.text->key != "momentum" || value != 0)  // every optimizer can do without
+    else if (!std::ranges::all_of(others, is_default_of) &&
+             (field.text->key != "momentum" || value != 0))
       refuse_arguments(
           fmt::format("expected --optimizer {} with {}",
                       list_optimizers(optimizers_with(field.text->key), " or "), field.option()),

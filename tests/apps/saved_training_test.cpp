@@ -145,7 +145,7 @@ TEST_F(Saved, GivesEmbeddingsOfTheMovingAverages) {
 TEST_F(Saved, RemembersTheStepsOfItsImages) {
   const std::string images = " --data synthetic-images:32x32x3,4,60 --global-batch 20 ";
   const std::string training = "--images random-crop=16,flip,normalize=cifar10,erase";
-  for (const char* evaluation : {"", "/resize=20,crop=16"}) {
+  for (const char* evaluation : {"", ":resize=20,crop=16"}) {
     const std::string steps = training + evaluation;
     const std::string run = directory(steps.size() == training.size() ? "derived" : "given");
     const Result trained =

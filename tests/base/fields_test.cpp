@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-enum class Color { red, blue };
+enum class Shade { red, blue };
 
 struct Inner {
   int count = 3;
@@ -30,7 +30,7 @@ struct Described {
   std::uint64_t seed = 1;
   float rate = 0.5F;
   double share = 0;
-  Color color = Color::red;
+  Shade color = Shade::red;
   std::string name = {};
   std::filesystem::path file = {};
   std::optional<float> decay = {};
@@ -42,8 +42,8 @@ struct Described {
 }  // namespace
 
 template <>
-inline constexpr auto kNamesOf<Color> =
-    enum_names<Color>({{Color::red, "red"}, {Color::blue, "blue"}, {Color::red, "rot"}});
+inline constexpr auto kNamesOf<Shade> =
+    enum_names<Shade>({{Shade::red, "red"}, {Shade::blue, "blue"}, {Shade::red, "rot"}});
 
 template <>
 struct Fields<Inner> {
@@ -63,7 +63,7 @@ struct Fields<Described> {
             {"share", {}, "Share"},
             {.least = 0, .most = 1},
             {.needs = "color=blue"}},
-      Field{&Described::color, {"color", {}, "Color"}},
+      Field{&Described::color, {"color", {}, "Shade"}},
       Field{&Described::name, {"name", {}, "Name"}},
       Field{&Described::file, {"file", {}, "File"}, {}, {.needs = "name"}},
       Field{&Described::decay, {"decay", {}, "Decay"}, {{.least = 0}}},
@@ -176,7 +176,7 @@ TEST(Fields, NeedOthers) {
   Described object{.share = 0.5};
   EXPECT_THAT(error_of_fields([&] { check_needs(fields_of(object)); }),
               HasSubstr("expected --color blue with --share, got red"));
-  object.color = Color::blue;
+  object.color = Shade::blue;
   check_needs(fields_of(object));
   object.file = "x";
   EXPECT_THAT(error_of_fields([&] { check_needs(fields_of(object)); }),

@@ -17,14 +17,14 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::string_view kWhere = "images";
+constexpr std::string_view kRecipeWhere = "images";
 
 /// "resize=256", or "flip", whose value is its name.
 struct StepText : SpecItem {
   const std::string& name() const { return key.empty() ? values.front() : key; }
 
   [[noreturn]] void refuse(const std::string& expected) const {
-    throw Error(ErrorCategory::input, kWhere, "expected " + expected,
+    throw Error(ErrorCategory::input, kRecipeWhere, "expected " + expected,
                 fmt::format("got \"{}\"", text));
   }
 
@@ -165,7 +165,7 @@ std::array<std::string_view, kSteps.size()> step_names() {
 
 std::vector<StepText> steps_of(std::string_view text) {
   std::vector<StepText> steps;
-  const Spec spec = Spec::of_items(kWhere, text);
+  const Spec spec = Spec::of_items(kRecipeWhere, text);
   for (const SpecItem& item : spec.items()) steps.push_back({item});
   return steps;
 }
@@ -176,7 +176,7 @@ ImageRecipe recipe_of_part(std::string_view text) {
   const Step* previous = nullptr;
   for (const StepText& step : steps_of(text)) {
     const auto* const found = std::ranges::find(kSteps, step.name(), &Step::name);
-    if (found == kSteps.end()) refuse_name(kWhere, step.name(), step_names());
+    if (found == kSteps.end()) refuse_name(kRecipeWhere, step.name(), step_names());
     if (previous != nullptr && found <= previous)
       step.refuse(found == previous ? fmt::format("{} once", found->name)
                                     : fmt::format("{} before {}", found->name, previous->name));
@@ -184,7 +184,7 @@ ImageRecipe recipe_of_part(std::string_view text) {
     previous = found;
   }
   if (recipe.height == 0)
-    throw Error(ErrorCategory::input, kWhere,
+    throw Error(ErrorCategory::input, kRecipeWhere,
                 "expected a size: resize=N, pad=N,crop=SIZE or random-crop=SIZE",
                 fmt::format("got \"{}\"", text));
   recipe.check();
@@ -208,11 +208,11 @@ ImageRecipe ImageRecipe::of_steps(std::string_view text) {
   ImageRecipe certain = test.for_test();
   certain.name = test.name;
   if (certain != test)
-    throw Error(ErrorCategory::input, kWhere, "expected an evaluation without random steps",
+    throw Error(ErrorCategory::input, kRecipeWhere, "expected an evaluation without random steps",
                 fmt::format("got \"{}\"", after));
   if (test.height != recipe.height || test.width != recipe.width ||
       test.channels != recipe.channels)
-    throw Error(ErrorCategory::input, kWhere, "expected one size for training and evaluation",
+    throw Error(ErrorCategory::input, kRecipeWhere, "expected one size for training and evaluation",
                 fmt::format("got {}x{}x{} and {}x{}x{}", recipe.height, recipe.width,
                             recipe.channels, test.height, test.width, test.channels));
   return recipe;

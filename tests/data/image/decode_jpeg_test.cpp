@@ -76,7 +76,6 @@ TEST(JpegDecoder, DecodesAtAFractionOfTheSize) {
       {1, {45, 70, 3}}, {2, {23, 35, 3}}, {4, {12, 18, 3}}, {8, {6, 9, 3}}};
   for (const auto& [denominator, size] : sizes) {
     decoder.open(bytes);
-    EXPECT_EQ(decoder.scaled(denominator), size);
     const ImageView small = decoder.decode(whole_of(size), denominator, 3, memory);
     ASSERT_EQ(small.width, size.width);
     ASSERT_EQ(small.height, size.height);
@@ -99,7 +98,8 @@ TEST(JpegDecoder, DecodesThePartOfTheWholeImage) {
     const Bytes bytes = encode_jpeg(original.view(), style);
     for (const int denominator : {1, 2, 4, 8}) {
       decoder.open(bytes);
-      const ImageHeader size = decoder.scaled(denominator);
+      const ImageHeader size = {(61 + denominator - 1) / denominator,
+                                (83 + denominator - 1) / denominator, 3};
       const ImageView all = decoder.decode(whole_of(size), denominator, 3, whole_memory);
       for (int x = 0; x < size.width; x += 3) {
         for (int y = 0; y < size.height; y += 5) {
