@@ -253,9 +253,9 @@ TEST_F(DataBenchmarkTest, NeedsADataSetAndPositiveNumbers) {
   EXPECT_EQ(data::input_error_of([&] { run({}); }),
             "[command line] expected --data; it was not given");
   EXPECT_EQ(data::input_error_of([&] {
-              run({"--data", "synthetic:2x2x1,3,20", "--data-threads", "0"});
+              run({"--data", "synthetic:2x2x1,3,20", "--data-threads", "-1"});
             }),
-            "[command line] expected --data-threads to be at least 1, got 0");
+            "[command line] expected --data-threads to be at least 0, got -1");
   EXPECT_EQ(data::input_error_of([&] {
               run({"--data", "synthetic:2x2x1,3,20", "--seconds", "0"});
             }),

@@ -115,7 +115,9 @@ TEST(ModelOfACheckpoint, IsMissedInPlainWords) {
       refusal(nlohmann::json::parse(R"({"network": {"description": 5}})")),
       "[state.json] expected the description of a model; its \"description\" is 5, not an object");
   EXPECT_EQ(refusal(nlohmann::json::parse(R"({"model": {"description": ""}})")),
-            "[state.json] expected the description of a model; it has no \"name\"");
+            "[state.json] expected a checkpoint that describes its network; this one does not: the "
+            "network has layers of its own, or a loss, which only the program that trained it can "
+            "build");
 }
 
 TEST(ChosenModel, NeedsInputsOfKnownExtents) {

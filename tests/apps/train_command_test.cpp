@@ -392,7 +392,7 @@ TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
   std::ofstream(path) << "[predict]\ndata=\"nowhere\"\n[train]\nmodel=\"mlp\"\ndata=\"synthetic:"
-                         "8x8x1:4:1003\"\nlog-"
+                         "8x8x1,4,1003\"\nlog-"
                          "format=\"json\"\nsteps=2\n";
   EXPECT_EQ(run_lockstep("train --checkpoint-dir none --config " + path).event("end")["steps"], 2);
 }
@@ -440,8 +440,9 @@ TEST(TrainCommand, NamesTheConfigurationWithAnError) {
   std::ofstream(path) << "global-batch=abc\n";
   EXPECT_THAT(run_lockstep("train --config " + path).errors,
               HasSubstr("[--config " + path +
-                        "] expected --global-batch to be a whole number, written in digits, got "
-                        "\"abc\"\n"));
+                        "] expected valid options for lockstep train (`lockstep train --help` "
+                        "lists them); [command line] expected --global-batch to be a whole number, "
+                        "written in digits, got \"abc\"\n"));
 }
 
 // ---- Names that other programs have for options

@@ -49,12 +49,12 @@ void read_untrusted(Bytes bytes) {
     reader.read(record, values, [] { return std::string("record"); });
   } catch (const Error&) {  // a feature may be of another kind
   }
-  static const ExampleDecoder decoder(
-      {.inputs = {{.name = "image", .type = ElementType::bytes, .shape = {-1}},
-                  {.name = "label", .type = ElementType::int32, .shape = {-1, 2}, .classes = 7},
-                  {.name = "weight", .shape = {-1}}}},
-      InputKind::floats, {names.begin(), names.end()});
-  Batch one(decoder.spec());
+  static const SampleSpec spec = {
+      .inputs = {{.name = "image", .type = ElementType::bytes, .shape = {-1}},
+                 {.name = "label", .type = ElementType::int32, .shape = {-1, 2}, .classes = 7},
+                 {.name = "weight", .shape = {-1}}}};
+  static const ExampleDecoder decoder(spec, InputKind::floats, {names.begin(), names.end()});
+  Batch one(spec);
   Sample sample = one.sample();
   if (!decoder.decode(record, sample)) one.pad();
   // What was read must come through our own writer unchanged.

@@ -8,6 +8,7 @@
 #include "lockstep/model/loss.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/plateau.h"
+#include "lockstep/strategy/fit_options.h"
 #include "lockstep/strategy/trainer_options.h"
 #include "tests/fuzz/fuzz.h"
 
