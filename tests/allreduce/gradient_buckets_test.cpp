@@ -259,7 +259,7 @@ TEST(ParseWireType, ReadsWhatItWritesAndListsTheNames) {
     EXPECT_EQ(parse_name<WireType>("comm-dtype", to_string(type)), type);
   EXPECT_EQ(parse_name<WireType>("comm-dtype", "bf16"), WireType::bfloat16);
   EXPECT_EQ(error_of([] { parse_name<WireType>("comm-dtype", "int8"); }),
-            "[--comm-dtype] expected float32, bfloat16 or float16, got \"int8\"");
+            "[comm-dtype] expected float32, bfloat16 or float16, got \"int8\"");
 }
 
 TEST(GradientBuckets, SumsEachStepOfEveryReplica) {

@@ -424,7 +424,7 @@ TEST(VerifyCheckpoint, IsReadFromItsNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
     EXPECT_STREQ(error.what(),
-                 "[--verify-checkpoint] expected auto, full, hash or none, got \"some\"");
+                 "[verify-checkpoint] expected auto, full, hash or none, got \"some\"");
   }
 }
 
@@ -437,7 +437,7 @@ TEST(Resume, IsReadFromItsNames) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[--resume] expected auto, never or require, got \"always\"");
+    EXPECT_STREQ(error.what(), "[resume] expected auto, never or require, got \"always\"");
   }
 }
 

@@ -184,7 +184,7 @@ TEST(Schedule, NamesGoBothWays) {
                            "inverse-sqrt", "one-cycle"})
     EXPECT_EQ(to_string(parse_name<Schedule::Kind>("lr-schedule", name)), name);
   EXPECT_EQ(input_error_of([] { parse_name<Schedule::Kind>("lr-schedule", "cosin"); }),
-            "[schedule] expected constant, cosine, step, linear, polynomial, exponential, "
+            "[lr-schedule] expected constant, cosine, step, linear, polynomial, exponential, "
             "inverse-sqrt or "
             "one-cycle, got \"cosin\" (did you mean cosine?)");
 }

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/transport/call_exchange.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
