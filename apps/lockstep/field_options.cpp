@@ -59,6 +59,11 @@ void add_flag(CLI::App& command, const BoundField& field) {
       },
       help_of(field));
   if (is_on) option->default_str("true");
+  // CLI11 converts the text of a flag, which it does not check, with std::stoll.
+  option->check([](const std::string& text) {
+    const bool is_valid = text == "true" || text == "false" || parse_number<std::int64_t>(text);
+    return is_valid ? std::string() : std::string("neither true nor false");
+  });
   option->group(std::string(field.text->group));
   declared().emplace(option, field);
 }

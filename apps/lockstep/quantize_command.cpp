@@ -255,6 +255,7 @@ void add_quantize_options(CLI::App& command, QuantizeArguments& arguments) {
       .add_option("--validation-data", arguments.validation_data,
                   "Data with labels to compare int8 with float32 on, in the same forms as --data "
                   "(default: --data)")
+      ->type_name("SPEC")
       ->group(kCommonOptions);
   onnx::QuantizeOptions& options = arguments.options;
   command.option_defaults()->group("Quantization");

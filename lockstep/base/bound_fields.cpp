@@ -38,9 +38,12 @@ T parse_within(std::string_view name, std::string_view text, T least, T most) {
                                    : "to be a whole number, written in digits";
   if (!value || (std::floating_point<T> && !std::isfinite(static_cast<double>(*value))))
     refuse_value(name, expected, text);
+  // Those that fill their type have no bound that anybody chose.
+  const bool is_bounded =
+      most != kLargest && most != static_cast<T>(std::numeric_limits<std::int32_t>::max());
   if (*value < least || *value > most)
     throw Error(ErrorCategory::input, "command line",
-                most == kLargest
+                *value < least && !is_bounded
                     ? fmt::format("expected {} to be at least {}", name, least)
                     : fmt::format("expected {} to be from {} to {}", name, least, most),
                 fmt::format("got {}", *value));
