@@ -86,13 +86,15 @@ inline constexpr bool kIsVector = false;
 template <typename T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
 
+/// T, without std::optional.
 template <typename T>
 struct Bare {
-  using Type = T;
+  using Type = T;  ///< the type of the value
 };
+/// The type of a value that may be absent.
 template <typename T>
 struct Bare<std::optional<T>> {
-  using Type = T;
+  using Type = T;  ///< the type of the value
 };
 
 template <typename T>

@@ -18,15 +18,15 @@ namespace lockstep {
 /// A value and its name.
 template <typename Enum>
 struct EnumName {
-  Enum value;
-  std::string_view name;
+  Enum value;             ///< the value
+  std::string_view name;  ///< its name
 };
 
 /// A table made by enum_names(). A value's first name is printed and listed; its other names are
 /// only accepted.
 template <typename Enum, std::size_t N>
 struct EnumNames {
-  std::array<EnumName<Enum>, N> entries;
+  std::array<EnumName<Enum>, N> entries;  ///< in the order in which they are listed
 
   /// The first name of `value`; "unknown" if it has none.
   constexpr std::string_view name(Enum value) const {
