@@ -227,7 +227,7 @@ std::vector<BoundField> fields_of(S& options) {
   fields_detail::bind_all(options, S{}, all);
   return all;
 }
-/// The same to read; BoundField::parse is empty.
+/// Fields that can only be read: BoundField::parse is empty.
 template <typename S>
 std::vector<BoundField> fields_of(const S& options) {
   std::vector<BoundField> all = fields_of(const_cast<S&>(options));

@@ -111,7 +111,7 @@ struct Sample {
   TensorView& target(std::string_view name);              ///< the same
 
   std::span<float> features() const { return first_of<float>(inputs); }  ///< of the first input
-  /// Of the first input if it is uint8; features() is then empty.
+  /// The elements of the first input if it is uint8; features() is then empty.
   std::span<std::uint8_t> pixels() const { return first_of<std::uint8_t>(inputs); }
   std::span<float> values() const { return first_of<float>(targets); }  ///< of the first target
   /// The class number in the first target. Throws Error (input) if it is not one class number.
@@ -125,8 +125,8 @@ struct Sample {
   /// Stores a uint8 image; `normalization` applies to features only.
   void set_image(std::span<const std::uint8_t> pixels_of_image,
                  const ChannelNormalization& normalization = {});
-  /// The same without a copy for a StoredImage: the image must stay until this thread reads another
-  /// record.
+  /// Like set_image(), without a copy for a StoredImage: it must stay until this thread reads
+  /// another record.
   void set_image_view(std::span<const std::uint8_t> pixels_of_image,
                       const ChannelNormalization& normalization = {});
 

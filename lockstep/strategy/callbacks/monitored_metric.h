@@ -82,7 +82,7 @@ class MetricMonitor {
 MonitoredMetric read_monitored(Spec& spec);
 /// Parses METRIC, METRIC:max or METRIC:min, the value of `option`. Throws Error (input).
 MonitoredMetric parse_monitored(std::string_view option, std::string_view text);
-/// The same for `--keep-best`.
+/// Parses METRIC[:max|:min], the value of `--keep-best`. Throws Error (input).
 MonitoredMetric parse_keep_best(std::string_view text);
 
 }  // namespace lockstep::strategy
