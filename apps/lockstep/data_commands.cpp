@@ -47,7 +47,7 @@ std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
   data::CsvSpec table = data::CsvSpec::parse(options.input, where);
   if (!table.options.scale) table.options.scale = data::ColumnScale::none;  // shards are as stored
   auto source = std::make_unique<data::CsvSource>(table.file, table.options);
-  if (options.shards.part == "test" && source->is_self_taught())
+  if (options.shards.part == "test" && source->infers_schema())
     throw Error(
         ErrorCategory::input, where,
         "expected like=FILE, the training table that defines the numbers of categorical values",

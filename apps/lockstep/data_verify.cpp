@@ -142,7 +142,7 @@ class SampleCheck {
       schema.spec.targets.front().classes = std::numeric_limits<std::int32_t>::max();
     data::SampleSpec read = schema.spec;
     if (schema.input != data::InputKind::floats) read.inputs.front().shape = {0};
-    memory_.lay_out(read, 1);
+    memory_.resize(read, 1);
     sample_ = memory_.sample();
     decoder_.emplace(schema.spec, schema.input, schema.features);
   }

@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 using trace::RecordedProcess;
 
 constexpr std::chrono::seconds kWritingLimit(10);
-constexpr std::chrono::milliseconds kLook(20);
+constexpr std::chrono::milliseconds kPollInterval(20);
 
 struct InspectArguments {
   std::string target;
@@ -145,7 +145,7 @@ std::vector<fs::path> request_recordings(pid_t target) {
         before, [&](const auto& one) { return version_of(notes, one.first) != one.second; });
   };
   while (!are_written() && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPollInterval);
   std::vector<fs::path> files;
   for (const RecordedProcess& one : trace::noted_processes(notes)) {
     const auto requested = before.find(one.process);

@@ -108,7 +108,7 @@ std::unique_ptr<strategy::Trainer> trainer_with(strategy::Strategy& strategy,
   const checkpoint::ReplicaArrays to = trainer->replicas().arrays(false);
   copy_arrays(*from.parameter_table, from.parameters, *to.parameter_table, to.parameters);
   copy_arrays(*from.buffer_table, from.buffers, *to.buffer_table, to.buffers);
-  trainer->replicas().spread();
+  trainer->replicas().broadcast_parameters();
   return trainer;
 }
 

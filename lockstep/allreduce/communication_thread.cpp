@@ -19,7 +19,7 @@ CommunicationThread::~CommunicationThread() {
   thread_.join();
 }
 
-void CommunicationThread::give(std::function<void()> operation) {
+void CommunicationThread::submit(std::function<void()> operation) {
   {
     const std::lock_guard lock(mutex_);
     if (error_) return;

@@ -20,7 +20,7 @@ class CommunicationThread {
   CommunicationThread& operator=(const CommunicationThread&) = delete;
 
   /// Submits `operation`, which runs after all earlier ones. It does not run if one of these threw.
-  void give(std::function<void()> operation);
+  void submit(std::function<void()> operation);
   /// Returns when all submitted operations are done. Rethrows the first exception, in each call.
   void wait();
 

@@ -73,7 +73,7 @@ GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients,
 // Pending reductions use this object. If one fails, the next operation of the group throws.
 GradientBuckets::~GradientBuckets() {
   try {
-    settle();
+    wait_pending();
   } catch (...) {
     return;
   }
@@ -81,7 +81,7 @@ GradientBuckets::~GradientBuckets() {
 
 // Also needed if all reductions of this object run on the calling thread: a shared thread may still
 // be using the group for other objects.
-void GradientBuckets::settle() const {
+void GradientBuckets::wait_pending() const {
   if (shared_thread_)
     shared_thread_->wait();
   else if (thread_)
@@ -151,31 +151,31 @@ void GradientBuckets::ready(std::size_t parameter) {
   // Buckets are launched in the same order on every member, in any order of ready parameters.
   // finish() launches the last one.
   while (starts_early() && next_ + 1 < buckets_.size() && missing_[next_] == 0)
-    aside([this] { launch_next(); });
+    run_on_host([this] { launch_next(); });
 }
 
-void GradientBuckets::aside(std::function<void()> on_host) {
-  if (aside_) return aside_(std::move(on_host));
+void GradientBuckets::run_on_host(std::function<void()> on_host) {
+  if (host_runner_) return host_runner_(std::move(on_host));
   on_host();
 }
 
 void GradientBuckets::launch_next() {
   const std::size_t bucket = next_++;
   ++launched_;
-  if (!streamed_) return thread_->give([this, bucket] { reduce(bucket); });
+  if (!streamed_) return thread_->submit([this, bucket] { reduce(bucket); });
   const auto ready = std::make_shared<device::Event>(streamed_->mark());
   if (!thread_) return reduce(bucket, ready.get());
-  thread_->give([this, bucket, ready] { reduce(bucket, ready.get()); });
+  thread_->submit([this, bucket, ready] { reduce(bucket, ready.get()); });
 }
 
 void GradientBuckets::finish() {
-  aside([this] { launch_rest(); });
+  run_on_host([this] { launch_rest(); });
 }
 
 void GradientBuckets::launch_rest() {
   const trace::Span span("wait for reductions");
   const Clock::time_point begin = Clock::now();
-  settle();
+  wait_pending();
   for (; next_ < buckets_.size(); ++next_) {
     ++launched_;
     if (streamed_) {
@@ -196,7 +196,7 @@ void GradientBuckets::launch_rest() {
 }
 
 void GradientBuckets::sum(std::span<float> values, device::Stream& stream) {
-  aside([this, values, &stream] { sum_now(values, stream); });
+  run_on_host([this, values, &stream] { sum_now(values, stream); });
 }
 
 // Runs on the thread of the buckets if there is one, so that only this thread of the member uses
@@ -214,10 +214,10 @@ void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
     waited = group_.seconds_waited() - waited_before;
   };
   if (thread_) {
-    thread_->give(operation);
+    thread_->submit(operation);
     thread_->wait();
   } else {
-    settle();
+    wait_pending();
     operation();
   }
   const double exposed = seconds_since(begin);
@@ -246,7 +246,7 @@ double GradientBuckets::seconds_waited_since(Clock::time_point begin) const {
 }
 
 // A recording in pieces, and the measurement of an error, allocate memory between reductions.
-bool GradientBuckets::host_waits() const { return host_waits_ || aside_ || measures_error_; }
+bool GradientBuckets::host_waits() const { return host_waits_ || host_runner_ || measures_error_; }
 
 std::span<float> GradientBuckets::values_of(std::size_t bucket) const {
   return gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].end - buckets_[bucket].begin);

@@ -86,9 +86,9 @@ class GradientBuckets {
   /// whose reductions are not part of the recording, this function must run it at the right
   /// position (device::Recorder::pause), also when the recording is launched, where ready() is not
   /// called.
-  using Aside = std::function<void(std::function<void()> on_host)>;
+  using HostRunner = std::function<void(std::function<void()> on_host)>;
   /// Sets the function for work that cannot be recorded; empty: run it immediately.
-  void set_aside(Aside aside) { aside_ = std::move(aside); }
+  void set_host_runner(HostRunner runner) { host_runner_ = std::move(runner); }
 
   /// While on, the host waits for each reduction on a GPU before it continues. For steps in which
   /// kernels may be launched for the first time: CUDA then loads them, which may wait for all GPUs
@@ -124,8 +124,8 @@ class GradientBuckets {
   void plan();
   void reserve_wire(std::size_t values);
   void start_step();
-  void settle() const;
-  void aside(std::function<void()> on_host);
+  void wait_pending() const;
+  void run_on_host(std::function<void()> on_host);
   void launch_next();
   void launch_rest();
   void sum_now(std::span<float> values, device::Stream& stream);
@@ -154,7 +154,7 @@ class GradientBuckets {
   std::vector<std::size_t> missing_;    // for each bucket: parameters that are not ready
   std::size_t next_ = 0;                // the bucket to launch next
   std::size_t launched_ = 0;
-  Aside aside_;
+  HostRunner host_runner_;
   bool host_waits_ = false;
   CommunicationTimes times_;
   // The members below are used by the reducing thread, one bucket at a time.

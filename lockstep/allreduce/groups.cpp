@@ -221,9 +221,9 @@ void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) 
   raise_first(ranks, problem, ErrorCategory::device);
 }
 
-enum class Ground { cpu, gpus, shared_gpus };
+enum class DeviceMix { cpu, gpus, shared_gpus };
 
-[[noreturn]] void refuse_accident(const GroupPlace& first, const GroupPlace& second) {
+[[noreturn]] void throw_gpu_conflict(const GroupPlace& first, const GroupPlace& second) {
   throw Error(ErrorCategory::device, kDevices,
               "expected a GPU for each rank: let --devices auto choose, give each rank its own "
               "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus",
@@ -232,22 +232,22 @@ enum class Ground { cpu, gpus, shared_gpus };
 }
 
 // The kind of devices of all replicas of the job.
-Ground find_ground(MPI_Comm ranks, const std::vector<Device>& devices, bool share_gpus) {
+DeviceMix find_device_mix(MPI_Comm ranks, const std::vector<Device>& devices, bool share_gpus) {
   check_available_on_all(ranks, devices);
   const std::vector<GroupPlace> places =
       places_of(gather_texts(ranks, describe(devices, device::list_gpus())));
   const auto on_cpu = static_cast<std::size_t>(
       std::ranges::count_if(places, [](const GroupPlace& place) { return place.uuid.empty(); }));
-  if (on_cpu == places.size()) return Ground::cpu;
+  if (on_cpu == places.size()) return DeviceMix::cpu;
   if (on_cpu > 0) refuse_mixture(fmt::format("{} of {} on the CPU", on_cpu, places.size()));
-  Ground ground = Ground::gpus;
+  DeviceMix mix = DeviceMix::gpus;
   for (auto second = places.begin(); second != places.end(); ++second)
     for (auto first = places.begin(); first != second; ++first) {
       if (!first->shares_gpu_with(*second)) continue;
-      if (first->rank != second->rank && !share_gpus) refuse_accident(*first, *second);
-      ground = Ground::shared_gpus;
+      if (first->rank != second->rank && !share_gpus) throw_gpu_conflict(*first, *second);
+      mix = DeviceMix::shared_gpus;
     }
-  return ground;
+  return mix;
 }
 
 // NCCL if it reaches all members, else the host. All ranks decide alike, because make_nccl throws
@@ -320,13 +320,13 @@ std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<De
   if (ranks == MPI_COMM_NULL || size_of(ranks) == 1)
     return make_device_group(devices, info_of(route).serves_a_process() ? route : Route::automatic);
   const int local = static_cast<int>(devices.size());
-  const Ground ground = find_ground(ranks, devices, share_gpus);
-  if (ground == Ground::cpu) return make_multi_worker_group(ranks, local, route);
-  if (ground == Ground::shared_gpus)
+  const DeviceMix mix = find_device_mix(ranks, devices, share_gpus);
+  if (mix == DeviceMix::cpu) return make_multi_worker_group(ranks, local, route);
+  if (mix == DeviceMix::shared_gpus)
     check_route(route, &RouteInfo::shared_gpus, "when replicas share a GPU");
   check_route(route, &RouteInfo::gpus_of_ranks, "between GPUs of several ranks");
   const Members hosts = members_of(make_multi_worker_group(ranks, local, Route::automatic));
-  if (ground == Ground::shared_gpus || route == Route::staged)
+  if (mix == DeviceMix::shared_gpus || route == Route::staged)
     return handles(make_staged(hosts, devices));
   if (route != Route::automatic || Topology(ranks).nodes() == 1)
     return handles(make_nccl(hosts, devices, ranks));

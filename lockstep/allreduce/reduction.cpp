@@ -49,9 +49,9 @@ struct Elements {
 template <typename Half>
 struct HalfElements {
   using Total = float;
-  static const float* load(const Half* from, std::size_t count, float* room) {
-    widen(std::span(from, count), std::span(room, count));
-    return room;
+  static const float* load(const Half* from, std::size_t count, float* scratch) {
+    widen(std::span(from, count), std::span(scratch, count));
+    return scratch;
   }
   static void store(const float* from, Half* to, std::size_t count) {
     narrow(std::span(from, count), std::span(to, count));
@@ -108,17 +108,17 @@ void reduce_slice_as(std::span<const std::byte* const> members, std::span<std::b
     if (reduce_few<Op, T>(members, results, slice)) return;
   constexpr std::size_t kBlock = kBlockBytes / sizeof(Total);
   alignas(kCacheLine) std::array<Total, kBlock> block;
-  alignas(kCacheLine) std::array<Total, kBlock> room;
+  alignas(kCacheLine) std::array<Total, kBlock> scratch;
   alignas(kCacheLine) std::array<Total, kBlock> second_room;
   const auto values_of = [&](std::size_t member) {
     return reinterpret_cast<const T*>(members[member]);
   };
   for (std::size_t begin = slice.begin; begin < slice.end; begin += kBlock) {
     const std::size_t count = std::min(kBlock, slice.end - begin);
-    combine<Op>(block.data(), Elements<T>::load(values_of(0) + begin, count, room.data()),
+    combine<Op>(block.data(), Elements<T>::load(values_of(0) + begin, count, scratch.data()),
                 Elements<T>::load(values_of(1) + begin, count, second_room.data()), count);
     for (std::size_t member = 2; member < members.size(); ++member)
-      append<Op>(block.data(), Elements<T>::load(values_of(member) + begin, count, room.data()),
+      append<Op>(block.data(), Elements<T>::load(values_of(member) + begin, count, scratch.data()),
                  count);
     for (std::byte* result : results)
       Elements<T>::store(block.data(), reinterpret_cast<T*>(result) + begin, count);

@@ -32,8 +32,8 @@ constexpr float wire_scale(float largest, int members) {
   constexpr int kMaxExponent = 100;
   constexpr int kBias = 127;
   if (!(largest > 0) || largest > std::numeric_limits<float>::max()) return 1;
-  const float room = kLargest / (static_cast<float>(members) * largest);
-  int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(room) >> 23) - kBias;
+  const float headroom = kLargest / (static_cast<float>(members) * largest);
+  int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(headroom) >> 23) - kBias;
   if (exponent < kMinExponent) exponent = kMinExponent;
   if (exponent > kMaxExponent) exponent = kMaxExponent;
   return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + kBias) << 23);

@@ -107,7 +107,7 @@ Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
   if (!table.options.scale && !options.scales_tables) table.options.scale = ColumnScale::none;
   table.options.exchange = options.tfrecord.exchange;
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
-  if (options.part == "test" && source->is_self_taught())
+  if (options.part == "test" && source->infers_schema())
     fail_input(
         where,
         "expected like=FILE, the training table that defines the numbers of categorical values",

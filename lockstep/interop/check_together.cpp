@@ -13,7 +13,7 @@ void check_together(job::Workers& workers, std::string_view where,
   const job::Agreement ranks(workers.group());
   const std::vector<std::string> texts =
       ranks.all_or_none(ErrorCategory::input, where, "expected the call to succeed on all ranks",
-                        check, job::Agreement::Own::rethrown);
+                        check, job::Agreement::LocalError::rethrown);
   job::Agreement::require_same(where, "options", texts);
 }
 

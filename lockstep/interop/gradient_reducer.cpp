@@ -39,7 +39,7 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
   const bool has_math = math.float32 != nullptr;
   const bool on_gpu = workers_.device().kind == device::DeviceKind::gpu;
   GradientLayout layout;
-  workers_.settle();
+  workers_.wait_pending();
   check_together(workers_, where_, [&] {
     check_options(options_);
     layout = make_gradient_layout(parameters_, options_);

@@ -74,7 +74,7 @@ void ParameterExchange::broadcast_values(std::span<const Parameter> parameters, 
 
 void ParameterExchange::broadcast_state(std::span<const Parameter> state, int root) {
   reducer_->require_between_steps("broadcast_optimizer_state()");
-  reducer_->workers().settle();
+  reducer_->workers().wait_pending();
   allreduce::check_layout(reducer_->workers().group(), describe(layouts_of(state)));
   for (const Parameter& kept : state) reducer_->workers().broadcast(kept.values, root);
 }

@@ -85,7 +85,7 @@ void Agreement::wait_for_all() const {
 std::vector<std::string> Agreement::all_or_none(ErrorCategory category, std::string_view where,
                                                 std::string_view expected,
                                                 const std::function<std::string()>& work,
-                                                Own own) const {
+                                                LocalError local) const {
   std::string mine;
   std::exception_ptr thrown;
   try {
@@ -98,7 +98,7 @@ std::vector<std::string> Agreement::all_or_none(ErrorCategory category, std::str
   std::vector<std::string> results = gather(mine);
   const auto is_failure = [](const std::string& result) { return result.front() == kFailed; };
   if (std::ranges::any_of(results, is_failure)) wait_for_all();
-  if (thrown && own == Own::rethrown) std::rethrow_exception(thrown);
+  if (thrown && local == LocalError::rethrown) std::rethrow_exception(thrown);
   for (std::string& result : results) {
     const bool failed = is_failure(result);
     result.erase(0, 1);

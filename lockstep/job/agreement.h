@@ -39,13 +39,13 @@ class Agreement {
 
   /// Runs `work`, which must not communicate, on every rank, and returns every rank's result, in
   /// rank order. If it throws on any rank, all ranks throw Error (`category`) "[`where`]
-  /// `expected`; rank R on HOST failed: reason" for the lowest such rank; with Own::rethrown a rank
+  /// `expected`; rank R on HOST failed: reason" for the lowest such rank; with LocalError::rethrown a rank
   /// on which it threw rethrows its own exception instead. A single rank always does.
-  enum class Own { replaced, rethrown };
+  enum class LocalError { replaced, rethrown };
   std::vector<std::string> all_or_none(ErrorCategory category, std::string_view where,
                                        std::string_view expected,
                                        const std::function<std::string()>& work,
-                                       Own own = Own::replaced) const;
+                                       LocalError local = LocalError::replaced) const;
 
   /// Throws the same Error (input) on all ranks unless `mine` is the same on all: "[`where`]
   /// expected the same `what` on all ranks; rank 0 has …; rank 2 has …".

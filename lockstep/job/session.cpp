@@ -185,7 +185,7 @@ struct Session::State {
   std::vector<Watch> watches;
   std::uint64_t next_watch = 0;
 
-  FailureVerdict settle(const Failure& failure, int ranks) const;
+  FailureVerdict judge(const Failure& failure, int ranks) const;
 };
 
 Session::Session(int argc, char** argv, const SessionOptions& options)
@@ -386,7 +386,7 @@ double Session::seconds() const { return seconds_since(state_->start); }
 
 std::vector<std::string> Session::all_gather(const std::string& mine) const {
   if (size_ == 1) return {mine};
-  if (workers_) workers_->settle();
+  if (workers_) workers_->wait_pending();
   const allreduce::CollectiveScope scope = enter("all_gather");
   const auto own = static_cast<std::int64_t>(mine.size());
   std::vector<std::int64_t> sizes(size_);
@@ -411,7 +411,7 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
 
 void Session::barrier() const {
   if (size_ == 1) return;
-  if (workers_) workers_->settle();
+  if (workers_) workers_->wait_pending();
   const allreduce::CollectiveScope scope = enter("barrier");
   MPI_Barrier(ranks_);
 }
@@ -421,7 +421,7 @@ void Session::barrier() const {
 void Session::settle_workers() {
   if (!workers_) return;
   try {
-    workers_->settle();
+    workers_->wait_pending();
   } catch (const std::exception&) {
     return;  // it failed for the same reason
   }
@@ -430,7 +430,7 @@ void Session::settle_workers() {
 // Other threads may still be in MPI for groups that have just been notified of the failure. If one
 // does not return, such as from a reduction of the MPI library itself, this rank cannot compare
 // failures.
-FailureVerdict Session::State::settle(const Failure& failure, int ranks) const {
+FailureVerdict Session::State::judge(const Failure& failure, int ranks) const {
   if (ranks == 1)
     return {.everyone_failed = true, .all_alike = true, .exit_status = failure.exit_status};
   const std::unique_lock turn(allreduce::mpi_turn(),
@@ -457,7 +457,7 @@ void Session::report(const Failure& failure) {
   if (state_->reported && !state_->verdict.everyone_failed)
     state_->verdict.print = true;
   else
-    state_->verdict = state_->settle(failure, size_);
+    state_->verdict = state_->judge(failure, size_);
   state_->reported = failure;
   if (state_->verdict.print)
     allreduce::print_error(fmt::format("{}lockstep: error: {}{}\n", message_start(),

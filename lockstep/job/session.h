@@ -40,7 +40,7 @@ struct WorkersOptions {
 class SessionGroup {
  public:
   virtual ~SessionGroup() = default;
-  virtual void settle() = 0;                          ///< waits for all reductions in flight
+  virtual void wait_pending() = 0;                          ///< waits for all reductions in flight
   virtual void abort(const std::string& reason) = 0;  ///< makes the collectives of all ranks throw
 };
 

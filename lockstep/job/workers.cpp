@@ -34,20 +34,20 @@ std::string Workers::route() const {
   return reason.empty() ? group().route() : fmt::format("{} ({})", group().route(), reason);
 }
 
-void Workers::settle() { lane_->wait(); }
+void Workers::wait_pending() { lane_->wait(); }
 
 void Workers::barrier() {
-  settle();
+  wait_pending();
   group().barrier();
 }
 
 bool Workers::any(bool mine) {
-  settle();
+  wait_pending();
   return group().any(mine);
 }
 
 void Workers::broadcast_bytes(std::span<std::byte> values, int root) {
-  settle();
+  wait_pending();
   if (root < 0 || root >= size()) {
     const Error error(ErrorCategory::input, "broadcast",
                       fmt::format("expected a root from 0 to {}", size() - 1),
@@ -59,7 +59,7 @@ void Workers::broadcast_bytes(std::span<std::byte> values, int root) {
 }
 
 std::vector<std::vector<std::byte>> Workers::gather_bytes(std::span<const std::byte> values) {
-  settle();
+  wait_pending();
   return group().all_gather(values);
 }
 

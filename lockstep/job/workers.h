@@ -40,7 +40,7 @@ class Workers final : public SessionGroup {
   /// identical on all ranks. In place; `values` may be empty. Throws Error (communication).
   template <allreduce::Reducible T>
   void all_reduce(std::span<T> values, allreduce::ReduceOp op = allreduce::ReduceOp::sum) {
-    settle();
+    wait_pending();
     group().all_reduce(values, op).wait();
   }
 
@@ -69,7 +69,7 @@ class Workers final : public SessionGroup {
   /// or save, so that all ranks agree. Throws Error (communication).
   bool any(bool mine);
 
-  /// The underlying group, watched by the watchdog. Call settle() before using it while a
+  /// The underlying group, watched by the watchdog. Call wait_pending() before using it while a
   /// GradientReducer exists.
   const allreduce::Communicator& group() const { return world_.group(0); }
   /// The replicas of this job, one per rank.
@@ -78,7 +78,7 @@ class Workers final : public SessionGroup {
   /// process may use the group at a time.
   const std::shared_ptr<allreduce::CommunicationThread>& lane() const { return lane_; }
   /// Waits for all reductions in flight. Rethrows their exceptions.
-  void settle() override;
+  void wait_pending() override;
   /// Makes the collectives of all ranks throw Error (communication) with `reason`.
   void abort(const std::string& reason) override { world_.abort(reason); }
   /// The current activity of this rank, for the watchdog.

@@ -66,10 +66,10 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
                     const GradientReady& ready) {
   point_gradients_at(gradients);
   widenings_.clear();  // of a pass that failed
-  std::size_t told = 0;
-  const auto tell_until = [&](std::size_t end) {
-    for (; told < end; ++told)
-      if (ready) ready(told);
+  std::size_t reported = 0;
+  const auto report_until = [&](std::size_t end) {
+    for (; reported < end; ++reported)
+      if (ready) ready(reported);
   };
   // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0,
   // unless another layer shares them, and is reported in order.
@@ -104,11 +104,11 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
     if (step.trained.empty()) continue;
     pass_over_until(step.trained.front());
     written = step.trained.back() + 1;
-    if (widenings_.empty()) tell_until(written);
+    if (widenings_.empty()) report_until(written);
   }
   pass_over_until(trained_);
   trace::end_lap();
-  tell_until(written);
+  report_until(written);
 }
 
 void Plan::widen_gradients(StepProfile* profile) {
@@ -188,20 +188,20 @@ void Plan::forward_without_samples() {
 }
 
 void Plan::backward_without_samples(const GradientReady& ready) {
-  std::size_t told = 0;
+  std::size_t reported = 0;
   bool is_waiting = false;  // for other gradients to be widened at once, as in backward()
-  const auto tell_until = [&](std::size_t end) {
-    for (; told < end; ++told)
-      if (ready) ready(told);
+  const auto report_until = [&](std::size_t end) {
+    for (; reported < end; ++reported)
+      if (ready) ready(reported);
   };
   for (std::size_t i = steps_.size(); i-- > 0;) {
     const Step& step = steps_[i];
     if (!step.runs_backward) continue;
     if (step.operation) step.operation->backward_without_samples(step.operands);
     if (step.widens) is_waiting = !step.ends_widening;
-    if (!step.trained.empty() && !is_waiting) tell_until(step.trained.back() + 1);
+    if (!step.trained.empty() && !is_waiting) report_until(step.trained.back() + 1);
   }
-  tell_until(trained_);
+  report_until(trained_);
 }
 
 }  // namespace lockstep::model

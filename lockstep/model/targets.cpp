@@ -184,7 +184,7 @@ void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const
                 "got 0 for all");
 }
 
-void weigh_by_class(const Targets& targets, std::span<const float> class_weights,
+void apply_class_weights(const Targets& targets, std::span<const float> class_weights,
                     std::int64_t samples, std::vector<float>& weights) {
   const auto count = static_cast<std::size_t>(samples);
   const auto positions = static_cast<std::size_t>(positions_of(targets, samples));

@@ -47,7 +47,7 @@ void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const
 /// for each sample, or for each label of samples of several positions. A sample of several classes
 /// (mixup, or a distribution as its target) has the mean of their weights. `class_weights` fits the
 /// loss; targets that do not are left to check_targets().
-void weigh_by_class(const Targets& targets, std::span<const float> class_weights,
+void apply_class_weights(const Targets& targets, std::span<const float> class_weights,
                     std::int64_t samples, std::vector<float>& weights);
 
 }  // namespace lockstep::model

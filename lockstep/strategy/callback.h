@@ -84,7 +84,7 @@ struct TrainBegin {
   std::vector<std::string> known_metrics = {};
   std::optional<std::filesystem::path> restored_from;     ///< checkpoint that the run resumes from
   std::optional<std::filesystem::path> initialized_from;  ///< file of pretrained weights
-  std::string kept_head;  ///< layer that was not initialized from the file; empty if all were
+  std::string uninitialized_head;  ///< layer that was not initialized from the file; empty if all were
   /// Model, batch, replicas, loss, optimizer with its options, schedule, precision, seed, ….
   std::vector<Hyperparameter> hyperparameters = {};
   /// The replicas of this process, until the end of the training; null for none. Between steps, a

@@ -265,18 +265,18 @@ std::string_view last_part(std::string_view name) { return name.substr(name.rfin
 
 /// The tensors of a file of ONNX by the names of `wanted`, if both have as many of the same kinds
 /// and shapes in the same order: the names of its layers may be those of another program. The last
-/// layer of each may differ if the network keeps its head, `kept_head`. nullopt if they differ.
+/// layer of each may differ if the network keeps its head, `uninitialized_head`. nullopt if they differ.
 std::optional<StoredTensors> paired_by_order(const WeightsFile& file,
                                              const std::vector<NamedWeight>& wanted,
-                                             const std::string& kept_head) {
+                                             const std::string& uninitialized_head) {
   std::vector<const StoredTensor*> stored;
   for (std::size_t i = 0; i < file.tensors().size(); ++i)
-    if (kept_head.empty() || file.layer(i) != file.layer(file.tensors().size() - 1))
+    if (uninitialized_head.empty() || file.layer(i) != file.layer(file.tensors().size() - 1))
       stored.push_back(&file.tensors()[i]);
   StoredTensors tensors;
   std::size_t next = 0;
   for (const NamedWeight& one : wanted) {
-    if (one.layer == kept_head) continue;
+    if (one.layer == uninitialized_head) continue;
     if (next == stored.size() || stored[next]->shape != one.shape ||
         last_part(stored[next]->name) != last_part(one.name))
       return std::nullopt;
@@ -307,16 +307,16 @@ class Comparison {
   };
 
   Comparison(const StoredTensors& stored, const std::vector<NamedWeight>& wanted,
-             const std::string& head, const std::string& kept_head) {
+             const std::string& head, const std::string& uninitialized_head) {
     for (const NamedWeight& tensor : wanted) {
       const auto found = stored.find(tensor.name);
-      if (tensor.layer != kept_head)
+      if (tensor.layer != uninitialized_head)
         compare(tensor, found == stored.end() ? nullptr : found->second, head);
     }
     for (const auto& [name, entry] : stored) {
       const bool is_no_weight = std::ranges::any_of(
           kNoWeights, [&](std::string_view ending) { return name.ends_with(ending); });
-      if (is_of_layer(name, kept_head) || is_no_weight ||
+      if (is_of_layer(name, uninitialized_head) || is_no_weight ||
           std::ranges::find(wanted, name, &NamedWeight::name) != wanted.end())
         continue;
       unused_.push_back(fmt::format("{} {}", entry->name, model::to_string(entry->shape)));
@@ -428,12 +428,12 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
       own ? own_weights(network, parameters, buffers)
           : torch_weights(network, parameters, buffers, kWhere, file.path().string());
   const std::string head = head_of(network);
-  const std::string kept_head = from.reset_head ? head : "";
+  const std::string uninitialized_head = from.reset_head ? head : "";
   StoredTensors stored = stored_tensors(file, prefix, from.map);
   if (!own) adapt_to_gpt2(wanted, stored, file.path().string(), log);
   read_first_rows(wanted, stored, network, file, log);
-  if (file.is_onnx() && from.map.empty() && !Comparison(stored, wanted, head, kept_head).fits())
-    if (auto paired = paired_by_order(file, wanted, kept_head)) {
+  if (file.is_onnx() && from.map.empty() && !Comparison(stored, wanted, head, uninitialized_head).fits())
+    if (auto paired = paired_by_order(file, wanted, uninitialized_head)) {
       log.warn(
           "the weights of {} are read by their order and shapes, as names differ; if layers of one "
           "shape are in another order there, rename them (--map)",
@@ -441,7 +441,7 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
       stored = std::move(*paired);
     }
 
-  const Comparison comparison(stored, wanted, head, kept_head);
+  const Comparison comparison(stored, wanted, head, uninitialized_head);
   const std::size_t fitting = comparison.taken().size();
   if (!comparison.fits() && (fitting == 0 || !from.partial)) {
     std::string advice;
@@ -470,7 +470,7 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   for (const auto& [tensor, entry] : comparison.taken()) read(file, *entry, *tensor);
   std::ranges::copy(parameters, arrays.parameters.begin());
   std::ranges::copy(buffers, arrays.buffers.begin());
-  PretrainedWeights weights{.file = file.path(), .kept_head = kept_head};
+  PretrainedWeights weights{.file = file.path(), .uninitialized_head = uninitialized_head};
   if (from.partial) weights.table = comparison.table();
   return weights;
 }
@@ -484,16 +484,16 @@ PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& fro
         read_pretrained(from, replicas.network(), arrays, *strategy.session().logger());
     for (const std::string& line : weights.table) strategy.session().logger()->info(line);
     return dump_json(json{{"file", encode_bytes(weights.file.native())},
-                          {"kept_head", weights.kept_head},
+                          {"uninitialized_head", weights.uninitialized_head},
                           {"table", encode_strings(weights.table)}});
   };
   const json told = parse_json(checkpoint::on_every_rank(strategy.ranks(), on_chief).front(),
                                ErrorCategory::communication, kWhere);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
-  replicas.spread();
+  replicas.broadcast_parameters();
   return {.file = decode_bytes(told["file"].get<std::string>()),
-          .kept_head = told["kept_head"].get<std::string>(),
+          .uninitialized_head = told["uninitialized_head"].get<std::string>(),
           .table = decode_strings(told["table"]).get<std::vector<std::string>>()};
 }
 

@@ -55,7 +55,7 @@ struct Pretrained {
 /// The weights that were loaded.
 struct PretrainedWeights {
   std::filesystem::path file;  ///< a safetensors file, or a checkpoint's directory
-  std::string kept_head;       ///< the layer that keeps its initial values; empty for none
+  std::string uninitialized_head;       ///< the layer that keeps its initial values; empty for none
   /// Of a partial load, the lines of a table: the tensors that were taken, are missing in the file,
   /// unused in the file, and of another shape or type. The chief logs it.
   std::vector<std::string> table = {};

@@ -172,7 +172,7 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
     checkpoint::share_file(strategy.ranks(), read.tokenizer);
     restored.state.tokenizer = std::move(read.tokenizer);
   }
-  replicas_->spread();
+  replicas_->broadcast_parameters();
   *names_ = DataNames::of(restored.state);
   return restored;
 }

@@ -377,25 +377,25 @@ TEST(ClassWeights, BecomeWeightsOfSamples) {
   const Values of_classes = {1, 4, 0.5f};
   const Labels label = {2, 0, 1};
   const Values given = {2, 3, 0};
-  weigh_by_class({.labels = label}, of_classes, 3, weights);
+  apply_class_weights({.labels = label}, of_classes, 3, weights);
   EXPECT_EQ(weights, Values({0.5f, 1, 4}));
-  weigh_by_class({.labels = label, .sample_weights = given}, of_classes, 3, weights);
+  apply_class_weights({.labels = label, .sample_weights = given}, of_classes, 3, weights);
   EXPECT_EQ(weights, Values({1, 3, 0}));
   const Labels partners = {1, 0, 0};
   const Values own = {0.5f, 0.25f, 0};
-  weigh_by_class({.labels = label, .partner_labels = partners, .weights = own}, of_classes, 3,
+  apply_class_weights({.labels = label, .partner_labels = partners, .weights = own}, of_classes, 3,
                  weights);
   EXPECT_EQ(weights, Values({2.25f, 1, 1}));
   const Values dense = {0, 0.5f, 0.5f, 1, 0, 0};
-  weigh_by_class({.values = dense}, of_classes, 2, weights);
+  apply_class_weights({.values = dense}, of_classes, 2, weights);
   EXPECT_EQ(weights, Values({2.25f, 1}));
-  weigh_by_class({.values = std::span(dense).first(2)}, Values({3, 5}), 2, weights);
+  apply_class_weights({.values = std::span(dense).first(2)}, Values({3, 5}), 2, weights);
   EXPECT_EQ(weights, Values({3, 4})) << "of one logit";
   const Labels at_positions = {0, 1, kMasked, 2, 2, 2};
-  weigh_by_class({.labels = at_positions, .sample_weights = given}, of_classes, 3, weights);
+  apply_class_weights({.labels = at_positions, .sample_weights = given}, of_classes, 3, weights);
   EXPECT_EQ(weights, Values({2, 8, 3, 1.5f, 0, 0})) << "of samples of two positions";
   const Values of_positions = {2, 0.5f, 7, 4, 0, 1};
-  weigh_by_class({.labels = at_positions, .sample_weights = of_positions}, of_classes, 3, weights);
+  apply_class_weights({.labels = at_positions, .sample_weights = of_positions}, of_classes, 3, weights);
   EXPECT_EQ(weights, Values({2, 2, 7, 2, 0, 0.5f})) << "with a weight for each position";
 }
 

@@ -130,7 +130,7 @@ TEST_P(PretrainedTypes, GivePyTorchsLogits) {
   const PretrainedWeights taken =
       begun.trainer().initialize_from({.path = reference(std::string("pretrained_") + GetParam())});
   EXPECT_EQ(taken.file, reference(std::string("pretrained_") + GetParam()));
-  EXPECT_EQ(taken.kept_head, "");
+  EXPECT_EQ(taken.uninitialized_head, "");
   EXPECT_THAT(begun.logits(expected("input")),
               Pointwise(FloatNear(2e-4F), expected(std::string("logits/") + GetParam())));
 }
@@ -235,7 +235,7 @@ TEST(Pretrained, ReadsBertsWithTheNamesOfHuggingFace) {
       {.path = reference("minilm"), .reset_head = true, .partial = true});
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("minilm.safetensors has weights that the network has no place for"));
-  EXPECT_EQ(taken.kept_head, "classifier");
+  EXPECT_EQ(taken.uninitialized_head, "classifier");
   EXPECT_EQ(classifier.parameter("encoder.layer.1.output.dense/kernel"),
             embeddings.parameter("encoder.layer.1.output.dense/kernel"));
 }
@@ -361,7 +361,7 @@ TEST(Pretrained, KeepsTheInitialHeadWhereAsked) {
   const std::vector<float> kernel = begun.parameter("fc/kernel");
   const PretrainedWeights taken = begun.trainer().initialize_from(
       {.path = reference("pretrained_float32"), .reset_head = true});
-  EXPECT_EQ(taken.kept_head, "fc");
+  EXPECT_EQ(taken.uninitialized_head, "fc");
   EXPECT_EQ(begun.parameter("fc/kernel"), kernel);
   EXPECT_THAT(begun.parameter("fc/bias"), Each(0.0F));
   Begun whole(residual_network());
@@ -763,7 +763,7 @@ TEST(PretrainedFit, BeginsWithTheWeights) {
   EXPECT_LT(tuned.losses.front(), 0.8 * plain.losses.front());
   EXPECT_EQ(recorder->begun.initialized_from,
             scratch.path() / "step-00000030" / checkpoint::kModelFile);
-  EXPECT_EQ(recorder->begun.kept_head, "");
+  EXPECT_EQ(recorder->begun.uninitialized_head, "");
   EXPECT_EQ(tuned.history.end.steps, 2) << "steps count anew";
   EXPECT_EQ(train(2, plain_network(), dataset, {}, fit).losses.size(), 2U);
 }

@@ -169,7 +169,7 @@ using Clock = std::chrono::steady_clock;
 constexpr dnnl_dim_t kSide = 512;
 constexpr std::size_t kCopied = std::size_t{16} << 20;  // larger than the private caches of a core
 constexpr double kSlow = 0.75;                          // of the fastest rank's speed
-constexpr double kUseless = 1.0 / 3;
+constexpr double kMinUsefulShare = 1.0 / 3;
 
 SpeedFacts multiply(int cores, double seconds) {
   set_thread_budget(cores);
@@ -254,7 +254,7 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
   for (const auto& [place, facts] : reports.answered) {
     if (facts.gigaflops < kSlow * extent.fastest)
       outcome.add({{place.rank},
-                   facts.gigaflops < kUseless * extent.fastest ? Level::problem : Level::warning,
+                   facts.gigaflops < kMinUsefulShare * extent.fastest ? Level::problem : Level::warning,
                    fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest "
                                "rank at {:.3g}: every step waits for the slowest",
                                facts.gigaflops, place.host, facts.cores,

@@ -31,7 +31,7 @@ constexpr seconds kProbeReportTime(15);
 constexpr seconds kLeaveTime(7);  // for the other tasks to exit
 constexpr seconds kEndTime(10);   // for mpirun to end its ranks after the signal
 constexpr seconds kSameStop(2);   // signals within this time count as one request
-constexpr seconds kLook(1);
+constexpr seconds kPollInterval(1);
 constexpr double kLongestPause = 3;  // seconds between two looks at mpirun of a process that runs
 
 double seconds_now() {
@@ -115,13 +115,13 @@ int FirstTask::run() {
     probe();
     ending.status = run_mpirun();
   } catch (const Error& error) {
-    dismiss({exit_status(error.category()), error.what()}, FrameKind::refuse);
+    shut_down_tasks({exit_status(error.category()), error.what()}, FrameKind::refuse);
     throw;
   } catch (const Stopped& stopped) {
     ending.status = kSignalStatus + stopped.signal;
   }
   if (failure_) ending = {exit_status(failure_->category()), failure_->what()};
-  dismiss(ending, FrameKind::leave);
+  shut_down_tasks(ending, FrameKind::leave);
   if (failure_) throw *failure_;
   return ending.status;
 }
@@ -274,7 +274,7 @@ int FirstTask::run_mpirun() {
   const auto start_deadline = Clock::now() + options_.patience();
   auto deadline = Clock::time_point::max();
   while (!mpirun.status()) {
-    for (const Event& event : rendezvous_.wait(signals_, Clock::now() + kLook))
+    for (const Event& event : rendezvous_.wait(signals_, Clock::now() + kPollInterval))
       serve(event, mpirun);
     for (const int signal : signals_.take()) take_signal(signal, task_.rank, mpirun);
     // mpirun waits for its daemons without a timeout. Ranks may have ended unseen; then mpirun ends
@@ -307,7 +307,7 @@ void FirstTask::look_at(const Child& mpirun) {
     failure_ = Error(ErrorCategory::communication, "launch", "expected mpirun to run",
                      fmt::format("its process {} on host {} was stopped for {:.0f} s", mpirun.id(),
                                  host_name(), stopped));
-  else if (stopped >= kLook.count() && !std::exchange(has_warned_, true))
+  else if (stopped >= kPollInterval.count() && !std::exchange(has_warned_, true))
     make_logger()->warn(
         "[launch] mpirun is stopped (process {0} on host {1}): `kill -CONT {0}` continues it; "
         "otherwise the job ends after {2} s",
@@ -432,7 +432,7 @@ Client& FirstTask::client_of(int rank) {
 
 /// Returns when the other tasks have disconnected, so that no process of the job outlives its first
 /// task.
-void FirstTask::dismiss(const Ending& ending, FrameKind kind) {
+void FirstTask::shut_down_tasks(const Ending& ending, FrameKind kind) {
   const auto deadline = Clock::now() + kLeaveTime;
   for (Client& client : rendezvous_.clients())
     if (client.task) client.link.send({kind, to_text(ending)});

@@ -44,7 +44,7 @@ class FirstTask {
   void pass_to_agent(const Client& client, const net::Frame& frame);
   void take_signal(int signal, int rank, Child& mpirun);
   void stop_on_signals();
-  void dismiss(const Ending& ending, FrameKind kind);
+  void shut_down_tasks(const Ending& ending, FrameKind kind);
   Client& client_of(int rank);
   std::string missing_ranks() const;
 

@@ -85,7 +85,7 @@ class Hierarchical final : public MpiGroup {
 
   void go_around(MPI_Comm ring, const Values& values, ReduceOp op, RingReduction::Part part) {
     RingReduction reduction(ring, values, op, part, options_, buffers_);
-    carry_out(reduction);
+    run_checked(reduction);
   }
 
   Values shared_copy(const Values& values) {

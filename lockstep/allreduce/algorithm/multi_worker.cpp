@@ -245,7 +245,7 @@ std::vector<std::shared_ptr<GroupMember>> make_multi_worker(
   std::exclusive_scan(replicas_of_rank.begin(), replicas_of_rank.end(), first.begin(), 0);
   const int size = first.back() + replicas_of_rank.back();
   const int replicas = replicas_of_rank[between->rank()];
-  between->number_members(first);
+  between->set_member_numbers(first);
   const int first_here = first[between->rank()];
   const auto worker = std::make_shared<Worker>();
   worker->between = std::move(between);

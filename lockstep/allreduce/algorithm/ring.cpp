@@ -40,7 +40,7 @@ class Ring final : public MpiGroup {
  private:
   void go_around(const Values& values, ReduceOp op, RingReduction::Part part) {
     RingReduction reduction(comm(), values, op, part, options_, buffers_);
-    carry_out(reduction);
+    run_checked(reduction);
   }
 
   RingOptions options_;

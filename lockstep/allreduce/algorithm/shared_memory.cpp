@@ -23,9 +23,9 @@ class SharedMemory final : public MpiGroup {
             make_common_memory(ranks, Barrier::bytes_for(size())), size(), rank(),
             {.own_cores = have_own_cores(ranks), .poll_group = [this] { receive_failure(); }}) {}
 
-  void number_members(std::vector<int> numbers) override {
-    barrier_.number_members(numbers);
-    MpiGroup::number_members(std::move(numbers));
+  void set_member_numbers(std::vector<int> numbers) override {
+    barrier_.set_member_numbers(numbers);
+    MpiGroup::set_member_numbers(std::move(numbers));
   }
 
   std::string route() const override { return "shared-memory"; }

@@ -61,7 +61,7 @@ class Barrier {
   /// `memory` is zeroed, aligned to 64 bytes, bytes_for(members) long, and shared by all members.
   Barrier(std::shared_ptr<std::byte> memory, int members, int member, BarrierOptions options = {});
 
-  void number_members(std::vector<int> numbers) { options_.numbers = std::move(numbers); }
+  void set_member_numbers(std::vector<int> numbers) { options_.numbers = std::move(numbers); }
 
   int size() const { return members_; }
   int member() const { return member_; }

@@ -83,12 +83,12 @@ bool GpuMember::wait_until(std::chrono::steady_clock::time_point deadline, Condi
 // because a failed GPU may never complete it.
 void GpuMember::await_end() noexcept {
   const auto deadline = std::chrono::steady_clock::now() + kEndLimit;
-  may_put_ = false;
+  can_enqueue_ = false;
   try {
     for (const auto& local : local_members_) {
       const std::shared_ptr<GpuMember> member = local.lock();
       if (!member) continue;
-      if (wait_until(deadline, [&] { return !member->may_put_; })) {
+      if (wait_until(deadline, [&] { return !member->can_enqueue_; })) {
         const device::Event end = member->stream_.record();
         if (wait_until(deadline, [&] { return end.is_complete(); })) continue;
       }
@@ -157,7 +157,7 @@ void GpuMember::compare(const Call& call) {
   }
 }
 
-void GpuMember::come(const Call& call, std::byte* /*data*/) { compare(call); }
+void GpuMember::arrive(const Call& call, std::byte* /*data*/) { compare(call); }
 
 // CUDA is not asked during a recording, whose values have been reduced before.
 bool GpuMember::is_on_gpu(const std::byte* values) {
@@ -175,18 +175,18 @@ template <typename OnHost, typename OnGpu>
 std::unique_ptr<PendingOperation> GpuMember::run(const Call& call, std::span<std::byte> values,
                                                  OnHost on_host, OnGpu on_gpu) {
   return guarded([&]() -> std::unique_ptr<PendingOperation> {
-    may_put_ = true;  // until the group has failed or all work is enqueued
+    can_enqueue_ = true;  // until the group has failed or all work is enqueued
     host_->throw_if_failed();
     const std::optional<device::Event> after = std::exchange(after_, std::nullopt);
     if (!values.empty() && !is_on_gpu(values.data())) {
-      may_put_ = false;
+      can_enqueue_ = false;
       if (after) wait_for(*after);
       return on_host();
     }
     if (after) stream_.wait(*after);
-    come(call, values.data());
+    arrive(call, values.data());
     if (!values.empty()) on_gpu();
-    may_put_ = false;
+    can_enqueue_ = false;
     if (values.empty()) return nullptr;
     return std::make_unique<GpuRequest>(shared_from_this(), stream_.record());
   });

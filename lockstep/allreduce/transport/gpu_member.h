@@ -61,7 +61,7 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
 
   /// Compares `call`, which is for `data`, with the other members' calls. Overridden by classes
   /// whose members exchange more data or can be recorded.
-  virtual void come(const Call& call, std::byte* data);
+  virtual void arrive(const Call& call, std::byte* data);
   /// Throws if the work on stream() cannot complete.
   virtual void check_progress() {}
   /// Aborts this group's work on the GPUs of this process because of `failure`, which the host
@@ -97,7 +97,7 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   device::Stream stream_;  // the communication stream, separate from the computing stream
   std::optional<device::Event> after_;  // the next operation starts after this event
   std::vector<std::weak_ptr<GpuMember>> local_members_;
-  std::atomic<bool> may_put_{false};  // whether an operation may enqueue work on the stream
+  std::atomic<bool> can_enqueue_{false};  // whether an operation may enqueue work on the stream
   bool records_ = false;
   std::set<const std::byte*> on_gpu_;  // values that were found in GPU memory
   // Whether work may still use the memory of allocate().

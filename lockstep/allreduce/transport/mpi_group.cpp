@@ -111,19 +111,19 @@ class MpiGroup::LeftOver {
     std::erase_if(failures_, [&](const auto& one) { return one.first == &group; });
   }
   /// Called by the thread that holds mpi_turn().
-  void spread() {
+  void broadcast_failure() {
     if (!has_any_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(mutex_);
     has_any_.store(false, std::memory_order_release);
     // In order, so that the first failure of a group stays.
-    for (const auto& [group, failure] : failures_) group->spread(failure);
+    for (const auto& [group, failure] : failures_) group->broadcast_failure(failure);
     failures_.clear();
   }
   /// Called by a thread that is not in MPI.
   void spread_if_unused() {
     if (!has_any_.load(std::memory_order_acquire)) return;
     const std::unique_lock turn(mpi_turn(), std::try_to_lock);
-    if (turn.owns_lock()) spread();
+    if (turn.owns_lock()) broadcast_failure();
   }
 
  private:
@@ -164,13 +164,13 @@ void MpiGroup::check(int status, const char* call) {
 }
 
 void MpiGroup::raise(const ErrorMessage& failure) {
-  spread(failure);
+  broadcast_failure(failure);
   throw Error(ErrorCategory::communication, *failure_);
 }
 
 class MpiGroup::Operation {
  public:
-  Operation() : turn_(mpi_turn()) { LeftOver::of_process().spread(); }
+  Operation() : turn_(mpi_turn()) { LeftOver::of_process().broadcast_failure(); }
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
   ~Operation() {
@@ -188,7 +188,7 @@ void MpiGroup::fail(const ErrorMessage& failure) {
   LeftOver::of_process().spread_if_unused();
 }
 
-void MpiGroup::spread(const ErrorMessage& failure) {
+void MpiGroup::broadcast_failure(const ErrorMessage& failure) {
   if (failure_) return;
   failure_ = failure;
   publish_failure(failure);
@@ -204,7 +204,7 @@ void MpiGroup::spread(const ErrorMessage& failure) {
 }
 
 void MpiGroup::receive_failure() {
-  LeftOver::of_process().spread();
+  LeftOver::of_process().broadcast_failure();
   if (failure_) throw Error(ErrorCategory::communication, *failure_);
   int arrived = 0;
   MPI_Status status;

@@ -32,7 +32,7 @@ class MpiGroup : public GroupMember {
   ~MpiGroup() override;
 
   /// Sets the numbers of members in messages; by default the ranks.
-  virtual void number_members(std::vector<int> numbers) { numbers_ = std::move(numbers); }
+  virtual void set_member_numbers(std::vector<int> numbers) { numbers_ = std::move(numbers); }
 
   int rank() const final { return rank_; }
   int size() const final { return size_; }
@@ -82,7 +82,7 @@ class MpiGroup : public GroupMember {
   /// Records and throws a failure that all members know.
   [[noreturn]] void raise_known(ErrorMessage failure);
   /// Sends a failure to all other members; the first one stays.
-  void spread(const ErrorMessage& failure);
+  void broadcast_failure(const ErrorMessage& failure);
 
   /// Calls `advance() -> Progress` until it is done. Throws if another member has failed.
   template <typename Advance>
@@ -100,7 +100,7 @@ class MpiGroup : public GroupMember {
   /// they differ, its messages do not match, so it hangs or fails in MPI, and the comparison
   /// reports the cause.
   template <typename Operation>
-  void carry_out(Operation& operation) {
+  void run_checked(Operation& operation) {
     wait_until_done([&] {
       agreed();
       const bool moved = operation.advance();
@@ -119,7 +119,7 @@ class MpiGroup : public GroupMember {
     } catch (const std::exception& error) {
       if (failure_) throw;
       if (const auto known = barrier.failure()) raise_known(*known);
-      spread({"all_reduce",
+      broadcast_failure({"all_reduce",
               fmt::format("expected all ranks to continue, but rank {} failed", rank()),
               error.what()});
       throw;

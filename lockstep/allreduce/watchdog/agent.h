@@ -51,7 +51,7 @@ class Agent {
   virtual std::optional<Finding> beat(double now, const std::vector<ReplicaView>& mine,
                                       const std::vector<std::string>& buckets) = 0;
   /// Tells connected ranks to exit too. Returns when they do, or after `limit`.
-  virtual void spread(const std::string& text, std::chrono::milliseconds limit) = 0;
+  virtual void broadcast_failure(const std::string& text, std::chrono::milliseconds limit) = 0;
   /// Announces that this rank has failed and will exit: for kEndingSeconds the exit of a rank is
   /// not a finding. This rank is still watched.
   virtual void announce_error(double now) = 0;

@@ -167,7 +167,7 @@ std::vector<net::Connection*> Coordinator::connections() {
   return all;
 }
 
-void Coordinator::spread(const std::string& text, std::chrono::milliseconds limit) {
+void Coordinator::broadcast_failure(const std::string& text, std::chrono::milliseconds limit) {
   net::send_last_frame(connections(), {Kind::verdict, text}, limit);
 }
 

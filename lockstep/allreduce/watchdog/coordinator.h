@@ -29,7 +29,7 @@ class Coordinator final : public Agent {
   std::optional<Finding> receive(double now) override;
   std::optional<Finding> beat(double now, const std::vector<ReplicaView>& mine,
                               const std::vector<std::string>& buckets) override;
-  void spread(const std::string& text, std::chrono::milliseconds limit) override;
+  void broadcast_failure(const std::string& text, std::chrono::milliseconds limit) override;
   void announce_error(double now) override;
   bool is_ending(double now) const override { return now < ending_until_; }
   void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;

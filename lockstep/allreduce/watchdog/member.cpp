@@ -167,7 +167,7 @@ Finding Member::found_by_all(std::string text) const {
 }
 
 // The other ranks are connected only to rank 0 and detect its loss themselves.
-void Member::spread(const std::string& /*text*/, milliseconds /*limit*/) {}
+void Member::broadcast_failure(const std::string& /*text*/, milliseconds /*limit*/) {}
 
 void Member::announce_error(double now) {
   ending_until_ = now + kEndingSeconds;

@@ -270,7 +270,7 @@ void Watchdog::Thread::conclude(const Finding& finding) {
   const WatchdogReport report{.text = text, .speaks = is_to_speak(finding)};
   if (report.speaks && !options_.on_failure)
     print_error(fmt::format("{}lockstep: error: {}\n", message_start(), text), kFarewell);
-  post_->spread(finding.text, kFarewell);
+  post_->broadcast_failure(finding.text, kFarewell);
   if (!options_.on_failure) {
     const std::filesystem::path file = trace::finish_recording(std::move(recording));
     if (report.speaks && !file.empty())

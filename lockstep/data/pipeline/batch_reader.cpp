@@ -23,7 +23,7 @@ BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
       needs_padding_(std::ranges::any_of(pipeline_.spec.inputs, &TensorSpec::is_ragged) ||
                      std::ranges::any_of(pipeline_.spec.targets, &TensorSpec::is_ragged)) {}
 
-void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
+void BatchReader::resize_parts(std::int64_t step, std::vector<Batch>& parts) const {
   parts.resize(options_.local_replicas);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Batch& part = parts[i];
@@ -35,7 +35,7 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
     part.global_samples = share.global_samples;
     part.micro_batches = std::clamp<std::int64_t>(options_.micro_batches, 1,
                                                   std::max<std::int64_t>(1, share.global_samples));
-    part.lay_out(pipeline_.spec, share.positions.size(), gives_pixels_);
+    part.resize(pipeline_.spec, share.positions.size(), gives_pixels_);
     const auto samples = static_cast<std::size_t>(part.samples);
     part.record_ids.resize(samples);
     part.normalization = gives_pixels_ ? pipeline_.pixel_normalization() : ChannelNormalization();

@@ -26,7 +26,7 @@ class BatchReader {
 
   /// Sizes and numbers `parts` for `step`, one part per local replica. Allocates only if the memory
   /// of an earlier step is too small.
-  void lay_out(std::int64_t step, std::vector<Batch>& parts) const;
+  void resize_parts(std::int64_t step, std::vector<Batch>& parts) const;
 
   /// Whether parts that are filled must be padded by Batch::pad().
   bool needs_padding() const { return needs_padding_; }

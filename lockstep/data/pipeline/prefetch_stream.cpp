@@ -77,7 +77,7 @@ bool PrefetchStream::next(std::vector<Batch>& parts) {
     Slot& slot = slot_of(next_step_);
     count_bad_records(slot);
     if (slot.error) std::rethrow_exception(slot.error);
-    give(parts, waited, were_ready);
+    deliver(parts, waited, were_ready);
   }
   slot_free_.notify_all();
   return true;
@@ -91,7 +91,7 @@ bool PrefetchStream::next_if_ready(std::vector<Batch>& parts) {
     Slot& slot = slot_of(next_step_);
     count_bad_records(slot);
     if (slot.error) return false;
-    give(parts, 0, all_ready());
+    deliver(parts, 0, all_ready());
   }
   slot_free_.notify_all();
   return true;
@@ -117,7 +117,7 @@ std::vector<BadRecord> PrefetchStream::bad_records() const {
   return list;
 }
 
-void PrefetchStream::give(std::vector<Batch>& parts, double waited, bool were_ready) {
+void PrefetchStream::deliver(std::vector<Batch>& parts, double waited, bool were_ready) {
   std::swap(parts, slot_of(next_step_).parts);
   ++next_step_;
   const auto now = Clock::now();
@@ -194,7 +194,7 @@ void PrefetchStream::begin_step(Slot& slot) {
   slot.pieces_left = pieces_per_step_;
   const trace::Span span("lay out batch");
   try {
-    reader_.lay_out(taking_step_, slot.parts);
+    reader_.resize_parts(taking_step_, slot.parts);
   } catch (...) {  // out of memory; the step's pieces are then empty, and next() reports the error
     slot.parts.clear();
     slot.error = std::current_exception();

@@ -99,7 +99,7 @@ class PrefetchStream final : public BatchStream {
   bool can_take(int thread) const;
   bool is_ready(std::int64_t step) const;
   bool all_ready() const;
-  void give(std::vector<Batch>& parts, double waited, bool were_ready);
+  void deliver(std::vector<Batch>& parts, double waited, bool were_ready);
   Piece take_piece();
   void begin_step(Slot& slot);
   void finish_piece(const Piece& piece, BadRecordProblems bad, std::exception_ptr error);

@@ -90,7 +90,7 @@ void pad_array(TensorArray& array) {
 
 }  // namespace
 
-void Batch::lay_out(const SampleSpec& spec, std::int64_t count, bool pixels) {
+void Batch::resize(const SampleSpec& spec, std::int64_t count, bool pixels) {
   samples = count;
   lay_out_arrays(spec.inputs, count, pixels, false, inputs);
   lay_out_arrays(spec.targets, count, false, true, targets);

@@ -57,9 +57,9 @@ struct TensorArray {
 /// One replica's part of a global batch.
 struct Batch {
   Batch() = default;
-  /// Memory of `count` samples; see lay_out().
+  /// Memory of `count` samples; see resize().
   explicit Batch(const SampleSpec& spec, std::int64_t count = 1, bool pixels = false) {
-    lay_out(spec, count, pixels);
+    resize(spec, count, pixels);
   }
 
   /// Step since the start of training (epoch * steps_per_epoch + step within the epoch).
@@ -84,8 +84,8 @@ struct Batch {
 
   /// Sizes the arrays for `count` samples; the first input as uint8 if `pixels`. Allocates only if
   /// they have less memory.
-  void lay_out(const SampleSpec& spec, std::int64_t count, bool pixels = false);
-  /// Views of sample `index`, valid until the next lay_out().
+  void resize(const SampleSpec& spec, std::int64_t count, bool pixels = false);
+  /// Views of sample `index`, valid until the next resize().
   Sample sample(std::size_t index = 0);
   /// Moves the views of a sample() to sample `index`.
   void move_to(std::size_t index, Sample& sample);

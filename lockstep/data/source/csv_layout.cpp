@@ -17,7 +17,7 @@ namespace lockstep::data {
 namespace {
 
 /// Whether `first` is "examples,features,class names...", the header of TensorFlow's Iris files.
-bool announces(const CsvFields& first, const CsvFields& second) {
+bool has_count_header(const CsvFields& first, const CsvFields& second) {
   if (first.size() < 4 || !std::ranges::all_of(second, is_number_field)) return false;
   const auto records = csv_number<std::int64_t>(first[0]);
   const auto features = csv_number<std::int64_t>(first[1]);
@@ -171,7 +171,7 @@ TableWindow trained_window_of(const CsvOptions& options, const TableWindow& trai
 }
 
 /// By the options, and by a features file.
-void give_meanings(CsvLayout& layout, const CsvOptions& options, const TableSchema& described,
+void assign_roles(CsvLayout& layout, const CsvOptions& options, const TableSchema& described,
                    const std::string& file) {
   Columns columns(layout, file);
   columns.take_all(options.leave_out, "drop");
@@ -363,7 +363,7 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
   if (is_trained && known->has_header) {
     require_names(first, options, *known, origin, file);
     layout.has_header = layout.has_names = true;
-  } else if (options.header != CsvHeader::no && announces(first, second)) {
+  } else if (options.header != CsvHeader::no && has_count_header(first, second)) {
     layout.has_header = true;
     layout.announced_records = *csv_number<std::int64_t>(first[0]);
     layout.classes.assign(first.begin() + 2, first.end());
@@ -390,7 +390,7 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
   if (is_trained)
     give_trained_meanings(layout, options, *known, origin, file);
   else
-    give_meanings(layout, options, described, file);
+    assign_roles(layout, options, described, file);
   return layout;
 }
 

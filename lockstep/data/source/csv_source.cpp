@@ -176,7 +176,7 @@ NodeData CsvSource::data() const {
                            {"has_label", has_label_},
                            {"label_text", label_text_},
                            {"is_known", is_known_},
-                           {"is_self_taught", is_self_taught_},
+                           {"infers_schema", is_self_taught_},
                            {"problems", problems}},
                           bytes);
   return {std::move(bytes),
@@ -192,7 +192,7 @@ void CsvSource::use(const NodeData& data, SharedSegment memory) {
   has_label_ = described.at("has_label");
   label_text_ = described.at("label_text");
   is_known_ = described.at("is_known");
-  is_self_taught_ = described.at("is_self_taught");
+  is_self_taught_ = described.at("infers_schema");
   rows_ = {data.array<float>(0),        data.array<float>(1),        data.array<std::int32_t>(2),
            data.array<std::int32_t>(3), data.array<std::int32_t>(4), data.array<std::int64_t>(5)};
   find_windows(rows_.series);

@@ -72,7 +72,7 @@ class CsvSource final : public RecordSource {
 
   /// Whether this table alone determines the numbers of its categorical values, or how its columns
   /// are scaled, so that another table would be read differently.
-  bool is_self_taught() const { return is_self_taught_; }
+  bool infers_schema() const { return is_self_taught_; }
 
  private:
   using Report = CsvReader::Report;

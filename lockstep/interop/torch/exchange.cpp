@@ -30,7 +30,7 @@ std::vector<allreduce::LayoutEntry> describe(const NamedTensors& tensors) {
 }  // namespace
 
 void broadcast_tensors(job::Workers& workers, const NamedTensors& tensors, int root) {
-  workers.settle();
+  workers.wait_pending();
   allreduce::check_layout(workers.group(), describe(tensors));
   const c10::NoGradGuard no_graph;
   for (const auto& [name, tensor] : tensors.pairs()) {

@@ -62,7 +62,7 @@ void FunctionLoss::gradient(std::span<const float> outputs, const model::SampleT
 
 void FunctionLoss::evaluate(std::span<const float> outputs, const model::Targets& targets,
                             std::span<double> losses, std::span<float> gradients) const {
-  told(options_.name, "expected a function that computes this batch", ErrorCategory::input, [&] {
+  rethrow_as_error(options_.name, "expected a function that computes this batch", ErrorCategory::input, [&] {
     share_thread_budget();
     const c10::AutoGradMode keeps_graph(!gradients.empty());
     const auto samples = static_cast<std::int64_t>(losses.size());

@@ -28,7 +28,7 @@ ModuleOperation::ModuleOperation(std::shared_ptr<ReplicatedModule> module,
       reads_indices_(reads_indices) {}
 
 void ModuleOperation::forward(const model::Operands& o, const model::PassContext& pass) {
-  told(where_, "expected a module that computes this batch", ErrorCategory::input, [&] {
+  rethrow_as_error(where_, "expected a module that computes this batch", ErrorCategory::input, [&] {
     const bool training = pass.training && !context_.frozen;
     const c10::AutoGradMode keeps_graph(context_.has_backward());
     {
@@ -59,7 +59,7 @@ void ModuleOperation::forward(const model::Operands& o, const model::PassContext
 }
 
 void ModuleOperation::backward(const model::Operands& o, const model::PassContext& /*pass*/) {
-  told(where_, "expected a module with a backward pass", ErrorCategory::input, [&] {
+  rethrow_as_error(where_, "expected a module with a backward pass", ErrorCategory::input, [&] {
     std::vector<at::Tensor> leaves;
     std::vector<std::span<float>> gradients;
     for (std::size_t i = 0; i < o.parameter_gradients.size(); ++i)

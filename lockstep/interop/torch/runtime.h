@@ -41,7 +41,7 @@ std::string reason(const std::exception& error);
 
 /// Calls `function`; what LibTorch throws becomes an Error of `where`.
 template <typename Function>
-auto told(const std::string& where, const char* expected, ErrorCategory category,
+auto rethrow_as_error(const std::string& where, const char* expected, ErrorCategory category,
           const Function& function) {
   try {
     return function();

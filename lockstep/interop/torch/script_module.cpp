@@ -16,7 +16,7 @@ namespace {
 template <typename Load>
 AnyModule any_module(const std::string& name, const Load& load) {
   const auto module = std::make_shared<::torch::jit::Module>(
-      told(name, "expected a TorchScript file", ErrorCategory::data, load));
+      rethrow_as_error(name, "expected a TorchScript file", ErrorCategory::data, load));
   const auto pairs = [](const auto& list) {
     NamedTensors::Pairs named;
     for (const auto& item : list) named.emplace_back(item.name, item.value);

@@ -17,11 +17,11 @@ namespace lockstep::model {
 namespace {
 
 // Values of the backend's precision as float32.
-std::span<const float> widened(const TensorView& values, std::vector<float>& room) {
+std::span<const float> widened(const TensorView& values, std::vector<float>& scratch) {
   if (values.type() == Precision::float32) return values.as<float>();
-  room.resize(values.size());
-  widen(values.as<BFloat16>(), room);
-  return room;
+  scratch.resize(values.size());
+  widen(values.as<BFloat16>(), scratch);
+  return scratch;
 }
 
 template <typename T>
@@ -127,8 +127,8 @@ class CpuBackend final : public Backend {
     return make_host_updater(options, table, arrays);
   }
   void read(const TensorView& source, std::span<float> target) override {
-    std::vector<float> room;
-    std::ranges::copy(widened(source, room), target.begin());
+    std::vector<float> scratch;
+    std::ranges::copy(widened(source, scratch), target.begin());
   }
 
  private:

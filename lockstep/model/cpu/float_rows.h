@@ -44,25 +44,25 @@ inline void narrow(const float* from, std::int64_t count, Eigen::bfloat16* to) {
   lockstep::narrow(from + i, count - i, reinterpret_cast<BFloat16Bits*>(to + i));
 }
 
-/// `count` elements as float32: those at `from`, or copies of them in `room`.
-inline ConstFloatArray widened(const float* from, std::int64_t count, float* /*room*/) {
+/// `count` elements as float32: those at `from`, or copies of them in `scratch`.
+inline ConstFloatArray widened(const float* from, std::int64_t count, float* /*scratch*/) {
   return {from, count};
 }
-inline ConstFloatArray widened(const Eigen::bfloat16* from, std::int64_t count, float* room) {
-  widen(from, count, room);
-  return {room, count};
+inline ConstFloatArray widened(const Eigen::bfloat16* from, std::int64_t count, float* scratch) {
+  widen(from, count, scratch);
+  return {scratch, count};
 }
 
-/// to = values, an expression of `count` elements, which is computed in `room` and then rounded. It
-/// may read `room` and, element by element, `to`.
+/// to = values, an expression of `count` elements, which is computed in `scratch` and then rounded. It
+/// may read `scratch` and, element by element, `to`.
 template <typename Expression>
-void assign(const Expression& values, float* to, std::int64_t count, float* /*room*/) {
+void assign(const Expression& values, float* to, std::int64_t count, float* /*scratch*/) {
   FloatArray(to, count) = values;
 }
 template <typename Expression>
-void assign(const Expression& values, Eigen::bfloat16* to, std::int64_t count, float* room) {
-  FloatArray(room, count) = values;
-  narrow(room, count, to);
+void assign(const Expression& values, Eigen::bfloat16* to, std::int64_t count, float* scratch) {
+  FloatArray(scratch, count) = values;
+  narrow(scratch, count, to);
 }
 
 /// sums[i] += from[i]. The arrays do not overlap.

@@ -185,7 +185,7 @@ void ProgressBar::on_train_begin(const TrainBegin& begin) {
   if (begin.initialized_from)
     print_line(
         fmt::format("initialized from {}{}", begin.initialized_from->string(),
-                    begin.kept_head.empty() ? "" : fmt::format(", without {}", begin.kept_head)));
+                    begin.uninitialized_head.empty() ? "" : fmt::format(", without {}", begin.uninitialized_head)));
 }
 
 void ProgressBar::on_epoch_begin(std::int64_t /*epoch*/) {

@@ -38,7 +38,7 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
   if (plan_.resume == checkpoint::Resume::never) directory_->start_over(plan_.overwrite);
   (void)checkpoint::parse_training_state(checkpoint::to_json_text(start), "checkpoint");
   const auto explain = [&](const checkpoint::RestoredCheckpoint& other) {
-    explain_misfit(other, start);
+    throw_incompatible(other, start);
   };
   auto restored = directory_->restore(arrays, plan_.resume, explain);
   if (!restored) return std::nullopt;

@@ -62,7 +62,7 @@ std::vector<float> balanced_class_weights(const Strategy& strategy, const data::
   };
   job::Agreement(ranks).all_or_none(ErrorCategory::data, dataset.description(),
                                     "expected every rank to read its labels", count,
-                                    job::Agreement::Own::rethrown);
+                                    job::Agreement::LocalError::rethrown);
   ranks.all_reduce(std::span<std::int64_t>(counts)).wait();
   const auto records = static_cast<double>(std::accumulate(counts.begin(), counts.end(), 0LL));
   std::vector<float> weights;

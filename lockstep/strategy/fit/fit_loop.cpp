@@ -187,7 +187,7 @@ void FitLoop::begin() {
   begin.restored_from = checkpoints_.restored_from();
   if (initialized_from) {
     begin.initialized_from = initialized_from->file;
-    begin.kept_head = initialized_from->kept_head;
+    begin.uninitialized_head = initialized_from->uninitialized_head;
   }
   has_begun_ = true;
   notify([&](Callback& callback) { callback.on_train_begin(begin); });
@@ -218,7 +218,7 @@ std::optional<PretrainedWeights> FitLoop::initialize() {
     PretrainedWeights weights = initialize_from(replicas_, *plan_.fit.pretrained);
     const std::string other =
         strategy_.is_chief()
-            ? describe_name_mismatch(plan_.dataset, weights.file, weights.kept_head.empty())
+            ? describe_name_mismatch(plan_.dataset, weights.file, weights.uninitialized_head.empty())
             : std::string();
     if (!other.empty())
       strategy_.session().logger()->warn("the weights of {} are those of other data: {}",

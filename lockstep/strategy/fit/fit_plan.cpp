@@ -218,7 +218,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .known_metrics = known_metrics(replicas),
           .restored_from = {},
           .initialized_from = {},
-          .kept_head = "",
+          .uninitialized_head = "",
           .hyperparameters = hyperparameters(*this, replicas),
           .replicas = &replicas};
 }

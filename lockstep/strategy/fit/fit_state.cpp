@@ -441,7 +441,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   return written;
 }
 
-void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
+void throw_incompatible(const checkpoint::RestoredCheckpoint& restored,
                     const checkpoint::TrainingState& given) try {
   const std::string path = restored.path.string();
   const nlohmann::json& saved = *restored.state.configuration;
@@ -456,7 +456,7 @@ void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
 }
 
 /// What callbacks that monitor a loss have seen of another one.
-void forget_losses(nlohmann::json& callbacks) {
+void reset_loss_monitors(nlohmann::json& callbacks) {
   for (auto& [name, state] : callbacks.items()) {
     const bool is_monitor =
         name.starts_with("early_stopping:") || name.starts_with("reduce_on_plateau:");
@@ -469,7 +469,7 @@ void forget_losses(nlohmann::json& callbacks) {
 FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
                      LocalReplicas& replicas) try {
   check_resumable(restored, plan, replicas);
-  replicas.spread();
+  replicas.broadcast_parameters();
   const checkpoint::TrainingState& saved = restored.state;
   const Numbers numbers{restored};
   FitState state{.position = plan.start(), .epoch = {}};
@@ -500,7 +500,7 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
   }
   if (configuration.contains(kCallbacksKey)) {
     state.callbacks = configuration.at(kCallbacksKey);
-    if (!has_same_losses(configuration, plan.trainer)) forget_losses(*state.callbacks);
+    if (!has_same_losses(configuration, plan.trainer)) reset_loss_monitors(*state.callbacks);
   }
   if (plan.trainer.tune_buckets)
     state.tuned_bytes = saved.configuration->value(kBucketKey, std::size_t{0});

@@ -65,7 +65,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
 /// For a checkpoint whose tensors are not those of the run that begins at `given`: throws Error
 /// (checkpoint) that names the first difference between the networks or the optimizers. Returns if
 /// the configurations do not show any.
-void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
+void throw_incompatible(const checkpoint::RestoredCheckpoint& restored,
                     const checkpoint::TrainingState& given);
 
 /// The state of a checkpoint whose arrays have been restored. Copies the arrays to all local

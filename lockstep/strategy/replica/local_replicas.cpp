@@ -86,10 +86,10 @@ std::vector<int> mismatching_ranks(const std::vector<Hashes>& all, std::size_t t
   std::uint64_t usual = all.front()[tensor];
   for (const Hashes& hashes : all)
     if (votes(hashes[tensor]) > votes(usual)) usual = hashes[tensor];
-  std::vector<int> odd;
+  std::vector<int> differing_ranks;
   for (std::size_t replica = 0; replica < all.size(); ++replica)
-    if (all[replica][tensor] != usual) odd.push_back(static_cast<int>(replica));
-  return odd;
+    if (all[replica][tensor] != usual) differing_ranks.push_back(static_cast<int>(replica));
+  return differing_ranks;
 }
 
 }  // namespace
@@ -108,8 +108,9 @@ std::optional<Disagreement> find_disagreement(Replica& replica) {
         std::span(mine).subspan(begin, std::min(kTensorsAtOnce, mine.size() - begin));
     const std::vector<Hashes> all = gather(replica.group(), piece);
     for (std::size_t tensor = 0; tensor < piece.size(); ++tensor)
-      if (std::vector<int> odd = mismatching_ranks(all, tensor); !odd.empty())
-        return Disagreement{name_of_tensor(replica, begin + tensor), std::move(odd)};
+      if (std::vector<int> differing_ranks = mismatching_ranks(all, tensor);
+          !differing_ranks.empty())
+        return Disagreement{name_of_tensor(replica, begin + tensor), std::move(differing_ranks)};
   }
   LOCKSTEP_CHECK(false && "replicas of different hashes hold the same tensors");
   return std::nullopt;
@@ -175,7 +176,7 @@ void LocalReplicas::initialize(std::uint64_t seed) {
   });
 }
 
-void LocalReplicas::spread() {
+void LocalReplicas::broadcast_parameters() {
   run([&](Replica& replica, int local) {
     std::vector<std::span<float>> targets = {replica.model().parameters(),
                                              replica.model().buffers()};
@@ -201,9 +202,9 @@ void LocalReplicas::check_agreement(std::int64_t step) {
     const std::optional<Disagreement> found = find_disagreement(replica);
     if (!found) return;
     std::string who;
-    for (const int odd : found->odd) {
-      const job::Placement& place = strategy_.placements()[odd];
-      who += fmt::format("{}{} (rank {}, host {})", who.empty() ? "" : ", ", odd, place.rank,
+    for (const int rank : found->differing_ranks) {
+      const job::Placement& place = strategy_.placements()[rank];
+      who += fmt::format("{}{} (rank {}, host {})", who.empty() ? "" : ", ", rank, place.rank,
                          place.host);
     }
     throw Error(

@@ -21,7 +21,7 @@ namespace lockstep::strategy {
 struct Disagreement {
   std::string tensor;  ///< "conv1/kernel", or "momentum of conv1/kernel"
   /// Replicas that differ from the most frequent value; with two replicas, the second.
-  std::vector<int> odd;
+  std::vector<int> differing_ranks;
 };
 
 /// Compares 64-bit hashes of every parameter, every optimizer slot and, where they must be the same
@@ -58,7 +58,7 @@ class LocalReplicas {
   void initialize(std::uint64_t seed);
   /// Copies the arrays that arrays() returned, which the caller may have changed, to all replicas
   /// of this process. Used after a restore.
-  void spread();
+  void broadcast_parameters();
 
   /// Throws the same Error (communication) on all ranks unless all replicas of the job have the
   /// same parameters, optimizer slots and, where they must, moving statistics. The message names

@@ -318,7 +318,7 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
 model::BatchView Replica::view(const data::Batch& part, std::int64_t number) {
   model::BatchView view = micro_batches_.view(part, micro_batches_.range(part, number));
   if (options_.class_weights.empty()) return view;
-  model::weigh_by_class(view.targets, options_.class_weights, view.samples, sample_weights_);
+  model::apply_class_weights(view.targets, options_.class_weights, view.samples, sample_weights_);
   view.targets.sample_weights = sample_weights_;
   return view;
 }

@@ -32,10 +32,10 @@ class PausingScope {
  public:
   PausingScope(allreduce::GradientBuckets& buckets, device::Recorder& recorder)
       : buckets_(buckets) {
-    buckets_.set_aside(
+    buckets_.set_host_runner(
         [&recorder](std::function<void()> on_host) { recorder.pause(std::move(on_host)); });
   }
-  ~PausingScope() { buckets_.set_aside({}); }
+  ~PausingScope() { buckets_.set_host_runner({}); }
   PausingScope(const PausingScope&) = delete;
   PausingScope& operator=(const PausingScope&) = delete;
 

@@ -118,7 +118,7 @@ TEST_F(Posts, SeeAtOnceThatARankIsGone) {
 
 TEST_F(Posts, TellTheOthersTheVerdict) {
   start(3);
-  std::thread spreads([&] { center_->spread("[watchdog] why", kSoon); });
+  std::thread spreads([&] { center_->broadcast_failure("[watchdog] why", kSoon); });
   for (int rank = 1; rank < 3; ++rank) {
     const auto finding = await_finding(member(rank), 1);
     EXPECT_TRUE(finding);

@@ -558,7 +558,7 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
   const auto schema =
       std::make_shared<const TableSchema>(TableSchema::from_checkpoint(stored, "state.json"));
   EXPECT_EQ(*schema, *train.info().table);
-  EXPECT_TRUE(train.is_self_taught());
+  EXPECT_TRUE(train.infers_schema());
   const CsvOptions options{.schema = schema};
   for (const std::string text :
        {"kind,size,color\nplum,5,red\n", "size,id,color,kind\n5,7,red,plum\n"}) {
@@ -568,7 +568,7 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
     EXPECT_EQ(read(test, 0).label(), 1);
     EXPECT_EQ(test.info().class_names, train.info().class_names);
     EXPECT_EQ(test.info().feature_names, train.info().feature_names);
-    EXPECT_FALSE(test.is_self_taught());
+    EXPECT_FALSE(test.infers_schema());
   }
   EXPECT_EQ(
       read(open("fruit,size,color\nplum,5,red\n", {.label = "fruit", .schema = schema}), 0).label(),

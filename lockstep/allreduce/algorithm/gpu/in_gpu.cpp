@@ -32,7 +32,7 @@ class InGpu final : public GpuMember {
   bool moves_on_host() const override { return false; }
 
  protected:
-  void come(const Call& call, std::byte* data) override {
+  void arrive(const Call& call, std::byte* data) override {
     Participant& mine = participant(rank());
     mine.data = data;
     mine.ready = stream().record();

@@ -65,7 +65,7 @@ class Nccl final : public GpuMember {
   bool can_be_recorded() const override { return communicators_->serves_one_each(); }
 
  protected:
-  void come(const Call& call, std::byte* /*data*/) override {
+  void arrive(const Call& call, std::byte* /*data*/) override {
     if (!records()) compare(call);
   }
   void check_progress() override { raise(communicators_->check(participant_)); }

@@ -32,34 +32,34 @@ class Staged final : public GpuMember {
     if (size() == 1) return;
     const std::size_t width = bytes_per_element(values.type);
     reserve(bytes_of(values));
-    std::vector<device::Event> came_down;
+    std::vector<device::Event> copied_to_host;
     for (std::size_t begin = 0; begin < bytes_of(values); begin += segment_bytes_) {
       bring_down(values.data + begin, begin, segment_at(values, begin));
-      came_down.push_back(stream().record());
+      copied_to_host.push_back(stream().record());
     }
-    for (std::size_t segment = 0; segment < came_down.size(); ++segment) {
+    for (std::size_t segment = 0; segment < copied_to_host.size(); ++segment) {
       const std::size_t begin = segment * segment_bytes_;
       const std::size_t bytes = segment_at(values, begin);
-      wait_for(came_down[segment]);
+      wait_for(copied_to_host[segment]);
       complete(host().all_reduce({staged(begin), bytes / width, values.type}, op));
       gpu::copy(staged(begin), values.data + begin, bytes, stream());
     }
   }
 
   void enqueue_reduce_scatter(const Values& values, ReduceOp op) override {
-    by_way_of_host(values.data, bytes_of(values), [&](std::byte* copy) {
+    via_host(values.data, bytes_of(values), [&](std::byte* copy) {
       complete(host().reduce_scatter({copy, values.count, values.type}, op));
     });
   }
 
   void enqueue_gather_slices(const Values& values) override {
-    by_way_of_host(values.data, bytes_of(values), [&](std::byte* copy) {
+    via_host(values.data, bytes_of(values), [&](std::byte* copy) {
       complete(host().gather_slices({copy, values.count, values.type}));
     });
   }
 
   void enqueue_broadcast(std::span<std::byte> values, int root) override {
-    by_way_of_host(values.data(), values.size(), [&](std::byte* copy) {
+    via_host(values.data(), values.size(), [&](std::byte* copy) {
       host().broadcast({copy, values.size()}, root);
     });
   }
@@ -89,7 +89,7 @@ class Staged final : public GpuMember {
   }
 
   template <typename Operation>
-  void by_way_of_host(std::byte* data, std::size_t bytes, Operation operation) {
+  void via_host(std::byte* data, std::size_t bytes, Operation operation) {
     if (size() == 1) return;
     reserve(bytes);
     bring_down(data, 0, bytes);

@@ -105,9 +105,9 @@ struct PointwiseOf {
         return;
       }
       for_blocks(std::ssize(t.output), [&](std::int64_t first, std::int64_t count) {
-        FloatBlock room;
-        const auto x = widened(input + first, count, room.data());
-        assign(x.unaryExpr(value), output + first, count, room.data());
+        FloatBlock scratch;
+        const auto x = widened(input + first, count, scratch.data());
+        assign(x.unaryExpr(value), output + first, count, scratch.data());
       });
     }
     void backward(const Operands& t, const PassContext& /*pass*/) override {
@@ -124,10 +124,10 @@ struct PointwiseOf {
         return;
       }
       for_blocks(std::ssize(t.output_gradient), [&](std::int64_t first, std::int64_t count) {
-        FloatBlock room[2];
-        const auto values = widened(read + first, count, room[0].data());
-        const auto dy = widened(of_output + first, count, room[1].data());
-        assign(values.binaryExpr(dy, gradient), gradients + first, count, room[0].data());
+        FloatBlock scratch[2];
+        const auto values = widened(read + first, count, scratch[0].data());
+        const auto dy = widened(of_output + first, count, scratch[1].data());
+        assign(values.binaryExpr(dy, gradient), gradients + first, count, scratch[0].data());
       });
     }
 
@@ -156,10 +156,10 @@ class AddOperation final : public Operation {
     const T* const addend = elements<T>(t.inputs[last]);
     if (!relu_) return add(sum, addend, size, output);
     for_blocks(size, [&](std::int64_t first, std::int64_t count) {
-      FloatBlock room[2];
-      const auto left = widened(sum + first, count, room[0].data());
-      const auto right = widened(addend + first, count, room[1].data());
-      assign((left + right).max(0.0f), output + first, count, room[0].data());
+      FloatBlock scratch[2];
+      const auto left = widened(sum + first, count, scratch[0].data());
+      const auto right = widened(addend + first, count, scratch[1].data());
+      assign((left + right).max(0.0f), output + first, count, scratch[0].data());
     });
   }
 
@@ -167,9 +167,9 @@ class AddOperation final : public Operation {
     auto gradient = array<T>(t.output_gradient);
     if (relu_)
       for_blocks(gradient.size(), [&](std::int64_t first, std::int64_t count) {
-        FloatBlock room;
+        FloatBlock scratch;
         auto part = gradient.segment(first, count);
-        const auto y = widened(elements<T>(t.output) + first, count, room.data());
+        const auto y = widened(elements<T>(t.output) + first, count, scratch.data());
         part = (y > 0.0f).select(part, T(0));
       });
     for (const TensorView& input_gradient : t.input_gradients)
@@ -208,10 +208,10 @@ class MultiplyOperation final : public Operation {
  private:
   static void multiply(const TensorView& a, const TensorView& b, const TensorView& product) {
     for_blocks(std::ssize(product), [&](std::int64_t first, std::int64_t count) {
-      FloatBlock room[2];
-      const auto left = widened(elements<T>(a) + first, count, room[0].data());
-      const auto right = widened(elements<T>(b) + first, count, room[1].data());
-      assign(left * right, elements<T>(product) + first, count, room[0].data());
+      FloatBlock scratch[2];
+      const auto left = widened(elements<T>(a) + first, count, scratch[0].data());
+      const auto right = widened(elements<T>(b) + first, count, scratch[1].data());
+      assign(left * right, elements<T>(product) + first, count, scratch[0].data());
     });
   }
 };
@@ -259,11 +259,11 @@ class DropoutOperation final : public Operation {
   void apply(const TensorView& from, const TensorView& to, const std::uint8_t* mask) const {
     const float scale = 1 / (1 - rate_);
     for_blocks(std::ssize(from), [&](std::int64_t first, std::int64_t count) {
-      FloatBlock room;
-      const auto x = widened(elements<T>(from) + first, count, room.data());
+      FloatBlock scratch;
+      const auto x = widened(elements<T>(from) + first, count, scratch.data());
       const Eigen::Map<const Eigen::Array<std::uint8_t, Eigen::Dynamic, 1>> kept(mask + first,
                                                                                  count);
-      assign((kept != 0).select(x * scale, 0.0f), elements<T>(to) + first, count, room.data());
+      assign((kept != 0).select(x * scale, 0.0f), elements<T>(to) + first, count, scratch.data());
     });
   }
 
