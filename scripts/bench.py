@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
+from bench_headline import markdown, measure_accuracy
 from bench_images import measure_images
 from bench_networks import measure_networks
 from bench_records import measure_records
@@ -161,6 +162,7 @@ def measure_primitives(options, result):
 
 
 PARTS = {
+    "accuracy": measure_accuracy,
     "single": measure_single,
     "replicas": measure_replicas,
     "start": measure_start,
@@ -175,7 +177,9 @@ PARTS = {
     "overlap": measure_overlap,
     "torch": measure_torch
 }
-OF_TORCH = {"single", "start", "tables", "networks", "sequences"}
+# The parts of --headline.
+HEADLINE = ("accuracy", "single", "torch", "records", "replicas", "start")
+OF_TORCH = {"accuracy", "single", "start", "tables", "networks", "sequences"}
 OF_ROOT = {"cluster", "overlap"}
 
 
@@ -212,7 +216,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--only", action="append", choices=PARTS)
+    parser.add_argument("--headline", action="store_true")
     options = parser.parse_args()
+    if options.headline:
+        options.only, options.rounds = list(HEADLINE), min(options.rounds, 3)
 
     if os.geteuid() != 0 and (refused := OF_ROOT.intersection(options.only or ())):
         fail(
@@ -232,16 +239,16 @@ def main():
         "epochs": options.epochs
     }
     of = result["processor"]
-    print(
+    machine = (
         f"{result['date']}, {of['model']} (family {of['family']}, model {of['model_number']}), "
         f"{result['processors']} processors, {' '.join(of['instruction_sets'])}, "
-        f"{', '.join(f'{size} {level}' for level, size in of['caches'].items())}"
+        f"{', '.join(f'{size} {level}' for level, size in of['caches'].items())}\n"
+        f"{version['compiler']}, oneDNN {version['onednn']['loaded']}, {version['mpi']['loaded']}"
     )
-    print(
-        f"{version['compiler']}, oneDNN {version['onednn']['loaded']}, {version['mpi']['loaded']}")
     if OF_TORCH.intersection(parts):
         result["torch"] = importlib.metadata.version("torch")
-        print(f"PyTorch {result['torch']}")
+        machine += f"\nPyTorch {result['torch']}"
+    print(machine)
     if os.getloadavg()[0] > 0.5:
         print(
             f"note: the load average is {os.getloadavg()[0]:.1f}; other programs are running and "
@@ -253,6 +260,8 @@ def main():
     for part in PARTS.keys() - parts if not options.only else ():
         print(f"\nnot measured: {part}, which needs root")
     (ROOT / "build" / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
+    if options.headline:
+        print(f"\n{markdown(result, machine)}")
     print("\nall figures: build/bench.json")
 
 

@@ -1,13 +1,15 @@
-"""The PyTorch side of scripts/bench: the network `cnn` on Fashion-MNIST, eagerly, on one thread.
+"""The PyTorch side of scripts/bench: the network `cnn` on Fashion-MNIST, eagerly.
 
 Prints one JSON object a line: {"event": "step"} after the first optimizer step, then, per measured
 epoch, {"event": "epoch", "samples": ..., "seconds": ..., "samples_per_second": ...}, input
-included.
+included. With --peak-rate it trains with the recipe of scripts/bench --only accuracy, without
+warm-up, and the epochs have "validation_accuracy".
 """
 
 import argparse
 import gzip
 import json
+import math
 import pathlib
 import time
 
@@ -53,11 +55,13 @@ class Training:
         self.loss = nn.CrossEntropyLoss()
         self.optimizer = adam(self.model.parameters(), options.adam)
 
-    def step(self, ids):
-        images = self.images[ids]
+    def prepared(self, images):
         if images.dtype == torch.uint8:
             images = images.float().div_(255)
-        images = images.contiguous(memory_format=self.layout)
+        return images.contiguous(memory_format=self.layout)
+
+    def step(self, ids):
+        images = self.prepared(self.images[ids])
         self.optimizer.zero_grad(set_to_none=True)
         self.loss(self.model(images), self.labels[ids]).backward()
         self.optimizer.step()
@@ -71,6 +75,35 @@ class Training:
         return samples
 
 
+def train_with_recipe(training, options):
+    """Adam with a linear warm-up and a cosine to 0; validates on the test images after each
+    epoch."""
+    steps = options.epochs * math.ceil(len(training.images) / options.batch)
+
+    def factor(step):
+        if step < options.warm_up:
+            return (step + 1) / options.warm_up
+        return (1 + math.cos(math.pi * (step - options.warm_up) / (steps - options.warm_up))) / 2
+
+    for group in training.optimizer.param_groups:
+        group["lr"] = options.peak_rate
+    schedule = torch.optim.lr_scheduler.LambdaLR(training.optimizer, factor)
+    images = read_idx(options.data / "t10k-images-idx3-ubyte.gz").unsqueeze(1)
+    labels = read_idx(options.data / "t10k-labels-idx1-ubyte.gz").long()
+    for epoch in range(options.epochs):
+        start = time.perf_counter()
+        for ids in torch.randperm(len(training.images)).split(options.batch):
+            training.step(ids)
+            schedule.step()
+        seconds = time.perf_counter() - start
+        with torch.no_grad():
+            correct = sum((training.model(training.prepared(batch)).argmax(1) == truth).sum().item()
+                          for batch, truth in zip(images.split(500), labels.split(500)))
+        print(json.dumps({"event": "epoch", "epoch": epoch, "seconds": seconds,
+                          "samples_per_second": len(training.images) / seconds,
+                          "validation_accuracy": correct / len(labels)}), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=pathlib.Path, default="/usr/share/datasets/fashion-mnist")
@@ -82,9 +115,11 @@ def main():
     parser.add_argument("--layout", choices=["contiguous", "channels_last"], default="contiguous")
     parser.add_argument("--adam", choices=["plain", "foreach", "fused"], default="fused")
     parser.add_argument("--input", choices=["uint8", "float32"], default="uint8")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--peak-rate", type=float, help="train with the recipe, to this rate")
     options = parser.parse_args()
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(1)
     training = Training(options)
@@ -94,6 +129,8 @@ def main():
         "torch": torch.__version__,
         "parameters": parameters
     }), flush=True)
+    if options.peak_rate:
+        return train_with_recipe(training, options)
     training.epoch(1)
     print(json.dumps({"event": "step", "step": 1}), flush=True)
     training.epoch(options.warm_up)

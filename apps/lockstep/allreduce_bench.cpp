@@ -24,32 +24,106 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr std::size_t kRouteWidth = 26;  // of "in-process + shared-memory"
-
 struct BenchArguments {
   ReductionPlan plan;
-  std::size_t min_bytes = 1024;
-  std::size_t max_bytes = std::size_t{64} << 20;
+  std::string min_bytes = "1KiB";
+  std::string max_bytes = "64MiB";
   int factor = 4;
   bool json = false;
   std::string devices = "auto";
 };
 
+}  // namespace
+}  // namespace lockstep::apps
+
+namespace lockstep {
+
+/// What is measured.
+template <>
+struct Fields<apps::ReductionPlan> {
+  using Options = apps::ReductionPlan;
+  using Values = std::span<const std::string>;
+  static constexpr std::tuple list{
+      TextField<Options>{
+          {"dtype", "", "Data type of the elements: {}"},
+          [](Options& options, std::string_view name, Values values) {
+            const auto names = apps::element_type_names();
+            if (std::ranges::find(names, values.back()) == names.end())
+              refuse_name(name, values.back(), names);
+            options.dtype = values.back();
+          },
+          [](const Options& options) { return std::vector{options.dtype}; },
+          {.value = "TYPE", .names = [] { return list_names(apps::element_type_names()); }}},
+      TextField<Options>{
+          {"allreduce", "",
+           "ROUTE[,ROUTE...] to measure, interleaved: {}. Each measurement starts with an "
+           "untimed call to warm the caches"},
+          [](Options& options, std::string_view, Values values) {
+            options.routes = apps::parse_routes(values.back());
+          },
+          [](const Options&) { return std::vector<std::string>{"auto"}; },
+          {.value = "ROUTE[,ROUTE...]", .names = apps::describe_cpu_routes}},
+      Field{&Options::iterations,
+            {"iterations", "",
+             "Number of measurements per size and route; their median is reported. 0: as many "
+             "as fit into half a second, 3 to 500"},
+            {.least = 0}},
+      Field{&Options::check,
+            {"check", "",
+             "Check every element of a first all-reduce, and count the wrong elements"}}};
+};
+
+/// Options of `lockstep allreduce-bench`.
+template <>
+struct Fields<apps::BenchArguments> {
+  using Options = apps::BenchArguments;
+  static constexpr std::tuple list{
+      Field{&Options::min_bytes,
+            {"min_bytes", "", "Smallest buffer size in bytes, or with a unit such as 64KiB"},
+            {},
+            {.value = "BYTES"}},
+      Field{&Options::max_bytes,
+            {"max_bytes", "", "Largest buffer size in bytes, or with a unit such as 64MiB"},
+            {},
+            {.value = "BYTES"}},
+      Field{&Options::factor,
+            {"factor", "", "Factor between one buffer size and the next"},
+            {.least = 2}},
+      Part{&Options::plan},
+      Field{&Options::devices,
+            {"devices", "",
+             "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; "
+             "auto is cpu:0"},
+            {},
+            {.value = "DEVICE[,DEVICE...]"}}};
+};
+
+}  // namespace lockstep
+
+namespace lockstep::apps {
+namespace {
+
+constexpr std::size_t kRouteWidth = 26;  // of "in-process + shared-memory"
+
+/// The bytes that `text`, the value of option `name`, stands for. Throws Error (input).
+std::size_t parse_size(const char* name, std::string text) {
+  const std::string unit_error = CLI::AsSizeValue(false)(text);  // replaces a unit
+  const auto bytes = parse_number<std::int64_t>(text);
+  if (!unit_error.empty() || !bytes || *bytes < 1 || *bytes > std::numeric_limits<int>::max())
+    refuse_value(name, "to be from 1 to 2^31 - 1 bytes, also with a unit such as KiB", text);
+  return static_cast<std::size_t>(*bytes);
+}
+
 /// The sizes to measure. Throws Error (input) if there are none.
 std::vector<std::size_t> sizes(const BenchArguments& arguments) {
-  require_at_least("--min-bytes", static_cast<std::int64_t>(arguments.min_bytes), 1);
-  if (arguments.max_bytes < arguments.min_bytes)
-    throw Error(
-        ErrorCategory::input, "command line",
-        fmt::format("expected --max-bytes to be at least --min-bytes, {}", arguments.min_bytes),
-        fmt::format("got {}", arguments.max_bytes));
-  if (arguments.max_bytes > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw Error(
-        ErrorCategory::input, "command line",
-        fmt::format("expected --max-bytes to be at most {}", std::numeric_limits<int>::max()),
-        fmt::format("got {}", arguments.max_bytes));
+  const std::size_t smallest = parse_size("--min-bytes", arguments.min_bytes);
+  const std::size_t largest = parse_size("--max-bytes", arguments.max_bytes);
+  if (largest < smallest)
+    throw Error(ErrorCategory::input, "command line",
+                fmt::format("expected --max-bytes to be at least --min-bytes, {}", smallest),
+                fmt::format("got {}", largest));
   std::vector<std::size_t> sizes;
-  for (std::size_t bytes = arguments.min_bytes; bytes <= arguments.max_bytes;
+  for (std::size_t bytes = smallest; bytes <= largest;
        bytes *= static_cast<std::size_t>(arguments.factor))
     sizes.push_back(bytes);
   return sizes;
@@ -166,44 +240,9 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
   CLI::App* command = program.add_subcommand("allreduce-bench",
                                              "Benchmark all-reduce over ranks or local replicas");
   const auto arguments = std::make_shared<BenchArguments>();
-  command
-      ->add_option("--min-bytes", arguments->min_bytes,
-                   "Smallest buffer size in bytes, or with a unit such as 64KiB")
-      ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false).description(""))
-      ->default_str("1KiB");
-  command
-      ->add_option("--max-bytes", arguments->max_bytes,
-                   "Largest buffer size in bytes, or with a unit such as 64MiB")
-      ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false).description(""))
-      ->default_str("64MiB");
-  add_at_least(*command, "--factor", arguments->factor, 2,
-               "Factor between one buffer size and the next")
-      ->default_str(std::to_string(arguments->factor));
-  const std::vector<std::string_view> types = element_type_names();
-  add_one_of(*command, "--dtype", arguments->plan.dtype, types,
-             "Data type of the elements: " + list_names(types))
-      ->type_name("TYPE");
-  add_parsed(*command, "--allreduce", arguments->plan.routes, parse_routes, "auto",
-             "ROUTE[,ROUTE...] to measure, interleaved: " +
-                 allreduce::describe_routes(&allreduce::RouteInfo::is_for_cpus) +
-                 ". Each measurement starts with an untimed call to warm the caches")
-      ->type_name("ROUTE[,ROUTE...]");
-  add_at_least(*command, "--iterations", arguments->plan.iterations, 0,
-               "Number of measurements per size and route; their median is reported. 0: as many as "
-               "fit into half a second, 3 to 500")
-      ->default_str("0");
-  command->add_flag("--check", arguments->plan.check,
-                    "Check every element of a first all-reduce, and count the wrong elements");
+  add_fields(*command, fields_of(*arguments));
   add_json_option(*command, arguments->json,
                   "Print only JSON: one object per row on standard output");
-  command
-      ->add_option("--devices", arguments->devices,
-                   "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; "
-                   "auto is cpu:0")
-      ->type_name("DEVICE[,DEVICE...]")
-      ->capture_default_str();
   command->callback([=, &status] {
     arguments->plan.bytes = sizes(*arguments);
     status = run_session(invocation, {}, [&](job::Session& session) {

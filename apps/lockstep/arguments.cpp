@@ -43,45 +43,6 @@ void require_not_read(std::string_view option, const std::filesystem::path& outp
                   fmt::format("got {}, which is one of {}", output.string(), spec));
 }
 
-void require_at_least(const std::string& name, std::int64_t value, std::int64_t least) {
-  if (value == std::numeric_limits<std::int64_t>::max())  // what the parser makes of larger ones
-    throw Error(ErrorCategory::input, "command line",
-                fmt::format("expected {} to be less than 2^63 - 1", name), "got more");
-  if (value < least)
-    throw Error(ErrorCategory::input, "command line",
-                fmt::format("expected {} to be at least {}", name, least),
-                fmt::format("got {}", value));
-}
-
-CLI::Option* add_one_of(CLI::App& command, const std::string& name, std::string& value,
-                        std::vector<std::string_view> names, const std::string& help) {
-  const auto parse = [name, names = std::move(names)](const std::string& text) {
-    if (std::ranges::find(names, text) == names.end()) refuse_name(name, text, names);
-    return text;
-  };
-  return add_parsed(command, name, value, parse, help)->default_str(value);
-}
-
-CLI::Option* add_seed(CLI::App& command, std::uint64_t& value, const std::string& help) {
-  const auto parse = [](const std::string& text) {
-    const auto seed = parse_number<std::uint64_t>(text);
-    if (!seed)
-      throw Error(ErrorCategory::input, "command line",
-                  "expected --seed to be a whole number from 0 to 2^64 - 1",
-                  fmt::format("got \"{}\"", text));
-    return *seed;
-  };
-  return add_parsed(command, "--seed", value, parse, help)
-      ->default_str(std::to_string(value))
-      ->type_name("INT");
-}
-
-void require_given(const char* option, const std::string& value) {
-  if (value.empty())
-    throw Error(ErrorCategory::input, "command line", fmt::format("expected {}", option),
-                "it was not given");
-}
-
 namespace {
 
 bool parse_format(const std::string& text) {
@@ -123,31 +84,15 @@ std::string parse_images(std::string_view images) {
   return std::string(images);
 }
 
-void add_data_options(CLI::App& command, DataArguments& arguments) {
-  // CLI11 lists the group of the first option first, and --help is the first.
-  command.get_help_ptr()->group(kCommonOptions);
-  add_fields(command, fields_of(arguments));
-}
-
-void add_metrics_option(CLI::App& command, std::string& metrics) {
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--metrics",
-          [&metrics](const std::vector<std::string>& texts) {
-            metrics = fmt::format("{}", fmt::join(texts, ","));
-          },
-          fmt::format(fmt::runtime(kMetricsHelp), model::metric_names()))
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false)
-      ->type_name("LIST")
-      ->group("Model");
-}
-
 CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& help) {
   constexpr const char* kFormat = "--log-format";
   CLI::Option* format = command.get_option_no_throw(kFormat);
   if (format == nullptr)
-    format = add_parsed(command, kFormat, json, parse_format, "text", "Another name of --json")
+    format = command
+                 .add_option_function<std::string>(
+                     kFormat, [&json](const std::string& text) { json = parse_format(text); },
+                     "Another name of --json")
+                 ->default_str("text")
                  ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
                  ->group("");
   // Where it is parsed, so that a later --log-format counts.
@@ -174,6 +119,10 @@ std::optional<std::int64_t> parse_bad_records(const std::string& text) {
   }
   throw Error(ErrorCategory::input, "bad-records", "expected fail, or skip:N with N of at least 0",
               fmt::format("got \"{}\"", text));
+}
+
+std::string describe_cpu_routes() {
+  return allreduce::describe_routes(&allreduce::RouteInfo::is_for_cpus);
 }
 
 std::vector<allreduce::Route> parse_routes(const std::string& list) {

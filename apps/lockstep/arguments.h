@@ -1,4 +1,4 @@
-// Options of commands: declaring them, and those that several commands share.
+// Options that several commands share.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,76 +21,6 @@
 
 namespace lockstep::apps {
 
-// Declaring options. A value is converted once, while the command line is parsed, to the type that
-// the library takes.
-
-/// Declares an option whose value, a T, is passed to `assign`, which throws Error (input) to refuse
-/// it.
-template <typename T, typename Assign>
-CLI::Option* add_assigned(CLI::App& command, const std::string& name, Assign assign,
-                          const std::string& help) {
-  // --print-config lists an option without a default as `name=""` only if this is set.
-  return command.add_option_function<T>(name, assign, help)->run_callback_for_default();
-}
-
-/// Declares an option whose text `parse` converts to `value`. `parse` throws Error (input).
-template <typename T, typename Parse>
-CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse,
-                        const std::string& help) {
-  const auto assign = [&value, parse](const std::string& text) { value = parse(text); };
-  return add_assigned<std::string>(command, name, assign, help);
-}
-
-/// The same with the default `text`, which is also shown in the help.
-template <typename T, typename Parse>
-CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse,
-                        const std::string& text, const std::string& help) {
-  value = parse(text);
-  return add_parsed(command, name, value, parse, help)->default_str(text);
-}
-
-/// Throws Error (input) unless the value of option `name` is at least `least`.
-void require_at_least(const std::string& name, std::int64_t value, std::int64_t least);
-
-/// Declares an option with an integer of at least `least`. Its default is `value`, which the help
-/// shows only with CLI::Option::default_str(). `name` may have aliases: "--name,--alias".
-template <typename T>
-CLI::Option* add_at_least(CLI::App& command, const std::string& name, T& value,
-                          std::type_identity_t<T> least, const std::string& help) {
-  const auto assign = [&value, first = name.substr(0, name.find(',')), least](const T& given) {
-    require_at_least(first, given, least);
-    value = given;
-  };
-  return add_assigned<T>(command, name, assign, help);
-}
-
-/// Declares an option with a number from `least` to `most`, like add_at_least(); without `most`,
-/// any finite one from `least`. `value` is a T or an optional T.
-template <typename T, typename Value>
-CLI::Option* add_between(CLI::App& command, const std::string& name, Value& value, T least,
-                         std::type_identity_t<std::optional<T>> most, const std::string& help) {
-  const auto assign = [&value, first = name.substr(0, name.find(',')), least,
-                       most](const T& given) {
-    if (!(given >= least && given <= most.value_or(std::numeric_limits<T>::max())))
-      throw Error(ErrorCategory::input, "command line",
-                  fmt::format("expected {} to be {} {}{}", first, most ? "from" : "at least", least,
-                              most ? fmt::format(" to {}", *most) : ""),
-                  fmt::format("got {}", given));
-    value = given;
-  };
-  return add_assigned<T>(command, name, assign, help);
-}
-
-/// Declares an option whose value is one of `names`, with the default `value`. The error of another
-/// value suggests the nearest name.
-CLI::Option* add_one_of(CLI::App& command, const std::string& name, std::string& value,
-                        std::vector<std::string_view> names, const std::string& help);
-
-/// Declares --seed, with the default `value`.
-CLI::Option* add_seed(CLI::App& command, std::uint64_t& value, const std::string& help);
-
-// Options that several commands share.
-
 /// How images are prepared when no option says it.
 inline constexpr const char* kImagesAsStored = "none";
 /// Checks the value of --images: none, cifar10, imagenet, imagenet:SIZE or steps
@@ -112,9 +42,6 @@ struct DataArguments {
 /// `part` is opened with `data`: it would be lost.
 void require_not_read(std::string_view option, const std::filesystem::path& output,
                       const std::string& spec, const DataArguments& data, const std::string& part);
-/// Declares the options of the data, below the common ones, which the help then begins with.
-void add_data_options(CLI::App& command, DataArguments& arguments);
-
 /// Devices and strategy.
 struct PlaceArguments {
   std::string devices = "auto";
@@ -142,11 +69,11 @@ inline constexpr std::string_view kMetricsHelp =
     "f1 take :average=binary, macro or none (each class), auc and auc_pr take :exact=true. With "
     "several outputs, OUTPUT:NAME is of one, NAME of each that it fits. May be given several times "
     "(default: none)";
-/// Declares --metrics, a list for model::make_metrics().
-void add_metrics_option(CLI::App& command, std::string& metrics);
 
 /// Parses a list such as "ring,mpi". Throws Error (input).
 std::vector<allreduce::Route> parse_routes(const std::string& list);
+/// The routes between CPUs, with what each requires, for a help.
+std::string describe_cpu_routes();
 
 /// Parses --bad-records: nullopt for "fail", N for "skip:N". Throws Error (input).
 std::optional<std::int64_t> parse_bad_records(const std::string& text);

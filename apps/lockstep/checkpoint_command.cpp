@@ -326,7 +326,9 @@ void add_checkpoint_command(CLI::App& program, std::ostream& out) {
       "Write the model of the newest complete checkpoint, or of the given one, to a file "
       "for other programs",
       run_export, arguments, out);
-  add_export_options(*exports, arguments->exported);
+  exports->get_help_ptr()->group(kCommonOptions);
+  add_fields(*exports, fields_without(fields_of(arguments->exported), {"model"}));
+  exports->get_option("--output")->required();
 }
 
 }  // namespace lockstep::apps

@@ -41,24 +41,21 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kTriton = "triton";
-constexpr const char* kFloat32 = "float32";
-constexpr const char* kFloat16 = "float16";
 constexpr const char* kPreprocessing = "with-preprocessing";
 
 /// A format by the endings of its files; an output without an ending, such as a device, is in the
 /// first one.
 struct Format {
-  std::string_view name;
+  ExportFormat name;
   std::array<std::string_view, 2> endings;
 };
-constexpr std::array<Format, 3> kFormats{{{"safetensors", {"", ".safetensors"}},
-                                          {"onnx", {".onnx", ".onnx"}},
-                                          {"torch", {".pt", ".pth"}}}};
+constexpr std::array<Format, 3> kFormats{{{ExportFormat::safetensors, {"", ".safetensors"}},
+                                          {ExportFormat::onnx, {".onnx", ".onnx"}},
+                                          {ExportFormat::torch, {".pt", ".pth"}}}};
 
-std::string format_of(const ExportArguments& arguments) {
-  if (arguments.format != "auto") return arguments.format;
-  if (arguments.layout == kTriton) return "onnx";
+ExportFormat format_of(const ExportArguments& arguments) {
+  if (arguments.format != ExportFormat::automatic) return arguments.format;
+  if (arguments.layout == ExportLayout::triton) return ExportFormat::onnx;
   const std::string ending = arguments.output.extension().string();
   const auto* const found = std::ranges::find_if(kFormats, [&](const Format& format) {
     return std::ranges::find(format.endings, ending) != format.endings.end();
@@ -67,7 +64,7 @@ std::string format_of(const ExportArguments& arguments) {
     throw Error(ErrorCategory::input, "command line",
                 "expected --output to end in .safetensors, .onnx, .pt or .pth, or --format",
                 fmt::format("got \"{}\"", arguments.output.string()));
-  return std::string(found->name);
+  return found->name;
 }
 
 /// Complete, but not yet under its name.
@@ -359,55 +356,25 @@ std::uint64_t export_onnx(const fs::path& checkpoint, const ExportArguments& arg
 
 }  // namespace
 
-void add_export_options(CLI::App& command, ExportArguments& arguments) {
-  command
-      .add_option("--output", arguments.output,
-                  "The file to write: FILE.safetensors, FILE.onnx or FILE.pt")
-      ->type_name("PATH")
-      ->required();
-  add_one_of(command, "--format", arguments.format, {"auto", "safetensors", "onnx", "torch"},
-             "Format of the file; auto: by its ending. torch is a state_dict for torch.load")
-      ->type_name("FORMAT");
-  command.add_flag(
-      "--no-fold", arguments.keep_normalization,
-      "onnx: keep batch normalizations, instead of folding them into the layers before "
-      "them, and dropouts, to train on from the file");
-  add_one_of(command, "--weights", arguments.weights, {kFloat32, kFloat16},
-             "onnx: how arrays of weights are stored. float16 makes half of the file; programs "
-             "still compute in float32")
-      ->type_name("float32|float16");
-  add_onnx_options(command, arguments);
-  add_trust_option(command, arguments.code);
-}
-
-void add_onnx_options(CLI::App& command, ExportArguments& arguments) {
-  command.add_flag("--with-preprocessing", arguments.with_preprocessing,
-                   "onnx: the graph normalizes its input: uint8 pixels, or the numbers of a table");
-  add_one_of(command, "--layout", arguments.layout, {"file", kTriton},
-             "onnx: write one file, or a folder --output for a model repository of NVIDIA Triton")
-      ->type_name("file|triton");
-}
-
 void check_export(const ExportArguments& arguments) {
-  const std::string format = format_of(arguments);
+  const ExportFormat format = format_of(arguments);
   const std::pair<const char*, bool> of_onnx[] = {
       {"--no-fold", arguments.keep_normalization},
       {"--with-preprocessing", arguments.with_preprocessing},
-      {"--weights float16", arguments.weights == kFloat16},
-      {"--layout triton", arguments.layout == kTriton}};
+      {"--weights float16", arguments.weights == onnx::WeightStorage::float16},
+      {"--layout triton", arguments.layout == ExportLayout::triton}};
   for (const auto& [option, is_given] : of_onnx)
-    if (is_given && format != "onnx")
+    if (is_given && format != ExportFormat::onnx)
       throw Error(ErrorCategory::input, "command line",
                   fmt::format("expected {} only for the format onnx", option),
-                  fmt::format("got {}", format));
+                  fmt::format("got {}", kNamesOf<ExportFormat>.name(format)));
 }
 
 onnx::ExportOptions onnx_options(const TrainedModel& trained, const ExportArguments& arguments) {
   const auto& text = trained.names.text;
   onnx::ExportOptions options{
       .fold = !arguments.keep_normalization,
-      .weights = arguments.weights == kFloat16 ? onnx::WeightStorage::float16
-                                               : onnx::WeightStorage::float32,
+      .weights = arguments.weights,
       // A field of a table is one document.
       .one_document = text != nullptr && !(text->column.empty() && text->source.empty()),
       .producer_version = LOCKSTEP_VERSION,
@@ -420,7 +387,7 @@ std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
                          const ExportArguments& arguments) {
   const fs::path output = without_slash(arguments.output);
   const std::string bytes = onnx::write_model(model);
-  if (arguments.layout == kTriton)
+  if (arguments.layout == ExportLayout::triton)
     write_triton(output, model, bytes, trained);
   else
     finished_file(output, bytes)->publish();
@@ -429,12 +396,13 @@ std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
 
 void export_checkpoint(const fs::path& checkpoint, const ExportArguments& arguments,
                        std::ostream& out) {
-  const std::string format = format_of(arguments);
+  const ExportFormat format = format_of(arguments);
   const fs::path output = without_slash(arguments.output);
   remove_abandoned_temporaries(output.parent_path(), output.filename().native());
-  const std::uint64_t bytes = format == "onnx"    ? export_onnx(checkpoint, arguments)
-                              : format == "torch" ? export_torch(checkpoint, output, arguments.code)
-                                                  : export_safetensors(checkpoint, output);
+  const std::uint64_t bytes = format == ExportFormat::onnx ? export_onnx(checkpoint, arguments)
+                              : format == ExportFormat::torch
+                                  ? export_torch(checkpoint, output, arguments.code)
+                                  : export_safetensors(checkpoint, output);
   report(output, bytes, checkpoint, out);
 }
 

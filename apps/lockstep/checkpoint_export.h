@@ -13,24 +13,22 @@
 #include "lockstep/onnx/export.h"
 #include "lockstep/strategy/fit/data_names.h"
 
-namespace CLI {
-class App;
-}
-
 namespace lockstep::apps {
+
+/// The format of an exported file; `automatic` follows from its ending.
+enum class ExportFormat { automatic, safetensors, onnx, torch };
+/// What an ONNX export writes: one file, or a folder of a Triton model repository.
+enum class ExportLayout { file, triton };
 
 struct ExportArguments {
   std::filesystem::path output;
-  std::string format = "auto";  ///< by the ending of `output`
+  ExportFormat format = ExportFormat::automatic;
   bool keep_normalization = false;
   bool with_preprocessing = false;
-  std::string weights = "float32";
-  std::string layout = "file";
+  onnx::WeightStorage weights = onnx::WeightStorage::float32;
+  ExportLayout layout = ExportLayout::file;
   CodeArguments code;  ///< without --model
 };
-
-/// Declares the options of `lockstep checkpoint export` but PATH.
-void add_export_options(CLI::App& command, ExportArguments& arguments);
 
 /// Throws Error (input) for options that do not fit each other, and for an output that ends as none
 /// of the formats.
@@ -52,9 +50,6 @@ struct TrainedModel {
   strategy::DataNames names;
 };
 
-/// Declares --with-preprocessing and --layout.
-void add_onnx_options(CLI::App& command, ExportArguments& arguments);
-
 /// How `trained` is exported as ONNX: with its metadata, and the preprocessing if the arguments ask
 /// for it, which throws Error (input) if ONNX has no operators for it.
 onnx::ExportOptions onnx_options(const TrainedModel& trained, const ExportArguments& arguments);
@@ -65,3 +60,49 @@ std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
                          const ExportArguments& arguments);
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<apps::ExportFormat> =
+    enum_names<apps::ExportFormat>({{apps::ExportFormat::automatic, "auto"},
+                                    {apps::ExportFormat::safetensors, "safetensors"},
+                                    {apps::ExportFormat::onnx, "onnx"},
+                                    {apps::ExportFormat::torch, "torch"}});
+template <>
+inline constexpr auto kNamesOf<apps::ExportLayout> = enum_names<apps::ExportLayout>(
+    {{apps::ExportLayout::file, "file"}, {apps::ExportLayout::triton, "triton"}});
+
+/// Options of `lockstep checkpoint export`; `quantize` has some of them.
+template <>
+struct Fields<apps::ExportArguments> {
+  using Options = apps::ExportArguments;
+  static constexpr std::tuple list{
+      Field{&Options::output,
+            {"output", kCommonOptions,
+             "File to write (required): FILE.safetensors, FILE.onnx or FILE.pt"},
+            {},
+            {.value = "PATH"}},
+      Field{&Options::format,
+            {"format", "File",
+             "Format of the file; auto: by its ending. torch is a state_dict for torch.load"},
+            {},
+            {.value = "FORMAT"}},
+      Field{&Options::keep_normalization,
+            {"no_fold", "File",
+             "onnx: keep batch normalizations, instead of folding them into the layers before "
+             "them, and dropouts, to train on from the file"}},
+      Field{&Options::weights,
+            {"weights", "File",
+             "onnx: how arrays of weights are stored. float16 makes half of the file; programs "
+             "still compute in float32"}},
+      Field{&Options::with_preprocessing,
+            {"with_preprocessing", "File",
+             "onnx: the graph normalizes its input: uint8 pixels, or the numbers of a table"}},
+      Field{&Options::layout,
+            {"layout", "File",
+             "onnx: write one file, or a folder --output for a model repository of NVIDIA Triton"}},
+      Part{&Options::code}};
+};
+
+}  // namespace lockstep

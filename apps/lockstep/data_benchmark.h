@@ -108,3 +108,17 @@ DataLimit find_limit(std::span<const DataRate> rates);
 void benchmark_data(const DataBenchmarkOptions& options);
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+struct Fields<apps::DataBenchmarkOptions> {
+  static constexpr std::tuple list{
+      Part{&apps::DataBenchmarkOptions::data},
+      Field{&apps::DataBenchmarkOptions::seconds,
+            {"seconds", "Output", "Seconds to measure each rate; above 0"},
+            {.least = std::numeric_limits<double>::min()},
+            {.value = "SECONDS"}}};
+};
+
+}  // namespace lockstep

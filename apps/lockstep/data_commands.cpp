@@ -39,7 +39,6 @@ struct ConvertOptions {
   ConvertSource source = ConvertSource::idx;
   std::string input;
   data::ShardOptions shards;
-  std::uint64_t seed = 1;  ///< seed of the order of images
 };
 
 std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
@@ -87,8 +86,8 @@ void convert_data(const ConvertOptions& options) {
     shards.encoding = data::FeatureEncoding::encoded;
     shards.input_feature = "image/encoded";
     shards.label_feature = "image/class/label";
-    shards.shuffle =
-        options.seed;  // else a reader with a small shuffle buffer would see one class at a time
+    // Otherwise a reader with a small shuffle buffer would read one class at a time.
+    if (!shards.shuffle) shards.shuffle = 1;
   } else if (options.source == ConvertSource::text) {
     source = open_text(options);
   } else {
@@ -116,29 +115,10 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help,
   options->source = source;
   CLI::App* command = convert.add_subcommand(name, help);
   command->add_option("--input", options->input, input_help)->type_name("PATH")->required();
-  data::ShardOptions& shards = options->shards;
-  command
-      ->add_option(
-          "--part", shards.part,
-          "Part of the data set, such as train or test: the name of the shards, and PART in "
-          "--data DIRECTORY:PART")
-      ->type_name("train|test")
-      ->capture_default_str();
-  command
-      ->add_option("--output", shards.directory,
-                   "Directory for the shards and dataset.json; created if it does not exist")
-      ->type_name("DIR")
-      ->required();
-  add_between(*command, "--shards", shards.shards, 1, 99'999,
-              "Number of files to write, 1 to 99999")
-      ->default_str(std::to_string(shards.shards));
-  add_parsed(*command, "--compression", shards.compression, data::compression_from_name, "none",
-             "Compression: none, gzip or zlib; compressed files are decompressed when read, to "
-             "disk if large")
-      ->type_name("none|gzip|zlib");
-  if (source == ConvertSource::images)
-    add_seed(*command, options->seed, "Seed of the order in which the images are written");
-  command->add_flag("--overwrite", shards.overwrite, "Replace existing shards of this part");
+  const std::vector<BoundField> fields = fields_of(options->shards);
+  const bool is_shuffled = source == ConvertSource::images;
+  add_fields(*command, is_shuffled ? fields : fields_without(fields, {"seed"}));
+  command->get_option("--output")->required();
   command->callback([options, prefix = name + std::string(":")] {
     if (options->input.starts_with(prefix)) options->input.erase(0, prefix.size());
     convert_data(*options);
@@ -146,19 +126,12 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help,
 }
 
 void add_index_command(CLI::App& data) {
-  struct Options {
-    std::vector<std::string> files;
-    std::string index_dir;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<IndexOptions>();
   CLI::App* command = data.add_subcommand(
       "index", "Write an index of record offsets for each file that has no valid one");
   command->add_option("files", options->files, kFilesHelp)->type_name("")->required();
-  command
-      ->add_option("--index-dir", options->index_dir,
-                   "Directory for the indexes (default: next to each file)")
-      ->type_name("DIR");
-  command->callback([options] { index_data(options->files, options->index_dir); });
+  add_fields(*command, fields_of(*options));
+  command->callback([options] { index_data(*options); });
 }
 
 void add_inspect_command(CLI::App& data) {
@@ -166,13 +139,7 @@ void add_inspect_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
       "inspect", "Print files, records, features with their kinds and ranges, and label counts");
   command->add_option("files", options->files, kDataSetsHelp)->type_name("")->required();
-  add_at_least(*command, "--records", options->records, 0,
-               "Maximum number of records to read from each file; 0 for all")
-      ->default_str("0");
-  command
-      ->add_option("--label-feature", options->label_feature,
-                   "Feature whose values are counted (default: image/class/label or label)")
-      ->type_name("NAME");
+  add_fields(*command, fields_of(*options));
   command->callback([options] { inspect_data(*options); });
 }
 
@@ -184,10 +151,8 @@ void add_verify_command(CLI::App& data) {
       "labels out of range, NaN and infinity, fields of tables, images in folders that cannot be "
       "decoded");
   command->add_option("files", options->files, kDataSetsHelp)->type_name("")->required();
-  command->add_flag("--images", options->images,
-                    "Also decode every JPEG and PNG image of TFRecord files");
-  add_fields(*command, fields_with(fields_of(options->tfrecord),
-                                   {"input_feature", "label_feature", "input_shape", "classes"}));
+  add_fields(*command, fields_with(fields_of(*options), {"images", "input_feature", "label_feature",
+                                                         "input_shape", "classes"}));
   command->callback([options] { verify_data(*options); });
 }
 
@@ -195,17 +160,8 @@ void add_benchmark_command(CLI::App& data) {
   auto options = std::make_shared<DataBenchmarkOptions>();
   CLI::App* command = data.add_subcommand(
       "benchmark", "Time batches with and without reading and decoding, and report the bottleneck");
-  add_data_options(*command, options->data);
-  const auto assign = [options](double seconds) {
-    if (!(seconds > 0))
-      throw Error(ErrorCategory::input, "command line", "expected --seconds to be above 0",
-                  fmt::format("got {}", seconds));
-    options->seconds = seconds;
-  };
-  add_assigned<double>(*command, "--seconds", assign, "Seconds to measure each rate; above 0")
-      ->type_name("SECONDS")
-      ->default_str(fmt::format("{}", options->seconds))
-      ->group("Output");
+  command->get_help_ptr()->group(kCommonOptions);
+  add_fields(*command, fields_of(*options));
   add_output_options(*command, options->output,
                      "Print only warnings, errors, notes and the bottleneck");
   command->callback([options] { benchmark_data(*options); });

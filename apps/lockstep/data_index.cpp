@@ -47,10 +47,10 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& argu
   return files;
 }
 
-void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir) {
+void index_data(const IndexOptions& options) {
   std::set<std::filesystem::path> cleaned;
-  for (const auto& path : files_of(arguments)) {
-    const auto index_path = data::record_index_path(path, index_dir);
+  for (const auto& path : files_of(options.files)) {
+    const auto index_path = data::record_index_path(path, options.index_dir);
     data::RecordFile file(path);
     const auto kept = data::load_record_index(index_path, file.version());
     if (kept && file.accepts_size(kept->offsets.back())) {

@@ -314,7 +314,7 @@ class Inspection {
     records_ += records;
     fmt::print("{}: {} of {} bytes, compression {}\n", printable(path.native()),
                counted(records, "record"), lengths.text(),
-               data::compression_name(reader.compression()));
+               kNamesOf<data::Compression>.name(reader.compression()));
   }
 
   void print_features() const {

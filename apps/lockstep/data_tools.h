@@ -35,8 +35,13 @@ struct VerifyOptions {
 /// data, but not after a damaged length.
 void verify_data(const VerifyOptions& options);
 
+struct IndexOptions {
+  std::vector<std::string> files;   ///< TFRecord files, globs or directories, see files_of()
+  std::filesystem::path index_dir;  ///< directory for the indexes; empty: next to each file
+};
+
 /// Writes the index of each file that has no valid one, and prints its path. Throws Error (data).
-void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir);
+void index_data(const IndexOptions& options);
 
 struct InspectOptions {
   std::vector<std::string> files;  ///< TFRecord files, or data sets as --data takes them
@@ -54,3 +59,39 @@ void inspect_data(const InspectOptions& options);
 void inspect_table(data::CsvSpec table, const std::function<void(const data::Dataset&)>& inspect);
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+struct Fields<apps::VerifyOptions> {
+  using Options = apps::VerifyOptions;
+  static constexpr std::tuple list{
+      Field{&Options::images,
+            {"images", "", "Also decode every JPEG and PNG image of TFRecord files"}},
+      Part{&Options::tfrecord}};
+};
+
+template <>
+struct Fields<apps::IndexOptions> {
+  static constexpr std::tuple list{
+      Field{&apps::IndexOptions::index_dir,
+            {"index_dir", "", "Directory for the indexes (default: next to each file)"},
+            {},
+            {.value = "DIR"}}};
+};
+
+template <>
+struct Fields<apps::InspectOptions> {
+  using Options = apps::InspectOptions;
+  static constexpr std::tuple list{
+      Field{&Options::records,
+            {"records", "", "Maximum number of records to read from each file; 0 for all"},
+            {.least = 0}},
+      Field{&Options::label_feature,
+            {"label_feature", "",
+             "Feature whose values are counted (default: image/class/label or label)"},
+            {},
+            {.value = "NAME"}}};
+};
+
+}  // namespace lockstep

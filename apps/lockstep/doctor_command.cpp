@@ -34,14 +34,6 @@
 namespace lockstep::apps {
 namespace {
 
-using doctor::Level;
-using doctor::Ranks;
-using doctor::Report;
-
-constexpr int kProblemStatus = 1;
-constexpr double kStallSeconds = 15;  // longer than any rank's own measurement may take
-constexpr const char* kLookThere = "check that host (dmesg, top), or exclude it";
-
 struct DoctorArguments {
   std::string data;
   std::string data_dir;
@@ -53,6 +45,61 @@ struct DoctorArguments {
 
   double measuring_seconds() const { return quick ? 1 : seconds; }
 };
+
+}  // namespace
+}  // namespace lockstep::apps
+
+namespace lockstep {
+
+/// Options of `lockstep doctor`.
+template <>
+struct Fields<apps::DoctorArguments> {
+  using Options = apps::DoctorArguments;
+  static constexpr std::tuple list{
+      Field{&Options::data,
+            {"data", "",
+             "Data that every rank must be able to read, as for --data of lockstep train"},
+            {},
+            {.value = "SPEC"}},
+      Field{
+          &Options::data_dir,
+          {"data_dir", "", "Directory to search for fashion-mnist before the system's directories"},
+          {},
+          {.value = "DIR"}},
+      Field{&Options::checkpoint_dir,
+            {"checkpoint_dir", "",
+             "Directory that rank 0 must be able to write to; its contents are not changed"},
+            {},
+            {.value = "DIR"}},
+      TextField<Options>{
+          {"allreduce", "",
+           "ROUTE[,ROUTE...] to measure: {}. Default: all routes that connect these ranks"},
+          [](Options& options, std::string_view, std::span<const std::string> values) {
+            options.routes = apps::parse_routes(values.back());
+          },
+          [](const Options&) { return std::vector<std::string>(); },
+          {.value = "ROUTE[,ROUTE...]", .names = apps::describe_cpu_routes}},
+      Field{&Options::seconds,
+            {"seconds", "",
+             "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the "
+             "other checks take one or two seconds"},
+            {.least = 1, .most = 30},
+            {.value = "SECONDS"}},
+      Field{&Options::quick, {"quick", "", "Same as --seconds 1, with less accurate figures"}}};
+};
+
+}  // namespace lockstep
+
+namespace lockstep::apps {
+namespace {
+
+using doctor::Level;
+using doctor::Ranks;
+using doctor::Report;
+
+constexpr int kProblemStatus = 1;
+constexpr double kStallSeconds = 15;  // longer than any rank's own measurement may take
+constexpr const char* kLookThere = "check that host (dmesg, top), or exclude it";
 
 constexpr job::StartCall kConnections{
     .name = "the connections of all ranks",
@@ -283,31 +330,8 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
       "Exit status: 0 nothing is wrong (there may be warnings), 1 there is a problem, 2 the "
       "command line is wrong, 4 ranks did not connect or stopped responding.");
   const auto arguments = std::make_shared<DoctorArguments>();
-  command
-      ->add_option("--data", arguments->data,
-                   "Data that every rank must be able to read, as for --data of lockstep train")
-      ->type_name("SPEC");
-  command
-      ->add_option("--data-dir", arguments->data_dir,
-                   "Directory to search for fashion-mnist before the system's directories")
-      ->type_name("DIR");
-  command
-      ->add_option("--checkpoint-dir", arguments->checkpoint_dir,
-                   "Directory that rank 0 must be able to write to; its contents are not changed")
-      ->type_name("DIR");
-  add_parsed(*command, "--allreduce", arguments->routes, parse_routes,
-             "ROUTE[,ROUTE...] to measure: " +
-                 allreduce::describe_routes(&allreduce::RouteInfo::is_for_cpus) +
-                 ". Default: all routes that connect these ranks")
-      ->type_name("ROUTE[,ROUTE...]");
-  CLI::Option* const seconds =
-      add_between(*command, "--seconds", arguments->seconds, 1.0, 30.0,
-                  "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the "
-                  "other checks take one or two seconds")
-          ->type_name("SECONDS")
-          ->default_str("6");
-  command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures")
-      ->excludes(seconds);
+  add_fields(*command, fields_of(*arguments));
+  command->get_option("--quick")->excludes("--seconds");
   add_json_option(*command, arguments->json, "Print only one JSON object on standard output");
   command->callback([=, &status] { status = examine(invocation, *arguments); });
 }

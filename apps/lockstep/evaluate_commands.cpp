@@ -38,17 +38,81 @@
 namespace lockstep::apps {
 namespace {
 
+/// The values of a classifier that a file has.
+enum class PredictedValues { probabilities, logits };
+
+struct PredictArguments {
+  RestoredArguments restored;
+  PredictionOptions file;
+  PredictionFormat format = PredictionFormat::automatic;
+  PredictedValues outputs = PredictedValues::probabilities;
+  std::string select;  ///< names of outputs; empty: all
+};
+
+}  // namespace
+}  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<apps::PredictedValues> =
+    enum_names<apps::PredictedValues>({{apps::PredictedValues::probabilities, "probabilities"},
+                                       {apps::PredictedValues::logits, "logits"}});
+
+template <>
+struct Fields<apps::PredictionStyle> {
+  static constexpr std::tuple list{Field{
+      &apps::PredictionStyle::top,
+      {"top", "Output", "Write only the K most probable classes of each record; 0: all outputs"},
+      {.least = 0},
+      {.value = "K"}}};
+};
+
+template <>
+struct Fields<apps::PredictionOptions> {
+  using Options = apps::PredictionOptions;
+  static constexpr std::tuple list{
+      Field{&Options::path,
+            {"output", kCommonOptions,
+             "File to write (required), FILE.csv, FILE.jsonl or FILE.tfrecord, or - for standard "
+             "output (CSV, or JSON with --json): one line or tf.train.Example per record, in the "
+             "order of the data set"},
+            {},
+            {.value = "FILE"}},
+      Part{&Options::style}};
+};
+
+/// Options of `lockstep predict`.
+template <>
+struct Fields<apps::PredictArguments> {
+  using Options = apps::PredictArguments;
+  static constexpr std::tuple list{
+      Part{&Options::file}, Part{&Options::restored},
+      Field{&Options::select,
+            {"select", "Output",
+             "Outputs of the network to write, by name: OUTPUT[,OUTPUT...] (default: all)"},
+            {},
+            {.value = "LIST"}},
+      Field{&Options::format,
+            {"format", "Output",
+             "Format of the file: csv, jsonl, tfrecord, or auto, by its extension"},
+            {},
+            {.value = "FORMAT"}},
+      Field{&Options::outputs,
+            {"outputs", "Output",
+             "Values of a classifier in CSV and TFRecord files: probabilities, or logits, the "
+             "outputs of the network"},
+            {},
+            {.value = "VALUES"}}};
+};
+
+}  // namespace lockstep
+
+namespace lockstep::apps {
+namespace {
+
 /// Status of a run in which some of the data could not be read.
 constexpr int kBadRecords = 3;
-
-void add_bad_records(CLI::App& command, DataArguments& data, const char* what_follows) {
-  add_parsed(command, "--bad-records", data.bad_records, parse_bad_records, "fail",
-             fmt::format("What to do about records that cannot be read: fail at the first one, or "
-                         "skip:N to tolerate up to N. {}; the exit status is then {}",
-                         what_follows, kBadRecords))
-      ->type_name("fail|skip:N")
-      ->group("Data");
-}
 
 std::int64_t count_bad(const std::vector<strategy::BadFile>& files) {
   std::int64_t records = 0;
@@ -126,14 +190,6 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
 
 // ---- predict
 
-struct PredictArguments {
-  RestoredArguments restored;
-  PredictionOptions file;
-  std::string format = "auto";
-  std::string outputs = "probabilities";
-  std::string select;  ///< names of outputs; empty: all
-};
-
 void report_predictions(const PredictArguments& arguments, const Restored& restored,
                         const PredictionFile& file, const std::vector<strategy::BadFile>& bad) {
   const std::int64_t records = file.records();
@@ -195,9 +251,8 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
       "Example:\n"
       "  lockstep evaluate --checkpoint run --data fashion-mnist\n");
   const auto arguments = std::make_shared<RestoredArguments>();
-  add_restored_options(*command, *arguments, "Print only warnings, errors and the metrics");
-  add_bad_records(*command, arguments->data, "Those that are skipped do not count");
-  add_metrics_option(*command, arguments->metrics);
+  add_restored_options(*command, fields_without(fields_of(*arguments), {"embeddings"}), *arguments,
+                       "Print only warnings, errors and the metrics");
   command->callback([=, &status] {
     status = run_restored(invocation, *arguments,
                           [&](job::Session& session) { return evaluate(session, *arguments); });
@@ -213,43 +268,13 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       "  lockstep predict --checkpoint run --data fashion-mnist --output out.csv\n"
       "  lockstep predict --checkpoint run --data photos --top 3 --output -\n");
   const auto arguments = std::make_shared<PredictArguments>();
-  command
-      ->add_option("--output", arguments->file.path,
-                   "File to write (required), FILE.csv, FILE.jsonl or FILE.tfrecord, or - for "
-                   "standard output (CSV, or JSON with --json): one line or tf.train.Example per "
-                   "record, in the order of the data set")
-      ->type_name("FILE")
-      ->group(kCommonOptions);
-  command
-      ->add_flag("--embeddings", arguments->restored.embeddings,
-                 "Write the input of the last layer with parameters instead of predictions")
-      ->group(kCommonOptions);
-  command
-      ->add_option("--select", arguments->select,
-                   "Outputs of the network to write, by name: OUTPUT[,OUTPUT...] (default: all)")
-      ->type_name("LIST")
-      ->group("Output");
-  add_one_of(*command, "--format", arguments->format, {"auto", "csv", "jsonl", "tfrecord"},
-             "Format of the file: csv, jsonl, tfrecord, or auto, by its extension")
-      ->type_name("FORMAT")
-      ->group("Output");
-  add_one_of(*command, "--outputs", arguments->outputs, {"probabilities", "logits"},
-             "Values of a classifier in CSV and TFRecord files: probabilities, or logits, the "
-             "outputs of the network")
-      ->type_name("VALUES")
-      ->group("Output");
-  add_at_least(*command, "--top", arguments->file.style.top, 1,
-               "Write only the K most probable classes of each record (default: all outputs)")
-      ->type_name("K")
-      ->group("Output");
-  add_restored_options(*command, arguments->restored, "Print only warnings and errors");
-  add_bad_records(*command, arguments->restored.data,
-                  "Those that are skipped have their errors in the place of predictions");
+  add_restored_options(*command, fields_without(fields_of(*arguments), {"metrics"}),
+                       arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {
     PredictionOptions& file = arguments->file;
     require_given("--output FILE.csv, FILE.jsonl or FILE.tfrecord", file.path);
     file.format = prediction_format(arguments->format, file.path, arguments->restored.output.json);
-    file.style.logits = arguments->outputs == "logits";
+    file.style.logits = arguments->outputs == PredictedValues::logits;
     file.has_errors = arguments->restored.data.bad_records.has_value();
     if (arguments->restored.embeddings && !arguments->select.empty())
       throw Error(ErrorCategory::input, "command line", "expected --select without --embeddings",

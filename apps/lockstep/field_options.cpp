@@ -20,6 +20,12 @@ std::map<const CLI::Option*, BoundField>& declared() {
   return fields;
 }
 
+/// A field without a group is listed where CLI11 lists options by default.
+void declare(CLI::Option* option, const BoundField& field) {
+  if (!field.text->group.empty()) option->group(std::string(field.text->group));
+  declared().emplace(option, field);
+}
+
 std::string value_name(const BoundField& field) {
   if (!field.more->value.empty()) return std::string(field.more->value);
   switch (field.kind) {
@@ -64,8 +70,7 @@ void add_flag(CLI::App& command, const BoundField& field) {
     const bool is_valid = text == "true" || text == "false" || parse_number<std::int64_t>(text);
     return is_valid ? std::string() : std::string("neither true nor false");
   });
-  option->group(std::string(field.text->group));
-  declared().emplace(option, field);
+  declare(option, field);
 }
 
 void add_value(CLI::App& command, const BoundField& field) {
@@ -84,11 +89,10 @@ void add_value(CLI::App& command, const BoundField& field) {
           ->allow_extra_args(false)
           ->multi_option_policy(field.kind == FieldKind::list ? CLI::MultiOptionPolicy::TakeAll
                                                               : CLI::MultiOptionPolicy::TakeLast)
-          ->type_name(value_name(field))
-          ->group(std::string(field.text->group));
+          ->type_name(value_name(field));
   if (!field.standard.empty())
     option->default_str(fmt::format("{}", fmt::join(field.standard, ",")));
-  declared().emplace(option, field);
+  declare(option, field);
 }
 
 bool is_option(const BoundField& field) { return !field.text->help.empty(); }
@@ -118,12 +122,20 @@ void add_fields(CLI::App& command, const std::vector<BoundField>& fields) {
   }
 }
 
-std::vector<BoundField> fields_with(const std::vector<BoundField>& fields,
+std::vector<BoundField> fields_with(std::vector<BoundField> fields,
                                     std::initializer_list<std::string_view> keys) {
-  std::vector<BoundField> found;
-  for (const BoundField& field : fields)
-    if (std::ranges::find(keys, field.text->key) != keys.end()) found.push_back(field);
-  return found;
+  std::erase_if(fields, [&](const BoundField& field) {
+    return std::ranges::find(keys, field.text->key) == keys.end();
+  });
+  return fields;
+}
+
+std::vector<BoundField> fields_without(std::vector<BoundField> fields,
+                                       std::initializer_list<std::string_view> keys) {
+  std::erase_if(fields, [&](const BoundField& field) {
+    return std::ranges::find(keys, field.text->key) != keys.end();
+  });
+  return fields;
 }
 
 std::string config_text(std::span<const BoundField> fields) {

@@ -18,9 +18,12 @@ namespace lockstep::apps {
 /// command. A value is converted when the command line is parsed.
 void add_fields(CLI::App& command, const std::vector<BoundField>& fields);
 
-/// Those of `fields` with these keys.
-std::vector<BoundField> fields_with(const std::vector<BoundField>& fields,
+/// The fields that have one of these keys.
+std::vector<BoundField> fields_with(std::vector<BoundField> fields,
                                     std::initializer_list<std::string_view> keys);
+/// The fields that have none of these keys.
+std::vector<BoundField> fields_without(std::vector<BoundField> fields,
+                                       std::initializer_list<std::string_view> keys);
 
 /// A `name=value` line for each value of each field that is an option, as --config reads them;
 /// `name=""` for one that is not set.

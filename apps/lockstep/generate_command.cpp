@@ -54,6 +54,93 @@ struct GenerateArguments {
   bool has_sources() const { return !source.empty() || !source_file.empty(); }
 };
 
+}  // namespace
+}  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+struct Fields<apps::GenerateOptions> {
+  using Options = apps::GenerateOptions;
+  static constexpr std::tuple list{
+      Field{&Options::prompt,
+            {"prompt", kCommonOptions,
+             "Text to continue, which is written before what is generated. Optional if the "
+             "tokenizer has a token between texts, such as <|endoftext|>, and with --source, "
+             "--source-file and --image"},
+            {},
+            {.value = "WORDS"}},
+      Field{&Options::tokens,
+            {"tokens", kCommonOptions,
+             "Largest number of tokens to generate. A text is shorter if the model ends it; one "
+             "from --source or --image has at most the length of those in the training"},
+            {.least = 1}},
+      Part{&Options::sampling},
+      Field{&Options::beams,
+            {"beams", "Beam search",
+             "Do not draw tokens, but continue the N most probable texts at once and write the "
+             "best one. 1: always the most probable token; 0: draw tokens"},
+            {.least = 0}},
+      Field{&Options::length_penalty,
+            {"length_penalty", "Beam search",
+             "A: the log-probability of a text of n tokens is divided by ((5 + n) / 6)^A. Larger "
+             "values prefer longer texts"},
+            {.least = 0},
+            {.value = "A", .needs = "beams"}}};
+};
+
+/// Options of `lockstep generate`.
+template <>
+struct Fields<apps::GenerateArguments> {
+  using Options = apps::GenerateArguments;
+  static constexpr std::tuple list{
+      Field{
+          &Options::checkpoint,
+          {"checkpoint", kCommonOptions,
+           "A directory of checkpoints (the newest is used), DIR:best (the best one of a training "
+           "with --keep-best), or a single checkpoint; required"},
+          {},
+          {.value = "DIR"}},
+      Field{&Options::source,
+            {"source", kCommonOptions,
+             "Text from which a model of pairs of texts generates another; --prompt is then the "
+             "beginning of the generated text"},
+            {},
+            {.value = "WORDS"}},
+      Field{&Options::source_file,
+            {"source_file", kCommonOptions,
+             "File with one such text per line, or - for standard input. The output has a line for "
+             "each"},
+            {},
+            {.value = "FILE"}},
+      TextField<Options>{
+          {"image", kCommonOptions,
+           "Images, JPEG or PNG, that a model of captions describes; --prompt is then the "
+           "beginning "
+           "of each caption. The output has a line for each"},
+          [](Options& options, std::string_view, std::span<const std::string> values) {
+            options.images.assign(values.begin(), values.end());
+          },
+          [](const Options& options) { return options.images; },
+          {.value = "FILE", .repeats = true}},
+      Part{&Options::text},
+      Field{&Options::device,
+            {"devices", kCommonOptions,
+             "Device: cpu:0, gpu:0, or auto, the first GPU or else the CPU"},
+            {},
+            {.value = "DEVICE"}},
+      Field{&Options::path,
+            {"output", "Output",
+             "File for the text, or - for standard output, where it appears as it is generated"},
+            {},
+            {.value = "FILE"}}};
+};
+
+}  // namespace lockstep
+
+namespace lockstep::apps {
+namespace {
+
 /// Those of the training. Throws Error (checkpoint).
 GeneratedTokens tokens_of(const strategy::Strategy& strategy,
                           const checkpoint::RestoredCheckpoint& checkpoint) {
@@ -197,39 +284,6 @@ int generate(job::Session& session, const GenerateArguments& arguments) {
   return 0;
 }
 
-void add_sampling_options(CLI::App& command, GenerateArguments& arguments) {
-  model::SamplingOptions& sampling = arguments.text.sampling;
-  command.option_defaults()->group("Sampling");
-  std::vector<CLI::Option*> draws;
-  draws.push_back(
-      add_between<double>(command, "--temperature", sampling.temperature, 0.0, std::nullopt,
-                          "Divides the logits: below 1 the text is more probable, above 1 more "
-                          "varied. 0: always the most probable token")
-          ->default_str("1"));
-  draws.push_back(add_at_least(command, "--top-k", sampling.top_k, 1,
-                               "Draw from the K most probable tokens only (default: all)")
-                      ->type_name("K"));
-  draws.push_back(add_between<double>(command, "--top-p", sampling.top_p, 0.0, 1.0,
-                                      "Draw from the fewest most probable tokens whose "
-                                      "probabilities sum to P only")
-                      ->type_name("P")
-                      ->default_str("1"));
-  draws.push_back(
-      add_seed(command, sampling.seed, "Seed of the draws: the same seed gives the same text"));
-  command.option_defaults()->group("Beam search");
-  CLI::Option* const beams =
-      add_at_least(command, "--beams", arguments.text.beams, 1,
-                   "Do not draw tokens, but continue the N most probable texts at once and write "
-                   "the best one. 1: always the most probable token")
-          ->type_name("N");
-  for (CLI::Option* const draw : draws) beams->excludes(draw);
-  add_between<double>(command, "--length-penalty", arguments.text.length_penalty, 0.0, std::nullopt,
-                      "A: the log-probability of a text of n tokens is divided by ((5 + n) / 6)^A. "
-                      "Larger values prefer longer texts")
-      ->type_name("A")
-      ->default_str("0");
-}
-
 }  // namespace
 
 void add_generate_command(CLI::App& program, const Invocation& invocation, int& status) {
@@ -241,59 +295,16 @@ void add_generate_command(CLI::App& program, const Invocation& invocation, int& 
       "  lockstep generate --checkpoint captions --image a.png b.jpg --beams 3\n");
   const auto arguments = std::make_shared<GenerateArguments>();
   command->get_help_ptr()->group(kCommonOptions);
-  command->option_defaults()->group(kCommonOptions);
-  command
-      ->add_option("--checkpoint", arguments->checkpoint,
-                   "A directory of checkpoints (the newest is used), DIR:best (the best one of a "
-                   "training with --keep-best), or a single checkpoint; required")
-      ->type_name("DIR");
-  command
-      ->add_option("--prompt", arguments->text.prompt,
-                   "Text to continue, which is written before what is generated. Optional if the "
-                   "tokenizer has a token between texts, such as <|endoftext|>, and with --source, "
-                   "--source-file and --image")
-      ->type_name("WORDS");
-  CLI::Option* const source =
-      command
-          ->add_option("--source", arguments->source,
-                       "Text from which a model of pairs of texts generates another; --prompt is "
-                       "then the beginning of the generated text")
-          ->type_name("WORDS");
-  command
-      ->add_option("--source-file", arguments->source_file,
-                   "File with one such text per line, or - for standard input. The output has a "
-                   "line for each")
-      ->type_name("FILE")
-      ->excludes(source);
-  command
-      ->add_option("--image", arguments->images,
-                   "Images, JPEG or PNG, that a model of captions describes; --prompt is then the "
-                   "beginning of each caption. The output has a line for each")
-      ->type_name("FILE");
-  add_at_least(*command, "--tokens", arguments->text.tokens, 1,
-               "Largest number of tokens to generate. A text is shorter if the model ends it; one "
-               "from --source or --image has at most the length of those in the training")
-      ->default_str(std::to_string(arguments->text.tokens));
-  command
-      ->add_option("--devices", arguments->device,
-                   "Device: cpu:0, gpu:0, or auto, the first GPU or else the CPU")
-      ->type_name("DEVICE")
-      ->capture_default_str();
-  add_sampling_options(*command, *arguments);
+  add_fields(*command, fields_of(*arguments));
   add_fields(*command, fields_with(fields_of(arguments->compute), {"precision"}));
-  command
-      ->add_option("--output", arguments->path,
-                   "File for the text, or - for standard output, where it appears as it is "
-                   "generated")
-      ->type_name("FILE")
-      ->capture_default_str()
-      ->group("Output");
+  command->get_option("--image")->expected(1, -1)->allow_extra_args();
+  command->get_option("--source-file")->excludes("--source");
+  for (const char* draw : {"--temperature", "--top-k", "--top-p", "--seed"})
+    command->get_option("--beams")->excludes(draw);
   add_output_options(*command, arguments->output, "Print only warnings, errors and the text");
   command->callback([=, &status] {
     require_given("--checkpoint DIR", arguments->checkpoint);
-    if (arguments->text.length_penalty > 0 && arguments->text.beams == 0)
-      throw Error(ErrorCategory::input, "command line", "expected --beams with --length-penalty",
-                  "it was not given");
+    check_needs(fields_of(*arguments));
     status = run_session(invocation, {.quiet = arguments->output.quiet},
                          [&](job::Session& session) { return generate(session, *arguments); });
   });

@@ -34,17 +34,36 @@
 namespace lockstep::apps {
 namespace {
 
-namespace fs = std::filesystem;
-using trace::RecordedProcess;
-
-constexpr std::chrono::seconds kWritingLimit(10);
-constexpr std::chrono::milliseconds kPollInterval(20);
-
 struct InspectArguments {
   std::string target;
   std::int64_t events = 0;
   bool json = false;
 };
+
+}  // namespace
+}  // namespace lockstep::apps
+
+namespace lockstep {
+
+/// Options of `lockstep inspect`.
+template <>
+struct Fields<apps::InspectArguments> {
+  static constexpr std::tuple list{
+      Field{&apps::InspectArguments::events,
+            {"events", "", "Also print the last N events of each rank"},
+            {.least = 0}}};
+};
+
+}  // namespace lockstep
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using trace::RecordedProcess;
+
+constexpr std::chrono::seconds kWritingLimit(10);
+constexpr std::chrono::milliseconds kPollInterval(20);
 
 fs::path of_process(pid_t process, const char* name) {
   return fs::path("/proc") / std::to_string(process) / name;
@@ -230,8 +249,8 @@ void add_inspect_command(CLI::App& program, std::ostream& out) {
       "inspect",
       "Show where the ranks of a training are, or were when it failed\n\n"
       "Examples:\n"
-      "  lockstep inspect 12345    asks a running training, which goes on\n"
-      "  lockstep inspect run      reads what its ranks wrote to their directory\n");
+      "  lockstep inspect 12345    query a running job without stopping it\n"
+      "  lockstep inspect run      read what its ranks wrote to their directory\n");
   const auto arguments = std::make_shared<InspectArguments>();
   command
       ->add_option("PID|DIR", arguments->target,
@@ -239,8 +258,7 @@ void add_inspect_command(CLI::App& program, std::ostream& out) {
                    "checkpoints (--checkpoint-dir) or recordings (./NAME for a name of digits)")
       ->type_name("")
       ->required();
-  add_at_least(*command, "--events", arguments->events, 0,
-               "Also print so many of the last events of each rank");
+  add_fields(*command, fields_of(*arguments));
   add_json_option(*command, arguments->json,
                   "Print one JSON object instead of text (same as --log-format json)");
   command->callback([arguments, &out] { inspect(*arguments, out); });

@@ -52,8 +52,6 @@ task ends the job.)";
 
 struct LaunchArguments {
   launch::LaunchOptions options;
-  std::string meet;
-  std::string mpirun;
   bool print = false;
 };
 
@@ -89,16 +87,16 @@ void require_endpoint(const job::Task& task) {
   if (task.ranks == 1 || (!task.rendezvous.host.empty() && task.rendezvous.port != 0)) return;
   throw Error(ErrorCategory::input, "launch",
               "expected the host and port of the rendezvous: MASTER_ADDR and MASTER_PORT, or "
-              "--meet HOST:PORT",
+              "--rendezvous HOST:PORT",
               fmt::format("got \"{}\" and {}", task.rendezvous.host, task.rendezvous.port));
 }
 
-/// Parses "HOST:PORT", "HOST" or ":PORT". A missing part is taken from `told`.
-job::Endpoint endpoint(const std::string& given, const job::Endpoint& told) {
+/// Parses "HOST:PORT", "HOST" or ":PORT". A missing part is taken from `known`.
+job::Endpoint endpoint(const std::string& given, const job::Endpoint& known) {
   if (given.starts_with(':'))
-    return {.host = told.host, .port = job::parse_address("launch", "any" + given).port};
+    return {.host = known.host, .port = job::parse_address("launch", "any" + given).port};
   job::Endpoint point = job::parse_address("launch", given);
-  if (point.port == 0) point.port = told.port;
+  if (point.port == 0) point.port = known.port;
   return point;
 }
 
@@ -142,7 +140,8 @@ int leave(const launch::Ending& ending, const job::Task& task) {
 int launch_task(const LaunchArguments& arguments) {
   job::Task task = require_task(job::process_environment());
   require_host_name(arguments.options.host);
-  if (!arguments.meet.empty()) task.rendezvous = endpoint(arguments.meet, task.rendezvous);
+  if (const std::string& given = arguments.options.rendezvous; !given.empty())
+    task.rendezvous = endpoint(given, task.rendezvous);
   if (arguments.print) {
     if (task.source != "srun" || task.rank == 0)
       print_line(task,
@@ -170,55 +169,12 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
                                              "Run a command as one MPI job from processes started "
                                              "without MPI: lockstep launch -- COMMAND…");
   const auto arguments = std::make_shared<LaunchArguments>();
-  launch::LaunchOptions& options = arguments->options;
-  constexpr double kDay = 86400;
-  add_between(*command, "--timeout", options.timeout, 1.0, kDay,
-              "Seconds for all tasks to connect, and for mpirun to reach their hosts, 1 to 86400")
-      ->type_name("SECONDS")
-      ->default_str(fmt::format("{}", options.timeout));
-  add_between(*command, "--stall-timeout", options.stall_timeout, 1.0, kDay,
-              "Seconds without a response after which a task's host is considered lost, and for "
-              "which mpirun may be stopped, 1 to 86400")
-      ->type_name("SECONDS")
-      ->default_str(fmt::format("{}", options.stall_timeout));
-  command
-      ->add_option("--meet", arguments->meet,
-                   "HOST:PORT of rank 0, which overrides the environment; HOST or :PORT "
-                   "overrides only one part")
-      ->type_name("HOST:PORT");
-  command
-      ->add_option("--job", options.job,
-                   "Name that is the same for all tasks of the job, and different for other "
-                   "jobs (default: from the environment)")
-      ->type_name("NAME");
-  command
-      ->add_option("--host", options.host,
-                   "Name of this task's host (default: the system's host name). Tasks with the "
-                   "same name must be "
-                   "able to share memory")
-      ->type_name("NAME");
-  command
-      ->add_option("--interface", options.mpirun.interface,
-                   "Network interfaces or networks for MPI (eth0, 10.0.0.0/8); any: MPI's own "
-                   "choice; auto: the "
-                   "interface of the rendezvous, if it has the same name on all hosts and Open MPI "
-                   "is not configured "
-                   "to use another one")
-      ->type_name("NAME[,NAME...]")
-      ->capture_default_str();
-  command
-      ->add_option("--mpirun", arguments->mpirun,
-                   "Additional mpirun options, separated by spaces, such as \"--map-by "
-                   "slot:PE=8\". Unless they set "
-                   "a binding, ranks are not bound to cores (--bind-to none)")
-      ->type_name("OPTIONS");
+  add_fields(*command, fields_of(arguments->options));
   command->add_flag("--print", arguments->print,
                     "Print the roles and mpirun's command line, and exit");
   command->footer(kExplanation);
   command->callback([=, &status] {
     arguments->options.mpirun.command = launched_command(invocation);
-    std::istringstream words(arguments->mpirun);
-    for (std::string word; words >> word;) arguments->options.mpirun.more.push_back(word);
     status = launch_task(*arguments);
   });
 }

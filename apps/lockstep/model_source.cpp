@@ -276,14 +276,6 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
 
 bool is_onnx(std::string_view name) { return name.ends_with(".onnx"); }
 
-void add_trust_option(CLI::App& command, CodeArguments& code) {
-  command
-      .add_flag("--trust-code", code.is_trusted,
-                "Run the TorchScript file in the checkpoint, which is a program, even if another "
-                "user may have written it")
-      ->group(kCommonOptions);
-}
-
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path,
                                 const CodeArguments& code) {
   const std::string where = (path / checkpoint::kStateFile).string();

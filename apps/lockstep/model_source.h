@@ -31,9 +31,6 @@ struct CodeArguments {
   bool is_trusted = false;  ///< --trust-code: the one in the checkpoint, whoever may write it
 };
 
-/// Declares --trust-code.
-void add_trust_option(CLI::App& command, CodeArguments& code);
-
 /// Everything that is needed to construct a network.
 struct ModelSource {
   /// Its key in the configuration that checkpoints store.
@@ -107,3 +104,23 @@ void check_script(const strategy::Strategy& strategy, const strategy::Checkpoint
                   const ModelSource& source);
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+struct Fields<apps::CodeArguments> {
+  using Options = apps::CodeArguments;
+  static constexpr std::tuple list{
+      Field{&Options::script,
+            {"model", kCommonOptions,
+             "The TorchScript file of the training, which is a program and is run (default: the "
+             "one in the checkpoint)"},
+            {},
+            {.value = "FILE.pt"}},
+      Field{&Options::is_trusted,
+            {"trust_code", kCommonOptions,
+             "Run the TorchScript file in the checkpoint, which is a program, even if another user "
+             "may have written it"}}};
+};
+
+}  // namespace lockstep

@@ -31,14 +31,13 @@ std::string empty_fields(std::string_view header) {
 
 }  // namespace
 
-PredictionFormat prediction_format(std::string_view name, const std::string& path, bool json) {
-  if (name == "csv") return PredictionFormat::csv;
-  if (name == "jsonl") return PredictionFormat::jsonl;
-  if (name == "tfrecord") return PredictionFormat::tfrecord;
+PredictionFormat prediction_format(PredictionFormat chosen, const std::string& path, bool json) {
+  if (chosen != PredictionFormat::automatic) return chosen;
   if (path == kStandardOutput) return json ? PredictionFormat::jsonl : PredictionFormat::csv;
   const std::string extension = std::filesystem::path(path).extension().string();
-  if (extension == ".csv" || extension == ".jsonl" || extension == ".tfrecord")
-    return prediction_format(extension.substr(1), path, json);
+  for (const auto format :
+       {PredictionFormat::csv, PredictionFormat::jsonl, PredictionFormat::tfrecord})
+    if (extension == fmt::format(".{}", kNamesOf<PredictionFormat>.name(format))) return format;
   throw Error(ErrorCategory::input, "command line",
               "expected --output to end in .csv, .jsonl or .tfrecord, or to be -, or --format",
               fmt::format("got \"{}\"", path));

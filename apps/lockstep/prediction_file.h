@@ -11,15 +11,16 @@
 
 #include "apps/lockstep/predicted_output.h"
 #include "lockstep/base/atomic_file.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/strategy/evaluation.h"
 
 namespace lockstep::apps {
 
-enum class PredictionFormat { csv, jsonl, tfrecord };
+enum class PredictionFormat { automatic, csv, jsonl, tfrecord };
 
-/// The format `name`, or with "auto" that of the extension of `path`, where "-" is standard output:
-/// CSV, or with `json` JSON lines. Throws Error (input) for another extension.
-PredictionFormat prediction_format(std::string_view name, const std::string& path, bool json);
+/// The format `chosen`, or for `automatic` that of the extension of `path`, where "-" is standard
+/// output: CSV, or with `json` JSON lines. Throws Error (input) for another extension.
+PredictionFormat prediction_format(PredictionFormat chosen, const std::string& path, bool json);
 
 struct PredictionOptions {
   std::string path;  ///< "-" is standard output
@@ -88,3 +89,14 @@ class PredictionFile {
 void check_predictions(const PredictionOptions& options, std::span<const PredictedOutput> outputs);
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<apps::PredictionFormat> =
+    enum_names<apps::PredictionFormat>({{apps::PredictionFormat::automatic, "auto"},
+                                        {apps::PredictionFormat::csv, "csv"},
+                                        {apps::PredictionFormat::jsonl, "jsonl"},
+                                        {apps::PredictionFormat::tfrecord, "tfrecord"}});
+
+}  // namespace lockstep

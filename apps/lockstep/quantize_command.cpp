@@ -37,15 +37,40 @@
 namespace lockstep::apps {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::ordered_json;
-
 struct QuantizeArguments {
   RestoredArguments restored;  ///< its data are those of the calibration
   std::string validation_data;
   ExportArguments exported;
   onnx::QuantizeOptions options;
 };
+
+}  // namespace
+}  // namespace lockstep::apps
+
+namespace lockstep {
+
+/// Options of `lockstep quantize`.
+template <>
+struct Fields<apps::QuantizeArguments> {
+  using Options = apps::QuantizeArguments;
+  static constexpr std::tuple list{
+      Part{&Options::exported}, Part{&Options::restored},
+      Field{&Options::validation_data,
+            {"validation_data", kCommonOptions,
+             "Data with labels to compare int8 with float32 on, in the same forms as --data "
+             "(default: --data)"},
+            {},
+            {.value = "SPEC"}},
+      Part{&Options::options}};
+};
+
+}  // namespace lockstep
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
 
 /// What the command reports.
 struct QuantizeResult {
@@ -94,14 +119,15 @@ ordered_json describe_row(const onnx::QuantizedLayer& layer) {
 
 void print_json(const Restored& restored, const QuantizeArguments& arguments,
                 const onnx::QuantizedModel& model, const QuantizeResult& result) {
-  ordered_json event = {{"event", "quantize"},
-                        {"checkpoint", restored.checkpoint.path.string()},
-                        {"step", restored.checkpoint.state.step},
-                        {"calibration", onnx::to_string(arguments.options.calibration)},
-                        {"calibration_samples", model.samples},
-                        {"weight_bits", arguments.options.weight_bits},
-                        {"samples", result.before.samples},
-                        {"layers", ordered_json::array()}};
+  ordered_json event = {
+      {"event", "quantize"},
+      {"checkpoint", restored.checkpoint.path.string()},
+      {"step", restored.checkpoint.state.step},
+      {"calibration", kNamesOf<onnx::Calibration>.name(arguments.options.calibration)},
+      {"calibration_samples", model.samples},
+      {"weight_bits", arguments.options.weight_bits},
+      {"samples", result.before.samples},
+      {"layers", ordered_json::array()}};
   for (const onnx::QuantizedLayer& layer : model.layers)
     event["layers"].push_back(describe_row(layer));
   if (result.before.has_accuracy) {
@@ -144,7 +170,8 @@ void print_layers(const onnx::QuantizedModel& model) {
 void print_text(const Restored& restored, const QuantizeArguments& arguments,
                 const onnx::QuantizedModel& model, const QuantizeResult& result) {
   fmt::print("{} (step {}), {} from {} of {}\n", printable(restored.checkpoint.path.native()),
-             restored.checkpoint.state.step, onnx::to_string(arguments.options.calibration),
+             restored.checkpoint.state.step,
+             kNamesOf<onnx::Calibration>.name(arguments.options.calibration),
              counted(model.samples, "sample"), printable(restored.dataset.description()));
   print_layers(model);
   const auto& [before, after, bytes, float_bytes] = result;
@@ -182,7 +209,7 @@ int quantize(job::Session& session, const QuantizeArguments& arguments) {
   if (session.size() > 1)
     throw Error(ErrorCategory::input, "quantize", "expected one process",
                 fmt::format("got {} ranks", session.size()));
-  if (arguments.exported.layout == "file") check_output(arguments.exported.output);
+  if (arguments.exported.layout == ExportLayout::file) check_output(arguments.exported.output);
   const Restored restored = restore(session, arguments.restored);
   check_losses_known(restored.source, arguments.restored.checkpoint);
   strategy::Trainer& trainer = *restored.trainer;
@@ -228,11 +255,11 @@ int quantize(job::Session& session, const QuantizeArguments& arguments) {
 
   options.int8_layers = model.int8_layers;
   options.weight_bits = arguments.options.weight_bits;
-  options.metadata["lockstep.int8"] =
-      dump_json(ordered_json{{"layers", model.int8_layers},
-                             {"calibration", onnx::to_string(arguments.options.calibration)},
-                             {"samples", model.samples},
-                             {"weight_bits", arguments.options.weight_bits}});
+  options.metadata["lockstep.int8"] = dump_json(
+      ordered_json{{"layers", model.int8_layers},
+                   {"calibration", kNamesOf<onnx::Calibration>.name(arguments.options.calibration)},
+                   {"samples", model.samples},
+                   {"weight_bits", arguments.options.weight_bits}});
   result.bytes = write_onnx(
       onnx::export_network(
           model.network.network,
@@ -243,53 +270,6 @@ int quantize(job::Session& session, const QuantizeArguments& arguments) {
   else if (!arguments.restored.output.quiet)
     print_text(restored, arguments, model, result);
   return 0;
-}
-
-void add_quantize_options(CLI::App& command, QuantizeArguments& arguments) {
-  add_checkpoint_option(command, arguments.restored.checkpoint);
-  command.add_option("--output", arguments.exported.output, "File to write (required): FILE.onnx")
-      ->type_name("FILE")
-      ->group(kCommonOptions);
-  add_data_options(command, arguments.restored.data);
-  command
-      .add_option("--validation-data", arguments.validation_data,
-                  "Data with labels to compare int8 with float32 on, in the same forms as --data "
-                  "(default: --data)")
-      ->type_name("SPEC")
-      ->group(kCommonOptions);
-  onnx::QuantizeOptions& options = arguments.options;
-  command.option_defaults()->group("Quantization");
-  add_parsed(command, "--calibration", options.calibration, onnx::parse_calibration, "min-max",
-             "How the range of an activation follows from the samples of --data: min-max (all "
-             "values), percentile (without the lowest and the highest 0.01%), or entropy (the "
-             "least Kullback-Leibler divergence)")
-      ->type_name("min-max|percentile|entropy");
-  add_at_least(command, "--samples", options.samples, onnx::kMinCalibrationSamples,
-               "Number of samples to calibrate with, drawn from all of --data")
-      ->type_name("N")
-      ->default_str("512");
-  add_between(command, "--weight-bits", options.weight_bits, 7, 8,
-              "Bits of the integers of weights: 8, or 7 for x86 processors without VNNI, on which "
-              "onnxruntime adds two products in 16 bits")
-      ->type_name("7|8")
-      ->default_str("8");
-  add_between(command, "--max-drop", options.max_drop, 0.0, {},
-              "What int8 may lose on the validation data: points of accuracy, or without classes "
-              "percent of the loss. Layers with the most noise are kept in float32 until it holds")
-      ->type_name("X")
-      ->default_str("0.5");
-  command
-      .add_option("--keep-float", options.keep_float,
-                  "Layers to keep in float32: patterns of names, such as 'conv1' or 'block4_*'. "
-                  "May be given several times (default: none)")
-      ->type_name("PATTERN")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false)
-      ->delimiter(',');
-  command.option_defaults()->group("File");
-  add_onnx_options(command, arguments.exported);
-  add_fields(command, fields_of(arguments.restored.place));
-  add_output_options(command, arguments.restored.output);
 }
 
 }  // namespace
@@ -303,8 +283,12 @@ void add_quantize_command(CLI::App& program, const Invocation& invocation, int& 
       "  lockstep quantize --checkpoint run --data fashion-mnist:train \\\n"
       "    --validation-data fashion-mnist --output model.onnx\n");
   const auto arguments = std::make_shared<QuantizeArguments>();
-  arguments->exported.format = "onnx";
-  add_quantize_options(*command, *arguments);
+  arguments->exported.format = ExportFormat::onnx;
+  const std::vector<BoundField> fields =
+      fields_without(fields_of(*arguments), {"format", "no_fold", "weights", "model", "trust_code",
+                                             "bad_records", "metrics", "embeddings"});
+  add_restored_options(*command, fields, arguments->restored, "Print only warnings and errors");
+  command->get_option("--output")->description("File to write (required): FILE.onnx");
   command->callback([=, &status] {
     require_given("--output FILE.onnx", arguments->exported.output.string());
     status = run_restored(invocation, arguments->restored,

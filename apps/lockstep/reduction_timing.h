@@ -166,7 +166,7 @@ class ReductionPattern {
 struct ReductionPlan {
   std::vector<std::size_t> bytes;  ///< sizes of the reduced buffer
   std::string dtype = "float32";   ///< a name of element_types.h
-  std::vector<allreduce::Route> routes;
+  std::vector<allreduce::Route> routes = {allreduce::Route::automatic};
   /// Measurements of each size and route; 0: as many as half a second holds, 3 to 500.
   int iterations = 0;
   bool check = false;

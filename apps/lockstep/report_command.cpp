@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/lockstep/commands.h"
+#include "apps/lockstep/field_options.h"
 #include "apps/lockstep/report/page.h"
 #include "apps/lockstep/report/run_log.h"
 #include "lockstep/base/atomic_file.h"
@@ -27,6 +28,56 @@ struct ReportArguments {
   std::filesystem::path output = "report.html";
   report::PageOptions page;
 };
+
+std::vector<double> parse_prices(const std::string& list) {
+  std::vector<double> prices;
+  for (const std::string& text : split_specs("--price", list)) {
+    const auto price = parse_number<double>(text);
+    if (!price || !(*price >= 0) || *price > 1e9)
+      throw Error(ErrorCategory::input, "--price",
+                  "expected prices from 0 to 1e9, separated by commas",
+                  fmt::format("got \"{}\"", list));
+    prices.push_back(*price);
+  }
+  return prices;
+}
+
+}  // namespace
+}  // namespace lockstep::apps
+
+namespace lockstep {
+
+/// Options of `lockstep report`.
+template <>
+struct Fields<apps::ReportArguments> {
+  using Options = apps::ReportArguments;
+  using Values = std::span<const std::string>;
+  static constexpr std::tuple list{
+      Field{&Options::output, {"output", "", "HTML file to write"}, {}, {.value = "FILE"}},
+      TextField<Options>{
+          {"target", "",
+           "Metric at the end of epochs by which runs are compared, and the value to reach, such "
+           "as "
+           "validation_accuracy=0.9 (default: the best value that all runs have reached)"},
+          [](Options& options, std::string_view, Values values) {
+            options.page.goal = apps::report::parse_goal(values.back());
+          },
+          [](const Options&) { return std::vector<std::string>(); },
+          {.value = "METRIC[=X]"}},
+      TextField<Options>{
+          {"price", "",
+           "Price of one host per hour, or that of each run, for the cost of the trainings"},
+          [](Options& options, std::string_view, Values values) {
+            options.page.prices = apps::parse_prices(values.back());
+          },
+          [](const Options&) { return std::vector<std::string>(); },
+          {.value = "X[,X...]"}}};
+};
+
+}  // namespace lockstep
+
+namespace lockstep::apps {
+namespace {
 
 /// Runs of the same name get that of their path.
 void name_apart(std::vector<report::RunLog>& runs) {
@@ -62,19 +113,6 @@ void write_report(const ReportArguments& arguments) {
              printable(output.native()), (page.size() + 999) / 1000);
 }
 
-std::vector<double> parse_prices(const std::string& list) {
-  std::vector<double> prices;
-  for (const std::string& text : split_specs("--price", list)) {
-    const auto price = parse_number<double>(text);
-    if (!price || !(*price >= 0) || *price > 1e9)
-      throw Error(ErrorCategory::input, "--price",
-                  "expected prices from 0 to 1e9, separated by commas",
-                  fmt::format("got \"{}\"", list));
-    prices.push_back(*price);
-  }
-  return prices;
-}
-
 }  // namespace
 
 void add_report_command(CLI::App& program) {
@@ -91,22 +129,7 @@ void add_report_command(CLI::App& program) {
                    "directory with one such file. Several runs are compared")
       ->type_name("")
       ->required();
-  command->add_option("--output", arguments->output, "HTML file to write")
-      ->type_name("FILE")
-      ->default_str(arguments->output.string());
-  command
-      ->add_option_function<std::string>(
-          "--target",
-          [arguments](const std::string& text) { arguments->page.goal = report::parse_goal(text); },
-          "Metric at the end of epochs by which runs are compared, and the value to reach, such as "
-          "validation_accuracy=0.9 (default: the best value that all runs have reached)")
-      ->type_name("METRIC[=X]");
-  command
-      ->add_option_function<std::string>(
-          "--price",
-          [arguments](const std::string& text) { arguments->page.prices = parse_prices(text); },
-          "Price of one host per hour, or that of each run, for the cost of the trainings")
-      ->type_name("X[,X...]");
+  add_fields(*command, fields_of(*arguments));
   command->callback([arguments] { write_report(*arguments); });
 }
 

@@ -55,27 +55,11 @@ void copy_arrays(const model::ParameterTable& from, std::span<const float> value
 
 }  // namespace
 
-void add_checkpoint_option(CLI::App& command, std::string& checkpoint) {
-  command
-      .add_option(
-          "--checkpoint", checkpoint,
-          "A directory of checkpoints (the newest is used), DIR:best (the best one of a training "
-          "with --keep-best), or a single checkpoint; required")
-      ->type_name("DIR")
-      ->group(kCommonOptions);
-}
-
-void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet) {
-  add_checkpoint_option(command, arguments.checkpoint);
-  command
-      .add_option("--model", arguments.code.script,
-                  "The TorchScript file of the training, which is a program and is run (default: "
-                  "the one in the checkpoint)")
-      ->type_name("FILE.pt")
-      ->group(kCommonOptions);
-  add_trust_option(command, arguments.code);
-  add_data_options(command, arguments.data);
-  add_fields(command, fields_of(arguments.place));
+void add_restored_options(CLI::App& command, const std::vector<BoundField>& fields,
+                          RestoredArguments& arguments, const char* quiet) {
+  // CLI11 lists the group of the first option first, and --help is the first.
+  command.get_help_ptr()->group(kCommonOptions);
+  add_fields(command, fields);
   add_fields(command, fields_with(fields_of(arguments.compute), {"precision"}));
   add_output_options(command, arguments.output, quiet);
 }

@@ -1,8 +1,14 @@
 // A trained model of a checkpoint on a data set: what evaluate, predict and quantize begin with.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
@@ -10,6 +16,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/session.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/strategy.h"
 #include "lockstep/strategy/trainer.h"
@@ -50,11 +57,9 @@ int run_restored(const Invocation& invocation, const RestoredArguments& argument
                      work);
 }
 
-/// Declares --checkpoint.
-void add_checkpoint_option(CLI::App& command, std::string& checkpoint);
-
-/// Declares the options of `arguments` that evaluate and predict have. `quiet`: what --quiet does.
-void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet);
+/// Declares `fields`, --precision and the options of the output. `quiet`: what --quiet does.
+void add_restored_options(CLI::App& command, const std::vector<BoundField>& fields,
+                          RestoredArguments& arguments, const char* quiet);
 
 /// The number of classes and the image preprocessing default to those of the model's training.
 /// A table is read as that of the training, `names`.
@@ -74,3 +79,44 @@ std::unique_ptr<strategy::Trainer> trainer_with(strategy::Strategy& strategy,
                                                 const strategy::TrainerOptions& options);
 
 }  // namespace lockstep::apps
+
+namespace lockstep {
+
+template <>
+struct Fields<apps::RestoredArguments> {
+  using Options = apps::RestoredArguments;
+  using Values = std::span<const std::string>;
+  static constexpr std::tuple list{
+      Field{
+          &Options::checkpoint,
+          {"checkpoint", kCommonOptions,
+           "A directory of checkpoints (the newest is used), DIR:best (the best one of a training "
+           "with --keep-best), or a single checkpoint; required"},
+          {},
+          {.value = "DIR"}},
+      Part{&Options::code},
+      Part{&Options::data},
+      TextField<Options>{
+          {"bad_records", "Data",
+           "What to do about records that cannot be read: fail at the first one, or skip:N to "
+           "tolerate up to N, which do not count in metrics and have their errors in place of "
+           "predictions; the exit status is then 3"},
+          [](Options& options, std::string_view, Values values) {
+            options.data.bad_records = apps::parse_bad_records(values.back());
+          },
+          [](const Options&) { return std::vector<std::string>{"fail"}; },
+          {.value = "fail|skip:N"}},
+      TextField<Options>{
+          {"metrics", "Model", apps::kMetricsHelp},
+          [](Options& options, std::string_view, Values values) {
+            options.metrics = fmt::format("{}", fmt::join(values, ","));
+          },
+          [](const Options& options) { return fields_detail::print(options.metrics); },
+          {.value = "LIST", .repeats = true, .names = model::metric_names}},
+      Field{&Options::embeddings,
+            {"embeddings", kCommonOptions,
+             "Write the input of the last layer with parameters instead of predictions"}},
+      Part{&Options::place}};
+};
+
+}  // namespace lockstep

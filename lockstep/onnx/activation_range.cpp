@@ -11,10 +11,6 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr auto kCalibrations = enum_names<Calibration>({{Calibration::min_max, "min-max"},
-                                                        {Calibration::percentile, "percentile"},
-                                                        {Calibration::entropy, "entropy"}});
-
 constexpr double kLevels = 255;  // steps of uint8
 constexpr double kCut = 0.0001;  // of the values, at each end
 
@@ -57,12 +53,6 @@ double divergence(std::span<const std::int64_t> counts, std::int64_t bins, std::
 }
 
 }  // namespace
-
-Calibration parse_calibration(std::string_view name) {
-  return kCalibrations.parse("calibration", name);
-}
-
-std::string_view to_string(Calibration calibration) { return kCalibrations.name(calibration); }
 
 model::FakeQuantizeFunction rounding_to_uint8(const ActivationRange& range) {
   const double width = double{range.high} - double{range.low};

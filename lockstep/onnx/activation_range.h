@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/model/layers/elementwise/fake_quantize.h"
 
 namespace lockstep::onnx {
@@ -18,10 +19,6 @@ enum class Calibration {
   /// the Kullback-Leibler divergence (Migacz, "8-bit inference with TensorRT", GTC 2017).
   entropy,
 };
-
-/// Parses "min-max", "percentile" or "entropy". Throws Error (input) that lists the names.
-Calibration parse_calibration(std::string_view name);
-std::string_view to_string(Calibration calibration);  ///< the reverse of parse_calibration()
 
 /// The values that integers represent; outside of them they are clamped.
 struct ActivationRange {
@@ -61,3 +58,13 @@ class ActivationHistogram {
 };
 
 }  // namespace lockstep::onnx
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<onnx::Calibration> =
+    enum_names<onnx::Calibration>({{onnx::Calibration::min_max, "min-max"},
+                                   {onnx::Calibration::percentile, "percentile"},
+                                   {onnx::Calibration::entropy, "entropy"}});
+
+}  // namespace lockstep

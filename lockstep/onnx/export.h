@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/model/network.h"
 #include "lockstep/onnx/model.h"
@@ -78,3 +79,11 @@ Model export_network(const model::Network& network, const NetworkArrays& arrays,
                      const ExportOptions& options = {});
 
 }  // namespace lockstep::onnx
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<onnx::WeightStorage> = enum_names<onnx::WeightStorage>(
+    {{onnx::WeightStorage::float32, "float32"}, {onnx::WeightStorage::float16, "float16"}});
+
+}  // namespace lockstep

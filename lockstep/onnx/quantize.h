@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/fields.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/fold_normalizations.h"
 #include "lockstep/onnx/activation_range.h"
@@ -77,3 +78,39 @@ QuantizedModel quantize(const model::FoldedNetwork& original, const data::Datase
                         const DropOf& drop_of, const QuantizeOptions& options = {});
 
 }  // namespace lockstep::onnx
+
+namespace lockstep {
+
+template <>
+struct Fields<onnx::QuantizeOptions> {
+  using Options = onnx::QuantizeOptions;
+  static constexpr std::tuple list{
+      Field{&Options::calibration,
+            {"calibration", "Quantization",
+             "How the range of an activation follows from the samples of --data: min-max (all "
+             "values), percentile (without the lowest and the highest 0.01%), or entropy (the "
+             "least Kullback-Leibler divergence)"}},
+      Field{&Options::samples,
+            {"samples", "Quantization",
+             "Number of samples to calibrate with, drawn from all of --data"},
+            {.least = onnx::kMinCalibrationSamples}},
+      Field{&Options::weight_bits,
+            {"weight_bits", "Quantization",
+             "Bits of the integers of weights: 8, or 7 for x86 processors without VNNI, on which "
+             "onnxruntime adds two products in 16 bits"},
+            {.least = 7, .most = 8},
+            {.value = "7|8"}},
+      Field{&Options::max_drop,
+            {"max_drop", "Quantization",
+             "What int8 may lose on the validation data: points of accuracy, or without classes "
+             "percent of the loss. Layers with the most noise are kept in float32 until it holds"},
+            {.least = 0}},
+      Field{&Options::keep_float,
+            {"keep_float", "Quantization",
+             "Layers to keep in float32: patterns of names, such as 'conv1' or 'block4_*'. "
+             "May be given several times (default: none)"},
+            {},
+            {.value = "PATTERN", .repeats = true}}};
+};
+
+}  // namespace lockstep

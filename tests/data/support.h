@@ -30,7 +30,7 @@
 namespace lockstep::data {
 
 inline std::ostream& operator<<(std::ostream& out, Compression compression) {
-  return out << compression_name(compression);
+  return out << kNamesOf<Compression>.name(compression);
 }
 
 /// A directory of its own for each test, gone with it.

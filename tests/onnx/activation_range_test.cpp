@@ -119,9 +119,9 @@ TEST(RoundingToUint8, HasAnIntegerForZeroAndForTheEnds) {
 
 TEST(Calibration, HasNames) {
   for (const char* const name : {"min-max", "percentile", "entropy"})
-    EXPECT_EQ(to_string(parse_calibration(name)), name);
+    EXPECT_EQ(kNamesOf<Calibration>.name(kNamesOf<Calibration>.parse("calibration", name)), name);
   try {
-    parse_calibration("minmax");
+    kNamesOf<Calibration>.parse("calibration", "minmax");
     ADD_FAILURE() << "expected an error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("[calibration] expected min-max, percentile or entropy, "

@@ -6,12 +6,15 @@
 #pragma once
 
 #include <chrono>
+#include <iterator>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/lockstep/launch/messages.h"
+#include "lockstep/base/fields.h"
 #include "lockstep/net/token.h"
 
 namespace lockstep::apps::launch {
@@ -84,9 +87,10 @@ struct MpirunOptions {
 /// Options of `lockstep launch`.
 struct LaunchOptions {
   MpirunOptions mpirun = {};
-  std::string job = {};   ///< name of the job; empty: from the environment
-  std::string host = {};  ///< name of this task's host; empty: the system's host name
-  double timeout = 60;    ///< seconds for all tasks to connect, and for mpirun to reach their hosts
+  std::string job = {};         ///< name of the job; empty: from the environment
+  std::string host = {};        ///< name of this task's host; empty: the system's host name
+  std::string rendezvous = {};  ///< HOST:PORT, HOST or :PORT of rank 0; empty: the environment's
+  double timeout = 60;  ///< seconds for all tasks to connect, and for mpirun to reach their hosts
   double stall_timeout = 120;  ///< seconds without a response after which a host is considered lost
   net::JobSecret secret = net::JobSecret::none();  ///< shared by all tasks of the job
 
@@ -119,3 +123,64 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
 std::string to_shell(const std::vector<std::string>& words);
 
 }  // namespace lockstep::apps::launch
+
+namespace lockstep {
+
+template <>
+struct Fields<apps::launch::LaunchOptions> {
+  using Options = apps::launch::LaunchOptions;
+  static constexpr double kDay = 86400;
+  static constexpr std::tuple list{
+      Field{&Options::timeout,
+            {"timeout", "",
+             "Seconds for all tasks to connect, and for mpirun to reach their hosts, 1 to 86400"},
+            {.least = 1, .most = kDay},
+            {.value = "SECONDS"}},
+      Field{&Options::stall_timeout,
+            {"stall_timeout", "",
+             "Seconds without a response after which a task's host is considered lost, and for "
+             "which mpirun may be stopped, 1 to 86400"},
+            {.least = 1, .most = kDay},
+            {.value = "SECONDS"}},
+      Field{&Options::rendezvous,
+            {"rendezvous", "",
+             "HOST:PORT of rank 0, which overrides the environment; HOST or :PORT overrides only "
+             "one part"},
+            {},
+            {.value = "HOST:PORT"}},
+      Field{&Options::job,
+            {"job", "",
+             "Name that is the same for all tasks of the job, and different for other jobs "
+             "(default: from the environment)"},
+            {},
+            {.value = "NAME"}},
+      Field{&Options::host,
+            {"host", "",
+             "Name of this task's host (default: the system's host name). Tasks with the same name "
+             "must be able to share memory"},
+            {},
+            {.value = "NAME"}},
+      TextField<Options>{
+          {"interface", "",
+           "Network interfaces or networks for MPI (eth0, 10.0.0.0/8); any: MPI's own choice; "
+           "auto: "
+           "the interface of the rendezvous, if it has the same name on all hosts and Open MPI is "
+           "not configured to use another one"},
+          [](Options& options, std::string_view, std::span<const std::string> values) {
+            options.mpirun.interface = values.back();
+          },
+          [](const Options& options) { return std::vector{options.mpirun.interface}; },
+          {.value = "NAME[,NAME...]"}},
+      TextField<Options>{
+          {"mpirun", "",
+           "Additional mpirun options, separated by spaces, such as \"--map-by slot:PE=8\". Unless "
+           "they set a binding, ranks are not bound to cores (--bind-to none)"},
+          [](Options& options, std::string_view, std::span<const std::string> values) {
+            std::istringstream words(values.back());
+            options.mpirun.more.assign(std::istream_iterator<std::string>(words), {});
+          },
+          [](const Options& options) { return options.mpirun.more; },
+          {.value = "OPTIONS"}}};
+};
+
+}  // namespace lockstep

@@ -112,7 +112,8 @@ class InflatedBytes final : public ByteSource {
     const std::uint32_t available = state_.avail_in;
     const int result = isal_inflate(&state_);
     if (result != ISAL_DECOMP_OK && result != ISAL_END_INPUT && result != ISAL_OUT_OVERFLOW)
-      fail(fmt::format("damaged {} data before byte {}", compression_name(compression_), offset_));
+      fail(fmt::format("damaged {} data before byte {}", kNamesOf<Compression>.name(compression_),
+                       offset_));
     const std::size_t made = room - state_.avail_out;
     const bool is_stuck =
         made == 0 && state_.avail_in == available && state_.block_state != ISAL_BLOCK_FINISH;
@@ -123,9 +124,10 @@ class InflatedBytes final : public ByteSource {
 
   /// Output produced before the failure is returned first.
   void fail(const std::string& given) {
-    failure_.emplace(ErrorCategory::data, file_.path().string(),
-                     fmt::format("expected a complete {} stream", compression_name(compression_)),
-                     given);
+    failure_.emplace(
+        ErrorCategory::data, file_.path().string(),
+        fmt::format("expected a complete {} stream", kNamesOf<Compression>.name(compression_)),
+        given);
   }
 
   const InputFile& file_;
@@ -150,21 +152,6 @@ std::size_t expected_size(const InputFile& file, Compression compression) {
 }
 
 }  // namespace
-
-namespace {
-
-constexpr auto kCompressions = enum_names<Compression>(
-    {{Compression::none, "none"}, {Compression::gzip, "gzip"}, {Compression::zlib, "zlib"}});
-
-}  // namespace
-
-std::string_view compression_name(Compression compression) {
-  return kCompressions.name(compression);
-}
-
-Compression compression_from_name(std::string_view name) {
-  return kCompressions.parse("compression", name);
-}
 
 Compression detect_compression(std::string_view head) {
   if (header_intact(head)) return Compression::none;
@@ -191,7 +178,7 @@ class TooLarge final : public Error {
                   ? "got more; split the file, or free memory"
                   : fmt::format("got more from {} bytes of {} data; decompress the file on disk, "
                                 "split it, or free memory",
-                                file.stamp().size, compression_name(compression))) {}
+                                file.stamp().size, kNamesOf<Compression>.name(compression))) {}
 };
 
 /// The maximum size in append_all(). A growing string exists twice, and its capacity doubles; a

@@ -8,17 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/input_file.h"
 
 namespace lockstep::data {
 
 /// Applies to a file as a whole.
 enum class Compression { none, gzip, zlib };
-
-/// "none", "gzip", "zlib".
-std::string_view compression_name(Compression compression);
-/// The inverse of compression_name(). Throws Error (input) for an unknown name.
-Compression compression_from_name(std::string_view name);
 
 /// Detects the compression from the first bytes of a TFRecord file. A plain file is never mistaken
 /// for a compressed one, even with a damaged length field, unless its first record is longer than
@@ -77,3 +73,13 @@ class Deflater {
 };
 
 }  // namespace lockstep::data
+
+namespace lockstep {
+
+template <>
+inline constexpr auto kNamesOf<data::Compression> =
+    enum_names<data::Compression>({{data::Compression::none, "none"},
+                                   {data::Compression::gzip, "gzip"},
+                                   {data::Compression::zlib, "zlib"}});
+
+}  // namespace lockstep

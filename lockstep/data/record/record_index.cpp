@@ -243,7 +243,7 @@ RecordIndex build_record_index(const RecordFile& file, std::optional<DamagedFile
   const auto left_out = static_cast<std::int64_t>(file.size() - end);
   if (file.is_cut())
     damage = {file.location(index.records(), end),
-              fmt::format("{} stream", compression_name(file.compression())), left_out};
+              fmt::format("{} stream", kNamesOf<Compression>.name(file.compression())), left_out};
   else if (!kind.empty())
     damage = {file.location(index.records(), end), std::string(kind), left_out};
   return index;

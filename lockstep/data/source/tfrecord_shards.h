@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/fields.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/dataset_json.h"
 
@@ -49,3 +50,35 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
                              const Progress& progress = {});
 
 }  // namespace lockstep::data
+
+namespace lockstep {
+
+template <>
+struct Fields<data::ShardOptions> {
+  using Options = data::ShardOptions;
+  static constexpr std::tuple list{
+      Field{&Options::part,
+            {"part", "",
+             "Part of the data set, such as train or test: the name of the shards, and PART in "
+             "--data DIRECTORY:PART"},
+            {},
+            {.value = "train|test"}},
+      Field{
+          &Options::directory,
+          {"output", "", "Directory for the shards and dataset.json; created if it does not exist"},
+          {},
+          {.value = "DIR"}},
+      Field{&Options::shards,
+            {"shards", "", "Number of files to write, 1 to 99999"},
+            {.least = 1, .most = 99'999}},
+      Field{
+          &Options::compression,
+          {"compression", "",
+           "Compression: none, gzip or zlib; compressed files are decompressed when read, to disk "
+           "if large"}},
+      Field{&Options::shuffle,
+            {"seed", "", "Seed of the order in which the images are written (default: 1)"}},
+      Field{&Options::overwrite, {"overwrite", "", "Replace existing shards of this part"}}};
+};
+
+}  // namespace lockstep

@@ -131,7 +131,7 @@ TEST_F(LaunchTest, MeetsWhereTheCommandLineSaysInPlaceOfAPartOfTheEnvironment) {
                  "MASTER_PORT=1",
                  LOCKSTEP_PROGRAM,
                  "launch",
-                 "--meet",
+                 "--rendezvous",
                  fmt::format(":{}", port_),
                  "--",
                  "true"};
@@ -139,7 +139,7 @@ TEST_F(LaunchTest, MeetsWhereTheCommandLineSaysInPlaceOfAPartOfTheEnvironment) {
   Process other(line(1));
   EXPECT_EQ(run(line(0)).status, 0);
   EXPECT_EQ(other.finish().status, 0);
-  const Result elsewhere = run(task(1, {"--meet", "127.0.0.2", "--timeout", "1"}, {"true"}));
+  const Result elsewhere = run(task(1, {"--rendezvous", "127.0.0.2", "--timeout", "1"}, {"true"}));
   EXPECT_THAT(elsewhere.errors,
               HasSubstr(fmt::format("expected to connect to rank 0 at 127.0.0.2:{} ", port_)));
 }
@@ -191,8 +191,8 @@ TEST_F(LaunchTest, EndsWhereMpirunIsStopped) {
 
 TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
   const Result result =
-      run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",
-           fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
+      run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch",
+           "--rendezvous", fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
   EXPECT_EQ(result.status, 4);
   EXPECT_THAT(result.errors, HasSubstr("[launch] expected to connect to rank 0 at 127.0.0.1:"));
 }

@@ -318,8 +318,9 @@ TEST_F(Strangers, CouldComeWhereThereIsNoSecret) {
                         "LOCKSTEP_JOB_SECRET, because its rendezvous at 192.0.2.77"),
               HasSubstr("export LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret")));
   }
-  const Result slurm = run({"env", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM,
-                            "launch", "--meet", fmt::format("192.0.2.77:{}", port_), "--", "true"});
+  const Result slurm =
+      run({"env", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch",
+           "--rendezvous", fmt::format("192.0.2.77:{}", port_), "--", "true"});
   EXPECT_EQ(slurm.status, 2);
   EXPECT_THAT(slurm.errors,
               HasSubstr("before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand -hex 16)"));

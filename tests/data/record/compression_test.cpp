@@ -42,7 +42,7 @@ TEST_F(PackedBomb, IsRefusedAtTheLimitAndNamed) {
                                 "] expected at most 1000000 bytes after decompression, the limit "
                                 "of the available memory, got more from " +
                                 std::to_string(bytes.size()) + " bytes of " +
-                                std::string(compression_name(compression)) +
+                                std::string(kNamesOf<Compression>.name(compression)) +
                                 " data; decompress the file on disk, split it, or free memory";
     EXPECT_EQ(data_error_of([&] { read_all(file, compression, 1'000'000); }), message);
     EXPECT_EQ(data_error_of([&] { read_what_is_whole(file, compression, 1'000'000); }), message)

@@ -94,7 +94,7 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeAPackedStreamEnds) {
       EXPECT_EQ(read(*source, id).label(), id % 10);
     ASSERT_EQ(source->info().damage.size(), 1u);
     EXPECT_EQ(source->info().damage.front().kind,
-              std::string(compression_name(compression)) + " stream");
+              std::string(kNamesOf<Compression>.name(compression)) + " stream");
     EXPECT_EQ(source->info().damage.front().location.record, source->size());
     EXPECT_LT(source->info().damage.front().bytes_left_out, static_cast<std::int64_t>(record_));
   }

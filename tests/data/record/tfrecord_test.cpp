@@ -135,7 +135,7 @@ TEST_P(Packed, AFlippedBitNeverChangesARecord) {
 INSTANTIATE_TEST_SUITE_P(TFRecord, Packed,
                          ::testing::Values(Compression::none, Compression::gzip, Compression::zlib),
                          [](const auto& test) {
-                           return std::string(compression_name(test.param));
+                           return std::string(kNamesOf<Compression>.name(test.param));
                          });
 
 TEST(TFRecord, ConcatenatedGzipFilesAreOneFile) {
@@ -342,9 +342,9 @@ TEST(Compression, APlainFileIsNeverTakenForAPackedOne) {
 }
 
 TEST(Compression, AnUnknownNameIsRefused) {
-  EXPECT_EQ(input_error_of([] { compression_from_name("zip"); }),
+  EXPECT_EQ(input_error_of([] { kNamesOf<Compression>.parse("compression", "zip"); }),
             "[compression] expected none, gzip or zlib, got \"zip\" (did you mean gzip?)");
-  EXPECT_EQ(compression_from_name("zlib"), Compression::zlib);
+  EXPECT_EQ(kNamesOf<Compression>.parse("compression", "zlib"), Compression::zlib);
 }
 
 TEST(TFRecordWriter, LeavesNothingWithoutClose) {
