@@ -24,7 +24,7 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr std::size_t kRouteWidth = 26;  // of "in-process + shared-memory"
+constexpr std::size_t kRouteWidth = 26;  // as wide as "in-process + shared-memory"
 
 struct BenchArguments {
   ReductionPlan plan;

@@ -21,27 +21,27 @@ namespace lockstep::apps {
 
 struct ExportArguments {
   std::filesystem::path output;
-  std::string format = "auto";  ///< by the ending of `output`
+  std::string format = "auto";  ///< "auto": determined by the extension of `output`
   bool keep_normalization = false;
   bool with_preprocessing = false;
   std::string weights = "float32";
   std::string layout = "file";
-  CodeArguments code;  ///< without --model
+  CodeArguments code;  ///< `script` is unused: there is no --model
 };
 
-/// Declares the options of `lockstep checkpoint export` but PATH.
+/// Declares the options of `lockstep checkpoint export`, except PATH.
 void add_export_options(CLI::App& command, ExportArguments& arguments);
 
-/// Throws Error (input) for options that do not fit each other, and for an output that ends as none
-/// of the formats.
+/// Throws Error (input) for contradictory options, and for an output whose extension belongs to no
+/// format.
 void check_export(const ExportArguments& arguments);
 
-/// Exports the complete and undamaged checkpoint `checkpoint`, and prints a line about it to `out`.
-/// The output appears whole or not at all. Throws Error.
+/// Exports the complete and undamaged checkpoint `checkpoint`, and prints one line to `out`. The
+/// output is written atomically. Throws Error.
 void export_checkpoint(const std::filesystem::path& checkpoint, const ExportArguments& arguments,
                        std::ostream& out);
 
-/// A model as evaluate and predict use it: the parameters are their moving averages if the training
+/// A model as used by evaluate and predict: `parameters` are the moving averages if the training
 /// had them.
 struct TrainedModel {
   ModelSource source;
@@ -55,12 +55,12 @@ struct TrainedModel {
 /// Declares --with-preprocessing and --layout.
 void add_onnx_options(CLI::App& command, ExportArguments& arguments);
 
-/// How `trained` is exported as ONNX: with its metadata, and the preprocessing if the arguments ask
-/// for it, which throws Error (input) if ONNX has no operators for it.
+/// Options for the export of `trained` as ONNX: its metadata, and the preprocessing if requested.
+/// Throws Error (input) if ONNX has no operators for the preprocessing.
 onnx::ExportOptions onnx_options(const TrainedModel& trained, const ExportArguments& arguments);
 
-/// Writes the file, or with the layout "triton" the folder, and returns the bytes of the model. It
-/// appears whole or not at all. Throws Error.
+/// Writes the file (or with the layout "triton" the folder) atomically, and returns the size of the
+/// model in bytes. Throws Error.
 std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
                          const ExportArguments& arguments);
 

@@ -1,4 +1,5 @@
-// A trained model of a checkpoint on a data set: what evaluate, predict and quantize begin with.
+// A trained model of a checkpoint and a data set, the common part of evaluate, predict and
+// quantize.
 #pragma once
 
 #include <memory>
@@ -23,8 +24,8 @@ struct RestoredArguments {
   PlaceArguments place;
   OutputArguments output;
   model::ComputeOptions compute;  ///< --precision
-  std::string metrics;            ///< of evaluate
-  bool embeddings = false;        // without the last layer
+  std::string metrics;            ///< --metrics of evaluate
+  bool embeddings = false;        ///< omit the last layer
 };
 
 /// A trained model on its replicas, and the batched data set in record order.
@@ -34,11 +35,11 @@ struct Restored {
   data::Dataset dataset;
   std::unique_ptr<strategy::Trainer> trainer;
   checkpoint::RestoredCheckpoint checkpoint;
-  strategy::DataNames names;  ///< of the training data
+  strategy::DataNames names;  ///< names in the training data
 };
 
-/// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) for a
-/// required option that was not given.
+/// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) if a
+/// required option is missing.
 template <typename Work>
 int run_restored(const Invocation& invocation, const RestoredArguments& arguments, Work work) {
   require_given("--checkpoint DIR", arguments.checkpoint);
@@ -53,11 +54,11 @@ int run_restored(const Invocation& invocation, const RestoredArguments& argument
 /// Declares --checkpoint.
 void add_checkpoint_option(CLI::App& command, std::string& checkpoint);
 
-/// Declares the options of `arguments` that evaluate and predict have. `quiet`: what --quiet does.
+/// Declares the options of `arguments` that evaluate and predict share. `quiet`: help of --quiet.
 void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet);
 
 /// The number of classes and the image preprocessing default to those of the model's training.
-/// A table is read as that of the training, `names`.
+/// A table is read with the columns of the training data, `names`.
 data::Dataset open_test_data(DataArguments data, const ModelSource& source,
                              const strategy::DataNames& names);
 
@@ -67,7 +68,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments);
 /// Throws Error (checkpoint) unless the checkpoint `path` describes all losses of `source`.
 void check_losses_known(const ModelSource& source, const std::string& path);
 
-/// A trainer of `network`, whose arrays have the values of those of the same names in `from`.
+/// A trainer of `network`, whose arrays are initialized from those of the same names in `from`.
 std::unique_ptr<strategy::Trainer> trainer_with(strategy::Strategy& strategy,
                                                 model::Network network,
                                                 const checkpoint::ReplicaArrays& from,

@@ -41,6 +41,8 @@ WORDS = {
     r"\bCheckpoints that stay\b": "number of checkpoints to keep",
     r"\bShare of the rate\b": "fraction of the peak",
 }
+# What a text must contain for each pattern to match, which is faster to find: "mend" of mend(s|ed).
+LITERALS = {pattern: re.match(r"(\\b)?([\w ']*\w(?![?]))?", pattern)[2] or "" for pattern in WORDS}
 # A subcommand of scripts/cluster is called mend; this file lists the words.
 EXCEPT = {"scripts/cluster", "tests/structure/language_test.py"}
 # What a comment may not begin with: it is a sentence about the declaration it stands on.
@@ -53,7 +55,7 @@ def fragments(text, mark):
     found = []
     continues = False  # a comment on the line before whose sentence has not ended
     for number, line in enumerate(text.splitlines(), 1):
-        match = COMMENT.fullmatch(line)
+        match = COMMENT.fullmatch(line) if mark in line else None
         if not match or not match["mark"].startswith(mark) or match["code"].count('"') % 2:
             continues = False
             continue
@@ -74,13 +76,13 @@ class Language(unittest.TestCase):
             name = str(path.relative_to(ROOT))
             if name in EXCEPT or path.suffix not in SUFFIXES or not path.is_file():
                 continue
-            if "__pycache__" in name:
+            if "__pycache__" in name or "/corpus/" in name:
                 continue
             text = path.read_text(errors="replace")
             for pattern, better in WORDS.items():
                 found += [
                     f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}: {better}"
-                    for match in re.finditer(pattern, text)
+                    for match in (re.finditer(pattern, text) if LITERALS[pattern] in text else ())
                 ]
         self.assertEqual([], found)
 
