@@ -1,5 +1,5 @@
-/* The main header of Lockstep. In C++, it includes all public modules and brings the most common
- * names into the namespace `lockstep`. In C, it includes the interface in interop/c_api.h. */
+/* The main header of Lockstep. In C++, it includes all public modules and imports the most common
+ * names into the namespace `lockstep`. In C, it includes interop/c_api.h. */
 #pragma once
 
 #ifndef __cplusplus

@@ -137,7 +137,7 @@ def measure_start(options, result):
 
 
 def measure_primitives(options, result):
-    """The time of the oneDNN primitives of one step alone, compared with a whole step."""
+    """The time of the oneDNN primitives of one step, compared with a whole step."""
     if not PRIMITIVES.exists():
         print(f"  {PRIMITIVES} was not built; the share of the primitives is not measured")
         return
@@ -189,7 +189,7 @@ INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16",
 
 
 def processor():
-    """What /proc/cpuinfo and sysfs say about the first processor."""
+    """Properties of the first processor in /proc/cpuinfo and sysfs."""
     with open("/proc/cpuinfo", encoding="utf-8") as lines:
         values = {
             name.strip(): value.strip()

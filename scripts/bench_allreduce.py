@@ -61,7 +61,7 @@ class Times:
 
 # ---- In the memory of one machine
 
-FACTORS = {2: 2, 4: 8}  # from one size to the next, for so many members
+FACTORS = {2: 2, 4: 8}  # ratio of consecutive sizes, by number of members
 SMALLEST, LARGEST = 64, 128 * MIB
 SMALLEST_LOOP = 64 * KIB
 
@@ -77,8 +77,8 @@ def mpirun(ranks, command, cores):
 
 
 def measure_in_memory(members, cores, times):
-    """One round: ranks on both routes, each in processes of its own, whose buffers have the caches
-    for themselves; replicas of one process; for two of them the plain loop."""
+    """One round: ranks on both routes, each in separate processes with exclusive caches; replicas
+    of one process; for two of them the plain loop."""
     sizes = (SMALLEST, LARGEST, FACTORS[members])
     for route in ("shared-memory", "mpi"):
         times.add_run(
@@ -267,7 +267,7 @@ NETWORK = {
         }
     ]
 }
-BATCHES = (192, 128)  # of each replica: communication is about 60 and 90 % of the computation
+BATCHES = (192, 128)  # per replica: communication is about 60 and 90 % of the computation
 STEPS, REPORT = 30, 10  # the first report is a warm-up
 FORWARD_BATCHES = 10
 
@@ -316,8 +316,8 @@ def measure_together(model, batch, times):
 
 
 def measure_overlap(options, result):
-    """A step on two hosts against the longer of its computation and its communication, each
-    measured alone."""
+    """A step on two hosts against the longer of its computation and its communication, measured
+    separately."""
     cores = physical_cores(2)
     times = Times()
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ import sys
 
 from bench_tools import LOCKSTEP, ROOT, Run, fail, physical_cores, row, spread, title
 
-TARGET = 0.91  # of the 10,000 test images
+TARGET = 0.91  # accuracy on the 10,000 test images
 EPOCHS, PEAK_RATE, WARM_UP = 3, 3e-3, 300
 OURS = [
     str(LOCKSTEP), "train", "--checkpoint-dir", "none", "--model", "cnn", "--data", "fashion-mnist",

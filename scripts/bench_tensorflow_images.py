@@ -112,7 +112,7 @@ def pipeline(work, paths, buffer, parse, late, parallel):
 
 
 def by_kind(record):
-    """(label, encoded image), whatever the order in which the parser returns them."""
+    """(label, encoded image) in this order."""
     first, second = record
     return (first, second) if first.dtype == tf.int64 else (second, first)
 

@@ -86,7 +86,7 @@ def physical_cores(count):
 
 
 PRIMITIVES = {"convolution", "inner_product",
-              "matmul"}  # of the pieces whose operations --profile counts
+              "matmul"}  # kinds whose operations --profile counts
 
 
 def floor_of_step(command, steps_per_epoch, cores):
@@ -103,7 +103,7 @@ def floor_of_step(command, steps_per_epoch, cores):
                            stderr=subprocess.DEVNULL, text=True,
                            env=dict(os.environ, ONEDNN_VERBOSE="1", OMP_NUM_THREADS="1"),
                            preexec_fn=lambda: os.sched_setaffinity(0, cores)).stdout.splitlines()
-    times = collections.defaultdict(list)  # of each primitive
+    times = collections.defaultdict(list)  # by primitive
     for line in lines:
         words = line.split(",")
         if words[0] == "onednn_verbose" and "exec" in words and PRIMITIVES.intersection(words):

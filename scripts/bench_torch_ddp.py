@@ -12,7 +12,7 @@ from bench_tools import BUILD, ROOT, Run, physical_cores, row, title
 PROGRAM = BUILD / "tests" / "bench" / "lockstep_bench_torch"
 PYTHON = os.environ.get("LOCKSTEP_TORCH_PYTHON",
                         "/usr/bin/python3")  # one whose torch is the LibTorch of the build
-BATCH = 32  # of each rank: a global batch of 64
+BATCH = 32  # per rank: a global batch of 64
 STEPS, BLOCKS = 5, 10
 NETWORKS = ("mlp", "cnn")
 OURS = "lockstep"
@@ -20,7 +20,7 @@ TWO_RANKS = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none"]
 
 
 def run(model, ranks, cores):
-    """The JSON object of one job; in each, all kinds take turns block by block."""
+    """The JSON object of one job, in which all kinds alternate in blocks."""
     with tempfile.TemporaryDirectory() as folder:
         mpirun = TWO_RANKS if ranks == 2 else ["mpirun", "-np", "1", "--bind-to", "none"]
         command = [

@@ -25,7 +25,7 @@ PARTS = {
             ("the schooner", "a fishing boat", "the ferry", "the lighthouse ship", "a small yacht"),
             ("in a heavy storm.", "before the tide turns.", "near the reef.", "along the coast.")),
 }
-# Accents, punctuation, words of several pieces, and texts of one and of too many tokens.
+# Accents, punctuation, words of several pieces, and texts of one token and of too many tokens.
 OTHERS = [
     "Zürich's café isn't cheap - is it?", "Hm",
     "Synchronous replicas agree bit by bit; others don't.", "漢字 and Кириллица in one line",

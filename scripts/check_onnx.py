@@ -63,7 +63,7 @@ class Failed(Exception):
 
 
 def lockstep(options, *arguments, core=None):
-    """What the program prints; on one core, if it is given. Raises its error."""
+    """The output of the program, run on one core if it is given. Raises its error."""
     environment = dict(os.environ, OMP_NUM_THREADS="1") if core is not None else None
     result = subprocess.run([options.program, *map(str, arguments)], capture_output=True, text=True,
                             env=environment, preexec_fn=(lambda: os.sched_setaffinity(0, [core]))
@@ -127,8 +127,8 @@ def accuracy(outputs, labels):
 
 
 def difference(outputs, lines):
-    """The largest difference from the lines of `predict`, and how many classes differ. Positions
-    have probabilities alone."""
+    """The largest difference from the lines of `predict`, and the number of different classes.
+    Positions have only probabilities."""
     records = [json.loads(line) for line in lines]
     if outputs.ndim == 2:
         expected = numpy.array([record["logits"] for record in records], "float32")
@@ -237,7 +237,7 @@ def quantize(options, data, run, float32, int8, core, row):
 
 
 def attempt(row, name, step, *arguments):
-    """A step that a network may have no support for, whose reason the row then has."""
+    """Runs a step that a network may not support; the row then has the reason."""
     try:
         step(*arguments)
     except Failed as error:

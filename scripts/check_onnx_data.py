@@ -46,8 +46,8 @@ def write_idx(directory, part, pixels, labels):
 
 
 def of_idx(directory, folder, count=None):
-    """The first `count` test images of `directory` (None: all), of which the first are also written
-    to `folder`."""
+    """The first `count` test images of `directory` (None: all); the first ones are also written to
+    `folder`."""
     def part(name):
         return read_idx(next(path for path in directory.iterdir() if path.name.startswith(name)))
 
@@ -189,7 +189,7 @@ def sentences(work):
 
 
 def text(work):
-    """This documentation, of which the last part is for tests."""
+    """This documentation; the last part is for tests."""
     length = 64
     everything = b"".join(path.read_bytes() for path in sorted((ROOT / "docs").glob("*.md")))
     cut = len(everything) - SAMPLES * length - 1  # the last byte only follows
@@ -254,7 +254,7 @@ def shapes(work):
 
 
 def people(work):
-    """A table of numbers and of a word, which is an input of its own."""
+    """A table of numbers and of a word, which is a separate input."""
     generator = random.Random(1)
     cities = ["Athens", "Berne", "Cairo", "Delhi", "Essen"]
     rows = []

@@ -9,7 +9,7 @@ from check_onnx_data import SAMPLES
 
 TOLERANCE = 1e-4       # between onnxruntime's outputs and ours, relative to the largest, or 1
 LOSS_TOLERANCE = 1e-5  # between losses of an imported network and of ours, relative
-MAX_DROP = 0.5         # of the accuracy in int8, in points
+MAX_DROP = 0.5         # drop of the accuracy in int8, in points
 TIMED = 32             # samples of a batch for times
 
 

@@ -5,7 +5,7 @@ import json
 import pathlib
 import sys
 
-MOST = 0.10  # of the measured step
+MOST = 0.10  # maximum error relative to the measured step
 
 
 def events(path):

@@ -177,8 +177,8 @@ def gpt_step(options):
 
 
 def link():
-    """Bytes a second in one direction. A copy also waits for the current stream of the GPU that it
-    writes to, which is idle here: each GPU copies on a stream of its own."""
+    """Bytes per second in one direction. A copy also waits for the current stream of the
+    destination GPU, which is idle here: each GPU copies on a separate stream."""
     count, size, times = torch.cuda.device_count(), 1 << 28, 20
     arrays = [(torch.zeros(size, dtype=torch.uint8, device=f"cuda:{i}"),
                torch.zeros(size, dtype=torch.uint8, device=f"cuda:{(i + 1) % count}"))

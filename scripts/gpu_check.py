@@ -107,7 +107,7 @@ class Check:
             note = f"built elsewhere, with glibc {glibc}"
         else:
             note = self.find_to_build()
-        # A cache of its own: what was measured before counts only if it is given.
+        # A separate cache: earlier measurements are used only with --cache.
         self.steps.environment["LOCKSTEP_CACHE_DIR"] = str(self.options.out)
         if self.options.cache not in (None, self.options.out / "convolutions.json"):
             shutil.copyfile(self.options.cache, self.options.out / "convolutions.json")
@@ -154,7 +154,7 @@ class Check:
         ], BUILD_SECONDS)
 
     def version(self):
-        """What the program was built with and what it loads here."""
+        """The versions that the program was built with and that it loads here."""
         version = self.steps.checked([self.programs.path("lockstep"), "version", "--json"], 30)
         self.versions["lockstep"] = json.loads(version.text)
         self.help = self.steps.checked([self.programs.path("lockstep"), "train", "--help"], 30).text
@@ -242,10 +242,10 @@ class Check:
             name: value.get("version") if isinstance(value, dict) else value
             for name, value in self.versions.items()
         }
-        told = ", ".join(f"{name} {value}" for name, value in versions.items()
+        summary = ", ".join(f"{name} {value}" for name, value in versions.items()
                          if value != "unknown")
         head = (f"{self.started[:10]}, {len(self.gpus)} x {gpu['name']} ({gpu['memory_mib']} MiB), "
-                f"driver {gpu['driver']}; {told}.")
+                f"driver {gpu['driver']}; {summary}.")
         cells = [[row["step"], row["result"], row["seconds"], row["note"]] for row in rows]
         return f"{head}\n\n{markdown(['step', 'result', 'seconds', ''], cells)}\n"
 

@@ -122,7 +122,7 @@ def fast_cifar(width=64):
 
 
 def optimizer_of(model):
-    """SGD with Nesterov momentum, whose weight decay spares biases and normalization."""
+    """SGD with Nesterov momentum, without weight decay of biases and normalization."""
     decayed = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     return torch.optim.SGD([{

@@ -56,16 +56,16 @@ def find_nvcc(environment):
 
 
 def toolkit_of(nvcc):
-    """The folder of the toolkit, which nvcc tells: the program that is called nvcc may be a script
+    """The folder of the toolkit, as nvcc reports it: the program called nvcc may be a script
     elsewhere."""
     answer = subprocess.run([str(nvcc), "--dryrun", "-x", "cu", "/dev/null"], capture_output=True,
                             text=True, check=False)
-    told = re.search(r"^#\$ TOP=(.+)$", answer.stderr, re.MULTILINE)
-    return pathlib.Path(told.group(1).strip()).resolve() if told else nvcc.resolve().parent.parent
+    match = re.search(r"^#\$ TOP=(.+)$", answer.stderr, re.MULTILINE)
+    return pathlib.Path(match.group(1).strip()).resolve() if match else nvcc.resolve().parent.parent
 
 
 def library_in(folders, name):
-    """lib<name>.so, or the file of its newest version where the plain name is missing, as in
+    """lib<name>.so, or the file of its newest version if the plain name is missing, as in
     wheels."""
     for folder in folders:
         plain = folder / f"lib{name}.so"
@@ -167,7 +167,7 @@ class Programs:
         return path
 
     def environment(self):
-        """The environment that DIR/run gives to the programs of a prebuilt folder. Failed with its
+        """The environment that DIR/run sets for the programs of a prebuilt folder. Failed with its
         message if they cannot run here."""
         answer = subprocess.run([str(self.prebuilt / "run"), "env", "-0"], capture_output=True,
                                 text=True, check=False)
@@ -194,7 +194,7 @@ def prepend(environment, name, *values):
 
 
 def with_pack(environment, pack):
-    """CMake variables for a pack; adds to `environment` what building and running with it need."""
+    """CMake variables for a pack; extends `environment` for building and running with it."""
     usr = pack / "usr"
     libraries = usr / "lib" / TRIPLE
     prepend(environment, "PATH", usr / "bin")

@@ -26,9 +26,9 @@ from gpu_tools import ADAM_BYTES, gpu_limits, table
 
 STAGES = [(3, 64), (4, 128), (6, 256), (3, 512)]  # blocks, filters
 PARAMETERS = 25_557_032
-# of one parameter: SGD with momentum, the 16-bit copy, and the 16-bit gradient that becomes float32
+# per parameter: SGD with momentum, the 16-bit copy, and the 16-bit gradient that becomes float32
 MOMENTUM_BYTES = 28
-COPY_BYTES = 2  # of one parameter: the 16-bit copy that the layers read
+COPY_BYTES = 2  # per parameter: the 16-bit copy that the layers read
 LARGEST_GAPS = 3
 
 
@@ -92,8 +92,8 @@ def resnet50_kernels(batch):
 
 
 def product(name, rows, inner, columns):
-    """The three products of a dense layer, whose operands and results are in 16 bits, except for
-    the gradient of its weights: float32."""
+    """The three products of a dense layer. Operands and results have 16 bits, except the float32
+    gradient of its weights."""
     size, flop = 2 * (rows * inner + inner * columns + rows * columns), 2 * rows * inner * columns
     return [(f"{name} forward", size, flop),
             (f"{name} weight gradient", size + 2 * inner * columns, flop),
@@ -101,7 +101,7 @@ def product(name, rows, inner, columns):
 
 
 def numbered(name, i):
-    """The name of the i-th layer that has none of its own."""
+    """The default name of the i-th layer."""
     return f"{name}_{i}" if i else name
 
 
@@ -159,8 +159,8 @@ def read_profile(file):
 
 
 def largest_gaps(times):
-    """The kinds of kernels that take the most time above their floors: text of (name, floor ms,
-    ms), layers of one kind together."""
+    """The kinds of kernels with the largest times above their floors: text of (name, floor ms, ms),
+    layers of one kind together."""
     kinds = {}
     for name, floor, spent in times:
         kind = kinds.setdefault(re.sub(r"(?<=\.)\d+(?=\.)", "N", re.sub(r"_\d+(?= )", "", name)),

@@ -9,7 +9,7 @@ from gpu_steps import Failed, NotRun
 from gpu_tools import ratio
 from gpu_trainings import Trainings
 
-# (step, seconds that it has at most, what it decides). The last one has what the others left, too.
+# (step, time limit in seconds, what it decides). The last one also has the remaining time.
 NEXT = [
     ("changed", 75,
      "whether the kernels that changed since the last run compute what the CPU computes"),
@@ -112,13 +112,13 @@ class Next(Speed):
         rows = [row for row in lines if row.get("kind") == "stem"]
         if not rows:
             raise Failed("no way was measured")
-        told = []
+        texts = []
         for part in dict.fromkeys(row["pass"] for row in rows):
             ways = sorted((row for row in rows if row["pass"] == part and row["ms"] is not None),
                           key=lambda row: row["ms"])
-            told.append(f"{part}: " + (", ".join(f"{row['way']} {row['ms']:.3f} ms"
+            texts.append(f"{part}: " + (", ".join(f"{row['way']} {row['ms']:.3f} ms"
                                                  for row in ways) or "none works"))
-        return "; ".join(told), {"rows": lines}
+        return "; ".join(texts), {"rows": lines}
 
     def profile_stem(self):
         note, figures = self.profile_resnet50("bfloat16")
@@ -152,7 +152,7 @@ class Next(Speed):
                     runs[way] = run["epochs"], run["started"]
                 except (Failed, NotRun, ValueError) as reason:
                     notes.append(f"; PyTorch {way} did not run: {reason}")
-        figures, told = {}, []
+        figures, texts = {}, []
         for way, (epochs, started) in runs.items():
             best = max(epoch["validation_accuracy"] for epoch in epochs)
             reached = next((epoch["time"] - started
@@ -164,7 +164,7 @@ class Next(Speed):
                 "best": best,
                 "epochs": epochs
             }
-            told.append(
+            texts.append(
                 f"{way} {'never' if reached is None else f'{reached:.1f} s'} to {accuracy:.0%}, "
                 f"{figures[way]['of_all_epochs']:.1f} s for {len(epochs)} epochs, at best "
                 f"{best:.2%}"
@@ -172,6 +172,6 @@ class Next(Speed):
         mine, others = figures["lockstep"]["seconds"], [
             figures[way]["seconds"] for way in runs if way != "lockstep" and figures[way]["seconds"]
         ]
-        return self.judge("; ".join(told) + "".join(notes), figures,
+        return self.judge("; ".join(texts) + "".join(notes), figures,
                           [("times PyTorch's speed",
                             ratio(min(others), mine) if others and mine else None, 1.0, True)])

@@ -16,7 +16,7 @@ from gpu_steps import Failed, NotRun
 from gpu_tools import REHEARSAL, Sizes, gpu_limits, median, steady, training_of
 from gpu_trainings import MPIRUN
 
-# torch.compile keeps what it made for later processes.
+# torch.compile caches its results for later processes.
 TORCH_ENVIRONMENT = dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="1",
                          TORCHINDUCTOR_AUTOGRAD_CACHE="1")
 TORCH = [
@@ -35,8 +35,7 @@ def torch_version():
 
 
 def write_text(path, vocabulary, characters):
-    """Random characters, each of `vocabulary` at least once, beyond those of 16 bits, of which some
-    are no text."""
+    """Random characters, each of `vocabulary` at least once, some beyond 16 bits."""
     known = [chr(0x10000 + i) for i in range(vocabulary)]
     generator = random.Random(1)
     text = known + generator.choices(known, k=characters - vocabulary)
@@ -70,7 +69,7 @@ class Runs:
         self._torch = None
 
     def torch(self):
-        """PyTorch's version; NotRun if it is absent. Asked once, when it is needed: it takes
+        """PyTorch's version; NotRun if it is absent. Queried once on demand, because it takes
         seconds."""
         if self._torch is None:
             self._torch = torch_version() or ""
@@ -158,8 +157,8 @@ class Runs:
 
     @contextlib.contextmanager
     def gpt_arguments(self, replicas=1):
-        """Those of a training on a made-up text with as many characters as GPT-2 has tokens, which
-        exists as long as this."""
+        """Arguments of a training on a generated text with GPT-2's number of tokens as characters;
+        the text exists as long as this object."""
         sizes = self.sizes
         batch = replicas * sizes.gpt_batch
         with tempfile.TemporaryDirectory() as folder:
@@ -187,8 +186,8 @@ class Runs:
 
     @contextlib.contextmanager
     def cifar_folder(self):
-        """The folder of the shards of CIFAR-10: named by LOCKSTEP_BENCH_CIFAR10, or unpacked of
-        what scripts/gpu_pack --cifar10 packed."""
+        """The folder of the shards of CIFAR-10: LOCKSTEP_BENCH_CIFAR10, or unpacked from
+        scripts/gpu_pack --cifar10."""
         if named := os.environ.get("LOCKSTEP_BENCH_CIFAR10"):
             yield named
             return
@@ -206,8 +205,7 @@ class Runs:
     # ---- Profiles
 
     def profile(self, name, arguments, kernels, batch):
-        """The time of each kernel beside its floor, in two files; `kernels` are those of
-        gpu_floor."""
+        """The time of each kernel and its floor, in two files; `kernels` are those of gpu_floor."""
         if "--profile" not in self.check.help:
             raise NotRun("not built: lockstep train --profile")
         file = self.steps.folder / f"profile_{name}.jsonl"

@@ -1,11 +1,11 @@
-"""scripts/gpu_check --several: what only several GPUs show, in five minutes."""
+"""scripts/gpu_check --several: measurements that require several GPUs, in five minutes."""
 
 from gpu_runs import Runs
 from gpu_steps import NotRun
 from gpu_tools import ratio
 from gpu_trainings import Trainings
 
-# (step, seconds that it has at most, what it decides).
+# (step, time limit in seconds, what it decides).
 SEVERAL = [
     ("equality", 65,
      "whether replicas on all GPUs train as one does, in one process and in one for each GPU, by "
@@ -18,8 +18,8 @@ SEVERAL = [
      "the link"
      ), ("gpt", 70, "tokens a second of gpt:12x768, likewise"),
 ]
-GRADIENT_BYTES = 4  # of a parameter: gradients are summed in float32
-SCALING_TARGET = 0.9  # of the speed of one GPU, by each
+GRADIENT_BYTES = 4  # per parameter: gradients are summed in float32
+SCALING_TARGET = 0.9  # speed per GPU relative to a single GPU
 
 
 class Several(Runs):
@@ -81,10 +81,10 @@ class Several(Runs):
             return self.scaling(one, all_gpus, "sequences", self.sizes.gpt_batch)
 
     def scaling(self, one, all_gpus, unit, batch):
-        """The rate of all GPUs with as many samples for each as one GPU alone has, against that
-        one, for every route and kind of process."""
+        """The rate of all GPUs with the samples per GPU of a single one, relative to that one, for
+        every route and kind of process."""
         alone = self.ours(one, 30)
-        told, shares = [f"one GPU {alone['rate']:.0f} {unit}/s"], {}
+        texts, shares = [f"one GPU {alone['rate']:.0f} {unit}/s"], {}
         figures = {"one": alone, "gpus": self.gpus, "runs": {}, "share_of_one": shares}
         for name, ranks, route in (("one process, NCCL", 1,
                                     "nccl"), ("a process for each GPU, NCCL", self.gpus, "nccl"),
@@ -93,16 +93,16 @@ class Several(Runs):
                             devices="auto" if ranks > 1 else "gpu:all", ranks=ranks)
             figures["runs"][name] = run
             shares[name] = ratio(run["rate"], self.gpus * alone["rate"])
-            told.append(
+            texts.append(
                 f"{name} {run['rate']:.0f} {unit}/s, {shares[name]:.0%} of {self.gpus} times one")
-        told.append(self.floor_of_link(alone, batch, figures))
-        return self.judge("; ".join(told), figures, [
+        texts.append(self.floor_of_link(alone, batch, figures))
+        return self.judge("; ".join(texts), figures, [
             ("share with NCCL", max(list(shares.values())[:2]), SCALING_TARGET, True)
         ])
 
     def floor_of_link(self, alone, batch, figures):
-        """What an all-reduce has to move over the link of a GPU, and its time beside that of a step
-        of one GPU."""
+        """The bytes of an all-reduce over the link of a GPU, and their time relative to a step of
+        one GPU."""
         size = 2 * (self.gpus - 1) / self.gpus * GRADIENT_BYTES * alone["start"]["parameters"]
         if self.bytes_per_second is None:
             return f"{size / 1e6:.0f} MB over each link in a step, whose speed is not known"

@@ -22,10 +22,10 @@ RESNETS = [("bfloat16", "bfloat16", 1, []),
 RESNET_TARGETS = {"compile": 1.0, "eager": 1.25}
 CNN_TARGETS = {"eager": 5.0, "graph": 1.5}
 GPT_TARGETS = {"compile": 1.0, "eager": 1.25}
-# Of results in 16 bits by two implementations: distance over norm.
+# Maximum difference of 16-bit results of two implementations: distance over norm.
 ATTENTION_DIFFERENCE = 0.02
 MEMORY_TARGET, BANDWIDTH_TARGET = 1.05, 0.9
-NOT_BOUND_BY_INPUT = 0.95  # of the speed with images that need no reading
+NOT_BOUND_BY_INPUT = 0.95  # minimum speed relative to images in memory
 CIFAR_TARGET = 0.94
 
 
@@ -45,14 +45,14 @@ class Speed(Runs):
             "goal": RESNET_GOAL,
             "run": run
         }
-        told = f"{rate:.0f} images/s, {rate / RESNET_GOAL:.0%} of the goal of {RESNET_GOAL} (H200)"
+        texts = f"{rate:.0f} images/s, {rate / RESNET_GOAL:.0%} of the goal of {RESNET_GOAL} (H200)"
         if self.limits:
             floor = resnet50_floor(self.limits, batch)
             figures |= {"floor": floor, "share_of_floor": floor["seconds"] * rate / batch}
-            told += f", {figures['share_of_floor']:.0%} of the limit of memory and arithmetic"
+            texts += f", {figures['share_of_floor']:.0%} of the limit of memory and arithmetic"
         if run["input_wait_share"] is not None:
-            told += f", {run['input_wait_share']:.0%} of the time spent waiting for input"
-        return told, figures
+            texts += f", {run['input_wait_share']:.0%} of the time spent waiting for input"
+        return texts, figures
 
     def profile_resnet50(self, precision):
         batch = self.sizes.resnet_batch
@@ -130,12 +130,12 @@ class Speed(Runs):
             "processors": os.cpu_count(),
             "run": run
         }
-        told = (f"{run['rate']:.0f} images/s with {os.cpu_count()} processors, "
+        texts = (f"{run['rate']:.0f} images/s with {os.cpu_count()} processors, "
                 f"{share:.0%} of those from made-up images")
         if run["input_wait_share"] is not None:
-            told += f", {run['input_wait_share']:.0%} of the time spent waiting for input"
+            texts += f", {run['input_wait_share']:.0%} of the time spent waiting for input"
         bound = "bound" if share < NOT_BOUND_BY_INPUT else "not bound"
-        return f"{told}: {bound} by input", figures
+        return f"{texts}: {bound} by input", figures
 
     # ---- Others
 
@@ -171,7 +171,7 @@ class Speed(Runs):
                                     90)
         rows = {row["implementation"]: row for row in map(json.loads, output.text.splitlines())}
         figures = {"lockstep": rows, "torch": {}}
-        told = [
+        texts = [
             f"{name} {row['forward_ms']:.3f} + {row['backward_ms']:.3f} ms "
             f"({row['forward_tflops']:.0f} and {row['backward_tflops']:.0f} TFLOP/s)"
             for name, row in rows.items()
@@ -181,13 +181,13 @@ class Speed(Runs):
                 self.torch()
                 run = self.theirs(["attention", "--way", way, *shape, "--steps", "50"], 60)
                 figures["torch"][way] = run
-                told.append(
+                texts.append(
                     f"PyTorch {way} {1e3 * median(run['seconds_per_step']):.3f} ms together")
             except (Failed, NotRun, ValueError) as reason:
-                told.append(f"PyTorch {way} did not run: {reason}")
+                texts.append(f"PyTorch {way} did not run: {reason}")
         differences = [(f"difference of {name}s", rows["cudnn"][f"{name}_difference"],
                         ATTENTION_DIFFERENCE, False) for name in ("output", "gradient")]
-        return judge("; ".join(told), figures, differences)
+        return judge("; ".join(texts), figures, differences)
 
     def gpt(self):
         commands = [(way, self.gpt_of_torch(way), 90)
@@ -265,8 +265,8 @@ class Speed(Runs):
             runs, way)), CNN_TARGETS[way], True) for way in ways])
 
     def adam(self):
-        """An update of Adam, beside PyTorch's and beside a copy by the driver that moves as many
-        bytes."""
+        """An update of Adam, compared with PyTorch's and with a copy of the same number of bytes by
+        the driver."""
         count = self.sizes.adam_parameters
         program = [
             self.check.programs.path("lockstep_bench_update"), "--device", "gpu:0", "--parameters",

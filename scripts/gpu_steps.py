@@ -10,15 +10,15 @@ import tempfile
 import threading
 import time
 
-LOG_BYTES = 60_000  # of one command's output that the log keeps: its end
+LOG_BYTES = 60_000  # the log keeps the last bytes of a command's output
 
 
 class Failed(Exception):
-    """A step failed; the text gives the reason."""
+    """A step failed; the text is the reason."""
 
 
 class NotRun(Exception):
-    """A step cannot run on this machine, or did not end in its time; the text gives the reason."""
+    """A step cannot run on this machine, or timed out; the text is the reason."""
 
 
 class Output:
@@ -81,7 +81,7 @@ class GpuMemory:
             self._read()
 
     def end(self):
-        """MiB, or None where NVML does not tell."""
+        """MiB, or None if NVML does not report it."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -90,8 +90,7 @@ class GpuMemory:
 
 
 class Running:
-    """A command that runs beside others. Its output goes to files, so that it never waits for a
-    reader."""
+    """A background command. Its output goes to files, so that it never waits for a reader."""
 
     def __init__(self, steps, command, environment):
         self._steps, self._command, self._start = steps, command, time.monotonic()
@@ -171,12 +170,12 @@ class Steps:
         return output
 
     def start(self, command, environment=None):
-        """Starts a command that runs beside the following ones, until its end() or stop()."""
+        """Starts a background command that runs until its end() or stop()."""
         self._running.append(Running(self, command, environment or self.environment))
         return self._running[-1]
 
     def stop(self):
-        """Ends what still runs."""
+        """Ends all running commands."""
         for running in self._running:
             running.kill()
 

@@ -34,7 +34,7 @@ GPUS = [
 # design spaces", CVPR 2020, table 8).
 RESNET50_FORWARD_FLOPS = 2 * 4.1e9
 RESNET50_ACTIVATIONS = 11.1e6
-# of one float32 parameter: four arrays read, the gradient once more to see that it is finite, three
+# per float32 parameter: four arrays read, the gradient again to check that it is finite, three
 # written
 ADAM_BYTES = 32
 

@@ -21,7 +21,7 @@ REHEARSED = {
     "cnn": ("synthetic:12x12x1,10,80", 4),
     "resnet18": ("synthetic-images:32x32x3,10,640", 32)
 }
-ROUNDED = {"bfloat16": 0.1, "float16": 0.05}  # of losses, against float32
+ROUNDED = {"bfloat16": 0.1, "float16": 0.05}  # tolerance of losses relative to float32
 TRAIN_STEPS = 20
 
 # Small enough for compute-sanitizer, which makes kernels tens of times slower: (name, program,
@@ -146,8 +146,8 @@ class Trainings:
         return self.like_one_gpu("cnn", devices, ranks)
 
     def refuses(self, arguments, needed, variables=None):
-        """Checks that a training with `arguments`, in an environment with `variables`, ends with
-        the status of device errors and names what is needed."""
+        """Checks that a training with `arguments`, in an environment with `variables`, fails with
+        the status of device errors and reports what is required."""
         output = self.steps.run([
             self.check.programs.path("lockstep"), "train", "--checkpoint-dir", "none", *arguments
         ], 60, environment=dict(self.steps.environment, **(variables or {})))
@@ -235,15 +235,15 @@ class Trainings:
                 raise Failed(f"the other rank did not end by itself: {output.last_words()}")
             survived, ended = status.read_text().strip(), pathlib.Path(f"{log}.end")
             seconds = status.stat().st_mtime - ended.stat().st_mtime if ended.exists() else math.inf
-            told = [
+            logs = [
                 line for line in output.errors.splitlines() if line.startswith("lockstep: error: ")
             ]
-        if survived != "4" or not told or " rank 1, " not in told[0] or seconds > 2 * STALL_TIMEOUT:
+        if survived != "4" or not logs or " rank 1, " not in logs[0] or seconds > 2 * STALL_TIMEOUT:
             raise Failed(
                 f"expected status 4 within {2 * STALL_TIMEOUT} s and the name of rank 1, got "
                 f"status {survived} after {seconds:.1f} s: "
-                f"{told[0] if told else output.last_words()}")
-        error = told[0].removeprefix("lockstep: error: ").split("; the same command")[0]
+                f"{logs[0] if logs else output.last_words()}")
+        error = logs[0].removeprefix("lockstep: error: ").split("; the same command")[0]
         return f"status 4 after {seconds:.1f} s; {error}"
 
     def run_ranks(self, needs):

@@ -148,7 +148,7 @@ def is_well_conditioned(model, start, x, labels):
 
 
 def instance(make_model, height, width, channels):
-    """A model with weights, inputs and labels: of the first seed that gives a well-conditioned
+    """A model with weights, inputs and labels: from the first seed that produces a well-conditioned
     one."""
     for seed in itertools.count(1):
         torch.manual_seed(seed)

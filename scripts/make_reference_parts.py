@@ -118,7 +118,7 @@ def layers():
 
 
 def recurrent_layers():
-    """As layers(), of bidirectional layers whose outputs are sequences."""
+    """As layers(), for bidirectional layers with sequences as outputs."""
     torch.manual_seed(5)
     samples, steps, features, units = 2, 5, 4, 3
     result = {}
@@ -149,8 +149,7 @@ def recurrent_layers():
 
 
 def losses():
-    """The sum of weighted losses of samples and its gradient, under the names that `--loss`
-    takes."""
+    """The sum of weighted losses of samples and its gradient, by the names of `--loss`."""
     torch.manual_seed(4)
     samples, width = 5, 4
     output = (2 * torch.randn(samples, width)).double()

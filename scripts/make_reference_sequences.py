@@ -14,7 +14,7 @@ SAMPLES, POSITIONS, VOCABULARY, CLASSES = 4, 16, 24, 5  # SAMPLES of a batch
 STEPS, BATCHES = 20, 3
 WIDTH, HEADS, BLOCKS, UNITS = 32, 2, 2, 16
 SEED, TOKENS_SEED, LABELS_SEED = 21, 500, 600
-# of pairs; SOURCES positions
+# pairs of texts; SOURCES positions
 SOURCES, TARGET_VOCABULARY, SOURCE_SEED, SOURCE_LENGTHS_SEED = 10, VOCABULARY + 2, 700, 800
 
 
@@ -33,7 +33,7 @@ def attend(queries, keys, values, heads, shared=None, causal=False, segments=Non
     rows = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=causal,
                                                    enable_gqa=bool(shared))
     if segments is not None:
-        rows = rows.where(segments[:, None, :, None] != 0, 0)  # of padding, which has no keys
+        rows = rows.where(segments[:, None, :, None] != 0, 0)  # padding has no keys
     return rows.transpose(1, 2).flatten(2)
 
 
@@ -226,7 +226,7 @@ def trainings():
 
 
 def losses(make, at_positions, make_optimizer, kind=torch.float64):
-    """Those of STEPS updates, batches in turn. The mean is over the positions whose label is not
+    """Losses of STEPS updates, batches in turn. The mean is over the positions whose label is not
     -1."""
     model = make().to(kind)
     arrays = trained_arrays(model)
@@ -271,7 +271,7 @@ class Learned(nn.Embedding):
 
 
 class Segments(nn.Module):
-    """Attention in a network whose input are segments, which are also tokens."""
+    """Attention in a network with segments as inputs, which are also tokens."""
 
     def __init__(self):
         super().__init__()

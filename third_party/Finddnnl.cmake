@@ -1,7 +1,7 @@
 # Finds oneDNN: the target DNNL::dnnl and dnnl_VERSION.
 #
-# oneDNN's own package file insists on OpenCL's headers where it was built with its GPU engine, as
-# Debian's is; the CPU engine needs none of it.
+# oneDNN's package file requires OpenCL's headers if it was built with its GPU engine, as in Debian;
+# the CPU engine does not need them.
 find_path(dnnl_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(dnnl_LIBRARY dnnl)
 mark_as_advanced(dnnl_INCLUDE_DIR dnnl_LIBRARY)

@@ -1,6 +1,6 @@
-# CUDA sources of a module, compiled by nvcc into objects of its library. CUDA is no language of the
-# project: who links an installed Lockstep needs no nvcc, and neither the warnings of our C++ nor
-# the tools that read compile_commands.json meet it.
+# CUDA sources of a module, compiled by nvcc into objects of its library. CUDA is not a language of
+# the project, so that an installed Lockstep does not require nvcc, and C++ warnings and tools that
+# read compile_commands.json do not apply to these sources.
 set(LOCKSTEP_CUDA_ARCHITECTURES "80;90" CACHE STRING
   "GPUs to compile kernels for; newer ones than the last compile its PTX when they load it")
 
@@ -32,9 +32,9 @@ function(lockstep_cuda_sources TARGET)
   endforeach()
 endfunction()
 
-# lockstep_gpu_sources(MODULE FILE ... [NEEDS VARIABLE ...] OTHERWISE FILE ...): what a module has
-# for GPUs, .cpp and .cu, and what it has instead where CUDA is absent or one of the variables is
-# not true, such as CUDNN_LIBRARY. Tests compile the former for simulated GPUs
+# lockstep_gpu_sources(MODULE FILE ... [NEEDS VARIABLE ...] OTHERWISE FILE ...): GPU sources of a
+# module, .cpp and .cu, and the sources that replace them if CUDA is absent or one of the variables,
+# such as CUDNN_LIBRARY, is not true. Tests compile the former for simulated GPUs
 # (tests/support/pretend_cuda).
 function(lockstep_gpu_sources MODULE)
   cmake_parse_arguments(GPU "" "" "NEEDS;OTHERWISE" ${ARGN})
@@ -44,7 +44,7 @@ function(lockstep_gpu_sources MODULE)
   foreach(needed cuda_found ${GPU_NEEDS})
     if(NOT ${needed})
       target_sources(lockstep_${MODULE} PRIVATE ${GPU_OTHERWISE})
-      # Objects of their own, which the linker leaves out of tests with simulated GPUs.
+      # Separate objects, which the linker omits from tests with simulated GPUs.
       set_source_files_properties(${GPU_OTHERWISE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
       return()
     endif()

@@ -1,7 +1,6 @@
-# Everything the project stands on. third_party/README.md says why each is here. The static
-# libraries of an installed Lockstep use this file too (with LOCKSTEP_INSTALLED), to find again what
-# they link. What is required and missing is collected in missing_packages, so that one run of
-# configure names it all.
+# All dependencies; third_party/README.md explains each. An installed Lockstep also uses this file
+# (with LOCKSTEP_INSTALLED) to find the dependencies of its static libraries. Missing packages are
+# collected in missing_packages, so that one run of configure reports all.
 set(missing_packages "")
 set(cuda_missing FALSE)
 macro(need FOUND PACKAGE)
@@ -11,7 +10,7 @@ macro(need FOUND PACKAGE)
 endmacro()
 
 # The folder of a wheel's LibTorch also has headers of oneDNN, fmt and protobuf, of other versions
-# than the libraries: it is for LibTorch alone.
+# than the libraries: it is only for LibTorch.
 set(prefixes_before "${CMAKE_PREFIX_PATH}")
 foreach(prefix IN LISTS prefixes_before)
   if(EXISTS "${prefix}/share/cmake/Torch" AND EXISTS "${prefix}/include/torch")
@@ -50,7 +49,7 @@ endif()
 need(ISAL_FOUND libisal-dev)
 need(XXHASH_FOUND libxxhash-dev)
 need(LIBJPEG_FOUND libjpeg62-turbo-dev)
-# Of these there are headers alone, and none of ours include them.
+# Header-only libraries that no public header includes.
 if(NOT LOCKSTEP_INSTALLED)
   find_package(Eigen3 3.4 QUIET NO_MODULE)
   need(Eigen3_FOUND libeigen3-dev)

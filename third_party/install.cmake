@@ -1,18 +1,18 @@
-# cmake --install, in four components: program, library (what a program needs that links the shared
-# library), development (headers, static libraries, and what find_package(lockstep) and pkg-config
-# need) and torch (the plugin with which the program reads TorchScript files).
+# cmake --install, in four components: program, library (the shared library), development (headers,
+# static libraries, files for find_package(lockstep) and pkg-config) and torch (the plugin with
+# which the program reads TorchScript files).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
 install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 if(BUILD_SHARED_LIBS AND NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
-  # The program finds its library wherever both are moved to. Under /usr the loader looks by itself.
+  # A relative path, so that both can be moved. Under /usr the loader finds the library itself.
   file(RELATIVE_PATH library_from_program ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_program})
 endif()
 
-# A program with static libraries can be built alone, as scripts/quickstart does. It has just been
-# installed; the other components are then left out.
+# If only the program was built, with static libraries, as in scripts/quickstart, the other
+# components are not installed.
 if(NOT BUILD_SHARED_LIBS)
   set(library_files "")
   foreach(target ${modules} lockstep_shared lockstep_torch lockstep_torchscript)
@@ -40,7 +40,7 @@ elseif(not_built AND NOT CMAKE_INSTALL_COMPONENT STREQUAL "program")
 endif()]] ALL_COMPONENTS)
 endif()
 
-# Two sets of targets, of which find_package(lockstep) takes one: each defines lockstep::lockstep.
+# Two sets of targets, of which find_package(lockstep) uses one: each defines lockstep::lockstep.
 install(TARGETS lockstep ${modules} EXPORT lockstep-static-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT lockstep-static-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT
@@ -63,14 +63,13 @@ if(TARGET lockstep_torch)
     ${package_dir} COMPONENT development)
 endif()
 
-# Where the program looks for it (apps/lockstep/torchscript.h), wherever both are moved to.
+# The relative path where the program looks for it (apps/lockstep/torchscript.h).
 if(TARGET lockstep_torchscript)
   cmake_path(SET plugin_dir NORMALIZE ${CMAKE_INSTALL_BINDIR}/../lib/lockstep)
   install(TARGETS lockstep_torchscript LIBRARY DESTINATION ${plugin_dir} COMPONENT torch)
 endif()
 
-# Headers, with the folders they have here: those that a program may include, and what they include
-# in turn.
+# Public headers and the headers that they include, with their folders.
 set(public_headers ${PROJECT_SOURCE_DIR}/third_party/public_headers.cmake)
 set(headers_left_out "")
 if(NOT TARGET lockstep_torch)
@@ -106,7 +105,7 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
 
 include(pkg_config)
 
-# What a shell has to know of a folder that is none of the system's.
+# Shell commands that set up a prefix outside of system folders.
 install(CODE "set(bin ${CMAKE_INSTALL_BINDIR})\nset(lib ${CMAKE_INSTALL_LIBDIR})" COMPONENT
   development)
 install(CODE [[

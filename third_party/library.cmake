@@ -1,7 +1,6 @@
 # The library that users link, lockstep::lockstep: every module, either as static libraries or as
-# one shared library. The modules' objects are made to serve both, so one build has both;
-# BUILD_SHARED_LIBS says which one the programs of this build link, and which one an installed
-# Lockstep gives to those who do not say.
+# one shared library. The modules' objects serve both, so one build has both; BUILD_SHARED_LIBS
+# selects the one that programs of this build link, and the default of an installed Lockstep.
 option(BUILD_SHARED_LIBS "Link programs with the shared library, liblockstep.so" OFF)
 get_property(modules GLOBAL PROPERTY LOCKSTEP_MODULES)
 
@@ -9,7 +8,7 @@ add_library(lockstep INTERFACE)
 target_link_libraries(lockstep INTERFACE ${modules})
 target_compile_features(lockstep INTERFACE cxx_std_20)
 
-# While the major version is 0 a minor version may change what programs were compiled for.
+# While the major version is 0, a minor version may change the ABI.
 add_library(lockstep_shared SHARED)
 set_target_properties(lockstep_shared PROPERTIES
   OUTPUT_NAME lockstep EXPORT_NAME lockstep LINKER_LANGUAGE CXX
@@ -26,14 +25,14 @@ if(kernels)
   set_source_files_properties(${kernels} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   target_sources(lockstep_shared PRIVATE ${kernels})
 endif()
-# Of its symbols the library shows its own, not those of the templates of others that it was
-# compiled with.
+# Exports only Lockstep's symbols, not template instantiations of other libraries.
 set(symbols ${PROJECT_BINARY_DIR}/liblockstep.map)
 configure_file(third_party/liblockstep.map.in ${symbols} @ONLY)
 target_link_options(lockstep_shared PRIVATE LINKER:--version-script=${symbols}
   LINKER:--no-undefined)
 set_property(TARGET lockstep_shared APPEND PROPERTY LINK_DEPENDS ${symbols})
-# Whose headers ours include: all that a program needs to find that links the shared library.
+# Libraries whose headers public headers include: the only dependencies of programs that link the
+# shared library.
 target_link_libraries(lockstep_shared PUBLIC fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json
   MPI::MPI_CXX)
 target_include_directories(lockstep_shared PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
@@ -41,7 +40,7 @@ target_include_directories(lockstep_shared INTERFACE
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(lockstep_shared PUBLIC cxx_std_20)
 if(LOCKSTEP_SANITIZE)
-  # The run time of a sanitizer is the program's.
+  # The program provides the sanitizer runtime.
   target_link_options(lockstep_shared PRIVATE -fsanitize=${LOCKSTEP_SANITIZE})
   set_target_properties(lockstep_shared PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()

@@ -1,14 +1,14 @@
 # LibTorch, of Debian's package or of a wheel (CMAKE_PREFIX_PATH=…/torch), as the target
-# lockstep_libtorch: its headers and libraries alone, without what its configuration adds to flags.
-# An installed Lockstep finds it again with this file.
+# lockstep_libtorch: only its headers and libraries, without the flags of its configuration. An
+# installed Lockstep finds it again with this file.
 set(torch_found FALSE)
-# Sanitizers would find what it does, and not what we do with it.
+# Sanitizers would report LibTorch itself.
 if(LOCKSTEP_TORCH STREQUAL "ON" AND LOCKSTEP_SANITIZE)
   message(FATAL_ERROR
     "LOCKSTEP_TORCH=ON needs a build without sanitizers; LOCKSTEP_SANITIZE is ${LOCKSTEP_SANITIZE}. Use LOCKSTEP_TORCH=AUTO.")
 endif()
 if(NOT LOCKSTEP_TORCH STREQUAL "OFF" AND NOT LOCKSTEP_SANITIZE)
-  # It tells at length what it was built with, and what it could not find of that.
+  # Suppresses its long output about how LibTorch was built.
   set(level_before ${CMAKE_MESSAGE_LOG_LEVEL})
   set(flags_before ${CMAKE_CXX_FLAGS})
   set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
@@ -36,8 +36,8 @@ if(NOT LOCKSTEP_TORCH STREQUAL "OFF" AND NOT LOCKSTEP_SANITIZE)
 endif()
 if(torch_found)
   add_library(lockstep_libtorch INTERFACE IMPORTED)
-  # A wheel has headers of another fmt beside its own, which must not hide those that our libraries
-  # were built with.
+  # A wheel includes headers of another fmt, which must not hide the ones that Lockstep is built
+  # with.
   list(GET TORCH_INCLUDE_DIRS 0 torch_include)
   find_path(FMT_INCLUDE fmt/format.h NO_CMAKE_PATH NO_CMAKE_ENVIRONMENT_PATH)
   mark_as_advanced(FMT_INCLUDE)
@@ -49,12 +49,11 @@ if(torch_found)
   target_include_directories(lockstep_libtorch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
   target_link_libraries(lockstep_libtorch INTERFACE torch_library ${TORCH_LIBRARIES})
   target_compile_options(lockstep_libtorch INTERFACE ${TORCH_CXX_FLAGS})
-  # A wheel's libraries find those of CUDA beside them when they are loaded; the linker may see
-  # older ones of the system.
+  # A wheel's libraries load CUDA's libraries next to them; the linker may find older ones of the
+  # system.
   target_link_options(lockstep_libtorch INTERFACE LINKER:--allow-shlib-undefined)
-  # It also has a oneDNN of its own, some of whose functions (callbacks of std::call_once) hide
-  # those of ours where they are loaded first. An option, because CMake puts libraries that others
-  # need last.
+  # It also contains a oneDNN. Some of its functions (callbacks of std::call_once) hide ours if they
+  # are loaded first. This is a linker option, because CMake orders dependencies last.
   target_link_options(lockstep_libtorch INTERFACE
     LINKER:--push-state,--no-as-needed,$<TARGET_FILE:DNNL::dnnl>,--pop-state)
 endif()

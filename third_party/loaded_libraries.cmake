@@ -1,6 +1,5 @@
-# Libraries of GPUs that are loaded when first needed: Lockstep is compiled with their headers and
-# linked without them, so that it starts where they are absent. An installed Lockstep asks for none
-# of them.
+# GPU libraries that are loaded on first use: Lockstep is compiled with their headers but not linked
+# to them, so that it starts without them. An installed Lockstep does not depend on them.
 set(nccl_found FALSE)
 if(cuda_found)
   find_path(CUDNN_INCLUDE cudnn_version.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
@@ -17,9 +16,9 @@ if(cuda_found)
   endif()
 endif()
 
-# lockstep_loads(SOURCE DEFINITION LIBRARY): SOURCE loads a library, and looks for it last in the
-# folder that DEFINITION names, where LIBRARY was found. The functions that it defines have the
-# library's names, and must not be found by others who link that library.
+# lockstep_loads(SOURCE DEFINITION LIBRARY): SOURCE loads a library; the last folder that it
+# searches is DEFINITION, the folder of LIBRARY. It defines functions with the library's names,
+# which must be hidden from programs that link that library.
 function(lockstep_loads SOURCE DEFINITION LIBRARY)
   file(REAL_PATH ${LIBRARY} library)
   get_filename_component(folder ${library} DIRECTORY)

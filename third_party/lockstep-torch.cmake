@@ -1,7 +1,7 @@
-# The part `torch` of an installed Lockstep: the target lockstep::torch, where LibTorch is.
+# The part `torch` of an installed Lockstep: the target lockstep::torch, if LibTorch is found.
 set(LOCKSTEP_TORCH AUTO)
 include(${CMAKE_CURRENT_LIST_DIR}/libtorch.cmake)
-# Its C++ interface differs between versions: another one would not link, or not work.
+# Its C++ interface differs between versions; another version would not link or not work.
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" torch_here "${Torch_VERSION}")
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" torch_built_with "${lockstep_built_with_torch}")
 if(torch_found AND NOT torch_here STREQUAL torch_built_with)

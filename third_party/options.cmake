@@ -5,14 +5,13 @@ target_include_directories(lockstep_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
   -Wno-sign-conversion
                                                   -Wnon-virtual-dtor -Woverloaded-virtual)
-# GCC 12 calls the undefined registers of its own AVX-512 intrinsics uninitialized (GCC bug 105593),
-# and sees an overlap in "text" + string (GCC bug 105651) and an endless one in a string that is
-# copied.
+# GCC 12 reports false positives: uninitialized registers in its AVX-512 intrinsics (GCC bug
+# 105593), and overlaps in "text" + string (GCC bug 105651) and in copies of strings.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict
     -Wno-stringop-overflow)
 endif()
-# Failed checks name a file as it is in the checkout, wherever that was.
+# Failed checks show file names relative to the checkout.
 target_compile_options(lockstep_options INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_options INTERFACE -Werror)
@@ -27,31 +26,30 @@ if(LOCKSTEP_FUZZ)
   endif()
   target_compile_options(lockstep_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-# Never -ffast-math: the same source must give the same bits on 1 or N replicas.
-# A finding of any sanitizer ends the process, so that a test cannot pass over it.
+# Never -ffast-math: results must be bitwise reproducible on 1 or N replicas. A report of any
+# sanitizer ends the process, so that the test fails.
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
     -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  # What the address sanitizer finds as well.
+  # The address sanitizer finds these too.
   if(LOCKSTEP_SANITIZE MATCHES "address.*undefined")
     target_compile_options(lockstep_options INTERFACE -fno-sanitize=null,object-size)
   endif()
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
-# Compiles eight sources of TARGET at once, which takes half of the time.
+# Compiles eight sources of TARGET at once, which halves the time.
 function(lockstep_group_sources TARGET)
   set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 8)
-  # GCC takes a source that another one includes for a header.
+  # GCC treats an included source as a header.
   target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# One module: a static library of the given sources that sees the modules in DEPENDS and nothing
-# above it. Our own flags stay ours: who links an installed Lockstep gets its headers and libraries,
-# not our warnings.
+# One module: a static library of these sources that depends only on the modules in DEPENDS. Private
+# flags, such as warnings, are not exported by an installed Lockstep.
 function(lockstep_module NAME)
   cmake_parse_arguments(MODULE "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
-  # Libraries of headers that none of ours include: who links an installed module does without them.
+  # Header-only libraries that no public header includes are not exported either.
   list(TRANSFORM MODULE_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$"
     "$<BUILD_INTERFACE:\\1>")
   add_library(lockstep_${NAME} STATIC ${MODULE_SOURCES})
@@ -61,8 +59,7 @@ function(lockstep_module NAME)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME
     ${NAME})
-  # A module that calculates is slow without an optimizer; what the sanitizers run of the others is
-  # not.
+  # Sanitizer builds optimize only compute-intensive modules.
   set(first net)  # module with the same flags
   set(calculates FALSE)
   if(NAME MATCHES "^(base|allreduce|model|data|device)$")
@@ -71,7 +68,7 @@ function(lockstep_module NAME)
   if(LOCKSTEP_SANITIZE AND calculates)
     set(first device)
   elseif(LOCKSTEP_SANITIZE)
-    # Without the optimizer, GCC does not see that LOCKSTEP_CHECK(false) does not return.
+    # Without optimization, GCC does not detect that LOCKSTEP_CHECK(false) does not return.
     target_compile_options(lockstep_${NAME} PRIVATE -O0 -Wno-return-type)
   endif()
   # The precompiled headers are those of the first module with the same flags: OpenMP adds one.
@@ -79,11 +76,12 @@ function(lockstep_module NAME)
   if(OpenMP::OpenMP_CXX IN_LIST MODULE_PRIVATE OR NAME STREQUAL first)
     set(reuse "")
   endif()
-  # Once its folder is read, which may add sources.
+  # Deferred, because the folder may add sources.
   cmake_language(EVAL CODE
     "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${reuse})")
-  # Outside of sanitizer builds not those that calculate: the compiler would see other expressions
-  # to contract, and round differently. And not the device, whose parts some tests replace.
+  # Excludes compute-intensive modules, except in sanitizer builds, because the compiler would
+  # contract other expressions and round differently; and the device, because some tests replace
+  # parts of it.
   if(LOCKSTEP_SANITIZE OR NOT calculates)
     lockstep_group_sources(lockstep_${NAME})
   endif()

@@ -1,7 +1,7 @@
 # cpack -G DEB: three packages, split as Debian splits libraries, and one with the plugin for
-# TorchScript files where LibTorch is Debian's. `cmake --workflow --preset package` does all of it,
-# for processors that others have too: a package of a build for LOCKSTEP_ARCH=native serves machines
-# like the one that it was built on.
+# TorchScript files where LibTorch is Debian's. `cmake --workflow --preset package` builds them for
+# a portable processor level; a package of a build with LOCKSTEP_ARCH=native runs only on similar
+# machines.
 set(LOCKSTEP_MAINTAINER "The Lockstep authors <lockstep@example.org>" CACHE STRING
   "Who answers for the packages: Name <address>")
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
@@ -68,7 +68,7 @@ set(CPACK_COMPONENT_TORCH_DESCRIPTION "synchronous data-parallel training, Torch
 With this plugin the program trains networks of TorchScript files: lockstep train --model
 FILE.pt.${built}")
 
-# Debian wants each package to say who wrote it and what changed.
+# Debian requires a copyright file and a changelog in each package.
 set(copyright ${PROJECT_BINARY_DIR}/copyright)
 file(WRITE ${copyright} "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: Lockstep

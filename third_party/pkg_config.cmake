@@ -1,6 +1,6 @@
-# lockstep.pc. `pkg-config --libs lockstep` links the shared library, with `--static` also what the
-# static ones link. Those who use the shared library need the development files of what our headers
-# include alone, so the rest are plain libraries of the linker.
+# lockstep.pc. `pkg-config --libs lockstep` links the shared library, with `--static` also the
+# dependencies of the static ones. Users of the shared library need only the development files that
+# public headers include, so the rest are plain linker options.
 file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 set(pc_cuda "")
 if(cuda_found)
@@ -9,15 +9,14 @@ if(cuda_found)
 endif()
 list(TRANSFORM MPI_CXX_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE pc_mpi_includes)
 list(JOIN pc_mpi_includes " " pc_mpi_includes)
-# Of MPI's C++ bindings nothing is used.
+# MPI's C++ bindings are not used.
 list(FILTER MPI_CXX_LIBRARIES EXCLUDE REGEX "libmpi_cxx")
 list(JOIN MPI_CXX_LIBRARIES " " pc_mpi_libraries)
 configure_file(third_party/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
   COMPONENT development)
 
-# One name for the static libraries, by which `-llockstep` finds them where no shared library is
-# asked for: a script of the linker.
+# A linker script, with which `-llockstep` finds all static libraries in static links.
 set(pc_modules ${modules})
 list(TRANSFORM pc_modules PREPEND -l)
 list(JOIN pc_modules " " pc_modules)

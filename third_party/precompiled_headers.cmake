@@ -1,5 +1,5 @@
-# What makes a whole build faster: the headers that nearly all files include are compiled once, and
-# several sources at once. Each file still names what it uses: scripts/lint checks each alone.
+# Speeds up a full build: headers that nearly all files include are compiled once, and several
+# sources at once. Each file still includes what it uses: scripts/lint compiles each separately.
 set(precompile_by_default OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(precompile_by_default ON)
@@ -14,8 +14,9 @@ set(lockstep_precompiled_headers
   <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector>
   <fmt/format.h> <nlohmann/json.hpp>)
 
-# lockstep_precompile(TARGET [HEADER…] [REUSE_FROM OTHER]): these beside those of all, or what was
-# compiled for another target with the same flags; for a target whose sources are all told.
+# lockstep_precompile(TARGET [HEADER…] [REUSE_FROM OTHER]): precompiles the common headers and
+# these, or reuses those of another target with the same flags; for a target whose sources are all
+# listed.
 function(lockstep_precompile TARGET)
   cmake_parse_arguments(PRECOMPILE "" "REUSE_FROM" "" ${ARGN})
   get_target_property(sources ${TARGET} SOURCES)
@@ -28,7 +29,7 @@ function(lockstep_precompile TARGET)
     target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers}
       ${PRECOMPILE_UNPARSED_ARGUMENTS})
   endif()
-  # A file with options of its own cannot use what was compiled without them.
+  # A file with private options cannot use headers that were compiled without them.
   foreach(source ${sources})
     get_property(options SOURCE ${source} PROPERTY COMPILE_OPTIONS)
     if(options)

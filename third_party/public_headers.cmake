@@ -1,6 +1,6 @@
-# Which headers are public: lockstep.h, those named here for who reaches deeper, those of interop/,
-# and whatever they include. All others are the library's own business and are not installed. cmake
-# -P of this file prints them, for scripts/docs.
+# Public headers: lockstep.h, those listed here for advanced uses, those of interop/, and the
+# headers that they include. All others are internal and are not installed. cmake -P of this file
+# prints them, for scripts/docs.
 cmake_policy(VERSION 3.25)
 set(lockstep_header_roots
   lockstep/lockstep.h lockstep/mpi.h

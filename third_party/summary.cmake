@@ -1,4 +1,5 @@
-# The table at the end of configure: what was found, which version, what it enables.
+# The table at the end of configure: dependencies, their versions, and the features that they
+# enable.
 function(header_version FILE PREFIX OUT)
   set(parts "")
   if(EXISTS ${FILE})

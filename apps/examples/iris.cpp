@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
       return 1;
     }
     const auto train_table = lockstep::Dataset::from_csv(argv[1]);
-    // The same species; measurements are standardized by the statistics of the training table.
+    // Class numbers and standardization are those of the training table.
     const auto test_table =
         lockstep::Dataset::from_csv(argv[2], {.schema = train_table.source().info().table});
     const auto train = train_table.shuffle().batch(32);

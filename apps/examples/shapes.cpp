@@ -1,10 +1,10 @@
-// Draws made-up images of colored shapes, and writes a sentence about each: "a red circle", "two
-// blue squares above a green triangle". docs/text.md trains a network on them.
+// Generates images of colored shapes, and a sentence about each: "a red circle", "two blue squares
+// above a green triangle". docs/text.md trains a network on them.
 //
 //     example_shapes DIRECTORY [COUNT [SEED]]
 //
-// DIRECTORY gets image-0.png, ..., a table captions.csv with the columns image and caption, and the
-// words of the captions, vocab.txt. The same seed gives the same files.
+// Writes to DIRECTORY: image-0.png, ..., a table captions.csv with the columns image and caption,
+// and vocab.txt with the words of the captions. The same seed produces the same files.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,5 +1,4 @@
-// What both programs of LibTorch share: images in memory as a data set of LibTorch, and the
-// network.
+// Shared by both LibTorch programs: images in memory as a LibTorch data set, and the network.
 #pragma once
 
 #include <torch/torch.h>
@@ -14,7 +13,7 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/sample/record_source.h"
 
-/// All records of what `lockstep train --data` takes: images [channels, height, width], and their
+/// All records of a data set, as for `lockstep train --data`: images [channels, height, width] and
 /// classes.
 struct Images : torch::data::datasets::Dataset<Images> {
   explicit Images(const std::string& name) {

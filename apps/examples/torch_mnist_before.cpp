@@ -2,7 +2,7 @@
 //
 //     example_torch_mnist_before [TRAIN [TEST [EPOCHS]]]
 //
-// TRAIN and TEST are what `lockstep train --data` takes.
+// TRAIN and TEST: as for `lockstep train --data`.
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>

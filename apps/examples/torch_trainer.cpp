@@ -1,5 +1,5 @@
 // A LibTorch module in a Trainer: data, order, optimizer, checkpoints, metrics and predictions are
-// Lockstep's, on any number of ranks. Start it again and it continues where it was:
+// Lockstep's, on any number of ranks. When restarted, it resumes from its last checkpoint:
 //
 //     mpirun -np 3 example_torch_trainer [TRAIN [TEST [EPOCHS [CHECKPOINT_DIR [SCRIPT]]]]]
 //

@@ -1,5 +1,5 @@
-// A network with two inputs, an image and a table, and two outputs, a kind and a price, each with a
-// loss of its own. Recent sales have a larger weight. Runs on one replica, or under mpirun on one
+// A network with two inputs, an image and a table, and two outputs, a kind and a price, each with
+// its own loss. Recent sales have a larger weight. Runs on one replica, or under mpirun on one
 // replica per rank:
 //
 //     example_two_outputs [EPOCHS]
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kHouses = 600;
 
-/// Made-up houses: the brightness of a photo says the kind; kind and size, the only column of the
-/// table, make the price.
+/// Generated houses: the brightness of a photo determines the kind; the kind and the size, the only
+/// column of the table, determine the price.
 lockstep::Dataset houses() {
   std::mt19937 random(1);
   std::vector<float> images;

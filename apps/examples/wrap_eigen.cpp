@@ -1,10 +1,9 @@
 // Data parallelism around an existing training loop: a classifier and its optimizer in Eigen, which
-// know nothing of ranks. What was added for them are the lines marked with >>. Runs alone, or under
-// mpirun:
+// do not know about ranks. The added lines are marked with >>. Runs alone, or under mpirun:
 //
 //     mpirun -np 2 example_wrap_eigen [DATA]
 //
-// DATA is what `lockstep train --data` takes.
+// DATA: as for `lockstep train --data`.
 #include <fmt/format.h>
 
 #include <Eigen/Dense>
@@ -58,7 +57,7 @@ struct Sgd {
     model.weights -= rate * model.weights_gradient;
     model.bias -= rate * model.bias_gradient;
   }
-  // >> Where parameters and gradients lie.
+  // >> Addresses of parameters and gradients.
   std::vector<lockstep::Parameter> parameters() {
     const auto span = [](auto& array) {
       return std::span(array.data(), static_cast<std::size_t>(array.size()));
@@ -71,7 +70,7 @@ struct Sgd {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // >> This process as a rank of the job; an error becomes one line, on whichever rank.
+  // >> Runs this process as a rank of the job; an error on any rank is reported in one line.
   return lockstep::run(argc, argv, [&](lockstep::Session& session) {
     const auto data =
         lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1,4,2000").shuffle().batch(100);
@@ -79,7 +78,7 @@ int main(int argc, char** argv) {
     Classifier model(features, data.spec().classes());
     Sgd sgd{model, 0.1F};
     lockstep::DistributedOptimizer optimizer(session, sgd);  // >>
-    optimizer.broadcast_parameters();                        // >> all ranks begin alike
+    optimizer.broadcast_parameters();  // >> all ranks start with the same values
 
     const std::int64_t steps = 2 * data.steps_per_epoch();
     const auto stream =

@@ -103,7 +103,7 @@ struct Fields<apps::BenchArguments> {
 namespace lockstep::apps {
 namespace {
 
-constexpr std::size_t kRouteWidth = 26;  // of "in-process + shared-memory"
+constexpr std::size_t kRouteWidth = 26;  // as wide as "in-process + shared-memory"
 
 /// The bytes that `text`, the value of option `name`, stands for. Throws Error (input).
 std::size_t parse_size(const char* name, std::string text) {

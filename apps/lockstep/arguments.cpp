@@ -96,8 +96,8 @@ CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& h
                  ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
                  ->group("");
   // Where it is parsed, so that a later --log-format counts.
-  const auto assign = [format](std::int64_t given) {
-    format->add_result(given > 0 ? "json" : "text");
+  const auto assign = [format](std::int64_t count) {
+    format->add_result(count > 0 ? "json" : "text");
   };
   return command.add_flag_function("--json", assign, help)->trigger_on_parse();
 }

@@ -29,7 +29,7 @@ std::string parse_images(std::string_view images);
 
 /// Which records, and how they are read.
 struct DataArguments {
-  std::string data;                   ///< of --data
+  std::string data;                   ///< value of --data
   data::DataSpecOptions open;         ///< without the part and the seed, which open_dataset() sets
   std::optional<std::string> images;  ///< nullopt: as the model was trained, else none
   /// Number of unreadable training records to skip; nullopt: fail.

@@ -14,7 +14,7 @@ namespace lockstep::apps {
 
 std::vector<float> read_image(const std::string& file, const ModelSource& source,
                               const model::Shape& shape) {
-  InputFile{file};  // and not a directory
+  InputFile{file};  // throws for a directory
   const bool as_stored = !source.test_images && source.images == kImagesAsStored;
   const auto stored = data::Dataset::from_source(std::make_shared<data::ImageFolderSource>(
       file, as_stored ? shape : model::Shape(), data::ImageFolders::none));

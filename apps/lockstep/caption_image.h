@@ -1,4 +1,4 @@
-// Images for `lockstep generate`, as the training of the model read them.
+// Images for `lockstep generate`, prepared as in the training of the model.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace lockstep::apps {
 
-/// The image in `file`, JPEG or PNG, as features of `shape` [H, W, C]: prepared as test images of
-/// the training of `source`. Throws Error (data) for a file that is no such image.
+/// The image in `file`, JPEG or PNG, as features of `shape` [H, W, C], prepared as the test
+/// images of `source`. Throws Error (data) for a file that is no such image.
 std::vector<float> read_image(const std::string& file, const ModelSource& source,
                               const model::Shape& shape);
 

@@ -283,7 +283,7 @@ fs::path choose(const fs::path& path) {
 void run_export(const CheckpointArguments& arguments, std::ostream& out) {
   check_export(arguments.exported);
   const fs::path chosen = choose(arguments.path);
-  if (const std::string best = checkpoint::other_best(arguments.path, chosen); !best.empty())
+  if (const std::string best = checkpoint::describe_best(arguments.path, chosen); !best.empty())
     make_logger()->info(best);
   checkpoint::check_contents(chosen, checkpoint::read_manifest(chosen));
   export_checkpoint(chosen, arguments.exported, out);

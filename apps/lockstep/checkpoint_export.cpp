@@ -43,8 +43,8 @@ using nlohmann::json;
 
 constexpr const char* kPreprocessing = "with-preprocessing";
 
-/// A format by the endings of its files; an output without an ending, such as a device, is in the
-/// first one.
+/// A format and the extensions of its files. The first format is the default for an output without
+/// an extension, such as a device.
 struct Format {
   ExportFormat name;
   std::array<std::string_view, 2> endings;
@@ -67,7 +67,7 @@ ExportFormat format_of(const ExportArguments& arguments) {
   return found->name;
 }
 
-/// Complete, but not yet under its name.
+/// A complete file that is not yet renamed to `path`.
 std::unique_ptr<AtomicFile> finished_file(const fs::path& path, std::string_view bytes) {
   remove_abandoned_temporaries(path.parent_path(), path.filename().native());
   auto file = std::make_unique<AtomicFile>(path, Durability::synced, ErrorCategory::checkpoint);
@@ -99,10 +99,10 @@ TrainedModel read_model(const fs::path& path, const CodeArguments& code) {
           std::move(buffers), std::move(state),   std::move(names)};
 }
 
-// ---- What the metadata say
+// ---- Metadata
 
-/// The function that turns an output into probabilities, by the name of the output; outputs that
-/// are none are left out.
+/// The function that converts an output to probabilities, by the name of the output. Outputs
+/// without one are omitted.
 json activations_of(const TrainedModel& trained) {
   json activations = json::object();
   const auto add = [&](const model::NetworkOutput& output, const model::Loss& loss) {
@@ -129,12 +129,12 @@ bool has_images(const TrainedModel& trained) {
   return std::ranges::any_of(trained.network.inputs(), is_image);
 }
 
-/// Whether these are pixels, as far as the checkpoint says.
+/// Whether the arrays are pixels, according to the checkpoint.
 bool has_pixels(const TrainedModel& trained) {
   return has_images(trained) && trained.source.reads_pixels.value_or(true);
 }
 
-/// How uint8 pixels become the input of the network.
+/// The conversion of uint8 pixels to the input of the network.
 json pixels_to_json(const TrainedModel& trained) {
   const std::optional<data::ImageRecipe>& recipe = trained.source.test_images;
   json pixels = {{"divisor", 255}};
@@ -148,7 +148,7 @@ json pixels_to_json(const TrainedModel& trained) {
   return pixels;
 }
 
-/// Of a text, without the path on the machine of the training.
+/// Describes the tokenizer, without its path on the training machine.
 json tokenizer_to_json(const data::TextSchema& text) {
   json tokenizer = {{"name", text.name()}, {"xxh3", text.hash}, {"length", text.length}};
   if (!text.vocabulary.empty()) tokenizer["vocabulary"] = text.vocabulary;
@@ -188,7 +188,7 @@ std::map<std::string, std::string> metadata_of(const TrainedModel& trained, bool
   throw Error(ErrorCategory::input, kPreprocessing, expected, actual);
 }
 
-/// Adds the scaling of one feature of a table; those that are an input of their own have none.
+/// Adds the scaling of one feature of a table. Features with a separate input are not scaled.
 void add_scaling(const data::TableFeature& feature, onnx::Preprocessing& steps) {
   if (feature.is_index()) return;
   if (!feature.is_plain() || feature.has_indicator)
@@ -196,10 +196,10 @@ void add_scaling(const data::TableFeature& feature, onnx::Preprocessing& steps) 
         "expected a table of numbers, as stored or scaled",
         fmt::format("got the feature {}, which {}", feature.columns.front(),
                     !feature.has_numbers()  ? "has categories"
-                    : feature.has_indicator ? "tells where numbers are missing"
+                    : feature.has_indicator ? "has a missing-value indicator"
                                             : "is a function of the number or a date"));
   const bool is_scaled = feature.scale != data::ColumnScale::none;
-  // The input is float32, which rounds numbers near the offset by up to this fraction of them.
+  // The input is float32, which rounds numbers near the offset by up to this relative error.
   constexpr double kRounding = 0x1p-24;
   if (is_scaled && feature.divisor > 0 &&
       std::abs(feature.offset) * kRounding > data::kToleratedRounding * feature.divisor)
@@ -270,7 +270,7 @@ std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output,
   TrainedModel trained = read_model(checkpoint, code);
   const std::vector<strategy::NamedWeight> weights = strategy::torch_weights(
       trained.network, trained.parameters, trained.buffers, "export", output.string());
-  std::vector<std::vector<float>> moved;  // of the tensors with another layout
+  std::vector<std::vector<float>> moved;  // tensors whose layout was changed
   moved.reserve(weights.size());
   std::vector<checkpoint::TensorView> tensors;
   for (const strategy::NamedWeight& weight : weights) {
@@ -281,7 +281,7 @@ std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output,
   return checkpoint::write_torch_file(output, tensors);
 }
 
-/// The output whose last axis are the classes that have names.
+/// The output whose last axis has the named classes.
 std::optional<std::size_t> labelled_output(const onnx::Model& model, const TrainedModel& trained) {
   const std::vector<std::string>& classes = trained.names.classes;
   const auto outputs = trained.network.outputs();
@@ -299,7 +299,7 @@ std::optional<std::size_t> labelled_output(const onnx::Model& model, const Train
   return std::nullopt;
 }
 
-/// The names of classes as Triton reads them, one in each line.
+/// The names of the classes in the format of Triton: one per line.
 std::string labels_of(const std::vector<std::string>& classes) {
   std::string labels;
   for (std::size_t i = 0; i < classes.size(); ++i) {
@@ -332,15 +332,15 @@ void write_triton(const fs::path& folder, const onnx::Model& model, std::string_
     if (labelled) files.push_back(finished_file(folder / "labels.txt", labels));
     files.push_back(finished_file(version / "model.onnx", bytes));
     for (const auto& file : files) file->publish();
-    if (!labelled) fs::remove(folder / "labels.txt", error);  // of an earlier model
+    if (!labelled) fs::remove(folder / "labels.txt", error);  // left by an earlier model
   } catch (const Error&) {
-    fs::remove(version, error);  // if they are empty
+    fs::remove(version, error);  // succeeds only for an empty folder
     fs::remove(folder, error);
     throw;
   }
 }
 
-/// A folder may be given with a "/" at its end.
+/// Removes a trailing "/".
 fs::path without_slash(const fs::path& output) {
   return output.has_filename() ? output : output.parent_path();
 }

@@ -27,19 +27,19 @@ struct ExportArguments {
   bool with_preprocessing = false;
   onnx::WeightStorage weights = onnx::WeightStorage::float32;
   ExportLayout layout = ExportLayout::file;
-  CodeArguments code;  ///< without --model
+  CodeArguments code;  ///< `script` is unused: there is no --model
 };
 
-/// Throws Error (input) for options that do not fit each other, and for an output that ends as none
-/// of the formats.
+/// Throws Error (input) for contradictory options, and for an output whose extension belongs to no
+/// format.
 void check_export(const ExportArguments& arguments);
 
-/// Exports the complete and undamaged checkpoint `checkpoint`, and prints a line about it to `out`.
-/// The output appears whole or not at all. Throws Error.
+/// Exports the complete and undamaged checkpoint `checkpoint`, and prints one line to `out`. The
+/// output is written atomically. Throws Error.
 void export_checkpoint(const std::filesystem::path& checkpoint, const ExportArguments& arguments,
                        std::ostream& out);
 
-/// A model as evaluate and predict use it: the parameters are their moving averages if the training
+/// A model as used by evaluate and predict: `parameters` are the moving averages if the training
 /// had them.
 struct TrainedModel {
   ModelSource source;
@@ -50,12 +50,12 @@ struct TrainedModel {
   strategy::DataNames names;
 };
 
-/// How `trained` is exported as ONNX: with its metadata, and the preprocessing if the arguments ask
-/// for it, which throws Error (input) if ONNX has no operators for it.
+/// Options for the export of `trained` as ONNX: its metadata, and the preprocessing if requested.
+/// Throws Error (input) if ONNX has no operators for the preprocessing.
 onnx::ExportOptions onnx_options(const TrainedModel& trained, const ExportArguments& arguments);
 
-/// Writes the file, or with the layout "triton" the folder, and returns the bytes of the model. It
-/// appears whole or not at all. Throws Error.
+/// Writes the file (or with the layout "triton" the folder) atomically, and returns the size of the
+/// model in bytes. Throws Error.
 std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
                          const ExportArguments& arguments);
 

@@ -25,7 +25,7 @@ class StandardStreams;
 /// The arguments of main(), the standard streams, and the monitor of the start.
 struct Invocation {
   int argc = 0;
-  char** argv = nullptr;  ///< for MPI
+  char** argv = nullptr;  ///< passed to MPI
   StandardStreams* streams = nullptr;
   std::shared_ptr<job::StartMonitor> start = {};
 };
@@ -51,7 +51,7 @@ void add_checkpoint_command(CLI::App& program, std::ostream& out);
 /// `lockstep inspect`, which writes to `out`.
 void add_inspect_command(CLI::App& program, std::ostream& out);
 void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status);
-/// The status is 0 if there is no problem, 1 if there is one, 4 if ranks did not connect or stopped
+/// `status` is 0 without problems, 1 with problems, 4 if ranks did not connect or stopped
 /// responding.
 void add_doctor_command(CLI::App& program, const Invocation& invocation, int& status);
 /// `lockstep launch -- COMMAND…`: runs a command as one MPI job from processes that were started
@@ -59,7 +59,7 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
 void add_launch_command(CLI::App& program, const Invocation& invocation, int& status);
 /// `lockstep plan`: predicts a training on many replicas from a measurement on one machine.
 void add_plan_command(CLI::App& program, const Invocation& invocation, int& status);
-/// `lockstep report`: a page about trainings from their JSON events.
+/// `lockstep report`: writes an HTML report on trainings from their JSON events.
 void add_report_command(CLI::App& program);
 void add_version_command(CLI::App& program);
 

@@ -54,7 +54,7 @@ std::size_t bytes_of_one(const data::TensorArray& array) {
   return array.elements * element_bytes(array.type);
 }
 
-/// Copies the samples of `part` to where their records have their place.
+/// Copies the samples of `part` to the positions of their records.
 void place(const std::vector<data::TensorArray>& part, const std::vector<std::int64_t>& records,
            std::vector<data::TensorArray>& all) {
   for (std::size_t i = 0; i < part.size(); ++i) {
@@ -226,7 +226,7 @@ class DataBenchmark {
   }
 
  private:
-  /// A data set over `source` with the same preprocessing.
+  /// A data set that reads `source` with the preprocessing of `dataset_`.
   data::Dataset over(std::shared_ptr<const data::RecordSource> source) const {
     const data::Dataset stored = data::Dataset::from_source(std::move(source));
     return prepared(stored, options_.data.images.value_or(kImagesAsStored), "train");

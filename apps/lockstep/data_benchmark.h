@@ -1,4 +1,4 @@
-// The page cache of the system.
+// lockstep data benchmark: reading rates with parts of the work omitted.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ class BlankSource final : public data::RecordSource {
 /// The first records of another source, which must outlive this one.
 class FirstRecords final : public data::RecordSource {
  public:
-  /// `records` from 1 to the size of `source`. The files are those with these records: on them
-  /// depend the order of records and the reading ahead.
+  /// `records` from 1 to the size of `source`. Its files are those that contain
+  /// these records; they determine the record order and the prefetching.
   FirstRecords(const data::RecordSource& source, std::int64_t records);
   void read(std::int64_t record_id, data::Sample& sample) const override {
     source_.read(record_id, sample);
@@ -72,15 +72,13 @@ class StoredRecords final : public data::RecordSource {
   std::vector<std::string> records_;
 };
 
-// lockstep data benchmark.
-
 struct DataBenchmarkOptions {
   DataArguments data;
   OutputArguments output;
-  double seconds = 2;  ///< of each rate
+  double seconds = 2;  ///< duration of each measurement
 };
 
-/// Rate of batches with parts of the work left out.
+/// The rate of one stage, which omits parts of the work.
 struct DataRate {
   std::string stage;  ///< synthetic, decoded, stored, warm or cold
   int threads = 1;

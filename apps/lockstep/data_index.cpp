@@ -22,8 +22,8 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& argu
   std::vector<std::filesystem::path> files;
   for (const std::string& argument : arguments) {
     if (data::names_part(argument)) {
-      const auto of_part = data::data_files(argument);
-      files.insert(files.end(), of_part.begin(), of_part.end());
+      const auto part_files = data::data_files(argument);
+      files.insert(files.end(), part_files.begin(), part_files.end());
       continue;
     }
     std::error_code ignored;

@@ -89,7 +89,7 @@ class ImageHeaders {
   ValueExtent<int> channels_;
 };
 
-/// The values of a data set, by column where it is a table.
+/// The values of a data set; for a table, by column.
 class ValueSummary {
  public:
   explicit ValueSummary(const data::RecordSource& source)
@@ -138,7 +138,7 @@ class ValueSummary {
     ValueExtent<std::int32_t> extent;
   };
 
-  /// Pixels are read as value / 255.
+  /// Pixels are divided by 255 when they are read.
   std::string text_of(const ValueExtent<float>& extent) const {
     if (!is_image_) return extent.text();
     return fmt::format("{:.0f} to {:.0f}", extent.lowest * 255, extent.highest * 255);
@@ -245,11 +245,11 @@ constexpr std::array<const char*, 2> kUsualLabels = {"image/class/label", "label
 /// Statistics of one feature with one kind of values.
 struct FeatureSummary {
   std::int64_t records = 0;
-  ValueExtent<std::size_t> values;   // in a record
-  ValueExtent<std::size_t> lengths;  // of bytes values
+  ValueExtent<std::size_t> values;   // number of values per record
+  ValueExtent<std::size_t> lengths;  // lengths of bytes values
   ValueExtent<std::int64_t> integers;
   ValueExtent<float> floats;
-  std::map<std::string_view, std::int64_t> image_kinds;  // of the values that are encoded images
+  std::map<std::string_view, std::int64_t> image_kinds;  // number of encoded images per format
 
   void add(const data::Feature& feature) {
     ++records;
@@ -356,8 +356,8 @@ class Inspection {
   }
 
   /// Reads the class name that image records store with their label.
-  void take_name(const data::Example& example, const std::string& label_feature,
-                 std::int64_t label) {
+  void add_class_name(const data::Example& example, const std::string& label_feature,
+                      std::int64_t label) {
     const auto text = example.find(kUsualClassName);
     if (label_feature != kUsualLabels[0] || text == example.end()) return;
     const auto* names = std::get_if<data::BytesList>(&text->second);
@@ -372,7 +372,7 @@ class Inspection {
       const auto* integers = std::get_if<data::Int64List>(&feature);
       if (integers == nullptr || integers->size() != 1 || !is_label(name)) continue;
       ++labels_[name][integers->front()];
-      take_name(example, name, integers->front());
+      add_class_name(example, name, integers->front());
     }
   }
 
@@ -394,15 +394,16 @@ class Inspection {
   std::int64_t records_ = 0;
   std::map<std::pair<std::string, data::FeatureKind>, FeatureSummary> features_;
   std::map<std::string, std::map<std::int64_t, std::int64_t>> labels_;
-  std::map<std::string, ClassNames> class_names_;  // of each label feature
-  std::map<std::string, std::string> tensors_;     // of each described part that lists them
+  std::map<std::string, ClassNames> class_names_;  // by label feature
+  std::map<std::string, std::string> tensors_;     // by part whose description lists them
 };
 
 }  // namespace
 
 bool is_data_source(const std::string& argument) {
   if (data::names_format(argument)) return true;
-  // A directory without dataset.json has folders of images, or open_data() states what it lacks.
+  // A directory without dataset.json contains folders of images; otherwise open_data() reports the
+  // error.
   std::error_code ignored;
   return std::filesystem::is_directory(argument, ignored) && !data::read_dataset_json(argument);
 }

@@ -50,7 +50,7 @@ std::string values_text(const data::ColumnCounts& column, bool is_label) {
   return fmt::format("{}{}", fmt::join(texts, ", "), order.size() > kShown ? ", ..." : "");
 }
 
-/// Prints the columns of a table whose rows are no samples yet.
+/// Prints the columns of a table whose rows cannot be read as samples.
 void print_contents(const data::CsvSource::Contents& contents) {
   const data::CsvLayout& layout = contents.layout;
   fmt::print("{} {} a header, {}\n", counted(contents.rows, "record"),

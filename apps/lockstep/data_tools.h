@@ -22,17 +22,17 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& argu
 bool is_data_source(const std::string& argument);
 
 struct VerifyOptions {
-  std::vector<std::string> files;  ///< TFRecord files, or data sets as --data takes them
+  std::vector<std::string> files;  ///< TFRecord files, or data sets in the syntax of --data
   data::TFRecordOptions tfrecord;  ///< the features and the shape of TFRecord files, as in train
   /// Also decode every JPEG and PNG image of TFRecord files; images in folders are always decoded.
   bool images = false;
 };
 
-/// Reads every record of TFRecord files and of data sets in the syntax of --data, and finds what a
-/// training would stop on. Prints one line per file and per fault on standard output (at most 20
-/// per file for records and fields that are readable but do not match), and throws Error (data) at
-/// the end if there was a fault. Reading of a TFRecord file continues after a record with damaged
-/// data, but not after a damaged length.
+/// Reads every record of TFRecord files and of data sets in the syntax of --data, and finds faults
+/// that would stop a training. Prints one line per file and per fault on standard output (at most
+/// 20 per file for records and fields that are readable but do not match), and throws Error (data)
+/// at the end if there was a fault. Reading of a TFRecord file continues after a record with
+/// damaged data, but not after a damaged length.
 void verify_data(const VerifyOptions& options);
 
 struct IndexOptions {
@@ -44,7 +44,7 @@ struct IndexOptions {
 void index_data(const IndexOptions& options);
 
 struct InspectOptions {
-  std::vector<std::string> files;  ///< TFRecord files, or data sets as --data takes them
+  std::vector<std::string> files;  ///< TFRecord files, or data sets in the syntax of --data
   std::int64_t records = 0;        ///< maximum number of records per file; 0 for all
   std::string label_feature;       ///< feature whose values are counted; empty: the usual names
 };
@@ -53,9 +53,9 @@ struct InspectOptions {
 /// output. Throws Error (data).
 void inspect_data(const InspectOptions& options);
 
-/// Calls inspect(table) if the table can be read. Of any other it prints the columns and what a
-/// training would stop on; if the first row may be a header, the columns of both readings. Throws
-/// Error for options that do not match, and for what is no table.
+/// Calls inspect(table) if the table can be read. Otherwise prints its columns and the error that
+/// would stop a training; if the first row may be a header, prints the columns of both
+/// interpretations. Throws Error for options that do not match, and for files that are not tables.
 void inspect_table(data::CsvSpec table, const std::function<void(const data::Dataset&)>& inspect);
 
 }  // namespace lockstep::apps

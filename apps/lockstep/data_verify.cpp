@@ -44,7 +44,7 @@ constexpr std::int64_t kMaxMismatchesPrinted = 20;
 struct FileReport {
   std::int64_t files = 1;
   std::int64_t records = 0;
-  std::int64_t images = 0;  // that were decoded
+  std::int64_t images = 0;  // number of decoded images
   std::int64_t faults = 0;
   std::int64_t mismatches = 0;
   std::string first_fault;
@@ -53,7 +53,7 @@ struct FileReport {
     fmt::print("{}\n", error.what());
     count(error);
   }
-  /// The same for readable data that does not match. Only the first ones are printed.
+  /// Adds a mismatch of readable data. Only the first kMaxMismatchesPrinted are printed.
   void add_mismatch(const Error& error) {
     if (mismatches++ < kMaxMismatchesPrinted) fmt::print("{}\n", error.what());
     count(error);
@@ -77,7 +77,7 @@ void decode_whole(data::ImageDecoder& decoder, std::span<const std::uint8_t> fil
   decoder.decode(header.channels == 1 ? 1 : 3);
 }
 
-/// A training skips the step of such a record.
+/// The first number that is NaN or infinite: a training would skip the step of that record.
 std::optional<data::SampleProblem> not_finite(std::span<const float> values,
                                               const std::string& feature) {
   const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
@@ -92,8 +92,8 @@ class SampleCheck {
  public:
   explicit SampleCheck(const data::TFRecordOptions& options) : options_(options) {}
 
-  /// Starts a file, which `part` describes if it is not null. The files without a description are
-  /// one data set: their first record determines what all must be.
+  /// Starts a file that `part` describes, unless null. The files without a description are one data
+  /// set: its first record determines the schema of all of them.
   void start_file(const data::PartDescription* part) {
     if (part == nullptr && !part_) return;
     part_.reset();
@@ -124,7 +124,7 @@ class SampleCheck {
           Error(ErrorCategory::data, location.text(), problem->expected, problem->actual));
     } catch (const Error& error) {
       if (error.category() == ErrorCategory::input) {
-        // Options of a training are required and were not given.
+        // The schema requires options of a training that are not set.
         fmt::print("only checksums are verified: {}\n", error.what());
         has_schema_ = false;
         return true;
@@ -137,7 +137,7 @@ class SampleCheck {
  private:
   void find_decoder(std::string_view record, const std::string& where) {
     data::RecordSchema schema = data::find_schema(options_, part_, record, where);
-    // A training counts the classes if they are not described.
+    // Without a description, a training determines the number of classes itself.
     if (schema.counts_labels())
       schema.spec.targets.front().classes = std::numeric_limits<std::int32_t>::max();
     data::SampleSpec read = schema.spec;
@@ -150,14 +150,14 @@ class SampleCheck {
   const data::TFRecordOptions& options_;
   std::optional<data::PartDescription> part_;
   std::optional<data::ExampleDecoder> decoder_;
-  bool has_schema_ = true;  // false if it cannot be determined
+  bool has_schema_ = true;  // false if the schema cannot be determined
   data::Batch memory_;
   data::Sample sample_;
   data::StoredImage image_;
 };
 
-/// Decodes the images of records: values that start like a JPEG or PNG file, and every value of the
-/// usual feature.
+/// Decodes the images of records: values with the signature of JPEG or PNG, and all values of the
+/// usual image feature.
 class ImageCheck {
  public:
   void add(std::string_view record, const data::RecordLocation& location, FileReport& report) {
@@ -266,7 +266,7 @@ FileReport verify_source(const std::string& argument) {
     report.print_end(table.file.string(), false);
     return report;
   }
-  // Otherwise an unusable first image would be an error before the others are read.
+  // With a fixed shape, an unusable first image would be an error before the others are read.
   data::DataSpecOptions any_shape;
   any_shape.tfrecord.input_shape = {1, 1, 3};
   const data::Dataset dataset = data::open_data(argument, any_shape);

@@ -41,11 +41,11 @@ namespace {
 
 struct GenerateArguments {
   std::string checkpoint;
-  std::string source;               ///< a text of a pair; empty: those of the file
-  std::string source_file;          ///< of one source per line; empty: none
+  std::string source;               ///< source text of a pair; empty: the texts of source_file
+  std::string source_file;          ///< file with one source per line; empty: none
   std::vector<std::string> images;  ///< files to describe
   std::string device = "auto";
-  std::string path = "-";  ///< of the text; "-" is standard output
+  std::string path = "-";  ///< file for the text; "-" is standard output
   GenerateOptions text;
   model::ComputeOptions compute;  ///< --precision
   OutputArguments output;

@@ -16,12 +16,12 @@ GeneratedOutput::GeneratedOutput(const Options& options)
 
 void GeneratedOutput::write(std::string piece) {
   if (are_lines_) std::ranges::replace(piece, '\n', ' ');
-  put(piece);
+  write_raw(piece);
 }
 
 void GeneratedOutput::end_text() {
   if (are_lines_)
-    put("\n");
+    write_raw("\n");
   else if (is_shown_ && !ends_line_)
     fmt::print("\n");
 }
@@ -30,11 +30,11 @@ void GeneratedOutput::commit() {
   if (file_) file_->commit();
 }
 
-void GeneratedOutput::put(const std::string& piece) {
+void GeneratedOutput::write_raw(const std::string& piece) {
   if (file_) file_->write(piece);
   if (!is_shown_ || piece.empty()) return;
   print_exactly(piece);
-  std::fflush(stdout);  // as it arrives
+  std::fflush(stdout);  // show each piece immediately
   ends_line_ = piece.ends_with('\n');
 }
 

@@ -23,7 +23,7 @@ Sequence first_character(std::string_view bytes) {
   const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
   for (std::size_t i = 1; i < length; ++i) {
     if (i == bytes.size()) return {i, false};
-    // No longer forms, surrogates, or numbers above U+10FFFF.
+    // Excludes overlong forms, surrogates, and numbers above U+10FFFF.
     const unsigned lowest = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
     const unsigned highest = i > 1 ? 0xBF : first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
     if (byte(i) < lowest || byte(i) > highest) return {};
@@ -33,7 +33,7 @@ Sequence first_character(std::string_view bytes) {
 
 }  // namespace
 
-std::string take_characters(std::string& bytes) {
+std::string extract_characters(std::string& bytes) {
   std::string text;
   std::size_t at = 0;
   while (at < bytes.size()) {
@@ -57,11 +57,11 @@ std::string GeneratedText::add(std::int32_t token) {
   const std::string alone = tokenizer_->decode(std::span(last_).last(1));
   incomplete_ += text.starts_with(before) ? text.substr(before.size()) : alone;
   if (!alone.empty()) last_ = {token};
-  return take_characters(incomplete_);
+  return extract_characters(incomplete_);
 }
 
 std::string GeneratedText::finish() {
-  std::string text = take_characters(incomplete_);
+  std::string text = extract_characters(incomplete_);
   if (!incomplete_.empty()) text += kReplacement;
   incomplete_.clear();
   return text;

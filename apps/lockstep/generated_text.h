@@ -1,4 +1,4 @@
-// The text of tokens that arrive one by one.
+// Incremental decoding of generated tokens.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace lockstep::apps {
 
-/// Decodes tokens as they are generated. All text is UTF-8: a character of several tokens, such as
-/// bytes, appears with the last one, and bytes that are no UTF-8 become U+FFFD. Tokens after the
-/// vocabulary of the tokenizer, such as that before a target (data::TargetVocabulary), have no
-/// text.
+/// Decodes tokens one by one. The result is valid UTF-8: a character that consists of several
+/// tokens (such as bytes) is returned with the last of them, and invalid bytes become U+FFFD.
+/// Tokens beyond the vocabulary of the tokenizer, such as the begin token of targets
+/// (data::TargetVocabulary), have no text.
 class GeneratedText {
  public:
-  /// `last`: the token before the first one; nullopt: the text begins with it.
+  /// `last`: the token before the first one; nullopt if the first token begins the text.
   GeneratedText(std::shared_ptr<const data::Tokenizer> tokenizer, std::optional<std::int32_t> last)
       : tokenizer_(std::move(tokenizer)) {
     if (last) last_ = {*last};
@@ -26,19 +26,19 @@ class GeneratedText {
 
   /// The text that the next token completes.
   std::string add(std::int32_t token);
-  /// What is left at the end: a character that remained incomplete becomes U+FFFD.
+  /// The remaining text: an incomplete character becomes U+FFFD.
   std::string finish();
 
  private:
   std::shared_ptr<const data::Tokenizer> tokenizer_;
-  // The last token that has a text of its own, and those after it. The text of a token may depend
-  // on the ones before: a space of SentencePiece has none at the beginning.
+  // The last token with a text, and the tokens after it. The text of a token may depend on its
+  // predecessors: SentencePiece drops a space at the beginning.
   std::vector<std::int32_t> last_;
   std::string incomplete_;  // the beginning of a character
 };
 
-/// Moves the characters at the beginning of `bytes` to the result, each byte that is no UTF-8 as
-/// U+FFFD. What remains is the beginning of a character.
-std::string take_characters(std::string& bytes);
+/// Removes the complete characters from the beginning of `bytes` and returns them, with each
+/// invalid byte as U+FFFD. The rest is the beginning of a character.
+std::string extract_characters(std::string& bytes);
 
 }  // namespace lockstep::apps

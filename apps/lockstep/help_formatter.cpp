@@ -14,8 +14,8 @@
 namespace lockstep::apps {
 namespace {
 
-/// `text` as it continues at `column` of a line, with line breaks for lines of `width` columns and
-/// `column` spaces after each. A longer word has a line of its own.
+/// Wraps `text`, which starts at `column`, to lines of `width` columns, each continued with
+/// `column` spaces. A longer word is not broken.
 std::string wrapped(std::string_view text, std::size_t column, std::size_t width) {
   std::string lines;
   std::size_t used = column;
@@ -35,7 +35,7 @@ std::string wrapped(std::string_view text, std::size_t column, std::size_t width
   return lines;
 }
 
-/// Wraps each line of `text` by itself, with its own indentation.
+/// Wraps each line of `text` separately and keeps its indentation.
 std::string with_wrapped_lines(std::string_view text, std::size_t width) {
   std::string lines;
   while (!text.empty()) {

@@ -7,21 +7,21 @@
 
 namespace lockstep::apps {
 
-/// Columns of help texts: those of the terminal (terminal_columns()), at least 40 and at most 100.
+/// Width of help texts: that of the terminal (terminal_columns()), clamped to 40 to 100 columns.
 std::size_t help_width();
 
-/// What the help shows as the value of `option`: "DIR", "auto|never|require"; a number without a
-/// name is N, or X if it may have a fraction. CLI11's name of the type, if there is nothing better.
+/// The placeholder for the value of `option`: "DIR", "auto|never|require"; an unnamed number is N,
+/// or X if it may have a fraction. Defaults to CLI11's name of the type.
 std::string value_name(const CLI::Option& option);
 
-/// The layout of CLI::Formatter, with texts wrapped at spaces. Of an option's long names it shows
-/// the first and those that negate it: the others are aliases.
+/// The layout of CLI::Formatter, with texts wrapped at spaces. Shows the first long name of an
+/// option and those that negate it, but not its aliases.
 class HelpFormatter : public CLI::Formatter {
  public:
-  /// `width`: columns of a line.
+  /// `width`: columns per line.
   explicit HelpFormatter(std::size_t width) : width_(width) {}
 
-  /// With at most one empty line between two parts.
+  /// Separates parts by at most one empty line.
   std::string make_help(const CLI::App* command, std::string name,
                         CLI::AppFormatMode mode) const override;
   std::string make_description(const CLI::App* command) const override;

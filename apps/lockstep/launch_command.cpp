@@ -92,10 +92,10 @@ void require_endpoint(const job::Task& task) {
 }
 
 /// Parses "HOST:PORT", "HOST" or ":PORT". A missing part is taken from `known`.
-job::Endpoint endpoint(const std::string& given, const job::Endpoint& known) {
-  if (given.starts_with(':'))
-    return {.host = known.host, .port = job::parse_address("launch", "any" + given).port};
-  job::Endpoint point = job::parse_address("launch", given);
+job::Endpoint endpoint(const std::string& text, const job::Endpoint& known) {
+  if (text.starts_with(':'))
+    return {.host = known.host, .port = job::parse_address("launch", "any" + text).port};
+  job::Endpoint point = job::parse_address("launch", text);
   if (point.port == 0) point.port = known.port;
   return point;
 }

@@ -55,9 +55,9 @@ int run(const apps::Invocation& invocation) {
   apps::add_report_command(program);
   apps::add_version_command(program);
 
-  // Before the command runs: one without a session may take any time.
+  // Before the command runs, because a command without a session may run for any time.
   program.parse_complete_callback([&] { invocation.start->leave(); });
-  // Not earlier: commands inherit it.
+  // Set after the commands, which would inherit it.
   program.footer(
       "`lockstep COMMAND --help` or `lockstep help COMMAND` lists the options of a command.");
 
@@ -75,7 +75,7 @@ int run(const apps::Invocation& invocation) {
   } catch (const CLI::ParseError& error) {
     if (const auto refused = apps::to_error(error, program, arguments)) throw Error(*refused);
     if (job::detect_launch().rank != 0) return 0;
-    std::signal(SIGPIPE, SIG_DFL);  // `| head` ends a help as it ends other programs
+    std::signal(SIGPIPE, SIG_DFL);  // as in other programs, `| head` ends a help
     return program.exit(error);
   }
   return status;
@@ -85,7 +85,7 @@ constexpr job::StartCall kCommandLine{
     .name = "the reading of the command line",
     .advice = "a file that an option names, such as --config, is not readable on this host"};
 
-/// Monitors the start of a rank from here on; a process that is alone keeps nobody waiting.
+/// Monitors the start of a rank. Not needed in a single process, for which no other rank waits.
 std::shared_ptr<job::StartMonitor> monitor_start() {
   constexpr double kUntilOptionsAreKnown = 60;  // seconds
   auto monitor = std::make_shared<job::StartMonitor>();

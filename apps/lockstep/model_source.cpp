@@ -37,7 +37,7 @@ std::string read_description(const fs::path& file) {
   }
 }
 
-/// The description of the network of a file of ONNX.
+/// The description of the network in an ONNX file.
 std::string describe_onnx(const fs::path& file, bool reset_head) {
   const model::Network network = onnx::import_file(file).network;
   auto description = model::network_to_json(network);
@@ -60,10 +60,10 @@ fs::path find_newest(const fs::path& directory) {
   return {};
 }
 
-/// The checkpoint `path`, or the newest complete checkpoint in the directory `path`; DIR:best is
+/// The checkpoint `name`, or the newest complete checkpoint in the directory `name`; DIR:best is
 /// the best one.
-fs::path find_checkpoint(const fs::path& given) {
-  fs::path path = checkpoint::resolve_best(given);
+fs::path find_checkpoint(const fs::path& name) {
+  fs::path path = checkpoint::resolve_best(name);
   // An unreadable path is reported below, when it is read.
   std::error_code unreadable;
   if (fs::exists(path / checkpoint::kManifestName, unreadable)) return path;
@@ -93,8 +93,8 @@ model::Loss read_loss(const json& object) {
   return loss;
 }
 
-/// All losses of named outputs; empty if there is only one, of the first output and target. Throws
-/// std::invalid_argument.
+/// All losses, with named outputs; empty if there is only one, on the first output and target.
+/// Throws std::invalid_argument.
 std::vector<strategy::OutputLoss> read_losses(const json& stored) {
   std::vector<strategy::OutputLoss> losses;
   if (!stored.contains(strategy::kOutputLossesKey)) return losses;
@@ -107,7 +107,7 @@ std::vector<strategy::OutputLoss> read_losses(const json& stored) {
   return losses;
 }
 
-/// What read_losses() reads.
+/// The inverse of read_losses().
 json list_losses(const std::vector<strategy::OutputLoss>& losses) {
   json list = json::array();
   for (const strategy::OutputLoss& one : losses)
@@ -178,7 +178,7 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
 }
 
 /// "images imagenet-train, 2 maps", as the trainer stored it.
-std::string text_of_preparation(const json& configuration) {
+std::string preparation_text(const json& configuration) {
   const auto text = json_member<std::string>(configuration, strategy::kPreparationKey);
   return text.starts_with(", ") ? text.substr(2) : text;
 }
@@ -202,7 +202,7 @@ nlohmann::json ModelSource::to_json() const {
   if (!input_feature.empty()) model["input_feature"] = input_feature;
   if (!stored_shape.empty()) model["stored_shape"] = stored_shape;
   if (script) {
-    std::error_code unknown;  // where the working directory is removed
+    std::error_code unknown;  // if the working directory was removed
     json& stored = model["script"];
     stored = {{"path", fs::absolute(name, unknown).string()},
               {"xxh3", checkpoint::hex16(*script)},
@@ -218,8 +218,8 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
                                           const std::string& where) {
   try {
     // A program that uses the library may store anything under this key.
-    const json given = configuration.value(kKey, json::object());
-    const json model = given.is_object() ? given : json::object();
+    const json value = configuration.value(kKey, json::object());
+    const json model = value.is_object() ? value : json::object();
     ModelSource source = model.contains("script") ? read_script(model.at("script"), where)
                                                   : read_stored_network(configuration, where);
     if (model.contains("images"))
@@ -233,7 +233,7 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
       source.test_images =
           data::ImageRecipe::from_json(json_member<json>(configuration, strategy::kImageRecipeKey));
     if (configuration.value(strategy::kMappedKey, json()) == true)
-      source.mapped = text_of_preparation(configuration);
+      source.mapped = preparation_text(configuration);
     return source;
   } catch (const std::invalid_argument& reason) {
     throw Error(ErrorCategory::checkpoint, where, "expected the description of a model",
@@ -295,7 +295,7 @@ ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::pa
   };
   ModelSource source = parse(checkpoint::on_every_rank(strategy.ranks(), read).front());
   if (source.script)
-    checkpoint::share_file(strategy.ranks(), script);
+    checkpoint::broadcast_file(strategy.ranks(), script);
   else
     read_code(source, path, code);  // which refuses --model
   source.code = std::move(script);
@@ -337,7 +337,7 @@ void check_script(const strategy::Strategy& strategy, const strategy::Checkpoint
   if (state.empty()) return;
   const std::string where = plan.directory.string();
   const json saved = *checkpoint::parse_training_state(state, where).configuration;
-  // Tensors of another kind of network are compared when they are read.
+  // Other networks are checked when their tensors are read.
   const json model = saved.value(ModelSource::kKey, json::object());
   if (!model.is_object() || !model.contains("script")) return;
   const ModelSource before = ModelSource::of_configuration(saved, where);

@@ -148,17 +148,17 @@ void check_losses(const LossArguments& arguments, const model::Network& network)
                   "got none that names an output");
     return;
   }
-  std::vector<std::string_view> given(arguments.untrained.begin(), arguments.untrained.end());
-  for (const strategy::OutputLoss& one : arguments.losses) given.push_back(one.output);
+  std::vector<std::string_view> names(arguments.untrained.begin(), arguments.untrained.end());
+  for (const strategy::OutputLoss& one : arguments.losses) names.push_back(one.output);
   std::vector<std::string_view> known;
   for (const model::NetworkOutput& output : outputs) known.push_back(output.name);
-  for (const std::string_view name : given)
+  for (const std::string_view name : names)
     if (std::ranges::find(known, name) == known.end())
       refuse_loss(
           fmt::format("expected an output of model {}: {}", network.name(), names_of(network)),
           got_name(name, known));
   for (const std::string_view name : known)
-    if (std::ranges::find(given, name) == given.end())
+    if (std::ranges::find(names, name) == names.end())
       refuse_loss(fmt::format("expected a loss for each output of model {}: {}", network.name(),
                               names_of(network)),
                   fmt::format("got none for {}; {}=none does not train it", name, name));

@@ -44,12 +44,12 @@ std::vector<std::string> known_names(const CLI::App& command) {
   return names;
 }
 
-/// The beginning of what starts the ranks of a job, in kOtherNames.
+/// Prefix of the entries of kOtherNames for the number of ranks.
 constexpr std::string_view kMpirun = "mpirun";
 
-/// What other programs, or other commands of this one, call an option or a command: the name, and
-/// the option with the value that it stands for, if any. Of several rows with the same name, the
-/// first whose option the command has counts. "files" and "PATH" are arguments without a name.
+/// Names of options and commands in other programs, or in other commands of this one, with the
+/// equivalent option and its value, if any. If a name has several rows, the first whose option the
+/// command has is used. "files" and "PATH" are positional arguments.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"--accumulation-steps", "--accumulate"},
     {"--amp", "--precision bfloat16"},
@@ -157,7 +157,7 @@ std::string got_word(const std::string& word, const CLI::App& command) {
 namespace {
 
 /// Whether `word`, which is no option, is one of the files that a pattern after --data matched.
-bool is_of_unquoted_pattern(const std::string& word, const CLI::App& command) {
+bool is_from_unquoted_pattern(const std::string& word, const CLI::App& command) {
   const CLI::Option* data = command.get_option_no_throw("--data");
   std::error_code unreadable;
   return data != nullptr && data->count() > 0 && std::filesystem::exists(word, unreadable) &&
@@ -167,7 +167,7 @@ bool is_of_unquoted_pattern(const std::string& word, const CLI::App& command) {
 /// `got "run" (did you mean --checkpoint run?)`: a value without an option, for the first missing
 /// option that it may belong to.
 std::string got_value(const std::string& word, const CLI::App& command) {
-  if (is_of_unquoted_pattern(word, command))
+  if (is_from_unquoted_pattern(word, command))
     return fmt::format(
         "got \"{}\"; quote a pattern, such as --data 'train-*.tfrecord', so that the shell passes "
         "it on",
@@ -187,7 +187,7 @@ bool has_commands(const CLI::App& command) {
   return !command.get_subcommands([](const CLI::App*) { return true; }).empty();
 }
 
-/// The last time that `arguments` have `option`. An argument without a name has no value here.
+/// The last occurrence of `option` in `arguments`. Positional arguments have no value here.
 TypedOption as_typed(const CLI::Option& option, const std::vector<std::string>& arguments) {
   TypedOption typed{option.get_name(), ""};
   for (std::size_t i = 0; i < arguments.size(); ++i)
@@ -227,7 +227,7 @@ Error wrong_value(const CLI::Option& option, const TypedOption& typed, const std
 
 namespace {
 
-/// What `error` says, about `option`.
+/// Converts `error`, which concerns `option`.
 Error wrong_option(const CLI::ParseError& error, const CLI::Option& option, const CLI::App& command,
                    const TypedOption& typed) {
   const std::string where = "command line";

@@ -37,9 +37,9 @@ namespace lockstep::apps {
 struct PlanArguments {
   TrainArguments train;
   std::string link;                       ///< as given
-  std::optional<double> bits_per_second;  ///< of `link`
+  std::optional<double> bits_per_second;  ///< parsed from `link`
   std::string latency;                    ///< as given
-  std::optional<double> latency_seconds;  ///< of `latency`
+  std::optional<double> latency_seconds;  ///< parsed from `latency`
   std::string replicas = "1-4,6,8,12,16,24,32,48,64";
   std::optional<int> replicas_per_host;
   enum class Scaling { strong, weak } scaling = Scaling::strong;
@@ -100,7 +100,7 @@ struct Fields<apps::PlanArguments> {
           {.value = "TIME"}},
       TextField<Options>{
           {"replicas", kGroup,
-           "Numbers of replicas to predict for; the largest is the most that is considered"},
+           "Numbers of replicas to predict for; the largest is the maximum considered"},
           parse_replicas,
           [](const Options& options) { return fields_detail::print(options.replicas); },
           {.value = "LIST"}},
@@ -111,7 +111,7 @@ struct Fields<apps::PlanArguments> {
       Field{&Options::scaling,
             {"scaling", kGroup,
              "strong: the global batch stays the same, as in `lockstep train`; weak: it "
-             "grows with the replicas, and --global-batch is that of one"}},
+             "grows with the replicas, and --global-batch is per replica"}},
       Field{&Options::price,
             {"price", kGroup,
              "Price of a host for an hour, in any currency (default: that of --hardware)"},
@@ -143,7 +143,7 @@ struct Fields<apps::PlanArguments> {
 namespace lockstep::apps {
 namespace {
 
-/// Of the options of `train`, those that the help of `plan` lists.
+/// The options of `train` that the help of `plan` lists.
 constexpr std::array<std::string_view, 9> kListed{"--help",    "--model",        "--data",
                                                   "--steps",   "--global-batch", "--epochs",
                                                   "--devices", "--json",         "--quiet"};
@@ -229,7 +229,7 @@ int make_plan(job::Session& session, const PlanArguments& arguments) {
   if (is_job && session.nodes() > 1 && !arguments.bits_per_second)
     measured = measured_link(session);
   if (!session.is_chief()) return 0;
-  std::optional<AtomicFile> saved;  // opened before the measurements, which take a minute
+  std::optional<AtomicFile> saved;  // opened before the measurements, which last a minute
   if (const std::filesystem::path file = arguments.save_calibration; !file.empty()) {
     remove_abandoned_temporaries(file.parent_path(), file.filename().native());
     saved.emplace(file);
@@ -281,7 +281,7 @@ void add_plan_command(CLI::App& program, const Invocation& invocation, int& stat
     }
     TrainArguments& train = arguments->train;
     arguments->has_batch = command->get_option("--global-batch")->count() > 0;
-    if (!arguments->calibration.empty()) {  // which has measured them
+    if (!arguments->calibration.empty()) {  // the file contains the measurements
       if (train.model.empty()) train.model = "calibrated";
       if (train.data.data.empty()) train.data.data = "calibrated";
     }

@@ -65,8 +65,8 @@ std::string limit_text(std::string_view limit) {
   return "waiting for the slowest is the limit";
 }
 
-/// `text` in lines of at most kPlanWidth bytes, the first after `begin`, the others after as many
-/// spaces.
+/// `text` in lines of at most kPlanWidth bytes. The first line starts with `begin`, the others are
+/// indented by its length.
 std::string in_lines(std::string_view text, const std::string& begin = "") {
   std::string lines;
   std::string line = begin;
@@ -88,24 +88,22 @@ std::string in_lines(std::string_view text, const std::string& begin = "") {
 std::string verdict_text(const PlanReport& report) {
   const strategy::ScalingPlan& plan = report.plan;
   if (plan.most == 1) return {};
-  if (plan.pays_up_to == plan.most)
+  if (plan.efficient_up_to == plan.most)
     return in_lines(fmt::format(
-        "All {} replicas pay: those of the second half add at least half of what one alone trains, "
-        "on average.",
+        "Scaling is efficient up to {} replicas (marginal efficiency of at least 50 %).",
         plan.most));
-  std::string text = in_lines(
-      fmt::format("{}: a further one adds less than half of what one alone trains; {}.",
-                  plan.pays_up_to == 1 ? "Only one replica pays"
-                                       : fmt::format("Up to {} replicas pay", plan.pays_up_to),
-                  limit_text(plan.limit)));
+  std::string text = in_lines(fmt::format(
+      "Scaling is efficient up to {}; beyond that, the marginal efficiency is below 50 %: "
+      "{}.",
+      counted(plan.efficient_up_to, "replica"), limit_text(plan.limit)));
   if (plan.link_for_all)
-    text += fmt::format("Links of {} would let all {} pay.\n",
+    text += fmt::format("Links of {} would make {} replicas efficient.\n",
                         strategy::bit_rate_text(*plan.link_for_all), plan.most);
   else
-    text += fmt::format("No faster link would let all {} pay.\n", plan.most);
+    text += fmt::format("No faster link would make {} replicas efficient.\n", plan.most);
   if (plan.batch_for_all)
     text += in_lines(fmt::format(
-        "A global batch of {} would let all {} pay{}.",
+        "A global batch of {} would make {} replicas efficient{}.",
         report.options.global_batch * *plan.batch_for_all * (report.options.weak ? plan.most : 1),
         plan.most, plan.batch_is_covered ? "" : " (beyond the measured batches)"));
   return text;
@@ -157,7 +155,7 @@ std::string plan_text(const PlanReport& report) {
   text += "\n" + verdict_text(report);
   if (report.options.samples > 0) {
     text += "The whole training takes, with\n";
-    for (const int count : std::set<int>{1, plan.pays_up_to, plan.fastest, plan.cheapest})
+    for (const int count : std::set<int>{1, plan.efficient_up_to, plan.fastest, plan.cheapest})
       text += fmt::format(
           "  {}{}{}\n", training_text(report, count), count == plan.fastest ? ", the fastest" : "",
           count == plan.cheapest && report.hardware.price > 0 ? ", the cheapest" : "");
@@ -187,7 +185,7 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
        report.calibration.transfer_seconds_per_byte * report.hardware.transfer_cost},
       {"rows", std::move(rows)},
       {"most", plan.most},
-      {"pays_up_to", plan.pays_up_to},
+      {"pays_up_to", plan.efficient_up_to},
       {"fastest", plan.fastest},
       {"cheapest", plan.cheapest}};
   if (!plan.limit.empty()) object["limit"] = plan.limit;

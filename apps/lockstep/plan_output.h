@@ -9,7 +9,7 @@
 
 namespace lockstep::apps {
 
-/// A plan and what it was made from.
+/// A plan and its inputs.
 struct PlanReport {
   strategy::Calibration calibration;
   strategy::Hardware hardware;
@@ -17,7 +17,7 @@ struct PlanReport {
   strategy::ScalingPlan plan;
 };
 
-/// A table of at most 80 columns, what follows from it, and the assumptions.
+/// A table of at most 80 columns, the conclusions, and the assumptions.
 std::string plan_text(const PlanReport& report);
 
 /// {"event": "plan", …, "rows": [{"replicas", "step_seconds", "breakdown": {…}, …}], …,

@@ -39,7 +39,7 @@ std::string json_list(const std::vector<Number>& values) {
   return '[' + list + ']';
 }
 
-/// A column without a name has its number.
+/// Unnamed columns are numbered.
 bool is_column_name(const std::string& text) {
   return text.find_first_not_of("0123456789") != std::string::npos;
 }
@@ -100,7 +100,7 @@ PredictedRow PredictedOutput::row_of_position(std::span<const float> outputs,
         row.probabilities.push_back(is_activated_ ? score : 1 / (1 + std::exp(-score)));
     return row;
   }
-  // One output for two classes.
+  // A single output represents two classes.
   if (scores.size() == 1) scores.insert(scores.begin(), is_activated_ ? 1 - scores.front() : 0);
   row.probabilities = is_activated_ ? scores : softmax(scores);
   row.ranked.resize(scores.size());

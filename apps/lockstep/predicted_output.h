@@ -1,5 +1,5 @@
-// How the values of one output of a network are written: as probabilities of classes or of targets,
-// or as they are.
+// The representation of the values of one network output: probabilities of classes or of targets,
+// or the raw values.
 #pragma once
 
 #include <cstddef>
@@ -20,39 +20,40 @@ namespace lockstep::apps {
 
 /// How values of classes are written.
 struct PredictionStyle {
-  bool logits = false;   ///< in CSV and TFRecord the outputs of the network, not probabilities
-  std::int64_t top = 0;  ///< only the most probable classes, this many; 0: all outputs
+  bool logits = false;   ///< write raw outputs instead of probabilities to CSV and TFRecord
+  std::int64_t top = 0;  ///< number of most probable classes to write; 0: all outputs
 };
 
 /// The values of one record.
 struct PredictedRow {
   std::vector<float> outputs = {};
-  /// Of the classes, or of each output; empty: neither. With positions, of the class of each.
+  /// Probabilities of the classes or outputs; empty for other values. With positions, the
+  /// probability of the most probable class at each.
   std::vector<double> probabilities = {};
-  /// Classes, the most probable first, as many as are written; empty without classes. With
-  /// positions, the most probable class of each.
+  /// The classes to write, the most probable first; empty without classes. With positions, the
+  /// most probable class at each.
   std::vector<std::int64_t> ranked = {};
 
   double probability() const { return probabilities[static_cast<std::size_t>(ranked.front())]; }
 };
 
-/// One output of a network. Its loss says what the values are: with softmax and sigmoid those of
-/// cross-entropies become probabilities, unless the network ends in that activation itself; others
-/// are written as they are.
+/// One output of a network. Its loss determines the representation: the logits of a cross-entropy
+/// are converted to probabilities with softmax or sigmoid, unless the network ends in that
+/// activation; other values are written unchanged.
 class PredictedOutput {
  public:
-  /// The output number `index`, with the loss of its training; without one, or with embeddings, a
-  /// loss of values. `names` are those of the data of its target.
+  /// The output number `index`, with the loss of its training; for an untrained output or
+  /// embeddings, any loss of values. `names`: the data names of its target.
   PredictedOutput(const model::Network& network, std::size_t index, const model::Loss& loss,
                   const strategy::DataNames& names);
 
   const std::string& name() const { return name_; }
   std::size_t index() const { return index_; }
-  std::int64_t classes() const { return classes_; }  ///< 0: no classifier
+  std::int64_t classes() const { return classes_; }  ///< 0 if the output is not a classifier
   const model::Loss& loss() const { return loss_; }
-  /// Whether a record has a class at each of several positions.
+  /// Whether each record has a class at several positions.
   bool has_positions() const { return positions_ > 1; }
-  /// Whether predicted_class() knows the class of a record.
+  /// Whether predicted_class() may be called.
   bool has_class_names() const { return !names_.empty() && !has_positions(); }
 
   PredictedRow row(std::span<const float> outputs, const PredictionStyle& style) const;
@@ -65,7 +66,7 @@ class PredictedOutput {
   /// Adds features whose names begin with `prefix`.
   void add_features(const PredictedRow& row, const std::string& prefix,
                     const PredictionStyle& style, data::Example& example) const;
-  /// The name of the predicted class, of an output with class names.
+  /// The name of the predicted class. Requires has_class_names().
   std::string predicted_class(const PredictedRow& row) const { return class_text(row.ranked[0]); }
 
  private:
@@ -77,28 +78,28 @@ class PredictedOutput {
 
   std::string name_;
   std::size_t index_;
-  std::int64_t width_;  // of a position
+  std::int64_t width_;  // values per position
   std::int64_t positions_;
   model::Loss loss_;
   std::int64_t classes_;
-  std::string_view activation_;       // of the loss
-  bool is_activated_;                 // whether the network ends in it
-  std::vector<std::string> names_;    // of the classes; empty if unknown
-  std::vector<std::string> targets_;  // of the training data
+  std::string_view activation_;       // activation of the loss
+  bool is_activated_;                 // whether the network ends in `activation_`
+  std::vector<std::string> names_;    // class names; empty if unknown
+  std::vector<std::string> targets_;  // target names in the training data
 };
 
-/// The outputs that `selected`, a list of names, chooses, in its order; all if it is empty. With
-/// one loss, `losses` is empty and `loss` that of the first output. Throws Error (input) for a name
-/// that the network does not have, or twice.
+/// The outputs named in the list `selected`, in its order; all if it is empty. With one loss,
+/// `losses` is empty and `loss` belongs to the first output. Throws Error (input) for an unknown or
+/// repeated name.
 std::vector<PredictedOutput> predicted_outputs(const model::Network& network,
                                                const model::Loss& loss,
                                                std::span<const strategy::OutputLoss> losses,
                                                const strategy::DataNames& names,
                                                std::string_view selected);
 
-/// A field of a CSV table, quoted where that is necessary (RFC 4180).
+/// A field of a CSV table, quoted if necessary (RFC 4180).
 std::string csv_field(const std::string& text);
-/// A string of JSON, with its quotes.
+/// A JSON string, including its quotes.
 std::string json_string(const std::string& text);
 
 }  // namespace lockstep::apps

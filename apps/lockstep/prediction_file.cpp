@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kStandardOutput = "-";
 
-/// As many commas as there are in a part of a header outside quotes.
+/// The commas of a part of a header that are outside quotes.
 std::string empty_fields(std::string_view header) {
   std::string commas;
   bool is_quoted = false;
@@ -46,9 +46,9 @@ PredictionFormat prediction_format(PredictionFormat chosen, const std::string& p
 /// The predictions for one record, or its error.
 struct PredictionFile::Row {
   std::int64_t record = 0;
-  std::vector<PredictedRow> outputs = {};  // as outputs_
+  std::vector<PredictedRow> outputs = {};  // in the order of outputs_
   std::string file = {};                   // empty if unknown
-  std::string error = {};                  // of an unreadable record
+  std::string error = {};                  // empty if the record was read
 };
 
 void check_predictions(const PredictionOptions& options, std::span<const PredictedOutput> outputs) {
@@ -118,7 +118,7 @@ std::string PredictionFile::header() const {
 void PredictionFile::add(const strategy::Predictions& predictions) {
   if (predictions.record_ids.empty() && predictions.bad.empty()) return;
   const bool csv = options_.format == PredictionFormat::csv;
-  // Not earlier: standard output stays empty if there is no prediction because of an error.
+  // Delayed until here, so that standard output stays empty after an early error.
   std::string text = csv && !std::exchange(has_rows_, true) ? header() : "";
   const auto begin_row = [&](std::int64_t record) {
     Row row{.record = record};

@@ -1,4 +1,4 @@
-// The file of `lockstep predict`.
+// The output file of `lockstep predict`.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,28 @@ namespace lockstep::apps {
 
 enum class PredictionFormat { automatic, csv, jsonl, tfrecord };
 
-/// The format `chosen`, or for `automatic` that of the extension of `path`, where "-" is standard
-/// output: CSV, or with `json` JSON lines. Throws Error (input) for another extension.
+/// The format `chosen`; for `automatic`, the format of the extension of `path`. Standard output
+/// ("-") is CSV, or JSON lines with `json`. Throws Error (input) for another extension.
 PredictionFormat prediction_format(PredictionFormat chosen, const std::string& path, bool json);
 
 struct PredictionOptions {
   std::string path;  ///< "-" is standard output
   PredictionFormat format = PredictionFormat::csv;
   PredictionStyle style = {};
-  /// Unreadable records have rows as well, with their errors: CSV then has a column "error".
+  /// Whether unreadable records have rows with their errors; CSV then has a column "error".
   bool has_errors = false;
 };
 
 /// The file name of a record.
 using FileNames = std::function<std::string(std::int64_t record)>;
 
-/// Predictions in record order, one line or tf.train.Example per record: its id; for a classifier,
-/// the predicted class, probabilities, in JSON also the logits, which differ where probabilities
-/// are rounded to 0 or 1, and the name of the predicted class if it is known; otherwise the
-/// outputs, in columns with the names of the targets if they are known. Several outputs of the
-/// network have columns and features OUTPUT.NAME, and in JSON an object each. The file appears only
-/// when it is complete, unless it is standard output. Throws Error (data) with the path. Of a class
-/// at each position, there are lists of the predicted classes and their probabilities.
+/// Predictions in record order, one line or tf.train.Example per record. For a classifier: the
+/// record id, the predicted class and its name if known, the probabilities, and in JSON also the
+/// logits, which differ even if probabilities are rounded to 0 or 1. Otherwise: the record id and
+/// the outputs, in columns named after the targets if known. With a class at each position, the
+/// predicted classes and their probabilities are lists. Several network outputs have columns and
+/// features OUTPUT.NAME, and one JSON object each. The file appears only when it is complete,
+/// unless it is standard output. Throws Error (data) with the path.
 ///
 ///     record,predicted,probability_0,probability_1,file,class
 ///     {"record":0,"predicted":1,"probability":0.75,"probabilities":[0.25,0.75],
@@ -47,13 +47,13 @@ using FileNames = std::function<std::string(std::int64_t record)>;
 ///     record,kind.predicted,kind.probability_0,kind.probability_1,price.output_0
 ///     {"record":0,"kind":{"predicted":1,"probability":0.75,…},"price":{"outputs":[2.5]}}
 ///
-/// An unreadable record has its id, its file and the error, in CSV with empty fields between them:
+/// An unreadable record has its id, its file and the error; the other CSV fields are empty:
 ///
 ///     3,,,,2.jpg,,[photos/2.jpg] expected a usable image; …
 ///     {"record":3,"file":"2.jpg","error":"[photos/2.jpg] expected a usable image; …"}
 class PredictionFile {
  public:
-  /// `file_names`: null if records are no files. Throws the errors of check_predictions().
+  /// `file_names`: null if records are not files. Throws the errors of check_predictions().
   PredictionFile(const PredictionOptions& options, std::vector<PredictedOutput> outputs,
                  FileNames file_names);
 
@@ -62,12 +62,12 @@ class PredictionFile {
   void commit() {
     if (file_) file_->commit();
   }
-  std::int64_t records() const { return records_; }  ///< with predictions
+  std::int64_t records() const { return records_; }  ///< number of predictions
 
  private:
   struct Row;
   void write(const std::string& text);
-  /// "" of a single output, else "OUTPUT.".
+  /// "" for a single output, else "OUTPUT.".
   std::string prefix(const PredictedOutput& output) const;
   std::string header() const;
   /// The line, or the tf.train.Example, of a record.
@@ -84,8 +84,8 @@ class PredictionFile {
   bool has_rows_ = false;
 };
 
-/// Throws Error (input) for `top` if no output has classes, and for outputs whose names JSON lines
-/// have already. The same on all ranks.
+/// Throws Error (input) for `top` if no output has classes, and for outputs whose names are
+/// reserved in JSON lines. Behaves the same on all ranks.
 void check_predictions(const PredictionOptions& options, std::span<const PredictedOutput> outputs);
 
 }  // namespace lockstep::apps

@@ -35,7 +35,7 @@ void set_up_first() {
   job::hold_recording_requests();
 }
 
-// An executable's functions here run before the constructors of all libraries.
+// Functions in this section run before the constructors of all libraries.
 [[gnu::section(".preinit_array"), gnu::used]] void (*first)() = set_up_first;
 
 }  // namespace
@@ -63,8 +63,8 @@ DataProgress::~DataProgress() {
 
 void DataProgress::show(std::int64_t records) {
   if (!on_terminal_) return;
-  const std::string of = total_ > 0 ? fmt::format(" of {}", total_) : "";
-  std::fputs(fmt::format("\r{}: {}{} records\x1b[K", verb_, records, of).c_str(), stderr);
+  const std::string total = total_ > 0 ? fmt::format(" of {}", total_) : "";
+  std::fputs(fmt::format("\r{}: {}{} records\x1b[K", verb_, records, total).c_str(), stderr);
 }
 
 void print_exactly(std::string_view text) {
@@ -86,16 +86,16 @@ void open_closed_descriptors() {
   }
 }
 
-extern "C" void note_nothing(int /*signal*/) {}
+extern "C" void ignore_signal(int /*signal*/) {}
 
 // Installs an empty handler, so that write() fails with EPIPE, or with EFBIG at the limit of
 // `ulimit -f`. SIG_IGN would be inherited by programs that `lockstep launch` starts.
-void take_signals_of_writing() {
+void handle_write_signals() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) {
     struct sigaction now = {};
     if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
     struct sigaction action = {};
-    action.sa_handler = note_nothing;
+    action.sa_handler = ignore_signal;
     action.sa_flags = SA_RESTART | SA_ONSTACK;
     ::sigemptyset(&action.sa_mask);
     ::sigaction(signal, &action, nullptr);
@@ -145,7 +145,7 @@ class StandardStreams::Stream {
 
   void write(std::string_view text) {
     while (!text.empty() && error_ == 0) {
-      if (limit_.count() > 0 && !has_room()) return lose(kNoReader);
+      if (limit_.count() > 0 && !wait_until_writable()) return lose(kNoReader);
       // A pipe that is ready accepts PIPE_BUF bytes without blocking.
       const std::size_t size =
           limit_.count() > 0 ? std::min<std::size_t>(text.size(), PIPE_BUF) : text.size();
@@ -153,7 +153,7 @@ class StandardStreams::Stream {
       if (written >= 0)
         text.remove_prefix(static_cast<std::size_t>(written));
       else if (errno == EAGAIN)
-        has_room();
+        wait_until_writable();
       else if (errno != EINTR)
         return lose(errno);
     }
@@ -176,14 +176,15 @@ class StandardStreams::Stream {
 
   /// Waits until the descriptor is ready for writing, or for the limit. A broken stream counts as
   /// ready: write() reports the error.
-  bool has_room() const {
+  bool wait_until_writable() const {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
       const auto waited = std::chrono::steady_clock::now() - start;
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit_ - waited).count();
-      pollfd room{.fd = descriptor_, .events = POLLOUT, .revents = 0};
-      const int ready = ::poll(
-          &room, 1, limit_.count() == 0 ? -1 : static_cast<int>(std::max<std::int64_t>(left, 0)));
+      pollfd interest{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+      const int ready =
+          ::poll(&interest, 1,
+                 limit_.count() == 0 ? -1 : static_cast<int>(std::max<std::int64_t>(left, 0)));
       if (ready >= 0 || errno != EINTR) return ready != 0;
     }
   }
@@ -207,7 +208,7 @@ class StandardStreams::Stream {
 
 StandardStreams::StandardStreams() {
   open_closed_descriptors();
-  take_signals_of_writing();
+  handle_write_signals();
   errors_ = new Stream(stderr, STDERR_FILENO, _IONBF, nullptr);
   output_ =
       new Stream(stdout, STDOUT_FILENO, ::isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF, errors_);

@@ -1,4 +1,4 @@
-// What main() sets up: signals, threads, and the standard streams; and output on a terminal.
+// Process setup in main() (signals and standard streams), and output on a terminal.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace lockstep::apps {
 
 /// Restores the SIGHUP action that this process inherited, such as SIG_IGN under nohup. Libraries
 /// install a handler before main() runs (UCX, which Debian 13's Open MPI loads, for its debugger).
-/// Must be called first in main(). From before that on, SIGUSR1 does not end the process
+/// Must be called first in main(). SIGUSR1 is already held before main()
 /// (job::hold_recording_requests()).
 void restore_inherited_hangup();
 
@@ -37,8 +37,8 @@ class DataProgress {
   bool on_terminal_;
 };
 
-/// Prints `text` on standard output as it is, for a file or another program; on a terminal, what
-/// printable() makes of it, with line breaks and tabs. StandardStreams reports failures.
+/// Prints `text` on standard output: unchanged to a file or another program; on a terminal through
+/// printable(), with line breaks and tabs. StandardStreams reports failures.
 void print_exactly(std::string_view text);
 
 // Standard input, output and error of the program. Lost output is reported at the end and never

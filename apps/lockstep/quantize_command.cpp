@@ -74,10 +74,10 @@ using nlohmann::ordered_json;
 
 /// What the command reports.
 struct QuantizeResult {
-  strategy::Evaluation before;    ///< of the model in float32, on the validation data
-  strategy::Evaluation after;     ///< of the quantized one
-  std::uint64_t bytes = 0;        ///< of the file
-  std::uint64_t float_bytes = 0;  ///< that it would have with weights in float32
+  strategy::Evaluation before;    ///< metrics of the float32 model on the validation data
+  strategy::Evaluation after;     ///< metrics of the quantized model
+  std::uint64_t bytes = 0;        ///< size of the file
+  std::uint64_t float_bytes = 0;  ///< its size with float32 weights
 };
 
 /// Points of accuracy, or without classes percent by which the loss rises.
@@ -145,7 +145,7 @@ void print_json(const Restored& restored, const QuantizeArguments& arguments,
 }
 
 void print_layers(const onnx::QuantizedModel& model) {
-  std::size_t width = 5;  // of the names
+  std::size_t width = 5;  // widest name
   std::size_t type_width = 6;
   for (const onnx::QuantizedLayer& layer : model.layers) {
     width = std::max(width, layer.name.size());

@@ -24,8 +24,8 @@ using allreduce::Route;
 
 constexpr double kIterationSeconds =
     200e-6;                            // minimum, so that clock and barrier overhead is negligible
-constexpr double kRouteSeconds = 0.5;  // for all iterations of a size and route
-constexpr double kQuickSeconds = 10e-3;  // a call this short is estimated from several
+constexpr double kRouteSeconds = 0.5;  // all iterations of a size and route
+constexpr double kQuickSeconds = 10e-3;  // shorter calls are estimated from several
 constexpr int kFewestIterations = 3;
 constexpr int kMaxIterations = 500;
 constexpr int kMaxCalls = 100;
@@ -63,11 +63,11 @@ class PlainMpi {
 /// A route to measure: a group of the local replicas, or plain MPI.
 struct Contender {
   Route route{};
-  std::vector<Communicator> group;  // element i is of local replica i; empty for plain MPI
+  std::vector<Communicator> group;  // by local replica; empty for plain MPI
   std::unique_ptr<PlainMpi> plain;
 };
 
-/// The groups of this process, created before its threads start.
+/// The communicators of this process, created before its threads start.
 struct Arena {
   std::vector<Communicator> control;  // barriers and the exchange of times, the same for all routes
   std::vector<Contender> contenders;
@@ -225,7 +225,7 @@ class Member {
         plan_.iterations > 0
             ? plan_.iterations
             : static_cast<int>(std::clamp<double>(fit, kFewestIterations, kMaxIterations));
-    std::vector<double> times;  // of iteration 0 on every route, of iteration 1, …
+    std::vector<double> times;  // [iteration][route]
     for (int iteration = 0; iteration < iterations; ++iteration)
       for (std::size_t i = 0; i < contenders(); ++i) times.push_back(time(i, calls[i]) / calls[i]);
     times = slowest(times);
@@ -258,9 +258,9 @@ class Member {
   const Communicator& control_;
   const ReductionPlan& plan_;
   MPI_Datatype mpi_;
-  const ReductionListener* chief_;  // null on all but one
+  const ReductionListener* chief_;  // null except on the chief
   ReductionPattern<T> pattern_;
-  std::vector<device::Buffer> buffers_;  // one a contender
+  std::vector<device::Buffer> buffers_;  // one per contender
   std::size_t count_ = 0;
 };
 
@@ -276,8 +276,8 @@ std::int64_t time_reductions(job::Session& session, int local_replicas, const Re
   std::int64_t errors = 0;
   with_element_type(plan.dtype, [&]<typename T>(const ElementTag<T>& type) {
     threads.run([&](int local) {
-      const bool tells = session.is_chief() && local == 0;
-      Member<T> member(arena, local, plan, type.mpi, tells ? &chief : nullptr);
+      const bool is_chief = session.is_chief() && local == 0;
+      Member<T> member(arena, local, plan, type.mpi, is_chief ? &chief : nullptr);
       const std::int64_t wrong = member.run();
       if (local == 0) errors = wrong;
     });

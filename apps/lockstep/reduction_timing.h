@@ -24,11 +24,11 @@
 namespace lockstep::apps {
 
 /// Seconds for `calls` consecutive calls of `run`. First calls `run` once untimed to warm the
-/// caches, and then `line_up`, such as a barrier with the other participants.
-template <typename Clock = std::chrono::steady_clock, typename Run, typename LineUp>
-double warm_time(int calls, const Run& run, const LineUp& line_up) {
+/// caches, and then `barrier`, which synchronizes the participants.
+template <typename Clock = std::chrono::steady_clock, typename Run, typename Barrier>
+double warm_time(int calls, const Run& run, const Barrier& barrier) {
   run();
-  line_up();
+  barrier();
   const auto start = Clock::now();
   for (int call = 0; call < calls; ++call) run();
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -165,9 +165,9 @@ class ReductionPattern {
 /// What to time.
 struct ReductionPlan {
   std::vector<std::size_t> bytes;  ///< sizes of the reduced buffer
-  std::string dtype = "float32";   ///< a name of element_types.h
+  std::string dtype = "float32";   ///< a name of element_type_names()
   std::vector<allreduce::Route> routes = {allreduce::Route::automatic};
-  /// Measurements of each size and route; 0: as many as half a second holds, 3 to 500.
+  /// Measurements of each size and route; 0: as many as fit into half a second, 3 to 500.
   int iterations = 0;
   bool check = false;
 };
@@ -193,7 +193,7 @@ struct ReductionListener {
 /// Times in-place sums over `local_replicas` replicas of each rank. For each size the routes are
 /// interleaved, so that disturbances affect them equally. Each measurement starts with an untimed
 /// call, because the caches contain the buffers of another route, unlike in a training that uses a
-/// single route. A barrier follows, the same for all routes, and then enough calls to fill 200
+/// single route. A barrier follows, the same for all routes, and then enough calls to last 200
 /// microseconds. Route mpi is plain MPI_Allreduce if every rank has one replica and MPI has the
 /// type; otherwise it is the group that is built on MPI. Collective. Returns the number of wrong
 /// elements, the same on all ranks. Throws Error (input) for a route that cannot connect these

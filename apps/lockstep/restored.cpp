@@ -23,7 +23,7 @@
 namespace lockstep::apps {
 namespace {
 
-/// On the chief.
+/// Called on the chief only.
 void warn_of_maps(const job::Session& session, const ModelSource& source) {
   if (source.mapped.empty() || !session.is_chief()) return;
   session.logger()->warn(
@@ -32,7 +32,7 @@ void warn_of_maps(const job::Session& session, const ModelSource& source) {
       source.mapped);
 }
 
-/// On the chief.
+/// Called on the chief only.
 void warn_of_unscaled(const job::Session& session, const strategy::DataNames& names,
                       const data::Dataset& dataset) {
   const std::string preparation = names.table ? names.table->preparation() : "";
@@ -42,7 +42,7 @@ void warn_of_unscaled(const job::Session& session, const strategy::DataNames& na
       preparation.substr(2), dataset.description());
 }
 
-/// Copies the arrays of `to` from those of the same names.
+/// Copies the arrays of `to` from those of the same names in `from`.
 void copy_arrays(const model::ParameterTable& from, std::span<const float> values,
                  const model::ParameterTable& to, std::span<float> target) {
   for (const model::ParameterInfo& entry : to.entries()) {

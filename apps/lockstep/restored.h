@@ -1,4 +1,5 @@
-// A trained model of a checkpoint on a data set: what evaluate, predict and quantize begin with.
+// A trained model of a checkpoint and a data set, the common part of evaluate, predict and
+// quantize.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,8 +31,8 @@ struct RestoredArguments {
   PlaceArguments place;
   OutputArguments output;
   model::ComputeOptions compute;  ///< --precision
-  std::string metrics;            ///< of evaluate
-  bool embeddings = false;        // without the last layer
+  std::string metrics;            ///< --metrics of evaluate
+  bool embeddings = false;        ///< omit the last layer
 };
 
 /// A trained model on its replicas, and the batched data set in record order.
@@ -41,11 +42,11 @@ struct Restored {
   data::Dataset dataset;
   std::unique_ptr<strategy::Trainer> trainer;
   checkpoint::RestoredCheckpoint checkpoint;
-  strategy::DataNames names;  ///< of the training data
+  strategy::DataNames names;  ///< names in the training data
 };
 
-/// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) for a
-/// required option that was not given.
+/// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) if a
+/// required option is missing.
 template <typename Work>
 int run_restored(const Invocation& invocation, const RestoredArguments& arguments, Work work) {
   require_given("--checkpoint DIR", arguments.checkpoint);
@@ -57,12 +58,12 @@ int run_restored(const Invocation& invocation, const RestoredArguments& argument
                      work);
 }
 
-/// Declares `fields`, --precision and the options of the output. `quiet`: what --quiet does.
+/// Declares `fields`, --precision and the options of the output. `quiet`: help of --quiet.
 void add_restored_options(CLI::App& command, const std::vector<BoundField>& fields,
                           RestoredArguments& arguments, const char* quiet);
 
 /// The number of classes and the image preprocessing default to those of the model's training.
-/// A table is read as that of the training, `names`.
+/// A table is read with the columns of the training data, `names`.
 data::Dataset open_test_data(DataArguments data, const ModelSource& source,
                              const strategy::DataNames& names);
 
@@ -72,7 +73,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments);
 /// Throws Error (checkpoint) unless the checkpoint `path` describes all losses of `source`.
 void check_losses_known(const ModelSource& source, const std::string& path);
 
-/// A trainer of `network`, whose arrays have the values of those of the same names in `from`.
+/// A trainer of `network`, whose arrays are initialized from those of the same names in `from`.
 std::unique_ptr<strategy::Trainer> trainer_with(strategy::Strategy& strategy,
                                                 model::Network network,
                                                 const checkpoint::ReplicaArrays& from,

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRuns = "runs";
 
-/// The directories runs/NAME-N by N, also files of such a name. Empty if there is no runs.
+/// The directories (or files) runs/NAME-N by N. Empty if runs does not exist.
 std::map<std::int64_t, fs::path> runs_of(const std::string& name) {
   std::map<std::int64_t, fs::path> runs;
   std::error_code error;
@@ -36,7 +36,7 @@ std::map<std::int64_t, fs::path> runs_of(const std::string& name) {
        entry.increment(error)) {
     const std::string found = entry->path().filename().string();
     if (!found.starts_with(name + "-")) continue;
-    // Of 32 bits, so that there is always a next one.
+    // Limited to 32 bits, so that N + 1 does not overflow.
     if (const auto number = parse_number<std::int32_t>(found.substr(name.size() + 1));
         number && *number > 0)
       runs[*number] = entry->path();
@@ -49,13 +49,13 @@ fs::path create_run(const std::string& name) {
   const auto runs = runs_of(name);
   for (std::int64_t number = runs.empty() ? 1 : runs.rbegin()->first + 1;; ++number) {
     const fs::path path = fs::path(kRuns) / fmt::format("{}-{}", name, number);
-    if (!fs::create_directory(path)) continue;  // another training was faster
+    if (!fs::create_directory(path)) continue;  // another training created it meanwhile
     checkpoint::sync_directory(kRuns);
     return path;
   }
 }
 
-/// The options of a training, without those that say where it is saved and what is printed.
+/// The options of a training, without those for checkpoints and output.
 nlohmann::json training_options(nlohmann::json options) {
   for (const char* name :
        {"checkpoint-dir", "resume", "overwrite", "log-format", "log-every", "quiet", "verbose"})
@@ -118,22 +118,22 @@ RunDirectory::~RunDirectory() {
   std::error_code error;
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
        entry.increment(error)) {
-    std::error_code unknown;  // of a file that is not regular, which stays
+    std::error_code unknown;  // ignored: a file without a known type is kept
     const bool is_lock =
         entry->path().filename().string().starts_with(".") && entry->is_regular_file(unknown);
     if (!is_lock) return;
   }
   if (error) return;
-  fs::remove_all(path_, error);  // but not the one above, where another training may be starting
+  fs::remove_all(path_, error);  // keep runs/, in which another training may be starting
 }
 
 std::string unfinished_run(const std::string& model, const nlohmann::json& options) {
-  // Many runs that have ended must not delay the start of the next one.
+  // Limits the start-up delay with many finished runs.
   constexpr int kMaxRuns = 20;
-  const auto given = training_options(options);
+  const auto own_options = training_options(options);
   const auto runs = runs_of(network_name(model));
-  int looked_at = 0;
-  for (auto run = runs.rbegin(); run != runs.rend() && looked_at < kMaxRuns; ++run, ++looked_at) {
+  int examined = 0;
+  for (auto run = runs.rbegin(); run != runs.rend() && examined < kMaxRuns; ++run, ++examined) {
     try {
       const auto found = checkpoint::list_checkpoints(run->second);
       const checkpoint::CheckpointInfo* const last = newest(found);
@@ -143,13 +143,13 @@ std::string unfinished_run(const std::string& model, const nlohmann::json& optio
           checkpoint::parse_training_state(checkpoint::read_small_file(file), file.string());
       const nlohmann::json stored = state.configuration->value(kOptionsKey, nlohmann::json());
       if (state.configuration->contains(strategy::kFinishedKey) || !stored.is_object() ||
-          training_options(stored) != given)
+          training_options(stored) != own_options)
         continue;
       return fmt::format(
           "{} has a training with the same options that has not ended, saved at step {}: "
           "--checkpoint-dir {} continues it, unless it is still running",
           run->second.string(), state.step, shell_word(run->second.string()));
-    } catch (const std::exception&) {  // a damaged one is no reason not to train
+    } catch (const std::exception&) {  // a damaged run does not prevent the training
     }
   }
   return {};
@@ -161,7 +161,7 @@ std::string ending_text(const fs::path& directory, const TrainArguments& argumen
   std::vector<checkpoint::CheckpointInfo> found;
   try {
     found = checkpoint::list_checkpoints(directory);
-  } catch (const Error& error) {  // what is saved stays saved
+  } catch (const Error& error) {  // the checkpoints still exist
     return fmt::format("{} cannot be listed: {}\n", where, error.message().actual);
   }
   const checkpoint::CheckpointInfo* const last = newest(found);
@@ -184,7 +184,7 @@ std::string ending_text(const fs::path& directory, const TrainArguments& argumen
                : arguments.fit.checkpoint.overwrite ? " without --resume never and --overwrite"
                                                     : " without --resume never");
   }
-  // Not with the validation data, which have selected the best one.
+  // No suggestion to use the validation data, which selected the best checkpoint.
   return text + fmt::format("\nnext: lockstep evaluate --checkpoint {} --data DATA\n",
                             shell_word(best == nullptr ? where : where + ":best"));
 }

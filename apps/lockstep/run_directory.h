@@ -1,4 +1,4 @@
-// Where `lockstep train` saves if the command line does not say, and what its last lines say of it.
+// The default directory of `lockstep train`, and the last lines of its output.
 #pragma once
 
 #include <filesystem>
@@ -27,20 +27,19 @@ class RunDirectory {
   RunDirectory& operator=(const RunDirectory&) = delete;
   ~RunDirectory();
 
-  const std::filesystem::path& path() const { return path_; }  ///< the same on all ranks
+  const std::filesystem::path& path() const { return path_; }  ///< equal on all ranks
 
  private:
   std::filesystem::path path_;
   bool is_chief_;
 };
 
-/// A sentence about the newest of the directories runs/NETWORK-N of a training that was stopped
-/// before its end, and that had the same `options`, an object of kOptionsKey; empty if there is
-/// none.
+/// A sentence about the newest directory runs/NETWORK-N of an unfinished training with the same
+/// `options` (an object of kOptionsKey); empty if there is none.
 std::string unfinished_run(const std::string& model, const nlohmann::json& options);
 
-/// The last lines of a training that has saved in `directory` (empty: nowhere): its checkpoints,
-/// the best of them, and the next command. `signal`: what stopped it; 0: nothing.
+/// The last lines of a training with checkpoints in `directory` (empty: not saved): its newest and
+/// best checkpoint, and the next command. `signal`: the signal that stopped it; 0: none.
 std::string ending_text(const std::filesystem::path& directory, const TrainArguments& arguments,
                         int signal);
 

@@ -39,12 +39,12 @@ std::string name_of_sources(const std::string& path) {
 SourceText::SourceText(std::string text, const data::Tokenizer& tokenizer,
                        const std::vector<model::NetworkInput>& inputs, const std::string& where)
     : text_(std::move(text)) {
-  std::string given;
+  std::string input_names;
   bool fits = !inputs.empty();
   std::size_t sources = 0;
   for (const model::NetworkInput& input : inputs) {
-    given += fmt::format("{}{} {}", given.empty() ? "" : ", ", input.name,
-                         model::to_string(input.shape));
+    input_names += fmt::format("{}{} {}", input_names.empty() ? "" : ", ", input.name,
+                               model::to_string(input.shape));
     are_segments_.push_back(input.name == "source_segments");
     sources += input.name == "source" ? 1 : 0;
     fits = fits && (are_segments_.back() || input.name == "source") &&
@@ -54,7 +54,7 @@ SourceText::SourceText(std::string text, const data::Tokenizer& tokenizer,
   if (!fits || sources != 1)
     throw Error(ErrorCategory::input, where,
                 "expected a network that reads source [S], perhaps source_segments [S], and tokens",
-                fmt::format("got {}", given.empty() ? "tokens alone" : given));
+                fmt::format("got {}", input_names.empty() ? "tokens alone" : input_names));
   try {
     const auto length = static_cast<std::size_t>(inputs.front().shape.front());
     data::TextTokens whole =

@@ -1,4 +1,4 @@
-// The texts from which a model of pairs generates others.
+// Source texts for a model that was trained on pairs of texts.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ std::vector<std::string> read_source_lines(const std::string& path);
 std::string name_of_sources(const std::string& path);
 
 /// The context of a source: the inputs "source" [S] and, if the network has it, "source_segments"
-/// [S], as pairs of texts in tables have them (data::TextTableSource).
+/// [S], as in data::TextTableSource.
 class SourceText {
  public:
   /// Encodes `text` for a network with these inputs besides its tokens. `where` is for messages.
@@ -28,7 +28,7 @@ class SourceText {
              const std::vector<model::NetworkInput>& inputs, const std::string& where);
 
   const std::string& text() const { return text_; }
-  bool is_cut() const { return is_cut_; }  ///< the text has more than S tokens
+  bool is_cut() const { return is_cut_; }  ///< whether the text has more than S tokens
   /// Views of this object, in the order of the inputs.
   std::vector<model::InputView> context() const;
 

@@ -15,22 +15,22 @@
 namespace lockstep::apps {
 namespace {
 
-/// The tokens to begin with. Throws Error (input).
-std::vector<std::int32_t> prompt_tokens(const GeneratedTokens& of, const std::string& prompt) {
+/// The tokens of the prompt. Throws Error (input).
+std::vector<std::int32_t> prompt_tokens(const GeneratedTokens& trained, const std::string& prompt) {
   std::vector<std::int32_t> tokens;
   try {
-    tokens = of.tokenizer->encode(prompt);
+    tokens = trained.tokenizer->encode(prompt);
   } catch (const Error& error) {
     throw Error(ErrorCategory::input, "prompt", error.message().expected, error.message().actual);
   }
-  if (of.are_targets || (tokens.empty() && of.begin))
-    tokens.insert(tokens.begin(), of.begin.value());
+  if (trained.are_targets || (tokens.empty() && trained.begin))
+    tokens.insert(tokens.begin(), trained.begin.value());
   if (tokens.empty())
     throw Error(
         ErrorCategory::input, "prompt",
         fmt::format("expected --prompt TEXT, because the tokenizer ({}) has no token between "
                     "texts to begin with",
-                    of.tokenizer->name()),
+                    trained.tokenizer->name()),
         "got no text");
   return tokens;
 }
@@ -42,7 +42,7 @@ GeneratedTokens GeneratedTokens::of(const data::TextSchema& text) {
                          .are_targets = !text.target.empty(),
                          .are_captions = !text.image.empty()};
   if (tokens.are_targets) {
-    const auto targets = data::TargetVocabulary::of(*tokens.tokenizer);
+    const auto targets = data::TargetVocabulary::for_tokenizer(*tokens.tokenizer);
     tokens.vocabulary_size = targets.size;
     tokens.begin = targets.begin;
     tokens.end = targets.end;
@@ -58,7 +58,7 @@ Generated generate_text(model::Generator& generator, const GenerateOptions& opti
                         const std::function<void(const std::string&)>& sink) {
   const auto start = prompt_tokens(tokens, options.prompt);
   std::int64_t most = options.tokens;
-  if (tokens.are_targets) {  // a window would lose the beginning
+  if (tokens.are_targets) {  // a sliding window would drop the beginning
     most = std::min(most, generator.positions() - std::ssize(start) + 1);
     if (most < 1)
       throw Error(ErrorCategory::input, "prompt",

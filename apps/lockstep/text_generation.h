@@ -1,4 +1,4 @@
-// The text that a network generates after a prompt.
+// Generation of text after a prompt.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +18,35 @@ namespace lockstep::apps {
 /// The tokens that a network was trained to predict.
 struct GeneratedTokens {
   std::shared_ptr<const data::Tokenizer> tokenizer;
-  bool are_targets = false;                ///< of pairs of texts, or captions
-  bool are_captions = false;               ///< of images
+  bool are_targets = false;                ///< second texts of pairs, or captions
+  bool are_captions = false;               ///< captions of images
   std::int64_t vocabulary_size = 0;        ///< number of logits
-  std::optional<std::int32_t> begin = {};  ///< before a text; nullopt: there is none
-  std::optional<std::int32_t> end = {};    ///< after a text; nullopt: there is none
+  std::optional<std::int32_t> begin = {};  ///< token before a text, if any
+  std::optional<std::int32_t> end = {};    ///< token after a text, if any
 
-  /// Those of a training on such text. Throws the errors of TextSchema::open().
+  /// The tokens of a training on `text`. Throws the errors of TextSchema::open().
   static GeneratedTokens of(const data::TextSchema& text);
 };
 
 /// What to generate, and how.
 struct GenerateOptions {
-  std::string prompt;         ///< how the text begins
-  std::int64_t tokens = 100;  ///< the most that are generated
+  std::string prompt;         ///< beginning of the text
+  std::int64_t tokens = 100;  ///< maximum number of tokens to generate
   model::SamplingOptions sampling = {};
-  std::int64_t beams = 0;  ///< 0: tokens are drawn
+  std::int64_t beams = 0;  ///< number of beams; 0: tokens are sampled
   double length_penalty = 0;
 };
 
 struct Generated {
-  std::string text;          ///< after the prompt
-  std::int64_t tokens = 0;   ///< without the end token
-  bool reached_end = false;  ///< the model generated the end token
+  std::string text;          ///< text after the prompt
+  std::int64_t tokens = 0;   ///< number of tokens without the end token
+  bool reached_end = false;  ///< whether the model generated the end token
   double seconds = 0;
   std::optional<model::Beam> beam = {};  ///< with GenerateOptions::beams
 };
 
 /// Generates in a context (Generator::context()), and passes the prompt and each piece of the text
-/// to `sink` as it arrives. A target has at most as many tokens as the network has positions.
+/// to `sink` as it is generated. A target has at most as many tokens as the network has positions.
 /// Throws Error (input) for a prompt that the tokenizer cannot encode or that is too long, and the
 /// errors of Generator and beam_search().
 Generated generate_text(model::Generator& generator, const GenerateOptions& options,

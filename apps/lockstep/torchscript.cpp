@@ -21,14 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kZipBegin = "PK\x03\x04";
-/// A file in every archive of torch.jit.save, and in none of torch.save.
+/// A file that archives of torch.jit.save have, and those of torch.save do not.
 constexpr std::string_view kScriptMember = "/constants.pkl";
 
 [[noreturn]] void refuse_script(std::string_view expected, const std::string& actual) {
   throw Error(ErrorCategory::input, "model", expected, actual);
 }
 
-/// The names of the members of an archive are in this many bytes at its end.
+/// The directory of an archive is searched in this many bytes at its end.
 constexpr std::size_t kDirectoryBytes = std::size_t{1} << 20;
 
 std::string read_contents(const fs::path& file) try {
@@ -79,7 +79,7 @@ const LoadedLibrary& plugin() {
 bool is_torchscript(const std::string& name) {
   for (const char* extension : {".pt", ".pth", ".ts"})
     if (name.ends_with(extension)) return true;
-  // Not a file that has the name of a network.
+  // A file with the name of a network does not count.
   std::error_code unknown;
   if (name.find_first_of("./") == std::string::npos || !fs::is_regular_file(name, unknown))
     return false;

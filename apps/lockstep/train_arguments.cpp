@@ -85,7 +85,7 @@ void set_label_smoothing(LossArguments& arguments, double smoothing) {
                    fmt::format("got {}", model::name_of(loss)));
 }
 
-/// Of the numbers "1,2.5"; none for "auto" and "".
+/// The weights in a list such as "1,2.5"; none for "auto" and "".
 std::vector<float> class_weights_of(std::string_view text) {
   std::vector<float> weights;
   if (text.empty() || text == "auto") return weights;

@@ -69,21 +69,20 @@ Configuration describe(const TrainArguments& arguments) {
   return configuration;
 }
 
-/// The name of the directory of checkpoints; that of the summaries if it alone was given; empty if
-/// there is neither.
+/// The name of the directory of checkpoints, else of the summaries; empty if there is neither.
 std::string run_name(const TrainArguments& arguments, const std::filesystem::path& checkpoints) {
   const bool names_summaries =
       !arguments.summary_dir.empty() && (checkpoints.empty() || arguments.chooses_directory);
   const std::filesystem::path directory =
       names_summaries ? std::filesystem::path(arguments.summary_dir) : checkpoints;
   if (directory.empty()) return {};
-  std::error_code unknown;  // where the working directory is removed
+  std::error_code unknown;  // if the working directory was removed
   const std::filesystem::path whole =
       std::filesystem::absolute(directory, unknown).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-/// First those that every rank has, so that a wrong metric is an error before any output.
+/// Callbacks of all ranks come first, so that a wrong metric is an error before any output.
 std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArguments& arguments,
                                                                 const strategy::Strategy& strategy,
                                                                 const Configuration& configuration,
@@ -160,8 +159,8 @@ void require_classes(const data::Dataset& dataset, const TrainArguments& argumen
                 fmt::format("got {} classes in {} records", classes, dataset.size()));
 }
 
-/// Sets the metric of the best checkpoint and the directory, if the options do not say. The
-/// directory that this has created; null if the options name one, or none.
+/// Sets the metric of the best checkpoint and the directory, unless the options set them. Returns
+/// the created directory; null if the options name one, or none.
 std::unique_ptr<const RunDirectory> choose_checkpoints(const strategy::Strategy& strategy,
                                                        const TrainArguments& arguments,
                                                        const nlohmann::json& options,
@@ -189,7 +188,7 @@ std::unique_ptr<const RunDirectory> choose_checkpoints(const strategy::Strategy&
   auto created = std::make_unique<const RunDirectory>(strategy.ranks(), arguments.model);
   plan.directory = created->path();
   plan.resume = checkpoint::Resume::never;  // other hosts may have a directory of the same name
-  // Not at the end of each epoch, because an epoch of a small table is shorter than a save.
+  // Disables saving at the end of each epoch: an epoch of a small table is shorter than a save.
   if (plan.save_every == 0) plan.save_every = std::numeric_limits<std::int64_t>::max();
   return created;
 }
@@ -199,8 +198,8 @@ int train(job::Session& session, const TrainArguments& arguments,
   const PlaceArguments& place = arguments.place;
   std::vector<device::Device> devices =
       job::choose_devices(session, place.devices, place.options.share_gpus);
-  // All data before the strategy: building an index may take long, and the watchdog would report a
-  // stall.
+  // Opens all data before the strategy: building an index may take long, and the watchdog would
+  // report a stall.
   data::Dataset dataset =
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);

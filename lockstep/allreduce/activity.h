@@ -76,8 +76,8 @@ class alignas(64) Activity {
   std::uint64_t enter(const char* operation, int bucket = -1);
   /// Reports that the collective has ended or failed on this replica.
   void leave();
-  /// For a replica that was not watched while the others completed collectives: it has completed
-  /// `collectives`, too.
+  /// Sets the number of completed collectives of a replica that was not watched while others
+  /// completed them.
   void catch_up(std::uint64_t collectives);
 
   /// Sets the human-readable contents of each bucket: "conv4 .. fc1". The same on all replicas;
@@ -114,8 +114,8 @@ class alignas(64) Activity {
 /// activity.
 class CollectiveScope {
  public:
-  /// Enters `operation` (a string literal) of gradient bucket `bucket`; -1: no bucket. `others` are
-  /// in a collective of processes as well: the further replicas of this one.
+  /// Enters `operation` (a string literal) of gradient bucket `bucket`; -1: no bucket. `others`:
+  /// further replicas of this process, which a collective of processes enters and leaves, too.
   CollectiveScope(Activity* activity, const char* operation, int bucket = -1,
                   std::span<const std::shared_ptr<Activity>> others = {});
   ~CollectiveScope();

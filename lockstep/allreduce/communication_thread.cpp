@@ -15,7 +15,7 @@ CommunicationThread::~CommunicationThread() {
     const std::lock_guard lock(mutex_);
     ends_ = true;
   }
-  given_.notify_one();
+  submitted_.notify_one();
   thread_.join();
 }
 
@@ -25,7 +25,7 @@ void CommunicationThread::submit(std::function<void()> operation) {
     if (error_) return;
     operations_.push_back(std::move(operation));
   }
-  given_.notify_one();
+  submitted_.notify_one();
 }
 
 void CommunicationThread::wait() {
@@ -38,7 +38,7 @@ void CommunicationThread::work() {
   trace::name_thread("reductions");
   std::unique_lock lock(mutex_);
   for (;;) {
-    given_.wait(lock, [this] { return ends_ || !operations_.empty(); });
+    submitted_.wait(lock, [this] { return ends_ || !operations_.empty(); });
     if (operations_.empty()) return;
     const std::function<void()>& operation =
         operations_.front();  // not moved while others are added

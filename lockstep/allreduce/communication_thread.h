@@ -28,7 +28,7 @@ class CommunicationThread {
   void work();
 
   std::mutex mutex_;
-  std::condition_variable given_;
+  std::condition_variable submitted_;
   std::condition_variable done_;
   std::deque<std::function<void()>> operations_;  // the first one may be running
   std::exception_ptr error_;

@@ -85,9 +85,9 @@ Communicator Communicator::watched_by(std::shared_ptr<Activity> activity,
 }
 
 Communicator Communicator::for_bucket(int bucket) const {
-  Communicator labelled = *this;
-  labelled.bucket_ = bucket;
-  return labelled;
+  Communicator labeled = *this;
+  labeled.bucket_ = bucket;
+  return labeled;
 }
 
 int Communicator::rank() const { return impl_->rank(); }

@@ -61,8 +61,8 @@ class Communicator {
 
   int rank() const;  ///< 0 .. size() - 1; the index of the replica
   int size() const;  ///< number of members
-  /// A handle whose operations are recorded in `activity`, and in `others` if its members are
-  /// processes with further replicas. It keeps them alive.
+  /// A handle that records its operations in `activity`, and in `others`, further replicas of this
+  /// process, if members are processes. Keeps them alive.
   Communicator watched_by(std::shared_ptr<Activity> activity,
                           std::vector<std::shared_ptr<Activity>> others = {}) const;
   /// The activity that this handle records in, or null.
@@ -102,9 +102,9 @@ class Communicator {
   /// members. Throws Error (communication), here or from the request.
   template <Reducible T>
   Request all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
-  /// The same, after the work that is already on `stream`. The host does not wait for it
-  /// if the values are on a GPU. Throws Error (input) for a GPU stream in a group without GPU
-  /// replicas.
+  /// Starts all_reduce() after the work already enqueued on `stream`. The host does not wait for
+  /// that work if the values are on a GPU. Throws Error (input) for a GPU stream in a group without
+  /// GPU replicas.
   template <Reducible T>
   Request all_reduce(std::span<T> values, ReduceOp op, device::Stream& stream) const;
 
@@ -116,14 +116,14 @@ class Communicator {
   /// rest of `values` is undefined afterwards. Throws Error (communication).
   template <Reducible T>
   Request reduce_scatter(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
-  /// After the work on `stream`.
+  /// Starts after the work on `stream`.
   template <Reducible T>
   Request reduce_scatter(std::span<T> values, ReduceOp op, device::Stream& stream) const;
   /// The second half: copies every member's slice of `values` to all members. Throws Error
   /// (communication).
   template <Reducible T>
   Request all_gather(std::span<T> values) const;
-  /// After the work on `stream`.
+  /// Starts after the work on `stream`.
   template <Reducible T>
   Request all_gather(std::span<T> values, device::Stream& stream) const;
 
@@ -152,7 +152,7 @@ class Communicator {
   /// Throws the error of the group if it has failed.
   void throw_if_failed() const;
 
-  /// For routes that are built on another one.
+  /// The member behind this handle, for routes built on another route.
   const std::shared_ptr<GroupMember>& impl() const { return impl_; }
 
  private:

@@ -132,10 +132,10 @@ void GradientBuckets::start_step() {
 std::vector<std::string> GradientBuckets::contents(
     std::span<const std::pair<std::size_t, std::string_view>> names,
     std::string_view unnamed) const {
-  std::vector<std::vector<std::string_view>> of_bucket(buckets_.size());
-  for (const auto& [parameter, name] : names) of_bucket[bucket_of_[parameter]].push_back(name);
+  std::vector<std::vector<std::string_view>> by_bucket(buckets_.size());
+  for (const auto& [parameter, name] : names) by_bucket[bucket_of_[parameter]].push_back(name);
   std::vector<std::string> contents;
-  for (const std::vector<std::string_view>& all : of_bucket)
+  for (const std::vector<std::string_view>& all : by_bucket)
     contents.push_back(all.empty()       ? std::string(unnamed)
                        : all.size() == 1 ? std::string(all.front())
                                          : fmt::format("{} .. {}", all.front(), all.back()));
@@ -245,7 +245,7 @@ double GradientBuckets::seconds_waited_since(Clock::time_point begin) const {
   return seconds;
 }
 
-// A recording in pieces, and the measurement of an error, allocate memory between reductions.
+// Recordings in pieces and error measurements allocate memory between reductions.
 bool GradientBuckets::host_waits() const { return host_waits_ || host_runner_ || measures_error_; }
 
 std::span<float> GradientBuckets::values_of(std::size_t bucket) const {
@@ -258,7 +258,7 @@ void GradientBuckets::reduce_on_gpu(std::size_t bucket, const device::Event& rea
   streamed_->set_host_waits(host_waits());
   if (bucket >= first_exact_) return streamed_->add_exact(group, values, ready);
   if (!measures_error_) return streamed_->add(group, values, ready);
-  const StreamedSum::Both sums = streamed_->add_both_ways(group, values, ready);
+  const StreamedSum::Both sums = streamed_->add_in_both_types(group, values, ready);
   add_error(sums.narrow, sums.exact);
 }
 

@@ -101,10 +101,9 @@ class GradientBuckets {
 
   /// The ranges, in the order of their reduction.
   std::span<const BucketRange> buckets() const { return buckets_; }
-  /// A human-readable list of what each bucket has: "conv4 .. fc1", for
-  /// Activity::describe_buckets(). `names`: the index of a parameter and its name, in the order of
-  /// the list; a parameter may have several names. `unnamed`: the contents of a bucket without
-  /// names.
+  /// The human-readable contents of each bucket: "conv4 .. fc1", for Activity::describe_buckets().
+  /// `names`: the index of a parameter and its name, in the order of the list; a parameter may have
+  /// several names. `unnamed`: the contents of a bucket without names.
   std::vector<std::string> contents(std::span<const std::pair<std::size_t, std::string_view>> names,
                                     std::string_view unnamed = "") const;
   /// Number of reductions launched since construction; for tests.
@@ -144,7 +143,7 @@ class GradientBuckets {
   Communicator group_;
   std::span<float> gradients_;
   BucketOptions options_;
-  std::size_t first_bytes_;          // as asked; set_bytes() may allow less
+  std::size_t first_bytes_;          // as configured; set_bytes() may lower it
   std::vector<std::size_t> counts_;  // elements of each parameter
   std::size_t exact_entries_;
   std::vector<BucketRange> buckets_;

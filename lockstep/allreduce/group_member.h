@@ -29,13 +29,13 @@ struct Call {
   };
 
   Kind kind = Kind::barrier;
-  ElementType type = ElementType::float32;  ///< of all_reduce, reduce_scatter and gather_slices
-  ReduceOp op = ReduceOp::sum;              ///< of all_reduce and reduce_scatter
-  bool flag = false;                        ///< of any; may differ
-  std::int32_t root = 0;                    ///< of broadcast
-  /// In elements; in bytes for broadcast and all_gather (where it may differ).
+  ElementType type = ElementType::float32;  ///< all_reduce, reduce_scatter, gather_slices
+  ReduceOp op = ReduceOp::sum;              ///< all_reduce and reduce_scatter
+  bool flag = false;                        ///< the argument of any; may differ
+  std::int32_t root = 0;                    ///< source of a broadcast
+  /// Number of elements; of bytes for broadcast, and for all_gather, where it may differ.
   std::uint64_t count = 0;
-  /// Between ranks: how long the exchange of this member's last call took; may differ.
+  /// Duration of this member's last exchange of calls between ranks; may differ.
   double last_seconds = 0;
 
   static Call all_reduce(const Values& values, ReduceOp op);

@@ -35,13 +35,13 @@ namespace {
 constexpr std::string_view kOption = "--allreduce";
 
 // Throws Error (input) unless `route` passes `filter`. `where` follows the names of those that do;
-// `given` follows the name of the one that does not.
+// `suffix` follows the name of the one that does not.
 void check_route(Route route, const RouteFilter& filter, std::string_view where,
-                 const std::string& given = "") {
+                 const std::string& suffix = "") {
   if (filter(info_of(route))) return;
   throw Error(ErrorCategory::input, kOption,
               fmt::format("expected {} {}", route_names(filter), where),
-              fmt::format("got {}{}", to_string(route), given));
+              fmt::format("got {}{}", to_string(route), suffix));
 }
 
 bool connects_nodes(const RouteInfo& row) { return row.ranks && row.medium != Medium::memory; }
@@ -140,9 +140,9 @@ Members members_of(const std::vector<Communicator>& group) {
   return members;
 }
 
-[[noreturn]] void refuse_mixture(const std::string& given) {
+[[noreturn]] void refuse_mixture(const std::string& found) {
   throw Error(ErrorCategory::input, kOption, "expected all replicas on the CPU or all on GPUs",
-              fmt::format("got {}", given));
+              fmt::format("got {}", found));
 }
 
 void check_available(const std::vector<Device>& gpus) {
@@ -172,8 +172,8 @@ Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus, Rout
   return make_nccl(hosts, gpus, MPI_COMM_NULL);
 }
 
-// What ranks exchange about a replica. A shared GPU has the same UUID, even if its index differs
-// between processes.
+// The data that ranks exchange about a replica. A shared GPU has the same UUID, even if its index
+// differs between processes.
 struct GroupPlace {
   int rank = 0;
   std::string device;  // "gpu:0"
@@ -265,9 +265,9 @@ Members make_nccl_or_staged(MPI_Comm ranks, const Members& hosts, const std::vec
 }
 
 void require_nccl(const std::vector<Device>& devices) {
-  const auto refuse = [](const std::string& given) {
+  const auto refuse = [](const std::string& found) {
     throw Error(ErrorCategory::input, kOption,
-                "expected a build with NCCL and a GPU for each replica", given);
+                "expected a build with NCCL and a GPU for each replica", found);
   };
   const std::string version = nccl_built_version();
   if (version == "absent")
@@ -294,7 +294,7 @@ void require_devices(Route route, const std::vector<Device>& devices) {
 }
 
 void require_no_ranks(Route route) {
-  if (!info_of(route).serves_a_process())
+  if (!info_of(route).connects_process())
     throw Error(ErrorCategory::input, kOption,
                 fmt::format("expected ranks started by mpirun for {}", to_string(route)),
                 "this process was started alone");
@@ -318,7 +318,7 @@ std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<De
                                             Route route, bool share_gpus, std::string* reason) {
   LOCKSTEP_CHECK(!devices.empty());
   if (ranks == MPI_COMM_NULL || size_of(ranks) == 1)
-    return make_device_group(devices, info_of(route).serves_a_process() ? route : Route::automatic);
+    return make_device_group(devices, info_of(route).connects_process() ? route : Route::automatic);
   const int local = static_cast<int>(devices.size());
   const DeviceMix mix = find_device_mix(ranks, devices, share_gpus);
   if (mix == DeviceMix::cpu) return make_multi_worker_group(ranks, local, route);

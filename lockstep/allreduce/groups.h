@@ -1,4 +1,4 @@
-// Creates groups of threads of one process, of ranks of an MPI job, and of both.
+// Creates groups of threads of one process, of ranks of an MPI job, or of both.
 #pragma once
 
 #include <mpi.h>

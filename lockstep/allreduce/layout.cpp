@@ -38,7 +38,7 @@ Bytes pack(std::span<const LayoutEntry> layout) {
 Layout unpack(const Bytes& packed) {
   Layout layout;
   std::size_t at = 0;
-  const auto take = [&](void* to, std::size_t size) {
+  const auto read = [&](void* to, std::size_t size) {
     LOCKSTEP_CHECK_OP(at + size, <=, packed.size());
     std::memcpy(to, packed.data() + at, size);
     at += size;
@@ -46,10 +46,10 @@ Layout unpack(const Bytes& packed) {
   while (at < packed.size()) {
     std::uint64_t length = 0;
     LayoutEntry entry;
-    take(&entry.elements, sizeof(entry.elements));
-    take(&length, sizeof(length));
+    read(&entry.elements, sizeof(entry.elements));
+    read(&length, sizeof(length));
     entry.name.resize(length);
-    take(entry.name.data(), length);
+    read(entry.name.data(), length);
     layout.push_back(std::move(entry));
   }
   return layout;

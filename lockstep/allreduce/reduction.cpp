@@ -109,14 +109,14 @@ void reduce_slice_as(std::span<const std::byte* const> members, std::span<std::b
   constexpr std::size_t kBlock = kBlockBytes / sizeof(Total);
   alignas(kCacheLine) std::array<Total, kBlock> block;
   alignas(kCacheLine) std::array<Total, kBlock> scratch;
-  alignas(kCacheLine) std::array<Total, kBlock> second_room;
+  alignas(kCacheLine) std::array<Total, kBlock> second_scratch;
   const auto values_of = [&](std::size_t member) {
     return reinterpret_cast<const T*>(members[member]);
   };
   for (std::size_t begin = slice.begin; begin < slice.end; begin += kBlock) {
     const std::size_t count = std::min(kBlock, slice.end - begin);
     combine<Op>(block.data(), Elements<T>::load(values_of(0) + begin, count, scratch.data()),
-                Elements<T>::load(values_of(1) + begin, count, second_room.data()), count);
+                Elements<T>::load(values_of(1) + begin, count, second_scratch.data()), count);
     for (std::size_t member = 2; member < members.size(); ++member)
       append<Op>(block.data(), Elements<T>::load(values_of(member) + begin, count, scratch.data()),
                  count);

@@ -154,7 +154,7 @@ inline constexpr auto kNamesOf<allreduce::WireType> =
 template <>
 struct Fields<allreduce::BucketOptions> {
   using Options = allreduce::BucketOptions;  ///< the struct
-  /// Its fields; of the sizes the command line has one.
+  /// Its fields. The command line has only one of the two sizes.
   static constexpr std::tuple list{
       Field{&Options::bytes, {"bucket_bytes", {}, {}, Role::agree, "size of gradient buckets"}},
       Field{&Options::wire,

@@ -94,8 +94,8 @@ std::string describe_routes(const RouteFilter& filter) {
 
 Topology::Topology(MPI_Comm ranks) : ranks_(size_of(ranks)) {
   MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node_);
-  most_ranks_ = size_of(node_);
-  MPI_Allreduce(MPI_IN_PLACE, &most_ranks_, 1, MPI_INT, MPI_MAX, ranks);
+  max_ranks_per_node_ = size_of(node_);
+  MPI_Allreduce(MPI_IN_PLACE, &max_ranks_per_node_, 1, MPI_INT, MPI_MAX, ranks);
   nodes_ = rank_in(node_) == 0 ? 1 : 0;
   MPI_Allreduce(MPI_IN_PLACE, &nodes_, 1, MPI_INT, MPI_SUM, ranks);
   shares_memory_ = can_share_memory(ranks, node_);
@@ -104,7 +104,7 @@ Topology::Topology(MPI_Comm ranks) : ranks_(size_of(ranks)) {
 Topology::~Topology() { MPI_Comm_free(&node_); }
 
 std::vector<Route> Topology::routes() const {
-  const bool uses_memory = most_ranks_ > 1 && shares_memory_;
+  const bool uses_memory = max_ranks_per_node_ > 1 && shares_memory_;
   const Medium with_memory = nodes_ == 1 ? Medium::memory : Medium::memory_and_messages;
   std::vector<Route> routes;
   for (const RouteInfo& row : kRoutes) {

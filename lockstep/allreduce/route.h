@@ -21,8 +21,8 @@ enum class Medium {
   messages              ///< messages between ranks
 };
 
-/// All that is known about a route, except how to build its groups (groups.h). Options, help texts,
-/// errors, and what is measured follow from these.
+/// The properties of a route, whose groups groups.h creates. Options, help texts, errors and
+/// measurements follow from these.
 struct RouteInfo {
   Route route = Route::automatic;  ///< the key of the row
   std::string_view name;           ///< as a value of `--allreduce`
@@ -33,15 +33,15 @@ struct RouteInfo {
   bool gpus = false;                 ///< GPUs of one process
   bool gpus_of_ranks = false;        ///< GPUs of several ranks
   bool shared_gpus = false;          ///< GPUs of several ranks, some of which share one
-  Medium medium = Medium::messages;  ///< of replicas on CPUs
+  Medium medium = Medium::messages;  ///< between replicas on CPUs
   bool only_on_request = false;      ///< `automatic` never selects it between ranks on CPUs
 
   /// Whether it connects replicas on CPUs, so that allreduce-bench and the doctor can time it.
   bool is_for_cpus() const { return process || ranks; }
-  /// Whether it connects replicas of a process that is alone, on CPUs or GPUs.
-  bool serves_a_process() const { return process || gpus; }
+  /// Whether it connects replicas of a single process, on CPUs or GPUs.
+  bool connects_process() const { return process || gpus; }
   /// Whether it connects replicas of several ranks, on CPUs or GPUs.
-  bool serves_ranks() const { return ranks || gpus_of_ranks; }
+  bool connects_ranks() const { return ranks || gpus_of_ranks; }
 };
 
 /// One row per route, `automatic` first.
@@ -58,7 +58,8 @@ std::string to_string(Route route);
 using RouteFilter = std::function<bool(const RouteInfo&)>;
 /// The names of the routes with `filter`: "auto, nccl or staged".
 std::string route_names(const RouteFilter& filter);
-/// The same with the usage of each: "auto, nccl (GPUs) or staged (GPUs, through host memory)".
+/// route_names() with the usage of each route: "auto, nccl (GPUs) or staged (GPUs, through host
+/// memory)".
 std::string describe_routes(const RouteFilter& filter);
 
 // The nodes of ranks, and which routes connect them.
@@ -74,22 +75,23 @@ class Topology {
 
   /// The ranks of this rank's node, in the order of `ranks`. Owned by this object.
   MPI_Comm node() const { return node_; }
-  int ranks() const { return ranks_; }                      ///< number of ranks
-  int nodes() const { return nodes_; }                      ///< number of nodes
-  int most_ranks_of_a_node() const { return most_ranks_; }  ///< number of ranks of the largest node
+  int ranks() const { return ranks_; }  ///< number of ranks
+  int nodes() const { return nodes_; }  ///< number of nodes
+  /// Number of ranks of the largest node.
+  int max_ranks_per_node() const { return max_ranks_per_node_; }
 
   /// Routes worth using between these ranks, on CPUs, fastest (expected) first. Shared memory
   /// requires several ranks on a node: on the only node, or within several.
   std::vector<Route> routes() const;
-  /// Those of routes() that `automatic` selects from.
+  /// The subset of routes() from which `automatic` selects.
   std::vector<Route> candidates() const;
 
  private:
   MPI_Comm node_ = MPI_COMM_NULL;
   int ranks_ = 1;
   int nodes_ = 1;
-  int most_ranks_ = 1;
-  // Whether the ranks of every node can; ranks of one host in separate containers cannot.
+  int max_ranks_per_node_ = 1;
+  // False if ranks of a host are in separate containers.
   bool shares_memory_ = false;
 };
 

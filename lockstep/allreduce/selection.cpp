@@ -31,7 +31,7 @@ struct Candidate {
 
 std::string describe(const Topology& topology) {
   if (topology.nodes() == 1) return fmt::format("{} ranks on one node", topology.ranks());
-  if (topology.most_ranks_of_a_node() == 1)
+  if (topology.max_ranks_per_node() == 1)
     return fmt::format("{} nodes with one rank each", topology.nodes());
   return fmt::format("{} ranks on {} nodes", topology.ranks(), topology.nodes());
 }

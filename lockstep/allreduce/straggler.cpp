@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kPhaseRatio = 1.2;
 constexpr double kStepRatio = 1.05;
-constexpr double kLeastSeconds = 1e-3;
+constexpr double kMinSeconds = 1e-3;
 
 /// The median of all values except number `left_out`. For an even number it is the upper of the
 /// middle two, so that two slow replicas out of three are not compared with the fast one.
@@ -25,7 +25,7 @@ double median_of_others(std::span<const double> values, std::size_t left_out) {
 }
 
 bool exceeds(double seconds, double median, double ratio) {
-  return seconds > ratio * median && seconds - median > kLeastSeconds;
+  return seconds > ratio * median && seconds - median > kMinSeconds;
 }
 
 std::string milliseconds(double seconds) {

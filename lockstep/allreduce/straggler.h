@@ -13,13 +13,13 @@ namespace lockstep::allreduce {
 struct Straggler {
   std::size_t replica = 0;  ///< index in the job
   const char* phase = "";   ///< "input" or "compute": the phase with the larger delay
-  double seconds = 0;       ///< of this replica in that phase, per step
-  double median = 0;        ///< of the other replicas
+  double seconds = 0;       ///< time of this replica in that phase, per step
+  double median = 0;        ///< median time of the other replicas
   double wait = 0;          ///< median waiting time of the others for this one, per step
 };
 
 /// Sums steps and reports at the end of a log interval which replicas were slow over all of it.
-/// Occasional delays, which every replica has, do not count.
+/// Occasional delays do not count.
 class StragglerReport {
  public:
   explicit StragglerReport(std::size_t replicas);  ///< for a job of `replicas` replicas

@@ -68,8 +68,8 @@ void StreamedSum::add(const Communicator& group, std::span<float> values,
     reduce(group, values);
 }
 
-StreamedSum::Both StreamedSum::add_both_ways(const Communicator& group, std::span<float> values,
-                                             const device::Event& ready) {
+StreamedSum::Both StreamedSum::add_in_both_types(const Communicator& group, std::span<float> values,
+                                                 const device::Event& ready) {
   const device::Buffer copy = group.allocate(values.size_bytes());
   const std::span<float> exact = copy.as<float>();
   stream_.wait(ready);

@@ -36,17 +36,17 @@ class StreamedSum {
 
   /// Enqueues the sum of `values` over `group` after `ready`.
   void add_exact(const Communicator& group, std::span<float> values, const device::Event& ready);
-  /// The same in the type `wire`: values are scaled, rounded, summed, and widened again.
+  /// Enqueues the sum in the type `wire`: values are scaled, rounded, summed, and widened again.
   void add(const Communicator& group, std::span<float> values, const device::Event& ready);
 
-  /// The same sum in two types.
+  /// The sums of add_in_both_types().
   struct Both {
     std::vector<float> narrow;  ///< in the type `wire`
     std::vector<float> exact;   ///< in float32
   };
   /// Computes the results of add() and of add_exact(), and waits for both.
-  Both add_both_ways(const Communicator& group, std::span<float> values,
-                     const device::Event& ready);
+  Both add_in_both_types(const Communicator& group, std::span<float> values,
+                         const device::Event& ready);
 
   /// Makes later work on the computing stream wait for the sums enqueued so far.
   void join() { compute_.wait(stream_.record()); }

@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".tmp-";
-constexpr std::size_t kMaxNameBytes =
-    150;  // of the name in the temporary name; file systems allow 255
+// Limit for the name within the temporary name; file systems allow 255 bytes in all.
+constexpr std::size_t kMaxNameBytes = 150;
 
 std::string name_prefix(std::string_view name) {
   return fmt::format(".{}{}", name.substr(0, kMaxNameBytes), kMark);

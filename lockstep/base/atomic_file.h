@@ -18,8 +18,7 @@ enum class Durability { synced, cached };
 /// replaced.
 enum class Existing {
   /// Follows a symbolic link and replaces its target. Writes to a character device or a FIFO
-  /// directly. For outputs that
-  /// the user names.
+  /// directly. For outputs that the user names.
   any_kind,
   /// Error. For files stored next to data of unknown origin, where a link could point anywhere.
   regular_only,

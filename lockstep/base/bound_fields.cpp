@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// "--lr-final" of "lr_final".
+/// "--lr-final" for the key "lr_final".
 std::string option_of(std::string_view key) {
   std::string name = "--" + std::string(key);
   std::ranges::replace(name, '_', '-');
@@ -38,7 +38,7 @@ T parse_within(std::string_view name, std::string_view text, T least, T most) {
                                    : "to be a whole number, written in digits";
   if (!value || (std::floating_point<T> && !std::isfinite(static_cast<double>(*value))))
     refuse_value(name, expected, text);
-  // Those that fill their type have no bound that anybody chose.
+  // The largest value of a type is no bound that a field has chosen.
   const bool is_bounded =
       most != kLargest && most != static_cast<T>(std::numeric_limits<std::int32_t>::max());
   if (*value < least || *value > most)

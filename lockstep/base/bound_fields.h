@@ -1,5 +1,5 @@
-// The fields of one object, without their types: what is derived from a list of fields (fields.h)
-// reads and sets them as text.
+// Type-erased fields of one object: code that works on a list of fields (fields.h) reads and sets
+// them as text.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,9 +23,9 @@
 
 namespace lockstep {
 
-/// The kinds of values.
+/// Kind of value that a field holds.
 enum class FieldKind : std::uint8_t { flag, integer, number, name, text, list };
-/// Their names in a schema.
+/// Names in the schema of `--help --json`.
 template <>
 inline constexpr auto kNamesOf<FieldKind> = enum_names<FieldKind>({{FieldKind::flag, "flag"},
                                                                    {FieldKind::integer, "integer"},
@@ -36,43 +36,43 @@ inline constexpr auto kNamesOf<FieldKind> = enum_names<FieldKind>({{FieldKind::f
 
 /// A field of one object.
 struct BoundField {
-  const FieldText* text = nullptr;             ///< its description
-  const FieldMore* more = nullptr;             ///< the rest of its description
-  FieldKind kind = FieldKind::text;            ///< of its values
-  std::vector<std::string_view> choices = {};  ///< the values of a name
-  std::string least = {};                      ///< of a number; empty: no bound
-  std::string most = {};                       ///< of a number; empty: no bound
+  const FieldText* text = nullptr;             ///< description
+  const FieldMore* more = nullptr;             ///< rarely used part of the description
+  FieldKind kind = FieldKind::text;            ///< kind of value
+  std::vector<std::string_view> choices = {};  ///< valid values of a name
+  std::string least = {};                      ///< lower bound of a number; empty: none
+  std::string most = {};                       ///< upper bound of a number; empty: none
   std::vector<std::string> standard = {};      ///< the values of a default-constructed object
-  /// The value; of a list all. Empty: not set.
+  /// Returns the value, or all values of a list. Empty: not set.
   std::function<std::vector<std::string>()> values = {};
-  /// Sets the value to the last of `given`, of a list to all. `name` is what the user calls the
-  /// field, such as "--clip-norm". Throws Error (input) for a value that the list does not allow.
-  std::function<void(std::string_view name, std::span<const std::string> given)> parse = {};
+  /// Sets the value to the last of `texts`, or a list to all of them. `name` is what the user calls
+  /// the field, such as "--clip-norm". Throws Error (input) for an invalid value.
+  std::function<void(std::string_view name, std::span<const std::string> texts)> parse = {};
 
   std::string option() const;  ///< "--clip-norm"
-  /// What errors and warnings call it.
+  /// Name in errors and warnings.
   std::string_view label() const { return text->label.empty() ? text->key : text->label; }
-  std::string print() const;                              ///< all values, after commas
+  std::string print() const;                              ///< all values, separated by commas
   bool is_standard() const;                               ///< whether the value is the default
-  std::variant<bool, double, std::string> value() const;  ///< by its kind
+  std::variant<bool, double, std::string> value() const;  ///< typed according to `kind`
 };
 
 /// Throws Error (input): `[command line] expected NAME EXPECTED, got "text"`.
 [[noreturn]] void refuse_value(std::string_view name, std::string_view expected,
                                std::string_view text);
 
-/// Throws Error (input) for a field with a value other than its default whose `needs` is not
-/// fulfilled by another one of `fields`.
+/// Throws Error (input) if a field has a non-default value and the option in its `needs` is not set
+/// accordingly.
 void check_needs(std::span<const BoundField> fields);
 
-/// Those of `role` or a stronger one as lines "LABEL: VALUE", for
+/// Lines "LABEL: VALUE" of the fields whose role is `role` or stronger, for
 /// job::Agreement::require_same_lines().
 std::string lines_of(std::span<const BoundField> fields, Role role = Role::agree);
 
 namespace fields_detail {
 
-/// The number `text`, within `range`. Throws Error (input). T: std::int64_t, std::uint64_t, float
-/// or double.
+/// Parses a number from `least` to `most`. Throws Error (input). T: std::int64_t, std::uint64_t,
+/// float or double.
 template <typename T>
 T parse_within(std::string_view name, std::string_view text, T least, T most);
 bool parse_flag(std::string_view name, std::string_view text);
@@ -86,7 +86,7 @@ inline constexpr bool kIsVector = false;
 template <typename T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
 
-/// T, without std::optional.
+/// T without std::optional.
 template <typename T>
 struct Bare {
   using Type = T;  ///< the type of the value
@@ -107,8 +107,8 @@ constexpr FieldKind kind_of() {
   return std::floating_point<Value> ? FieldKind::number : FieldKind::text;
 }
 
-// Other types have beside them `void parse_field(T&, name, text)`, which throws Error (input), and
-// `std::string to_string(const T&)`.
+// Other types define `void parse_field(T&, name, text)`, which throws Error (input), and
+// `std::string to_string(const T&)` in their namespace.
 
 template <typename T>
 std::string print_one(const T& value) {
@@ -156,10 +156,10 @@ void parse_one(T& value, const Range<T>& range, std::string_view name, std::stri
 
 template <typename T>
 void parse(T& value, const Range<T>& range, std::string_view name,
-           std::span<const std::string> given) {
+           std::span<const std::string> texts) {
   if constexpr (kIsVector<T>) {
     value.clear();
-    for (std::string_view text : given)
+    for (std::string_view text : texts)
       for (bool is_last = text.empty(); !is_last;) {
         const std::size_t comma = text.find(',');
         parse_one(value.emplace_back(), {}, name, text.substr(0, comma));
@@ -168,10 +168,10 @@ void parse(T& value, const Range<T>& range, std::string_view name,
       }
   } else if constexpr (kIsOptional<T>) {
     value.reset();
-    if (!given.empty() && !given.back().empty())
-      parse_one(value.emplace(), Range<typename T::value_type>{range}, name, given.back());
-  } else if (!given.empty()) {
-    parse_one(value, range, name, given.back());
+    if (!texts.empty() && !texts.back().empty())
+      parse_one(value.emplace(), Range<typename T::value_type>{range}, name, texts.back());
+  } else if (!texts.empty()) {
+    parse_one(value, range, name, texts.back());
   }
 }
 
@@ -189,8 +189,8 @@ void bind(S& object, const S& standard, const Field<S, T>& field, std::vector<Bo
   }
   bound.standard = print(standard.*field.member);
   bound.values = [&object, &field] { return print(object.*field.member); };
-  bound.parse = [&object, &field](std::string_view name, std::span<const std::string> given) {
-    parse(object.*field.member, field.range, name, given);
+  bound.parse = [&object, &field](std::string_view name, std::span<const std::string> texts) {
+    parse(object.*field.member, field.range, name, texts);
   };
 }
 template <typename S>
@@ -202,8 +202,8 @@ void bind(S& object, const S& standard, const TextField<S>& field, std::vector<B
   bound.standard = field.print(standard);
   bound.values = [&object, &field] { return field.print(object); };
   if (field.parse != nullptr)
-    bound.parse = [&object, &field](std::string_view name, std::span<const std::string> given) {
-      field.parse(object, name, given);
+    bound.parse = [&object, &field](std::string_view name, std::span<const std::string> texts) {
+      field.parse(object, name, texts);
     };
 }
 template <typename S>
@@ -227,7 +227,7 @@ std::vector<BoundField> fields_of(S& options) {
   fields_detail::bind_all(options, S{}, all);
   return all;
 }
-/// Fields that can only be read: BoundField::parse is empty.
+/// Read-only fields: BoundField::parse is empty.
 template <typename S>
 std::vector<BoundField> fields_of(const S& options) {
   std::vector<BoundField> all = fields_of(const_cast<S&>(options));

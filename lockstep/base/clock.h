@@ -25,11 +25,11 @@ inline double processor_seconds(clockid_t clock) {
 /// shortest time of a call, which excludes most disturbances.
 template <typename Work>
 double shortest_seconds(double seconds, Work work) {
-  constexpr int kFewest = 3;
+  constexpr int kMinCalls = 3;
   work();
   double best = std::numeric_limits<double>::max();
   const auto begin = std::chrono::steady_clock::now();
-  for (int round = 0; round < kFewest || seconds_since(begin) < seconds; ++round) {
+  for (int round = 0; round < kMinCalls || seconds_since(begin) < seconds; ++round) {
     const auto start = std::chrono::steady_clock::now();
     work();
     best = std::min(best, seconds_since(start));

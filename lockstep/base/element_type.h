@@ -26,9 +26,8 @@ constexpr std::size_t element_bytes(ElementType type) {
   return 0;
 }
 
-/// The class number of a position that does not count: neither in the loss and its gradient nor in
-/// metrics. Only targets with several class numbers a sample can have it; a whole sample is masked
-/// by its weight.
+/// Class number of a masked position, which is ignored by the loss, its gradient and metrics. Only
+/// targets with several class numbers per sample may have it; a weight masks a whole sample.
 inline constexpr std::int32_t kMasked = -1;
 
 /// "uint8", "int32", "int64", "float32", "bytes".

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Throws Error (input): `[where] expected a, b or c, got "aa" (did you mean a?)`, which may
-/// suggest any of the names that are `accepted`, if these are more than those listed.
+/// Throws Error (input): `[where] expected a, b or c, got "aa" (did you mean a?)`. The suggestion
+/// is one of the `accepted` names; by default, one of the `listed` names.
 [[noreturn]] void refuse_name(std::string_view where, std::string_view name,
                               std::span<const std::string_view> listed,
                               std::span<const std::string_view> accepted = {});
@@ -42,8 +42,8 @@ struct EnumNames {
     return std::nullopt;
   }
 
-  /// The value called `text`. Throws Error (input) of refuse_name() if there is none; `where` is
-  /// the option or key that `text` comes from.
+  /// The value called `text`. Throws the Error of refuse_name() if there is none; `where` is the
+  /// option or key whose value is `text`.
   Enum parse(std::string_view where, std::string_view text) const {
     if (const std::optional<Enum> found = find(text)) return *found;
     std::array<std::string_view, N> names;
@@ -61,12 +61,12 @@ constexpr EnumNames<Enum, N> enum_names(const EnumName<Enum> (&entries)[N]) {
   return {std::to_array(entries)};
 }
 
-/// The table of an enumeration that is a field of options (fields.h), beside its definition.
+/// Name table of an enumeration that is a field of options (fields.h), specialized next to the
+/// enumeration.
 template <typename Enum>
 inline constexpr std::nullptr_t kNamesOf = nullptr;
 
-/// The value called `text`, of an enumeration with kNamesOf. Throws Error (input) as
-/// EnumNames::parse().
+/// Parses a value of an enumeration with kNamesOf. Throws like EnumNames::parse().
 template <typename Enum>
 Enum parse_name(std::string_view where, std::string_view text) {
   return kNamesOf<Enum>.parse(where, text);

@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 /// Removes "LENGTH:" from the beginning of `text`; nullopt if it begins with something else.
-std::optional<std::size_t> take_length(std::string_view& text) {
+std::optional<std::size_t> read_length(std::string_view& text) {
   std::size_t length = 0;
   const char* const end = text.data() + text.size();
   const auto [after, error] = std::from_chars(text.data(), end, length);
@@ -30,24 +30,24 @@ std::string ErrorMessage::text() const {
       fmt::format("[{}] {}{} {}", where, expected, actual.starts_with("got ") ? ',' : ';', actual));
 }
 
-// Lengths, so that parts may have any bytes. They are first, and `actual` has none, so that a text
-// that a transport has cut off at its end loses only that end.
+// Length prefixes, so that parts may contain any bytes. They come first, and `actual` has none, so
+// that a text that a transport has truncated loses only its end.
 std::string ErrorMessage::pack() const {
   return fmt::format("{}:{}:{}{}{}", where.size(), expected.size(), where, expected, actual);
 }
 
 ErrorMessage ErrorMessage::unpack(const std::string& packed) {
   std::string_view rest = packed;
-  const auto where = take_length(rest);
-  const auto expected = where ? take_length(rest) : std::nullopt;
+  const auto where = read_length(rest);
+  const auto expected = where ? read_length(rest) : std::nullopt;
   if (!expected) return {{}, packed, {}};
-  const auto take = [&rest](std::size_t length) {
+  const auto cut = [&rest](std::size_t length) {
     const std::string_view part = rest.substr(0, length);
     rest.remove_prefix(part.size());
     return std::string(part);
   };
   // The elements of a braced list are evaluated in their order.
-  return {take(*where), take(*expected), std::string(rest)};
+  return {cut(*where), cut(*expected), std::string(rest)};
 }
 
 Error::Error(ErrorCategory category, ErrorMessage message)

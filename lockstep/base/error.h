@@ -38,7 +38,7 @@ class Error : public std::runtime_error {
  public:
   /// An error with parts that exist already, such as those of another rank.
   Error(ErrorCategory category, ErrorMessage message);
-  /// The same from its parts.
+  /// An error with the parts of an ErrorMessage.
   Error(ErrorCategory category, std::string_view where, std::string_view expected,
         std::string_view actual);
 
@@ -57,7 +57,7 @@ class Error : public std::runtime_error {
 /// output; 4 for communication; 5 for device; 6 for diverged.
 int exit_status(ErrorCategory category) noexcept;
 
-/// A broken invariant: a bug in Lockstep, not a user error. Its text has the expression, both
+/// A broken invariant: a bug in Lockstep, not a user error. Its text contains the expression, both
 /// values, and the rank.
 class CheckFailure : public std::logic_error {
  public:

@@ -11,9 +11,9 @@ namespace lockstep {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  /// Takes `number`; -1 for none.
+  /// Owns `number`; -1 for none.
   explicit FileDescriptor(int number) : number_(number) {}
-  /// Leaves `other` without one.
+  /// `other` then owns none.
   FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   /// Exchanges the two.
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {

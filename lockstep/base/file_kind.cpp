@@ -41,7 +41,7 @@ constexpr std::array kMagics = {
           {Content::placeholder, "a Git LFS pointer: git lfs pull fetches the file"}},
 };
 
-/// The name of the first file in a zip archive distinguishes what is packed that way.
+/// The name of the first file in a zip archive identifies the format.
 FileKind kind_of_zip(std::string_view head) {
   constexpr std::size_t kNameLength = 26;
   constexpr std::size_t kName = 30;
@@ -57,14 +57,14 @@ FileKind kind_of_zip(std::string_view head) {
   return {Content::other, "a zip archive: unpack it"};
 }
 
-/// Whether `text` begins with `word`, which is in lower case, in any case.
+/// Whether `text` begins with the lower-case `word`, ignoring case.
 bool begins_with(std::string_view text, std::string_view word) {
   return text.size() >= word.size() &&
          std::ranges::equal(text.substr(0, word.size()), word, {},
                             [](char c) { return std::tolower(static_cast<unsigned char>(c)); });
 }
 
-/// Without control characters, and mostly ASCII.
+/// Whether there are no control characters, and most characters are ASCII.
 bool is_text(std::string_view head) {
   const auto is_ascii = [](char c) { return c >= ' ' && c <= '~'; };
   const auto is_control = [](char c) {

@@ -1,4 +1,4 @@
-// Tells what a file is by its first bytes, for the errors of readers that expect another format.
+// Detects the format of a file by its first bytes, for errors of readers that expect another one.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@ namespace lockstep {
 struct FileKind {
   enum class Content {
     unknown,
-    text,         ///< without a further format, or a table
-    json,         ///< text
+    text,  ///< plain text or a table
+    json,
     markup,       ///< HTML, XML
-    placeholder,  ///< text that stands for another file, such as a pointer of Git LFS
+    placeholder,  ///< text that stands for another file, such as a Git LFS pointer
     torch,        ///< what torch.save writes
-    arrays,       ///< of numbers by name, in a format of another program
-    image,        ///< of a format that is supported or not
+    arrays,       ///< named arrays of numbers in a format of another program
+    image,        ///< an image in any format, supported or not
     other,        ///< another binary format
   };
   Content content = Content::unknown;
   std::string_view name = {};  ///< "a gzip file: decompress it"; empty if unknown
 
   bool is_known() const { return content != Content::unknown; }
-  /// Whether the file cannot be what a reader of texts expects.
+  /// Whether the file cannot be text.
   bool is_no_text() const { return content >= Content::placeholder; }
   /// Whether the file cannot be a table.
   bool is_no_table() const { return content >= Content::json; }

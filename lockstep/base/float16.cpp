@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Of Float16.
+// Converts between Float16 and float.
 template <typename From, typename To, typename EigenFrom, typename EigenTo>
 void convert(std::span<const From> from, std::span<To> to) {
   static_assert(sizeof(From) == sizeof(EigenFrom) && sizeof(To) == sizeof(EigenTo));

@@ -5,8 +5,8 @@
 // definition they get: this one, the library itself, or a fake in a test.
 #pragma once
 
-/// Defines `name`, which a C header declares, at global scope. The first call looks the real
-/// function up in the LoadedLibrary that `library()` returns, and throws what that throws.
+/// Defines `name`, which a C header declares, at global scope. The first call resolves the real
+/// function in the LoadedLibrary that `library()` returns, and throws what that throws.
 //
 // A friend function defined in a class template takes its parameters from the template's, so no
 // signature is repeated. The pointer forces its instantiation, because this file does not call it.

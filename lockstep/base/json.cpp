@@ -45,10 +45,11 @@ class Builder : public json::json_sax_t {
                    const nlohmann::detail::exception&) override {
     if (const FileKind kind = file_kind(text_); kind.content > FileKind::Content::json)
       return refuse(std::string(kind.name));
-    return refuse(fmt::format("a syntax error at byte {} ({})", position, place_of(position)));
+    return refuse(
+        fmt::format("a syntax error at byte {} ({})", position, line_and_column(position)));
   }
 
-  json take() { return std::move(document_); }
+  json release() { return std::move(document_); }
   const std::string& refusal() const { return refusal_; }
 
  private:
@@ -92,7 +93,7 @@ class Builder : public json::json_sax_t {
   }
 
   /// "line 2, column 5" of byte number `position`.
-  std::string place_of(std::size_t position) const {
+  std::string line_and_column(std::size_t position) const {
     const std::string_view before = text_.substr(0, position);
     const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
     return fmt::format("line {}, column {}", std::ranges::count(before, '\n') + 1,
@@ -109,7 +110,7 @@ class Builder : public json::json_sax_t {
 };
 
 /// nlohmann-json escapes the control characters below U+0020, and writes DEL and C1 as they are.
-/// They stand in strings only, because the rest of a document is printable ASCII.
+/// They occur in strings only, because the rest of a document is printable ASCII.
 std::string with_escaped_controls(std::string text) {
   constexpr std::string_view kMayBegin = "\x7f\xc2";  // DEL, and the first byte of C1
   std::size_t at = text.find_first_of(kMayBegin);
@@ -142,7 +143,7 @@ json parse_json(std::string_view text, ErrorCategory category, std::string_view 
   Builder builder(text, limits);
   if (!json::sax_parse(text, &builder))
     throw Error(category, where, "expected JSON", "got " + builder.refusal());
-  return builder.take();
+  return builder.release();
 }
 
 std::string describe_json(const json& value) {

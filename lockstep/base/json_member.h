@@ -48,7 +48,7 @@ std::string json_kind() {
   }
 }
 
-/// Whether `value` is a T, without the conversions of nlohmann-json, such as of 1.5 or true to 1.
+/// Whether `value` is a T, without the conversions of nlohmann-json, such as 1.5 or true to 1.
 template <typename T>
 bool is_json_of(const nlohmann::json& value) {
   if constexpr (std::is_same_v<T, bool>)
@@ -67,8 +67,8 @@ bool is_json_of(const nlohmann::json& value) {
 
 }  // namespace detail
 
-/// The member `key` of `object`. Throws std::invalid_argument, with a reason to put into an Error,
-/// unless `object` is an object whose `key` is a T.
+/// The member `key` of `object`. Throws std::invalid_argument, with a reason for an Error, unless
+/// `object` is an object whose `key` is a T.
 template <typename T>
 T json_member(const nlohmann::json& object, const char* key) {
   if (!object.is_object()) throw std::invalid_argument("it is " + describe_json(object));
@@ -83,7 +83,7 @@ T json_member(const nlohmann::json& object, const char* key) {
       fmt::format("its \"{}\" is {}, not {}", key, describe_json(*found), detail::json_kind<T>()));
 }
 
-/// The same, or `otherwise` if an object has no such member.
+/// The member `key` of `object`, or `otherwise` if an object has no such member.
 template <typename T>
 T json_member(const nlohmann::json& object, const char* key, T otherwise) {
   return object.is_object() && !object.contains(key) ? std::move(otherwise)

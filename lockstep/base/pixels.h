@@ -32,7 +32,7 @@ void pixels_to_features(std::span<const std::uint8_t> pixels,
 /// Normalizes in place; `features` contains whole pixels.
 void normalize(const ChannelNormalization& normalization, std::span<float> features);
 
-/// The reverse for features in [0, 1] without normalization: the nearest integer in 0 .. 255.
+/// Converts features in [0, 1] without normalization back: the nearest integer in 0 .. 255.
 void features_to_pixels(std::span<const float> features, std::span<std::uint8_t> pixels);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Texts from files, networks and the environment as terminals and logs may show them.
+// Makes texts from files, networks and the environment safe for terminals and logs.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ constexpr std::string_view kSeparators = ",:=+";
 
 bool is_quote(char c) { return c == '\'' || c == '"'; }
 
-/// Whether `text` begins with KEY=, as the items after a path do.
+/// Whether `text` begins with KEY=, like the items after a path.
 bool begins_with_key(std::string_view text) {
   const std::size_t end =
       text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
@@ -34,7 +34,8 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-/// "F:label=a+b,drop=c" for "F?label=a,b&drop=c", which is not of this grammar; otherwise empty.
+/// Converts "F?label=a,b&drop=c", which is not in this grammar, to "F:label=a+b,drop=c"; otherwise
+/// empty.
 std::string without_question_mark(std::string_view text) {
   const std::size_t mark = text.rfind('?');
   if (mark == std::string_view::npos || !begins_with_key(text.substr(mark + 1))) return {};
@@ -49,7 +50,7 @@ struct Scanner {
   std::string_view where;
   std::string_view text;
   std::size_t at = 0;
-  bool was_quoted = false;  // the last word
+  bool was_quoted = false;  // whether the last word was quoted
 
   bool done() const { return at == text.size(); }
   char peek() const { return done() ? '\0' : text[at]; }
@@ -59,7 +60,8 @@ struct Scanner {
     return true;
   }
 
-  /// The word before the next separator; in quotes, of which two are one, it may have separators.
+  /// The word before the next separator. A quoted word may contain separators; a doubled quote
+  /// stands for one.
   std::string word() {
     const char quote = peek();
     std::string result;

@@ -21,21 +21,21 @@
 
 namespace lockstep {
 
-/// `value` as a spec has it: in quotes if it is empty or has a character of the grammar.
+/// `value` as written in a spec: in quotes if it is empty or contains a character of the grammar.
 std::string quote_spec(std::string_view value);
-/// A list of values, with a plus sign between them.
+/// Quoted values, separated by plus signs.
 std::string quote_spec(std::span<const std::string> values);
 
-/// The parts of "auc,f1:average=macro,beta=2": a "key=value" belongs to the part before it.
+/// Splits "auc,f1:average=macro,beta=2": a "key=value" belongs to the part before it.
 std::vector<std::string> split_specs(std::string_view where, std::string_view text);
 
-/// "price" and "mse:weight=2" of "price=mse:weight=2" with the separator '='; nullopt if another
-/// separator of the grammar, or none, follows the first word.
+/// Splits "price=mse:weight=2" at the separator '=' into "price" and "mse:weight=2"; nullopt if
+/// another separator of the grammar, or none, follows the first word.
 std::optional<std::pair<std::string, std::string_view>> cut_spec(std::string_view where,
                                                                  std::string_view text,
                                                                  char separator);
 
-/// The numbers of "28x28x1"; nullopt unless all are above 0.
+/// Parses "28x28x1"; nullopt unless all numbers are above 0.
 std::optional<std::vector<std::int64_t>> parse_extents(std::string_view text);
 
 /// The paths that match a pattern, which may have braces and a leading ~.
@@ -43,16 +43,16 @@ std::vector<std::string> glob_names(const std::string& pattern);
 
 /// An item of a spec.
 struct SpecItem {
-  std::string text;                 ///< as it is written: "drop=id+date"
+  std::string text;                 ///< as written: "drop=id+date"
   std::string key;                  ///< "drop"; empty for a positional value
   std::vector<std::string> values;  ///< "id" and "date", without quotes
   bool is_read = false;             ///< whether a function of Spec returned it
 
-  std::string value() const;  ///< all of it, where a plus sign is no separator: "1e+5"
+  std::string value() const;  ///< the whole value, for keys without lists: "1e+5"
 };
 
-/// The parts of a text in this grammar. Its reader asks for the values that it knows, and finish()
-/// refuses the others:
+/// The parts of a text in this grammar. The caller reads the values that it knows; finish() rejects
+/// the others:
 ///
 ///     Spec spec = Spec::of_kind("--early-stop", "loss:min,patience=5");
 ///     const bool is_minimized = spec.take("min");
@@ -76,14 +76,14 @@ class Spec {
   const std::string& head() const { return head_; }              ///< the kind, pattern or path
   const std::vector<SpecItem>& items() const { return items_; }  ///< in the order given
 
-  /// Whether the positional value `word` is given.
+  /// Whether the positional value `word` is present.
   bool take(std::string_view word);
   /// The next positional value, which messages call `name`; nullopt if there is none.
   std::optional<std::string> next(std::string_view name);
-  /// The item of a key; null if it is not given.
+  /// The item with `key`; null if it is absent.
   const SpecItem* find(std::string_view key);
 
-  // The functions below read the value of a key, and return whether it is given.
+  // The functions below read the value of a key, and return whether the key is present.
 
   /// Reads a string, a path, or a list of strings.
   template <typename T>
@@ -116,12 +116,12 @@ class Spec {
   requires std::is_arithmetic_v<T>
   bool read(std::string_view key, std::optional<T>& value, Range... range) {
     T number = {};
-    const bool is_given = read(key, number, range...);
-    if (is_given) value = number;
-    return is_given;
+    const bool is_present = read(key, number, range...);
+    if (is_present) value = number;
+    return is_present;
   }
 
-  /// Reads what `parse` makes of the value. Its Error gets the key.
+  /// Reads the result of `parse`. The key is added to its Error.
   template <typename T, typename Parse>
   bool read_parsed(std::string_view key, T& value, Parse parse) {
     const SpecItem* const item = find(key);
@@ -140,9 +140,10 @@ class Spec {
                        [&](const std::string& text) { return names.parse(where_, text); });
   }
 
-  /// Throws unless every item was read. The message lists what was asked for.
+  /// Throws unless every item was read. The message lists the values and keys that are known.
   void finish() const;
-  /// Throws that `expected` does not hold for the item of `key`; for an empty key, for the whole.
+  /// Throws Error `[where] EXPECTED, got "ITEM"` with the item of `key`, or with the whole text if
+  /// `key` is empty.
   [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
 
  private:
@@ -157,7 +158,7 @@ class Spec {
   std::string text_;
   std::string head_;
   std::vector<SpecItem> items_;
-  std::vector<std::string> known_;  // what was asked for: "word", "key="
+  std::vector<std::string> known_;  // values and keys that were queried: "word", "key="
 };
 
 }  // namespace lockstep

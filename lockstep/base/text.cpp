@@ -22,12 +22,12 @@ bool same_letter(char a, char b) {
   return lower(a) == lower(b);
 }
 
-// The number of letters that are inserted, removed, replaced, or exchanged with the next one.
-// Computed row by row.
+// Optimal string alignment distance: letters inserted, removed, replaced, or swapped with the next
+// one.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
-  std::vector<std::size_t> before;  // the row before
+  std::vector<std::size_t> previous;  // row i - 2
   for (std::size_t i = 1; i <= from.size(); ++i) {
     std::vector<std::size_t> next(to.size() + 1, i);
     for (std::size_t j = 1; j <= to.size(); ++j) {
@@ -35,9 +35,9 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
       next[j] = std::min({row[j] + 1, next[j - 1] + 1, replaced});
       if (i > 1 && j > 1 && same_letter(from[i - 1], to[j - 2]) &&
           same_letter(from[i - 2], to[j - 1]))
-        next[j] = std::min(next[j], before[j - 2] + 1);
+        next[j] = std::min(next[j], previous[j - 2] + 1);
     }
-    before = std::exchange(row, std::move(next));
+    previous = std::exchange(row, std::move(next));
   }
   return row.back();
 }
@@ -57,21 +57,21 @@ std::string list_names(std::span<const std::string_view> names, std::string_view
 }
 
 std::string got_name(std::string_view name, std::span<const std::string_view> known) {
-  constexpr std::size_t kLongestName =
+  constexpr std::size_t kMaxComparedBytes =
       64;  // longer names are not typing errors, and the distance takes quadratic time
-  constexpr std::size_t kShortestPrefix = 3;  // shorter names abbreviate anything
+  constexpr std::size_t kMinPrefixBytes = 3;  // shorter names abbreviate anything
   constexpr std::size_t kLettersPerError = 3;
   constexpr std::size_t kMaxSuggested = 2;
   std::string text = fmt::format("got \"{}\"", name);
-  if (known.empty() || name.size() > kLongestName) return text;
+  if (known.empty() || name.size() > kMaxComparedBytes) return text;
   std::vector<std::string_view> longer;
   std::ranges::copy_if(known, std::back_inserter(longer),
                        [name](std::string_view candidate) { return candidate.starts_with(name); });
-  if (name.size() >= kShortestPrefix && !longer.empty() && longer.size() <= kMaxSuggested)
+  if (name.size() >= kMinPrefixBytes && !longer.empty() && longer.size() <= kMaxSuggested)
     return fmt::format("{} (did you mean {}?)", text, list_names(longer, " or "));
   const auto closest = std::ranges::min_element(
       known, {}, [name](std::string_view candidate) { return edit_distance(name, candidate); });
-  // dashes before a name are no letters that could be right
+  // Leading dashes do not count as matching letters.
   const std::size_t letters =
       closest->size() - std::min(closest->find_first_not_of('-'), closest->size());
   const bool is_near = edit_distance(name, *closest) <= letters / kLettersPerError;

@@ -16,14 +16,14 @@ namespace lockstep {
 /// "a, b, c"; with `last` " or " "a, b or c".
 std::string list_names(std::span<const std::string_view> names, std::string_view last = ", ");
 
-/// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar. Upper
-/// and lower case are the same. The only one that begins with `name` is similar.
+/// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar. Ignores
+/// case. A name that begins with `name` is similar if few others do.
 std::string got_name(std::string_view name, std::span<const std::string_view> known);
 
 /// "1 step", "2 steps". For nouns whose plural ends in -s.
 std::string counted(std::int64_t count, std::string_view noun);
 
-/// The number that is all of `text`, in every locale; nullopt if `text` is anything else.
+/// Parses a number, independently of the locale; nullopt unless it is the whole of `text`.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number = {};

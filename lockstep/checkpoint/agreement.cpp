@@ -60,7 +60,8 @@ std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks,
                                            "expected every rank to succeed", on_files);
 }
 
-void share_file(const allreduce::Communicator& ranks, std::shared_ptr<const std::string>& content) {
+void broadcast_file(const allreduce::Communicator& ranks,
+                    std::shared_ptr<const std::string>& content) {
   std::uint64_t bytes = content ? content->size() : 0;
   ranks.broadcast(std::as_writable_bytes(std::span(&bytes, 1)), 0);
   std::string shared = ranks.rank() == 0 && content ? *content : "";

@@ -19,9 +19,10 @@ namespace lockstep::checkpoint {
 std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks,
                                        const std::function<std::string()>& work);
 
-/// Sends the contents of a file of the checkpoint, which only the chief has read, to all ranks;
-/// null stays null. Collective.
-void share_file(const allreduce::Communicator& ranks, std::shared_ptr<const std::string>& content);
+/// Broadcasts the contents of a checkpoint file, which only the chief has read, to all ranks; null
+/// stays null. Collective.
+void broadcast_file(const allreduce::Communicator& ranks,
+                    std::shared_ptr<const std::string>& content);
 
 /// Describes the files that a rank wrote, for check_identical().
 std::string describe_files(const TrainingState& state, std::span<const FileDigest> files);
@@ -30,8 +31,7 @@ std::string describe_files(const TrainingState& state, std::span<const FileDiges
 /// rank unless all are at the same step of the same training and wrote the same parameters and
 /// slots. The error names the first rank that differs from the chief, the file and the tensor.
 /// state.json may differ, because the devices and paths of a rank are not part of its replica. Only
-/// the chief writes a tokenizer and a TorchScript file.
-/// Collective.
+/// the chief writes a tokenizer and a TorchScript file. Collective.
 void check_identical(const allreduce::Communicator& ranks,
                      std::span<const std::string> descriptions, const ReplicaArrays& arrays);
 

@@ -48,7 +48,7 @@ std::string described(const std::string& name, const model::Shape& shape) {
   return name + " " + model::to_string(shape);
 }
 
-/// Compares both sides by name; throws at the first difference.
+/// Compares tensors by name; throws at the first difference.
 void check_same_tensors(const std::filesystem::path& path, std::vector<TensorView> wanted) {
   const SafetensorsFile file(path);
   std::vector<SafetensorsFile::Entry> stored(file.tensors().begin(), file.tensors().end());
@@ -121,10 +121,10 @@ std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& dire
                                                Destination destination) {
   using std::filesystem::perms;
   const bool is_program = state.script && destination != Destination::nowhere;
-  std::error_code ignored;  // of a file system without permissions, where read_script() says so
+  std::error_code ignored;  // read_script() reports a file system without permissions
   const perms given =
       is_program ? std::filesystem::status(directory, ignored).permissions() : perms::none;
-  // Before the first file, because who has opened a file can still write it later.
+  // Before the first file, because an open file stays writable.
   if (is_program) std::filesystem::permissions(directory, perms::owner_all, ignored);
   HashedFile state_file(directory / kStateFile, destination);
   state_file.write(to_json_text(state));

@@ -17,7 +17,7 @@ namespace lockstep::checkpoint {
 
 /// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the trained parameters.
 struct Slot {
-  std::string name;         ///< in the optimizer
+  std::string name;         ///< name in the optimizer
   std::span<float> values;  ///< flat
 };
 
@@ -28,7 +28,7 @@ struct ReplicaArrays {
   const model::ParameterTable* buffer_table = nullptr;     ///< null if there are none
   std::span<float> buffers;                                ///< flat
   std::vector<Slot> slots;  ///< empty to restore only the model, for evaluation
-  /// Names and offsets in slots, of the trained parameters; null: parameter_table
+  /// Names and offsets of the trained parameters in slots; null: parameter_table
   const model::ParameterTable* slot_table = nullptr;
 };
 
@@ -40,31 +40,30 @@ std::vector<TensorView> model_tensors(const ReplicaArrays& arrays);
 /// The tensors of optimizer.safetensors: "SLOT/PARAMETER".
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays);
 
-/// Writes model.safetensors, optimizer.safetensors, state.json and, if there are such, the
-/// tokenizer and the TorchScript file, but not the manifest, into an existing directory. With
-/// Destination::nowhere, only computes their digests. With a TorchScript file, the directory loses
-/// the write permission of the group and of others, so that read_script() accepts it. Throws Error
-/// (checkpoint).
+/// Writes model.safetensors, optimizer.safetensors, state.json and the optional tokenizer and
+/// TorchScript file, but not the manifest, into an existing directory. With Destination::nowhere,
+/// only computes their digests. With a TorchScript file, removes the write permissions of group and
+/// others from the directory, so that read_script() accepts it. Throws Error (checkpoint).
 std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory,
                                                const ReplicaArrays& arrays,
                                                const TrainingState& state,
                                                Destination destination = Destination::synced);
 
-/// Throws Error (checkpoint) unless the checkpoint in `directory` is of this model and, if slots
-/// are given, of this optimizer. The error names the first parameter (by name) that differs, in the
+/// Throws Error (checkpoint) unless the checkpoint in `directory` matches the model and, if there
+/// are slots, the optimizer. The error shows the first parameter (by name) that differs, in the
 /// model and in the checkpoint.
 void check_checkpoint_fits(const std::filesystem::path& directory, const ReplicaArrays& arrays);
 
-/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Without slots,
-/// which is for evaluation, the parameters are their moving averages if the checkpoint has them.
+/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Without slots (for
+/// evaluation), reads the moving averages of parameters if the checkpoint has them.
 /// Throws Error (checkpoint).
 TrainingState read_checkpoint_files(const std::filesystem::path& directory,
                                     const ReplicaArrays& arrays);
 
 /// The TorchScript file (kScriptFile) of the checkpoint in `directory`: a program, which must not
-/// run only because data name it. Throws Error (checkpoint) if there is none and, unless
-/// `is_trusted`, if the file or the directory belongs to another user or another user may write it.
-/// What was checked is what is read, whatever happens to the names meanwhile.
+/// run only because data refers to it. Throws Error (checkpoint) if there is none and, unless
+/// `is_trusted`, if another user owns or may write the file or the directory. Checks and reads the
+/// same open file, even if names change meanwhile.
 std::string read_script(const std::filesystem::path& directory, bool is_trusted);
 
 }  // namespace lockstep::checkpoint

@@ -133,7 +133,7 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& directory) {
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
-    std::error_code unreadable;  // a file system without the types of entries, or a link
+    std::error_code unreadable;  // the file system does not return types of entries, or a link
     if (step_of(entry->path()) && entry->is_directory(unreadable))
       found.push_back(inspect(entry->path()));
   }
@@ -166,7 +166,7 @@ fs::path resolve_best(const fs::path& path) {
               found.empty() ? "there is no checkpoint in it" : "none of its checkpoints is marked");
 }
 
-std::string other_best(const fs::path& directory, const fs::path& used) try {
+std::string describe_best(const fs::path& directory, const fs::path& used) try {
   if (is_checkpoint(directory)) return {};
   const std::vector<CheckpointInfo> found = list_checkpoints(directory);
   const CheckpointInfo* const best = find_best(found);
@@ -175,7 +175,7 @@ std::string other_best(const fs::path& directory, const fs::path& used) try {
                      used.string(), best->best->metric, best->best->value,
                      best->path.filename().string(), directory.string());
 } catch (const Error&) {
-  return {};  // what cannot be listed now was read before
+  return {};  // the checkpoint was already read: not an error
 }
 
 CheckpointDirectory::CheckpointDirectory(CheckpointOptions options, allreduce::Communicator ranks,
@@ -202,9 +202,9 @@ void CheckpointDirectory::prepare(std::uint64_t bytes) {
     return dump_json(json{{"bytes", bytes}, {"verify", static_cast<int>(options_.verify)}});
   });
   // Use the values of the chief, so that all ranks make the same choice.
-  const json of_chief = parse_json(texts.front(), ErrorCategory::communication, "checkpoint");
-  options_.verify = static_cast<VerifyCheckpoint>(of_chief["verify"].get<int>());
-  choose_verification(of_chief["bytes"]);
+  const json chief = parse_json(texts.front(), ErrorCategory::communication, "checkpoint");
+  options_.verify = static_cast<VerifyCheckpoint>(chief["verify"].get<int>());
+  choose_verification(chief["bytes"]);
   prepared_ = true;
 }
 
@@ -220,11 +220,11 @@ void CheckpointDirectory::prepare_chief() {
         "got it for their directory");
   make_directories(directory);
   const auto start = std::chrono::steady_clock::now();
-  bool is_told = false;
+  bool is_reported = false;
   lock_ = std::make_unique<DirectoryLock>(
       directory, options_.lock_patience, [&](const std::string& holder) {
-        if (is_told || std::chrono::steady_clock::now() - start < options_.lock_silence) return;
-        is_told = true;
+        if (is_reported || std::chrono::steady_clock::now() - start < options_.lock_silence) return;
+        is_reported = true;
         log_->info("{}: waiting for {}, which writes there", directory.string(), holder);
       });
   if (lock_->is_lease())
@@ -272,7 +272,7 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
                       "expected a writable directory on local storage of this node",
                       "got none, and /tmp is not one either");
         if (!is_chief()) {
-          remove_leftovers_of_the_dead(workspace_);
+          remove_worker_leftovers(workspace_);
           check_writable(workspace_, worker_temporary_prefix(ranks_.rank()));
         }
         space = {
@@ -374,14 +374,14 @@ std::vector<FileDigest> CheckpointDirectory::write_on_chief(
   };
   const std::uint64_t bytes = checkpoint_bytes(arrays, state);
   // Never remove anything for a checkpoint that is not healthy.
-  if (healthy && free_bytes(options_.directory) < bytes) make_room(bytes);
+  if (healthy && free_bytes(options_.directory) < bytes) free_space(bytes);
   try {
     return write();
   } catch (const Error& error) {
     temporary.reset();
     // A quota may be exceeded, which the free space does not show.
     if (!healthy || !is_out_of_space(error) ||
-        !make_room(std::numeric_limits<std::uint64_t>::max()))
+        !free_space(std::numeric_limits<std::uint64_t>::max()))
       throw;
   }
   return write();
@@ -458,7 +458,7 @@ void CheckpointDirectory::mark_unhealthy(const fs::path& checkpoint) {
 
 /// Removes the oldest checkpoints until `bytes` are free, but never the best one nor the newest
 /// healthy one that verifies, and none if none verifies. Returns whether anything was removed.
-bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
+bool CheckpointDirectory::free_space(std::uint64_t bytes) const {
   std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
   std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
   const auto verifies = [](const CheckpointInfo& info) {
@@ -490,7 +490,7 @@ bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
 void CheckpointDirectory::remove_checkpoint(const CheckpointInfo& info) const {
   // Rename it to a hidden name and sync first: a partly removed directory must not look like a
   // checkpoint.
-  const fs::path hidden = options_.directory / unforeseeable_name(removal_prefix(info.step));
+  const fs::path hidden = options_.directory / unpredictable_name(removal_prefix(info.step));
   std::error_code error;
   fs::rename(info.path, hidden, error);
   if (!error) {
@@ -504,7 +504,7 @@ void CheckpointDirectory::remove_checkpoint(const CheckpointInfo& info) const {
 
 std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArrays& arrays,
                                                                Resume resume,
-                                                               const ExplainMisfit& explain) {
+                                                               const ExplainMismatch& explain) {
   skipped_.clear();
   if (resume == Resume::never) return std::nullopt;
   check_chief_sees_newest();
@@ -512,18 +512,18 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArra
   const auto read = [&] {
     return is_chief() ? restore_on_chief(arrays, resume, explain, state) : std::string();
   };
-  const std::string told = on_every_rank(ranks_, read).front();
-  const json news = parse_json(told, ErrorCategory::communication, "resume");
+  const std::string packed = on_every_rank(ranks_, read).front();
+  const json result = parse_json(packed, ErrorCategory::communication, "resume");
   skipped_.clear();
-  for (const json& reason : news["skipped"])
+  for (const json& reason : result["skipped"])
     skipped_.push_back(decode_bytes(reason.get<std::string>()));
-  const std::string path = decode_bytes(news["path"].get<std::string>());
+  const std::string path = decode_bytes(result["path"].get<std::string>());
   if (path.empty()) return std::nullopt;
   broadcast(ranks_, arrays.parameters);
   broadcast(ranks_, arrays.buffers);
   for (const Slot& slot : arrays.slots) broadcast(ranks_, slot.values);
-  share_file(ranks_, state.tokenizer);
-  RestoredCheckpoint restored{path, parse_training_state(news["state"], path)};
+  broadcast_file(ranks_, state.tokenizer);
+  RestoredCheckpoint restored{path, parse_training_state(result["state"], path)};
   restored.state.tokenizer = std::move(state.tokenizer);
   return restored;
 }
@@ -572,7 +572,7 @@ void CheckpointDirectory::check_chief_sees_newest() const {
 }
 
 std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, Resume resume,
-                                                  const ExplainMisfit& explain,
+                                                  const ExplainMismatch& explain,
                                                   TrainingState& state) {
   const std::optional<RestoredCheckpoint> restored = restore_newest(arrays, explain);
   for (const std::string& reason : skipped_) log_->warn("skipped a checkpoint: {}", reason);
@@ -591,7 +591,7 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
 }
 
 std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(
-    const ReplicaArrays& arrays, const ExplainMisfit& explain) {
+    const ReplicaArrays& arrays, const ExplainMismatch& explain) {
   std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
   std::stable_partition(found.begin(), found.end(), std::mem_fn(&CheckpointInfo::healthy));
   for (const CheckpointInfo& info : found) {

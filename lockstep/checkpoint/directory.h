@@ -27,9 +27,9 @@ namespace lockstep::checkpoint {
 
 class DirectoryLock;
 
-/// Called on the chief with a checkpoint whose tensors are not those of the run. Throws an Error
-/// that explains the difference better than by the first tensor, or returns.
-using ExplainMisfit = std::function<void(const RestoredCheckpoint&)>;
+/// Called on the chief with a checkpoint whose tensors differ from those of the run. May throw an
+/// Error that explains the difference better than the default one, which names the first tensor.
+using ExplainMismatch = std::function<void(const RestoredCheckpoint&)>;
 
 /// The largest checkpoint that `automatic` verifies in full, in bytes.
 inline constexpr std::uint64_t kMaxFullBytes = 256'000'000;
@@ -60,17 +60,17 @@ struct SaveOptions {
 /// Earlier checkpoints are untouched, and the next save may succeed.
 class SaveError : public Error {
  public:
-  explicit SaveError(const Error& reason) : Error(reason) {}  ///< the same category and text
+  explicit SaveError(const Error& reason) : Error(reason) {}  ///< copies category and text
 };
 
 /// A directory entry with the name of a checkpoint.
 struct CheckpointInfo {
-  std::filesystem::path path;  ///< of the checkpoint's own directory
+  std::filesystem::path path;  ///< directory of this checkpoint
   std::int64_t step = 0;       ///< updates done
   std::int64_t epoch = 0;      ///< epochs completed
   /// Increases with each save in this directory: the newest has the largest.
   std::uint64_t sequence = 0;
-  std::uint64_t bytes = 0;  ///< of its files
+  std::uint64_t bytes = 0;  ///< total size of its files
   /// Why it is not complete (manifest, missing files, sizes; checksums are not read); empty if it
   /// is complete.
   std::string damage;
@@ -90,17 +90,18 @@ bool is_checkpoint(const std::filesystem::path& path);
 /// there is no such directory. Throws Error (checkpoint) if it cannot be read.
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& directory);
 
-/// The best of `found` (list_checkpoints()): the newest one that is complete, healthy and marked;
-/// null if there is none. Each mark supersedes the earlier ones.
+/// The best of `found` (list_checkpoints()): the newest that is complete, healthy and marked as
+/// best, because each mark supersedes earlier ones; null if there is none.
 const CheckpointInfo* find_best(const std::vector<CheckpointInfo>& found);
 
-/// `path`, or for DIR:best the best checkpoint of the directory DIR, unless a file has that name.
-/// Throws Error (checkpoint) if DIR has no best one.
+/// Resolves DIR:best to the best checkpoint of the directory DIR, unless a file has that name.
+/// Returns other paths unchanged. Throws Error (checkpoint) if DIR has no best checkpoint.
 std::filesystem::path resolve_best(const std::filesystem::path& path);
 
-/// A sentence for whoever gets `used`, the newest checkpoint of `directory`, while another one is
-/// the best: which, and how to name it. Empty if there is none.
-std::string other_best(const std::filesystem::path& directory, const std::filesystem::path& used);
+/// A hint for users of `used`, the newest checkpoint of `directory`, that names the best checkpoint
+/// if it is a different one; otherwise empty.
+std::string describe_best(const std::filesystem::path& directory,
+                          const std::filesystem::path& used);
 
 /// Saves and restores the checkpoints of a run. Every process of the job has one and calls prepare,
 /// save and restore at the same step. `ranks` has one member per process; rank 0 is the chief. The
@@ -121,9 +122,9 @@ class CheckpointDirectory {
   /// Warns if the file system has no locks. Collective.
   void prepare(std::uint64_t bytes);
 
-  /// For a training that does not resume, after prepare(): throws Error (checkpoint) if the
-  /// directory has checkpoints, unless `overwrite`, with which the first save() removes them, so
-  /// that the directory never has checkpoints of two trainings. Collective.
+  /// Call after prepare() if the training does not resume. If the directory has checkpoints, throws
+  /// Error (checkpoint) or, with `overwrite`, makes the first save() remove them, so that the
+  /// directory never has checkpoints of two trainings. Collective.
   void start_over(bool overwrite);
 
   /// Saves the checkpoint of `state.step` and, unless the options defer it, calls prune().
@@ -150,12 +151,12 @@ class CheckpointDirectory {
   /// checkpoint, into the arrays of every rank: the chief reads and broadcasts. Logs skipped
   /// checkpoints with the reason. A checkpoint that is not healthy is read only if there is no
   /// healthy one. Returns nullopt if there is none or if `resume` is `never`; throws Error if there
-  /// is none and `resume` is `must`. A checkpoint of a different model or optimizer is an Error and
-  /// is not skipped, as is a newer checkpoint that another rank has under this path and the chief
-  /// does not. Collective; does not require prepare().
+  /// is none and `resume` is `require`. A checkpoint of a different model or optimizer is an Error
+  /// and is not skipped, as is a newer checkpoint that another rank has under this path and the
+  /// chief does not. Collective; does not require prepare().
   std::optional<RestoredCheckpoint> restore(const ReplicaArrays& arrays,
                                             Resume resume = Resume::automatic,
-                                            const ExplainMisfit& explain = {});
+                                            const ExplainMismatch& explain = {});
 
   /// How replicas are compared: for `automatic`, the choice made by prepare(). Equal on all ranks.
   VerifyCheckpoint verification() const { return options_.verify; }
@@ -179,25 +180,25 @@ class CheckpointDirectory {
   void commit(const std::filesystem::path& temporary, const std::filesystem::path& path,
               const TrainingState& state, std::vector<FileDigest> files,
               const SaveOptions& options);
-  bool make_room(std::uint64_t bytes) const;
+  bool free_space(std::uint64_t bytes) const;
   void remove_checkpoint(const CheckpointInfo& info) const;
   void remove_replaced();
   void check_chief_sees_newest() const;
   /// Returns the information for the other ranks, as text, and sets `state`.
   std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume,
-                               const ExplainMisfit& explain, TrainingState& state);
+                               const ExplainMismatch& explain, TrainingState& state);
   std::optional<RestoredCheckpoint> restore_newest(const ReplicaArrays& arrays,
-                                                   const ExplainMisfit& explain);
+                                                   const ExplainMismatch& explain);
 
   CheckpointOptions options_;
   allreduce::Communicator ranks_;
   std::shared_ptr<Logger> log_;
   std::unique_ptr<DirectoryLock> lock_;
-  /// On this node, for the temporary directories of ranks other than the chief.
+  /// Parent of the temporary directories of ranks other than the chief, on this node.
   std::filesystem::path workspace_;
   bool prepared_ = false;
-  bool replaces_ = false;  // the checkpoints of an earlier training, at the next save; on the chief
-  bool may_hash_ = false;  // in place of what is written in full
+  bool replaces_ = false;  // on the chief: the next save removes checkpoints of an earlier training
+  bool may_hash_ = false;  // whether to compare hashes if the files cannot be written
   std::vector<std::string> skipped_;
 };
 

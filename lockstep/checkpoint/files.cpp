@@ -289,7 +289,7 @@ bool is_out_of_space(const std::exception& error) {
   });
 }
 
-std::string unforeseeable_name(std::string_view prefix) {
+std::string unpredictable_name(std::string_view prefix) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz012345";
   std::array<unsigned char, 12> random{};
   while (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
@@ -304,7 +304,7 @@ TemporaryDirectory::TemporaryDirectory(const fs::path& parent, const std::string
   // Not mkdtemp: it creates every directory with mode 0700, also one that becomes a checkpoint.
   int error = 0;
   do {
-    path_ = parent / unforeseeable_name(prefix);
+    path_ = parent / unpredictable_name(prefix);
     error = ::mkdir(path_.c_str(), is_private ? 0700 : 0777) == 0 ? 0 : errno;
   } while (error == EEXIST);
   if (error != 0) fail(std::exchange(path_, {}), "expected to create the directory", error);

@@ -27,7 +27,7 @@ inline constexpr std::chrono::minutes kFilePatience{10};
 /// During its lifetime, file operations on the thread that created it count as progress of
 /// `activity`: a helper thread ticks it as long as the last call of note_file_progress() was at
 /// most `patience` ago. So a slow disk is not a stall, but a hung one is. A stopped or killed
-/// process does not tick. For work that does not wait for other ranks.
+/// process does not tick. Only for work that does not wait for other ranks.
 class FileProgress {
  public:
   /// Null: no progress reports. Objects on one thread must be destroyed in reverse order of
@@ -50,21 +50,21 @@ void note_file_progress();
 
 /// Size and checksum of a file, to compare between ranks and to store in a manifest.
 struct FileDigest {
-  std::string name;         ///< within its directory
-  std::uint64_t bytes = 0;  ///< its size
+  std::string name;         ///< file name without directory
+  std::uint64_t bytes = 0;  ///< file size
   std::uint64_t xxh3 = 0;   ///< xxh3-64 of all bytes
   bool operator==(const FileDigest&) const = default;
 };
 
-/// Throw Error (checkpoint) about the file `path`: what was expected of it, and what it has, or the
-/// system's error number.
+/// Throw Error (checkpoint) about the file `path`, with what was expected and either the actual
+/// state or the system's error number.
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected,
                          std::string_view actual);
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view expected, int error);
 
 /// Formats a hash as 16 lower-case hexadecimal digits, as in all files and events.
 std::string hex16(std::uint64_t hash);
-/// The reverse; nullopt for anything else.
+/// Parses the result of hex16(); nullopt for anything else.
 std::optional<std::uint64_t> parse_hex16(std::string_view text);
 
 /// Incremental xxh3-64.
@@ -161,7 +161,7 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// An unpredictable name: `prefix` and 12 random letters and digits.
-std::string unforeseeable_name(std::string_view prefix);
+/// `prefix` followed by 12 random letters and digits.
+std::string unpredictable_name(std::string_view prefix);
 
 }  // namespace lockstep::checkpoint

@@ -39,8 +39,8 @@ std::int64_t nanoseconds(const struct stat& status) {
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
-/// A lease file as read by a waiting run. Its text is "PROCESS NAMESPACE START RANDOM HOST".
-struct Seen {
+/// The contents of a lease file: "PROCESS NAMESPACE START RANDOM HOST".
+struct LeaseFile {
   std::string text;
   std::int64_t renewed = 0;  ///< nanoseconds, by the clock of the file system
 
@@ -67,7 +67,7 @@ struct Seen {
 };
 
 /// Reads the lease; nullopt if there is none.
-std::optional<Seen> look(const fs::path& path) {
+std::optional<LeaseFile> read_lease(const fs::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open() && errno == ENOENT) return std::nullopt;
   if (!file.is_open()) fail(path, "expected a lease that can be read", errno);
@@ -76,7 +76,7 @@ std::optional<Seen> look(const fs::path& path) {
   const bool is_file = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
   const ssize_t got = is_file ? ::read(file.get(), bytes.data(), bytes.size()) : -1;
   if (got < 0) fail(path, "expected a lease file", EINVAL);
-  return Seen{{bytes.data(), static_cast<std::size_t>(got)}, nanoseconds(status)};
+  return LeaseFile{{bytes.data(), static_cast<std::size_t>(got)}, nanoseconds(status)};
 }
 
 /// Creates the lease; false if it exists. Removes an incomplete one.
@@ -96,7 +96,7 @@ bool create(const fs::path& path, const std::string& text) {
 class FileSystemClock {
  public:
   explicit FileSystemClock(const fs::path& directory)
-      : path_(directory / unforeseeable_name(".lease.tmp-")),
+      : path_(directory / unpredictable_name(".lease.tmp-")),
         file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
     if (!file_.is_open()) fail(path_, "expected a directory that can be written", errno);
   }
@@ -117,10 +117,10 @@ class FileSystemClock {
 };
 
 /// Removes the lease that was read, unless another run has already replaced it.
-void take_away(const fs::path& path, const Seen& seen) {
-  const fs::path aside = path.parent_path() / unforeseeable_name(".lease.tmp-");
+void remove_lease(const fs::path& path, const LeaseFile& seen) {
+  const fs::path aside = path.parent_path() / unpredictable_name(".lease.tmp-");
   if (::rename(path.c_str(), aside.c_str()) != 0) return;
-  if (const std::optional<Seen> taken = look(aside); taken && taken->text != seen.text)
+  if (const std::optional<LeaseFile> moved = read_lease(aside); moved && moved->text != seen.text)
     (void)::link(aside.c_str(), path.c_str());  // if this fails, check_held() of its holder throws
   ::unlink(aside.c_str());
 }
@@ -143,7 +143,7 @@ class DirectoryLease::Renewal {
   // Errors are ignored: a server that is not responding now may respond before the lease expires.
   static void renew(const fs::path& path, const std::string& text) {
     try {
-      if (const std::optional<Seen> seen = look(path); seen && seen->text == text)
+      if (const std::optional<LeaseFile> seen = read_lease(path); seen && seen->text == text)
         (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
     } catch (const Error&) {
     }
@@ -153,28 +153,28 @@ class DirectoryLease::Renewal {
 };
 
 DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
-                               const LeaseTimes& times, const WaitReport& waits)
+                               const LeaseTimes& times, const WaitReport& report)
     : path_(directory / kLeaseName),
       text_(fmt::format("{} {} {} {} {}", ::getpid(),
                         process_namespace().empty() ? "?" : process_namespace(),
-                        this_process().start, unforeseeable_name(""), host_name())) {
+                        this_process().start, unpredictable_name(""), host_name())) {
   const auto deadline = Clock::now() + patience;
   std::optional<FileSystemClock> clock;
-  std::optional<Seen> first;
+  std::optional<LeaseFile> first;
   while (!create(path_, text_)) {
-    const std::optional<Seen> seen = look(path_);
+    const std::optional<LeaseFile> seen = read_lease(path_);
     if (!seen) continue;
     if (!clock) clock.emplace(directory);
     const auto age = std::chrono::nanoseconds(clock->now() - seen->renewed);
     if ((seen->is_of_visible_process() && is_process_gone(seen->process())) ||
         age >= times.lifetime) {
-      take_away(path_, *seen);
+      remove_lease(path_, *seen);
       continue;
     }
     if (!first || first->text != seen->text) first = seen;
-    if (waits) waits(seen->holder());
-    const bool lives = seen->is_of_visible_process() || seen->renewed != first->renewed;
-    if (lives && Clock::now() >= deadline)
+    if (report) report(seen->holder());
+    const bool is_alive = seen->is_of_visible_process() || seen->renewed != first->renewed;
+    if (is_alive && Clock::now() >= deadline)
       throw Error(
           ErrorCategory::checkpoint, directory.string(), "expected exclusive use of the directory",
           fmt::format("{} writes there: it renewed {} {:.1f} s ago (a lease lasts {:g} s)",
@@ -188,14 +188,14 @@ DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
 DirectoryLease::~DirectoryLease() {
   renewal_.reset();
   try {
-    if (const std::optional<Seen> seen = look(path_); seen && seen->text == text_)
+    if (const std::optional<LeaseFile> seen = read_lease(path_); seen && seen->text == text_)
       ::unlink(path_.c_str());
   } catch (const Error&) {  // the lease expires
   }
 }
 
 void DirectoryLease::check_held() const {
-  const std::optional<Seen> seen = look(path_);
+  const std::optional<LeaseFile> seen = read_lease(path_);
   if (seen && seen->text == text_) return;
   throw Error(ErrorCategory::checkpoint, path_.parent_path().string(),
               "expected exclusive use of the directory",

@@ -16,7 +16,8 @@ struct LeaseTimes {
       60'000};  ///< time without renewal after which another run may take over the lease
 };
 
-/// Called with who holds a directory, "process 7 on host", each time that it is found in use.
+/// Called with the holder of a directory, "process 7 on host", at each unsuccessful attempt to
+/// acquire it.
 using WaitReport = std::function<void(const std::string& holder)>;
 
 /// The file DIR/.lease names its holder (boot, PID namespace, process and its start, host). A
@@ -25,10 +26,10 @@ using WaitReport = std::function<void(const std::string& holder)>;
 /// timestamps, so the clocks of hosts need not be synchronized.
 class DirectoryLease {
  public:
-  /// Waits until the lease is free, and calls `waits` meanwhile. Throws Error (checkpoint) naming
+  /// Waits until the lease is free, and calls `report` meanwhile. Throws Error (checkpoint) naming
   /// the holder if it is still alive after `patience`, or if the directory is not writable.
   DirectoryLease(const std::filesystem::path& directory, std::chrono::milliseconds patience,
-                 const LeaseTimes& times = {}, const WaitReport& waits = {});
+                 const LeaseTimes& times = {}, const WaitReport& report = {});
   DirectoryLease(const DirectoryLease&) = delete;
   DirectoryLease& operator=(const DirectoryLease&) = delete;
   ~DirectoryLease();

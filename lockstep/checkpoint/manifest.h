@@ -23,7 +23,7 @@ inline constexpr const char* kScriptFile = "script.pt";
 
 /// Marks a checkpoint as the best of its training when it was saved.
 struct BestMark {
-  std::string metric;  ///< its name, such as "validation_loss"
+  std::string metric;  ///< such as "validation_loss"
   double value = 0;    ///< finite
 
   bool operator==(const BestMark&) const = default;
@@ -33,16 +33,16 @@ struct BestMark {
 struct Manifest {
   std::int64_t step = 0;   ///< updates done
   std::int64_t epoch = 0;  ///< epochs completed
-  /// Number of the save within a checkpoint directory. The newest checkpoint has the largest, also
+  /// Number of the save within a checkpoint directory. The newest checkpoint has the largest, even
   /// if a new run started again at a smaller step.
   std::uint64_t sequence = 0;
   std::vector<FileDigest> files;  ///< all files except the manifest
   /// False if steps were being skipped when it was saved, or if no later step was good: training
   /// may have diverged.
   bool healthy = true;
-  std::optional<BestMark> best = {};  ///< of a checkpoint that was the best so far
+  std::optional<BestMark> best = {};  ///< set if it was the best checkpoint so far
 
-  std::uint64_t total_bytes() const;  ///< of all files
+  std::uint64_t total_bytes() const;  ///< total size of `files`
 };
 
 /// The directory name of a checkpoint: "step-00001000".

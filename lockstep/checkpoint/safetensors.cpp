@@ -97,11 +97,11 @@ std::string header_of(std::span<const TensorView* const> order, const TensorMeta
 
 // ---- reading
 
-/// Refuses, with a way to convert it, a file of another known format.
+/// Throws Error for a file of another known format, with a way to convert it.
 void refuse_other_format(const std::filesystem::path& path, std::string_view head) {
   using Content = FileKind::Content;
   const FileKind kind = file_kind(head);
-  // A long header of safetensors looks like one.
+  // The length of a long safetensors header can look like another format.
   if (!kind.is_known() || kind.name == "a safetensors file") return;
   const std::string_view conversion =
       kind.content == Content::torch

@@ -19,7 +19,7 @@ namespace lockstep::checkpoint {
 
 /// A tensor to write; does not own its memory.
 struct TensorView {
-  std::string name;    ///< in the file
+  std::string name;    ///< key in the file
   model::Shape shape;  ///< row-major; empty for a scalar
   std::variant<std::span<const float>, std::span<const std::int64_t>> values;  ///< "F32", "I64"
 };
@@ -44,8 +44,8 @@ class SafetensorsFile {
     std::string name;          ///< name of the tensor
     std::string type;          ///< "F32", "I64", "BF16" …
     model::Shape shape;        ///< row-major
-    std::uint64_t offset = 0;  ///< of its first byte in the file
-    std::uint64_t bytes = 0;   ///< of its data
+    std::uint64_t offset = 0;  ///< position of its first byte in the file
+    std::uint64_t bytes = 0;   ///< size of its data
   };
 
   /// Opens the file and reads its header. Throws Error (checkpoint) if it is not a valid
@@ -61,9 +61,9 @@ class SafetensorsFile {
   /// Reads a tensor of type "F32". Throws Error (checkpoint) if the type or the number of elements
   /// does not match, or if reading fails.
   void read(const Entry& entry, std::span<float> into) const;
-  /// Same for "I64".
+  /// As above, for type "I64".
   void read(const Entry& entry, std::span<std::int64_t> into) const;
-  /// Same for "F32", "BF16", "F16" and "F64"; only float64 is rounded, to the nearest float32.
+  /// As above, for types "F32", "BF16", "F16" and "F64"; float64 is rounded to the nearest float32.
   void read_widened(const Entry& entry, std::span<float> into) const;
 
  private:

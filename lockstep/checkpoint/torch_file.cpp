@@ -37,7 +37,7 @@ class Pickle {
   Pickle() : text_("\x80\x02", 2) {}
 
   /// The pickle of the dictionary. Storage i is the entry "data/i" of the archive.
-  static std::string of(std::span<const TensorView> tensors) {
+  static std::string encode(std::span<const TensorView> tensors) {
     Pickle pickle;
     pickle.text_ += "}(";
     for (std::size_t i = 0; i < tensors.size(); ++i) pickle.add(tensors[i], i);
@@ -96,7 +96,7 @@ class StoredArchive {
       : file_(path, Durability::synced, ErrorCategory::checkpoint) {}
 
   void add(std::string_view name, std::string_view bytes) {
-    std::string common;  // what the headers of an entry share
+    std::string common;  // common part of both headers of an entry
     append(common, kVersion);
     for (int field = 0; field < 3; ++field) append(common, std::uint16_t{0});  // flags to time
     append(common, kDate);
@@ -171,13 +171,13 @@ class StoredArchive {
 
 std::uint64_t write_torch_file(const std::filesystem::path& path,
                                std::span<const TensorView> tensors) {
-  constexpr std::size_t kMaxTensors = 65'000;  // of an archive without extensions
+  constexpr std::size_t kMaxTensors = 65'000;  // the zip format without extensions has 16 bits
   if (tensors.size() > kMaxTensors)
     throw Error(ErrorCategory::checkpoint, path.string(),
                 fmt::format("expected at most {} tensors in a file of torch.save", kMaxTensors),
                 fmt::format("got {}", tensors.size()));
   StoredArchive archive(path);
-  archive.add("archive/data.pkl", Pickle::of(tensors));
+  archive.add("archive/data.pkl", Pickle::encode(tensors));
   archive.add("archive/byteorder", "little");
   for (std::size_t i = 0; i < tensors.size(); ++i)
     archive.add(fmt::format("archive/data/{}", i), bytes_of_values(tensors[i]));

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kStateFormat = 1;  // of state.json
+constexpr int kStateFormat = 1;
 
 double number_or_nan(const json& object, const char* name) {
   const auto found = object.find(name);

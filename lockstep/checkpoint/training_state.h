@@ -1,5 +1,5 @@
-// What a checkpoint says of its training beside the arrays (state.json), and how a run uses
-// checkpoints. Light, because the options of a training contain it.
+// The state of a training in a checkpoint, except arrays (state.json), and how a run uses
+// checkpoints. Includes little, because the options of a training include this header.
 #pragma once
 
 #include <cstdint>
@@ -39,19 +39,18 @@ class Configuration {
 struct TrainingState {
   std::int64_t step = 0;              ///< updates done
   std::int64_t epoch = 0;             ///< epochs completed
-  std::uint64_t seed = 1;             ///< of the run
+  std::uint64_t seed = 1;             ///< seed of the run
   std::int64_t global_batch = 0;      ///< samples
-  std::string precision = "float32";  ///< of the computation: a value of `--precision`
+  std::string precision = "float32";  ///< value of `--precision`
   double loss_scale = 1;              ///< factor for the next loss
-  /// Written exactly: the same double is read back; values that are not finite are read back as
-  /// NaN.
+  /// Written exactly; infinite values are read back as NaN.
   std::map<std::string, double> metrics;
   Configuration configuration;  ///< the options of the run
   /// The bytes of the tokenizer's file: a file of the checkpoint (kTokenizerFile), not part of
   /// state.json. Null if there is none, and on ranks other than the chief when they save.
   std::shared_ptr<const std::string> tokenizer = {};
   /// The bytes of the TorchScript file that was trained: a file of the checkpoint (kScriptFile),
-  /// written as the tokenizer is. It is a program: read_script() reads it, and nothing else does.
+  /// saved like the tokenizer. It is a program, so only read_script() reads it.
   std::shared_ptr<const std::string> script = {};
 };
 
@@ -63,7 +62,7 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
 
 /// The result of CheckpointDirectory::restore().
 struct RestoredCheckpoint {
-  std::filesystem::path path;  ///< of the checkpoint's own directory
+  std::filesystem::path path;  ///< directory of the checkpoint
   TrainingState state;         ///< position of the training run
 };
 

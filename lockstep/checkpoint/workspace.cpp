@@ -64,7 +64,7 @@ bool is_untouched_for(const fs::path& directory, std::chrono::seconds time) {
   return !error && fs::file_time_type::clock::now() - newest >= time;
 }
 
-/// Whether the process in the name of `path` has ended, or, if it cannot be known, nothing was
+/// Whether the process in the name of `path` has ended, or, if that is unknown, nothing was
 /// modified for `time`.
 bool is_abandoned(const fs::path& path, std::chrono::seconds time) {
   const ProcessIdentity maker = maker_of(path.filename().native());
@@ -121,7 +121,7 @@ std::string read_owner(int descriptor) {
 }  // namespace
 
 DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience,
-                             const WaitReport& waits, const LeaseTimes& times)
+                             const WaitReport& report, const LeaseTimes& times)
     : path_(directory / kLockName), file_(open_lock(directory)) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -129,11 +129,11 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::millisecond
     if (errno != EWOULDBLOCK) {
       why_lease_ = std::generic_category().message(errno);
       file_ = FileDescriptor();
-      lease_.emplace(directory, patience, times, waits);
+      lease_.emplace(directory, patience, times, report);
       return;
     }
     const std::string owner = read_owner(file_.get());
-    if (waits) waits(owner);
+    if (report) report(owner);
     if (std::chrono::steady_clock::now() >= deadline)
       throw Error(ErrorCategory::checkpoint, directory.string(),
                   "expected exclusive use of the directory", fmt::format("{} writes there", owner));
@@ -146,7 +146,7 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::millisecond
 }
 
 bool DirectoryLock::is_removed() const {
-  // A lease that is gone while its directory is there has been taken over: see check_held().
+  // A missing lease in an existing directory means that it was taken over: see check_held().
   std::error_code unknown;
   if (lease_) return !std::filesystem::exists(path_.parent_path(), unknown) && !unknown;
   struct stat status = {};
@@ -209,7 +209,7 @@ void remove_leftovers(const fs::path& directory, Leftovers which) {
   remove_if(directory, [&](const fs::path& path) { return is_left_over(path, which); });
 }
 
-void remove_leftovers_of_the_dead(const fs::path& directory) {
+void remove_worker_leftovers(const fs::path& directory) {
   remove_if(directory, [](const fs::path& path) {
     return path.filename().native().starts_with(kWorkerPrefix) && is_abandoned(path, kAbandoned);
   });

@@ -15,27 +15,27 @@
 namespace lockstep::checkpoint {
 
 /// Exclusive use of a directory by one run: a lock on DIR/.lock, which the system releases when the
-/// process ends, however it ends; or a lease if the file system has no locks.
+/// process ends, even by a signal; or a lease if the file system has no locks.
 class DirectoryLock {
  public:
-  /// Waits up to `patience` for another run to release the lock. Throws Error (checkpoint) naming
-  /// the process that holds it, or if DIR/.lock is not a regular file with one hard link, which is
-  /// then not written to. Calls `waits` with that process again and again meanwhile.
+  /// Waits up to `patience` for another run to release the lock, and calls `report` repeatedly
+  /// meanwhile. Throws Error (checkpoint) naming the process that holds it, or if DIR/.lock is not
+  /// a regular file with one hard link; such a file is not modified.
   DirectoryLock(const std::filesystem::path& directory, std::chrono::milliseconds patience,
-                const WaitReport& waits = {}, const LeaseTimes& times = {});
+                const WaitReport& report = {}, const LeaseTimes& times = {});
 
   /// Why a lease is used instead of a lock; empty if there is a lock.
   const std::string& why_lease() const { return why_lease_; }
   /// Whether a lease is used instead of a lock.
   bool is_lease() const { return lease_.has_value(); }
-  /// Whether the file of the lock or lease is no longer there, as where the directory was removed.
+  /// Whether the file of the lock or lease was removed, for example with its directory.
   bool is_removed() const;
-  /// Throws Error (checkpoint) if another run has taken over the lease, or has a lock of its own
-  /// because the file was removed. Nothing else loses a lock.
+  /// Throws Error (checkpoint) if another run has taken over the lease, or has locked a new file
+  /// because this one was removed. A lock cannot be lost in another way.
   void check_held() const;
 
  private:
-  std::filesystem::path path_;  // of the lock
+  std::filesystem::path path_;  // the file DIR/.lock
   FileDescriptor file_;
   std::string why_lease_;
   std::optional<DirectoryLease> lease_;
@@ -52,13 +52,13 @@ std::string worker_temporary_prefix(int rank);
 
 /// Which hidden directories count as leftovers.
 enum class Leftovers {
-  all,        ///< with a lock: no other run writes there
-  abandoned,  ///< with a lease: not those of running processes, nor of unknown ones modified within
-              ///< the lease lifetime
+  all,        ///< all of them: for a run with a lock
+  abandoned,  ///< for a run with a lease: not those of running processes, nor of unknown processes
+              ///< if modified within the lease lifetime
 };
 
 /// Renames complete checkpoints that a crash left under hidden names in `directory` to their final
-/// names, unless these exist. Of several of one step, takes the newest whose checksums are correct.
+/// names, unless these exist. If a step has several, uses the newest whose checksums are correct.
 /// Returns their paths. Throws Error (checkpoint).
 std::vector<std::filesystem::path> recover_checkpoints(const std::filesystem::path& directory,
                                                        Leftovers which);
@@ -67,10 +67,10 @@ std::vector<std::filesystem::path> recover_checkpoints(const std::filesystem::pa
 /// saving.
 void remove_leftovers(const std::filesystem::path& directory, Leftovers which);
 
-/// Removes temporary directories of ranks in `directory`: those whose process, in this boot and PID
-/// namespace, has ended, and those of other hosts, boots or namespaces that were not modified for a
-/// day.
-void remove_leftovers_of_the_dead(const std::filesystem::path& directory);
+/// Removes abandoned temporary directories of ranks in `directory`: those of ended processes of
+/// this boot and PID namespace, and those of other hosts, boots or namespaces that were not
+/// modified for a day.
+void remove_worker_leftovers(const std::filesystem::path& directory);
 
 /// A directory for temporary files on local storage of this node: TMPDIR, otherwise /tmp. Empty if
 /// both are on shared storage or not writable.

@@ -124,7 +124,7 @@ Dataset Dataset::with_records(std::shared_ptr<const RecordSource> source) const 
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
-/// `count` of take() or skip(), at most all records.
+/// The `count` of take() or skip(), at most the number of records.
 std::int64_t Dataset::limited(std::int64_t count, std::string_view word) const {
   if (count < -1)
     throw Error(ErrorCategory::input, word, "expected 0 or more records, or -1 for all",
@@ -211,16 +211,16 @@ Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
   const bool has_floats =
       spec().feature_count() > 0 && spec().inputs[0].type == ElementType::float32;
   const std::int64_t channels = has_floats ? spec().shape().back() : 0;
-  const auto given =
+  const auto deviations =
       std::span(normalization.deviation)
           .first(std::clamp(normalization.channels, 0, ChannelNormalization::kMaxChannels));
   if (normalization.channels != channels ||
-      !std::ranges::all_of(given, [](float d) { return d > 0; })) {
+      !std::ranges::all_of(deviations, [](float d) { return d > 0; })) {
     throw Error(
         ErrorCategory::input, "normalize",
         fmt::format("expected a mean and a deviation above 0 for each of the {} channels",
                     channels),
-        fmt::format("got {} deviations: {}", normalization.channels, fmt::join(given, ", ")));
+        fmt::format("got {} deviations: {}", normalization.channels, fmt::join(deviations, ", ")));
   }
   return with([&](Description& changed) { changed.normalization = normalization; });
 }

@@ -52,14 +52,14 @@ bool has_pattern(const std::string& spec) {
 }
 
 /// The part that `spec` names, or `otherwise`.
-std::string take_part(Spec& spec, const std::string& otherwise) {
+std::string read_part(Spec& spec, const std::string& otherwise) {
   for (const char* part : {"train", "test"})
     if (spec.take(part)) return part;
   return otherwise;
 }
 
-/// Tells which file was chosen for a text that can be read in several ways.
-void tell_path(const std::string& path, const DataSpecOptions& options) {
+/// Logs which file was chosen for an ambiguous text.
+void log_path(const std::string& path, const DataSpecOptions& options) {
   std::error_code ignored;
   const bool is_chosen = (path.find(':') != std::string::npos || has_pattern(path)) &&
                          std::filesystem::exists(path, ignored);
@@ -68,11 +68,11 @@ void tell_path(const std::string& path, const DataSpecOptions& options) {
 }
 
 template <bool images>
-Dataset open_synthetic(const std::string& given, const DataSpecOptions& options) {
+Dataset open_synthetic(const std::string& arguments, const DataSpecOptions& options) {
   const std::string kind = images ? "synthetic-images" : "synthetic";
-  const std::string text = fmt::format("{}:{}", kind, given);
+  const std::string text = fmt::format("{}:{}", kind, arguments);
   Spec spec = Spec::of_kind(text, text);
-  const std::string part = take_part(spec, options.part);
+  const std::string part = read_part(spec, options.part);
   const auto shape = parse_extents(spec.next("HxWxC").value_or(""));
   const auto classes = parse_number<std::int64_t>(spec.next("CLASSES").value_or(""));
   const auto count = parse_number<std::int64_t>(spec.next("COUNT").value_or(""));
@@ -88,7 +88,7 @@ Dataset open_synthetic(const std::string& given, const DataSpecOptions& options)
                                                          .images = images}));
 }
 
-/// None, but an invalid text is an error.
+/// Returns no files, but throws for an invalid text.
 template <bool images>
 Paths synthetic_files(const std::string& text, const DataSpecOptions& options) {
   open_synthetic<images>(text, options);
@@ -99,7 +99,7 @@ Paths synthetic_files(const std::string& text, const DataSpecOptions& options) {
 Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
   const std::string where = "csv:" + text;
   CsvSpec table = CsvSpec::parse(text, where);
-  tell_path(table.file.string(), options);
+  log_path(table.file.string(), options);
   table.options.schema = options.table;
   table.options.may_lack_labels = options.may_lack_labels;
   table.options.keeps_bad_rows = options.tfrecord.skip_damage;
@@ -121,7 +121,7 @@ Paths csv_files(const std::string& text, const DataSpecOptions& /*options*/) {
 
 Dataset open_text(const std::string& text, const DataSpecOptions& options) {
   TextSpec spec = TextSpec::parse(text, "text:" + text);
-  tell_path(spec.files, options);
+  log_path(spec.files, options);
   spec.options.schema = options.text;
   spec.options.exchange = options.tfrecord.exchange;
   spec.options.without_labels = options.may_lack_labels;
@@ -138,7 +138,7 @@ Paths text_files(const std::string& text, const DataSpecOptions& /*options*/) {
   return matching_files({TextSpec::parse(text, "text:" + text).files});
 }
 
-/// The first image may be gray where those of the training were in color.
+/// The first image may be gray although the training images were in color.
 Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
   const auto open = [&](const std::vector<std::int64_t>& shape) {
     return options.may_lack_labels ? Dataset::from_source(std::make_shared<ImageFolderSource>(
@@ -166,9 +166,9 @@ Dataset open_image_folder(const std::string& directory, const DataSpecOptions& o
 DirectoryPart parse_directory(const char* kind, const std::string& text,
                               const DataSpecOptions& options) {
   Spec spec = Spec::of_path(fmt::format("{}:{}", kind, text), text, {"train", "test"});
-  const std::string part = kind == kIdx ? take_part(spec, options.part) : options.part;
+  const std::string part = kind == kIdx ? read_part(spec, options.part) : options.part;
   spec.finish();
-  tell_path(spec.head(), options);
+  log_path(spec.head(), options);
   return {spec.head(), part};
 }
 
@@ -203,7 +203,7 @@ Paths idx_files(const std::string& text, const DataSpecOptions& options) {
 
 std::string fashion_mnist_part(const std::string& text, const DataSpecOptions& options) {
   Spec spec = Spec::of_kind(kFashionMnist + text, kFashionMnist + text);
-  const std::string part = take_part(spec, options.part);
+  const std::string part = read_part(spec, options.part);
   spec.finish();
   return part;
 }
@@ -237,14 +237,14 @@ Paths fashion_mnist_files(const std::string& text, const DataSpecOptions& option
   return files_of_part(find_fashion_mnist(part, options), part);
 }
 
-/// A data format. All that is known about it beside its source is here.
+/// A data format: everything about it except its source.
 struct Format {
   std::string_view prefix;  ///< ends in a colon, except for the name of a data set
-  std::string_view usage;   ///< what follows the prefix, for messages and the help
-  /// Both get the text that follows the prefix. `files` is as data_files().
+  std::string_view usage;   ///< the text after the prefix, for messages and the help
+  /// Both receive the text after the prefix. `files` is like data_files().
   Dataset (*open)(const std::string& text, const DataSpecOptions& options);
   Paths (*files)(const std::string& text, const DataSpecOptions& options);
-  std::array<std::string_view, 3> extensions = {};  ///< of its files, in lower case
+  std::array<std::string_view, 3> extensions = {};  ///< file extensions, in lower case
 
   std::string_view name() const { return prefix.substr(0, prefix.find(':')); }
 };
@@ -283,8 +283,8 @@ const Format* format_of(std::string_view spec) {
   return format == kFormats.end() ? nullptr : format;
 }
 
-/// DIRECTORY, with the part of `options`, or DIRECTORY:PART, where only a dataset.json defines what
-/// a part is. nullopt if `spec` is neither.
+/// DIRECTORY, with the part of `options`, or DIRECTORY:PART, whose parts only a dataset.json
+/// defines. nullopt if `spec` is neither.
 std::optional<DirectoryPart> directory_part(const std::string& text,
                                             const DataSpecOptions& options) {
   Spec spec = Spec::of_path(text, text);
@@ -296,7 +296,7 @@ std::optional<DirectoryPart> directory_part(const std::string& text,
     return std::nullopt;
   std::string part = spec.next("PART").value_or(options.part);
   spec.finish();
-  tell_path(spec.head(), options);
+  log_path(spec.head(), options);
   return DirectoryPart{directory, std::move(part)};
 }
 
@@ -360,7 +360,7 @@ bool looks_like_files(const std::string& spec) {
   return spec.find_first_of("*?[{/.~") != std::string::npos;
 }
 
-/// The path of TFRecord files that `text` is, or an Error if it is none.
+/// The path of TFRecord files in `text`. Throws Error (input) if it is not one.
 std::string record_files(const std::string& text, const DataSpecOptions& options) {
   refuse_other_formats(text);
   Spec spec = Spec::of_path(text, text);
@@ -376,7 +376,7 @@ std::string record_files(const std::string& text, const DataSpecOptions& options
     fail_input(text, "expected " + data_usage(), got_name(text.substr(0, colon), names));
   }
   spec.finish();
-  tell_path(path, options);
+  log_path(path, options);
   return path;
 }
 
@@ -457,9 +457,9 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
 }
 
 std::vector<std::filesystem::path> data_files(const std::string& spec,
-                                              const DataSpecOptions& told) {
-  DataSpecOptions options = told;
-  options.log = {};  // open_data() tells which files are read
+                                              const DataSpecOptions& data_options) {
+  DataSpecOptions options = data_options;
+  options.log = {};  // open_data() logs the files
   if (const Format* format = format_of(spec))
     return format->files(spec.substr(format->prefix.size()), options);
   if (const auto described = directory_part(spec, options)) {

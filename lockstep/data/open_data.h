@@ -23,20 +23,20 @@ struct DataSpecOptions {
   std::uint64_t seed = 1;         ///< seed of synthetic samples
   /// The schema of the training table, for tables without `like`; null: a table has its own.
   std::shared_ptr<const TableSchema> table = {};
-  /// The schema of the training text: tokenizer, length and documents of texts that state none.
+  /// The schema of the training text: tokenizer, length and documents of texts without their own.
   std::shared_ptr<const TextSchema> text = {};
   bool scales_tables = true;  ///< the default of CsvOptions::scale; false: ColumnScale::none
   /// For predictions: labels are not read (TFRecord, IDX, images), or may be missing (tables).
   bool may_lack_labels = false;
   std::filesystem::path features = {};  ///< CsvOptions::features of tables that state none
-  /// Told which file is read where a text can be read in several ways; null: nobody.
+  /// Logs which file is read if a text is ambiguous; null: no log.
   std::shared_ptr<Logger> log = {};
   /// Where system packages install data sets.
   std::filesystem::path system_dir = "/usr/share/datasets";
 };
 /// Opens the data set of a `--data` option, whose forms data_usage() lists. `fashion-mnist` is
 /// searched in `data_dir`, then in the directory of Debian's package; the options of a table are
-/// those of CsvSpec::parse, and source/memory_source.h has the synthetic samples. `part` is used
+/// those of CsvSpec::parse, and source/memory_source.h describes synthetic samples. `part` is used
 /// if the text does not name one: idx, fashion-mnist and synthetic data may have the value `train`
 /// or `test`, and DIRECTORY:PART names a part in a dataset.json. Throws Error (input) for a text
 /// that is none of these, Error (data) if files are missing or damaged; both state what to do.
@@ -66,7 +66,7 @@ void refuse_other_formats(const std::string& spec);
 
 namespace lockstep {
 
-/// The options of a data set that are no part of its name.
+/// The options of a data set that are not part of its name.
 template <>
 struct Fields<data::DataSpecOptions> {
   using Options = data::DataSpecOptions;  ///< the struct

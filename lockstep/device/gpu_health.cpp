@@ -66,7 +66,7 @@ class Management {
   // Older drivers lack some functions, and some GPUs lack some features: the output argument then
   // stays unchanged.
   template <typename... Parameters, typename... Arguments>
-  bool ask(const char* name, Handle gpu, Arguments... arguments) const {
+  bool query(const char* name, Handle gpu, Arguments... arguments) const {
     try {
       return library_.function<int(Handle, Parameters...)>(name)(gpu, arguments...) == kSuccess;
     } catch (const Error&) {
@@ -78,31 +78,31 @@ class Management {
     GpuHealth health;
     std::array<char, kTextBytes> text{};
     const auto size = static_cast<unsigned int>(text.size());
-    if (ask<char*, unsigned int>("nvmlDeviceGetName", gpu, text.data(), size))
+    if (query<char*, unsigned int>("nvmlDeviceGetName", gpu, text.data(), size))
       health.name = text.data();
-    if (ask<char*, unsigned int>("nvmlDeviceGetUUID", gpu, text.data(), size))
+    if (query<char*, unsigned int>("nvmlDeviceGetUUID", gpu, text.data(), size))
       health.uuid = text.data();
     MemoryBytes memory;
-    if (ask<MemoryBytes*>("nvmlDeviceGetMemoryInfo", gpu, &memory)) {
+    if (query<MemoryBytes*>("nvmlDeviceGetMemoryInfo", gpu, &memory)) {
       health.total_bytes = static_cast<std::int64_t>(memory.total);
       health.used_bytes = static_cast<std::int64_t>(memory.used);
     }
     unsigned long long errors = 0;
-    if (ask<int, int, unsigned long long*>("nvmlDeviceGetTotalEccErrors", gpu, kUncorrected,
-                                           kVolatile, &errors))
+    if (query<int, int, unsigned long long*>("nvmlDeviceGetTotalEccErrors", gpu, kUncorrected,
+                                             kVolatile, &errors))
       health.uncorrected_errors = static_cast<std::int64_t>(errors);
     unsigned int corrected_rows = 0;
     unsigned int uncorrected_rows = 0;
     unsigned int pending = 0;
     unsigned int failed = 0;
-    if (ask<unsigned int*, unsigned int*, unsigned int*, unsigned int*>(
+    if (query<unsigned int*, unsigned int*, unsigned int*, unsigned int*>(
             "nvmlDeviceGetRemappedRows", gpu, &corrected_rows, &uncorrected_rows, &pending,
             &failed)) {
-      health.wants_reset = pending != 0;
+      health.needs_reset = pending != 0;
       health.lacks_spare_rows = failed != 0;
     }
     unsigned long long reasons = 0;
-    if (ask<unsigned long long*>("nvmlDeviceGetCurrentClocksThrottleReasons", gpu, &reasons))
+    if (query<unsigned long long*>("nvmlDeviceGetCurrentClocksThrottleReasons", gpu, &reasons))
       health.is_slowed = (reasons & kSlowedByHardware) != 0;
     return health;
   }

@@ -15,7 +15,7 @@ struct GpuHealth {
   std::int64_t used_bytes = 0;  ///< by all processes
   /// Uncorrected memory errors (ECC) since the driver was loaded; -1: no ECC, or ECC is disabled.
   std::int64_t uncorrected_errors = -1;
-  bool wants_reset = false;       ///< a row remapping is pending
+  bool needs_reset = false;       ///< a row remapping is pending
   bool lacks_spare_rows = false;  ///< a row remapping has failed
   bool is_slowed = false;         ///< throttled by the hardware: temperature or power
 };

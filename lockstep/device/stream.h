@@ -24,13 +24,13 @@ class Event {
   /// Blocks the host until all work before this event is complete. Throws Error (device) if it
   /// failed.
   void synchronize() const;
-  /// Seconds from `earlier` to this event. Both are complete, of one device, and from
+  /// Seconds from `earlier` to this event. Both must be complete, on one device, and from
   /// Stream::record_timed(). Throws Error (device).
   double seconds_since(const Event& earlier) const;
 
   /// For code specific to the kind of device (stream_impl.h).
   const EventImpl& impl() const { return *impl_; }
-  EventImpl& impl() { return *impl_; }  ///< likewise
+  EventImpl& impl() { return *impl_; }  ///< for changes
 
  private:
   std::unique_ptr<EventImpl> impl_;
@@ -48,13 +48,13 @@ class Stream {
   Device device() const;  ///< where the work runs
   /// Records an event at the current end of the stream.
   Event record();
-  /// The same, with the time at which the device reaches it.
+  /// Records an event with the time at which the device reaches it.
   Event record_timed();
   /// Moves `event`, which this stream recorded, to the current end of the stream, without
   /// allocating. While the work of the stream is recorded (Recorder), every launch moves it.
   void record(Event& event);
   /// Makes all later work on this stream wait for `event`. Blocks the host only if this is a CPU
-  /// stream and `event` is of a GPU.
+  /// stream and `event` is on a GPU.
   void wait(const Event& event);
   /// Blocks the host until all work on the stream is complete. Throws Error (device) if any of it
   /// failed.

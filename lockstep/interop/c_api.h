@@ -92,16 +92,16 @@ const char* lockstep_last_error(void);
 typedef struct lockstep_session_options {
   double stall_timeout;   /**< seconds, default 120: when other ranks have waited this long for a
                              rank, a warning names it if it computes, reads or writes; otherwise
-                             the job ends with status 4 and its name; 0: never.
+                             the job ends with status 4 and an error that names it; 0: never.
                              LOCKSTEP_STALL_TIMEOUT in the environment overrides it */
   const char* all_reduce; /**< a route between ranks, as for lockstep train --allreduce; default
                              "auto" */
   int quiet;              /**< 1: warnings and errors only */
   double start_timeout;   /**< seconds that lockstep_init() may wait for other ranks before the
-                             process ends with status 4; 0: any time; default -1: 60, or
+                             process ends with status 4; 0: no limit; default -1: 60, or
                              stall_timeout if that is shorter */
   int communicator;       /**< the communicator of the ranks that call lockstep_init(), as
-                             MPI_Comm_c2f() gives it (in Fortran: the communicator itself;
+                             returned by MPI_Comm_c2f() (in Fortran: the communicator itself;
                              lockstep/mpi.h converts it in C); default -1: MPI_COMM_WORLD */
 } lockstep_session_options;
 
@@ -110,8 +110,8 @@ lockstep_session_options lockstep_default_session_options(void);
 
 /** Makes this process a rank. Initializes MPI under a launcher, or uses MPI if it is already
  * initialized. One session per process: a second call before lockstep_finalize() is
- * LOCKSTEP_INPUT. After an error `*session` is as it was. After lockstep_finalize() there can be
- * another one only if MPI was initialized by the program or is not used. NULL options are the
+ * LOCKSTEP_INPUT. An error leaves `*session` unchanged. After lockstep_finalize(), another session
+ * is possible only if the program initialized MPI, or MPI is not used. NULL options are the
  * defaults. Collective. */
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session);
 /** Reports that this rank is still working, so that no warning names it. Call it while other ranks
@@ -124,7 +124,7 @@ void lockstep_still_at_work(lockstep_session* session);
  * an error. */
 void lockstep_finalize(lockstep_session* session);
 
-/* Of NULL these are -1. */
+/* These functions return -1 for NULL. */
 int lockstep_rank(const lockstep_session* session);       /**< 0 .. world size - 1 */
 int lockstep_world_size(const lockstep_session* session); /**< number of ranks */
 int lockstep_local_rank(const lockstep_session* session); /**< rank within this node */
@@ -173,9 +173,9 @@ int lockstep_backward_done(lockstep_optimizer* optimizer, double samples);
  * Collective. */
 int lockstep_synchronize(lockstep_optimizer* optimizer);
 /** Reduces the gradients unless lockstep_synchronize() has done so, then calls the update function.
- * LOCKSTEP_INPUT if a gradient was changed after it was reported; the next call makes the step of
- * the gradients as they were reported. Sets `*updated`, unless it is NULL, to 0 if no rank had a
- * sample, else to 1. Collective. */
+ * LOCKSTEP_INPUT if a gradient was changed after it was reported; the next call then uses the
+ * gradients as reported. Sets `*updated`, unless it is NULL, to 0 if no rank had a sample, else to
+ * 1. Collective. */
 int lockstep_step(lockstep_optimizer* optimizer, int* updated);
 /** Makes a step of the remaining backward passes at the end of an epoch. `updated` as above.
  * Collective. */

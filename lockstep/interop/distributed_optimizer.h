@@ -51,10 +51,9 @@ concept OptimizerWithState = requires(T& optimizer) {
 /// All ranks call the same functions in the same order. A call out of order throws an Error (input)
 /// that states the expected order, on all ranks, and so does step() if a gradient was changed after
 /// it was reported: only what synchronize() has reduced may be changed. Not thread-safe. A rank
-/// may work alone, for example on saving, while others wait for it: if it does so for longer than
-/// the stall timeout (SessionOptions::workers), a warning names it, unless it calls
-/// Workers::activity().tick() from time to time. A rank that neither computes, reads nor writes for
-/// so long is blocked, and ends the job.
+/// may work alone, for example to save files, while others wait for it. After the stall timeout
+/// (SessionOptions::workers), a warning names it, unless it calls Workers::activity().tick() from
+/// time to time. A rank that neither computes, reads nor writes for that time ends the job.
 template <OptimizerWithParameters Inner>
 class DistributedOptimizer {
  public:
@@ -63,7 +62,7 @@ class DistributedOptimizer {
   /// Error (communication) with the name of the first parameter that differs between ranks.
   DistributedOptimizer(job::Session& session, Inner& inner, const DistributedOptions& options = {})
       : DistributedOptimizer(session.workers(), inner, options) {}
-  /// The same with the caller's own Workers.
+  /// As above, with the caller's own Workers.
   DistributedOptimizer(job::Workers& workers, Inner& inner, const DistributedOptions& options = {})
       : inner_(inner),
         parameters_(copied(inner.parameters())),
@@ -73,8 +72,8 @@ class DistributedOptimizer {
 
   /// Copies the parameters of rank `root` to all ranks. Collective, between steps.
   void broadcast_parameters(int root = 0) { exchange_.broadcast_values(refreshed(), root); }
-  /// The same for the optimizer's state. Collective, between steps. Throws Error (communication) if
-  /// array sizes differ between ranks.
+  /// Copies the optimizer's state of rank `root` to all ranks. Collective, between steps. Throws
+  /// Error (communication) if array sizes differ between ranks.
   void broadcast_optimizer_state(int root = 0) requires OptimizerWithState<Inner> {
     exchange_.broadcast_state(copied(inner_.state()), root);
   }
@@ -110,7 +109,7 @@ class DistributedOptimizer {
   /// not a multiple of backward_passes_per_step, averaged over their samples. Returns whether there
   /// were any. Called by all ranks after the same number of steps; the number of remaining passes
   /// may differ.
-  bool flush() { return exchange_.synchronize_rest(refreshed()) && update(); }
+  bool flush() { return exchange_.synchronize_partial(refreshed()) && update(); }
   /// Calls the inner optimizer's zero_grad(). An error between a backward pass and the step.
   void zero_grad() requires requires(Inner& inner) { inner.zero_grad(); }
   {
@@ -122,12 +121,13 @@ class DistributedOptimizer {
   /// zero. Optimizers that skip parameters without a gradient use this, so that all ranks skip the
   /// same ones.
   bool has_gradient(std::size_t parameter) const { return exchange_.has_gradient(parameter); }
-  /// Of the last step, before clipping; 0 without clip_norm and skip_non_finite.
+  /// Norm of the last step's gradient before clipping; 0 without clip_norm and skip_non_finite.
   double gradient_norm() const { return exchange_.gradient_norm(); }
   /// Whether the reduced gradient of the last step is finite, the same on all ranks; true without
   /// clip_norm and skip_non_finite.
   bool is_finite() const { return exchange_.is_finite(); }
-  double samples() const { return exchange_.samples(); }  ///< of the last step, over all ranks
+  /// Number of samples of the last step over all ranks.
+  double samples() const { return exchange_.samples(); }
   /// The reducer, with its buckets and statistics of the last step
   /// (lockstep/interop/gradient_reducer.h).
   GradientReducer& reducer() { return exchange_.reducer(); }
@@ -139,7 +139,7 @@ class DistributedOptimizer {
     for (auto&& parameter : range) copies.push_back(parameter);
     return copies;
   }
-  // The optimizer may have moved them.
+  // Views of the parameters, which the optimizer may have moved.
   const std::vector<Parameter>& refreshed() { return parameters_ = copied(inner_.parameters()); }
 
   bool update() {

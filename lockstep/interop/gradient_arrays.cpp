@@ -15,7 +15,7 @@ namespace lockstep::interop {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
-/// A gradient's block and its copy fit the first cache of a processor together.
+/// A block of a gradient and its copy fit into the L1 cache together.
 constexpr std::size_t kBlockBytes = std::size_t{1} << 14;
 
 std::size_t whole_lines_of(std::size_t bytes) {
@@ -69,8 +69,8 @@ GradientMath<T>& GradientArrays::math() const {
 }
 
 template <typename T>
-void GradientArrays::take(std::size_t parameter, std::span<const T> values, bool adds,
-                          double factor, std::uint64_t* hash) const {
+void GradientArrays::accumulate(std::size_t parameter, std::span<const T> values, bool adds,
+                                double factor, std::uint64_t* hash) const {
   const std::span<T> to = gradient<T>(parameter);
   const auto copy = [&](std::size_t begin, std::size_t count) {
     if (adds)
@@ -132,9 +132,9 @@ void GradientArrays::read_scalars(std::span<float> all) const {
 
 template std::span<float> GradientArrays::gradient<float>(std::size_t) const;
 template std::span<double> GradientArrays::gradient<double>(std::size_t) const;
-template void GradientArrays::take<float>(std::size_t, std::span<const float>, bool, double,
-                                          std::uint64_t*) const;
-template void GradientArrays::take<double>(std::size_t, std::span<const double>, bool, double,
-                                           std::uint64_t*) const;
+template void GradientArrays::accumulate<float>(std::size_t, std::span<const float>, bool, double,
+                                                std::uint64_t*) const;
+template void GradientArrays::accumulate<double>(std::size_t, std::span<const double>, bool, double,
+                                                 std::uint64_t*) const;
 
 }  // namespace lockstep::interop

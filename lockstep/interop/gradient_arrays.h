@@ -14,11 +14,11 @@
 
 namespace lockstep::interop {
 
-/// The hash that GradientArrays::take() computes, of values on the host.
+/// Hash of values on the host, as computed by GradientArrays::accumulate().
 std::uint64_t hash_of(std::span<const float> values);
 
-/// One allocation: the float32 gradients and `scalars` values that are reduced with them, and from
-/// the next cache line on the float64 gradients.
+/// One allocation: the float32 gradients, `scalars` values that are reduced with them, and, from
+/// the next cache line on, the float64 gradients.
 class GradientArrays {
  public:
   /// Memory that `group` reduces without a copy. Both pointers of `math` are set.
@@ -36,19 +36,21 @@ class GradientArrays {
   /// The gradient of a parameter of type T, float or double.
   template <typename T>
   std::span<T> gradient(std::size_t parameter) const;
-  /// gradient = values * factor; with `adds`, (gradient + values) * factor. `hash`, which may be
-  /// null, receives the hash of `values`, for gradients on the host.
+  /// gradient = values * factor, or (gradient + values) * factor if `adds`. Stores the hash of
+  /// `values`, which must be on the host, in `*hash` unless it is null.
   template <typename T>
-  void take(std::size_t parameter, std::span<const T> values, bool adds, double factor,
-            std::uint64_t* hash = nullptr) const;
-  void scale(std::size_t parameter, double factor) const;  ///< of a parameter of either type
-  void clear(std::size_t parameter) const;                 ///< of a parameter of either type
+  void accumulate(std::size_t parameter, std::span<const T> values, bool adds, double factor,
+                  std::uint64_t* hash = nullptr) const;
 
-  void scale_all(double factor) const;                   ///< all gradients
-  double squared_norm() const;                           ///< of all gradients
-  double squared_norm(std::size_t parameter) const;      ///< of a parameter of either type
-  void write_scalars(std::span<const float> all) const;  ///< from the host
-  void read_scalars(std::span<float> all) const;         ///< to the host
+  // These accept float32 and float64 parameters.
+  void scale(std::size_t parameter, double factor) const;  ///< scales one gradient
+  void clear(std::size_t parameter) const;                 ///< sets one gradient to 0
+  double squared_norm(std::size_t parameter) const;        ///< squared norm of one gradient
+
+  void scale_all(double factor) const;                   ///< scales all gradients
+  double squared_norm() const;                           ///< squared norm of all gradients
+  void write_scalars(std::span<const float> all) const;  ///< copies from the host
+  void read_scalars(std::span<float> all) const;         ///< copies to the host
 
  private:
   std::span<float> narrow() const;

@@ -59,7 +59,7 @@ namespace {
 using Indices = std::vector<std::size_t>;
 using IndexByName = std::unordered_map<std::string_view, std::size_t>;
 
-/// `count` elements of T and those that fill their last cache line.
+/// `count` elements of T, rounded up to whole cache lines.
 template <typename T>
 std::size_t whole_lines(std::size_t count) {
   constexpr std::size_t kLine = 64 / sizeof(T);
@@ -80,7 +80,7 @@ IndexByName index_by_name(std::span<const ParameterLayout> parameters) {
   return index;
 }
 
-std::vector<Indices> groups_of_neighbours(std::size_t parameters, std::size_t count) {
+std::vector<Indices> consecutive_groups(std::size_t parameters, std::size_t count) {
   std::vector<Indices> groups(count);
   for (std::size_t i = 0; i < parameters; ++i) groups[i * count / parameters].push_back(i);
   return groups;
@@ -89,16 +89,16 @@ std::vector<Indices> groups_of_neighbours(std::size_t parameters, std::size_t co
 std::vector<Indices> named_groups(const IndexByName& index,
                                   const std::vector<std::vector<std::string>>& names) {
   std::vector<Indices> groups;
-  std::vector<bool> taken(index.size());
+  std::vector<bool> is_grouped(index.size());
   for (const std::vector<std::string>& group : names) {
     Indices& members = groups.emplace_back();
     for (const std::string& name : group) {
       const auto found = index.find(name);
       if (found == index.end())
         refuse("expected parameter names in groups", fmt::format("{} is not a parameter", name));
-      if (taken[found->second])
+      if (is_grouped[found->second])
         refuse("expected each parameter in at most one group", fmt::format("{} is in two", name));
-      taken[found->second] = true;
+      is_grouped[found->second] = true;
       members.push_back(found->second);
     }
   }
@@ -108,10 +108,10 @@ std::vector<Indices> named_groups(const IndexByName& index,
 /// The group index of each parameter; `none` for parameters in no group.
 Indices group_of_each(std::size_t parameters, const std::vector<Indices>& groups,
                       std::size_t none) {
-  Indices of(parameters, none);
+  Indices group_of(parameters, none);
   for (std::size_t group = 0; group < groups.size(); ++group)
-    for (const std::size_t parameter : groups[group]) of[parameter] = group;
-  return of;
+    for (const std::size_t parameter : groups[group]) group_of[parameter] = group;
+  return group_of;
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
   const IndexByName index = index_by_name(parameters);
   const std::vector<Indices> groups =
       options.group_count > 0
-          ? groups_of_neighbours(parameters.size(), static_cast<std::size_t>(options.group_count))
+          ? consecutive_groups(parameters.size(), static_cast<std::size_t>(options.group_count))
           : named_groups(index, options.groups);
   const std::size_t none = groups.size();
   const Indices group_of = group_of_each(parameters.size(), groups, none);

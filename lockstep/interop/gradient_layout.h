@@ -37,13 +37,13 @@ struct ReducerOptions {
   /// number of passes. If ranks had different numbers of passes (flush()), their mean is used.
   bool average_passes = true;
   /// Type of float32 gradients in communication. 16-bit types halve the bytes and sum rounded
-  /// values. Those of float64 are always summed as float64.
+  /// values. float64 gradients are always summed as float64.
   allreduce::WireType compression = allreduce::WireType::float32;
   std::size_t first_bucket_bytes = std::size_t{1}
                                    << 20;  ///< small, so that communication starts early
   std::size_t bucket_bytes = std::size_t{25}
                              << 20;  ///< minimum size of the gradients that one call reduces
-  /// Names of parameters to reduce in one call. A parameter in no group is a group of its own.
+  /// Names of parameters to reduce in one call. A parameter in no group forms a separate group.
   std::vector<std::vector<std::string>> groups = {};
   /// Instead of `groups`: this many equal groups of consecutive parameters; 0: none.
   int group_count = 0;
@@ -60,31 +60,31 @@ struct ReducerOptions {
 /// Throws Error (input) that names the option that is out of range.
 void check_options(const ReducerOptions& options);
 
-/// A readable description of the options. Ranks compare it to check that they have the same
-/// options.
+/// A human-readable description, which ranks compare to check that they have the same options.
 std::string to_string(const ReducerOptions& options);
 
 // Position of each parameter's gradient in the flat gradient.
 
 /// The backward pass completes parameters from the last to the first, so they are stored in that
 /// order, each starting on a cache line. An entry is completed as a whole: one parameter, or a
-/// group of them. Parameters of float64 are in an array of their own and have no entry.
+/// group of them. float64 parameters are in a separate array and have no entry.
 struct GradientLayout {
-  static constexpr std::size_t kNoEntry = static_cast<std::size_t>(-1);  ///< of float64
+  /// Entry index of float64 parameters.
+  static constexpr std::size_t kNoEntry = static_cast<std::size_t>(-1);
 
-  std::vector<std::size_t> offsets = {};  ///< of each parameter, in elements of its array
-  std::vector<std::size_t> entries = {};  ///< of each parameter: the index of its entry
-  std::vector<std::size_t> begins = {};   ///< of each entry, in elements, ascending
-  std::vector<std::size_t> counts = {};   ///< of each entry: its number of parameters
-  std::size_t size = 0;                   ///< in elements, a whole number of cache lines
-  std::size_t wide_size = 0;              ///< the same of the float64 array
+  std::vector<std::size_t> offsets = {};  ///< by parameter: offset in its array, in elements
+  std::vector<std::size_t> entries = {};  ///< by parameter: index of its entry
+  std::vector<std::size_t> begins = {};   ///< by entry: offset in elements, ascending
+  std::vector<std::size_t> counts = {};   ///< by entry: number of parameters
+  std::size_t size = 0;       ///< elements of the float32 array, a whole number of cache lines
+  std::size_t wide_size = 0;  ///< elements of the float64 array, a whole number of cache lines
 };
 
 /// Throws Error (input) if names are not unique, or if groups contain unknown or repeated names.
 GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
                                     const ReducerOptions& options);
 
-/// What ranks compare before the first reduction: names with shapes and types, in order.
+/// Names with shapes and types, in order, which ranks compare before the first reduction.
 std::vector<allreduce::LayoutEntry> describe(std::span<const ParameterLayout> parameters);
 
 }  // namespace lockstep::interop

@@ -29,7 +29,7 @@ class GradientMath {
   virtual void read(std::span<T> to_host, std::span<const T> from) = 0;
 };
 
-/// For gradients in host memory.
+/// GradientMath in host memory.
 template <typename T>
 class HostGradientMath final : public GradientMath<T> {
  public:
@@ -45,10 +45,10 @@ class HostGradientMath final : public GradientMath<T> {
 extern template class HostGradientMath<float>;
 extern template class HostGradientMath<double>;
 
-/// The arithmetic of both element types; both null, or both of the same device.
+/// Arithmetic for both element types, on the same device; both may be null.
 struct DeviceMath {
-  std::unique_ptr<GradientMath<float>> float32 = nullptr;   ///< of most gradients
-  std::unique_ptr<GradientMath<double>> float64 = nullptr;  ///< of those of float64 parameters
+  std::unique_ptr<GradientMath<float>> float32 = nullptr;
+  std::unique_ptr<GradientMath<double>> float64 = nullptr;
 };
 
 }  // namespace lockstep::interop

@@ -64,7 +64,7 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
           .first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
           .bytes = options_.bucket_bytes,
           .wire = begins.back() > 0 ? options_.compression : allreduce::WireType::float32},
-      /*exact_entries=*/1, compute, workers_.lane());
+      /*exact_entries=*/1, compute, workers_.communication_thread());
   missing_ = arrays_->layout().counts;
   describe_buckets();
   workers_.activity().set_step(0);
@@ -118,13 +118,13 @@ void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
   in_pass_ = true;
   std::fill(pass_has_.begin(), pass_has_.end(), false);
   pass_samples_ = options_.reduction == Reduction::average ? samples : std::min(samples, 1.0);
-  weigh(pass_samples_);
+  rescale_to(pass_samples_);
   if (is_last_pass()) agree_on_samples();
 }
 
 // Stored gradients of earlier passes are means over another number of samples. Rescales them to the
 // number of this pass.
-void GradientReducer::weigh(double samples) {
+void GradientReducer::rescale_to(double samples) {
   if (samples == 0) return;
   if (unit_ > 0 && unit_ != samples && options_.reduction == Reduction::average)
     arrays_->scale_all(unit_ / samples);
@@ -170,23 +170,23 @@ const std::string& GradientReducer::expect_gradient(std::size_t parameter) {
   return name;
 }
 
-void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
-  take_values(parameter, values);
+void GradientReducer::submit(std::size_t parameter, std::span<const float> values) {
+  submit_values(parameter, values);
 }
 
-void GradientReducer::take(std::size_t parameter, std::span<const double> values) {
-  take_values(parameter, values);
+void GradientReducer::submit(std::size_t parameter, std::span<const double> values) {
+  submit_values(parameter, values);
 }
 
-std::uint64_t GradientReducer::take_hashed(std::size_t parameter, std::span<const float> values) {
+std::uint64_t GradientReducer::submit_hashed(std::size_t parameter, std::span<const float> values) {
   std::uint64_t hash = 0;
-  take_values(parameter, values, &hash);
+  submit_values(parameter, values, &hash);
   return hash;
 }
 
 template <typename T>
-void GradientReducer::take_values(std::size_t parameter, std::span<const T> values,
-                                  std::uint64_t* hash) {
+void GradientReducer::submit_values(std::size_t parameter, std::span<const T> values,
+                                    std::uint64_t* hash) {
   const std::string& name = expect_gradient(parameter);
   if (values.size() != parameters_[parameter].elements())
     usage_error(fmt::format("expected {} elements of {}", parameters_[parameter].elements(), name),
@@ -198,12 +198,12 @@ void GradientReducer::take_values(std::size_t parameter, std::span<const T> valu
   }
   const double factor = is_last_pass() ? factor_before() : 1;
   if (!is_alone() || hash != nullptr)
-    arrays_->take(parameter, values, step_has_[parameter], factor, hash);
+    arrays_->accumulate(parameter, values, step_has_[parameter], factor, hash);
   pass_has_[parameter] = step_has_[parameter] = true;
   if (is_last_pass()) complete(parameter);
 }
 
-void GradientReducer::written(std::size_t parameter) {
+void GradientReducer::submit_in_place(std::size_t parameter) {
   const std::string& name = expect_gradient(parameter);
   if (pass_samples_ == 0)
     usage_error("expected no gradient in a backward pass without samples",
@@ -215,7 +215,8 @@ void GradientReducer::written(std::size_t parameter) {
 }
 
 void GradientReducer::complete(std::size_t parameter) {
-  // The reduction overwrites the gradients of this rank. On a GPU this would wait for each of them.
+  // Before the reduction, which overwrites the gradient. Not on a GPU, where it would wait for
+  // each.
   if (options_.skip_non_finite && compute_ == nullptr && step_has_[parameter])
     is_own_finite_ = is_own_finite_ && std::isfinite(arrays_->squared_norm(parameter));
   const std::size_t entry = arrays_->layout().entries[parameter];
@@ -225,19 +226,19 @@ void GradientReducer::complete(std::size_t parameter) {
 
 void GradientReducer::end_pass() {
   if (!in_pass_) usage_error("expected an open backward pass to end", "none is open");
-  if (is_last_) complete_the_rest(/*is_last_pass=*/true);
+  if (is_last_) complete_remaining(/*is_last_pass=*/true);
   is_complete_ = is_last_;
   in_pass_ = false;
   ++passes_;
 }
 
-void GradientReducer::complete_the_rest(bool is_last_pass) {
+void GradientReducer::complete_remaining(bool is_last_pass) {
   for (std::size_t parameter = parameters_.size(); parameter-- > 0;) {
     if (!is_last_pass || !pass_has_[parameter]) complete_without(parameter);
   }
 }
 
-// For a parameter that has no gradient in the last pass.
+// Completes a parameter that has no gradient in the last pass.
 void GradientReducer::complete_without(std::size_t parameter) {
   if (step_has_[parameter])
     arrays_->scale(parameter, factor_before());
@@ -261,7 +262,7 @@ void GradientReducer::reduce() {
   finish();
 }
 
-bool GradientReducer::reduce_rest() {
+bool GradientReducer::reduce_partial() {
   if (in_pass_)
     usage_error("expected the end of the backward pass before flush()", "it is still open");
   if (reduced_) usage_error("expected step() after synchronize()", "flush() was called before it");
@@ -271,7 +272,7 @@ bool GradientReducer::reduce_rest() {
         "flush() was called, which is for fewer");
   if (!workers_.any(passes_ > 0)) return false;
   agree_on_samples();
-  complete_the_rest(/*is_last_pass=*/false);
+  complete_remaining(/*is_last_pass=*/false);
   finish();
   return true;
 }
@@ -309,7 +310,7 @@ void GradientReducer::finish_average() {
   if (samples() > 0) expected_ = samples();
 }
 
-// None is named where only the sum is not finite.
+// Names no rank if only the sum is not finite.
 void GradientReducer::warn_of_skip() {
   const char mine = is_own_finite_ ? 0 : 1;
   std::vector<int> ranks;
@@ -331,10 +332,10 @@ void GradientReducer::applied() {
   std::fill(step_has_.begin(), step_has_.end(), false);
   ++steps_;
   workers_.activity().set_step(steps_);
-  note_missing();
+  warn_of_untrained();
 }
 
-void GradientReducer::note_missing() {
+void GradientReducer::warn_of_untrained() {
   for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter)
     if (has_gradient(parameter)) last_gradient_[parameter] = steps_;
   std::vector<std::string> names;

@@ -25,7 +25,8 @@ namespace lockstep::interop {
 ///
 ///     for each of the backward_passes_per_step passes:
 ///       begin_pass(samples);
-///       take(i, gradient) or written(i), for each parameter that has a gradient, in any order;
+///       submit(i, gradient) or submit_in_place(i), for each parameter that has a gradient, in
+///           any order;
 ///       end_pass();
 ///     reduce();                  // gradient(i) is now the same on all ranks
 ///     ... the update ...
@@ -38,11 +39,11 @@ namespace lockstep::interop {
 ///
 /// A call out of order throws an Error (input) that states the expected order. It also ends the
 /// group, so that the other ranks throw it too. Parameters without a gradient on this rank count as
-/// zero. All ranks call reduce, reduce_rest and applied together. Not thread-safe. Work on GPU
+/// zero. All ranks call reduce, reduce_partial and applied together. Not thread-safe. Work on GPU
 /// gradients is ordered by the stream `compute`.
 ///
-/// Gradients of float64 parameters are scaled and summed as float64, all of them in one call after
-/// the buckets, without overlap or compression.
+/// float64 gradients are scaled and summed as float64, in one call after the buckets, without
+/// overlap or compression.
 class GradientReducer {
  public:
   /// Collective. `parameters` are in the order of the forward pass. `workers` and `compute` (null
@@ -67,7 +68,7 @@ class GradientReducer {
   /// passes it is the mean over the samples so far, times their number, divided by the number in
   /// the latest pass; after reduce() it is the result.
   std::span<float> gradient(std::size_t parameter) const;
-  /// The same of a float64 parameter.
+  /// As above, for a float64 parameter.
   std::span<double> wide_gradient(std::size_t parameter) const;
   /// Owns all gradients. Hold it to keep a gradient alive.
   std::shared_ptr<const void> memory() const { return arrays_->memory(); }
@@ -84,28 +85,29 @@ class GradientReducer {
   }
   /// Copies `values`, the gradient of `parameter` in this pass. At most once per parameter and
   /// pass.
-  void take(std::size_t parameter, std::span<const float> values);
-  /// The same for a float64 parameter.
-  void take(std::size_t parameter, std::span<const double> values);
-  /// The same for a gradient on the host, in a pass with samples. Also copies it if is_alone().
-  /// Returns hash_of(values), which this computes as it copies (gradient_arrays.h).
-  std::uint64_t take_hashed(std::size_t parameter, std::span<const float> values);
-  /// The same for a gradient that the caller has added to gradient(parameter), or
-  /// wide_gradient(parameter), in place: to the value of earlier passes of this step, or to zeros.
-  void written(std::size_t parameter);
+  void submit(std::size_t parameter, std::span<const float> values);
+  /// As above, for a float64 parameter.
+  void submit(std::size_t parameter, std::span<const double> values);
+  /// Like submit() for a gradient on the host, in a pass with samples, but also copies it if
+  /// is_alone(). Returns hash_of(values) (gradient_arrays.h), computed in the same pass over
+  /// memory.
+  std::uint64_t submit_hashed(std::size_t parameter, std::span<const float> values);
+  /// Like submit() for a gradient that the caller has already added to gradient(parameter) or
+  /// wide_gradient(parameter), which held the sum of earlier passes of this step, or zeros.
+  void submit_in_place(std::size_t parameter);
   /// Whether this rank has a gradient of the parameter in this step.
   bool has_gradient_so_far(std::size_t parameter) const { return step_has_[parameter]; }
-  /// Ends the pass. Parameters that were not passed have no gradient.
+  /// Ends the pass. Parameters that were not submitted have no gradient.
   void end_pass();
-  int passes() const { return passes_; }  ///< passes that have ended in this step
+  int passes() const { return passes_; }  ///< number of passes ended in this step
 
   /// Reduces the remaining buckets, divides and clips. If must_skip(), rank 0 logs a warning that
   /// names the ranks whose gradient on the host is not finite. Throws Error (input) unless all
   /// passes of the step have ended.
   void reduce();
-  /// The same for an incomplete step at the end of an epoch. The number of passes may differ
+  /// Like reduce(), for an incomplete step at the end of an epoch. The number of passes may differ
   /// between ranks. Returns false, with nothing to apply, if no rank has any.
-  bool reduce_rest();
+  bool reduce_partial();
   /// Whether reduce() has been called and applied() has not.
   bool is_reduced() const { return reduced_; }
   /// Ends the step. Throws Error (input) before reduce().
@@ -113,7 +115,7 @@ class GradientReducer {
 
   /// Throws Error (input) if a step is in progress: `call` would then lose gradients.
   void require_between_steps(std::string_view call);
-  /// From now on, a call out of order leaves the group and this object as they were: only this rank
+  /// From now on, a call out of order leaves the group and this object unchanged: only this rank
   /// throws, and may make the expected call next.
   void keep_group_on_misuse() { ends_group_on_misuse_ = false; }
   /// Throws Error (input) "[where] expected …, got …"; ends the group before, unless
@@ -123,8 +125,9 @@ class GradientReducer {
   // Statistics of the last reduced step, the same on all ranks:
   /// Whether any rank had a gradient of the parameter.
   bool has_gradient(std::size_t parameter) const { return counts_[kFlags + parameter] > 0; }
-  double samples() const { return counts_[0]; }  ///< over all ranks; passes for Reduction::sum
-  /// Before clipping; 0 without clip_norm and skip_non_finite.
+  /// Number of samples over all ranks; for Reduction::sum, of passes.
+  double samples() const { return counts_[0]; }
+  /// Norm of the gradient before clipping; 0 without clip_norm and skip_non_finite.
   double gradient_norm() const { return gradient_norm_; }
   /// Whether all elements of the gradient are finite; true without clip_norm and skip_non_finite.
   bool is_finite() const { return std::isfinite(gradient_norm_); }
@@ -134,8 +137,8 @@ class GradientReducer {
 
   /// The buckets of gradients.
   const allreduce::GradientBuckets& buckets() const { return *buckets_; }
-  /// Seconds since the start in which computation on this rank waited for communication, without
-  /// that of float64 gradients.
+  /// Seconds since the start in which computation on this rank waited for communication, except for
+  /// float64 gradients.
   const allreduce::CommunicationTimes& communication() const { return buckets_->times(); }
 
  private:
@@ -143,21 +146,22 @@ class GradientReducer {
       2;  // index in counts_: after samples and passes, one flag per parameter
 
   template <typename T>
-  void take_values(std::size_t parameter, std::span<const T> values, std::uint64_t* hash = nullptr);
+  void submit_values(std::size_t parameter, std::span<const T> values,
+                     std::uint64_t* hash = nullptr);
   void sum_wide_gradients();
   void describe_buckets();
   const std::string& expect_gradient(std::size_t parameter);
-  void weigh(double samples);
+  void rescale_to(double samples);
   void agree_on_samples();
   double factor_before() const;
   double factor_after() const;
   void complete(std::size_t parameter);
-  void complete_the_rest(bool is_last_pass);
+  void complete_remaining(bool is_last_pass);
   void complete_without(std::size_t parameter);
   void finish();
   void finish_average();
   void warn_of_skip();
-  void note_missing();
+  void warn_of_untrained();
 
   job::Workers& workers_;
   std::string where_;
@@ -174,19 +178,17 @@ class GradientReducer {
   bool reduced_ = false;
   int passes_ = 0;
   double pass_samples_ = 0;
-  double unit_ =
-      0;  // stored gradients are means over this many: samples of the latest pass with any
+  double unit_ = 0;                   // stored gradients are means over this number of samples
   double weight_ = 0;                 // samples of this step so far
   double expected_ = 0;               // samples of the last step over all ranks; 0 before the first
   std::vector<bool> pass_has_;        // for each parameter: has a gradient in this pass
   std::vector<bool> step_has_;        // for each parameter: has a gradient in this step
-  std::vector<std::size_t> missing_;  // of each entry: parameters that are not complete
+  std::vector<std::size_t> missing_;  // for each entry: number of incomplete parameters
   std::vector<float> counts_;
-  bool is_own_finite_ = true;  // whether this rank's gradient of this step is, on the host
+  bool is_own_finite_ = true;  // whether this rank's gradient of this step is finite; host only
   double gradient_norm_ = 0;
   std::int64_t steps_ = 0;
-  std::vector<std::int64_t>
-      last_gradient_;  // for each parameter: the last step in which any rank had one
+  std::vector<std::int64_t> last_gradient_;  // for each parameter: last step with a gradient
 };
 
 }  // namespace lockstep::interop

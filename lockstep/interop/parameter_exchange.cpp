@@ -30,7 +30,7 @@ std::string samples_text(double samples) {
 ParameterExchange::ParameterExchange(job::Workers& workers, std::span<const Parameter> parameters,
                                      const ReducerOptions& options)
     : reducer_(std::make_unique<GradientReducer>(workers, layouts_of(parameters), options)),
-      taken_(parameters.size()) {
+      reported_(parameters.size()) {
   check(parameters);
 }
 
@@ -60,7 +60,7 @@ void ParameterExchange::check(std::span<const Parameter> parameters) {
     if (const std::size_t elements = layouts[i].elements();
         parameters[i].values.size() != elements || parameters[i].gradient.size() != elements)
       reducer_->usage_error(
-          fmt::format("expected {} values of {} and as many of its gradient", elements,
+          fmt::format("expected {0} values of {1} and {0} of its gradient", elements,
                       layouts[i].name),
           fmt::format("got {} and {}", parameters[i].values.size(), parameters[i].gradient.size()));
 }
@@ -94,20 +94,20 @@ void ParameterExchange::gradient_ready(std::span<const Parameter> parameters,
     reducer_->usage_error(
         "expected begin_backward() before gradient_ready()",
         fmt::format("{} was announced outside of a backward pass", parameters[parameter].name));
-  if (taken_[parameter])
+  if (reported_[parameter])
     reducer_->usage_error("expected one gradient per parameter in a backward pass",
                           fmt::format("{} was announced twice", parameters[parameter].name));
-  take(parameters, parameter);
+  submit(parameters, parameter);
 }
 
 // Between passes of a step the caller may change its gradients, which have been added up here.
-void ParameterExchange::take(std::span<const Parameter> parameters, std::size_t parameter) {
-  taken_[parameter] = true;
+void ParameterExchange::submit(std::span<const Parameter> parameters, std::size_t parameter) {
+  reported_[parameter] = true;
   const std::span<float> gradient = parameters[parameter].gradient;
   if (reducer_->is_last_pass() && samples_ > 0)
-    marks_.push_back({parameter, reducer_->take_hashed(parameter, gradient)});
+    marks_.push_back({parameter, reducer_->submit_hashed(parameter, gradient)});
   else
-    reducer_->take(parameter, gradient);
+    reducer_->submit(parameter, gradient);
 }
 
 // Clears the gradients for code that accumulates; code that overwrites them is not affected.
@@ -122,15 +122,15 @@ void ParameterExchange::backward_done(std::span<const Parameter> parameters,
   check(parameters);
   const bool is_last = reducer_->is_last_pass();
   for (std::size_t i = parameters.size(); i-- > 0;)
-    if (!taken_[i] && parameters[i].has_gradient) take(parameters, i);
+    if (!reported_[i] && parameters[i].has_gradient) submit(parameters, i);
   reducer_->end_pass();
   if (!is_last)
     for (const Parameter& parameter : parameters) std::ranges::fill(parameter.gradient, 0.0F);
-  std::fill(taken_.begin(), taken_.end(), false);
+  std::fill(reported_.begin(), reported_.end(), false);
 }
 
-// If the caller goes on after the error, the step is that of the gradients as they were reported,
-// which the reducer has.
+// If the caller continues after the error, the step uses the gradients as reported, which the
+// reducer has copied.
 void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
   const auto changed = std::ranges::find_if(marks_, [&](const Mark& mark) {
     return hash_of(parameters[mark.parameter].gradient) != mark.hash;
@@ -162,9 +162,9 @@ void ParameterExchange::synchronize(std::span<const Parameter> parameters) {
   write_back(parameters);
 }
 
-bool ParameterExchange::synchronize_rest(std::span<const Parameter> parameters) {
+bool ParameterExchange::synchronize_partial(std::span<const Parameter> parameters) {
   check(parameters);
-  if (!reducer_->reduce_rest()) return false;
+  if (!reducer_->reduce_partial()) return false;
   write_back(parameters);
   return true;
 }

@@ -17,7 +17,7 @@ namespace lockstep::interop {
 class GradientReducer;
 
 /// A parameter of an existing optimizer: views of its values and its gradient, row-major. Both have
-/// as many elements as `shape`; an empty shape stands for one dimension.
+/// the number of elements of `shape`; an empty shape stands for one dimension.
 struct Parameter {
   std::string name;                      ///< unique among the parameters, the same on all ranks
   std::span<float> values;               ///< in the owner's memory
@@ -47,15 +47,15 @@ class ParameterExchange {
   void begin_backward(std::span<const Parameter> parameters, double samples);
   /// Reports that the gradient of one parameter is complete in this pass.
   void gradient_ready(std::span<const Parameter> parameters, std::size_t parameter);
-  /// Ends the pass: takes the gradients that were not reported, and clears the caller's gradients
-  /// if more passes follow. `samples` as for begin_backward, which it calls if the caller has not;
-  /// 1 if neither call has it.
+  /// Ends the pass: copies the gradients that were not reported, and clears the caller's gradients
+  /// if more passes follow. Calls begin_backward() with `samples`, by default 1, unless the caller
+  /// has.
   void backward_done(std::span<const Parameter> parameters, std::optional<double> samples);
   /// Reduces, and writes the results to the gradients. Once per step. Throws Error (input) if a
-  /// gradient has changed since it was reported: the change would count on one rank only.
+  /// gradient has changed since it was reported: the change would affect one rank only.
   void synchronize(std::span<const Parameter> parameters);
-  /// The same for an incomplete step; false if no rank has a gradient.
-  bool synchronize_rest(std::span<const Parameter> parameters);
+  /// As above, for an incomplete step; false if no rank has a gradient.
+  bool synchronize_partial(std::span<const Parameter> parameters);
 
   /// Whether synchronize() has been called in this step.
   bool is_reduced() const;
@@ -79,15 +79,15 @@ class ParameterExchange {
   };
 
   void check(std::span<const Parameter> parameters);
-  void take(std::span<const Parameter> parameters, std::size_t parameter);
+  void submit(std::span<const Parameter> parameters, std::size_t parameter);
   void check_unchanged(std::span<const Parameter> parameters);
   void write_back(std::span<const Parameter> parameters);
 
   std::unique_ptr<GradientReducer> reducer_;
-  std::vector<bool> taken_;  // in this pass
-  double samples_ = 0;       // of it
-  std::vector<Mark> marks_;  // of the gradients of this step
-  bool restores_ = false;    // whether the caller goes on after a change, which is to be undone
+  std::vector<bool> reported_;  // for each parameter: whether this pass has its gradient
+  double samples_ = 0;          // samples of this pass
+  std::vector<Mark> marks_;     // gradients reported in the last pass of this step
+  bool restores_ = false;       // whether write_back() undoes changes by the caller
 };
 
 }  // namespace lockstep::interop

@@ -14,7 +14,7 @@
 namespace lockstep::job {
 namespace {
 
-// The first byte of what a rank sends of its work.
+// The first byte of a result that a rank sends.
 constexpr char kDone = '+';
 constexpr char kFailed = '-';
 
@@ -45,13 +45,13 @@ struct Holders {
   }
 };
 
-/// "rank 0 has A; ranks 1, 3 have B; rank 2 has C". Of the ranks that have A only rank 0 is listed.
-std::string list_values(const std::vector<std::string_view>& of_rank) {
+/// "rank 0 has A; ranks 1, 3 have B; rank 2 has C". Only rank 0 is listed for A.
+std::string list_values(const std::vector<std::string_view>& by_rank) {
   std::vector<Holders> all;
-  for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
-    const auto found = std::ranges::find(all, of_rank[rank], &Holders::value);
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    const auto found = std::ranges::find(all, by_rank[rank], &Holders::value);
     if (found == all.end())
-      all.push_back({of_rank[rank], {rank}});
+      all.push_back({by_rank[rank], {rank}});
     else if (found != all.begin())
       found->ranks.push_back(rank);
   }
@@ -123,8 +123,8 @@ void Agreement::require_same_lines(std::string_view where, const std::string& mi
   for (std::size_t i = 0; i < most; ++i) {
     std::string_view what = "options";
     std::vector<std::string_view> values;
-    for (const std::vector<std::string_view>& of_rank : lines) {
-      const std::string_view line = i < of_rank.size() ? of_rank[i] : "none";
+    for (const std::vector<std::string_view>& rank_lines : lines) {
+      const std::string_view line = i < rank_lines.size() ? rank_lines[i] : "none";
       const std::size_t colon = line.find(": ");
       if (colon != std::string_view::npos) what = line.substr(0, colon);
       values.push_back(colon == std::string_view::npos ? line : line.substr(colon + 2));

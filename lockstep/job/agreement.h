@@ -1,5 +1,5 @@
-// How the ranks of a job compare values and act together: what is wrong on one rank is the same
-// error on all.
+// How the ranks of a job compare values and act together: an error on one rank becomes the same
+// error on all ranks.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ namespace lockstep::job {
 
 class Session;
 
-/// The ranks that agree. All functions are collective over them, and throw Error (communication)
-/// where a rank is lost. A value handle: keeps a reference to the session or the group.
+/// The ranks that agree. All functions are collective over them, and throw Error (communication) if
+/// a rank is lost. A value handle: keeps a reference to the session or the group.
 class Agreement {
  public:
   explicit Agreement(const Session& session);
@@ -37,11 +37,12 @@ class Agreement {
     return values;
   }
 
+  /// The exception on a rank whose own work threw: that of all ranks, or its own.
+  enum class LocalError { replaced, rethrown };
   /// Runs `work`, which must not communicate, on every rank, and returns every rank's result, in
   /// rank order. If it throws on any rank, all ranks throw Error (`category`) "[`where`]
-  /// `expected`; rank R on HOST failed: reason" for the lowest such rank; with LocalError::rethrown a rank
-  /// on which it threw rethrows its own exception instead. A single rank always does.
-  enum class LocalError { replaced, rethrown };
+  /// `expected`; rank R on HOST failed: reason" for the lowest such rank. With
+  /// LocalError::rethrown, and always in a job of one rank, a rank rethrows its own exception.
   std::vector<std::string> all_or_none(ErrorCategory category, std::string_view where,
                                        std::string_view expected,
                                        const std::function<std::string()>& work,
@@ -50,7 +51,7 @@ class Agreement {
   /// Throws the same Error (input) on all ranks unless `mine` is the same on all: "[`where`]
   /// expected the same `what` on all ranks; rank 0 has …; rank 2 has …".
   void require_same(std::string_view where, std::string_view what, const std::string& mine) const;
-  /// The same for several lines "WHAT: VALUE", of which the error names the first that differs:
+  /// require_same() for several lines "WHAT: VALUE". The error names the first line that differs:
   /// "[`where`] expected the same WHAT on all ranks; rank 0 has …; ranks 1, 3 have …; rank 2 has
   /// …".
   void require_same_lines(std::string_view where, const std::string& mine) const;
@@ -59,8 +60,8 @@ class Agreement {
                            const std::vector<std::string>& all);
 
  private:
-  // Before an error that all ranks throw: returns when every rank knows the values it is about. A
-  // rank that left at once would be what those report that still receive them.
+  // Call it before an error that all ranks throw: returns when every rank has received the values.
+  // If a rank exited earlier, the others would report its loss instead of the error.
   void wait_for_all() const;
 
   int size_;

@@ -22,7 +22,7 @@
 namespace lockstep::job {
 namespace {
 
-constexpr std::size_t kExchanges = 100;  // before each look at the uncertainty
+constexpr std::size_t kExchanges = 100;  // between two checks of the uncertainty
 constexpr std::size_t kMaxExchanges = 2000;
 constexpr std::int64_t kMaxUncertainty = 50'000;  // nanoseconds
 constexpr std::int64_t kMaxDuration = 500'000'000;
@@ -42,9 +42,9 @@ void send_message(const ClockMessage& message, int rank, MPI_Comm ranks) {
   MPI_Send(message.data(), static_cast<int>(message.size()), MPI_INT64_T, rank, kClockTag, ranks);
 }
 
-/// Rank 0's part: asks `rank` for its time, until the offset is known well, and tells it the
+/// Rank 0's part: queries the time of `rank` until the offset is precise enough, and sends it the
 /// result.
-void ask_clock(int rank, MPI_Comm ranks) {
+void query_clock(int rank, MPI_Comm ranks) {
   std::vector<ClockExchange> exchanges;
   trace::ClockOffset offset{.uncertainty = std::numeric_limits<std::int64_t>::max()};
   const std::int64_t start = steady_nanoseconds();
@@ -62,7 +62,7 @@ void ask_clock(int rank, MPI_Comm ranks) {
   send_message({offset.time, offset.offset, offset.uncertainty}, rank, ranks);
 }
 
-/// The part of another rank.
+/// Another rank's part: answers until it receives the result.
 trace::ClockOffset answer_clock(MPI_Comm ranks) {
   for (;;) {
     ClockMessage message{};
@@ -77,7 +77,7 @@ trace::ClockOffset answer_clock(MPI_Comm ranks) {
 
 std::int64_t round_trip(const ClockExchange& one) { return one.received - one.sent; }
 
-/// A rank of each host, the first one.
+/// The first rank of each host.
 std::vector<int> first_ranks(std::span<const int> host_of_rank) {
   std::vector<int> first;
   for (std::size_t rank = 0; rank < host_of_rank.size(); ++rank)
@@ -92,17 +92,17 @@ std::vector<int> first_ranks(std::span<const int> host_of_rank) {
 trace::ClockOffset estimate_offset(std::span<const ClockExchange> exchanges) {
   LOCKSTEP_CHECK(!exchanges.empty());
   const ClockExchange& fastest = *std::ranges::min_element(exchanges, {}, round_trip);
-  std::int64_t least = fastest.theirs - fastest.received;
-  std::int64_t most = fastest.theirs - fastest.sent;
+  std::int64_t lower = fastest.theirs - fastest.received;
+  std::int64_t upper = fastest.theirs - fastest.sent;
   for (const ClockExchange& one : exchanges) {
     const std::int64_t drift = std::abs(one.sent - fastest.sent) / kDriftDivisor + 1;
-    const std::int64_t above = std::max(least, one.theirs - one.received - drift);
-    const std::int64_t below = std::min(most, one.theirs - one.sent + drift);
+    const std::int64_t above = std::max(lower, one.theirs - one.received - drift);
+    const std::int64_t below = std::min(upper, one.theirs - one.sent + drift);
     if (above > below) continue;  // a clock was set in between
-    std::tie(least, most) = std::pair(above, below);
+    std::tie(lower, upper) = std::pair(above, below);
   }
-  const std::int64_t uncertainty = (most - least + 1) / 2;
-  return {.time = fastest.theirs, .offset = least + uncertainty, .uncertainty = uncertainty};
+  const std::int64_t uncertainty = (upper - lower + 1) / 2;
+  return {.time = fastest.theirs, .offset = lower + uncertainty, .uncertainty = uncertainty};
 }
 
 trace::ClockOffset measure_clock_offset(const Session& session) {
@@ -124,11 +124,11 @@ trace::ClockOffset measure_clock_offset(const Session& session, std::span<const 
     const allreduce::CollectiveScope scope = session.enter("the comparison of clocks");
     const std::lock_guard turn(allreduce::mpi_turn());
     if (session.rank() == 0)
-      for (const int rank : std::span(first).subspan(1)) ask_clock(rank, session.ranks());
+      for (const int rank : std::span(first).subspan(1)) query_clock(rank, session.ranks());
     else if (std::ranges::find(first, session.rank()) != first.end())
       mine = answer_clock(session.ranks());
   }
-  // The other ranks of a host have the clock of its first one.
+  // The other ranks of a host share the clock of its first rank.
   const int host = host_of_rank[static_cast<std::size_t>(session.rank())];
   const auto same_host = std::ranges::find(host_of_rank, host) - host_of_rank.begin();
   const auto [time, offset, uncertainty] = Agreement(session).gather_values(

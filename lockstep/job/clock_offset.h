@@ -1,4 +1,4 @@
-// The clocks of the hosts of a job beside each other.
+// The offsets between the clocks of the hosts of a job.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@ struct ClockExchange {
 /// The offset of the other rank's clock at the exchange that was answered fastest. Each exchange
 /// bounds it: the answer was not before the message was sent, nor after it was received (Cristian,
 /// 1989). The result is the middle of what all exchanges allow, so its uncertainty is at most half
-/// of the shortest round trip, and less if the fastest way there and the fastest way back are in
+/// of the shortest round trip, and less if the fastest request and the fastest answer are in
 /// different exchanges. Between two exchanges, the clocks may drift apart by 1 ms per second, twice
 /// the most by which NTP changes the speed of a clock. At least one exchange.
 trace::ClockOffset estimate_offset(std::span<const ClockExchange> exchanges);
 
 /// The offset of this rank's steady clock to that of rank 0. Rank 0 exchanges 100 messages with one
-/// rank of each other host, or up to 2,000 while the offset is known less exactly than 50 us; all
-/// ranks of a host have the same result. 0 for ranks on the host of rank 0, which have its clock.
-/// Collective over the ranks of `session`, while no reduction is in flight.
+/// rank of each other host, or up to 2,000 until the uncertainty is below 50 us; all ranks of a
+/// host have the same result. 0 for ranks on the host of rank 0, which share its clock. Collective
+/// over the ranks of `session`, while no reduction is in flight.
 trace::ClockOffset measure_clock_offset(const Session& session);
-/// The same for other hosts than those of `session`: one number per rank, the same on all ranks.
+/// measure_clock_offset() with other hosts than those of `session`: `host_of_rank` has a host
+/// number per rank, the same on all ranks.
 trace::ClockOffset measure_clock_offset(const Session& session, std::span<const int> host_of_rank);
 
 }  // namespace lockstep::job

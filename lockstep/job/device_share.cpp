@@ -12,7 +12,7 @@
 
 namespace lockstep::job {
 
-// What ranks send each other.
+// The format in which ranks exchange claims.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreClaim, node, quota, processors)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceClaim, node, host, devices, gpus, no_gpu)
 
@@ -79,9 +79,9 @@ DeviceClaim claim_of(const Session& session, std::string_view list) {
 std::vector<Device> share_of_devices(const std::vector<DeviceClaim>& claims, int rank,
                                      bool share_gpus) {
   const DeviceClaim& mine = claims[rank];
-  const bool takes_all = mine.devices == "gpu:all";
+  const bool uses_all = mine.devices == "gpu:all";
   const int gpus = static_cast<int>(mine.gpus.size());
-  if (gpus == 0 && takes_all)
+  if (gpus == 0 && uses_all)
     throw Error(ErrorCategory::device, kOption,
                 fmt::format("expected a GPU on {} for gpu:all", mine.host), mine.no_gpu);
   if (gpus == 0) return {Device{}};
@@ -94,7 +94,7 @@ std::vector<Device> share_of_devices(const std::vector<DeviceClaim>& claims, int
                 "share with --share-gpus",
                 seen_by(mine, ranks));
   if (ranks == 1) return gpus_from(0, gpus);
-  if (!takes_all) return gpus_from(place, 1);
+  if (!uses_all) return gpus_from(place, 1);
   if (gpus % ranks != 0)
     throw Error(ErrorCategory::device, kOption,
                 "expected GPUs that the ranks of a node divide evenly for gpu:all: start a "

@@ -38,9 +38,9 @@ struct DeviceClaim {
 };
 
 /// The devices of rank `rank`, whose claim is `auto` or `gpu:all`. Ranks of a node that see the
-/// same GPUs divide them in rank order: `auto` gives one GPU to each rank, `gpu:all` an equal part.
-/// If no other rank sees the same GPUs (a single process, or a launcher that sets
-/// CUDA_VISIBLE_DEVICES for each rank), the rank gets all of them. Without a GPU, `auto` is cpu:0.
+/// same GPUs divide them in rank order: `auto` assigns one GPU to each rank, `gpu:all` an equal
+/// part. If no other rank sees the same GPUs (a single process, or a launcher that sets
+/// CUDA_VISIBLE_DEVICES for each rank), the rank uses all of them. Without a GPU, `auto` is cpu:0.
 /// With `share_gpus`, if there are more ranks than GPUs, they are assigned round-robin. Throws
 /// Error (device) if there are more ranks than GPUs, or if `gpu:all` finds no GPU or a number of
 /// GPUs that the ranks do not divide evenly.

@@ -82,7 +82,7 @@ Failure describe_current_exception() {
         "replicas per host",
         exit_status(ErrorCategory::device), false};
   } catch (const nlohmann::json::exception& error) {
-    // Readers name the key and the value themselves; this is a reader that does not.
+    // Readers should name the key and the value themselves; this one does not.
     return {fmt::format("[json] expected values of other kinds in a JSON text; this is a bug of "
                         "its reader (json.exception.{})",
                         error.id),

@@ -11,7 +11,7 @@ namespace lockstep::job {
 /// Why a rank ends.
 struct Failure {
   std::string message;       ///< "[where] expected …, got …"
-  int exit_status = 1;       ///< of the program (lockstep/base/error.h)
+  int exit_status = 1;       ///< the exit status (lockstep/base/error.h)
   bool consequence = false;  ///< a failed collective: probably caused by another rank's failure
 };
 
@@ -27,9 +27,9 @@ struct FailureVerdict {
 };
 
 /// Waits up to `seconds` for the other ranks of `ranks` to fail as well, and compares the failures.
-/// The time limit covers ranks that are still running, and is longer where processors are busy with
-/// other work. Of ranks with equal messages, the lowest
-/// prints; consequences are printed only if no rank has a cause.
+/// The time limit covers ranks that are still running, and is longer if processors are busy with
+/// other work. The lowest of the ranks with equal messages prints; consequences are printed only if
+/// no rank has a cause.
 FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seconds);
 
 }  // namespace lockstep::job

@@ -10,7 +10,7 @@ namespace lockstep::job {
 struct Launch {
   /// Whether a launcher such as mpirun or srun started this process as a rank.
   bool launched = false;
-  int rank = 0;          ///< of this process, from 0
+  int rank = 0;          ///< rank of this process
   int ranks = 1;         ///< 0 if unknown
   std::string launcher;  ///< human-readable name; empty without one
   bool connects = true;  ///< whether it connects MPI ranks; a plain srun does not

@@ -46,8 +46,8 @@ std::string describe_ranks(const std::set<int>& ranks, const Placement& first) {
 }
 
 template <typename Condition, typename Sentence>
-void warn_of(std::vector<std::string>& warnings, const std::vector<Placement>& placements,
-             Condition condition, Sentence sentence) {
+void add_warning(std::vector<std::string>& warnings, const std::vector<Placement>& placements,
+                 Condition condition, Sentence sentence) {
   const auto first = std::ranges::find_if(placements, condition);
   if (first == placements.end()) return;
   std::set<int> ranks;
@@ -150,7 +150,7 @@ std::string placement_table(const std::vector<Placement>& placements) {
 std::vector<std::string> placement_warnings(const std::vector<Placement>& placements,
                                             int data_threads) {
   std::vector<std::string> warnings;
-  warn_of(
+  add_warning(
       warnings, placements, [&](const Placement& place) { return place.processors < data_threads; },
       [&](const std::string& who, const Placement& place) {
         return fmt::format(
@@ -159,7 +159,7 @@ std::vector<std::string> placement_warnings(const std::vector<Placement>& placem
             who, place.processors, data_threads, data_threads + 1);
       });
   const std::map<Cores, int> threads = kernel_threads(placements);
-  warn_of(
+  add_warning(
       warnings, placements,
       [&](const Placement& place) {
         return !place.is_on_gpu() && threads.at(cores_of(place)) > place.processors;
@@ -170,14 +170,15 @@ std::vector<std::string> placement_warnings(const std::vector<Placement>& placem
             "there, or, if they are bound, start mpirun with --bind-to none",
             who, threads.at(cores_of(place)), place.processors);
       });
-  warn_of(warnings, placements, is_far_from_its_gpu,
-          [](const std::string& who, const Placement& place) {
-            return fmt::format(
-                "the cores of {} are on NUMA node {}, but {} is near node {}: start mpirun with "
-                "--bind-to none, or bind the rank there with numactl --cpunodebind={}",
-                who, fmt::join(place.numa_nodes, ", "), place.device, place.gpu.numa_node,
-                place.gpu.numa_node);
-          });
+  add_warning(
+      warnings, placements, is_far_from_its_gpu,
+      [](const std::string& who, const Placement& place) {
+        return fmt::format(
+            "the cores of {} are on NUMA node {}, but {} is near node {}: start mpirun with "
+            "--bind-to none, or bind the rank there with numactl --cpunodebind={}",
+            who, fmt::join(place.numa_nodes, ", "), place.device, place.gpu.numa_node,
+            place.gpu.numa_node);
+      });
   return warnings;
 }
 

@@ -21,7 +21,7 @@ struct GpuPlace {
 /// The placement of one replica.
 struct Placement {
   int replica = 0;                   ///< number among all replicas of the job
-  int rank = 0;                      ///< of the process that drives the replica
+  int rank = 0;                      ///< rank of its process
   int local_rank = 0;                ///< among the ranks of its node
   int node = 0;                      ///< number of its host
   std::string host;                  ///< its name
@@ -30,7 +30,7 @@ struct Placement {
   GpuPlace gpu = {};                 ///< if it has one
   int processors = 1;                ///< number of processors that its process may run on
   std::string processor_list = {};   ///< these processors: "0-3,8"
-  std::vector<int> numa_nodes = {};  ///< of these processors; empty if unknown
+  std::vector<int> numa_nodes = {};  ///< their NUMA nodes; empty if unknown
   std::string interface = {};        ///< network interface to other nodes; empty if there are none
 
   bool is_on_gpu() const { return !gpu.uuid.empty(); }  ///< whether its device is a GPU
@@ -40,7 +40,7 @@ struct Placement {
 /// set.
 Placement describe_place(device::Device device);
 
-// A placement as ranks send it to each other.
+// The format in which ranks exchange placements.
 void to_json(nlohmann::json& json, const Placement& place);
 void from_json(const nlohmann::json& json, Placement& place);
 

@@ -14,13 +14,14 @@ namespace lockstep::job {
 /// themselves. Almost always all ranks have the same failure, and rank 0 prints it.
 void print_before_session(const Failure& failure);
 
-/// run() for a body that returns a status.
+/// Implements run() for a body that returns a status.
 int run_with_status(int argc, char** argv, const SessionOptions& options,
                     const std::function<int(Session&)>& body);
 
 /// Runs `body(session)` and returns the exit status of the program: the status that `body` returns,
 /// or 0 if it returns nothing. An exception of the body or of the constructor of Session is printed
-/// as one line, and gives the status of its category (lockstep/base/error.h). To be called in main:
+/// as one line and returns the status of its category (lockstep/base/error.h). To be called in
+/// main:
 ///
 ///     int main(int argc, char** argv) {
 ///       return lockstep::run(argc, argv, [&](lockstep::Session& session) { … });
@@ -34,7 +35,7 @@ int run(int argc, char** argv, const SessionOptions& options, Body&& body) {
       return body(session);
   });
 }
-/// The same with the default options.
+/// run() with the default options.
 template <std::invocable<Session&> Body>
 int run(int argc, char** argv, Body&& body) {
   return run(argc, argv, SessionOptions{}, std::forward<Body>(body));

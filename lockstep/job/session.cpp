@@ -95,7 +95,7 @@ MPI_Comm require_communicator(int handle) {
     throw Error(ErrorCategory::input, "session",
                 "expected a communicator of the ranks that create a session", actual);
   };
-  if (communicator == MPI_COMM_NULL || communicator == MPI_Comm{})  // Open MPI: of no handle
+  if (communicator == MPI_COMM_NULL || communicator == MPI_Comm{})  // Open MPI: not a handle
     refuse("got MPI_COMM_NULL: a rank that is not in the communicator creates no session");
   int is_between_groups = 0;
   MPI_Comm_test_inter(communicator, &is_between_groups);
@@ -103,7 +103,7 @@ MPI_Comm require_communicator(int handle) {
   return communicator;
 }
 
-// What the start may wait for, in its order.
+// The calls of the start that may wait, in order.
 constexpr StartCall kInit{
     .name = "MPI_Init_thread",
     .advice =
@@ -114,14 +114,14 @@ constexpr StartCall kSession{
     .name = "MPI_Comm_dup",
     .advice =
         "another rank was stopped or has not created its Session. All ranks of the "
-        "communicator create one: SessionOptions::communicator names that of fewer ranks, "
+        "communicator create one: SessionOptions::communicator selects fewer ranks, "
         "SessionOptions::start_timeout (--start-timeout) allows more time"};
 constexpr StartCall kExchange{.name = "the start of the watchdog",
                               .advice =
                                   "another rank was stopped or cannot be reached. --start-timeout "
                                   "(SessionOptions::start_timeout) allows more time"};
 
-/// Seconds for the start; 0: any time.
+/// Seconds for the start; 0: no limit.
 double start_limit(std::optional<double> start_timeout, double stall_timeout) {
   constexpr double kUsual = 60;
   if (start_timeout) return *start_timeout;
@@ -129,13 +129,12 @@ double start_limit(std::optional<double> start_timeout, double stall_timeout) {
 }
 
 /// Leaves the monitored calls at the end of a scope.
-struct WaitsForNobody {
+struct LeaveMonitor {
   StartMonitor& monitor;
-  ~WaitsForNobody() { monitor.leave(); }
+  ~LeaveMonitor() { monitor.leave(); }
 };
 
-/// Names the job in the same way on all its ranks: by the host, and the process of rank 0 and its
-/// start.
+/// A name of the job, equal on all its ranks: the host, process and start time of rank 0.
 std::string job_name(MPI_Comm ranks) {
   std::array<char, 96> name{};
   const ProcessIdentity process = this_process();
@@ -172,7 +171,7 @@ struct Session::State {
   // Read before MPI is initialized, so that all ranks end if the variable is invalid.
   const std::optional<double> stall_timeout = allreduce::stall_timeout_of_environment();
   MPI_Comm failures = MPI_COMM_NULL;  // for the comparison of failures
-  std::exception_ptr start_error;     // of the watchdog; thrown by guard(), not by the constructor
+  std::exception_ptr start_error;     // from starting the watchdog; guard() throws it
   bool is_guarding = false;
   std::optional<Failure> reported;
   FailureVerdict verdict;  // on the reported failure
@@ -192,7 +191,7 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
     : workers_options_(options.workers), state_(std::make_unique<State>()) {
   const std::shared_ptr<StartMonitor> monitor =
       options.start_monitor ? options.start_monitor : std::make_shared<StartMonitor>();
-  const WaitsForNobody after{*monitor};
+  const LeaveMonitor after{*monitor};
   double stall_timeout = options.stall_timeout;
   if (stall_timeout > 0) stall_timeout = state_->stall_timeout.value_or(stall_timeout);
   const Launch launch = detect_launch();
@@ -250,10 +249,10 @@ void Session::initialize_mpi(int argc, char** argv, std::optional<int> communica
                     : "the program initialized MPI with a lower thread level: call MPI_Init_thread "
                       "with that level");
     require_all_ranks(launch);
-    const MPI_Comm given = communicator ? require_communicator(*communicator) : MPI_COMM_WORLD;
+    const MPI_Comm members = communicator ? require_communicator(*communicator) : MPI_COMM_WORLD;
     monitor.enter(kSession);
-    MPI_Comm_dup(given, &ranks_);
-    MPI_Comm_dup(given, &state_->failures);
+    MPI_Comm_dup(members, &ranks_);
+    MPI_Comm_dup(members, &state_->failures);
     MPI_Comm_rank(ranks_, &rank_);
     MPI_Comm_size(ranks_, &size_);
     find_nodes();
@@ -281,7 +280,7 @@ void Session::find_nodes() {
 void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
                              allreduce::WatchdogOptions options) {
   const auto progress = std::make_shared<allreduce::ProcessProgress>();
-  options.moves = [progress] { return progress->moved(); };
+  options.made_progress = [progress] { return progress->made_progress(); };
   std::vector<const allreduce::Activity*> watched;
   for (const auto& replica : replicas) watched.push_back(replica.get());
   const allreduce::CollectiveScope scope = enter("the start of the watchdog");
@@ -329,10 +328,10 @@ void Session::watch_process(allreduce::Phase phase) {
   if (watchdog_) watchdog_->watch({activity_});
 }
 
-// The previous collectives of this rank are over; the next one is the end of the job. Their number
-// tells the others which of theirs can still complete; after a failure of all ranks, which the
-// program may catch, each has completed another number, and all begin again.
-void Session::begin_end(bool counts) {
+// The previous collectives of this rank are over; the next one is the end of the job. From their
+// number, the others determine which of their own collectives can still complete. After a failure
+// of all ranks, which the program may catch, the numbers differ, and all ranks start over.
+void Session::enter_end(bool counts) {
   constexpr std::uint64_t kBefore = allreduce::kCollectivesBeforeTheEnd;
   std::vector<std::string> buckets = activity_->bucket_contents();
   const std::uint64_t completed = counts ? activity_->state().entered % kBefore : 0;
@@ -356,7 +355,7 @@ Session::~Session() {
   }
   workers_.reset();
   if (ranks_ == MPI_COMM_NULL) return;
-  begin_end(true);
+  enter_end(true);
   int has_ended = 0;
   MPI_Finalized(&has_ended);
   if (has_ended != 0) {
@@ -376,9 +375,9 @@ Session::~Session() {
 // PMIx 4.2) crashes or hangs. So all ranks synchronize here first.
 void Session::wait_for_others() const {
   const allreduce::CollectiveScope scope(activity_.get(), "the end of the job");
-  MPI_Request everyone = MPI_REQUEST_NULL;
-  MPI_Ibarrier(ranks_, &everyone);
-  for (int here = 0; MPI_Test(&everyone, &here, MPI_STATUS_IGNORE), here == 0;)
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(ranks_, &request);
+  for (int here = 0; MPI_Test(&request, &here, MPI_STATUS_IGNORE), here == 0;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
@@ -418,7 +417,7 @@ void Session::barrier() const {
 
 // A reduction in flight for an optimizer outside the body would call MPI concurrently with the code
 // that follows.
-void Session::settle_workers() {
+void Session::finish_reductions() {
   if (!workers_) return;
   try {
     workers_->wait_pending();
@@ -452,8 +451,8 @@ void Session::report(const Failure& failure) {
   }
   if (state_->reported && state_->reported->message == failure.message) return;
   if (watchdog_) watchdog_->announce_error();
-  // After a failure of this rank alone, the job ends anyway. One that all ranks had may have been
-  // caught: this may be another, of this rank alone.
+  // After a failure of this rank alone, the job ends anyway. The program may have caught a failure
+  // of all ranks; the new one may be of this rank alone.
   if (state_->reported && !state_->verdict.everyone_failed)
     state_->verdict.print = true;
   else
@@ -468,11 +467,11 @@ void Session::report(const Failure& failure) {
   if (state_->verdict.print && !recording.empty() && logger_->should_log(spdlog::level::info))
     allreduce::print_error(fmt::format("lockstep: {}\n", trace::recording_hint(recording)),
                            kPrintLimit);
-  begin_end(!state_->verdict.everyone_failed);
+  enter_end(!state_->verdict.everyone_failed);
 }
 
-// After a failure of some ranks only, the job has to end: the others may be anywhere.
-void Session::begin_again() {
+// After a failure of only some ranks, the job must end: the state of the others is unknown.
+void Session::reset_failure() {
   if (state_->reported && state_->verdict.everyone_failed) state_->reported.reset();
 }
 
@@ -485,7 +484,7 @@ void Session::end_job(int exit_status) const {
 
 int Session::guard(const std::function<int()>& body) {
   state_->is_guarding = true;
-  begin_again();
+  reset_failure();
   Failure failure;
   try {
     if (state_->start_error) std::rethrow_exception(std::exchange(state_->start_error, nullptr));
@@ -499,7 +498,7 @@ int Session::guard(const std::function<int()>& body) {
   report(failure);
   state_->is_guarding = false;
   if (!state_->verdict.everyone_failed) end_job(state_->verdict.exit_status);
-  settle_workers();
+  finish_reductions();
   return state_->verdict.exit_status;
 }
 

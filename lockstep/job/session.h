@@ -40,7 +40,7 @@ struct WorkersOptions {
 class SessionGroup {
  public:
   virtual ~SessionGroup() = default;
-  virtual void wait_pending() = 0;                          ///< waits for all reductions in flight
+  virtual void wait_pending() = 0;                    ///< waits for all reductions in flight
   virtual void abort(const std::string& reason) = 0;  ///< makes the collectives of all ranks throw
 };
 
@@ -56,14 +56,14 @@ struct SessionOptions {
   WorkersOptions workers = {};  ///< options of workers()
   /// Seconds that the start of a job of several ranks may take, up to the end of the constructor of
   /// Session; then the process ends with exit status 4 and names the call that has not returned
-  /// (lockstep/job/start_monitor.h). 0: any time. nullopt: 60, or `stall_timeout` if that is
+  /// (lockstep/job/start_monitor.h). 0: no limit. nullopt: 60, or `stall_timeout` if that is
   /// shorter.
   std::optional<double> start_timeout = {};
-  /// The communicator of the ranks that create this session, as the integer that MPI_Comm_c2f gives
-  /// (lockstep/mpi.h converts it). MPI is then initialized by the program. All ranks of the
+  /// The communicator of the ranks that create this session, as the integer that MPI_Comm_c2f
+  /// returns (lockstep/mpi.h converts it). MPI is then initialized by the program. All ranks of the
   /// communicator create a session; other ranks do not. nullopt: MPI_COMM_WORLD.
   std::optional<int> communicator = {};
-  /// The monitor that the program started before; null: the session has its own.
+  /// A monitor that the program started earlier; null: the session creates one.
   std::shared_ptr<StartMonitor> start_monitor = {};
 };
 
@@ -84,7 +84,7 @@ class Session {
   /// train alone. Throws Error (input) if this is one of several tasks that were started without
   /// MPI (job/task.h), for the same reason, also if the program has initialized MPI with one rank;
   /// for a communicator that is not one of ranks of this program; and while the process has another
-  /// session. After the end of that, another one is possible only if MPI was initialized by the
+  /// session. After it has ended, another one is possible only if MPI was initialized by the
   /// program or is not used.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// For code without access to the command line.
@@ -95,7 +95,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int rank() const { return rank_; }              ///< of this process, from 0
+  int rank() const { return rank_; }              ///< 0 to size() - 1
   int size() const { return size_; }              ///< ranks of the job
   int world_size() const { return size_; }        ///< same as size()
   bool is_chief() const { return rank_ == 0; }    ///< whether this is rank 0, which writes files
@@ -121,11 +121,11 @@ class Session {
   /// (lockstep/job/workers.h). Created by the first call, which is collective.
   Workers& workers();
 
-  /// Runs `body` and returns its exit status. An exception is printed as one line,
-  /// `lockstep: error: [where] expected …, got …`, with rank, host and step unless all ranks have
-  /// the same, and gives the exit status of its category (lockstep/base/error.h). If the other
-  /// ranks do not fail within one second as well, the whole job is aborted. lockstep::run() is a
-  /// session with its guard.
+  /// Runs `body` and returns its exit status. An exception is printed as one line, `lockstep:
+  /// error: [where] expected …, got …`, with rank, host and step unless all ranks have the same,
+  /// and returns the exit status of its category (lockstep/base/error.h). If the other ranks do not
+  /// fail within one second as well, the whole job is aborted. lockstep::run() is a session with
+  /// its guard.
   int guard(const std::function<int()>& body);
 
   /// Within guard(): compares the failure of this rank with those of the others and prints it if
@@ -135,13 +135,14 @@ class Session {
   /// reported.
   void report(const Failure& failure);
 
-  /// Forgets a failure that all ranks had, as they begin again, so that the next one counts.
-  void begin_again();
+  /// Discards a failure that all ranks had, so that the next one is reported. Call it when all
+  /// ranks start over.
+  void reset_failure();
 
   /// The current activity of this process, for the watchdog, which runs from the start of the
   /// session to its end. A program that waits for longer than the stall timeout without computing,
-  /// reading or writing must call its tick(); one that works for so long while other ranks wait for
-  /// it is warned about unless it does.
+  /// reading or writing must call its tick(); one that works for that long while other ranks wait
+  /// for it is warned about unless it does.
   allreduce::Activity& activity() const { return *activity_; }
   /// activity(), with shared ownership.
   const std::shared_ptr<allreduce::Activity>& shared_activity() const { return activity_; }
@@ -163,8 +164,8 @@ class Session {
   std::string place() const;
   void find_nodes();
   void wait_for_others() const;
-  void settle_workers();
-  void begin_end(bool counts);
+  void finish_reductions();
+  void enter_end(bool counts);
   void start_watchdog(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
                       allreduce::WatchdogOptions options);
   void watch_process(allreduce::Phase phase);
@@ -182,7 +183,7 @@ class Session {
   WorkersOptions workers_options_;
   std::unique_ptr<SessionGroup> workers_;
   std::shared_ptr<allreduce::Activity> activity_ = std::make_shared<allreduce::Activity>();
-  std::unique_ptr<State> state_;                   // what only this class sees
+  std::unique_ptr<State> state_;                   // private to session.cpp
   std::unique_ptr<allreduce::Watchdog> watchdog_;  // last member: it uses the others
 };
 

@@ -98,7 +98,7 @@ SignalRecording::SignalRecording(const Session& session) {
   try {
     writer_ = std::make_unique<Writer>(session.logger());
   } catch (const std::exception&) {
-    return;  // no thread to spare: requests are dropped
+    return;  // no thread available: requests are dropped
   }
   wake_on_signal.store(writer_->wake());
   if (is_requested.load()) eventfd_write(writer_->wake(), 1);  // a request from before

@@ -1,4 +1,4 @@
-// Writes the flight recorder's events on SIGUSR1, while the program goes on.
+// Writes the flight recorder's events on SIGUSR1 without stopping the program.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,17 @@
 namespace lockstep::job {
 
 /// From now on SIGUSR1 does not end this process; a SignalRecording that is created later serves
-/// the request. For the first lines of main. Does nothing if SIGUSR1 is already handled or ignored.
+/// the request. Call it at the beginning of main. Does nothing if SIGUSR1 is already handled or
+/// ignored.
 void hold_recording_requests();
 
 /// During the lifetime of this object, SIGUSR1 writes the last events of all threads of this
 /// process to recorder-RANK.jsonl (lockstep/base/trace/recording.h), which `lockstep inspect` reads
-/// and, given the process ID, asks for.
+/// and, with a process ID, requests.
 ///
 /// For use in main: it installs a process-wide signal handler, which no other part of the library
 /// does implicitly, and starts a thread that writes. Does nothing if SIGUSR1 is already handled by
-/// other code or ignored, or if there is no thread to spare. At most one per process.
+/// other code or ignored, or if no thread can be started. At most one per process.
 class SignalRecording {
  public:
   /// Construct after the session, on the main thread. Logs with the session's logger.

@@ -32,9 +32,9 @@ class SignalStack {
 /// destructor restores the previous handlers. At most one per process.
 ///
 /// A second SIGINT ends the process immediately, so that a terminal is never blocked; the notice
-/// can tell the user so. A second SIGTERM or SIGHUP does not: schedulers and mpirun both send them
-/// to a rank, which then receives one request twice. SIGHUP stays ignored if the process was
-/// started that way, as by nohup. Create and destroy it on the main thread.
+/// can say so. A second SIGTERM or SIGHUP does not: schedulers and mpirun both send them to a rank,
+/// which then receives one request twice. SIGHUP stays ignored if the process was started that way,
+/// as by nohup. Create and destroy it on the main thread.
 class SignalWatch {
  public:
   /// Starts recording `signals`. At the first SIGINT, the handler writes `interrupt_notice` as a

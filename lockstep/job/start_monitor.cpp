@@ -62,7 +62,7 @@ void StartMonitor::watch(double seconds) {
   try {
     thread_ = start_quiet_thread("the monitor of the start", [this] { run(); });
   } catch (const Error&) {
-    // The start goes on; what needs threads reports that there are none.
+    // The start continues; code that needs threads reports that there are none.
   }
 }
 
@@ -82,7 +82,7 @@ void StartMonitor::run() {
   while (!stopping_) {
     if (call_ == nullptr || limit_ <= 0) {
       changed_.wait(held);
-      // Nobody was waited for in the meantime.
+      // There was no wait in the meantime.
       time_->advance(seconds_now(), false);
       continue;
     }

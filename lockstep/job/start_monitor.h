@@ -45,11 +45,11 @@ struct StartCall {
 ///     lockstep: error: [start] expected MPI_Init_thread to return within 60 s; rank 1, host H, is
 ///     waiting: ADVICE
 ///
-/// MPI has no time limit of its own, and the watchdog needs MPI to start. One rank of each host
-/// prints the line. Time counts as in RunningTime.
+/// MPI has no time limit, and the watchdog needs MPI to start. One rank of each host prints the
+/// line. Time counts as in RunningTime.
 ///
-/// A program that wants to cover the time before its Session makes one first in main and names it
-/// in SessionOptions; otherwise the Session makes its own.
+/// To cover the time before its Session, a program creates a monitor first in main and sets it in
+/// SessionOptions; otherwise the Session creates one.
 class StartMonitor {
  public:
   StartMonitor();
@@ -57,12 +57,12 @@ class StartMonitor {
   StartMonitor(const StartMonitor&) = delete;
   StartMonitor& operator=(const StartMonitor&) = delete;
 
-  /// Allows the start `seconds` from now on; 0: any time. Starts the thread. Without a thread to
-  /// spare, nothing is watched.
+  /// Limits the start to `seconds` from now on; 0: no limit. Starts the thread; if that fails,
+  /// nothing is watched.
   void watch(double seconds);
   /// From now on the process is in `call`, which must live as long as this object.
   void enter(const StartCall& call);
-  /// From now on the process waits for nobody.
+  /// From now on the process waits for no other rank.
   void leave();
 
  private:

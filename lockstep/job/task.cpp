@@ -118,20 +118,20 @@ std::vector<std::string> expand_slurm_hosts(std::string_view list) {
 }
 
 std::vector<int> expand_slurm_counts(std::string_view list) {
-  constexpr std::string_view kNeeded = "expected a Slurm list of counts such as 2(x3),1";
+  constexpr std::string_view kExpected = "expected a Slurm list of counts such as 2(x3),1";
   std::vector<int> counts;
   for (std::string_view part : parts_of(list)) {
     int times = 1;
     if (const std::size_t open = part.find("(x"); open != std::string_view::npos) {
-      const auto given =
+      const auto repeat =
           part.back() == ')' ? number(part.substr(open + 2, part.size() - open - 3)) : std::nullopt;
-      if (!given || *given < 1) refuse_list(kNeeded, list);
-      times = *given;
+      if (!repeat || *repeat < 1) refuse_list(kExpected, list);
+      times = *repeat;
       part = part.substr(0, open);
     }
     const auto count = number(part);
     if (!count || counts.size() + static_cast<std::size_t>(times) > kMaxHosts)
-      refuse_list(kNeeded, list);
+      refuse_list(kExpected, list);
     counts.insert(counts.end(), static_cast<std::size_t>(times), *count);
   }
   return counts;
@@ -161,17 +161,17 @@ bool is_set(const Environment& environment, const char* name) {
 /// The value of a variable, from `least` to `most`.
 int number(const Environment& environment, const char* name, int least,
            int most = std::numeric_limits<int>::max()) {
-  const std::string given = text(environment, name);
-  const auto value = parse_number<int>(given);
+  const std::string value_text = text(environment, name);
+  const auto value = parse_number<int>(value_text);
   if (!value || *value < least || *value > most)
     refuse(most == std::numeric_limits<int>::max()
                ? fmt::format("expected a number from {} in {}", least, name)
                : fmt::format("expected a number from {} to {} in {}", least, most, name),
-           fmt::format("got \"{}\"", given));
+           fmt::format("got \"{}\"", value_text));
   return *value;
 }
 
-std::optional<Task> of_plain_variables(const Environment& environment) {
+std::optional<Task> task_from_variables(const Environment& environment) {
   // Other programs use one of them with a different meaning.
   if (!is_set(environment, "RANK") || !is_set(environment, "WORLD_SIZE")) return std::nullopt;
   Task task{.source = "RANK and WORLD_SIZE"};
@@ -191,7 +191,7 @@ std::optional<Task> of_plain_variables(const Environment& environment) {
   return task;
 }
 
-std::optional<Task> of_tf_config(const Environment& environment) {
+std::optional<Task> task_from_tf_config(const Environment& environment) {
   const auto cluster = Cluster::parse(text(environment, "TF_CONFIG"));
   if (!cluster) return std::nullopt;
   Task task{.source = "TF_CONFIG"};
@@ -229,7 +229,7 @@ std::vector<std::string> hosts_of_step(const std::vector<std::string>& hosts,
   return all.size() == static_cast<std::size_t>(tasks) ? all : std::vector<std::string>{};
 }
 
-std::optional<Task> of_slurm(const Environment& environment) {
+std::optional<Task> task_from_slurm(const Environment& environment) {
   // A batch script has SLURM_PROCID too, but is not a task of a step.
   if (!is_set(environment, "SLURM_PROCID") || !is_set(environment, "SLURM_STEP_NUM_TASKS"))
     return std::nullopt;
@@ -251,9 +251,9 @@ std::optional<Task> of_slurm(const Environment& environment) {
 }  // namespace
 
 std::optional<Task> find_task(const Environment& environment) {
-  if (auto task = of_plain_variables(environment)) return task;
-  if (auto task = of_tf_config(environment)) return task;
-  return of_slurm(environment);
+  if (auto task = task_from_variables(environment)) return task;
+  if (auto task = task_from_tf_config(environment)) return task;
+  return task_from_slurm(environment);
 }
 
 void require_no_task(const Environment& environment) {
@@ -265,7 +265,7 @@ void require_no_task(const Environment& environment) {
           "expected the {} tasks of {} in one job: put \"lockstep launch --\" in front of the "
           "command, or start all of them with one mpirun",
           task->ranks, task->source),
-      fmt::format("task {} is a job of its own and would train alone", task->rank));
+      fmt::format("task {} is a separate job and would train alone", task->rank));
 }
 
 Endpoint parse_address(const std::string& where, const std::string& address) {
@@ -288,10 +288,10 @@ Endpoint parse_address(const std::string& where, const std::string& address) {
     if (port.empty()) throw wrong();
   }
   // Reject control characters: a newline in a name would start a new line in output for a shell.
-  const auto is_of_no_name = [](unsigned char c) {
+  const auto is_invalid = [](unsigned char c) {
     return c <= ' ' || c == kDelete || c == '/' || c == ',';
   };
-  if (point.host.empty() || std::ranges::any_of(point.host, is_of_no_name)) throw wrong();
+  if (point.host.empty() || std::ranges::any_of(point.host, is_invalid)) throw wrong();
   if (port.empty()) return point;
   point.port = parse_number<std::uint16_t>(port).value_or(0);
   if (point.port == 0) throw wrong();

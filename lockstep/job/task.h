@@ -13,10 +13,10 @@
 namespace lockstep::job {
 
 /// "node[01-03,7],gpu1" -> node01, node02, node03, node7, gpu1. Throws Error (input) for a
-/// malformed list, and for more than 100,000 hosts.
+/// malformed list, and for more than 65,536 hosts.
 std::vector<std::string> expand_slurm_hosts(std::string_view list);
 
-/// "2(x3),1" -> 2, 2, 2, 1. Throws Error (input) for a malformed list, and for more than 100,000
+/// "2(x3),1" -> 2, 2, 2, 1. Throws Error (input) for a malformed list, and for more than 65,536
 /// numbers.
 std::vector<int> expand_slurm_counts(std::string_view list);
 
@@ -35,20 +35,18 @@ struct Task {
   int local_ranks = 0;                  ///< tasks on this host; 0 if unknown
   Endpoint rendezvous = {};             ///< on the host of rank 0
   std::string job = {};                 ///< identifies the job: equal for all its tasks
-  std::vector<std::string> hosts = {};  ///< of each rank; empty if unknown
-  /// Of each rank, as in the source: "worker:1"; may be empty.
+  std::vector<std::string> hosts = {};  ///< host of each rank; empty if unknown
+  /// Name of each rank, as in the source: "worker:1"; may be empty.
   std::vector<std::string> names = {};
 };
 
 /// The task that the environment describes, from the first of these sources that is present:
 ///   1. RANK and WORLD_SIZE, with LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as
-///   torchrun and the
-///      PyTorchJob of Kubeflow set them;
+///      torchrun and the PyTorchJob of Kubeflow set them;
 ///   2. TF_CONFIG with a chief or workers: the rendezvous is at the address of the first; an
-///   evaluator is a separate job;
-///   3. SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun, with SLURM_STEP_NODELIST; the port
-///   is derived
-///      from the job ID.
+///      evaluator is a separate job;
+///   3. SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun, with SLURM_STEP_NODELIST; the
+///      port is derived from the job ID.
 /// nullopt if none is present. Throws Error (input) if a source is inconsistent, and for a
 /// parameter server.
 std::optional<Task> find_task(const Environment& environment);

@@ -24,9 +24,9 @@ struct HostAddresses {
 
 /// Interface names in the MPI configuration; empty if there are none, or if it contains networks
 /// ("10.0.0.0/8").
-std::string told_to_mpi() {
-  const char* told = std::getenv("OMPI_MCA_btl_tcp_if_include");
-  const std::string_view text = told == nullptr ? "" : told;
+std::string configured_interface() {
+  const char* value = std::getenv("OMPI_MCA_btl_tcp_if_include");
+  const std::string_view text = value == nullptr ? "" : value;
   return std::string(text.find('/') == std::string_view::npos ? text : "");
 }
 
@@ -37,13 +37,13 @@ std::string traffic_interface(const Session& session) {
   const std::vector<std::string> own = net::host_addresses();
   const auto all =
       Agreement(session).gather_values("network addresses", HostAddresses{session.node(), own});
-  if (std::string told = told_to_mpi(); !told.empty()) return told;
+  if (std::string name = configured_interface(); !name.empty()) return name;
   for (const HostAddresses& host : all) {
     if (host.node == session.node()) continue;
     for (const std::string& address : host.addresses) {
       // Container bridges have the same address on every host, which leads to the local bridge.
       if (net::is_loopback(address) || std::ranges::find(own, address) != own.end()) continue;
-      if (const net::NetworkWay way = net::way_to(address); !way.interface.empty())
+      if (const net::NetworkRoute way = net::route_to(address); !way.interface.empty())
         return way.interface;
     }
   }

@@ -29,10 +29,10 @@ class Workers final : public SessionGroup {
   Workers(Session& session, const allreduce::Communicator& group, device::Device device = {});
   ~Workers() override;
 
-  int rank() const { return group().rank(); }                    ///< of this process, from 0
-  int size() const { return group().size(); }                    ///< ranks of the job
-  Session& session() const { return world_.session(); }          ///< of these ranks
-  device::Device device() const { return world_.devices()[0]; }  ///< of this rank's gradients
+  int rank() const { return group().rank(); }  ///< 0 to size() - 1
+  int size() const { return group().size(); }  ///< ranks of the job
+  Session& session() const { return world_.session(); }
+  device::Device device() const { return world_.devices()[0]; }  ///< for its gradients
   /// The route and the reason for it: "shared-memory (2 ranks on one node)".
   std::string route() const;
 
@@ -76,7 +76,9 @@ class Workers final : public SessionGroup {
   const World& world() const { return world_; }
   /// The thread that reduces gradients, overlapped with the backward pass. Only one thread of this
   /// process may use the group at a time.
-  const std::shared_ptr<allreduce::CommunicationThread>& lane() const { return lane_; }
+  const std::shared_ptr<allreduce::CommunicationThread>& communication_thread() const {
+    return lane_;
+  }
   /// Waits for all reductions in flight. Rethrows their exceptions.
   void wait_pending() override;
   /// Makes the collectives of all ranks throw Error (communication) with `reason`.

@@ -18,15 +18,16 @@ namespace lockstep::job {
 
 class Session;
 
-/// If TF_CONFIG is set on any rank, it must match the launcher: as many workers as ranks, and the
-/// task's rank equal to the MPI rank. Throws the same Error (input) on all ranks otherwise, because
-/// the workers would train separately. Collective.
+/// If TF_CONFIG is set on any rank, it must match the launcher: the number of workers and the
+/// task's rank are those of MPI. Throws the same Error (input) on all ranks otherwise, because the
+/// workers would train separately. Collective.
 void check_tf_config(const Session& session);
 
 /// How the replicas of a job work together.
 struct WorldOptions {
-  /// Of the gradient all-reduce. `automatic` is select_route() between replicas on CPUs; between
-  /// GPUs it follows from their placement and, between nodes, from whether NCCL reaches all.
+  /// The route of the gradient all-reduce. `automatic` is select_route() between replicas on CPUs;
+  /// between GPUs it follows from their placement and, between nodes, from whether NCCL reaches
+  /// all.
   allreduce::Route route = allreduce::Route::automatic;
   /// The route of an earlier run of the same training, which `automatic` reuses if possible.
   std::optional<allreduce::Route> remembered_route = {};
@@ -52,10 +53,10 @@ class World {
   /// after which it ends the job with exit status 4; 0: never. `advice`: the end of its message.
   void watch(double stall_timeout, std::string advice);
 
-  Session& session() const { return session_; }                             ///< of this process
-  const std::vector<device::Device>& devices() const { return devices_; }   ///< of local replicas
-  int local_replicas() const { return static_cast<int>(devices_.size()); }  ///< of this process
-  int replicas() const { return groups_.front().size(); }                   ///< of the job
+  Session& session() const { return session_; }
+  const std::vector<device::Device>& devices() const { return devices_; }   ///< by local replica
+  int local_replicas() const { return static_cast<int>(devices_.size()); }  ///< on this rank
+  int replicas() const { return groups_.front().size(); }                   ///< in the job
   int first_replica() const { return groups_.front().rank(); }  ///< index in the job of local 0
   /// The communicator of all replicas, for local replica `local`. Use only on its thread.
   const allreduce::Communicator& group(int local) const {

@@ -11,13 +11,13 @@ struct Lifetime {
   std::size_t bytes = 0;
   int first = 0;
   int last = 0;
-  /// Of a buffer that is written again: the second interval, after the first one. Without one it is
-  /// empty.
-  int again_first = 0;
-  int again_last = -1;
+  /// The second interval of a buffer that is written twice, after the first; empty by default.
+  int second_first = 0;
+  int second_last = -1;
 
-  bool has_again() const { return again_first <= again_last; }  ///< whether there is a second one
-  /// Whether there is a time at which both are needed.
+  /// Whether there is a second interval.
+  bool has_second() const { return second_first <= second_last; }
+  /// Whether both buffers are needed at some time.
   bool overlaps(const Lifetime& other) const;
 };
 

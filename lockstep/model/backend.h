@@ -40,18 +40,18 @@ class StatisticsExchange {
 
 /// Where a pass reads an input of the network: as features in the plan's type, or as indices.
 struct LoadedInput {
-  TensorView features;              ///< of a float32 input
-  std::span<std::int32_t> indices;  ///< of an int32 input
+  TensorView features;              ///< set for a float32 input
+  std::span<std::int32_t> indices;  ///< set for an int32 input
 };
 
-/// How the loss of a part is scaled into gradients.
+/// How the loss of a part of the batch is scaled into gradients.
 struct GradientScale {
-  /// samples of the global batch; a term with several positions a sample divides by these too
+  /// Samples of the global batch; a term with several positions per sample divides by these too.
   std::int64_t divisor = 0;
   float loss_scale = 1;  ///< factor on the gradients that prevents underflow in 16 bits
 };
 
-/// One device for one replica. Control flow and shapes belong to the plan. All work is enqueued on
+/// One device of one replica. The plan owns control flow and shapes. All work is enqueued on
 /// stream() in call order. If runs_on_host(), it is complete when the call returns.
 class Backend {
  public:
@@ -62,19 +62,18 @@ class Backend {
   virtual bool runs_on_host() const = 0;
   /// The type of activations, their gradients and `weights`.
   virtual Precision precision() const = 0;
-  /// Whether a convolution can find the statistics for the normalization that reads it.
+  /// Whether a convolution can also compute the statistics for the normalization that reads it.
   virtual bool fuses_statistics() const { return false; }
   /// Allocates the memory of passes on this backend's device.
   virtual device::Allocator& allocator() = 0;
-  /// Bytes that the allocator can still provide. On the host, where the operating system decides,
-  /// there is no limit.
+  /// Bytes that the allocator can still provide; unlimited on the host.
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }
   virtual device::Stream& stream() = 0;  ///< the stream on which all work is enqueued
 
-  /// Sentences about which of several implementations compute layers, and why.
+  /// One sentence for each choice between implementations of layers, with its reason.
   virtual std::set<std::string> choices() const { return {}; }
   /// Time that compile() has spent measuring algorithms so far.
-  virtual double choosing_seconds() const { return 0; }
+  virtual double tuning_seconds() const { return 0; }
   /// Creates the operation of `layer` on this device; null as in Layer::compile.
   virtual std::unique_ptr<Operation> compile(const BuiltinLayer& layer,
                                              const CompileContext& context) = 0;
@@ -87,20 +86,19 @@ class Backend {
   /// with `staged`. Other batches may be loaded in between. Does nothing if the batch is read in
   /// place.
   virtual void stage(const BatchView& /*batch*/) {}
-  /// Moves a batch to where the pass reads it: writes the features of each input in the plan's
-  /// type, with additional channels of zeros if there is space for them, or its indices, to where
-  /// `inputs` says. Those that are empty are set to their place in host memory. Not part of the
-  /// work that can be recorded and replayed.
+  /// Moves a batch to the memory that the pass reads. Writes each input to its view in `inputs`:
+  /// features in the plan's type, padded with zero channels if the view is larger, or indices.
+  /// Points empty views at the batch in host memory. Not part of the work that can be recorded and
+  /// replayed.
   virtual void load(std::span<LoadedInput> inputs, const BatchView& batch, bool staged) = 0;
 
-  /// Adds the term `term` of `loss`, times its weight, to the sums of the step; the first term also
-  /// the other sums. `outputs` [samples, width] are compared with the targets of the term in the
-  /// batch loaded last. A further term is a mean like the first one: if they have other numbers of
-  /// positions a sample, its sum is multiplied by their ratio. If `gradient` is not empty, also
-  /// writes the gradient of the outputs, with the scale given to begin_pass(). With a number of
-  /// `rows`, `outputs` and `gradient`, which may be the same memory, are those of these rows, one
-  /// part of several; only with sparse categorical cross-entropy. model::compute_loss() is the
-  /// reference implementation.
+  /// Adds the weighted loss of term `term` to the sums of the step. The first term also adds the
+  /// other sums. Compares `outputs` [samples, width] with the targets of the term in the last
+  /// loaded batch. If a further term has another number of positions per sample than the first one,
+  /// its sum is multiplied by the ratio. If `gradient` is not empty, also writes the gradient of
+  /// the outputs, with the scale of begin_pass(). With `rows.count`, `outputs` and `gradient`,
+  /// which may share memory, cover these rows only; this requires sparse categorical cross-entropy.
+  /// model::compute_loss() is the reference implementation.
   virtual void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
                             std::int64_t samples, const TensorView& gradient,
                             const RowRange& rows) = 0;
@@ -110,7 +108,7 @@ class Backend {
   virtual void clear_sums() = 0;  ///< resets the sums for the next step
   /// Starts copying the sums to the host.
   virtual void fetch_sums() {}
-  /// The sums that were fetched, once that is complete; does not wait for it.
+  /// The sums that fetch_sums() copied. The caller has waited for the copy.
   virtual MetricSums read_sums() = 0;
 
   /// A counter that increases when memory used by passes has moved.
@@ -119,7 +117,7 @@ class Backend {
   /// target[i] += addend[i], for gradients at a fork and for micro-batches. Both have the same
   /// type.
   virtual void accumulate(const TensorView& target, const TensorView& addend) = 0;
-  /// target[i] = source[i]; both have the same type
+  /// target[i] = source[i]; both have the same type.
   virtual void copy(const TensorView& target, const TensorView& source) = 0;
   virtual void fill_with_zeros(const TensorView& target) = 0;  ///< target[i] = 0
   /// target[i] = source[i], converted from float32 to the backend's precision.

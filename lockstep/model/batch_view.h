@@ -11,12 +11,12 @@
 namespace lockstep::model {
 
 /// One input of a network for one part of a global batch: one array [samples, input shape...] in
-/// host memory owned by the caller. An int32 input has indices. Others have features, or uint8
-/// images that are converted to features on the model's device.
+/// host memory owned by the caller. An int32 input has indices; others have features, or uint8
+/// images that the device converts to features.
 struct InputView {
-  std::span<const float> features = {};        ///< of a float32 input
+  std::span<const float> features = {};        ///< values of a float32 input
   std::span<const std::uint8_t> pixels = {};   ///< instead of features
-  std::span<const std::int32_t> indices = {};  ///< of an int32 input
+  std::span<const std::int32_t> indices = {};  ///< values of an int32 input
   /// Applied to the pixels when they are converted to features.
   ChannelNormalization normalization = {};
 };
@@ -30,7 +30,7 @@ struct BatchView {
   std::span<const std::int32_t> indices = {};  ///< as in InputView
   ChannelNormalization normalization = {};     ///< as in InputView
   Targets targets = {};                        ///< targets of the same samples
-  /// Those of the further terms of a TotalLoss, with the same sample weights.
+  /// Targets of the further terms of a TotalLoss, with the same sample weights.
   std::span<const Targets> more_targets = {};
   /// All inputs, in the order of Network::inputs(), instead of the four above.
   std::span<const InputView> inputs = {};

@@ -13,8 +13,8 @@ namespace lockstep::model {
 namespace {
 
 void check_beams(const BeamOptions& options) {
-  const auto refuse = [](const char* expected, auto given) {
-    throw Error(ErrorCategory::input, "generate", expected, fmt::format("got {}", given));
+  const auto refuse = [](const char* expected, auto value) {
+    throw Error(ErrorCategory::input, "generate", expected, fmt::format("got {}", value));
   };
   if (options.beams < 1) refuse("expected at least one beam", options.beams);
   if (options.tokens < 1) refuse("expected at least one token", options.tokens);
@@ -26,14 +26,14 @@ double score_of(double log_probability, std::int64_t length, const BeamOptions& 
   return log_probability / std::pow(static_cast<double>(5 + length) / 6, options.length_penalty);
 }
 
-// A continuation of beam `beam` by `token`.
+// Beam `beam` extended by `token`.
 struct Continuation {
   double log_probability;
   std::size_t beam;
   std::int32_t token;
 };
 
-// Appends the continuations of a beam by all tokens.
+// Appends the extensions of a beam by all tokens.
 void add_continuations(const NextLogits& next, const std::vector<Beam>& beams, std::size_t beam,
                        std::vector<Continuation>& all) {
   const std::span<const float> logits = next(beams[beam].tokens);
@@ -47,7 +47,7 @@ void add_continuations(const NextLogits& next, const std::vector<Beam>& beams, s
     all.push_back({base + static_cast<double>(logit), beam, token++});
 }
 
-// By falling probability, then by the tokens of the sequences.
+// Orders by descending probability, then by tokens.
 bool is_before(const Continuation& a, const Continuation& b, const std::vector<Beam>& beams) {
   if (a.log_probability > b.log_probability) return true;
   if (a.log_probability < b.log_probability) return false;
@@ -73,7 +73,7 @@ std::vector<Beam> beam_search(const NextLogits& logits, const BeamOptions& optio
     found.insert(std::ranges::upper_bound(found, beam, is_better), std::move(beam));
     if (found.size() > width) found.pop_back();
   };
-  // Log-probabilities only fall, and no sequence is longer.
+  // Log-probabilities only decrease, and no sequence is longer.
   const auto is_settled = [&] {
     return found.size() == width &&
            found.back().score > score_of(beams.front().log_probability, options.tokens, options);
@@ -81,7 +81,7 @@ std::vector<Beam> beam_search(const NextLogits& logits, const BeamOptions& optio
   std::vector<Continuation> all;
   for (std::int64_t length = 1; length <= options.tokens; ++length) {
     all.clear();
-    // At most one continuation of each beam ends, so this many are enough.
+    // At most one extension of each beam ends, so this many suffice.
     const std::size_t count = width + beams.size();
     for (std::size_t beam = 0; beam < beams.size(); ++beam) {
       add_continuations(logits, beams, beam, all);

@@ -20,11 +20,11 @@ device::Buffer allocate_floats(device::Allocator& allocator, std::size_t count) 
 }
 
 constexpr std::size_t kHostLogitsBytes = std::size_t{64} << 20;
-constexpr std::size_t kGpuLogitsBytes = std::size_t{256} << 20;  // fewer, larger products
+constexpr std::size_t kGpuLogitsBytes = std::size_t{256} << 20;  // for fewer, larger products
 
-// How many of `rows` rows to compute at a time: blocks of about the same size and of at most
-// `bytes` bytes, but not so small that adding to the gradient of the weights takes as long as the
-// products. Multiples of kMultiple rows are aligned.
+// The number of `rows` to compute at a time: balanced blocks of at most `bytes` bytes, but large
+// enough that accumulating the gradient of the weights is cheap compared with the products.
+// Multiples of kMultiple rows are aligned.
 std::int64_t rows_of_block(std::int64_t rows, std::size_t row_bytes, std::size_t bytes) {
   constexpr std::int64_t kLeast = 64;
   constexpr std::int64_t kMultiple = 16;
@@ -70,7 +70,7 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
                                               element_bytes(options.precision));
 }
 
-// Work in flight may use memory that is about to be freed.
+// Waits for work in flight, which uses the memory.
 CompiledModel::~CompiledModel() {
   if (!backend_) return;
   try {
@@ -101,7 +101,7 @@ void CompiledModel::parameters_changed() {
 }
 
 Plan& CompiledModel::plan(const PlanKey& key) {
-  if (ahead_ == Ahead::loaded) ahead_ = Ahead::overwritten;  // by the pass that needs the plan
+  if (ahead_ == Ahead::loaded) ahead_ = Ahead::overwritten;  // by the pass of this plan
   std::unique_ptr<Plan>& plan = plans_[key];
   if (!plan) {
     const auto plan_with = [&](Recompute recompute) {
@@ -111,7 +111,7 @@ Plan& CompiledModel::plan(const PlanKey& key) {
     };
     auto compiled = plan_with(recompute_);
     if (recompute_ != Recompute::none && key.training) {
-      // Segments are chosen by an estimate: where they save nothing, there are none.
+      // Segments are chosen by an estimate. Without savings, none are used.
       auto all_kept = plan_with(Recompute::none);
       if (all_kept->arena_bytes() <= compiled->arena_bytes()) compiled = std::move(all_kept);
     }
@@ -146,7 +146,7 @@ void CompiledModel::grow_arena(std::size_t bytes, const PlanKey& key) try {
   for (const auto& entry : plans_)
     if (entry.second) entry.second->bind(static_cast<std::byte*>(arena_.data()));
 } catch (...) {
-  plans_.clear();  // they point into freed memory; a retry with a smaller batch creates new ones
+  plans_.clear();  // they point into freed memory
   throw;
 }
 
@@ -205,11 +205,11 @@ void CompiledModel::load(const BatchView& batch, const StepContext& context, con
                          bool staged) {
   check_all_targets(batch, loss);
   if (batch.samples == 0)
-    return prepare(0, true);  // not in the step, where the other replicas wait
+    return prepare(0, true);  // now, because in a step the other replicas would wait
   check_inputs(batch);
   const PlanKey key = training_key(batch.samples, loss);
-  const bool is_loaded = staged && ahead_ == Ahead::loaded && key == ahead_of_;
-  // first, because compiling a plan registers its layers with the backend
+  const bool is_loaded = staged && ahead_ == Ahead::loaded && key == ahead_key_;
+  // first: compiling the plan registers its layers with the backend
   Plan& active = plan(key);
   backend_->begin_pass({.training = true,
                         .seed = context.seed,
@@ -232,8 +232,8 @@ void CompiledModel::load_ahead(const BatchView& batch, const TotalLoss& loss) {
   } catch (const Error&) {  // load() reports it, in the step of this batch
     return;
   }
-  ahead_of_ = training_key(batch.samples, loss);
-  plan(ahead_of_).load(batch, true);
+  ahead_key_ = training_key(batch.samples, loss);
+  plan(ahead_key_).load(batch, true);
   ahead_ = Ahead::loaded;
 }
 
@@ -313,7 +313,7 @@ void CompiledModel::check_inputs(const BatchView& batch, std::int64_t rows) cons
                   fmt::format("expected {} indices for the input \"{}\"", expected, inputs[k].name),
                   fmt::format("got {}", indices.size()));
     const IndexLimit& limit = index_limits_[k];
-    if (limit.layer.empty()) continue;  // its layer takes any number
+    if (limit.layer.empty()) continue;  // its layer accepts any number
     for (std::size_t i = 0; i < indices.size(); ++i)
       if (indices[i] < 0 || indices[i] >= limit.count)
         throw Error(

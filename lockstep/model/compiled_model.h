@@ -61,7 +61,7 @@ class CompiledModel {
 
   /// Names, shapes and offsets of parameters().
   const ParameterTable& parameter_table() const { return network_->parameters(); }
-  /// Those of gradients(): the parameters that are not frozen, the first in parameters().
+  /// Layout of gradients(): the parameters that are not frozen, a prefix of parameters().
   const ParameterTable& trained_table() const { return network_->trained(); }
   /// Names, shapes and offsets of buffers().
   const ParameterTable& buffer_table() const { return network_->buffers(); }
@@ -75,7 +75,7 @@ class CompiledModel {
   /// Updates the reduced-precision copy of the parameters that matrix products read, if the
   /// precision needs one. Enqueued on the stream.
   void parameters_changed();
-  /// That copy: the parameters in the model's precision, flat.
+  /// The parameters in the model's precision, flat.
   TensorView weights();
 
   /// Forward, loss and backward on `batch`. Writes the gradients of (sum of losses /
@@ -87,8 +87,7 @@ class CompiledModel {
 
   /// train_batch() in two halves, neither of which waits for the device. load() copies the batch to
   /// the device; train_loaded() can be recorded and replayed for further batches of `samples`
-  /// samples. The backend keeps the sums. With `staged`, the batch is the one given last to
-  /// stage().
+  /// samples. The backend keeps the sums. `staged`: the batch is that of the last stage().
   void load(const BatchView& batch, const StepContext& context, const TotalLoss& loss,
             bool staged = false);
   /// train_batch() on the batch that load() has copied.
@@ -99,10 +98,9 @@ class CompiledModel {
   /// One batch at a time; calls in between may load other batches. Not needed on a device that
   /// computes in host memory.
   void stage(const BatchView& batch);
-  /// Also enqueues, behind the work in progress, what load() would enqueue for `batch`, which is
-  /// the one given last to stage() and has as many samples as the batch trained last. load() does
-  /// it again if another pass has used the memory since. Does nothing for a batch that load() would
-  /// refuse.
+  /// Enqueues the work of load() for `batch` ahead of time. `batch` is that of the last stage() and
+  /// has the size of the last trained batch. load() repeats the work if another pass has used the
+  /// memory since. Does nothing for a batch that load() would reject.
   void load_ahead(const BatchView& batch, const TotalLoss& loss);
 
   /// Forward and loss in inference mode: moving statistics, no dropout. `outputs`, if given, is set
@@ -110,8 +108,8 @@ class CompiledModel {
   MetricSums evaluate_batch(const BatchView& batch, const TotalLoss& loss,
                             std::vector<std::span<const float>>* outputs = nullptr);
 
-  /// Makes the next load() and train_loaded() calls, for `samples` samples together, copy their
-  /// outputs to host memory, which a recording does too. They are then stored whole
+  /// Makes the next load() and train_loaded() calls, for `samples` samples in total, keep their
+  /// outputs, also when they are replayed. Outputs are then stored whole
   /// (ComputeOptions::logits_bytes). 0: none.
   void keep_outputs(std::int64_t samples);
   /// The outputs since keep_outputs(), as predict_outputs(), once the work on the backend's stream
@@ -121,7 +119,7 @@ class CompiledModel {
   /// The output with the index `output` of Network::outputs(), [samples, output shape...], in
   /// inference mode, valid until the next call on this model.
   std::span<const float> predict_batch(const BatchView& batch, std::size_t output = 0);
-  /// All outputs, in the order of Network::outputs(), likewise.
+  /// All outputs of predict_batch(), in the order of Network::outputs().
   std::vector<std::span<const float>> predict_outputs(const BatchView& batch);
   /// Outputs [samples, width] for float32 features, in inference mode, valid until the next pass.
   std::span<const float> predict_batch(std::int64_t samples, std::span<const float> features) {
@@ -131,28 +129,27 @@ class CompiledModel {
   /// Row `row` of the first output [T, ...] of one sample, in inference mode, valid until the next
   /// call on this model. Only this row is copied from a GPU.
   std::span<const float> predict_row(const BatchView& batch, std::int64_t row);
-  /// Whether sequences can be computed in parts: if no row of any layer's output depends on later
-  /// rows (Traits::incremental, on a GPU Traits::incremental_on_gpu).
+  /// Whether sequences can be computed in parts: no row of a layer's output depends on later rows
+  /// (Traits::incremental, on a GPU Traits::incremental_on_gpu).
   bool is_incremental() const;
   /// Consecutive positions of a sequence.
   struct Positions {
     std::int64_t first = 0;  ///< index of the first one
-    std::int64_t count = 0;  ///< how many
+    std::int64_t count = 0;  ///< number of positions
   };
-  /// Row `row`, which is one of `positions`, of the same output, computed from the inputs at these
-  /// `positions` alone, which `batch` contains. Passes over the positions before have left in
-  /// `cache` what layers need of them, such as keys and values; the first pass gets an empty one.
-  /// May compute positions again. Segments are not read. Needs is_incremental().
+  /// Row `row` of the first output, which is one of `positions`. `batch` contains the inputs at
+  /// these positions only. `cache` holds what layers need of earlier positions, such as keys and
+  /// values; it is empty before the first pass. Positions may be recomputed. Segments are not read.
+  /// Requires is_incremental().
   std::span<const float> predict_row(const BatchView& batch, std::int64_t row,
                                      const Positions& positions, device::Buffer& cache);
 
-  /// Creates the plan for `samples` now instead of in the first pass that needs it, and allocates
-  /// its memory: activations, workspaces and what operations save. Throws Error (device) if that
-  /// does not fit, as the pass would. Buffers that copy a batch to the device are allocated with
-  /// the first batch of its size. `loss`: that of training.
+  /// Creates the plan for `samples` before the first pass that needs it, and allocates its memory:
+  /// activations, workspaces and saved values. Throws Error (device) if they do not fit. Staging
+  /// buffers are allocated with the first batch of their size. `loss` is the training loss.
   void prepare(std::int64_t samples, bool training, const TotalLoss& loss = {});
 
-  /// Changes when memory used by passes has moved. Anything recorded before is then invalid.
+  /// Changes when memory used by passes has moved. Earlier recordings are then invalid.
   std::uint64_t placement() const;
 
   Recompute recompute() const { return recompute_; }  ///< which activations training keeps
@@ -169,18 +166,18 @@ class CompiledModel {
   Memory memory() const;  ///< bytes that this model has allocated on its device
 
  private:
-  /// The values that an int32 input may have: 0 .. count - 1, for the layer that reads it.
+  /// The valid values of an int32 input: 0 .. count - 1, as required by the layer that reads it.
   struct IndexLimit {
     std::int64_t count = std::numeric_limits<std::int64_t>::max();
     std::string layer;
   };
 
-  /// What differs between plans.
+  /// Identifies a plan.
   struct PlanKey {
     std::int64_t samples = 0;
     bool training = false;
-    std::int64_t rows = 0;                     // of sequences; 0: all
-    std::vector<std::int64_t> loss_rows = {};  // of each output, see Plan; empty: all whole
+    std::int64_t rows = 0;                     // sequence positions per pass; 0: all
+    std::vector<std::int64_t> loss_rows = {};  // by output, see Plan; empty: all whole
     auto operator<=>(const PlanKey&) const = default;
   };
 
@@ -211,18 +208,18 @@ class CompiledModel {
   device::Buffer arena_;  // shared by all plans: only one runs at a time
   std::uint64_t arenas_ = 0;  // number of arenas, and of buffers of kept outputs, allocated so far
   std::map<PlanKey, std::unique_ptr<Plan>> plans_;
-  std::vector<IndexLimit> index_limits_;  // of each input
-  /// Whether load_ahead() has loaded the batch that stage() was given last, and whether another
-  /// pass has overwritten it since.
+  std::vector<IndexLimit> index_limits_;  // by input
+  /// Whether load_ahead() has loaded the last staged batch, and whether a later pass has
+  /// overwritten it.
   enum class Ahead : std::uint8_t { none, loaded, overwritten };
   Ahead ahead_ = Ahead::none;
-  PlanKey ahead_of_;
-  // Of predict_batch, if the outputs are not float32 in host memory; one array for each output.
+  PlanKey ahead_key_;
+  // Host copies of outputs that are not float32 in host memory; one array for each output.
   std::vector<std::vector<float>> host_outputs_;
   // Outputs of keep_outputs(), in the model's precision: [samples, output] for each output.
   device::Buffer kept_;
   std::int64_t kept_samples_ = 0;
-  std::int64_t copied_samples_ = 0;  // by train_loaded(), except in replayed recordings
+  std::int64_t copied_samples_ = 0;  // copied by train_loaded(), except in replays
 };
 
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-// Passes in inference, and the outputs of a model on the host.
+// Inference passes, and the outputs of a model on the host.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// How a model computes, beyond its network: the types, the choice of algorithms, what is kept for
-// the backward pass.
+// How a model computes: types, choice of algorithms, and activations kept for the backward pass.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +15,13 @@ class StatisticsExchange;
 /// following normalization. `where_faster` measures this once per shape.
 enum class FusedStatistics { never, where_faster, where_possible };
 
-/// Which interface of cuDNN computes the convolutions on a GPU. `automatic`: for each shape and
-/// pass the faster one, measured once.
+/// The cuDNN interface that computes convolutions on a GPU. `automatic`: the faster one for each
+/// shape and pass, measured once.
 enum class Convolutions { automatic, graph, legacy };
 
 /// Which activations a training keeps for the backward pass: all, or those between segments of the
-/// network, such as the blocks of a transformer. The others are computed again in backward, from
-/// the same numbers in the same way: on a CPU, and with deterministic algorithms, the results are
-/// the same bits (recomputation.h).
+/// network, such as the blocks of a transformer. The others are recomputed in the backward pass. On
+/// a CPU, and with deterministic algorithms, the results are bit-identical (recomputation.h).
 enum class Recompute { none, blocks };
 
 /// How a model computes.
@@ -33,25 +31,25 @@ struct ComputeOptions {
   Precision precision = Precision::float32;
   bool tf32 = false;  ///< allows a GPU to round float32 multiplicands to 10 mantissa bits; no
                       ///< effect on other devices
-  /// Uses only algorithms that give the same bits in every run, chosen without measurement. Always
-  /// true on the CPU.
+  /// Uses only algorithms that are bit-reproducible, chosen without measurement. Always true on the
+  /// CPU.
   bool deterministic = false;
   /// Treated as `never` if `deterministic`.
   FusedStatistics fused_statistics = FusedStatistics::where_faster;
   Convolutions convolutions = Convolutions::automatic;  ///< except those that fuse statistics
   Recompute recompute = Recompute::none;                ///< in training
-  /// The most bytes of logits of a training pass that are stored whole. If an output has more and
-  /// only sparse categorical cross-entropy reads it, a Dense or TiedDense computes them and their
-  /// loss in blocks of about so many bytes. 0: 64 MiB, on a GPU 256 MiB.
+  /// Maximum bytes of logits that a training pass stores whole. A larger output that only sparse
+  /// categorical cross-entropy reads is computed by its Dense or TiedDense, with its loss, in
+  /// blocks of about this size. 0: 64 MiB, on a GPU 256 MiB.
   std::size_t logits_bytes = 0;
 };
 
-/// What a model uses of the replica that it belongs to.
+/// Hooks of a model into its replica.
 struct ComputeHooks {
   /// The group that synchronizes batch normalization in training; must outlive the model. Null:
   /// each model uses its own samples only.
   StatisticsExchange* statistics = nullptr;
-  /// Called repeatedly while plans are created, which can take long if algorithms are measured.
+  /// Called repeatedly while plans are created, which is slow if algorithms are measured.
   std::function<void()> progress = {};
 };
 
@@ -89,8 +87,7 @@ struct Fields<model::ComputeOptions> {
              "mantissa, which is faster"}},
       Field{&Options::deterministic,
             {"deterministic", "Model",
-             "Use only GPU algorithms that give the same bits in every run; the CPU always "
-             "does"}},
+             "Use only bit-reproducible GPU algorithms; the CPU always is bit-reproducible"}},
       Field{&Options::fused_statistics,
             {"fused_statistics", "Model",
              "On GPUs in 16 bits, whether a convolution also sums its output for the "
@@ -103,7 +100,7 @@ struct Fields<model::ComputeOptions> {
              "stored)"}},
       Field{&Options::recompute,
             {"recompute", "Model",
-             "Activations to compute again in the backward pass, which saves memory and "
+             "Activations to recompute in the backward pass, which saves memory but "
              "takes time: none, or blocks (keep only those between blocks of a "
              "transformer, or parts of another network)"}}};
 };

@@ -10,7 +10,7 @@
 namespace lockstep::model {
 namespace {
 
-// Runs a user-defined layer in a plan. The network, which the plan's owner keeps, keeps the layer
+// Runs a user-defined layer in a plan. The plan's owner keeps the network, and thus the layer,
 // alive.
 class CustomOperation final : public Operation {
  public:
@@ -58,7 +58,7 @@ std::unique_ptr<Operation> CustomLayer::compile(const CompileContext& context,
                 "expected float32 for a custom layer",
                 fmt::format("got {}", to_string(backend.precision())));
   Needs needs = this->needs(context);
-  needs.adds_input_gradient = false;  // Tensors cannot ask for it
+  needs.adds_input_gradient = false;  // Tensors cannot request it
   needs.input_channels = 0;
   return std::make_unique<CustomOperation>(*this, needs);
 }

@@ -25,8 +25,8 @@ struct Tensors {
   std::span<std::byte> scratch;  ///< workspace during one call, Needs::scratch_bytes bytes
 };
 
-/// A user-defined layer: build, forward, backward. It runs on the CPU only; plans of other devices
-/// refuse it.
+/// A user-defined layer: build, forward, backward. It runs on the CPU only; compile() throws on
+/// other devices.
 class CustomLayer : public Layer {
  public:
   /// The memory it needs from the plan; called once per batch size.

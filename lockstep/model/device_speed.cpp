@@ -16,10 +16,10 @@
 namespace lockstep::model {
 namespace {
 
-constexpr double kLongEnough = 1e-3;   // seconds: starting work on a GPU takes some microseconds
+constexpr double kLongEnough = 1e-3;   // seconds, compared with microseconds to start work on a GPU
 constexpr std::int64_t kWidth = 1024;  // columns of the arrays of a ReLU
 
-/// A layer alone, with arrays of [rows, columns].
+/// A single layer with arrays of [rows, columns].
 class LoneLayer {
  public:
   LoneLayer(Backend& backend, const BuiltinLayer& layer, std::int64_t rows, std::int64_t columns)
@@ -38,16 +38,16 @@ class LoneLayer {
     }
   }
 
-  /// Random values, because a GPU multiplies zeros faster.
+  /// Fills the operands with random values, because a GPU multiplies zeros faster.
   void fill(std::int64_t weights) {
     operands_.weights = {array(weights)};
     write(operands_.inputs[0], 1);
     write(operands_.weights[0], 2);
   }
 
-  /// Of one pass.
+  /// Seconds of one pass.
   double seconds(double measured) {
-    constexpr int kPasses = 4;  // they hide the time of waiting for the device
+    constexpr int kPasses = 4;  // amortizes the synchronization
     return shortest_seconds(measured,
                             [this] {
                               for (int pass = 0; pass < kPasses; ++pass)
@@ -88,12 +88,12 @@ class LoneLayer {
   std::array<std::uint32_t, 4> words_ = {};
 };
 
-/// Of the fastest size.
+/// Operations per second of a matrix product, at the fastest size.
 double flop_per_second(Backend& backend, double seconds_of_size, std::size_t memory) {
   constexpr std::int64_t kMaxSide = 4096;
   double best = 0;
   for (std::int64_t side = 128; side <= kMaxSide; side *= 2) {
-    // Three arrays, and one in float32 from which one of them is made.
+    // Three arrays, and one in float32 for the initial values.
     if (best > 0 && 4 * static_cast<std::size_t>(side * side) * sizeof(float) > memory) break;
     LoneLayer product(backend, Dense({.units = side, .use_bias = false}), side, side);
     product.fill(side * side);
@@ -104,7 +104,7 @@ double flop_per_second(Backend& backend, double seconds_of_size, std::size_t mem
   return best;
 }
 
-/// Of the largest size: smaller ones stay in caches.
+/// Bytes per second of a ReLU, at the largest size: smaller ones stay in caches.
 double bytes_per_second(Backend& backend, double seconds_of_size, std::size_t memory) {
   // On a CPU at least 16 MiB in float32, more than the private caches of a core.
   const std::int64_t min_rows = std::int64_t{1} << (backend.runs_on_host() ? 12 : 8);

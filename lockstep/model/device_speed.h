@@ -1,4 +1,4 @@
-// The speed of a replica's device, measured.
+// Measures the speed of a replica's device.
 #pragma once
 
 #include "lockstep/model/backend.h"
@@ -7,9 +7,9 @@
 namespace lockstep::model {
 
 /// Measures the device of `backend` for some tenths of a second, with the threads of the calling
-/// replica: a ReLU, which reads an array and writes another one, and the product of two square
-/// matrices in the precision of the backend. Sizes double until a pass takes a millisecond, within
-/// a quarter of the free memory. Throws Error (device).
+/// replica: a ReLU for the memory bandwidth, and the product of two square matrices in the
+/// backend's precision for the arithmetic. Sizes double until a pass takes a millisecond, within a
+/// quarter of the free memory. Throws Error (device).
 DeviceSpeed measure_speed(Backend& backend);
 
 }  // namespace lockstep::model

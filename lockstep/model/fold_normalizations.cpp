@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 5> kFoldable{"conv2d", "conv1d", "depthwi
                                                     "conv2d_transpose", "dense"};
 constexpr std::array<std::string_view, 2> kMaxPoolings{"max_pool2d", "global_max_pooling2d"};
 
-/// factor * x + term of each channel: what a normalization with moving statistics is.
+/// A normalization with moving statistics: factor * x + term per channel.
 struct ChannelAffine {
   std::vector<double> factor;
   std::vector<double> term;
@@ -66,8 +66,8 @@ bool is_increasing(const ChannelAffine& affine) {
   return std::ranges::all_of(affine.factor, [](double factor) { return factor >= 0; });
 }
 
-/// The layers into which normalizations are folded, by the normalizations. The maximum of values
-/// is that of increasing functions of them, so that a max pooling may be between the two.
+/// The layers into which normalizations are folded, by normalization. A maximum commutes with
+/// increasing functions, so a max pooling may be between the two.
 std::map<NodeId, NodeId> find_folds(const NamedArrays& arrays) {
   const std::span<const Node> nodes = arrays.network.nodes();
   std::vector<int> readers(nodes.size());
@@ -76,7 +76,7 @@ std::map<NodeId, NodeId> find_folds(const NamedArrays& arrays) {
       if (!is_input(input)) ++readers[static_cast<std::size_t>(input)];
   for (const NetworkOutput& output : arrays.network.outputs())
     if (!is_input(output.node)) ++readers[static_cast<std::size_t>(output.node)];
-  // Whether nothing else than one node reads a layer of one of these types.
+  // Whether `node` has one of these types and a single reader.
   const auto is_part = [&](NodeId node, std::span<const std::string_view> types) {
     if (is_input(node) || readers[static_cast<std::size_t>(node)] != 1) return false;
     const std::string_view type =
@@ -104,12 +104,12 @@ std::shared_ptr<const Layer> with_bias(const std::shared_ptr<const Layer>& layer
   if (options.at("use_bias").get<bool>()) return layer;
   options["use_bias"] = true;
   const auto* const type = std::ranges::find(kLayerTypes, name, &LayerType::name);
-  options = json::parse(options.dump());  // unsigned counts, as layers read them
+  options = json::parse(options.dump());  // converts counts to unsigned, as layers read them
   JsonObject object(options, std::string(name));
   return type->read(object, {});
 }
 
-/// kernel * factor, and bias * factor + term, in the arrays of the network that is made.
+/// Writes kernel * factor, and bias * factor + term, to the arrays of the folded network.
 void fold(const ChannelAffine& affine, bool channels_are_last, std::span<float> kernel,
           std::span<float> bias) {
   const std::size_t channels = affine.factor.size();
@@ -122,7 +122,7 @@ void fold(const ChannelAffine& affine, bool channels_are_last, std::span<float> 
     bias[c] = static_cast<float>(double{bias[c]} * affine.factor[c] + affine.term[c]);
 }
 
-/// The values of the entries of `from` that have the names of those of `to`.
+/// The values of the entries of `to`, copied from the entries of `from` by name.
 std::vector<float> carried_over(const ParameterTable& from, std::span<const float> values,
                                 const ParameterTable& to) {
   std::vector<float> result(to.flat_size());
@@ -145,7 +145,7 @@ FoldedNetwork fold_normalizations(const Network& network, std::span<const float>
   const std::map<NodeId, NodeId> folds = find_folds(arrays);
   std::set<NodeId> folded_layers;
   for (const auto& [normalization, before] : folds) folded_layers.insert(before);
-  std::vector<NodeId> places;  // of the nodes, in the result
+  std::vector<NodeId> places;  // ids of the nodes in the result
   Network result(network.inputs(), network.name());
   const auto place_of = [&](NodeId node) {
     return is_input(node) ? node : places[static_cast<std::size_t>(node)];

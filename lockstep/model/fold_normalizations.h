@@ -1,4 +1,4 @@
-// Networks for inference: batch normalizations become part of the layers before them.
+// Folds batch normalizations into the layers before them, for inference.
 #pragma once
 
 #include <span>
@@ -15,12 +15,11 @@ struct FoldedNetwork {
   std::vector<float> buffers;     ///< laid out as network.buffers()
 };
 
-/// The network that computes in inference what `network` computes, without the batch normalizations
-/// of moving statistics that are the only reader of a convolution or a dense layer: that layer gets
-/// the scaled kernel and a bias, and keeps its name. A max pooling may be between the two if the
-/// normalization multiplies no channel by a negative number. Other layers, the outputs and their
-/// names remain. Nothing of the result is frozen, and it is not for training. `parameters` and
-/// `buffers` are laid out as the tables of `network`.
+/// Returns a network for inference only that is equivalent to `network`. Batch normalizations that
+/// are the only reader of a convolution or a dense layer are folded into its kernel and bias; the
+/// layer keeps its name. A max pooling may be between the two if the normalization multiplies no
+/// channel by a negative number. Other layers, the outputs and their names remain. No parameter of
+/// the result is frozen. `parameters` and `buffers` are laid out as the tables of `network`.
 FoldedNetwork fold_normalizations(const Network& network, std::span<const float> parameters,
                                   std::span<const float> buffers);
 

@@ -17,11 +17,11 @@ namespace {
 
 constexpr const char* kTokens = "tokens";
 constexpr const char* kSegments = "segments";
-constexpr std::size_t kMaxPassRows = 64;  // of an incremental pass
+constexpr std::size_t kMaxPassRows = 64;  // maximum positions of an incremental pass
 
 void check_sampling(const SamplingOptions& options) {
-  const auto refuse = [](const char* expected, auto given) {
-    throw Error(ErrorCategory::input, "generate", expected, fmt::format("got {}", given));
+  const auto refuse = [](const char* expected, auto value) {
+    throw Error(ErrorCategory::input, "generate", expected, fmt::format("got {}", value));
   };
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
     refuse("expected a temperature of at least 0", options.temperature);
@@ -30,7 +30,7 @@ void check_sampling(const SamplingOptions& options) {
     refuse("expected top_p from 0 to 1", options.top_p);
 }
 
-// In [0, 1), 53 bits.
+// A uniform number in [0, 1), of 53 bits.
 double random_share(std::uint64_t seed, std::int64_t position) {
   const Philox random(random_key(seed, "generate"));
   const auto words = random.block(0, static_cast<std::uint64_t>(position));
@@ -66,7 +66,7 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
   if (options.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(options.top_k));
   std::ranges::partial_sort(tokens, tokens.begin() + static_cast<std::ptrdiff_t>(kept), is_before);
 
-  std::vector<double> sums(kept);  // of probabilities, up to each token, without the divisor
+  std::vector<double> sums(kept);  // cumulative probabilities, not normalized
   double sum = 0;
   for (std::size_t i = 0; i < kept; ++i) {
     const double distance = static_cast<double>(logit(tokens[i])) - static_cast<double>(*largest);
@@ -78,7 +78,7 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 
   const auto drawn =
       std::ranges::upper_bound(sums, random_share(options.seed, position) * sums.back());
-  // Rounding may lead to the end.
+  // reached only by rounding
   return tokens[std::min(kept - 1, static_cast<std::size_t>(drawn - sums.begin()))];
 }
 
@@ -89,11 +89,12 @@ Generator::Generator(CompiledModel& model, std::int64_t vocabulary, Passes passe
   const auto refuse = [&](const std::string& expected, const std::string& actual) {
     throw Error(ErrorCategory::input, network.name(), expected, actual);
   };
-  std::string given;
+  std::string actual;
   std::vector<std::size_t> others;
   std::optional<std::size_t> tokens;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    given += fmt::format("{}{} {}", k == 0 ? "" : ", ", inputs[k].name, to_string(inputs[k].shape));
+    actual +=
+        fmt::format("{}{} {}", k == 0 ? "" : ", ", inputs[k].name, to_string(inputs[k].shape));
     if (inputs.size() > 1 && inputs[k].name == kSegments)
       segment_input_ = k;
     else if (inputs[k].name == kTokens)
@@ -110,8 +111,8 @@ Generator::Generator(CompiledModel& model, std::int64_t vocabulary, Passes passe
        (!are_positions(*segment_input_) || inputs[*segment_input_].shape != inputs[*tokens].shape)))
     refuse(
         "expected a network of tokens: one int32 input [T], called tokens if there are others, "
-        "and perhaps its segments [T]",
-        "got " + given);
+        "and optionally its segments [T]",
+        "got " + actual);
   token_input_ = *tokens;
   context_inputs_ = std::move(others);
   if (!context_inputs_.empty()) is_incremental_ = false;
@@ -132,7 +133,7 @@ std::vector<NetworkInput> Generator::context() const {
 
 void Generator::start(std::vector<std::int32_t> tokens, std::vector<InputView> context) {
   if (tokens.empty())
-    throw Error(ErrorCategory::input, "generate", "expected at least one token to begin with",
+    throw Error(ErrorCategory::input, "generate", "expected at least one initial token",
                 "got none");
   if (context.size() != context_inputs_.size())
     throw Error(ErrorCategory::input, "generate",
@@ -154,7 +155,7 @@ void Generator::start(std::vector<std::int32_t> tokens, std::vector<InputView> c
   tokens_ = std::move(tokens);
   started_ = tokens_.size();
   computed_ = 0;
-  cache_ = {};  // a NaN that other parameters have left there would remain: 0 * NaN is NaN
+  cache_ = {};  // a cached NaN of earlier parameters would persist: 0 * NaN is NaN
 }
 
 std::int32_t Generator::next(const SamplingOptions& options) {
@@ -176,7 +177,7 @@ std::span<const float> Generator::logits_after(std::span<const std::int32_t> con
   return result;
 }
 
-// Of the token after the last one.
+// Logits of the token after the last one.
 std::span<const float> Generator::logits() {
   const std::size_t step = std::max<std::size_t>(positions_ / 2, 1);
   const std::size_t excess = tokens_.size() - std::min(tokens_.size(), positions_);
@@ -190,14 +191,14 @@ std::span<const float> Generator::full_pass(std::span<const std::int32_t> window
   return model_.predict_row(batch_of(window, positions_), std::ssize(window) - 1);
 }
 
-// Computes the positions that the cache does not have. A pass over several ends in T at the latest:
-// it may begin with some that the cache has.
+// Computes the positions that are not cached. A pass over several positions ends at T at the
+// latest, so it may begin with cached ones.
 std::span<const float> Generator::incremental_pass(std::span<const std::int32_t> window) {
   computed_ = std::min(computed_, window.size() - 1);  // the last one is computed in any case
   std::span<const float> row;
   while (computed_ < window.size()) {
-    const std::size_t left = window.size() - computed_;
-    const std::size_t rows = left == 1 ? 1 : std::min(kMaxPassRows, positions_);
+    const std::size_t remaining = window.size() - computed_;
+    const std::size_t rows = remaining == 1 ? 1 : std::min(kMaxPassRows, positions_);
     const std::size_t first = std::min(computed_, positions_ - rows);
     const std::size_t end = std::min(first + rows, window.size());
     row = model_.predict_row(
@@ -209,7 +210,7 @@ std::span<const float> Generator::incremental_pass(std::span<const std::int32_t>
   return row;
 }
 
-// `tokens`, and then padding, which no position before it reads: `count` positions together.
+// `tokens`, padded to `count` positions. No position reads the padding after it.
 BatchView Generator::batch_of(std::span<const std::int32_t> tokens, std::size_t count) {
   padded_.assign(tokens.begin(), tokens.end());
   padded_.resize(count);

@@ -14,7 +14,7 @@ std::vector<std::size_t> consumers_of(const Graph& graph, NodeId value) {
   return consumers;
 }
 
-// Whether one layer reads `value`, and nothing else does.
+// Whether exactly one layer reads `value`.
 bool has_one_reader(const Graph& graph, NodeId value) {
   return consumers_of(graph, value).size() == 1 && !graph.is_output(value);
 }
@@ -57,7 +57,7 @@ GraphStep* writer_of(Graph& graph, NodeId value) {
   return step->absorbed ? writer_of(graph, step->inputs.front()) : &*step;
 }
 
-// `relu` becomes part of the layer before it.
+// Fuses `relu` into the layer before it.
 void fuse_relu(const Network& network, Graph& graph, GraphStep& relu) {
   GraphStep* const writer = writer_of(graph, relu.inputs.front());
   if (writer == nullptr || writer->fused_relu || !traits_of(network, *writer).absorbs_relu) return;
@@ -66,8 +66,8 @@ void fuse_relu(const Network& network, Graph& graph, GraphStep& relu) {
   relu.absorbed = true;
 }
 
-// The addition becomes part of the layer directly before it; its other input becomes that layer's
-// second input, which is therefore computed before that layer.
+// Fuses the addition into the layer directly before it. Its other input, which must be computed
+// before that layer, becomes the layer's second input.
 void fuse_addition(const Network& network, Graph& graph, GraphStep& before, GraphStep& addition) {
   if (addition.inputs.size() != 2 || !traits_of(network, before).absorbs_addition) return;
   if (!has_one_reader(graph, before.node)) return;
@@ -82,8 +82,8 @@ void fuse_addition(const Network& network, Graph& graph, GraphStep& before, Grap
   addition.absorbed = true;
 }
 
-// The layer that writes the input of `reader` also computes its statistics, if `reader` alone reads
-// it. A frozen normalization does not use any.
+// Makes the layer that writes the input of `reader` also compute its statistics, if `reader` is the
+// only reader. A frozen normalization uses none.
 void fuse_statistics(const Network& network, Graph& graph, const GraphStep& reader) {
   if (network.is_frozen(network.nodes()[reader.node])) return;
   GraphStep* const writer = writer_of(graph, reader.inputs.front());

@@ -18,12 +18,12 @@ struct GraphStep {
   bool fused_relu = false;  ///< also applies the following ReLU
   /// May also compute the statistics for the following normalization.
   bool fused_statistics = false;
-  bool absorbed = false;  ///< a ReLU or addition performed by the preceding layer; only an alias
+  bool absorbed = false;  ///< a ReLU or addition fused into the preceding layer; an alias
 };
 
 struct Graph {
   std::vector<GraphStep> steps;
-  /// The values that are the outputs of the network, in their order. They count as read.
+  /// The outputs of the network, in its order. They count as read.
   std::vector<NodeId> outputs;
 
   bool is_output(NodeId value) const { return std::ranges::find(outputs, value) != outputs.end(); }
@@ -34,7 +34,7 @@ struct Graph {
 /// fewer elements to process. A ReLU that is the only reader of a layer that can apply it is fused
 /// into that layer. An addition of two inputs is fused into the layer directly before it, if that
 /// layer supports it and the addition is its only reader. With `statistics`, a convolution without
-/// bias and ReLU is marked if a normalization that is not frozen is its only reader.
+/// bias and ReLU is marked if its only reader is a normalization that is not frozen.
 Graph make_graph(const Network& network, bool statistics = false);
 
 }  // namespace lockstep::model

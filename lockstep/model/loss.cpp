@@ -21,20 +21,20 @@ constexpr Eigen::Index kLogitBlock = 512;
 using LogitBlock = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kLogitBlock, 1>;
 using WrittenLogits = Eigen::Map<Eigen::ArrayXf>;
 
-// logits - largest, and the exponentials of these.
+// logits - largest, and their exponentials.
 struct Exponentials {
   LogitBlock shifted;
   LogitBlock values;
 
   Exponentials(Row logits, float largest) {
-    constexpr float kLeast = -87;  // of whose exponential is a normal number
+    constexpr float kLeast = -87;  // lowest argument whose exponential is a normal number
     const auto count = static_cast<Eigen::Index>(logits.size());
     shifted = Eigen::Map<const Eigen::ArrayXf>(logits.data(), count) - largest;
     if (std::isinf(largest))
       std::ranges::transform(logits, shifted.data(),
                              [&](float logit) { return below_largest(logit, largest); });
     values = shifted.exp();
-    // Eigen's function has a limit, but an excluded class has probability 0.
+    // Eigen's function is clamped, but an excluded class has probability 0.
     for (Eigen::Index k = 0; k < count; ++k) values[k] = shifted[k] < kLeast ? 0 : values[k];
   }
 };
@@ -51,7 +51,7 @@ void for_exponentials(Row logits, float largest, const Visit& visit) {
 // Number of `values` for which `is_behind` is false.
 template <typename IsBehind>
 std::int64_t count_before(Row values, const IsBehind& is_behind) {
-  constexpr std::size_t kAtOnce = 4096;  // counted in 32 bits, as wide as the values
+  constexpr std::size_t kAtOnce = 4096;  // values per 32-bit counter
   std::int64_t count = 0;
   for (std::size_t first = 0; first < values.size(); first += kAtOnce) {
     std::int32_t some = 0;
@@ -87,13 +87,13 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
   const auto width = static_cast<float>(outputs.size());
   // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the
   // product is NaN.
-  double of_classes = 0;
+  double target_logit = 0;
   if (classes.weight > 0)
-    of_classes = static_cast<double>(classes.weight) *
-                 static_cast<double>(below_largest(outputs[classes.label], largest));
+    target_logit = static_cast<double>(classes.weight) *
+                   static_cast<double>(below_largest(outputs[classes.label], largest));
   if (classes.weight < 1)
-    of_classes += static_cast<double>(1 - classes.weight) *
-                  static_cast<double>(below_largest(outputs[classes.partner], largest));
+    target_logit += static_cast<double>(1 - classes.weight) *
+                    static_cast<double>(below_largest(outputs[classes.partner], largest));
   float sum = 0;
   float shifted_sum = 0;
   for_exponentials(outputs, largest, [&](std::size_t first, const Exponentials& exponentials) {
@@ -111,13 +111,14 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
       gradient[classes.partner] -= scale * (1 - smoothing) * (1 - classes.weight);
   }
   const double loss =
-      static_cast<double>(std::log(sum)) - static_cast<double>(1 - smoothing) * of_classes;
+      static_cast<double>(std::log(sum)) - static_cast<double>(1 - smoothing) * target_logit;
   return smoothing == 0
              ? loss
              : loss - static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
 }
 
-// The same for a distribution `target` over the classes: loss = sum target (log(sum exp z') - z').
+// Cross-entropy of one sample with a distribution `target` over the classes: loss = sum target
+// (log(sum exp z') - z').
 double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row targets, float scale,
                         std::span<float> gradient) {
   const auto count = static_cast<Eigen::Index>(outputs.size());
@@ -144,18 +145,18 @@ double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row ta
   return result;
 }
 
-// Rows of a batch.
+// Consecutive rows of a batch.
 struct Batch {
   std::span<const float> outputs;
-  std::size_t first;      // row in the batch
-  std::size_t rows;       // number
-  std::size_t samples;    // of the batch
-  std::size_t positions;  // of each sample
+  std::size_t first;      // index in the batch
+  std::size_t rows;       // number of rows
+  std::size_t samples;    // samples of the batch
+  std::size_t positions;  // positions per sample
   std::span<float> gradient;
   float scale;  // 1 / divisor
   const Targets& targets;
 
-  std::size_t width() const { return outputs.size() / rows; }  // outputs of a position
+  std::size_t width() const { return outputs.size() / rows; }  // outputs per position
 };
 
 float weight_of(const Targets& targets, std::size_t sample) {
@@ -173,11 +174,11 @@ TrueClasses classes_of(const Targets& targets, std::size_t sample) {
 // One sample of a batch, or one position of a sample with several.
 struct Sample {
   const Targets& targets;
-  std::size_t index;  // in the batch
+  std::size_t index;  // index in the batch
   Row outputs;
-  std::span<float> gradient;  // or empty
-  float scale;                // of the gradient
-  double evaluated;           // the loss, of a CustomLoss
+  std::span<float> gradient;  // may be empty
+  float scale;                // factor on the gradient
+  double evaluated;           // loss of a CustomLoss
 
   Row values() const { return targets.values.subspan(index * outputs.size(), outputs.size()); }
   float target(std::size_t output) const {
@@ -185,7 +186,7 @@ struct Sample {
   }
 };
 
-// The loss of one sample; also writes its gradient.
+// Returns the loss of one sample and writes its gradient.
 
 double evaluate(const SparseCategoricalCrossentropy& loss, const Sample& sample) {
   return cross_entropy(sample.outputs, classes_of(sample.targets, sample.index),
@@ -210,13 +211,13 @@ double evaluate(const T& loss, const Sample& sample) {
   return sum / static_cast<double>(width);
 }
 
-// CustomLoss::evaluate() has been called for the batch.
+// The loss was computed by CustomLoss::evaluate() for the whole batch.
 double evaluate(const CustomLossPointer& /*loss*/, const Sample& sample) {
   for (float& value : sample.gradient) value *= sample.scale;
   return sample.evaluated;
 }
 
-// The number of classes that are before the true class of a sample.
+// The number of classes ranked above the true class of a sample.
 
 std::int64_t rank_in(const SparseCategoricalCrossentropy& /*loss*/, const Sample& sample) {
   return rank_of(sample.outputs, static_cast<std::size_t>(sample.targets.labels[sample.index]));
@@ -241,7 +242,7 @@ std::int64_t rank_in(const CustomLossPointer& loss, const Sample& sample) {
 
 template <typename T>
 std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
-  return 0;  // has no classes
+  return 0;  // no classes
 }
 
 template <typename T>
@@ -295,14 +296,14 @@ void CustomLoss::evaluate(std::span<const float> outputs, const Targets& targets
   const std::size_t values = targets.values.size() / losses.size();
   for (std::size_t i = 0; i < losses.size(); ++i) {
     if (weight_of(targets, i) == 0) continue;
-    SampleTargets mine;
+    SampleTargets target;
     if (targets.labels.empty())
-      mine.values = targets.values.subspan(i * values, values);
+      target.values = targets.values.subspan(i * values, values);
     else
-      mine.label = targets.labels[i];
+      target.label = targets.labels[i];
     const Row row = outputs.subspan(i * width, width);
-    if (!gradients.empty()) gradient(row, mine, gradients.subspan(i * width, width));
-    losses[i] = value(row, mine);
+    if (!gradients.empty()) gradient(row, target, gradients.subspan(i * width, width));
+    losses[i] = value(row, target);
   }
 }
 
@@ -310,13 +311,13 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
                         const Targets& targets, double divisor, std::span<float> gradient) {
   LOCKSTEP_CHECK_OP(samples, >=, 0);
   const auto count = static_cast<std::size_t>(samples);
-  const std::size_t of_sample = count == 0 ? 0 : outputs.size() / count;
-  LOCKSTEP_CHECK_OP(outputs.size(), ==, count * of_sample);
+  const std::size_t width = count == 0 ? 0 : outputs.size() / count;
+  LOCKSTEP_CHECK_OP(outputs.size(), ==, count * width);
   if (!gradient.empty()) {
     LOCKSTEP_CHECK_OP(gradient.size(), ==, outputs.size());
     LOCKSTEP_CHECK_OP(divisor, >, 0);
   }
-  check_targets(loss, samples, static_cast<std::int64_t>(of_sample), targets);
+  check_targets(loss, samples, static_cast<std::int64_t>(width), targets);
   const auto positions = static_cast<std::size_t>(positions_of(targets, samples));
   const Batch batch{.outputs = outputs,
                     .first = 0,
@@ -326,7 +327,7 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
                     .gradient = gradient,
                     .scale = gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
                     .targets = targets};
-  const bool has_classes = class_count(loss, static_cast<std::int64_t>(of_sample / positions)) > 0;
+  const bool has_classes = class_count(loss, static_cast<std::int64_t>(width / positions)) > 0;
   return std::visit([&](const auto& chosen) { return sums(chosen, has_classes, batch); }, loss);
 }
 

@@ -17,21 +17,21 @@ namespace lockstep::model {
 
 /// The loss of one output of a network.
 struct LossTerm {
-  Loss loss = SparseCategoricalCrossentropy{};  ///< of this output
+  Loss loss = SparseCategoricalCrossentropy{};  ///< the loss function
   std::size_t output = 0;                       ///< index in Network::outputs()
   std::string target = {};                      ///< name in the data set; empty: its first target
   float weight = 1;                             ///< factor on the loss and its gradient, above 0
 };
 
-/// What training minimizes: the sum of the losses of one or more outputs. A loss alone is that of
+/// What training minimizes: the sum of the losses of one or more outputs. A single loss applies to
 /// the first output.
 class TotalLoss {
  public:
   TotalLoss() : terms_(1) {}  ///< sparse categorical cross-entropy of the first output
-  /// That of the first output.
+  /// `loss` of the first output.
   template <std::convertible_to<Loss> T>
   TotalLoss(T loss) : terms_{{.loss = std::move(loss)}} {}
-  /// `terms`, of which there is at least one, each of another output.
+  /// `terms`: at least one, each for a different output.
   explicit TotalLoss(std::vector<LossTerm> terms) : terms_(std::move(terms)) {}
 
   std::span<const LossTerm> terms() const { return terms_; }  ///< at least one
@@ -45,8 +45,8 @@ class TotalLoss {
 /// Consecutive rows of a batch: samples, or with several labels for each sample their positions.
 struct RowRange {
   std::int64_t first = 0;  ///< index in the batch
-  std::int64_t count = 0;  ///< how many; 0: all
-  std::int64_t width = 0;  ///< outputs of a row, before others that do not count; 0: all
+  std::int64_t count = 0;  ///< number of rows; 0: all
+  std::int64_t width = 0;  ///< leading outputs of a row that count; 0: all
 };
 
 /// Sums of loss and metrics over the samples of `outputs` [samples, width], or with several labels
@@ -57,9 +57,9 @@ struct RowRange {
 /// width-1 and for a weight outside 0 .. 1.
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples,
                         const Targets& targets, double divisor, std::span<float> gradient);
-/// The part of `rows` in the sums and the gradient, whose `outputs` [rows, width] these are.
-/// `gradient` may be their memory. Only row 0 counts the samples of the batch, and the targets,
-/// which are those of all rows, must have been checked.
+/// The contribution of `rows`, with their `outputs` [rows, width], to the sums and the gradient.
+/// `gradient` may alias `outputs`. The call with row 0 counts the samples of the batch. `targets`
+/// are those of all rows and must have been checked.
 MetricSums compute_loss(const SparseCategoricalCrossentropy& loss, std::span<const float> outputs,
                         const RowRange& rows, std::int64_t samples, const Targets& targets,
                         double divisor, std::span<float> gradient);

@@ -29,7 +29,7 @@ LossParameters parameters_of(T& loss) {
   return all;
 }
 
-/// The losses with names, with their defaults.
+/// The built-in losses with their defaults.
 template <typename... Losses>
 std::vector<Loss> named_losses(std::variant<Losses...>* /*type*/) {
   std::vector<Loss> all;
@@ -53,7 +53,7 @@ std::string_view short_name_of(const Loss& loss) {
       loss);
 }
 
-/// The short name, or the name of a loss without one.
+/// The short name, or else the name.
 std::string usual_name_of(const Loss& loss) {
   const std::string_view name = short_name_of(loss);
   return name.empty() ? name_of(loss) : std::string(name);
@@ -166,7 +166,7 @@ std::string_view activation_of(const Loss& loss) {
 
 void check_runs_on_gpu(const Loss& loss) {
   if (std::holds_alternative<CustomLossPointer>(loss))
-    throw Error(ErrorCategory::input, name_of(loss), "expected a loss of the library on a GPU",
+    throw Error(ErrorCategory::input, name_of(loss), "expected a built-in loss on a GPU",
                 "got a CustomLoss, which runs on the CPU only");
 }
 

@@ -16,7 +16,7 @@
 
 namespace lockstep::model {
 
-// With `kActivation` the outputs of the network are logits. Infinite ones have the loss and the
+// With `kActivation` the outputs of the network are logits. Infinite logits have the loss and the
 // gradient of their limit.
 
 /// logit - largest, for a softmax in which no exponential overflows; 0 for the largest logit also
@@ -32,7 +32,7 @@ struct SparseCategoricalCrossentropy {
       "sparse-categorical-crossentropy";                           ///< in `--loss` and checkpoints
   static constexpr std::string_view kShortName = "cross-entropy";  ///< also accepted
   static constexpr std::string_view kActivation = "softmax";       ///< applied to the outputs
-  float label_smoothing = 0;  ///< part of the target spread over all classes, from 0 to less than 1
+  float label_smoothing = 0;  ///< target mass distributed over all classes, from 0 to less than 1
 };
 
 /// Mean of the squared differences between the outputs of a sample and its targets.
@@ -59,7 +59,7 @@ struct BinaryCrossentropy {
   static constexpr std::string_view kActivation = "sigmoid";        ///< applied to the outputs
   float label_smoothing = 0;                                        ///< from 0 to less than 1
 
-  /// The target that is used for `target`.
+  /// The smoothed value of `target`.
   constexpr float smoothed(float target) const {
     return target * (1 - label_smoothing) + label_smoothing / 2;
   }
@@ -77,8 +77,8 @@ struct BinaryCrossentropy {
     const float small = std::exp(output > 0 ? -output : output);
     return (output > 0 ? 1 / (1 + small) : small / (1 + small)) - smoothed(target);
   }
-  /// Number of classes that are before the true one: 0 if the prediction, class 1 for a logit above
-  /// 0, is correct. A NaN is never correct.
+  /// Number of classes ranked above the true one: 0 if the prediction, class 1 for a logit above 0,
+  /// is correct. A NaN is never correct.
   constexpr std::int64_t rank(float output, float target) const {
     return (target > 0.5F ? output > 0 : output <= 0) ? 0 : 1;
   }
@@ -93,7 +93,7 @@ struct CategoricalCrossentropy {
   static constexpr std::string_view kActivation = "softmax";  ///< applied to the outputs
   float label_smoothing = 0;                                  ///< from 0 to less than 1
 
-  /// The target that is used for `target`, one of `classes`.
+  /// The smoothed value of `target`, one of `classes`.
   constexpr float smoothed(float target, float classes) const {
     return target * (1 - label_smoothing) + label_smoothing / classes;
   }
@@ -153,7 +153,7 @@ struct SampleTargets {
 
 struct Targets;
 
-/// A loss of the user's own. It runs on the CPU only, from several threads.
+/// A user-defined loss. It runs on the CPU only, from several threads.
 class CustomLoss {
  public:
   virtual ~CustomLoss() = default;
@@ -167,37 +167,35 @@ class CustomLoss {
   virtual void gradient(std::span<const float> outputs, const SampleTargets& targets,
                         std::span<float> gradient) const = 0;
   /// The losses of the samples of a batch, and their gradients unless `gradients` is empty: both
-  /// `outputs` and `gradients` are [samples, width]. The results of samples of weight 0 are not
-  /// used. By default calls value() and gradient() of each of the others. Override it for a loss
-  /// that is faster for several samples together; the loss of a sample must not depend on others.
+  /// `outputs` and `gradients` are [samples, width]. Results of samples of weight 0 are ignored.
+  /// The default calls value() and gradient() for each other sample. Override it to compute samples
+  /// together; the loss of a sample must not depend on others.
   virtual void evaluate(std::span<const float> outputs, const Targets& targets,
                         std::span<double> losses, std::span<float> gradients) const;
 };
 /// Shared by all replicas.
 using CustomLossPointer = std::shared_ptr<const CustomLoss>;
 
-/// The loss that training minimizes. Those of the library are in the order in which help texts and
-/// errors list them.
+/// The loss that training minimizes. The built-in losses are in the order of help texts and errors.
 using Loss = std::variant<SparseCategoricalCrossentropy, MeanSquaredError, BinaryCrossentropy,
                           CategoricalCrossentropy, MeanAbsoluteError, Huber, CustomLossPointer>;
 
 /// The names that parse_loss() lists.
 std::vector<std::string_view> loss_names();
-/// The loss `text` describes: a name, and hyperparameters after a colon: "huber:delta=2". Throws
-/// Error (input).
+/// Parses a name, and hyperparameters after a colon: "huber:delta=2". Throws Error (input).
 Loss parse_loss(std::string_view text);
-/// The name in `--loss` and in checkpoints; of a CustomLoss its own.
+/// The name in `--loss` and in checkpoints, or CustomLoss::name().
 std::string name_of(const Loss& loss);
-/// What parse_loss() reads, with the short name if there is one and the hyperparameters that are
-/// not the default: "mse", "huber:delta=2"; of a CustomLoss its name.
+/// The shortest text that parse_loss() accepts, such as "mse" or "huber:delta=2"; the name of a
+/// CustomLoss.
 std::string to_string(const Loss& loss);
-/// Name and place of each hyperparameter.
+/// Name and address of each hyperparameter.
 std::vector<std::pair<std::string_view, float*>> loss_parameters(Loss& loss);
 /// Throws Error (input) for a hyperparameter out of range, and for a CustomLoss that is null.
 void check_options(const Loss& loss);
 
-/// The number of outputs of a network that are compared with one target, of an output of this
-/// shape: with class labels the last extent, so that [T, V] has T positions; otherwise all.
+/// The number of elements, in an output of this shape, that are compared with one target: the last
+/// extent with class labels, so that [T, V] has T positions; otherwise all.
 std::int64_t row_width(const Loss& loss, std::span<const std::int64_t> shape);
 /// The number of classes that a network with `outputs` outputs (row_width()) distinguishes; 0 if
 /// the loss has no classes, so that there is no accuracy.

@@ -11,9 +11,9 @@
 
 namespace lockstep::model {
 
-/// Sums over the positions of samples: what a loss compares with one target each. A sample has one
-/// position, or with an output such as [T, V] and labels [T], T of them. Add the sums of all parts
-/// and replicas, then compute the means.
+/// Sums over the positions of samples; a loss compares each position with one target. A sample has
+/// one position, or T positions for an output [T, V] and labels [T]. Add the sums of all parts and
+/// replicas, then compute the means.
 struct MetricSums {
   double loss_sum = 0;       ///< sum of the losses of all positions, each times its weight
   std::int64_t samples = 0;  ///< number of samples
@@ -21,17 +21,17 @@ struct MetricSums {
   std::int64_t correct = 0;
   std::int64_t correct_top5 = 0;  ///< positions whose label is among the five largest outputs
   bool has_accuracy = false;      ///< whether the loss has classes; false for mean squared error
-  /// Sum of the weights of the positions that count, minus positions(): 0, without rounding, if all
-  /// weights are 1.
+  /// Sum of the weights of the positions that count, minus positions(): exactly 0 if all weights
+  /// are 1.
   double weight_excess = 0;
   std::int64_t more_positions = 0;  ///< positions of the samples beyond one each
   std::int64_t masked = 0;          ///< positions with the label kMasked, which do not count
 
-  MetricSums& operator+=(const MetricSums& other);  ///< Adds the sums of other samples.
+  MetricSums& operator+=(const MetricSums& other);  ///< adds the sums of other samples
 
   /// Number of positions, masked ones included.
   constexpr std::int64_t rows() const { return samples + more_positions; }
-  /// Number of positions that count: as many as samples, if each has one.
+  /// Number of positions that count, equal to `samples` if each has one.
   constexpr std::int64_t positions() const { return rows() - masked; }
   /// Sum of the weights of the positions that count.
   constexpr double weight_sum() const { return static_cast<double>(positions()) + weight_excess; }
@@ -49,14 +49,13 @@ struct MetricSums {
 
  private:
   static double mean(double sum, double weights) {
-    // Not the NaN of a sum, which may have a sign that is printed.
+    // Not the NaN of a sum, whose sign would be printed.
     return weights > 0 && !std::isnan(sum) ? sum / weights
                                            : std::numeric_limits<double>::quiet_NaN();
   }
 };
 
-/// Throws Error (data) if there are samples, and all have weight 0 or are masked. `where` is their
-/// use, such as "epoch 2".
+/// Throws Error (data) of `where`, such as "epoch 2", if all samples are masked or have weight 0.
 void require_weights(const MetricSums& sums, std::string_view where);
 
 /// Sums as float32 that can be added over parts and replicas: counts below 2^24 stay exact, larger
@@ -68,9 +67,9 @@ struct SummableMetrics {
   float samples = 0;       ///< as in MetricSums
   float correct = 0;       ///< as in MetricSums
   float correct_top5 = 0;  ///< as in MetricSums
-  float weight_sum = 0;    ///< as in MetricSums; the same as `positions` if all weights are 1
-  float rows = 0;          ///< as in MetricSums; the same as `samples` with one position each
-  float positions = 0;     ///< as in MetricSums; the same as `rows` if none is masked
+  float weight_sum = 0;    ///< as in MetricSums; equals `positions` if all weights are 1
+  float rows = 0;          ///< as in MetricSums; equals `samples` with one position each
+  float positions = 0;     ///< as in MetricSums; equals `rows` if none is masked
   /// Parts whose loss or weights were not finite as a float; their metrics count 0 samples.
   float non_finite = 0;
 
@@ -93,7 +92,7 @@ struct SummableMetrics {
     rows = static_cast<float>(sums.rows());
     positions = static_cast<float>(sums.positions());
   }
-  /// from the output of write(), or from a sum of several
+  /// From the output of write(), or from a sum of several.
   explicit SummableMetrics(std::span<const float, kSize> values);
 
   /// Writes kSize floats.
@@ -115,12 +114,12 @@ struct SummableMetrics {
     return values[kSize - 1] == 0 && values[0] - values[0] == 0 && values[5] - values[5] == 0 &&
            factor - factor == 0;
   }
-  /// Whether there are samples, all masked or of weight 0: there is nothing to learn from them.
+  /// Whether there are samples, but all are masked or have weight 0.
   static constexpr bool is_weightless(const float* values) {
     return values[2] > 0 && !(values[5] > 0);
   }
-  /// The factor that turns a gradient over the number of rows into one over the sum of weights: 1,
-  /// without rounding, if all weights are 1 and nothing is masked; 0 if all are 0. `values` is the
+  /// The factor that turns a gradient over the number of rows into one over the sum of weights:
+  /// exactly 1 if all weights are 1 and nothing is masked; 0 if all weights are 0. `values` is the
   /// sum of the output of write() over all replicas.
   static constexpr float gradient_factor(const float* values) {
     const float rows = values[6];

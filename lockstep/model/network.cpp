@@ -25,7 +25,7 @@ std::vector<std::string_view> names_of(const std::vector<Named>& all) {
   return names;
 }
 
-// int32 inputs go where layers read indices, and nowhere else.
+// Checks that exactly the inputs read as indices are int32.
 void check_types(const Layer& layer, const std::string& where, std::span<const NodeId> inputs,
                  std::span<const NetworkInput> all) {
   const std::optional<std::size_t> indices = layer.index_input(inputs.size());
@@ -89,10 +89,9 @@ void Network::output(std::string name, NodeId node) {
   if (!std::exchange(has_named_outputs_, true)) outputs_.clear();
   for (const NetworkOutput& other : outputs_)
     if (name == other.name || node == other.node)
-      throw Error(ErrorCategory::input, name_,
-                  "expected a name and a layer of its own for each output",
-                  fmt::format("\"{}\", which is layer {}, comes after \"{}\", which is layer {}",
-                              name, nodes_[node].name, other.name, nodes_[other.node].name));
+      throw Error(ErrorCategory::input, name_, "expected a unique name and layer for each output",
+                  fmt::format("got \"{}\" (layer {}) after \"{}\" (layer {})", name,
+                              nodes_[node].name, other.name, nodes_[other.node].name));
   outputs_.push_back({.name = std::move(name), .node = node});
 }
 
@@ -150,15 +149,15 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
                     .buffers = {}});
   const auto owner = std::ranges::find(nodes_, context.owner(), &Node::name);
   if (owner != nodes_.end()) nodes_.back().owner = static_cast<NodeId>(owner - nodes_.begin());
-  node_parameters_.push_back(context.take_parameters());
-  node_buffers_.push_back(context.take_buffers());
+  node_parameters_.push_back(context.release_parameters());
+  node_buffers_.push_back(context.release_buffers());
   if (!has_named_outputs_) outputs_ = {{.name = nodes_.back().name, .node = last()}};
-  lay_out();
+  assign_layout();
   return last();
 }
 
-// The parameters that another layer may share: only one, because the layer that declared it is the
-// only one that adds to a gradient.
+// The parameters that another layer may share, each once, because only the declaring layer adds to
+// a gradient.
 std::vector<SharedParameter> Network::shareable() const {
   std::vector<bool> is_shared(nodes_.size());
   for (const Node& node : nodes_)
@@ -196,7 +195,7 @@ void Network::change(std::string_view where, const std::string& pattern,
   for (auto& parameters : node_parameters_)
     for (ParameterInfo& parameter : parameters)
       if (names.contains(parameter.name)) change(parameter);
-  lay_out();
+  assign_layout();
 }
 
 bool Network::is_frozen(const Node& node) const {
@@ -205,7 +204,7 @@ bool Network::is_frozen(const Node& node) const {
   });
 }
 
-void Network::lay_out() {
+void Network::assign_layout() {
   std::vector<ParameterInfo> parameters;
   std::vector<ParameterInfo> trained;
   std::vector<ParameterInfo> buffers;
@@ -214,7 +213,7 @@ void Network::lay_out() {
     for (std::size_t i = nodes_.size(); i-- > 0;) {
       Node& node = nodes_[i];
       const std::vector<ParameterInfo>& declared = node_parameters_[i];
-      const std::size_t first = node.owner ? 1 : 0;  // after the shared one
+      const std::size_t first = node.owner ? 1 : 0;  // skips the shared parameter
       node.parameters.resize(first + declared.size());
       for (std::size_t p = 0; p < declared.size(); ++p) {
         if (declared[p].trained == frozen) continue;

@@ -28,10 +28,10 @@ constexpr bool is_input(NodeId node) { return node < 0; }
 /// The index in Network::inputs() of `node`, which is an input.
 constexpr std::size_t input_index(NodeId node) { return static_cast<std::size_t>(kInput - node); }
 
-/// An array that the network reads for each sample.
+/// An array that the network reads per sample.
 struct NetworkInput {
   std::string name;  ///< unique among the inputs
-  Shape shape;       ///< of one sample; may be [], one number, for int32
+  Shape shape;       ///< shape of one sample; may be [], one number, for int32
   /// float32, converted to the precision of the model, or int32: indices, for layers that read them
   /// (Layer::index_input).
   ElementType type = ElementType::float32;
@@ -40,7 +40,7 @@ struct NetworkInput {
 /// A result of the network.
 struct NetworkOutput {
   std::string name;      ///< unique among the outputs
-  NodeId node = kInput;  ///< the layer
+  NodeId node = kInput;  ///< the layer that computes it
 };
 
 /// A layer in the graph, with its inputs and its output shape.
@@ -52,10 +52,10 @@ struct Node {
   /// Indices into Network::parameters().entries().
   std::vector<std::size_t> parameters;
   std::vector<std::size_t> buffers;  ///< indices into Network::buffers().entries()
-  /// The earlier layer whose parameter 0 is also that of this one.
+  /// The earlier layer with which it shares parameter 0.
   std::optional<NodeId> owner = {};
 
-  /// Of `parameters`, those that the layer itself has declared.
+  /// The `parameters` that the layer itself has declared.
   std::span<const std::size_t> own_parameters() const {
     return std::span(parameters).subspan(owner ? 1 : 0);
   }
@@ -81,13 +81,13 @@ struct Node {
 /// and what it got.
 class Network {
  public:
-  /// For samples of shape `input_shape`, without the batch: one input, called "features". `name`
-  /// appears in messages and checkpoints.
+  /// One input, "features", of shape `input_shape` without the batch. `name` appears in messages
+  /// and checkpoints.
   explicit Network(Shape input_shape, std::string name = "network");
-  /// Reads `inputs` for each sample. Throws Error (input) for names that are not unique, and for
-  /// shapes and types that no network reads.
+  /// Several inputs. Throws Error (input) for names that are not unique, and for unsupported shapes
+  /// and types.
   explicit Network(std::initializer_list<NetworkInput> inputs, std::string name = "network");
-  /// The same, from a list made at run time.
+  /// Overload for a list created at run time.
   explicit Network(std::span<const NetworkInput> inputs, std::string name = "network");
 
   /// Adds `layer` after the last layer (or after the input). Returns its id.
@@ -121,11 +121,11 @@ class Network {
   NodeId last() const { return static_cast<NodeId>(nodes_.size()) - 1; }
 
   const std::string& name() const { return name_; }  ///< used in messages and checkpoints
-  /// In the order of their ids: kInput, -2, -3, ….
+  /// The inputs in the order of their ids: kInput, -2, -3, ….
   std::span<const NetworkInput> inputs() const { return inputs_; }
-  /// In the order of the calls of output(); by default the last layer, with its name.
+  /// The outputs in the order of the output() calls; by default the last layer, with its name.
   std::span<const NetworkOutput> outputs() const { return outputs_; }
-  /// Whether output() named them.
+  /// Whether output() named the outputs.
   bool has_named_outputs() const { return has_named_outputs_; }
   /// Shape of the first input for one sample, without the batch.
   const Shape& input_shape() const { return inputs_.front().shape; }
@@ -136,25 +136,23 @@ class Network {
     return is_input(node) ? inputs_[input_index(node)].shape : nodes_[node].output_shape;
   }
   /// Excludes the parameters whose names match one of `patterns` (ParameterTable::matching) from
-  /// training: they have no gradients and no optimizer slots, and never change. A batch
-  /// normalization without trained parameters uses its moving statistics in training, too, and does
-  /// not change them. Throws Error (input) if a pattern matches nothing, or nothing would be
-  /// trained.
+  /// training: they have no gradients and no optimizer slots, and never change. A frozen batch
+  /// normalization uses its moving statistics in training and does not update them. Throws Error
+  /// (input) if a pattern matches nothing, or no parameter remains to train.
   void freeze(std::span<const std::string> patterns);
   /// Multiplies the learning rate of the parameters that match `pattern` by `rate_factor`, and
-  /// replaces the weight decay of those that have decay. Of several calls that match a parameter
-  /// the last one counts. Throws Error (input) if the pattern matches nothing.
+  /// replaces the weight decay of those that have decay. The last matching call wins. Throws Error
+  /// (input) if the pattern matches nothing.
   void set_group(const std::string& pattern, float rate_factor, std::optional<float> weight_decay);
   /// Whether the layer has parameters, all of them frozen.
   bool is_frozen(const Node& node) const;
 
-  /// In the order in which they were added, which is a valid execution order.
+  /// The layers in the order in which they were added, which is a valid execution order.
   std::span<const Node> nodes() const { return nodes_; }
 
   /// Tables of the flat arrays; see ParameterTable for their order.
   const ParameterTable& parameters() const { return parameters_; }
-  /// The beginning of parameters(): those that are not frozen. Gradients and optimizer slots have
-  /// this layout.
+  /// The prefix of parameters() that is not frozen: the layout of gradients and optimizer slots.
   const ParameterTable& trained() const { return trained_; }
   /// Arrays that are stored but not trained, such as moving means, in flat memory.
   const ParameterTable& buffers() const { return buffers_; }
@@ -168,7 +166,7 @@ class Network {
   void change(std::string_view where, const std::string& pattern,
               const std::function<void(ParameterInfo&)>& change);
   std::vector<SharedParameter> shareable() const;
-  void lay_out();
+  void assign_layout();
 
   std::string name_;
   std::vector<NetworkInput> inputs_;
@@ -183,8 +181,8 @@ class Network {
   std::size_t changing_buffers_ = 0;
 };
 
-/// The activation in which the layer `node` ends: "softmax", "sigmoid", or empty for any other.
-/// Layers after it that keep the values, such as Flatten, do not count.
+/// The activation that produces the output of `node`: "softmax", "sigmoid", or empty for any other.
+/// Skips layers that keep the values, such as Flatten.
 std::string_view final_activation(const Network& network, NodeId node);
 
 }  // namespace lockstep::model

@@ -28,9 +28,9 @@ namespace {
 using nlohmann::json;
 using LayerPointer = std::shared_ptr<const Layer>;
 
-constexpr const char* kInputName = "input";  // of the network's only input, in "inputs"
+constexpr const char* kInputName = "input";  // name of a single input in "inputs"
 
-// Whether `network` is of the constructor for a single input, which a description calls "input".
+// Whether `network` was constructed with a single input, which a description calls "input".
 bool has_plain_input(const Network& network) {
   const NetworkInput& first = network.inputs().front();
   return network.inputs().size() == 1 && first.name == "features" &&
@@ -185,7 +185,7 @@ std::vector<NetworkInput> read_named_inputs(JsonObject& object) {
   return inputs;
 }
 
-// A network without layers.
+// Creates the network without layers.
 Network read_inputs(JsonObject& object, const DataShape& data, const std::string& name) {
   const bool has_names = object.has("inputs");
   if (!has_names && !object.has("input")) {

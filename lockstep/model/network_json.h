@@ -12,18 +12,18 @@
 namespace lockstep::model {
 
 /// Builds the network that `text` describes. `source`, such as the file name, identifies it in
-/// messages. Throws Error (input) that names the source, the layer, the known names and the nearest
-/// of them; also if the description's only input differs from `data.input`.
+/// messages. Throws Error (input) that names the source, the layer and the nearest known name, also
+/// if the description's only input differs from `data.input`.
 Network network_from_json(std::string_view text, std::string_view source,
                           const DataShape& data = {});
 
-/// The description of `network`, from which network_from_json() builds an equal one: the same
-/// inputs, layers, names and options. nullopt if it has no layers, a user-defined layer, or one
-/// with the name of an input (of a single input: "input"), which a description cannot hold.
+/// The description from which network_from_json() builds an equal network. nullopt if the network
+/// has no layers, a user-defined layer, or a layer named as an input (a single input is called
+/// "input").
 std::optional<nlohmann::json> network_to_json(const Network& network);
 
 /// The type of `layer` in descriptions, such as "conv2d", and its options; the type is empty for
-/// layers that are not of this library.
+/// user-defined layers.
 std::pair<std::string_view, nlohmann::json> describe_layer(const Layer& layer);
 
 /// Reads the description from a file. Throws Error (input) if the file cannot be read.

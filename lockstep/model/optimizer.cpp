@@ -75,8 +75,7 @@ double norm_of(std::size_t size, const Value& value) {
   return std::sqrt(sum);
 }
 
-// Takes the constants of the update by value, so that the compiler knows that the loops do not
-// change them.
+// Copies the constants of the update, so that the compiler knows that the loops do not change them.
 template <typename Update>
 void descend(const Arrays& arrays, Update c) {
   float* __restrict w = arrays.parameters;
@@ -124,7 +123,7 @@ Optimizer::Optimizer(OptimizerOptions options, const ParameterTable& table)
     : options_(std::move(options)), size_(table.flat_size()) {
   check_options(options_);
   ranges_ = update_ranges(options_, table);
-  // Not from one that is copied, which would need memory of its own.
+  // Allocated in place: copying would double the memory.
   slots_.resize(slot_names().size());
   for (std::vector<float>& slot : slots_) slot.resize(table.flat_size());
 }

@@ -16,7 +16,7 @@ namespace lockstep::model {
 struct UpdateRange {
   std::size_t begin = 0;  ///< first element
   std::size_t end = 0;    ///< one past the last element
-  UpdateGroup group;      ///< that of its parameters
+  UpdateGroup group;      ///< group of its parameters
 };
 
 /// The ranges of an update, in flat order: one per parameter for layer-wise optimizers; otherwise
@@ -34,9 +34,9 @@ class Optimizer {
 
   /// Updates `parameters` from `gradients` * `gradient_scale`, both flat arrays of the table's
   /// size. `step` counts updates from 1 and is used for bias correction. Decay applies only to
-  /// entries that have it enabled. Makes one pass over memory, and one more over each layer for
-  /// optimizers that need its norms. Norms are summed in double in a fixed order: the same input
-  /// gives the same bits.
+  /// entries that have it enabled. Makes one pass over memory, and a second one over each layer for
+  /// layer-wise optimizers. Norms are summed in double in a fixed order, so results are
+  /// bit-reproducible.
   void apply(std::span<float> parameters, std::span<const float> gradients, float learning_rate,
              std::int64_t step, float gradient_scale = 1);
 
@@ -51,7 +51,7 @@ class Optimizer {
 
  private:
   OptimizerOptions options_;
-  std::size_t size_;  // of the flat arrays
+  std::size_t size_;  // elements of a flat array
   std::vector<UpdateRange> ranges_;
   std::vector<std::vector<float>> slots_;
 };

@@ -1,7 +1,6 @@
 #include "lockstep/model/optimizer_options.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -69,8 +68,7 @@ void check(const AdamLike& adam) {
   const std::string_view name = adam.kName;
   need(adam.beta1 >= 0 && adam.beta1 < 1, name, "expected beta1 from 0 to below 1", adam.beta1);
   need(adam.beta2 >= 0 && adam.beta2 < 1, name, "expected beta2 from 0 to below 1", adam.beta2);
-  // Must be positive also because the padding between parameters has gradient 0 and must stay 0,
-  // not 0 / 0.
+  // Also, the padding between parameters has gradient 0 and must remain 0, not become 0 / 0.
   need(adam.epsilon > 0, name, "expected epsilon above 0", adam.epsilon);
   need(adam.weight_decay >= 0, name, "expected weight decay of 0 or more", adam.weight_decay);
 }
@@ -137,29 +135,6 @@ Hyperparameters hyperparameters(Adagrad& adagrad) {
 }
 
 Hyperparameters hyperparameters(CustomOptimizerPointer& /*custom*/) { return {}; }
-
-std::string describe(const CustomOptimizerPointer& custom) {
-  if (!custom) return "custom_optimizer()";
-  std::vector<std::string> values;
-  for (const auto& [name, value] : custom->hyperparameters())
-    values.push_back(fmt::format("{}={}", name, value));
-  return fmt::format("{}({})", custom->name(), fmt::join(values, ", "));
-}
-
-std::string describe(const Sgd& sgd) {
-  std::string text = "sgd(";
-  if (sgd.momentum != 0)
-    text += fmt::format("momentum={}, {}", sgd.momentum, sgd.nesterov ? "nesterov, " : "");
-  return text + fmt::format("weight_decay={})", sgd.weight_decay);
-}
-
-template <typename Options>
-std::string describe(Options options) {
-  std::vector<std::string> values;
-  for (const auto& [name, value] : hyperparameters(options))
-    values.push_back(fmt::format("{}={}", name, *value));
-  return fmt::format("{}({})", options.kName, fmt::join(values, ", "));
-}
 
 // 1 - beta^step: the sum of the weights of a running mean after `step` steps.
 double weight_of_steps(float beta, std::int64_t step) {
@@ -290,7 +265,16 @@ std::string name_of(const OptimizerOptions& options) {
 }
 
 std::string to_string(const OptimizerOptions& options) {
-  return std::visit([](const auto& chosen) { return describe(chosen); }, options);
+  std::string text = name_of(options);
+  char separator = ':';
+  for (const auto& [name, value] : hyperparameters_of(options)) {
+    text += fmt::format("{}{}=", std::exchange(separator, ','), name);
+    if (const bool* const flag = std::get_if<bool>(&value))
+      text += fmt::format("{}", *flag);
+    else
+      text += fmt::format("{}", static_cast<float>(std::get<double>(value)));
+  }
+  return text;
 }
 
 std::optional<float> learning_rate_of(const OptimizerOptions& options) {
@@ -336,8 +320,7 @@ void check_options(const OptimizerOptions& options) {
 
 void check_runs_on_gpu(const OptimizerOptions& options) {
   if (std::holds_alternative<CustomOptimizerPointer>(options))
-    throw Error(ErrorCategory::input, name_of(options),
-                "expected an optimizer of the library on a GPU",
+    throw Error(ErrorCategory::input, name_of(options), "expected a built-in optimizer on a GPU",
                 "got a CustomOptimizer, which runs on the CPU only");
 }
 

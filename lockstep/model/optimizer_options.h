@@ -1,7 +1,7 @@
 // The optimizers. Each has options, and an update: constants that are computed once per step, on
 // the host (update_of()), and formulas for one element, float arithmetic that CPU loops and GPU
 // kernels share. Names, slots, loops and kernels follow from the two lists of types,
-// OptimizerOptions and OptimizerUpdate. A CustomOptimizer has an update of its own instead.
+// OptimizerOptions and OptimizerUpdate. A CustomOptimizer implements its own update instead.
 #pragma once
 
 #include <array>
@@ -21,18 +21,17 @@ namespace lockstep::model {
 
 /// The arguments of one update.
 struct UpdateContext {
-  float learning_rate = 0;   ///< of this update
+  float learning_rate = 0;   ///< learning rate of this update
   std::int64_t step = 1;     ///< counted from 1; used for bias correction
   float gradient_scale = 1;  ///< factor on the stored gradients
   bool decays = true;  ///< whether the parameters have decay: neither biases nor normalization
-  std::optional<float> weight_decay = {};  ///< replaces that of the options
+  std::optional<float> weight_decay = {};  ///< replaces the decay of the options
 };
 
 // In every update, `kSlots` names the arrays that are stored in addition to the parameters, at most
-// two; descend(w, one float& per slot, g) updates a parameter w and its slots by the gradient g;
-// and `scale` multiplies the stored gradient to give the actual gradient. In the options,
-// `learning_rate` is read by Trainer, where it replaces Schedule::peak; updates take the rate of
-// their UpdateContext.
+// two; descend(w, one float& per slot, g) updates a parameter w and its slots by the stored
+// gradient g, which is multiplied by `scale`. The `learning_rate` of the options replaces
+// Schedule::peak in Trainer; updates use the rate of their UpdateContext.
 
 /// One update of Sgd without momentum.
 struct SgdUpdate {
@@ -134,14 +133,14 @@ struct AdamW {
   float beta1 = 0.9f;                                 ///< decay rate of the mean gradient
   float beta2 = 0.999f;                               ///< decay rate of the mean square
   float epsilon = 1e-7f;                              ///< added to the root of the mean square
-  /// For arrays with decay; shrinks the parameters, decoupled from the gradient.
+  /// Decoupled decay, for arrays with decay; shrinks the parameters.
   float weight_decay = 0.01f;
   std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
 /// One update of RmsProp without momentum.
 struct RmsPropUpdate {
-  static constexpr std::array<std::string_view, 1> kSlots = {"mean_square"};  ///< of the gradient
+  static constexpr std::array<std::string_view, 1> kSlots = {"mean_square"};  ///< E[g^2]
   float rate;                                                                 ///< learning rate
   float scale;          ///< factor on the gradient
   float decay;          ///< weight decay
@@ -186,7 +185,7 @@ struct RmsProp {
 
 /// One update of Adagrad.
 struct AdagradUpdate {
-  static constexpr std::array<std::string_view, 1> kSlots = {"sum_of_squares"};  ///< of gradients
+  static constexpr std::array<std::string_view, 1> kSlots = {"sum_of_squares"};  ///< sum of g^2
   float rate;                                                                    ///< learning rate
   float scale;                ///< factor on the gradient
   float decay;                ///< weight decay
@@ -306,8 +305,7 @@ struct Lamb {
   std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
-/// One of the optimizers with its constants. Those of the library are in the order in which help
-/// texts and errors list them.
+/// An optimizer with its constants. The built-in ones are in the order of help texts and errors.
 using OptimizerOptions =
     std::variant<Sgd, Adam, AdamW, Lars, Lamb, RmsProp, Adagrad, CustomOptimizerPointer>;
 /// The constants of one update. The type depends on the options alone.
@@ -315,7 +313,7 @@ using OptimizerUpdate =
     std::variant<SgdUpdate, MomentumUpdate, NesterovUpdate, AdamUpdate, LarsUpdate, LambUpdate,
                  RmsPropUpdate, RmsPropMomentumUpdate, AdagradUpdate>;
 
-/// function(w, one argument per slot of Update, g) for element `i` of arrays.
+/// Calls function(w, one argument per slot of Update, g) for element `i` of the arrays.
 template <typename Update, typename Function>
 constexpr auto at_element(std::size_t i, float* w, float* first, float* second, const float* g,
                           const Function& function) {
@@ -333,9 +331,9 @@ OptimizerUpdate update_of(const OptimizerOptions& options, const UpdateContext& 
 
 /// All optimizers of the library with their defaults, in the order of OptimizerOptions.
 std::vector<OptimizerOptions> all_optimizers();
-/// The name used by `--optimizer`; of a CustomOptimizer its own.
+/// The name used by `--optimizer`, or CustomOptimizer::name().
 std::string name_of(const OptimizerOptions& options);
-/// The name with the hyperparameters: "adam(beta1=0.9, …)".
+/// The name with the hyperparameters: "adam:beta1=0.9,…".
 std::string to_string(const OptimizerOptions& options);
 
 /// The peak of the schedule, if the options have one.

@@ -49,7 +49,7 @@ Block normal(const Words& words, double deviation) {
   return values;
 }
 
-// Block b of the parameter's stream gives elements 4b .. 4b+3.
+// Block b of the parameter's stream yields elements 4b .. 4b+3.
 template <typename Draw>
 void fill(std::uint64_t seed, std::string_view name, std::span<float> values, Draw draw) {
   const Philox generator(random_key(seed, name));
@@ -61,12 +61,12 @@ void fill(std::uint64_t seed, std::string_view name, std::span<float> values, Dr
 }
 
 // The columns of a matrix of independent normal numbers, each minus its projections on those before
-// it (modified Gram-Schmidt): uniformly distributed. In double, as normal().
+// it (modified Gram-Schmidt): uniformly distributed. Computed in double, as in normal().
 void make_columns_orthogonal(std::span<float> values, std::size_t columns) {
   const std::size_t rows = values.size() / columns;
   LOCKSTEP_CHECK_OP(rows, >=, columns);
   std::vector<double> matrix(values.begin(), values.end());
-  std::vector<double> products(columns);  // of column k with those from k on
+  std::vector<double> products(columns);  // products of column k with columns k, k + 1, …
   for (std::size_t k = 0; k < columns; ++k) {
     std::ranges::fill(products, 0.0);
     for (std::size_t r = 0; r < rows; ++r) {

@@ -14,7 +14,7 @@
 
 namespace lockstep::model {
 
-/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kinds
+/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; the kinds
 /// `constant`, `uniform` and `normal` ignore them.
 struct Initializer {
   /// The distribution. The Glorot and He distributions are scaled by the fans below.
@@ -35,8 +35,7 @@ struct Initializer {
                                ///< standard deviation of kind `normal`
   std::int64_t fan_in = 0;     ///< inputs per output
   std::int64_t fan_out = 0;    ///< outputs per input
-  /// If given, writes the values for a seed, instead of a distribution. Called from several
-  /// threads.
+  /// If set, writes the values for a seed instead of a distribution. Called from several threads.
   std::function<void(std::uint64_t seed, std::span<float> values)> draw = {};
 };
 
@@ -51,11 +50,11 @@ Initializer::Kind parse_initializer(std::string_view name);
 /// The name that parse_initializer() accepts.
 std::string_view to_string(Initializer::Kind kind);
 
-/// What of an update differs between parameters.
+/// The settings of an update that differ between parameters.
 struct UpdateGroup {
   bool decay = true;      ///< whether weight decay applies; false for biases and normalization
-  float rate_factor = 1;  ///< on the learning rate
-  std::optional<float> weight_decay = {};  ///< replaces that of the optimizer
+  float rate_factor = 1;  ///< factor on the learning rate
+  std::optional<float> weight_decay = {};  ///< replaces the optimizer's decay
 
   bool operator==(const UpdateGroup&) const = default;
 };
@@ -65,7 +64,7 @@ struct UpdateGroup {
 /// One parameter (or one non-trained buffer, such as a moving mean) in a flat float32 array.
 struct ParameterInfo {
   std::string name;  ///< "conv2d_1/kernel"
-  Shape shape;       ///< of the array, row-major
+  Shape shape;       ///< shape of the row-major array
   /// Offset of the first element in the flat array; a multiple of 16 elements (64 bytes).
   std::size_t offset = 0;
   std::size_t count = 0;  ///< elements
@@ -76,7 +75,7 @@ struct ParameterInfo {
   float rate_factor = 1;                   ///< see Network::set_group()
   std::optional<float> weight_decay = {};  ///< see Network::set_group()
 
-  /// How it is updated.
+  /// Its settings for updates.
   UpdateGroup group() const {
     return {.decay = decay, .rate_factor = rate_factor, .weight_decay = weight_decay};
   }
@@ -100,14 +99,14 @@ class ParameterTable {
   std::vector<std::size_t> indices_by_name() const;  ///< indices into entries(), sorted by name
   const ParameterInfo* find(std::string_view name) const;  ///< nullptr if absent
   /// Indices of the parameters whose names match `pattern`, a glob in which * also matches "/":
-  /// "conv*", "*/kernel". Throws Error (input) of `where` that lists names if there are none.
+  /// "conv*", "*/kernel". Throws Error (input) of `where` that lists names if none matches.
   std::vector<std::size_t> matching(std::string_view where, const std::string& pattern) const;
 
   /// The part of a flat array that belongs to `entry`.
   static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) {
     return flat.subspan(entry.offset, entry.count);
   }
-  /// The read-only form.
+  /// Read-only overload.
   static std::span<const float> slice(std::span<const float> flat, const ParameterInfo& entry) {
     return flat.subspan(entry.offset, entry.count);
   }

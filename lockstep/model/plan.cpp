@@ -12,7 +12,8 @@
 namespace lockstep::model {
 namespace {
 
-// Of an array of all samples. Bytes of all arrays together must not overflow either.
+// The number of elements of an array of all samples, limited so that the bytes of all arrays do not
+// overflow.
 std::size_t elements_of(std::int64_t batch, const Shape& shape, const std::string& name) {
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
   std::int64_t elements = 0;
@@ -39,8 +40,8 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
       trained_(network.trained().entries().size()) {
   Graph graph = make_graph(network, training && backend.fuses_statistics());
   for (GraphStep& step : graph.steps) {
-    step.output_shape = of_pass(std::move(step.output_shape));
-    for (Shape& shape : step.input_shapes) shape = of_pass(std::move(shape));
+    step.output_shape = pass_shape(std::move(step.output_shape));
+    for (Shape& shape : step.input_shapes) shape = pass_shape(std::move(shape));
   }
   outputs_ = graph.outputs;
   place_inputs(network);
@@ -57,8 +58,8 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
 
 Plan::~Plan() = default;
 
-// What a pass computes of values of this shape.
-Shape Plan::of_pass(Shape shape) const {
+// The part of `shape` that one pass computes.
+Shape Plan::pass_shape(Shape shape) const {
   if (rows_ > 0) shape.front() = rows_;
   return shape;
 }
@@ -68,7 +69,7 @@ void Plan::place_inputs(const Network& network) {
   for (std::size_t k = 0; k < network.inputs().size(); ++k) {
     const NetworkInput& description = network.inputs()[k];
     Value& input = value(kInput - static_cast<NodeId>(k));
-    input.elements = elements_of(batch_, of_pass(description.shape), description.name);
+    input.elements = elements_of(batch_, pass_shape(description.shape), description.name);
     input.is_int32 = description.type == ElementType::int32;
     if (backend_.runs_on_host() && (input.is_int32 || backend_.precision() == Precision::float32))
       input.storage = kExternal - static_cast<StorageId>(k);
@@ -136,7 +137,7 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
   }
 }
 
-// If the preceding step has computed statistics, this step is their only reader.
+// Whether the preceding step computes the statistics of this step's input.
 bool Plan::has_input_statistics(const Step& step) const {
   const int producer = value(step.graph.inputs.front()).producer;
   return producer >= 0 && steps_[producer].needs.statistics_bytes > 0;
@@ -146,8 +147,8 @@ bool Plan::is_output(NodeId node) const {
   return std::ranges::find(outputs_, node) != outputs_.end();
 }
 
-// How many rows of the output of `step` are computed at a time, with their loss; 0: all. Called
-// while the steps are compiled.
+// The number of output rows of `step` to compute at a time, with their loss; 0: all. Called while
+// the steps are compiled.
 std::int64_t Plan::loss_rows(const Graph& graph, const Step& step) const {
   const auto output = std::ranges::find(outputs_, step.graph.node);
   if (loss_rows_.empty() || output == outputs_.end() || step.graph.fused_relu ||
@@ -178,7 +179,7 @@ void Plan::mark_gradients() {
   }
 }
 
-// Whether a step uses it that has not declared it.
+// Whether a step other than the declaring one uses the parameter.
 bool Plan::is_shared(std::size_t parameter) const {
   return std::ranges::any_of(steps_, [&](const Step& step) {
     return step.node->owner && step.node->parameters.front() == parameter;

@@ -27,11 +27,11 @@ class Plan {
     TensorView weights;  ///< the parameters in the backend's precision
     std::span<float> buffers;
   };
-  /// With `rows`, in inference, passes over so many positions of sequences, whose length is the
-  /// first extent of all shapes (CompileContext::positions). `recompute` applies to training.
-  /// `loss_rows`, in training: for each output of the network how many rows of it to compute at a
-  /// time, with their loss, if its layer can (Traits::computes_loss) and only the loss reads it; 0,
-  /// or an empty list: all.
+  /// `rows`, in inference: number of sequence positions per pass, where the sequence is the first
+  /// extent of all shapes (CompileContext::positions); 0: all. `recompute` applies to training.
+  /// `loss_rows`, in training: for each output of the network the number of rows to compute at a
+  /// time, with their loss, if its layer supports it (Traits::computes_loss) and only the loss
+  /// reads it; 0, or an empty list: all.
   Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
        const Arrays& arrays, std::int64_t rows = 0, Recompute recompute = Recompute::none,
        std::vector<std::int64_t> loss_rows = {});
@@ -41,88 +41,86 @@ class Plan {
   std::size_t arena_bytes() const { return layout_.bytes; }
   /// Points all tensors into `arena`, which is 64-byte aligned and has at least arena_bytes().
   void bind(std::byte* arena);
-  /// Bytes that bind_cache() needs, the same for any number of rows.
+  /// Size of the buffer that bind_cache() needs, independent of the number of rows.
   std::size_t cache_bytes() const;
-  /// Makes the next passes use `cache`, 64-byte aligned, which other plans may have used for
-  /// earlier rows of the same sequences.
+  /// Makes the next passes use `cache`, which is 64-byte aligned and may hold earlier rows of the
+  /// same sequences from other plans.
   void bind_cache(std::byte* cache);
 
-  /// Moves a batch of this plan's size to where forward reads it. What forward reads in place, in
-  /// host memory, must stay valid until backward has run.
+  /// Moves a batch of this plan's size to where forward reads it. Host memory that forward reads in
+  /// place must stay valid until backward has run.
   void load(const BatchView& batch, bool staged);
   /// Runs forward on the loaded batch.
   void forward(const PassContext& pass);
-  /// [batch, output shape...] of the output with this index of Network::outputs(), valid after
+  /// The output with this index of Network::outputs(), [batch, output shape...], valid after
   /// forward until the next pass of any plan on the same arena.
   TensorView output(std::size_t index = 0) const;
-  /// To be written for every output between forward and backward; empty if nothing that the output
-  /// depends on is trained.
+  /// The gradient of an output, which the caller writes between forward and backward; empty if the
+  /// output depends on no trained parameter.
   TensorView output_gradient(std::size_t index = 0) const;
-  /// Whether this output, and its loss, are computed some rows at a time, in backward. It then has
-  /// neither an output() nor an output_gradient(), but a loss.
+  /// Whether this output is computed in blocks of rows, with its loss, in backward. It then has no
+  /// output() and no output_gradient(), and requires set_loss().
   bool computes_loss(std::size_t index) const { return step_of(index).loss_rows > 0; }
-  /// Sets that loss for the next backward.
+  /// Sets the loss of such an output for the next backward.
   void set_loss(std::size_t index, RowLoss loss) { step_of(index).operands.loss = std::move(loss); }
   /// Writes every trained parameter's gradient to the flat array `gradients` and calls `ready` (may
   /// be empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
 
-  /// Takes part in the communication between replicas, without samples of its own.
+  /// Participates in the communication of a forward pass, without samples.
   void forward_without_samples();
-  /// The same for backward: writes no gradients and calls `ready` in the same order, between the
-  /// same exchanges.
+  /// Participates in the communication of backward: writes no gradients, and calls `ready` in the
+  /// same order relative to the exchanges.
   void backward_without_samples(const GradientReady& ready);
 
  private:
   using StorageId = int;
   static constexpr StorageId kNone = -1;
-  // The caller's features, in host memory, in the plan's type, or the caller's indices: of input k,
-  // kExternal - k.
+  // kExternal - k: input k in the caller's host memory, features in the plan's type or indices.
   static constexpr StorageId kExternal = -2;
 
   // The operation of one step and its operands.
   struct Step {
     GraphStep graph;
     const Node* node = nullptr;
-    const char* forward_lap = "";          // of trace::intern(), "conv1 forward"
+    const char* forward_lap = "";          // from trace::intern(), "conv1 forward"
     const char* backward_lap = "";         // "conv1 backward"
     std::unique_ptr<Operation> operation;  // null: the output is the memory of the input
     Needs needs;
-    std::int64_t flop = 0;       // of forward
+    std::int64_t flop = 0;       // operations of forward
     std::int64_t loss_rows = 0;  // CompileContext::loss_rows
     bool runs_backward = false;
-    // Times after forward, in which step i runs at time i: of backward, and of the second forward
-    // in backward if the step runs again.
+    // Step i runs forward at time i. These are the times of its backward pass, and of its second
+    // forward if the step is recomputed.
     int backward_time = 0;
-    int again_time = -1;
-    std::vector<std::size_t> again;    // steps that run again before its backward, in their order
+    int rerun_time = -1;
+    std::vector<std::size_t> reruns;   // steps recomputed before its backward, in order
     bool frozen = false;               // Network::is_frozen()
-    StorageId discarded = kNone;       // gradients of frozen parameters that nobody reads
-    std::vector<std::size_t> trained;  // of node->own_parameters(), ascending and without gaps
-    // Per input: where its gradient is written before it is added, if another reader has already
-    // written a gradient.
+    StorageId discarded = kNone;       // unused gradients of frozen parameters
+    std::vector<std::size_t> trained;  // trained indices into node->own_parameters(), consecutive
+    // Per input: temporary storage of its gradient, if another reader has already written one.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
-    StorageId statistics = kNone;  // read by this step or written by it
+    StorageId statistics = kNone;  // read or written by this step
     StorageId narrow_gradient = kNone;
-    bool widens = false;         // the narrow gradient is that of a trained parameter
-    bool ends_widening = false;  // then the narrow gradients so far are widened
+    bool widens = false;         // narrow_gradient belongs to a trained parameter
+    bool ends_widening = false;  // the narrow gradients so far are then widened
     Operands operands;
   };
 
   // One array of the network: its storage, its gradient and its readers.
   struct Value {
     std::size_t elements = 0;
-    int producer = -1;           // index of the step; -1 for an input of the network
+    int producer = -1;           // index of a step; -1 for an input of the network
     std::vector<int> consumers;  // indices of steps, ascending
-    bool is_int32 = false;       // indices, an input of the network
+    bool is_int32 = false;       // an input of indices
     bool needs_gradient = false;
     StorageId storage = kNone;
     StorageId gradient = kNone;
   };
 
   void place_inputs(const Network& network);
-  Shape of_pass(Shape shape) const;
+  Shape pass_shape(Shape shape) const;
   void compile_steps(const Network& network, Graph graph, bool training);
   void mark_gradients();
   StepArrays arrays_of(std::size_t step) const;
@@ -144,7 +142,7 @@ class Plan {
 
   StorageId new_storage(std::size_t bytes, int first, int last);
   void extend(StorageId storage, int time);
-  void write_again(StorageId storage, int time);
+  void write_second(StorageId storage, int time);
   int end_of_forward() const { return static_cast<int>(steps_.size()) - 1; }
   // The inputs, which are negative, come first.
   std::size_t index_of(NodeId node) const {
@@ -169,11 +167,11 @@ class Plan {
   std::int64_t batch_;
   bool training_;
   std::int64_t rows_;                    // 0: all
-  std::int64_t positions_;               // of which rows are computed; 0: all at once
-  std::vector<std::int64_t> loss_rows_;  // of each output; may be empty
+  std::int64_t positions_;               // length of the sequences; 0: rows_ is 0
+  std::vector<std::int64_t> loss_rows_;  // by output; may be empty
   std::vector<Step> steps_;
   std::vector<Value> values_;        // the network's inputs, the last one first, then the nodes
-  std::vector<LoadedInput> places_;  // of the inputs, in the arena; empty if read in place
+  std::vector<LoadedInput> places_;  // the inputs in the arena; empty if read in place
   std::vector<LoadedInput> inputs_;  // the loaded batch
   std::vector<NodeId> outputs_;
   Recomputation recomputation_;
@@ -182,10 +180,10 @@ class Plan {
   ArenaLayout layout_;
   StorageId scratch_ = kNone;
   std::byte* arena_ = nullptr;
-  std::span<const ParameterInfo> parameter_entries_;  // of those that are trained, then the others
-  std::size_t trained_;                               // number of those that are trained
+  std::span<const ParameterInfo> parameter_entries_;  // trained ones first
+  std::size_t trained_;                               // number of trained parameters
   float* bound_gradients_ = nullptr;
-  std::vector<Widening> widenings_;  // in backward: what is not yet widened
+  std::vector<Widening> widenings_;  // gradients that are not yet widened
 };
 
 }  // namespace lockstep::model

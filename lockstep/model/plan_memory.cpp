@@ -1,4 +1,4 @@
-// Where a plan's arrays are: their lifetimes, from the times at which steps read and write them.
+// The lifetimes of a plan's arrays, from the times at which steps read and write them.
 #include <algorithm>
 
 #include "lockstep/base/error.h"
@@ -6,7 +6,7 @@
 
 namespace lockstep::model {
 
-// What recomputation has to know about a step.
+// Describes a step for recomputation.
 StepArrays Plan::arrays_of(std::size_t step) const {
   const Step& one = steps_[step];
   const Value& output = value(one.graph.node);
@@ -23,8 +23,8 @@ StepArrays Plan::arrays_of(std::size_t step) const {
   return arrays;
 }
 
-// Forward, then backward of the segments from the last one to the first, each after its second
-// forward.
+// Assigns times: forward, then backward of the segments from the last to the first, each after its
+// second forward.
 void Plan::assign_times(Recompute recompute) {
   recomputation_ = no_recomputation(steps_.size());
   if (training_ && recompute == Recompute::blocks) {
@@ -42,9 +42,8 @@ void Plan::assign_times(Recompute recompute) {
   for (std::size_t i = steps_.size(); i-- > 0;) {
     if (recomputation_.is_recomputed(i) && segments[i] < segments[i + 1])
       for (std::size_t k = 0; k <= i; ++k)
-        if (segments[k] == segments[i] && recomputation_.runs_again[k])
-          steps_[i].again.push_back(k);
-    for (const std::size_t k : steps_[i].again) steps_[k].again_time = end_++;
+        if (segments[k] == segments[i] && recomputation_.is_rerun[k]) steps_[i].reruns.push_back(k);
+    for (const std::size_t k : steps_[i].reruns) steps_[k].rerun_time = end_++;
     steps_[i].backward_time = end_++;
   }
 }
@@ -61,23 +60,23 @@ Plan::StorageId Plan::new_array(std::size_t elements, int first, int last) {
 void Plan::extend(StorageId storage, int time) {
   if (storage < 0) return;
   Lifetime& lifetime = lifetimes_[storage];
-  if (lifetime.has_again() && time >= lifetime.again_first) {
-    lifetime.again_last = std::max(lifetime.again_last, time);
+  if (lifetime.has_second() && time >= lifetime.second_first) {
+    lifetime.second_last = std::max(lifetime.second_last, time);
     return;
   }
   lifetime.first = std::min(lifetime.first, time);
   lifetime.last = std::max(lifetime.last, time);
 }
 
-// The contents are written again at `time`; what is extended to later times reads these.
-void Plan::write_again(StorageId storage, int time) {
+// Begins the second lifetime of `storage`, written at `time`; later extensions apply to it.
+void Plan::write_second(StorageId storage, int time) {
   Lifetime& lifetime = lifetimes_[storage];
-  if (!lifetime.has_again()) lifetime.again_first = lifetime.again_last = time;
+  if (!lifetime.has_second()) lifetime.second_first = lifetime.second_last = time;
   extend(storage, time);
 }
 
-// The output may overwrite the input only if no other step reads the input's memory, now, when
-// steps run again or in backward, and no output of the network is there.
+// The output may overwrite the input only if no other step reads the input's memory, now, in
+// recomputation or in backward, and it holds no output of the network.
 bool Plan::may_run_in_place(std::size_t index) const {
   const Step& step = steps_[index];
   if (!step.needs.in_place || recomputation_.kept[index]) return false;
@@ -108,10 +107,10 @@ void Plan::assign_storage() {
     output.storage = in_place ? value(step.graph.inputs.front()).storage
                               : new_array(output.elements, written, written);
     extend(output.storage, written);
-    if (recomputation_.runs_again[i]) write_again(output.storage, step.again_time);
+    if (recomputation_.is_rerun[i]) write_second(output.storage, step.rerun_time);
     for (const NodeId input : step.graph.inputs) {
       extend(value(input).storage, time);
-      if (recomputation_.runs_again[i]) extend(value(input).storage, step.again_time);
+      if (recomputation_.is_rerun[i]) extend(value(input).storage, step.rerun_time);
       if (step.runs_backward && step.operation && step.needs.inputs_in_backward)
         extend(value(input).storage, step.backward_time);
     }
@@ -124,8 +123,8 @@ void Plan::assign_storage() {
 }
 
 // Backward visits steps in reverse. If a value has several readers, the last one writes its
-// gradient and the others add to it: in their operation if that can, otherwise through an array of
-// their own. The first to write the gradient of an output is who asks for it.
+// gradient and the others add to it: within their operation if it supports that, otherwise through
+// a separate array. The caller writes the gradient of an output first.
 void Plan::assign_gradients() {
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
     Value& output = value(outputs_[k]);
@@ -137,20 +136,20 @@ void Plan::assign_gradients() {
     const int time = step.backward_time;
     step.addends.assign(step.graph.inputs.size(), kNone);
     if (!step.runs_backward) continue;
-    const StorageId mine = value(step.graph.node).gradient;
-    LOCKSTEP_CHECK(mine != kNone || step.loss_rows > 0);
-    extend(mine, time);
+    const StorageId gradient = value(step.graph.node).gradient;
+    LOCKSTEP_CHECK(gradient != kNone || step.loss_rows > 0);
+    extend(gradient, time);
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
       Value& input = value(step.graph.inputs[k]);
       if (!input.needs_gradient) continue;
       if (input.gradient != kNone && k == 0 && step.operation && step.needs.adds_input_gradient) {
         step.operands.add_input_gradient = true;
       } else if (input.gradient != kNone) {
-        step.addends[k] = step.operation ? new_array(input.elements, time, time) : mine;
+        step.addends[k] = step.operation ? new_array(input.elements, time, time) : gradient;
       } else if (k == 0 &&
                  (!step.operation || step.needs.in_place || step.needs.gradient_in_place) &&
                  input.consumers.size() == 1) {
-        input.gradient = mine;
+        input.gradient = gradient;
       } else {
         input.gradient = new_array(input.elements, time, time);
       }
@@ -167,8 +166,8 @@ void Plan::assign_workspace() {
     scratch = std::max(scratch, step.needs.scratch_bytes);
     if (step.needs.saved_bytes > 0) {
       step.saved = new_storage(step.needs.saved_bytes, time, time);
-      if (step.again_time >= 0 && step.needs.saves_once) extend(step.saved, step.again_time);
-      if (step.again_time >= 0 && !step.needs.saves_once) write_again(step.saved, step.again_time);
+      if (step.rerun_time >= 0 && step.needs.saves_once) extend(step.saved, step.rerun_time);
+      if (step.rerun_time >= 0 && !step.needs.saves_once) write_second(step.saved, step.rerun_time);
       if (step.runs_backward) extend(step.saved, step.backward_time);
     }
     if (const std::size_t discarded = discarded_bytes(step); discarded > 0)
@@ -176,14 +175,15 @@ void Plan::assign_workspace() {
     if (step.needs.statistics_bytes == 0) continue;
     const int reader = value(step.graph.node).consumers.front();
     step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
-    if (step.again_time >= 0) write_again(step.statistics, step.again_time);
-    extend(step.statistics, std::max(reader, steps_[reader].again_time));
+    if (step.rerun_time >= 0) write_second(step.statistics, step.rerun_time);
+    extend(step.statistics, std::max(reader, steps_[reader].rerun_time));
     steps_[reader].statistics = step.statistics;
   }
   if (scratch > 0) scratch_ = new_storage(scratch, 0, end_);
 }
 
-// The gradient of a parameter is reported once it is wide, so few of them wait for one another.
+// The gradient of a parameter is reported after widening, so only small groups are widened
+// together.
 void Plan::assign_narrow_gradients() {
   constexpr std::size_t kElements = std::size_t{1} << 20;
   std::vector<Step*> waiting;
@@ -213,7 +213,7 @@ void Plan::assign_narrow_gradients() {
   widen_at(time);
 }
 
-// Room for the gradients of frozen parameters, which an operation writes without being asked.
+// Scratch memory for the gradients of frozen parameters, which some operations always write.
 std::size_t Plan::discarded_bytes(const Step& step) const {
   if (!step.runs_backward || !step.operation || (step.frozen && step.needs.skips_frozen)) return 0;
   std::size_t elements = 0;

@@ -1,4 +1,4 @@
-// The passes of a plan, and what a profile says about them.
+// The passes of a plan, and their profile.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ void Plan::point_gradients_at(std::span<float> gradients) {
 void Plan::backward(const PassContext& pass, std::span<float> gradients,
                     const GradientReady& ready) {
   point_gradients_at(gradients);
-  widenings_.clear();  // of a pass that failed
+  widenings_.clear();  // left over from a failed pass
   std::size_t reported = 0;
   const auto report_until = [&](std::size_t end) {
     for (; reported < end; ++reported)
@@ -79,11 +79,11 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
       if (!is_shared(written))
         backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[written]));
   };
-  PassContext again = pass;
-  again.recomputing = true;
+  PassContext rerun = pass;
+  rerun.recomputing = true;
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
-    for (const std::size_t k : step.again) run_forward(steps_[k], again, Part::recomputation);
+    for (const std::size_t k : step.reruns) run_forward(steps_[k], rerun, Part::recomputation);
     if (!step.runs_backward) continue;
     if (step.operation) {
       trace::lap(step.backward_lap);
@@ -122,7 +122,7 @@ void Plan::widen_gradients(StepProfile* profile) {
 
 void Plan::end_layer(const Step& step, Part last, StepProfile& profile) const {
   const Part* const earlier = profile.last_part();
-  // What follows the gradient of the weights is that of the input, if it is needed.
+  // The gradient of the input, if needed, follows that of the weights.
   const bool is_complete = last == Part::backward && earlier != nullptr &&
                            std::ranges::all_of(step.operands.input_gradients, &TensorView::empty);
   if (last == Part::backward && earlier != nullptr && *earlier == Part::weight_gradient)
@@ -138,12 +138,12 @@ Work Plan::work_of(const Step& step, Part part) {
     for (const auto& array : arrays) sum += array.size_bytes();
     return sum;
   };
-  // In backward: what the operation saved of its operands, and what it reads again.
+  // In backward: the saved values, and the operands that are read again.
   std::size_t kept = o.saved.size() + (step.needs.output_in_backward ? o.output.size_bytes() : 0);
   if (step.needs.inputs_in_backward)
     kept += step.graph.fused_add ? o.inputs[0].size_bytes() : bytes(o.inputs);
   std::size_t input_gradients = bytes(o.input_gradients);
-  for (std::size_t k = 0; k < step.addends.size(); ++k)  // those that are added to are also read
+  for (std::size_t k = 0; k < step.addends.size(); ++k)  // accumulated gradients are also read
     if (step.addends[k] != kNone || (k == 0 && o.add_input_gradient))
       input_gradients += o.input_gradients[k].size_bytes();
   const std::size_t output_gradient = o.output_gradient.size_bytes();
@@ -176,7 +176,7 @@ Work Plan::work_of(const Step& step, Part part) {
       flop = step.flop;
       break;
   }
-  if (part == Part::backward && step.loss_rows > 0) flop += step.flop;  // forward is part of it
+  if (part == Part::backward && step.loss_rows > 0) flop += step.flop;  // includes forward
   return {.bytes = static_cast<std::int64_t>(moved),
           .flop = flop,
           .algorithm = step.operation->algorithm(part)};
@@ -189,7 +189,7 @@ void Plan::forward_without_samples() {
 
 void Plan::backward_without_samples(const GradientReady& ready) {
   std::size_t reported = 0;
-  bool is_waiting = false;  // for other gradients to be widened at once, as in backward()
+  bool is_waiting = false;  // for other gradients to be widened together, as in backward()
   const auto report_until = [&](std::size_t end) {
     for (; reported < end; ++reported)
       if (ready) ready(reported);

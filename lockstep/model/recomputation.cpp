@@ -7,14 +7,14 @@
 namespace lockstep::model {
 namespace {
 
-// An array that steps write and read: a step's output with its aliases.
+// A step's output with its aliases.
 struct StepArray {
   int last_read = -1;  // index of a step; -1: none reads it
   bool in_backward = false;
   std::size_t bytes = 0;
 };
 
-// Of each step the step that writes the memory of its output.
+// By step, the step that writes the memory of its output.
 std::vector<int> writers_of(std::span<const StepArrays> steps) {
   std::vector<int> writers;
   for (const StepArrays& step : steps) {
@@ -25,7 +25,7 @@ std::vector<int> writers_of(std::span<const StepArrays> steps) {
   return writers;
 }
 
-// Indexed by the step that writes it.
+// The arrays, indexed by the step that writes them.
 std::vector<StepArray> step_arrays_of(std::span<const StepArrays> steps,
                                       std::span<const int> writers) {
   std::vector<StepArray> arrays(steps.size());
@@ -45,14 +45,14 @@ std::vector<StepArray> step_arrays_of(std::span<const StepArrays> steps,
   return arrays;
 }
 
-// Bytes of a segment.
+// Memory of a segment, in bytes.
 struct SegmentBytes {
   std::size_t kept = 0;    // outputs that later segments read
-  std::size_t inside = 0;  // what backward reads and is not kept
+  std::size_t inside = 0;  // read by backward, not kept
 };
 
-// Calls visit(end, bytes) for the segments of the steps from `first` to before `end`, for ascending
-// ends, until it returns false.
+// Calls visit(end, bytes) for the segments [first, end), in ascending order of `end`, until it
+// returns false.
 template <typename Visit>
 void for_segments(std::span<const StepArrays> steps, std::span<const StepArray> arrays,
                   std::span<const std::vector<int>> last_reads, std::size_t first,
@@ -78,18 +78,18 @@ void for_segments(std::span<const StepArrays> steps, std::span<const StepArray> 
 // The best division of the steps before one of them.
 struct Division {
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-  std::size_t kept = kNone;  // bytes; none: there is no division
-  std::size_t begin = 0;     // of its last segment
-  std::size_t inside = 0;    // bytes of its last segment
+  std::size_t kept = kNone;  // bytes; kNone: no division exists
+  std::size_t begin = 0;     // first step of the last segment
+  std::size_t inside = 0;    // bytes of the last segment
 };
 
-// The ends of the segments, ascending: the best division into segments of at most so many bytes,
-// for several limits, each found by dynamic programming.
+// The ends of the segments, ascending. For several limits, dynamic programming finds the best
+// division into segments of at most that many bytes.
 std::vector<std::size_t> best_ends(std::span<const StepArrays> steps,
                                    std::span<const StepArray> arrays) {
   constexpr std::size_t kMaxLimits = 64;
   const std::size_t count = steps.size();
-  std::vector<std::vector<int>> last_reads(count);  // of each step the arrays that it reads last
+  std::vector<std::vector<int>> last_reads(count);  // arrays whose last reader is the step
   for (std::size_t i = 0; i < count; ++i)
     if (arrays[i].last_read > static_cast<int>(i))
       last_reads[static_cast<std::size_t>(arrays[i].last_read)].push_back(static_cast<int>(i));
@@ -103,7 +103,7 @@ std::vector<std::size_t> best_ends(std::span<const StepArrays> steps,
   std::size_t least = whole;
   for (std::size_t parts = 2; parts <= std::min(count, kMaxLimits); ++parts) {
     const std::size_t limit = whole / parts;
-    std::vector<Division> divisions(count + 1);  // of the steps before each
+    std::vector<Division> divisions(count + 1);  // best division of the first k steps
     divisions[0].kept = 0;
     for (std::size_t first = 0; first < count; ++first) {
       const std::size_t before = divisions[first].kept;
@@ -117,7 +117,7 @@ std::vector<std::size_t> best_ends(std::span<const StepArrays> steps,
                      return true;
                    });
     }
-    if (divisions[count].kept == Division::kNone) break;  // nor is there one for smaller limits
+    if (divisions[count].kept == Division::kNone) break;  // nor for smaller limits
     std::vector<std::size_t> ends;
     std::size_t largest = 0;
     for (std::size_t end = count; end > 0; end = divisions[end].begin) {
@@ -131,8 +131,8 @@ std::vector<std::size_t> best_ends(std::span<const StepArrays> steps,
   return best;
 }
 
-// Sets `runs_again` for the steps of a segment: from the last one to the first, those whose output
-// or whose saved bytes are read and not there.
+// Sets `is_rerun` for the steps of a segment, from the last to the first, whose output or saved
+// bytes are needed but not in memory.
 void mark_steps(std::span<const StepArrays> steps, std::span<const int> writers, std::size_t first,
                 std::size_t end, Recomputation& result) {
   std::vector<bool> is_read(steps.size());
@@ -148,8 +148,8 @@ void mark_steps(std::span<const StepArrays> steps, std::span<const int> writers,
   for (std::size_t i = end; i-- > first;) {
     const StepArrays& step = steps[i];
     const bool is_saved = step.runs_backward && step.saved_bytes > 0;
-    result.runs_again[i] = !step.is_alias && (is_saved || (is_read[i] && !result.kept[i]));
-    if (result.runs_again[i]) std::ranges::for_each(step.inputs, read);
+    result.is_rerun[i] = !step.is_alias && (is_saved || (is_read[i] && !result.kept[i]));
+    if (result.is_rerun[i]) std::ranges::for_each(step.inputs, read);
   }
 }
 
@@ -158,7 +158,7 @@ void mark_steps(std::span<const StepArrays> steps, std::span<const int> writers,
 Recomputation no_recomputation(std::size_t steps) {
   return {.segments = std::vector<int>(steps),
           .kept = std::vector<bool>(steps),
-          .runs_again = std::vector<bool>(steps)};
+          .is_rerun = std::vector<bool>(steps)};
 }
 
 Recomputation plan_recomputation(std::span<const StepArrays> steps) {

@@ -11,19 +11,19 @@
 namespace lockstep::model {
 namespace {
 
-// 0 after the warm-up, 1 at the end of training and later.
+// Progress after the warm-up: from 0 to 1 at the end of training.
 double progress(const Schedule& schedule, std::int64_t step) {
   const std::int64_t length = schedule.total_steps - schedule.warmup_steps;
   return std::clamp(static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(length),
                     0.0, 1.0);
 }
 
-// From `from` to `to` along half a cosine.
+// Interpolates from `from` to `to` along half a cosine.
 double cosine(double from, double to, double progress) {
   return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
 
-// Step s of n has the place s of n - 1, as in PyTorch: the last step has the final rate.
+// Step s of n has progress s / (n - 1), as in PyTorch: the last step has the final rate.
 double one_cycle(const Schedule& schedule, std::int64_t step) {
   constexpr double kStart = 1 / 25.0;
   constexpr double kEnd = kStart / 1e4;

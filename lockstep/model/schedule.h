@@ -20,8 +20,8 @@ struct Schedule {
              ///< (Loshchilov, Hutter, ICLR 2017)
     step,    ///< times `step_factor` at every multiple of `step_every`, counted from the start of
              ///< training
-    linear,  ///< a straight line from the peak to `final_fraction` of it at `total_steps`
-    polynomial,   ///< linear, with the remaining part of the way to the power `power`
+    linear,  ///< linear from the peak to `final_fraction` of it at `total_steps`
+    polynomial,   ///< linear, with the remaining fraction raised to the power `power`
     exponential,  ///< times `step_factor` over every `step_every` steps after the warm-up, smoothly
     inverse_sqrt,  ///< peak * sqrt(warmup_steps / (step + 1)) (Vaswani et al., NeurIPS 2017)
     one_cycle,     ///< half a cosine from peak / 25 to the peak, reached by step `warmup_steps` (0:

@@ -35,10 +35,10 @@ double floor_milliseconds(const Work& work, const DeviceSpeed& speed) {
 std::string_view to_string(Part part) { return kParts.name(part); }
 
 bool StepProfile::begin_step(std::int64_t samples, double input_seconds) {
-  if (samples > samples_) {  // what was measured before was not a full batch
+  if (samples > samples_) {  // earlier measurements were not of a full batch
     samples_ = samples;
     pieces_.clear();
-    piece_of_.clear();
+    piece_indices_.clear();
     step_seconds_.clear();
   }
   if (++begun_ <= kWarmUpSteps || samples < samples_ || steps() == kMaxSteps) return false;
@@ -70,8 +70,8 @@ void StepProfile::end_layer(std::string_view layer, const std::function<Work(Par
 }
 
 StepProfile::Piece& StepProfile::piece(const std::string& name) {
-  const auto [found, is_new] = piece_of_.try_emplace(name, pieces_.size());
-  if (is_new) pieces_.push_back({.name = name, .of_steps = {}});
+  const auto [found, is_new] = piece_indices_.try_emplace(name, pieces_.size());
+  if (is_new) pieces_.push_back({.name = name, .step_seconds = {}});
   return pieces_[found->second];
 }
 
@@ -86,13 +86,13 @@ void StepProfile::end_step() {
     const Lap& lap = laps_[i];
     std::string name(lap.name);
     if (lap.is_part) name.append(" ").append(to_string(lap.part));
-    Piece& of_lap = piece(name);
-    of_lap.seconds += lap.end.seconds_since(laps_[i - 1].end);
-    of_lap.work += lap.work;
-    of_lap.work.algorithm = lap.work.algorithm;
-    if (i == 1) of_lap.seconds += input_seconds_;
+    Piece& lap_piece = piece(name);
+    lap_piece.seconds += lap.end.seconds_since(laps_[i - 1].end);
+    lap_piece.work += lap.work;
+    lap_piece.work.algorithm = lap.work.algorithm;
+    if (i == 1) lap_piece.seconds += input_seconds_;
   }
-  for (Piece& piece : pieces_) piece.of_steps.push_back(piece.seconds);
+  for (Piece& piece : pieces_) piece.step_seconds.push_back(piece.seconds);
   step_seconds_.push_back(input_seconds_ + laps_.back().end.seconds_since(laps_.front().end));
 }
 
@@ -104,7 +104,7 @@ Profile StepProfile::result(const DeviceSpeed& speed) const {
   profile.speed = speed;
   for (const Piece& piece : pieces_) {
     profile.pieces.push_back({.name = piece.name,
-                              .milliseconds = 1e3 * median(piece.of_steps),
+                              .milliseconds = 1e3 * median(piece.step_seconds),
                               .work = piece.work,
                               .floor_milliseconds = floor_milliseconds(piece.work, speed)});
     profile.step.work += piece.work;

@@ -1,4 +1,4 @@
-// The time of each piece of work of a training step, beside what it has to move and compute.
+// The time of each piece of work of a training step, with its memory traffic and operations.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace lockstep::model {
 
-/// What a piece of work has to do at least: each operand is moved once.
+/// The minimum work of a piece: each operand is moved once.
 struct Work {
-  std::int64_t bytes = 0;  ///< read and written
+  std::int64_t bytes = 0;  ///< bytes read and written
   /// Multiplications and additions of products and convolutions; 0 for work that memory limits.
   std::int64_t flop = 0;
   std::string_view algorithm = {};  ///< Operation::algorithm()
 
-  /// Adds both amounts, of the same algorithm or of several.
+  /// Adds both amounts; the algorithms may differ.
   Work& operator+=(const Work& other) {
     bytes += other.bytes;
     flop += other.flop;
@@ -30,8 +30,8 @@ struct Work {
 
 /// How fast a device is.
 struct DeviceSpeed {
-  double bytes_per_second = 0;  ///< read and written
-  double flop_per_second = 0;   ///< in a matrix product
+  double bytes_per_second = 0;  ///< bytes read and written
+  double flop_per_second = 0;   ///< arithmetic of a matrix product
 };
 
 /// A piece of work of a step, or the whole step.
@@ -39,7 +39,7 @@ struct ProfiledPiece {
   std::string name;               ///< "conv2d forward", "dense weight gradient", "loss", "step"
   double milliseconds = 0;        ///< per step, median over the measured steps
   Work work = {};                 ///< per step; zeros for input and reduction, which are waits
-  double floor_milliseconds = 0;  ///< least time for the work at the speed of the device
+  double floor_milliseconds = 0;  ///< minimum time of the work at the device's speed
 
   /// Floor over measured time; above 1 where operands stay in caches, or where an algorithm needs
   /// fewer operations than the definition.
@@ -51,11 +51,11 @@ struct Profile {
   std::vector<ProfiledPiece> pieces;  ///< in the order of execution
   ProfiledPiece step;                 ///< the whole step; its work is the sum of the pieces
   std::int64_t steps = 0;             ///< number of measured steps
-  std::int64_t samples = 0;           ///< samples of this replica in each of them
-  DeviceSpeed speed;                  ///< of the replica's device
+  std::int64_t samples = 0;           ///< samples of this replica per step
+  DeviceSpeed speed;                  ///< speed of the replica's device
 };
 
-/// Parts of a layer that are timed apart.
+/// Parts of a layer that are timed separately.
 enum class Part {
   forward,
   statistics,
@@ -63,7 +63,7 @@ enum class Part {
   gradient_sums,
   weight_gradient,
   data_gradient,
-  recomputation,  ///< forward in backward (Recompute)
+  recomputation,  ///< forward repeated in backward (Recompute)
 };
 /// "weight gradient"
 std::string_view to_string(Part part);
@@ -75,11 +75,11 @@ class StepProfile {
   static constexpr int kWarmUpSteps = 5;   ///< not measured
   static constexpr int kMaxSteps = 1'000;  ///< measured steps; later ones are not timed
 
-  /// `stream`: that of the replica's model, which must outlive this object.
+  /// `stream` is that of the replica's model and must outlive this object.
   explicit StepProfile(device::Stream& stream) : stream_(stream) {}
 
-  /// Begins a step of `samples` samples, for which the replica waited `input_seconds`; they count
-  /// for its first piece. Returns whether it is timed; if not, the other functions must not be
+  /// Begins a step of `samples` samples, for which the replica waited `input_seconds`, which counts
+  /// as its first piece. Returns whether the step is timed; if not, the other functions must not be
   /// called.
   bool begin_step(std::int64_t samples, double input_seconds);
   /// Ends a piece of work. Pieces of one name within a step (of micro-batches) are added. `name`
@@ -87,16 +87,16 @@ class StepProfile {
   void end(std::string_view name, const Work& work);
   /// Ends a part of the current layer.
   void end(Part part);
-  /// Whether parts of the current layer have ended, and if so the last one.
+  /// The last part of the current layer that has ended; null if none.
   const Part* last_part() const;
   /// Ends the current layer: its parts are named `layer` and the part, and do `work`.
   void end_layer(std::string_view layer, const std::function<Work(Part)>& work);
-  /// Ends the step, whose work is complete.
+  /// Ends the step. Its work is complete.
   void end_step();
 
   /// Number of measured steps.
   std::int64_t steps() const { return static_cast<std::int64_t>(step_seconds_.size()); }
-  /// The medians, beside what a device of this speed needs.
+  /// The medians, with the minimum times on a device of this speed.
   Profile result(const DeviceSpeed& speed) const;
 
  private:
@@ -110,8 +110,8 @@ class StepProfile {
   struct Piece {
     std::string name;
     Work work = {};
-    double seconds = 0;            // in the current step
-    std::vector<double> of_steps;  // in each measured step
+    double seconds = 0;                // in the current step
+    std::vector<double> step_seconds;  // in each measured step
   };
   Piece& piece(const std::string& name);
 
@@ -119,10 +119,10 @@ class StepProfile {
   std::int64_t begun_ = 0;
   std::int64_t samples_ = 0;
   double input_seconds_ = 0;
-  std::vector<Lap> laps_;       // of the current step, after one that is its beginning
-  std::size_t layer_laps_ = 0;  // the first of the current layer
+  std::vector<Lap> laps_;       // laps of the current step; the first marks its beginning
+  std::size_t layer_laps_ = 0;  // index of the first lap of the current layer
   std::vector<Piece> pieces_;
-  std::map<std::string, std::size_t> piece_of_;
+  std::map<std::string, std::size_t> piece_indices_;
   std::vector<double> step_seconds_;
 };
 

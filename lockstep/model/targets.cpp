@@ -42,12 +42,12 @@ void check_mixing(const Loss& loss, std::size_t samples, std::size_t width,
                   fmt::format("sample {} of the batch has {}", i, targets.weights[i]));
 }
 
-// `expected`: the positions that the outputs have; 0: any.
+// `expected`: number of positions of the outputs; 0: any.
 void check_classes(const Loss& loss, std::size_t samples, std::size_t width, const Targets& targets,
                    std::size_t expected) {
-  const auto given =
+  const auto actual =
       static_cast<std::size_t>(positions_of(targets, static_cast<std::int64_t>(samples)));
-  const std::size_t positions = expected > 0 ? expected : width % given == 0 ? given : 1;
+  const std::size_t positions = expected > 0 ? expected : width % actual == 0 ? actual : 1;
   if (targets.labels.size() != samples * positions)
     throw Error(ErrorCategory::data, to_string(loss),
                 positions > 1 ? fmt::format("expected {} labels, {} for each sample",
@@ -73,7 +73,7 @@ void check_values(const Loss& loss, std::size_t samples, std::size_t width,
                             targets.labels.size()));
 }
 
-/// Values that are not finite make the loss not finite, which is told at the end of the step.
+/// Accepts values that are not finite: the loss then is not finite, which the step reports.
 void check_probabilities(const Loss& loss, std::size_t samples, std::size_t width,
                          const Targets& targets) {
   check_values(loss, samples, width, targets);
@@ -109,7 +109,8 @@ void check(const CustomLossPointer& loss, std::size_t samples, std::size_t width
   if (!fits)
     throw Error(
         ErrorCategory::data, loss->name(),
-        fmt::format("expected a label, or as many target values, for each of {} samples", samples),
+        fmt::format("expected a label, or an equal number of target values, for each of {} samples",
+                    samples),
         fmt::format("got {} target values and {} labels", targets.values.size(),
                     targets.labels.size()));
   if (loss->activation().empty()) return;
@@ -185,10 +186,10 @@ void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const
 }
 
 void apply_class_weights(const Targets& targets, std::span<const float> class_weights,
-                    std::int64_t samples, std::vector<float>& weights) {
+                         std::int64_t samples, std::vector<float>& weights) {
   const auto count = static_cast<std::size_t>(samples);
   const auto positions = static_cast<std::size_t>(positions_of(targets, samples));
-  const auto of_label = [&](std::int32_t label) {
+  const auto label_weight = [&](std::int32_t label) {
     const auto at = static_cast<std::size_t>(label);
     return label >= 0 && at < class_weights.size() ? class_weights[at] : 1.0F;
   };
@@ -199,19 +200,19 @@ void apply_class_weights(const Targets& targets, std::span<const float> class_we
     else if (targets.sample_weights.size() == weights.size())
       weights[i] = targets.sample_weights[i];
     if (targets.labels.size() == weights.size()) {
-      float of_class = of_label(targets.labels[i]);
+      float class_weight = label_weight(targets.labels[i]);
       if (targets.partner_labels.size() == count && targets.weights.size() == count)
-        of_class = targets.weights[i] * of_class +
-                   (1 - targets.weights[i]) * of_label(targets.partner_labels[i]);
-      weights[i] *= of_class;
+        class_weight = targets.weights[i] * class_weight +
+                       (1 - targets.weights[i]) * label_weight(targets.partner_labels[i]);
+      weights[i] *= class_weight;
     } else if (class_weights.size() == 2 && targets.values.size() == count) {
       const float second = targets.values[i];
       weights[i] *= second * class_weights[1] + (1 - second) * class_weights[0];
     } else if (targets.values.size() == count * class_weights.size()) {
-      float of_class = 0;
+      float class_weight = 0;
       for (std::size_t k = 0; k < class_weights.size(); ++k)
-        of_class += targets.values[i * class_weights.size() + k] * class_weights[k];
-      weights[i] *= of_class;
+        class_weight += targets.values[i * class_weights.size() + k] * class_weights[k];
+      weights[i] *= class_weight;
     }
   }
 }

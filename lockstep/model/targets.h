@@ -1,4 +1,4 @@
-// The targets of a batch: what a loss compares the outputs with, and the weights of the samples.
+// The targets of a batch, and the weights of its samples.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +22,32 @@ struct Targets {
   std::span<const std::int32_t> partner_labels = {};  ///< [samples]
   std::span<const float> weights = {};                ///< [samples], 0 to 1
   /// Factors on the loss and on the gradient of each sample, finite and not negative; empty: all
-  /// are 1. A sample of weight 0 is masked: not even a NaN of it reaches loss or gradient. Accuracy
-  /// counts all samples.
+  /// are 1. A sample of weight 0 is masked: even NaN outputs do not affect loss or gradient.
+  /// Accuracy counts all samples.
   std::span<const float> sample_weights = {};  ///< [samples], or one for each label
 };
 
-/// The number of labels of each sample; 1 if they are not as many for each, or `values` instead.
+/// The number of labels per sample; 1 if they are not evenly divided, or for `values`.
 std::int64_t positions_of(const Targets& targets, std::int64_t samples);
 
 /// Throws Error (input) for loss constants out of range. Throws Error (data) unless `targets` fit
 /// outputs [samples, width]: a label in 0 .. width-1 for each sample, or a value for each output;
 /// and unless the sample weights are finite and not negative. Finite values for a binary or
 /// categorical cross-entropy are from 0 to 1, and the latter has at least two outputs. With sparse
-/// categorical cross-entropy samples may have several labels, kMasked or below width / labels:
-/// `positions` of them, those of the network's output, or if it is 0 as many as divide the width.
+/// categorical cross-entropy a sample may have several labels, each kMasked or below width /
+/// labels: `positions` labels, or if that is 0 any number that divides the width.
 void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
                    const Targets& targets, std::int64_t positions = 0);
 
-/// Throws Error (input) unless `weights` is empty, or has a finite weight, not negative, for each
+/// Throws Error (input) unless `weights` is empty, or has a finite weight of at least 0 for each
 /// class of a network with `outputs` outputs (row_width()).
 void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const float> weights);
 
 /// Writes the sample weights of `targets`, each times the weight of its class, to `weights`: one
 /// for each sample, or for each label of samples of several positions. A sample of several classes
-/// (mixup, or a distribution as its target) has the mean of their weights. `class_weights` fits the
-/// loss; targets that do not are left to check_targets().
+/// (mixup, or a distribution as its target) has the mean of their weights. `class_weights` must fit
+/// the loss. check_targets() reports targets that do not fit.
 void apply_class_weights(const Targets& targets, std::span<const float> class_weights,
-                    std::int64_t samples, std::vector<float>& weights);
+                         std::int64_t samples, std::vector<float>& weights);
 
 }  // namespace lockstep::model

@@ -62,8 +62,8 @@ class TensorView {
   std::size_t size() const { return size_; }  ///< in elements
   /// Bytes of all elements.
   std::size_t size_bytes() const { return size_ * element_bytes(type_); }
-  bool empty() const { return size_ == 0; }  ///< whether there are none
-  Precision type() const { return type_; }   ///< of each element
+  bool empty() const { return size_ == 0; }  ///< whether it has no elements
+  Precision type() const { return type_; }   ///< type of the elements
 
   /// The elements as type T: float, device::BFloat16 or device::Float16.
   template <typename T>
@@ -88,7 +88,7 @@ class TensorView {
 /// An array to convert, and the float32 array that receives its values.
 struct Widening {
   TensorView from;      ///< read only
-  std::span<float> to;  ///< of the same size
+  std::span<float> to;  ///< destination of equal size
 };
 
 }  // namespace lockstep::model

@@ -36,10 +36,10 @@ class HostUpdater final : public Updater {
   void update(std::span<const float> summable) override {
     outcome_ = {.applied = SummableMetrics::is_finite(summable.data()) &&
                            !SummableMetrics::is_weightless(summable.data())};
-    const float of_weights = SummableMetrics::gradient_factor(summable.data());
-    float scale = of_weights / request_.loss_scale;
+    const float weight_factor = SummableMetrics::gradient_factor(summable.data());
+    float scale = weight_factor / request_.loss_scale;
     if (outcome_.applied && request_.clip_norm > 0) {
-      outcome_.gradient_norm = global_norm(arrays_.gradients) * static_cast<double>(of_weights) /
+      outcome_.gradient_norm = global_norm(arrays_.gradients) * static_cast<double>(weight_factor) /
                                static_cast<double>(request_.loss_scale);
       outcome_.applied = std::isfinite(outcome_.gradient_norm);
       scale *= clip_scale(outcome_.gradient_norm, request_.clip_norm);

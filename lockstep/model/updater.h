@@ -1,5 +1,4 @@
-// What happens after the gradients of a step are complete: clipping, the decision whether to apply
-// the step, and the optimizer.
+// Applies the gradients of a step: clipping, the decision whether to apply it, and the optimizer.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace lockstep::model {
 
-/// Follows `value`; with decay 0 it becomes `value` exactly.
+/// One step of an exponential moving average; with decay 0 exactly `value`.
 constexpr float follow(float average, float value, float decay) {
   return decay * average + (1 - decay) * value;
 }
@@ -26,7 +25,7 @@ struct UpdateArrays {
   std::span<const float> gradients;  ///< in the same layout; reduced over all replicas
   TensorView weights;  ///< the 16-bit copy of the parameters, also updated; empty for float32
   std::span<float> statistics;  ///< moving statistics
-  /// Their values before the step, restored if the step is not applied.
+  /// The statistics before the step, restored if the step is not applied.
   std::span<const float> kept_statistics;
   /// Decay per update of the exponential moving average of the parameters, which is then the last
   /// slot, kAverageSlot; 0: none. The first update sets it to the parameters.
@@ -35,7 +34,7 @@ struct UpdateArrays {
 
 /// The arguments of one update.
 struct UpdateRequest {
-  float learning_rate = 0;  ///< of this update
+  float learning_rate = 0;  ///< learning rate of this update
   std::int64_t update = 1;  ///< counted from 1; used for bias correction
   double clip_norm = 0;     ///< maximum norm of the gradient; 0 disables clipping
   float loss_scale = 1;     ///< the factor on the gradients
@@ -48,8 +47,8 @@ struct UpdateOutcome {
 };
 
 /// The optimizer of one replica, and the decision whether to apply an update. Both depend only on
-/// the reduced gradient and the reduced metrics, so all replicas decide the same. The slots are in
-/// the memory of the model's device.
+/// the reduced gradient and the reduced metrics, so all replicas agree. The slots are in the memory
+/// of the model's device.
 class Updater {
  public:
   virtual ~Updater() = default;
@@ -61,7 +60,7 @@ class Updater {
   /// if their loss or an element of the gradient is not finite, in every precision, or if all
   /// weights are 0.
   virtual void update(std::span<const float> summable) = 0;
-  /// The result of the last update, once that is complete; does not wait for it.
+  /// The result of the last update. The caller has waited for its completion.
   virtual UpdateOutcome outcome() = 0;
 
   /// Slot names of the optimizer, and of the average, in a fixed order, as checkpoints store them.
@@ -71,7 +70,7 @@ class Updater {
   std::span<float> slot(std::string_view name);
 
  protected:
-  /// For the optimizer of `options`.
+  /// Creates the names of the slots of `options`.
   Updater(const OptimizerOptions& options, float average_decay)
       : slot_names_(model::slot_names(options)), options_(options), average_decay_(average_decay) {
     if (average_decay > 0) slot_names_.emplace_back(kAverageSlot);
@@ -81,7 +80,7 @@ class Updater {
 
   /// The options given to the constructor.
   const OptimizerOptions& options() const { return options_; }
-  /// Whether there is an average.
+  /// Whether it maintains an average of the parameters.
   bool averages() const { return average_decay_ > 0; }
   /// The decay of the average in update number `update`.
   float average_decay(std::int64_t update) const { return update == 1 ? 0 : average_decay_; }

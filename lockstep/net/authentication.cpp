@@ -25,13 +25,13 @@ constexpr const char* kOtherUser = "it belongs to another user of this host";
 
 /// One step of a handshake: sends and receives as much as possible without blocking. False if the
 /// connection is closed.
-bool carry(int socket, Handshake& handshake, std::string& output) {
+bool advance_handshake(int socket, Handshake& handshake, std::string& output) {
   for (;;) {
-    output += handshake.take_output();
+    output += handshake.drain_output();
     while (!output.empty()) {
       const ssize_t sent =
           ::send(socket, output.data(), output.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent < 0) return would_wait();
+      if (sent < 0) return would_block();
       output.erase(0, static_cast<std::size_t>(sent));
     }
     if (handshake.wanted() == 0) return true;
@@ -39,7 +39,7 @@ bool carry(int socket, Handshake& handshake, std::string& output) {
     const ssize_t got =
         recv(socket, piece.data(), std::min(piece.size(), handshake.wanted()), MSG_DONTWAIT);
     if (got == 0) return false;
-    if (got < 0) return would_wait();
+    if (got < 0) return would_block();
     handshake.receive({piece.data(), static_cast<std::size_t>(got)});
   }
 }
@@ -105,7 +105,7 @@ bool table_has(const char* table, const std::string& local, const std::string& r
 
 }  // namespace
 
-bool is_of_this_user(int socket) {
+bool belongs_to_this_user(int socket) {
   sockaddr_storage own{};
   sockaddr_storage other{};
   socklen_t own_size = sizeof(own);
@@ -126,14 +126,14 @@ bool authenticate(const FileDescriptor& socket, const net::JobSecret& secret,
   Handshake handshake(secret, Handshake::Role::initiator, purpose);
   std::string output;
   for (;;) {
-    const bool goes_on = carry(socket.get(), handshake, output);
+    const bool is_open = advance_handshake(socket.get(), handshake, output);
     if (handshake.failed()) {
       why = handshake.reason();
       return false;
     }
     if (handshake.succeeded() && output.empty()) break;
-    if (!goes_on) {
-      why = kNoRoom;
+    if (!is_open) {
+      why = kClosedByPeer;
       return false;
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -144,7 +144,7 @@ bool authenticate(const FileDescriptor& socket, const net::JobSecret& secret,
     pollfd interest = interest_of(socket.get(), output);
     poll(&interest, 1, static_cast<int>(left));
   }
-  if (secret.is_secret() || is_of_this_user(socket.get())) return true;
+  if (secret.is_secret() || belongs_to_this_user(socket.get())) return true;
   why = kOtherUser;
   return false;
 }
@@ -157,58 +157,58 @@ PendingConnections::PendingConnections(std::vector<Listener> listeners, net::Job
       paused_until_(-std::numeric_limits<double>::infinity()) {}
 
 void PendingConnections::add_interests(std::vector<pollfd>& interests, double now) const {
-  if (now >= paused_until_ && has_room(now))
+  if (now >= paused_until_ && can_accept(now))
     for (const Listener& listener : listeners_)
       interests.push_back({.fd = listener.descriptor(), .events = POLLIN, .revents = 0});
   for (const Pending& pending : pending_)
     interests.push_back(interest_of(pending.socket.get(), pending.output));
 }
 
-// Once the oldest may be replaced, there is nothing to do before another connection comes, which is
-// an event: a time that has passed would make every wait end at once.
+// Once the oldest may be replaced, the next event is a new connection. A deadline in the past would
+// make every wait return at once.
 double PendingConnections::next_deadline(double now) const {
   double next = std::numeric_limits<double>::infinity();
   if (!pending_.empty())
-    next = pending_.front().since + (has_room(now) ? kPatience : kBusyPatience);
+    next = pending_.front().since + (can_accept(now) ? kPatience : kBusyPatience);
   if (std::isfinite(paused_until_)) next = std::min(next, paused_until_);
   return next;
 }
 
 std::vector<FileDescriptor> PendingConnections::advance(double now) {
   std::vector<FileDescriptor> authenticated;
-  const auto go_on = [&] {
+  const auto advance_all = [&] {
     std::erase_if(pending_, [&](Pending& pending) { return advance(pending, now, authenticated); });
   };
-  go_on();
+  advance_all();
   if (now < paused_until_) return authenticated;
   paused_until_ = -std::numeric_limits<double>::infinity();
   accept(now);
-  go_on();  // the first bytes may have arrived
+  advance_all();  // the first bytes may have arrived
   return authenticated;
 }
 
 /// Whether the connection can be removed from the list.
 bool PendingConnections::advance(Pending& pending, double now,
                                  std::vector<FileDescriptor>& authenticated) {
-  const bool goes_on = carry(pending.socket.get(), pending.handshake, pending.output);
+  const bool is_open = advance_handshake(pending.socket.get(), pending.handshake, pending.output);
   if (pending.handshake.succeeded() && pending.output.empty() &&
-      (secret_.is_secret() || is_of_this_user(pending.socket.get()))) {
+      (secret_.is_secret() || belongs_to_this_user(pending.socket.get()))) {
     authenticated.push_back(std::move(pending.socket));
     return true;
   }
-  if (goes_on && pending.handshake.wanted() > 0 && now - pending.since <= kPatience) return false;
+  if (is_open && pending.handshake.wanted() > 0 && now - pending.since <= kPatience) return false;
   ++refused_;
   return true;
 }
 
 void PendingConnections::accept(double now) {
   for (const Listener& listener : listeners_) {
-    for (std::size_t count = 0; count < kMaxPending && has_room(now); ++count) {
+    for (std::size_t count = 0; count < kMaxPending && can_accept(now); ++count) {
       FileDescriptor socket = listener.accept();
       if (!socket.is_open() && (errno == ECONNABORTED || errno == EINTR)) continue;
       if (!socket.is_open()) {
         // Without descriptors the listener stays ready, and polling for it would return at once.
-        if (!would_wait()) paused_until_ = now + kPause;
+        if (!would_block()) paused_until_ = now + kPause;
         break;
       }
       if (pending_.size() == kMaxPending) {
@@ -225,7 +225,7 @@ void PendingConnections::accept(double now) {
 
 /// Whether another connection may be accepted. At the limit, it replaces the oldest one after
 /// kBusyPatience.
-bool PendingConnections::has_room(double now) const {
+bool PendingConnections::can_accept(double now) const {
   return pending_.size() < kMaxPending || now - pending_.front().since >= kBusyPatience;
 }
 

@@ -21,7 +21,7 @@ inline constexpr const char* kAgentPurpose = "agent";
 
 /// The reason that authenticate() reports if the other end closed the connection. It may have
 /// reached its limit of pending connections, so a later attempt can succeed.
-inline constexpr const char* kNoRoom = "it closed the connection";
+inline constexpr const char* kClosedByPeer = "it closed the connection";
 
 /// The connecting end. Runs the handshake: both ends prove that they know the secret. Without a
 /// secret (JobSecret::none), the other end must belong to this user. Waits at most `limit`. On
@@ -31,7 +31,7 @@ bool authenticate(const FileDescriptor& socket, const net::JobSecret& secret,
                   const std::string& purpose, std::chrono::milliseconds limit, std::string& why);
 
 /// Whether the other end of a loopback connection is a socket of a process of this user.
-bool is_of_this_user(int socket);
+bool belongs_to_this_user(int socket);
 
 /// The listening end: holds connections until their handshakes are complete. A malicious client can
 /// neither make it use more than a few kilobytes for each of 64 connections nor block other
@@ -65,7 +65,7 @@ class PendingConnections {
   };
 
   void accept(double now);
-  bool has_room(double now) const;
+  bool can_accept(double now) const;
   bool advance(Pending& pending, double now, std::vector<FileDescriptor>& authenticated);
 
   std::vector<Listener> listeners_;

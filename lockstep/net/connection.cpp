@@ -66,7 +66,7 @@ void Connection::flush() {
   while (sent_ < outgoing_.size()) {
     const ssize_t sent = ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_,
                                 MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && would_wait()) {
+    if (sent < 0 && would_block()) {
       if (sent_ <= outgoing_.size() / 2) return;
       outgoing_.erase(0, sent_);
       sent_ = 0;
@@ -91,7 +91,7 @@ std::vector<Frame> Connection::receive() {
   std::string over;
   const ssize_t got = recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (got == 0) over = "its connection closed";
-  if (got < 0 && !would_wait())
+  if (got < 0 && !would_block())
     over = "its connection broke: " + std::generic_category().message(errno);
   if (got > 0) reader_.add({piece.data(), static_cast<std::size_t>(got)});
   while (auto frame = reader_.next()) frames.push_back(std::move(*frame));

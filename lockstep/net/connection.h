@@ -1,5 +1,5 @@
-// A TCP connection that carries frames: messages of a kind and a body, with limits on what a peer
-// can make this process hold.
+// A TCP connection that carries frames: messages of a kind and a body, with limits on the memory
+// that a peer can occupy.
 #pragma once
 
 #include <poll.h>
@@ -71,7 +71,7 @@ class FrameReader {
  private:
   FrameLimits limits_;
   std::string bytes_;
-  std::size_t begin_ = 0;  // of the bytes that have not been returned
+  std::size_t begin_ = 0;  // offset of the bytes not yet returned
   bool broken_ = false;
 };
 

@@ -43,7 +43,7 @@ Handshake::Handshake(JobSecret secret, Role role, std::string purpose)
   }
 }
 
-std::string Handshake::take_output() { return std::exchange(output_, {}); }
+std::string Handshake::drain_output() { return std::exchange(output_, {}); }
 
 void Handshake::receive(std::string_view bytes) {
   LOCKSTEP_CHECK_OP(bytes.size(), <=, wanted());
@@ -52,10 +52,10 @@ void Handshake::receive(std::string_view bytes) {
   const std::size_t magic = std::min(received_.size(), kMagic.size());
   if (other_nonce_.empty() && received_.compare(0, magic, kMagic, 0, magic) != 0)
     return fail("it does not speak Lockstep's protocol");
-  if (state_ == State::running && wanted() == 0) take_message();
+  if (state_ == State::running && wanted() == 0) process_message();
 }
 
-void Handshake::take_message() {
+void Handshake::process_message() {
   const std::string message = std::exchange(received_, {});
   std::string mac = message;
   if (other_nonce_.empty()) {
@@ -75,8 +75,8 @@ void Handshake::take_message() {
   expect(0);
 }
 
-/// Every part has a fixed size or a terminating zero byte, so that different inputs never give the
-/// same text.
+/// Every part has a fixed size or a terminating zero byte, so that different inputs never produce
+/// the same text.
 JobSecret::Mac Handshake::mac_of(Role role) const {
   const bool initiators = role_ == Role::initiator;
   const std::string& first = initiators ? own_nonce_ : other_nonce_;

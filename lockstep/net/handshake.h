@@ -13,8 +13,9 @@ namespace lockstep::net {
 /// Three messages of fixed size. The process that connected, the initiator, sends first:
 ///
 ///     initiator -> responder   magic, nonce of the initiator
-///     responder -> initiator   magic, nonce of the responder, HMAC(secret, "responder", purpose,
-///     both nonces) initiator -> responder   HMAC(secret, "initiator", purpose, both nonces)
+///     responder -> initiator   magic, nonce of the responder,
+///                              HMAC(secret, "responder", purpose, both nonces)
+///     initiator -> responder   HMAC(secret, "initiator", purpose, both nonces)
 ///
 /// Nonces are 256 random bits, drawn for each connection, which prevents replay of a recorded
 /// handshake. The MAC covers the role, which prevents reflection of a process's own answer, and
@@ -27,7 +28,7 @@ class Handshake {
   Handshake(JobSecret secret, Role role, std::string purpose);
 
   /// Bytes to send; may be empty. Each byte is returned once.
-  std::string take_output();
+  std::string drain_output();
   /// Number of bytes still expected from the other end; 0 if the handshake has succeeded or failed.
   std::size_t wanted() const { return wanted_ - received_.size(); }
   /// Processes received bytes, at most wanted().
@@ -42,7 +43,7 @@ class Handshake {
  private:
   enum class State { running, succeeded, failed };
 
-  void take_message();
+  void process_message();
   JobSecret::Mac mac_of(Role role) const;
   void expect(std::size_t bytes) { wanted_ = bytes; }
   void fail(std::string reason);

@@ -105,7 +105,7 @@ class HttpServer::Client {
   std::size_t receive_into(std::array<char, 8192>& piece) {
     const ssize_t got = recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
     if (got > 0) return static_cast<std::size_t>(got);
-    if (got == 0 || !would_wait()) close();
+    if (got == 0 || !would_block()) close();
     return 0;
   }
 
@@ -134,7 +134,7 @@ class HttpServer::Client {
     while (sent_ < outgoing_.size()) {
       const ssize_t sent = ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_,
                                   MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent < 0 && would_wait()) return;
+      if (sent < 0 && would_block()) return;
       if (sent < 0) return close();
       sent_ += static_cast<std::size_t>(sent);
     }
@@ -182,7 +182,7 @@ bool HttpServer::accept_waiting(std::vector<Client>& clients) const {
   do {
     FileDescriptor socket = listener_.accept();
     if (!socket.is_open() && errno == ECONNABORTED) continue;
-    if (!socket.is_open()) return would_wait();
+    if (!socket.is_open()) return would_block();
     if (clients.size() >= limits_.connections) clients.erase(clients.begin());
     clients.emplace_back(std::move(socket), Clock::now() + limits_.duration);
     clients.back().advance(handler_, limits_.request);  // before others take its place

@@ -15,13 +15,13 @@
 
 namespace lockstep::net {
 
-/// What a server returns with status 200.
+/// The body of a response with status 200.
 struct HttpText {
   std::string type;  ///< media type: "text/plain; charset=utf-8"
   std::string body;
 };
 
-/// What a client can make a server hold.
+/// Limits on the resources that clients can occupy.
 struct HttpLimits {
   /// Open connections. The oldest one is closed in favor of another.
   std::size_t connections = 16;
@@ -30,13 +30,13 @@ struct HttpLimits {
   std::chrono::milliseconds duration{5000};
 };
 
-/// Answers GET and HEAD over HTTP/1.1, one request per connection, on a thread of its own.
+/// Answers GET and HEAD over HTTP/1.1, one request per connection, on a separate thread.
 ///
 /// Clients are not trusted. A connection that exceeds the limits is closed. The thread accepts all
 /// waiting connections and answers a request that has arrived at once, so that connections without
-/// requests do not delay it; and it pauses between rounds, so that clients take at most a tenth of
-/// a processor from the program. There is no encryption and no authentication: whoever reaches the
-/// address can read the texts.
+/// requests do not delay it. It pauses between rounds, so that serving uses at most a tenth of a
+/// processor. There is no encryption and no authentication: anyone who can reach the address can
+/// read the texts.
 class HttpServer {
  public:
   /// The text of a path without its query, such as "/metrics"; nullopt if there is none (status
@@ -44,7 +44,7 @@ class HttpServer {
   using Handler = std::function<std::optional<HttpText>(std::string_view path)>;
 
   /// Listens on the numeric `address`. `port` 0: one that the system chooses. Throws Error
-  /// (communication) if that is impossible, such as for a port in use.
+  /// (communication) if it cannot, for example for a port in use.
   HttpServer(const std::string& address, std::uint16_t port, Handler handler,
              const HttpLimits& limits = {});
   HttpServer(const HttpServer&) = delete;

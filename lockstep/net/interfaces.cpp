@@ -24,7 +24,7 @@ namespace {
 
 /// Queries the kernel about interfaces by ioctl. Unlike the files in /sys, ioctl uses the network
 /// namespace of this process, which may be that of a container.
-class Questions {
+class InterfaceQuery {
  public:
   int mtu(const char* interface) const {
     ifreq request = about(interface);
@@ -131,15 +131,15 @@ std::vector<InterfaceAddress> interface_addresses() {
 }
 
 std::vector<NetworkAddress> network_addresses() {
-  const Questions questions;
+  const InterfaceQuery query;
   std::vector<NetworkAddress> all;
   for (const InterfaceAddress& one : interface_addresses())
     if (!one.is_loopback)
       all.push_back({.interface = one.interface,
                      .address = one.address,
                      .network = one.network,
-                     .mtu = questions.mtu(one.interface.c_str()),
-                     .bits_per_second = questions.bits_per_second(one.interface.c_str())});
+                     .mtu = query.mtu(one.interface.c_str()),
+                     .bits_per_second = query.bits_per_second(one.interface.c_str())});
   return all;
 }
 
@@ -170,10 +170,10 @@ std::string interface_of(const std::string& own) {
 
 }  // namespace
 
-NetworkWay way_to(const std::string& address) {
+NetworkRoute route_to(const std::string& address) {
   const std::optional<SocketAddress> other = parse_address(address, kAnyPort);
   if (!other) return {};
-  NetworkWay way{.address = own_address(*other)};
+  NetworkRoute way{.address = own_address(*other)};
   if (!way.address.empty()) way.interface = interface_of(way.address);
   return way;
 }

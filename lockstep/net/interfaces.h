@@ -14,7 +14,7 @@ namespace lockstep::net {
 /// interface appended: "fe80::1%eth0".
 std::string numeric_address(const sockaddr* address);
 
-/// An address and a port, as system calls take them.
+/// An address and a port as arguments of system calls.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
@@ -29,7 +29,7 @@ std::optional<SocketAddress> parse_address(const std::string& address, std::uint
 struct InterfaceAddress {
   std::string interface = {};  ///< "eth0", "lo"
   std::string address = {};    ///< numeric
-  std::string network = {};    ///< of the address: "10.0.0.0/24"
+  std::string network = {};    ///< "10.0.0.0/24"
   bool is_loopback = false;
 };
 
@@ -49,13 +49,13 @@ struct NetworkAddress {
 std::vector<NetworkAddress> network_addresses();
 
 /// The local end of a route to another host.
-struct NetworkWay {
+struct NetworkRoute {
   std::string interface = {};  ///< "eth0"; empty if there is no route
-  std::string address = {};    ///< of this host on the interface
+  std::string address = {};    ///< address of this host on it
 };
 
 /// The route of packets from this host to the numeric `address`, from the system's routing table.
 /// Sends nothing.
-NetworkWay way_to(const std::string& address);
+NetworkRoute route_to(const std::string& address);
 
 }  // namespace lockstep::net

@@ -36,7 +36,7 @@ bool begin(Attempt& attempt) {
   return false;
 }
 
-void give_up(Attempt& attempt) {
+void time_out(Attempt& attempt) {
   attempt.timed_out = true;
   attempt.failure = std::generic_category().message(ETIMEDOUT);
 }
@@ -46,11 +46,11 @@ void give_up(Attempt& attempt) {
 void wait_for_some(std::vector<Attempt>& attempts, std::vector<bool>& in_progress,
                    std::chrono::milliseconds limit) {
   std::vector<pollfd> interests;
-  std::vector<std::size_t> of;
+  std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     if (!in_progress[i]) continue;
     interests.push_back({.fd = attempts[i].socket.get(), .events = POLLOUT, .revents = 0});
-    of.push_back(i);
+    numbers.push_back(i);
   }
   poll(interests.data(), interests.size(), static_cast<int>(limit.count()));
   for (std::size_t i = 0; i < interests.size(); ++i) {
@@ -58,22 +58,22 @@ void wait_for_some(std::vector<Attempt>& attempts, std::vector<bool>& in_progres
     int error = 0;
     socklen_t size = sizeof(error);
     getsockopt(interests[i].fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    in_progress[of[i]] = false;
-    attempts[of[i]].timed_out = error == ETIMEDOUT;
-    if (error != 0) attempts[of[i]].failure = std::generic_category().message(error);
+    in_progress[numbers[i]] = false;
+    attempts[numbers[i]].timed_out = error == ETIMEDOUT;
+    if (error != 0) attempts[numbers[i]].failure = std::generic_category().message(error);
   }
 }
 
 /// Ends the attempts at hosts that have answered at another endpoint.
-void give_up_on_answered(std::vector<Attempt>& attempts, std::vector<bool>& in_progress,
-                         std::size_t hosts) {
+void abandon_answered_hosts(std::vector<Attempt>& attempts, std::vector<bool>& in_progress,
+                            std::size_t hosts) {
   std::vector<bool> answered(hosts);
   for (std::size_t i = 0; i < attempts.size(); ++i)
     if (attempts[i].failure.empty() && !in_progress[i]) answered[attempts[i].host] = true;
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     if (!in_progress[i] || !answered[attempts[i].host]) continue;
     in_progress[i] = false;
-    give_up(attempts[i]);
+    time_out(attempts[i]);
   }
 }
 
@@ -128,13 +128,13 @@ std::vector<Attempt> connect_to_hosts(const std::vector<std::vector<Endpoint>>& 
   for (Attempt& attempt : attempts) in_progress.push_back(begin(attempt));
   for (;;) {
     if (until == Until::each_host_answered)
-      give_up_on_answered(attempts, in_progress, hosts.size());
+      abandon_answered_hosts(attempts, in_progress, hosts.size());
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (std::ranges::find(in_progress, true) == in_progress.end() || left.count() <= 0) break;
     wait_for_some(attempts, in_progress, left);
   }
   for (std::size_t i = 0; i < attempts.size(); ++i) {
-    if (in_progress[i]) give_up(attempts[i]);
+    if (in_progress[i]) time_out(attempts[i]);
     if (!attempts[i].failure.empty()) attempts[i].socket = FileDescriptor();
   }
   return attempts;

@@ -1,5 +1,4 @@
-// Which addresses this host has and others may reach it at, and whether this host can reach others
-// over TCP.
+// The addresses at which other hosts may reach this one, and TCP connections to other hosts.
 #pragma once
 
 #include <chrono>

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kProbes = 6;                             // TCP keep-alive probes within a timeout
 constexpr std::int64_t kMaxProbeSeconds = 32767;       // limit of the system
-constexpr std::string_view kMappedPrefix = "::ffff:";  // of an IPv4 address on an IPv6 socket
+constexpr std::string_view kMappedPrefix = "::ffff:";  // before an IPv4 address on an IPv6 socket
 
 void set(const FileDescriptor& socket, int level, int option, int value) {
   setsockopt(socket.get(), level, option, &value, sizeof(value));
@@ -92,12 +92,12 @@ FileDescriptor tcp_socket(int family) {
   return socket;
 }
 
-void limit_silence(const FileDescriptor& socket, std::chrono::seconds timeout) {
-  const auto ask =
+void set_keepalive_timeout(const FileDescriptor& socket, std::chrono::seconds timeout) {
+  const auto interval =
       static_cast<int>(std::clamp<std::int64_t>(timeout.count() / kProbes, 1, kMaxProbeSeconds));
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, ask);
-  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, ask);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, interval);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   // The timeout for unacknowledged data and for keep-alive probes.
   const auto limit =
@@ -105,7 +105,7 @@ void limit_silence(const FileDescriptor& socket, std::chrono::seconds timeout) {
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit));
 }
 
-bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 std::string peer_address(const FileDescriptor& socket) {
   sockaddr_storage storage{};

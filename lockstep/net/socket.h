@@ -36,10 +36,10 @@ class Listener {
 FileDescriptor tcp_socket(int family);
 
 /// Breaks the connection if the peer's system does not respond for `timeout`, by keep-alive probes.
-void limit_silence(const FileDescriptor& socket, std::chrono::seconds timeout);
+void set_keepalive_timeout(const FileDescriptor& socket, std::chrono::seconds timeout);
 
-/// Whether the last call failed with an errno that asks to call again later.
-bool would_wait();
+/// Whether the last call failed with an errno that means to retry later.
+bool would_block();
 
 /// The numeric address of the peer; of IPv4 even on an IPv6 socket. Empty if it is not connected.
 std::string peer_address(const FileDescriptor& socket);

@@ -18,7 +18,7 @@ namespace lockstep::net {
 namespace {
 
 constexpr const char* kAdvice = "create one with `openssl rand -hex 16`";
-constexpr std::size_t kMaxBytes = 4096;  // of a file; a larger file is not a secret
+constexpr std::size_t kMaxBytes = 4096;  // limit of a file; a larger one is not a secret
 constexpr mode_t kAccessOfOthers = 077;
 
 [[noreturn]] void refuse_file(const char* file, const std::string& found) {

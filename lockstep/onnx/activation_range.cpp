@@ -11,14 +11,13 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr double kLevels = 255;  // steps of uint8
-constexpr double kCut = 0.0001;  // of the values, at each end
+constexpr double kLevels = 255;  // intervals of uint8
+constexpr double kCut = 0.0001;  // fraction of the values cut at each end
 
-/// Kullback-Leibler divergence of what `levels` integers keep of the first `bins` of `counts` from
-/// the values clamped to them. Each integer stands for equal parts of a run of bins, as far as they
-/// are not empty.
+/// Kullback-Leibler divergence of the first `bins` of `counts`, quantized to `levels` integers,
+/// from the clamped values. Each integer spreads its count evenly over its bins that are not empty.
 double divergence(std::span<const std::int64_t> counts, std::int64_t bins, std::int64_t levels) {
-  constexpr double kNone = 1e-6;  // instead of no value where the clamped values have some
+  constexpr double kNone = 1e-6;  // replaces a count of 0 where the clamped values have some
   const auto size = static_cast<std::size_t>(bins);
   const auto kept = counts.first(size);
   const auto clamped = counts.subspan(size);
@@ -128,8 +127,8 @@ ActivationRange ActivationHistogram::percentile() const {
   return {.low = std::max(lowest_, 0.0f - edge(below_)), .high = std::min(highest_, edge(above_))};
 }
 
-/// The magnitude above which values are clamped. The value 0 does not count: it has an integer of
-/// its own, and most values after a ReLU are 0.
+/// The magnitude above which values are clamped. The value 0 does not count: an integer represents
+/// it exactly, and most values after a ReLU are 0.
 double ActivationHistogram::threshold() const {
   Counts magnitudes(kBins);
   std::ranges::transform(below_, above_, magnitudes.begin(), std::plus<>());

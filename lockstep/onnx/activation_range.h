@@ -1,4 +1,4 @@
-// The range of an activation that 8-bit integers represent, from the values that were seen.
+// The range of an activation that 8-bit integers represent, from observed values.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep::onnx {
 
-/// How a range follows from values.
+/// How a range is chosen from values.
 enum class Calibration {
   min_max,     ///< all values
   percentile,  ///< without the lowest and the highest values, 0.01% each
@@ -20,7 +20,7 @@ enum class Calibration {
   entropy,
 };
 
-/// The values that integers represent; outside of them they are clamped.
+/// The values that integers represent; others are clamped.
 struct ActivationRange {
   float low = 0;   ///< at most 0
   float high = 0;  ///< at least 0
@@ -28,17 +28,17 @@ struct ActivationRange {
   bool operator==(const ActivationRange&) const = default;
 };
 
-/// The rounding to uint8 of `range`, with an integer for 0. A range of 0 alone has the scale 1.
+/// The rounding of `range` to uint8, in which 0 is exact. A range of 0 only has scale 1.
 model::FakeQuantizeFunction rounding_to_uint8(const ActivationRange& range);
 
 /// Counts values by their magnitude, in 2048 bins on each side of 0. When a value is above the last
-/// bin, all bins double their width: the result is the same in any order of the values.
+/// bin, all bins double their width, so the result does not depend on the order of the values.
 class ActivationHistogram {
  public:
-  /// Counts `values`; false, without a change, if one of them is not finite.
+  /// Counts `values`. Returns false, without a change, if one is not finite.
   bool add(std::span<const float> values);
 
-  /// Of the values so far; always includes 0.
+  /// The range of the values so far; always includes 0.
   ActivationRange range(Calibration calibration) const;
 
  private:
@@ -50,7 +50,7 @@ class ActivationHistogram {
   double threshold() const;
 
   double limit_ = 0;              // upper edge of the last bin, a power of two; 0: all values are 0
-  Counts below_ = Counts(kBins);  // by magnitude
+  Counts below_ = Counts(kBins);  // negative values, by magnitude
   Counts above_ = Counts(kBins);
   std::int64_t zeros_ = 0;
   float lowest_ = 0;

@@ -1,4 +1,4 @@
-// Where the elements of arrays lie, and layers that move them.
+// The layouts of arrays, and layers that move elements.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ Shape in_order(const Shape& axes, const Axes& order) {
   return shape;
 }
 
-/// `order` without the axes of extent 1, which do not matter to where elements lie.
+/// `order` without the axes of extent 1, which do not affect the layout.
 Axes moving_axes(const Shape& axes, const Axes& order) {
   Axes moving;
   for (const std::size_t axis : order)
@@ -50,8 +50,7 @@ Shape Array::sample() const {
   return result;
 }
 
-/// `from` with the shape `shape`, or with its axes in the order of `dims`. The same for the second
-/// reader.
+/// `from` with the shape `shape`, or with its axes in the order of `dims`. Shared by all readers.
 NodeId Importer::moved(const Node& node, NodeId from, Shape shape, std::optional<Axes> dims) {
   const auto key = std::tuple(from, shape, dims.value_or(Axes{}));
   if (const auto found = moves_.find(key); found != moves_.end()) return found->second;
@@ -70,7 +69,7 @@ NodeId Importer::moved(const Node& node, NodeId from, Shape shape, std::optional
   return to;
 }
 
-/// The same elements, with the sample's shape as `axes`.
+/// `array` with the sample's shape as `axes`, without moving elements.
 Array Importer::with_sample_axes(const Node& node, Array array) {
   const Shape sample = array.sample();
   if (array.axes == sample) return array;

@@ -1,4 +1,4 @@
-// The operators of layers of images, of vectors, and of single elements.
+// Export of layers of images, vectors and single elements.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,16 +45,16 @@ std::vector<Attribute> attributes_of(const model::WindowGeometry& window) {
 
 // ---- Weights
 
-/// A kernel in Lockstep's order, or reordered so that neither the count of elements nor that of the
-/// output channels changes, and a bias.
+/// A kernel in Lockstep's order, or reordered without changing the number of elements and of output
+/// channels, and a bias.
 struct Weights {
   std::vector<float> kernel;
-  std::vector<float> bias;    // empty: none
-  std::vector<float> scales;  // of the output channels, if the kernel is stored as int8
+  std::vector<float> bias;    // may be empty
+  std::vector<float> scales;  // one per output channel, if the kernel is stored as int8
   float input_scale = 1;
 };
 
-/// Of a layer with `kernel` and maybe `bias`.
+/// The weights of a layer with `kernel` and optional `bias`.
 Weights weights_of(const LayerExport& layer) {
   const auto array = [&](const char* name) -> std::vector<float> {
     if (layer.find(name) == nullptr) return {};
@@ -72,8 +72,8 @@ Weights weights_of(const LayerExport& layer) {
   return weights;
 }
 
-/// A constant of integers, and the DequantizeLinear that makes it the array LAYER/part. `steps` are
-/// the scales of the elements along the axis `axis`.
+/// Adds a constant of integers, and the DequantizeLinear that converts it to the array LAYER/part.
+/// `steps` are the scales along the axis `axis`.
 template <typename Integer>
 std::string integer_constant(const LayerExport& layer, std::string_view part, TensorType type,
                              const Shape& shape, std::span<const float> values,
@@ -101,8 +101,8 @@ std::string integer_constant(const LayerExport& layer, std::string_view part, Te
   return layer.add("DequantizeLinear", {stored, scale, zeros}, {{"axis", axis}}, part);
 }
 
-/// The kernel as a constant of `shape`, whose axis `axis` are the output channels. `values` are
-/// those of weights.kernel in the order of the shape.
+/// The kernel as a constant of `shape`, whose axis `axis` are the output channels. `values` is
+/// weights.kernel in the order of the shape.
 std::string kernel_constant(const LayerExport& layer, const Weights& weights, const Shape& shape,
                             std::span<const float> values, std::int64_t axis = 0) {
   if (weights.scales.empty()) return layer.graph().weights(layer.name("kernel"), shape, values);
@@ -163,7 +163,7 @@ Operand transposed_convolution(const LayerExport& layer) {
                             filters))};
   add_bias(layer, weights, inputs);
   std::vector<Attribute> attributes = attributes_of(window);
-  // What the windows do not reach.
+  // The part that no window covers.
   attributes.push_back(
       {"output_padding",
        Ints{output[0] - (window.stride_height * (input.shape[0] - 1) + window.kernel_height -
@@ -254,7 +254,7 @@ Operand tied_dense(const LayerExport& layer) {
     const std::span<const float> bias = layer.values("bias");
     weights.bias.assign(bias.begin(), bias.end());
   }
-  // One array for both layers, as in training.
+  // Both layers share one array, as in training.
   const std::string kernel = layer.add("Transpose", {table}, {{"perm", Ints{1, 0}}}, "transposed");
   return product(layer, input, kernel, weights);
 }
@@ -284,12 +284,13 @@ Operand batch_normalization(const LayerExport& layer) {
   std::vector<float> factor;
   std::vector<float> term;
   for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
-    const double of_channel = double{layer.values("gamma")[c]} /
-                              std::sqrt(double{layer.values("moving_variance", true)[c]} +
-                                        layer.options.at("epsilon").get<double>());
-    factor.push_back(static_cast<float>(of_channel));
-    term.push_back(static_cast<float>(double{layer.values("beta")[c]} -
-                                      double{layer.values("moving_mean", true)[c]} * of_channel));
+    const double channel_factor = double{layer.values("gamma")[c]} /
+                                  std::sqrt(double{layer.values("moving_variance", true)[c]} +
+                                            layer.options.at("epsilon").get<double>());
+    factor.push_back(static_cast<float>(channel_factor));
+    term.push_back(
+        static_cast<float>(double{layer.values("beta")[c]} -
+                           double{layer.values("moving_mean", true)[c]} * channel_factor));
   }
   const std::string scaled =
       layer.add("Mul", {layer.input().name, graph.floats(layer.name("factor"), {channels}, factor)},
@@ -425,7 +426,7 @@ Operand fake_quantize(const LayerExport& layer) {
   return layer.like_input(layer.add("DequantizeLinear", {integers, step, zero}));
 }
 
-/// In a network to train on; for inference it is nothing.
+/// Kept for further training; the identity in inference.
 Operand dropout(const LayerExport& layer) {
   if (layer.exporter.options().fold) return layer.like_input(layer.input().name);
   const std::string ratio = layer.graph().number(layer.options.at("rate").get<float>());
@@ -453,7 +454,7 @@ constexpr char kMul[] = "Mul";
 
 // ---- Shapes
 
-/// What keeps the order of the elements: flatten and reshape.
+/// Flatten and reshape, which keep the order of the elements.
 Operand reshaped_input(const LayerExport& layer) {
   const Operand& input = layer.input();
   if (layer.shape() == input.shape) return layer.like_input(input.name);

@@ -1,4 +1,4 @@
-// Attention and additive attention among the operators of a graph.
+// Recognizes attention and additive attention in a graph.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace lockstep::onnx {
 namespace {
 
-constexpr double kHidingScore = -1e9;  ///< at most: exp() of it is 0
+constexpr double kHidingScore = -1e9;  ///< upper bound of a mask: its exp() is 0
 
 bool is_axis(const Node& node, std::int64_t axis) {
   return Attributes(node).integer("axis", -1) == axis;
@@ -40,7 +40,7 @@ struct LayerPatterns::Mask {
 std::optional<LayerPatterns::Heads> LayerPatterns::heads(const std::string& tensor,
                                                          bool is_grouped) const {
   const std::string split = transposed(tensor, is_grouped ? Ints{0, 2, 3, 1, 4} : Ints{0, 2, 1, 3});
-  const Node* const reshape = maker(split, "Reshape", 2);
+  const Node* const reshape = producer(split, "Reshape", 2);
   if (reshape == nullptr || Attributes(*reshape).integer("allowzero", 0) != 0) return std::nullopt;
   const std::optional<Ints> shape = integers(reshape->inputs[1]);
   if (!shape || shape->size() != (is_grouped ? 5u : 4u) || shape->front() != 0 ||
@@ -73,17 +73,17 @@ std::optional<LayerPatterns::Mask> LayerPatterns::mask(const std::string& tensor
   if (constant(tensor) != nullptr) return Mask{.causal = tensor};
   Mask result;
   std::string documents = tensor;
-  if (const Node* const both = maker(tensor, "And", 2)) {
+  if (const Node* const both = producer(tensor, "And", 2)) {
     documents = both->inputs[0];
     result.causal = both->inputs[1];
   }
-  const Node* const equal = maker(documents, "Equal", 2);
+  const Node* const equal = producer(documents, "Equal", 2);
   if (equal == nullptr) return std::nullopt;
   result.segments =
       input_of(equal->inputs[0], "Unsqueeze", is_grouped ? Ints{1, 2, 4} : Ints{1, 3});
-  const std::string of_keys =
+  const std::string key_segments =
       input_of(equal->inputs[1], "Unsqueeze", is_grouped ? Ints{1, 2, 3} : Ints{1, 2});
-  if (result.segments.empty() || of_keys != result.segments) return std::nullopt;
+  if (result.segments.empty() || key_segments != result.segments) return std::nullopt;
   return result;
 }
 
@@ -112,7 +112,7 @@ std::optional<float> LayerPatterns::rotation(const std::string& cosines, const s
     }
     return true;
   };
-  // Of position 1, pair i is rotated by rotary^(-2i / width). Most are powers of 10.
+  // At position 1, pair i is rotated by rotary^(-2i / width). The base usually is a power of 10.
   double rotary = 10000;
   if (const std::int64_t pair = width / 2 - 1; pair > 0 && positions > 1) {
     const double angle = std::asin(double{sin[static_cast<std::size_t>(width + pair)]});
@@ -127,22 +127,24 @@ std::optional<float> LayerPatterns::rotation(const std::string& cosines, const s
   return entry->second;
 }
 
-/// x * cos + (the halves of x swapped, the first negated) * sin to x. False if `tensor` is another
-/// sum; a tensor that is no sum remains.
-bool LayerPatterns::unrotate(std::string& tensor, const Heads& of, float& rotary) const {
-  const Node* const sum = maker(tensor, "Add", 2);
+/// Replaces x * cos + (the halves of x swapped, the first negated) * sin by x. Keeps a tensor that
+/// is no sum. Returns false for another sum.
+bool LayerPatterns::unrotate(std::string& tensor, const Heads& shape, float& rotary) const {
+  const Node* const sum = producer(tensor, "Add", 2);
   if (sum == nullptr) return false;
-  const Node* const first = maker(sum->inputs[0], "Mul", 2);
-  const Node* const second = maker(sum->inputs[1], "Mul", 2);
-  const Node* const swapped = second == nullptr ? nullptr : maker(second->inputs[0], "Concat", 2);
-  const Node* const negation = swapped == nullptr ? nullptr : maker(swapped->inputs[0], "Neg", 1);
-  const Node* const split = swapped == nullptr ? nullptr : maker(swapped->inputs[1], "Split", 2);
+  const Node* const first = producer(sum->inputs[0], "Mul", 2);
+  const Node* const second = producer(sum->inputs[1], "Mul", 2);
+  const Node* const swapped =
+      second == nullptr ? nullptr : producer(second->inputs[0], "Concat", 2);
+  const Node* const negation =
+      swapped == nullptr ? nullptr : producer(swapped->inputs[0], "Neg", 1);
+  const Node* const split = swapped == nullptr ? nullptr : producer(swapped->inputs[1], "Split", 2);
   if (first == nullptr || negation == nullptr || split == nullptr || split->outputs.size() != 2 ||
       split->inputs[0] != first->inputs[0] || negation->inputs[0] != split->outputs[1] ||
-      integers(split->inputs[1]) != Ints{of.width / 2, of.width / 2} ||
+      integers(split->inputs[1]) != Ints{shape.width / 2, shape.width / 2} ||
       Attributes(*split).integer("axis", 0) != -1 || Attributes(*swapped).integer("axis", 0) != -1)
     return false;
-  const auto found = rotation(first->inputs[1], second->inputs[1], of.positions, of.width);
+  const auto found = rotation(first->inputs[1], second->inputs[1], shape.positions, shape.width);
   if (!found) return false;
   rotary = *found;
   tensor = split->inputs[0];
@@ -158,44 +160,45 @@ std::optional<LayerPattern> LayerPatterns::attention(const Node& last) const {
     if (segments.empty()) return std::nullopt;
     output = last.inputs[0];
   }
-  const Node* const joined = maker(output, "Reshape", 2);
+  const Node* const joined = producer(output, "Reshape", 2);
   if (joined == nullptr || Attributes(*joined).integer("allowzero", 0) != 0) return std::nullopt;
   const std::string grouped_means = transposed(joined->inputs[0], {0, 3, 1, 2, 4});
   const bool is_grouped = !grouped_means.empty();
-  const Node* const means =
-      maker(is_grouped ? grouped_means : transposed(joined->inputs[0], {0, 2, 1, 3}), "MatMul", 2);
-  const Node* const weights = means == nullptr ? nullptr : maker(means->inputs[0], "Softmax", 1);
+  const Node* const means = producer(
+      is_grouped ? grouped_means : transposed(joined->inputs[0], {0, 2, 1, 3}), "MatMul", 2);
+  const Node* const weights = means == nullptr ? nullptr : producer(means->inputs[0], "Softmax", 1);
   if (weights == nullptr || !is_axis(*weights, -1)) return std::nullopt;
   std::string scores = weights->inputs[0];
   Mask hidden;
-  if (const Node* const choice = maker(scores, "Where", 3)) {
+  if (const Node* const choice = producer(scores, "Where", 3)) {
     const auto otherwise = number(choice->inputs[2]);
     const auto found = mask(choice->inputs[0], is_grouped);
     if (!found || !otherwise || !(*otherwise <= kHidingScore)) return std::nullopt;
     hidden = *found;
     scores = choice->inputs[1];
   }
-  const Node* const products = maker(scores, "MatMul", 2);
-  const Node* const scaled = products == nullptr ? nullptr : maker(products->inputs[0], "Mul", 2);
+  const Node* const products = producer(scores, "MatMul", 2);
+  const Node* const scaled =
+      products == nullptr ? nullptr : producer(products->inputs[0], "Mul", 2);
   if (scaled == nullptr || hidden.segments != segments) return std::nullopt;
   std::string queries = scaled->inputs[0];
   std::string keys =
       transposed(products->inputs[1], is_grouped ? Ints{0, 1, 2, 4, 3} : Ints{0, 1, 3, 2});
   const auto factor = number(scaled->inputs[1]);
 
-  // Heads of the values say how wide the rotated ones are.
+  // The heads of the values determine the width of the rotated ones.
   const auto value_heads = heads(means->inputs[1], is_grouped);
   if (!value_heads || !factor) return std::nullopt;
   float rotary = 0;
   std::optional<Heads> query_heads = heads(queries, is_grouped);
   if (!query_heads) {
-    Heads of = *value_heads;
+    Heads expected = *value_heads;
     const std::optional<Ints> shape = integers(joined->inputs[1]);
     if (!shape || shape->size() != 3) return std::nullopt;
-    of.positions = (*shape)[1];
-    float of_keys = 0;
-    if (!unrotate(queries, of, rotary) || !unrotate(keys, *value_heads, of_keys) ||
-        of_keys != rotary)
+    expected.positions = (*shape)[1];
+    float key_rotary = 0;
+    if (!unrotate(queries, expected, rotary) || !unrotate(keys, *value_heads, key_rotary) ||
+        key_rotary != rotary)
       return std::nullopt;
     query_heads = heads(queries, is_grouped);
   }
@@ -214,7 +217,7 @@ std::optional<LayerPattern> LayerPatterns::attention(const Node& last) const {
     return std::nullopt;
 
   LayerPattern pattern;
-  const Node* const split = maker(q.input, "Split", 2);
+  const Node* const split = producer(q.input, "Split", 2);
   const bool is_packed =
       split != nullptr && split->outputs == std::vector{q.input, k.input, v.input} &&
       Attributes(*split).integer("axis", 0) == -1 &&
@@ -244,15 +247,15 @@ std::optional<LayerPattern> LayerPatterns::additive_attention(const Node& last) 
   if (last.inputs.size() != 2) return std::nullopt;
   std::string weights = last.inputs[0];
   std::string segments;
-  if (const Node* const of_text = maker(weights, "Mul", 2)) {
-    segments = text_weights_of(input_of(of_text->inputs[1], "Unsqueeze", {1}), TensorType::float32);
+  if (const Node* const masked = producer(weights, "Mul", 2)) {
+    segments = text_weights_of(input_of(masked->inputs[1], "Unsqueeze", {1}), TensorType::float32);
     if (segments.empty()) return std::nullopt;
-    weights = of_text->inputs[0];
+    weights = masked->inputs[0];
   }
-  const Node* const softmax = maker(weights, "Softmax", 1);
+  const Node* const softmax = producer(weights, "Softmax", 1);
   if (softmax == nullptr || !is_axis(*softmax, -1)) return std::nullopt;
   std::string scores = softmax->inputs[0];
-  if (const Node* const choice = maker(scores, "Where", 3)) {
+  if (const Node* const choice = producer(scores, "Where", 3)) {
     const auto otherwise = number(choice->inputs[2]);
     const std::string masked = text_of(input_of(choice->inputs[0], "Unsqueeze", {1}));
     if (masked.empty() || masked != segments || !otherwise || !(*otherwise <= kHidingScore))
@@ -261,9 +264,9 @@ std::optional<LayerPattern> LayerPatterns::additive_attention(const Node& last) 
   } else if (!segments.empty()) {
     return std::nullopt;
   }
-  const Node* const product = maker(input_of(scores, "Squeeze", {3}), "MatMul", 2);
-  const Node* const tanh = product == nullptr ? nullptr : maker(product->inputs[0], "Tanh", 1);
-  const Node* const sum = tanh == nullptr ? nullptr : maker(tanh->inputs[0], "Add", 2);
+  const Node* const product = producer(input_of(scores, "Squeeze", {3}), "MatMul", 2);
+  const Node* const tanh = product == nullptr ? nullptr : producer(product->inputs[0], "Tanh", 1);
+  const Node* const sum = tanh == nullptr ? nullptr : producer(tanh->inputs[0], "Add", 2);
   if (sum == nullptr) return std::nullopt;
   LayerPattern pattern;
   pattern.node.inputs = {input_of(sum->inputs[0], "Unsqueeze", {2}),

@@ -16,7 +16,7 @@
 
 namespace lockstep::onnx {
 
-/// As an extent or an element of a shape: the number of samples.
+/// The number of samples, as an extent or an element of a shape.
 inline constexpr std::int64_t kSampleCount = std::numeric_limits<std::int64_t>::min();
 
 /// An array that is known before the graph runs. Copies share the elements.
@@ -24,8 +24,8 @@ struct Constant {
   template <typename Element>
   using Elements = std::shared_ptr<const std::vector<Element>>;
 
-  /// May contain kSampleCount. Then there is one element in `values`, which all elements of the
-  /// array equal. {kSampleCount} then stands for any such shape.
+  /// May contain kSampleCount. `values` then has one element, which all elements of the array
+  /// equal, and {kSampleCount} stands for any such shape.
   model::Shape shape;
   /// Floating-point types as float32, all others as int64; bool as 0 and 1.
   std::variant<Elements<float>, Elements<std::int64_t>> values;
@@ -81,7 +81,8 @@ class Attributes {
   const Node* node_;
 };
 
-/// `axis`, which counts from the end if it is negative; nullopt if it is not one of `rank` axes.
+/// The index of `axis`, which counts from the end if negative; nullopt if it is not one of `rank`
+/// axes.
 std::optional<std::size_t> axis_of(std::int64_t axis, std::size_t rank);
 
 }  // namespace lockstep::onnx

@@ -23,13 +23,12 @@ using nlohmann::json;
 constexpr const char* kBatchName = "batch";
 constexpr const char* kPreprocessing = "preprocessing";
 
-/// Layers whose last array axis is that of the channels, and which a normalization after them can
-/// change.
+/// The number of positions of an array [..., C].
 std::int64_t positions_of(const Shape& shape) {
   return model::element_count(Shape(shape.begin(), shape.end() - 1));
 }
 
-/// Whether it makes no difference where the channels are.
+/// Whether the channels may be first or last without moving elements.
 bool is_same_in_any_order(const Shape& shape) {
   return shape.size() < 2 || shape.back() == 1 || positions_of(shape) == 1;
 }
@@ -49,7 +48,7 @@ Shape to_front(const Shape& shape) {
 }
 
 /// The shape of a Reshape that keeps the batch: 0 copies the first extent.
-std::vector<std::int64_t> of_batch(const Shape& shape) {
+std::vector<std::int64_t> with_batch_zero(const Shape& shape) {
   std::vector<std::int64_t> extents{0};
   extents.insert(extents.end(), shape.begin(), shape.end());
   return extents;
@@ -175,18 +174,19 @@ Operand Exporter::channels_last(const Operand& operand) {
     const Shape& image = is_flat ? operand.flattened : operand.shape;
     const std::string name = operand.name + "/channels_last";
     if (is_same_in_any_order(image))
-      return graph_.add("Reshape", {operand.name, graph_.integers(of_batch(operand.shape))}, name);
+      return graph_.add("Reshape", {operand.name, graph_.integers(with_batch_zero(operand.shape))},
+                        name);
     std::string value = operand.name;
     if (is_flat)
-      value = graph_.add("Reshape",
-                         {value, graph_.integers(of_batch({image.back(), positions_of(image)}))},
-                         operand.name + "/channels");
+      value = graph_.add(
+          "Reshape", {value, graph_.integers(with_batch_zero({image.back(), positions_of(image)}))},
+          operand.name + "/channels");
     std::vector<std::int64_t> axes{0};
     const auto rank = is_flat ? std::int64_t{2} : static_cast<std::int64_t>(image.size());
     for (std::int64_t axis = 2; axis <= rank; ++axis) axes.push_back(axis);
     axes.push_back(1);
     value = graph_.add("Transpose", {value}, name, {{"perm", axes}});
-    return is_flat ? graph_.add("Reshape", {value, graph_.integers(of_batch(operand.shape))},
+    return is_flat ? graph_.add("Reshape", {value, graph_.integers(with_batch_zero(operand.shape))},
                                 operand.name + "/flat")
                    : value;
   });
@@ -200,7 +200,8 @@ Operand Exporter::channels_first(const Operand& operand) {
     const std::string name = operand.name + "/channels_first";
     if (is_same_in_any_order(operand.shape))
       return graph_.add("Reshape",
-                        {operand.name, graph_.integers(of_batch(to_front(operand.shape)))}, name);
+                        {operand.name, graph_.integers(with_batch_zero(to_front(operand.shape)))},
+                        name);
     std::vector<std::int64_t> axes{0, static_cast<std::int64_t>(operand.shape.size())};
     for (std::int64_t axis = 1; axis < axes[1]; ++axis) axes.push_back(axis);
     return graph_.add("Transpose", {operand.name}, name, {{"perm", axes}});
@@ -238,8 +239,8 @@ void Exporter::preprocess(const model::NetworkInput& input, Operand& operand, Va
     const auto columns = static_cast<std::int64_t>(steps.offsets.size());
     if (input.shape != Shape{columns})
       refuse(fmt::format("expected an input of {} columns to scale", columns));
-    // In float32, as many programs have no float64. The offset is a sum of two numbers: where the
-    // first is near the number, their difference is exact, and the second is what it lacks.
+    // In float32, because many runtimes lack float64. The offset is a sum of two floats:
+    // subtracting the first is exact near it, and the second is its rounding error.
     std::vector<float> offsets;
     std::vector<float> remainders;
     std::vector<float> divisors;
@@ -247,13 +248,13 @@ void Exporter::preprocess(const model::NetworkInput& input, Operand& operand, Va
       const auto offset = static_cast<float>(steps.offsets[k]);
       const auto divisor = static_cast<float>(steps.divisors[k]);
       if (!std::isfinite(offset) || (steps.divisors[k] != 0 && !std::isnormal(divisor)))
-        refuse(
-            fmt::format("expected offsets and divisors that float32 can have; column {} has {} "
-                        "and {}",
-                        k, steps.offsets[k], steps.divisors[k]));
+        refuse(fmt::format(
+            "expected offsets and divisors that float32 can represent; column {} has {} "
+            "and {}",
+            k, steps.offsets[k], steps.divisors[k]));
       offsets.push_back(offset);
       remainders.push_back(static_cast<float>(steps.offsets[k] - double{offset}));
-      // The quotient by infinity is 0.
+      // A quotient by infinity is 0.
       divisors.push_back(divisor == 0 ? std::numeric_limits<float>::infinity() : divisor);
     }
     const auto constant = [&](const char* name, const std::vector<float>& numbers) {
@@ -324,7 +325,7 @@ Graph Exporter::run() {
     if (write == nullptr)
       throw Error(ErrorCategory::input, fmt::format("{} ({})", node.name, node.layer->kind()),
                   "expected a layer of Lockstep that ONNX has operators for",
-                  type.empty() ? "got a layer of a program or of a TorchScript file"
+                  type.empty() ? "got a user-defined layer or one of a TorchScript file"
                                : fmt::format("got {}", type));
     results_[i] = write(layer);
     LOCKSTEP_CHECK(results_[i].shape == node.output_shape);
@@ -342,10 +343,10 @@ Graph Exporter::run() {
 Model export_network(const model::Network& network, const NetworkArrays& arrays,
                      const ExportOptions& options) {
   network.check_complete();
-  const auto written = [&](const model::Network& of, const NetworkArrays& with) -> Model {
+  const auto written = [&](const model::Network& exported, const NetworkArrays& weights) -> Model {
     return {.producer = "lockstep",
             .producer_version = options.producer_version,
-            .graph = Exporter(of, with, options).run(),
+            .graph = Exporter(exported, weights, options).run(),
             .metadata = options.metadata};
   };
   if (!options.fold) return written(network, arrays);

@@ -1,5 +1,4 @@
-// The export of a network to a graph of ONNX, layer by layer. Internal to this module: see
-// export.h.
+// Exports a network to an ONNX graph, layer by layer. Internal to this module: see export.h.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +18,22 @@ namespace lockstep::onnx {
 
 /// An array of the graph that is an input or the output of a layer.
 struct Operand {
-  std::string name;    ///< of the value
-  model::Shape shape;  ///< Lockstep's, without the batch, the channels last
-  /// Whether the value is [batch, C, ...] instead of [batch, ..., C]; with `flattened` whether its
-  /// elements have the order of such an array.
+  std::string name;    ///< name of the value
+  model::Shape shape;  ///< shape in Lockstep: without the batch, channels last
+  /// Whether the value is [batch, C, ...] instead of [batch, ..., C], or with `flattened`, whether
+  /// its elements have that order.
   bool channels_first = false;
-  model::Shape flattened = {};  ///< of an image flattened channels first: its shape, channels last
+  model::Shape flattened = {};  ///< channels-last shape of an image flattened channels first
 };
 
-/// values[outer][spatial][channels] as [outer][channels][spatial].
+/// Transposes values[outer][spatial][channels] to [outer][channels][spatial].
 std::vector<float> channels_to_front(std::span<const float> values, std::int64_t outer,
                                      std::int64_t spatial, std::int64_t channels);
 
-/// What the layers are written to.
+/// Builds the graph; the functions of the layers write to it.
 class Exporter {
  public:
-  /// All must outlive it.
+  /// The arguments must outlive it.
   Exporter(const model::Network& network, const NetworkArrays& arrays,
            const ExportOptions& options);
 
@@ -47,16 +46,15 @@ class Exporter {
 
   /// The values of a parameter or buffer.
   std::span<const float> values(const model::ParameterInfo& entry, bool is_buffer) const;
-  /// The array [rows..., columns] of a parameter as one constant, for all layers that read it.
+  /// The array [rows..., columns] of a parameter, one constant for all layers that read it.
   std::string shared_parameter(const model::ParameterInfo& entry);
 
-  /// `operand` with the channels last, and in Lockstep's order.
+  /// `operand` with the channels last and its elements in Lockstep's order.
   Operand channels_last(const Operand& operand);
   /// `operand`, which has at least two axes, with the channels first.
   Operand channels_first(const Operand& operand);
 
-  /// A value that several layers share, by a key: the name of an earlier one, or that which `make`
-  /// returns.
+  /// A value that several layers share: the name cached for `key`, or else the result of `make`.
   template <typename Make>
   std::string shared_value(const std::string& key, const Make& make) {
     if (const auto found = shared_.find(key); found != shared_.end()) return found->second;
@@ -74,16 +72,16 @@ class Exporter {
   const ExportOptions& options_;
   GraphBuilder graph_;
   std::vector<Operand> inputs_;
-  std::vector<Operand> results_;  // of the layers
+  std::vector<Operand> results_;  // outputs of the layers
   std::map<std::string, std::string> shared_;
 };
 
 /// A layer that is exported.
 struct LayerExport {
   Exporter& exporter;
-  model::NodeId id;               ///< of the node
+  model::NodeId id;               ///< id of the node
   const model::Node& node;        ///< the layer
-  std::string_view type;          ///< of descriptions, such as "conv2d"
+  std::string_view type;          ///< type in descriptions, such as "conv2d"
   const nlohmann::json& options;  ///< as in descriptions
   std::span<const Operand> inputs;
 
@@ -95,16 +93,16 @@ struct LayerExport {
   /// Adds the operator that computes the layer, or a part of it called LAYER/part.
   std::string add(std::string op, std::vector<std::string> from,
                   std::vector<Attribute> attributes = {}, std::string_view part = {}) const;
-  /// LAYER/name.
+  /// The name LAYER/part.
   std::string name(std::string_view part) const;
-  /// The entry of its parameter, or buffer, `name`; null if it has none.
+  /// The entry of the layer's parameter, or buffer, `name`; null if there is none.
   const model::ParameterInfo* find(std::string_view name, bool is_buffer = false) const;
-  /// The values of its parameter or buffer `name`, which it has.
+  /// The values of the layer's parameter or buffer `name`, which must exist.
   std::span<const float> values(std::string_view name, bool is_buffer = false) const;
-  /// Whether its kernel is stored as int8.
+  /// Whether the layer's kernel is stored as int8.
   bool is_int8() const;
 
-  /// The first input of the layer, and its output, have the same layout.
+  /// The output, in the layout of the first input.
   Operand like_input(std::string value) const;
   /// The output with the channels last.
   Operand plain(std::string value) const { return {.name = std::move(value), .shape = shape()}; }
@@ -116,13 +114,13 @@ struct LayerExport {
 /// Adds the operators of a layer.
 using ExportLayer = Operand (*)(const LayerExport& layer);
 
-/// A row of the tables of the layers.
+/// A row of the tables of layers.
 struct LayerRow {
-  std::string_view type;  ///< of descriptions
-  ExportLayer write;      ///< adds its operators
+  std::string_view type;  ///< type in descriptions
+  ExportLayer write;      ///< adds the layer's operators
 };
 
-std::span<const LayerRow> array_layers();     ///< of images, vectors and single elements
-std::span<const LayerRow> sequence_layers();  ///< of sequences
+std::span<const LayerRow> array_layers();     ///< layers of images, vectors and single elements
+std::span<const LayerRow> sequence_layers();  ///< layers of sequences
 
 }  // namespace lockstep::onnx

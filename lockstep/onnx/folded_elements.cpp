@@ -65,9 +65,9 @@ Folded element(const Folding& f) {
       values.push_back(static_cast<float>(function(static_cast<double>(value))));
     return make_constant(input->shape, std::move(values));
   }
-  // Of integers these are the only ones, and they are exact in double.
-  constexpr std::array<std::string_view, 4> kOfIntegers{"Abs", "Neg", "Relu", "Sign"};
-  if (std::ranges::find(kOfIntegers, f.node.type) == kOfIntegers.end()) return std::nullopt;
+  // Only these accept integers, and they are exact in double.
+  constexpr std::array<std::string_view, 4> kIntegerTypes{"Abs", "Neg", "Relu", "Sign"};
+  if (std::ranges::find(kIntegerTypes, f.node.type) == kIntegerTypes.end()) return std::nullopt;
   std::vector<std::int64_t> values;
   for (const std::int64_t value : *input->integers()) {
     if (std::abs(static_cast<double>(value)) > 1e15) return std::nullopt;
@@ -80,8 +80,8 @@ Folded element(const Folding& f) {
 
 struct Binary {
   std::string_view type;
-  BinaryFunction of_floats;
-  std::int64_t (*of_integers)(std::int64_t, std::int64_t);  // null: only of floats
+  BinaryFunction float_function;
+  std::int64_t (*integer_operation)(std::int64_t, std::int64_t);  // null: floats only
 };
 constexpr std::array<Binary, 9> kBinaries{{
     {"Add", [](double a, double b) { return a + b; },
@@ -107,8 +107,8 @@ const Binary* binary_of(std::string_view type) {
   return found == kBinaries.end() ? nullptr : &*found;
 }
 
-/// function(element of a, element of b) for all elements, of which there are as many as extending
-/// both to one shape makes. Elements are of the type Element, results optional.
+/// function(element of a, element of b) for all elements, after broadcasting both. Elements are of
+/// the type Element, results optional.
 template <typename Element, typename Function>
 Folded combined(const Folding& f, const Constant& a, const Constant& b, const Function& function) {
   const auto shape = common_shape(a, b);
@@ -116,29 +116,29 @@ Folded combined(const Folding& f, const Constant& a, const Constant& b, const Fu
   const Folded left = expanded(f, a, *shape);
   const Folded right = expanded(f, b, *shape);
   if (!left || !right) return std::nullopt;
-  const auto& of_left = *std::get<Constant::Elements<Element>>(left->values);
-  const auto& of_right = *std::get<Constant::Elements<Element>>(right->values);
+  const auto& left_values = *std::get<Constant::Elements<Element>>(left->values);
+  const auto& right_values = *std::get<Constant::Elements<Element>>(right->values);
   using Result = typename std::invoke_result_t<Function, Element, Element>::value_type;
-  f.spend(of_left.size());
+  f.spend(left_values.size());
   std::vector<Result> values;
-  for (std::size_t i = 0; i < of_left.size(); ++i) {
-    const auto value = function(of_left[i], of_right[i]);
+  for (std::size_t i = 0; i < left_values.size(); ++i) {
+    const auto value = function(left_values[i], right_values[i]);
     if (!value) return std::nullopt;
     values.push_back(*value);
   }
   return make_constant(*shape, std::move(values));
 }
 
-/// The same of either type, which both have.
-template <typename OfFloats, typename OfIntegers>
-Folded combined(const Folding& f, const Constant& a, const Constant& b, const OfFloats& of_floats,
-                const OfIntegers& of_integers) {
+/// combined() of constants that both have floats, or integers.
+template <typename FloatFunction, typename IntegerFunction>
+Folded combined(const Folding& f, const Constant& a, const Constant& b,
+                const FloatFunction& float_function, const IntegerFunction& integer_operation) {
   if (a.values.index() != b.values.index()) return std::nullopt;
-  return a.floats() != nullptr ? combined<float>(f, a, b, of_floats)
-                               : combined<std::int64_t>(f, a, b, of_integers);
+  return a.floats() != nullptr ? combined<float>(f, a, b, float_function)
+                               : combined<std::int64_t>(f, a, b, integer_operation);
 }
 
-/// The function `type` of two inputs or more, one after the other.
+/// The function `type` of two or more inputs, from left to right.
 Folded joined(const Folding& f, std::string_view type) {
   const Binary* const binary = binary_of(type);
   if (f.inputs.empty() || binary == nullptr) return std::nullopt;
@@ -148,7 +148,7 @@ Folded joined(const Folding& f, std::string_view type) {
                                    : combined(
                                          f, *result, *f.input(k),
                                          [&](float a, float b) -> std::optional<float> {
-                                           return static_cast<float>(binary->of_floats(
+                                           return static_cast<float>(binary->float_function(
                                                static_cast<double>(a), static_cast<double>(b)));
                                          },
                                          [&](std::int64_t a, std::int64_t b) {
@@ -159,7 +159,7 @@ Folded joined(const Folding& f, std::string_view type) {
 
 Folded arithmetic(const Folding& f) { return joined(f, f.node.type); }
 
-/// Powers of integers are computed in double, and refused where that is not exact.
+/// Powers of integers are computed in double, and rejected if inexact.
 Folded power(const Folding& f) {
   if (f.inputs.size() != 2 || f.input(0) == nullptr || f.input(1) == nullptr) return std::nullopt;
   if (f.input(0)->floats() != nullptr && f.input(1)->integers() != nullptr) {
@@ -168,7 +168,7 @@ Folded power(const Folding& f) {
     std::vector<float> exponents(f.input(1)->integers()->begin(), f.input(1)->integers()->end());
     const Constant exponent = make_constant(f.input(1)->shape, std::move(exponents));
     const std::array inputs{f.input(0), &exponent};
-    return arithmetic({f.node, f.options, inputs, f.output, f.opset, f.where, f.left});
+    return arithmetic({f.node, f.options, inputs, f.output, f.opset, f.where, f.remaining});
   }
   return combined(
       f, *f.input(0), *f.input(1),
@@ -215,7 +215,7 @@ Folded clip(const Folding& f) {
         f, *result, *f.input(k),
         [&](float a, float b) -> std::optional<float> {
           return static_cast<float>(
-              limit.of_floats(static_cast<double>(a), static_cast<double>(b)));
+              limit.float_function(static_cast<double>(a), static_cast<double>(b)));
         },
         [&](std::int64_t a, std::int64_t b) { return integer_function(limit.type, a, b); });
   }
@@ -224,7 +224,7 @@ Folded clip(const Folding& f) {
 
 // ---- Comparisons and choices
 
-/// How two integers compare; nullopt if that depends on the number of samples, which is above 0.
+/// Compares two integers; nullopt if the result depends on the number of samples, which is above 0.
 std::optional<std::partial_ordering> order_of(std::int64_t a, std::int64_t b) {
   if (a == b || (a != kSampleCount && b != kSampleCount)) return std::partial_ordering(a <=> b);
   if (a == kSampleCount && b <= 0) return std::partial_ordering::greater;
@@ -283,13 +283,13 @@ Folded where(const Folding& f) {
   const Folded a = expanded(f, *f.input(1), *shape);
   const Folded b = expanded(f, *f.input(2), *shape);
   if (!chosen || !a || !b) return std::nullopt;
-  return visit_values(*a, [&](const auto& of_a) {
-    using Values = std::remove_cvref_t<decltype(of_a)>;
-    const Values& of_b = *std::get<std::shared_ptr<const Values>>(b->values);
-    f.spend(of_a.size());
+  return visit_values(*a, [&](const auto& a_values) {
+    using Values = std::remove_cvref_t<decltype(a_values)>;
+    const Values& b_values = *std::get<std::shared_ptr<const Values>>(b->values);
+    f.spend(a_values.size());
     Values values;
-    for (std::size_t i = 0; i < of_a.size(); ++i)
-      values.push_back((*chosen->integers())[i] != 0 ? of_a[i] : of_b[i]);
+    for (std::size_t i = 0; i < a_values.size(); ++i)
+      values.push_back((*chosen->integers())[i] != 0 ? a_values[i] : b_values[i]);
     return Folded(make_constant(*shape, std::move(values)));
   });
 }
@@ -300,7 +300,7 @@ struct Range {
   std::int64_t least, most;
 };
 
-/// The integers that a type holds; nullopt for other types.
+/// The range of an integer type; nullopt for other types.
 std::optional<Range> range_of(TensorType type) {
   if (type == TensorType::int8) return Range{-128, 127};
   if (type == TensorType::uint8) return Range{0, 255};
@@ -350,7 +350,7 @@ Folded cast(const Folding& f) {
   });
 }
 
-/// (x - zero point) * scale, of one scale or of one for each index of an axis.
+/// (x - zero point) * scale, with one scale or one per index of an axis.
 Folded dequantize(const Folding& f) {
   const Constant* const input = f.input(0);
   const Constant* const scale = f.input(1);
@@ -360,7 +360,7 @@ Folded dequantize(const Folding& f) {
       f.options.integer("block_size", 0) != 0)
     return std::nullopt;
   const std::vector<float>& scales = *scale->floats();
-  std::size_t inner = 1;  // elements with one scale that follow each other
+  std::size_t inner = 1;  // consecutive elements with one scale
   if (scales.size() != 1) {
     const auto axis = axis_of(f.options.integer("axis", 1), input->shape.size());
     if (!axis || scale->shape.size() != 1 || scale->shape.front() != input->shape[*axis])
@@ -374,14 +374,15 @@ Folded dequantize(const Folding& f) {
   for (const std::int64_t integer : *input->integers()) {
     const std::size_t channel = values.size() / inner % scales.size();
     const std::int64_t zero = zeros == nullptr ? 0 : (*zeros)[channel];
-    constexpr std::int64_t kMax = std::int64_t{1} << 32;  // of the types that ONNX allows
+    constexpr std::int64_t kMax = std::int64_t{1}
+                                  << 32;  // above the ranges of the types that ONNX allows
     if (integer < -kMax || integer > kMax || zero < -kMax || zero > kMax) return std::nullopt;
     values.push_back(static_cast<float>(integer - zero) * scales[channel]);
   }
   return make_constant(input->shape, std::move(values));
 }
 
-/// In training elements are left out at random.
+/// In training, elements are dropped at random.
 Folded dropout(const Folding& f) {
   const Constant* const training = f.input(2);
   if (f.input(0) == nullptr || (training != nullptr && !training->is_zero())) return std::nullopt;
@@ -458,18 +459,18 @@ std::function<double(double)> element_function(const Node& node) {
 
 BinaryFunction binary_function(std::string_view type) {
   const Binary* const found = binary_of(type);
-  return found == nullptr ? nullptr : found->of_floats;
+  return found == nullptr ? nullptr : found->float_function;
 }
 
 Integer integer_function(std::string_view type, std::int64_t a, std::int64_t b) {
   const Binary* const binary = binary_of(type);
-  if (binary == nullptr || binary->of_integers == nullptr) return std::nullopt;
+  if (binary == nullptr || binary->integer_operation == nullptr) return std::nullopt;
   // The number of samples is only multiplied and divided by 1.
   if (a == kSampleCount && b == 1 && (type == "Mul" || type == "Div")) return kSampleCount;
   if (a == 1 && b == kSampleCount && type == "Mul") return kSampleCount;
   if (std::max(a, b) > kLargest || std::min(a, b) < -kLargest) return std::nullopt;
   if (b == 0 && (type == "Div" || type == "Mod")) return std::nullopt;
-  return binary->of_integers(a, b);
+  return binary->integer_operation(a, b);
 }
 
 std::span<const FoldRow> folded_elements() { return kElementRows; }

@@ -1,4 +1,4 @@
-// Sums, products and other results of several elements of constants.
+// Folds reductions and matrix products of constants.
 #include <algorithm>
 #include <cmath>
 
@@ -9,11 +9,11 @@ namespace {
 
 using model::Shape;
 
-/// after(before(a), before(b), …, joined by `join`, number of elements).
+/// after(before(a) join before(b) …, number of elements).
 struct Reduction {
   std::string_view type;
   std::string_view join;     ///< a binary_function() and integer_function()
-  double (*before)(double);  ///< null: as it is
+  double (*before)(double);  ///< null: identity
   double (*after)(double, double);
 };
 constexpr Reduction kReductions[] = {
@@ -28,8 +28,7 @@ constexpr Reduction kReductions[] = {
     {"ReduceSumSquare", "Add", [](double x) { return x * x; }, nullptr},
 };
 
-/// The axes that a reduction names: an attribute, in later versions an input; all if there are
-/// none.
+/// The axes of a reduction, from an attribute or, in later versions, an input; all by default.
 std::optional<std::vector<bool>> reduced_axes(const Folding& f, std::size_t rank) {
   const auto axes = f.integers(1, "axes");
   if (f.input(1) != nullptr && !axes) return std::nullopt;
@@ -53,7 +52,7 @@ Folded reduce(const Folding& f) {
   const auto reduced = reduced_axes(f, rank);
   if (!reduced) return std::nullopt;
   Shape kept;    // with extents of 1
-  Shape result;  // as the output has it
+  Shape result;  // shape of the output
   const bool keeps = f.options.integer("keepdims", 1) != 0;
   for (std::size_t axis = 0; axis < rank; ++axis) {
     kept.push_back((*reduced)[axis] ? 1 : input->shape[axis]);
@@ -65,9 +64,9 @@ Folded reduce(const Folding& f) {
     steps.push_back((*reduced)[axis] ? 0 : static_cast<std::ptrdiff_t>(strides[axis]));
   f.spend(input->shape);
   f.spend(kept);
-  const std::vector<std::size_t> targets = places(input->shape, 0, steps);
+  const std::vector<std::size_t> targets = element_offsets(input->shape, 0, steps);
   const std::size_t outputs = size_of(kept);
-  // Nothing adds up to 0, and multiplies to 1; it has no largest element.
+  // An empty sum is 0, an empty product 1; an empty maximum does not exist.
   const bool has_start = row->join == "Add" || row->join == "Mul";
   if (targets.empty() && (!has_start || row->after != nullptr)) return std::nullopt;
   const double start = row->join == "Mul" ? 1 : 0;
@@ -102,11 +101,11 @@ Folded reduce(const Folding& f) {
 
 Folded cumulative_sum(const Folding& f) {
   const Constant* const input = f.input(0);
-  const auto* const given = f.integers(1);
-  if (input == nullptr || input->has_batch() || given == nullptr || given->size() != 1 ||
+  const auto* const axes = f.integers(1);
+  if (input == nullptr || input->has_batch() || axes == nullptr || axes->size() != 1 ||
       f.options.integer("exclusive", 0) != 0 || f.options.integer("reverse", 0) != 0)
     return std::nullopt;
-  const auto axis = axis_of(given->front(), input->shape.size());
+  const auto axis = axis_of(axes->front(), input->shape.size());
   if (!axis) return std::nullopt;
   f.spend(input->shape);
   const std::size_t step = strides_of(input->shape)[*axis];
@@ -162,8 +161,9 @@ Constant swapped(const Folding& f, const Constant& matrix) {
   std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
   std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
   f.spend(shape);
-  return picked(matrix, shape,
-                places(shape, 0, std::vector<std::ptrdiff_t>(strides.begin(), strides.end())));
+  return gathered(
+      matrix, shape,
+      element_offsets(shape, 0, std::vector<std::ptrdiff_t>(strides.begin(), strides.end())));
 }
 
 Shape with_matrix(Shape batch, std::int64_t rows, std::int64_t columns) {
@@ -171,7 +171,7 @@ Shape with_matrix(Shape batch, std::int64_t rows, std::int64_t columns) {
   return batch;
 }
 
-/// a [.., n, k] times b [.., k, m], whose first axes extend to one shape.
+/// a [.., n, k] times b [.., k, m], whose leading axes broadcast.
 Folded product_of(const Folding& f, const Constant& a, const Constant& b) {
   const auto first_axes = [](const Constant& matrix) {
     return reshaped(matrix, Shape(matrix.shape.begin(), matrix.shape.end() - 2));
@@ -189,7 +189,7 @@ Folded product_of(const Folding& f, const Constant& a, const Constant& b) {
   if (!left || !right) return std::nullopt;
   const Shape shape = with_matrix(*batch, n, m);
   std::vector<float> values(f.spend(shape));
-  // Products take time, not memory.
+  // Bounds the time of products.
   constexpr std::size_t kProductsOfAnElement = 128;
   f.spend(values.size() / kProductsOfAnElement * static_cast<std::size_t>(k));
   const auto rows = static_cast<std::size_t>(n);
@@ -206,7 +206,7 @@ Folded product_of(const Folding& f, const Constant& a, const Constant& b) {
   return make_constant(shape, std::move(values));
 }
 
-/// A vector is a matrix of one row, or of one column, whose axis the result does not have.
+/// A vector is a matrix of one row or column, whose axis is removed from the result.
 Folded product(const Folding& f) {
   const Constant* const a = f.input(0);
   const Constant* const b = f.input(1);

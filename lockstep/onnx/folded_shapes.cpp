@@ -1,4 +1,4 @@
-// Constants that are made from nothing, and those whose elements are moved, repeated or left out.
+// Folds operators that create constants, or move, repeat or drop their elements.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -14,16 +14,16 @@ constexpr std::size_t kMaxAxes = 16;
 
 bool is_extent(std::int64_t extent) { return extent >= 0 && extent <= (std::int64_t{1} << 31); }
 
-/// Whether all extents are numbers that are not too large, or one is the number of samples.
+/// Whether the extents are within limits, or one is the number of samples.
 bool is_shape(const Shape& shape) {
   return shape.size() <= kMaxAxes && std::ranges::count(shape, kSampleCount) <= 1 &&
          std::ranges::all_of(shape, [](auto e) { return e == kSampleCount || is_extent(e); });
 }
 
-/// Equal elements stay equal wherever they go.
+/// Moving equal elements changes the shape only.
 Folded any_batch(const Constant& input) { return reshaped(input, {kSampleCount}); }
 
-// ---- Constants from nothing
+// ---- Creating constants
 
 /// One element repeated to `shape`.
 Folded filled(const Folding& f, const Constant& element, const Shape& shape) {
@@ -61,7 +61,7 @@ Folded range(const Folding& f) {
   const double start = *f.input(0)->scalar();
   const double step = *f.input(2)->scalar();
   const double count = std::max(std::ceil((*f.input(1)->scalar() - start) / step), 0.0);
-  constexpr double kMax = 1e12;  // beyond it neighbors are not exact
+  constexpr double kMax = 1e12;  // consecutive numbers are not exact above
   if (!(count < kMax) || std::abs(*f.input(1)->scalar()) > kMax || std::abs(start) > kMax ||
       std::abs(step) > kMax)
     return std::nullopt;
@@ -171,7 +171,7 @@ Folded expand(const Folding& f) {
   const Constant* const input = f.input(0);
   const auto* const wanted = f.integers(1);
   if (input == nullptr || wanted == nullptr || !is_shape(*wanted)) return std::nullopt;
-  // A file for a fixed number of samples may have that number in an array of zeros.
+  // A file for a fixed number of samples may contain that number in an array of zeros.
   Shape own = input->shape;
   for (std::size_t k = 1; k <= std::min(own.size(), wanted->size()); ++k)
     if ((*wanted)[wanted->size() - k] == kSampleCount && equal_element(f, *input))
@@ -180,7 +180,7 @@ Folded expand(const Folding& f) {
   return shape && is_shape(*shape) ? expanded(f, *input, *shape) : std::nullopt;
 }
 
-// ---- Elements that are moved
+// ---- Moving elements
 
 Folded transpose(const Folding& f) {
   const Constant* const input = f.input(0);
@@ -205,7 +205,7 @@ Folded transpose(const Folding& f) {
   for (const std::int64_t axis : order)
     steps.push_back(static_cast<std::ptrdiff_t>(strides[static_cast<std::size_t>(axis)]));
   f.spend(shape);
-  return picked(*input, shape, places(shape, 0, steps));
+  return gathered(*input, shape, element_offsets(shape, 0, steps));
 }
 
 Folded slice(const Folding& f) {
@@ -234,7 +234,7 @@ Folded slice(const Folding& f) {
       return std::nullopt;
     seen[*axis] = true;
     const std::int64_t extent = input->shape[*axis];
-    // Backwards, the first is at most the last element, and the end may be before element 0.
+    // Backwards, the first element is at most the last one, and the end may precede element 0.
     const std::int64_t before = step < 0 ? -1 : 0;
     const auto clamped = [&](std::int64_t place, std::int64_t least) {
       if (place < 0) place = place < -extent ? least : place + extent;
@@ -249,19 +249,19 @@ Folded slice(const Folding& f) {
     distances[*axis] *= static_cast<std::ptrdiff_t>(step);
   }
   f.spend(shape);
-  return picked(*input, shape, places(shape, begin, distances));
+  return gathered(*input, shape, element_offsets(shape, begin, distances));
 }
 
-/// Elements from `begin` to `end` of an axis.
+/// The elements [begin, end) of an axis.
 Constant part_of(const Folding& f, const Constant& input, std::size_t axis, std::int64_t begin,
                  std::int64_t end) {
   const std::vector<std::size_t> strides = strides_of(input.shape);
   Shape shape = input.shape;
   shape[axis] = end - begin;
   f.spend(shape);
-  return picked(input, shape,
-                places(shape, static_cast<std::size_t>(begin) * strides[axis],
-                       std::vector<std::ptrdiff_t>(strides.begin(), strides.end())));
+  return gathered(input, shape,
+                  element_offsets(shape, static_cast<std::size_t>(begin) * strides[axis],
+                                  std::vector<std::ptrdiff_t>(strides.begin(), strides.end())));
 }
 
 Folded split(const Folding& f) {
@@ -303,7 +303,7 @@ Folded gather(const Folding& f) {
         read.push_back(o * block + static_cast<std::size_t>(index) * inner + i);
     }
   if (read.size() != size_of(shape)) return std::nullopt;
-  return picked(*input, std::move(shape), read);
+  return gathered(*input, std::move(shape), read);
 }
 
 Folded concatenate(const Folding& f) {
@@ -350,7 +350,7 @@ Folded tile(const Folding& f) {
   if (repeats->size() != rank || 2 * rank > kMaxAxes || !is_shape(*repeats) ||
       std::ranges::count(*repeats, kSampleCount) > 0)
     return std::nullopt;
-  // Each axis is one of repetitions and one of elements.
+  // Splits each axis into repetitions and elements.
   Shape apart;
   Shape together;
   std::vector<std::ptrdiff_t> steps;
@@ -362,7 +362,7 @@ Folded tile(const Folding& f) {
   f.spend(apart);
   for (std::size_t axis = 0; axis < rank; ++axis)
     together.push_back((*repeats)[axis] * input->shape[axis]);
-  return picked(*input, together, places(apart, 0, steps));
+  return gathered(*input, together, element_offsets(apart, 0, steps));
 }
 
 Folded triangle(const Folding& f) {
@@ -388,7 +388,7 @@ Folded triangle(const Folding& f) {
   });
 }
 
-/// Of one value around the array.
+/// Pads an array with one value.
 Folded pad(const Folding& f) {
   const Constant* const input = f.input(0);
   const auto pads = f.integers(1, "pads");
@@ -407,8 +407,8 @@ Folded pad(const Folding& f) {
   std::size_t begin = 0;
   for (std::size_t axis = 0; axis < rank; ++axis)
     begin += static_cast<std::size_t>((*pads)[axis]) * strides[axis];
-  const auto inside =
-      places(input->shape, begin, std::vector<std::ptrdiff_t>(strides.begin(), strides.end()));
+  const auto inside = element_offsets(input->shape, begin,
+                                      std::vector<std::ptrdiff_t>(strides.begin(), strides.end()));
   return visit_values(*input, [&](const auto& values) {
     using Values = std::remove_cvref_t<decltype(values)>;
     using Element = typename Values::value_type;
@@ -442,7 +442,7 @@ constexpr FoldRow kShapeRows[] = {
 }  // namespace
 
 Shape shape_between(const Shape& shape, const Node& node) {
-  // Since version 15, of some axes.
+  // Since version 15 with a range of axes.
   const auto rank = static_cast<std::int64_t>(shape.size());
   const auto clamped = [&](std::int64_t axis) {
     return std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, rank);
@@ -453,13 +453,13 @@ Shape shape_between(const Shape& shape, const Node& node) {
   return {shape.begin() + std::min(begin, end), shape.begin() + end};
 }
 
-std::optional<Shape> split_sizes(const std::optional<std::vector<std::int64_t>>& given,
+std::optional<Shape> split_sizes(const std::optional<std::vector<std::int64_t>>& requested,
                                  std::int64_t extent, std::size_t outputs) {
   const auto parts = static_cast<std::int64_t>(outputs);
   Shape sizes;
-  if (given) {
-    sizes = *given;
-  } else {  // equal ones, of which the last may be smaller
+  if (requested) {
+    sizes = *requested;
+  } else {  // equal parts; the last may be smaller
     const std::int64_t size = (extent + parts - 1) / parts;
     for (std::int64_t k = 0; k < parts; ++k) sizes.push_back(std::min(size, extent - k * size));
   }

@@ -24,7 +24,7 @@ const FoldRow* row_of(const Node& node) {
 
 }  // namespace
 
-bool ConstantFolder::knows(const Node& node) { return row_of(node) != nullptr; }
+bool ConstantFolder::supports(const Node& node) { return row_of(node) != nullptr; }
 
 std::optional<Constant> ConstantFolder::fold(const Node& node,
                                              std::span<const Constant* const> inputs,
@@ -32,14 +32,14 @@ std::optional<Constant> ConstantFolder::fold(const Node& node,
                                              std::string_view where) {
   const FoldRow* const row = row_of(node);
   if (row == nullptr || (output > 0 && node.type != "Split")) return std::nullopt;
-  return row->fold({node, Attributes(node), inputs, output, opset, where, left_});
+  return row->fold({node, Attributes(node), inputs, output, opset, where, remaining_});
 }
 
 void Folding::spend(std::size_t elements) const {
-  if (elements > left)
+  if (elements > remaining)
     throw Error(ErrorCategory::input, where, "expected constants that can be computed in memory",
-                fmt::format("node \"{}\" ({}) makes too many", node.name, node.type));
-  left -= elements;
+                fmt::format("node \"{}\" ({}) creates too many", node.name, node.type));
+  remaining -= elements;
 }
 
 std::size_t Folding::spend(const Shape& shape) const {
@@ -47,7 +47,7 @@ std::size_t Folding::spend(const Shape& shape) const {
   for (const std::int64_t extent : shape)
     if (extent == 0) return 0;
   for (const std::int64_t extent : shape) {
-    if (extent < 0 || static_cast<std::size_t>(extent) > left / total) spend(left + 1);
+    if (extent < 0 || static_cast<std::size_t>(extent) > remaining / total) spend(remaining + 1);
     total *= static_cast<std::size_t>(extent);
   }
   spend(total);
@@ -65,8 +65,8 @@ std::vector<std::size_t> strides_of(const Shape& shape) {
   return strides;
 }
 
-std::vector<std::size_t> places(const Shape& shape, std::size_t begin,
-                                const std::vector<std::ptrdiff_t>& steps) {
+std::vector<std::size_t> element_offsets(const Shape& shape, std::size_t begin,
+                                         const std::vector<std::ptrdiff_t>& steps) {
   std::vector<std::size_t> result;
   const std::size_t total = size_of(shape);
   result.reserve(total);
@@ -84,7 +84,7 @@ std::vector<std::size_t> places(const Shape& shape, std::size_t begin,
   return result;
 }
 
-Constant picked(const Constant& constant, Shape shape, const std::vector<std::size_t>& indices) {
+Constant gathered(const Constant& constant, Shape shape, const std::vector<std::size_t>& indices) {
   return visit_values(constant, [&](const auto& values) {
     std::remove_cvref_t<decltype(values)> result;
     result.reserve(indices.size());
@@ -132,7 +132,7 @@ Folded expanded(const Folding& f, const Constant& constant, const Shape& shape) 
   const std::size_t more = shape.size() - constant.shape.size();
   for (std::size_t axis = 0; axis < constant.shape.size(); ++axis)
     if (constant.shape[axis] != 1) steps[more + axis] = static_cast<std::ptrdiff_t>(strides[axis]);
-  return picked(constant, shape, places(shape, 0, steps));
+  return gathered(constant, shape, element_offsets(shape, 0, steps));
 }
 
 }  // namespace lockstep::onnx

@@ -1,4 +1,4 @@
-// Adds operators and constants to a graph of ONNX, each with a name of its own.
+// Adds operators and constants with unique names to an ONNX graph.
 #pragma once
 
 #include <cstdint>
@@ -27,28 +27,28 @@ class GraphBuilder {
   /// kFloat16Elements as float16.
   explicit GraphBuilder(bool stores_float16 = false) : stores_float16_(stores_float16) {}
 
-  /// Below this, a Cast takes more of a file than is saved.
+  /// Below this, the Cast takes more bytes than float16 saves.
   static constexpr std::size_t kFloat16Elements = 128;
 
-  /// `wanted`, or with a number if that is taken. Takes it.
+  /// Reserves and returns `wanted`, with a number if that is in use.
   std::string unique_name(std::string_view wanted);
 
-  /// Adds an operator with one output, called `output` or like it, and returns its name.
+  /// Adds an operator with one output, and returns its name: `output`, made unique.
   std::string add(std::string type, std::vector<std::string> inputs, std::string_view output,
                   std::vector<Attribute> attributes = {});
-  /// The same with several outputs, called OUTPUT_0, ….
+  /// Adds an operator with several outputs, called OUTPUT_0, ….
   std::vector<std::string> add_split(std::string type, std::vector<std::string> inputs,
                                      std::string_view output, std::size_t outputs,
                                      std::vector<Attribute> attributes = {});
-  /// The same with given outputs, of unique names or empty for those that are left out.
+  /// Adds an operator with the outputs `outputs`: unique names, or empty for omitted ones.
   void add_node(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs,
                 std::vector<Attribute> attributes = {});
 
-  /// Adds a constant array of float32 called `name` or like it. Returns its name.
+  /// Adds a constant float32 array. Returns its name: `name`, made unique.
   std::string floats(std::string_view name, std::vector<std::int64_t> shape,
                      std::span<const float> values);
-  /// The same of a kernel or embeddings, which may be stored as float16. Throws Error (input) of
-  /// `name` if float16 cannot hold one of its finite values.
+  /// Adds a kernel or embeddings, which may be stored as float16. Throws Error (input) of `name` if
+  /// float16 cannot hold one of its finite values.
   std::string weights(std::string_view name, std::vector<std::int64_t> shape,
                       std::span<const float> values);
   /// Adds a constant of any type. Returns its name.
@@ -68,7 +68,7 @@ class GraphBuilder {
   bool stores_float16_;
   std::set<std::string, std::less<>> names_;
   std::map<std::string, std::string> shared_;   // constants by type and bytes
-  std::map<std::string, std::string> outputs_;  // of the graph, by the names they had before
+  std::map<std::string, std::string> outputs_;  // outputs of the graph, by their former names
 };
 
 }  // namespace lockstep::onnx

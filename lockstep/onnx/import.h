@@ -12,34 +12,34 @@ namespace lockstep::onnx {
 
 struct Model;
 
-/// A network with the weights of the file it comes from.
+/// A network with the weights of an ONNX file.
 struct ImportedNetwork {
-  model::Network network;         ///< of layers of the library: model::network_to_json() writes it
+  model::Network network;         ///< built-in layers only: model::network_to_json() can write it
   std::vector<float> parameters;  ///< laid out as network.parameters()
   std::vector<float> buffers;     ///< laid out as network.buffers()
 };
 
-/// What import_network() may do in more than one way.
+/// Options of import_network().
 struct ImportOptions {
-  /// The network gets this name.
+  /// Name of the network.
   std::string name = "network";
-  /// Whether an LSTM or RNN of two biases becomes a layer of both (RecurrentOptions::
-  /// recurrent_bias), which trains as the graph does, or of their sum, which computes the same.
+  /// Whether an LSTM or RNN with two biases keeps both (RecurrentOptions::recurrent_bias), as in
+  /// training the original, or uses their sum, which computes the same outputs.
   bool keeps_two_biases = true;
 };
 
 /// The network that computes what the graph of `model` computes, for any number of samples: the
-/// first axis of all inputs and outputs. Images are channels last in the network ([H, W, C]),
-/// whatever they are in the graph ([N, C, H, W]), and kernels are transposed; so are weights that
-/// read a flattened image. Outputs that are images are channels last. Layers have the names of
-/// their weights ("conv1" for "conv1.weight"), or of their nodes. `where`, such as the file,
-/// identifies the graph in messages. docs/models.md lists the operators. Throws Error (input) that
-/// names the operator and its node for those that are not supported, and for graphs whose shapes
-/// are not known but for the number of samples.
+/// first axis of all inputs and outputs. Images are channels last in the network ([H, W, C]), not
+/// channels first as in the graph ([N, C, H, W]); kernels, and weights that read a flattened image,
+/// are transposed. Outputs that are images are channels last. Layers are named after their weights
+/// ("conv1" for "conv1.weight"), or after their nodes. `where`, such as the file, identifies the
+/// graph in messages. docs/models.md lists the operators. Throws Error (input) that names the
+/// operator and its node for unsupported operators, and for graphs with unknown extents other than
+/// the number of samples.
 ImportedNetwork import_network(const Model& model, std::string_view where,
                                const ImportOptions& options = {});
 
-/// The same from a file, whose name without its ending is that of the network.
+/// Imports a file. The network has the name of the file without its extension.
 ImportedNetwork import_file(const std::filesystem::path& file, bool keeps_two_biases = true);
 
 }  // namespace lockstep::onnx

@@ -1,4 +1,4 @@
-// Products with weights, embeddings and normalization of rows.
+// Imports products with weights, embeddings and normalizations of rows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using model::NodeId;
 using model::Shape;
 
-/// For each element of a row of the network its index in the row of the graph.
+/// For each element of a row in the network, its index in the row of the graph.
 std::vector<std::size_t> graph_indices(const Array& array) {
   std::vector<std::size_t> strides(array.axes.size(), 1);
   for (std::size_t axis = strides.size(); axis-- > 1;)
@@ -58,15 +58,15 @@ const Node* Importer::following_bias(const Node& node, std::int64_t units,
       reader->inputs.size() != 2 || reader->outputs.empty())
     return nullptr;
   const std::string& other = reader->inputs[reader->inputs[0] == node.outputs.front() ? 1 : 0];
-  if (!is_made(other)) return nullptr;
+  if (!is_computable(other)) return nullptr;
   const auto* const constant = std::get_if<Constant>(&imported(*reader, other));
   if (constant == nullptr || !is_row(*constant, units)) return nullptr;
   bias = *constant->floats();
   return reader;
 }
 
-/// `kernel` [units, F], for rows of F elements in the graph's order; the rows of `embedding`,
-/// unless that is empty.
+/// Adds a dense layer with `kernel` [units, F], for rows of F elements in the graph's order, or
+/// with the rows of `embedding` unless that is empty.
 void Importer::add_dense(const Node& node, const Array& input, std::vector<float> kernel,
                          std::int64_t units, std::optional<std::vector<float>> bias,
                          const Node& output_node, std::size_t weight,
@@ -74,29 +74,29 @@ void Importer::add_dense(const Node& node, const Array& input, std::vector<float
   NodeId from = input.node;
   bool is_sorted = true;
   if (input.shape.size() == 2) {
-    // A row as it lies in the network, with the kernel in its order.
+    // Keeps the row as in the network, and reorders the kernel.
     const std::vector<std::size_t> indices = graph_indices(input);
     is_sorted = std::ranges::is_sorted(indices);
     if (!is_sorted) {
-      const std::vector<float> given = std::move(kernel);
-      kernel.resize(given.size());
+      const std::vector<float> original = std::move(kernel);
+      kernel.resize(original.size());
       for (std::size_t unit = 0; unit < static_cast<std::size_t>(units); ++unit)
         for (std::size_t k = 0; k < indices.size(); ++k)
-          kernel[unit * indices.size() + k] = given[unit * indices.size() + indices[k]];
+          kernel[unit * indices.size() + k] = original[unit * indices.size() + indices[k]];
     }
     if (network_.shape(from).size() != 1) from = moved(node, from, input.sample(), std::nullopt);
   } else {
     from = plain(node, input);
   }
   const bool is_tied = is_sorted && !embedding.empty();
-  // The weights of a tied layer have the name of the embedding.
+  // The weights of a tied layer are named after the embedding.
   const std::string name = layer_name(node, is_tied ? node.inputs.size() : weight);
   const bool use_bias = bias.has_value();
   const NodeId layer =
       is_tied ? add(node, model::TiedDense({.to = embedding, .use_bias = use_bias}), {from}, name)
               : add(node, model::Dense({.units = units, .use_bias = use_bias}), {from}, name);
-  if (!is_tied) put(layer, "kernel", std::move(kernel));
-  if (bias) put(layer, "bias", std::move(*bias));
+  if (!is_tied) set_weights(layer, "kernel", std::move(kernel));
+  if (bias) set_weights(layer, "bias", std::move(*bias));
   Array output;
   output.node = layer;
   output.shape = input.shape;
@@ -116,7 +116,7 @@ std::string Importer::embedding_of(const Node& node) const {
     const auto producer = producers_.find(rows);
     if (producer == producers_.end()) return {};
     const Node& transpose = *nodes_[producer->second];
-    // Of the two axes of a matrix of weights.
+    // The order of the two axes of a matrix of weights.
     const std::vector<std::int64_t> swapped{1, 0};
     if (transpose.type != "Transpose" || !transpose.domain.empty() || transpose.inputs.empty() ||
         Attributes(transpose).integers("perm").value_or(swapped) != swapped)
@@ -168,7 +168,7 @@ void Importer::import_product(const Node& node) {
   const Constant* const constant = constant_at(node, 1);
   if (constant == nullptr)
     refuse(node, "expected the product of an array with a matrix of weights",
-           "both are computed, and not as in attention that Lockstep exports");
+           "both are computed, in no form of attention that Lockstep exports");
   const Constant& weights = weights_at(node, 1);
   if (input.shape.size() < 2 || weights.shape.size() != 2 ||
       weights.shape[0] != input.shape.back() || weights.floats()->empty())
@@ -183,7 +183,7 @@ void Importer::import_product(const Node& node) {
   const std::string embedding = embedding_of(node);
   std::vector<float> bias;
   const Node* const addition = following_bias(node, units, bias);
-  // Of PyTorch's products only the bias has the name of the module.
+  // In PyTorch's products only the bias is named after the module.
   const std::size_t named =
       addition != nullptr && addition->inputs[0] == node.outputs.front() ? 1 : 0;
   const bool has_name = node.inputs[1].ends_with(".weight") || node.inputs[1].ends_with("/kernel");
@@ -211,7 +211,7 @@ void Importer::import_embedding(const Node& node, const Constant& rows) {
   const NodeId layer =
       add(node, model::Embedding({.vocabulary = rows.shape[0], .dimension = rows.shape[1]}),
           {plain(node, indices)}, layer_name(node, 0));
-  put(layer, "embeddings", *rows.floats());
+  set_weights(layer, "embeddings", *rows.floats());
   embeddings_.emplace(node.inputs[0], network_.nodes()[static_cast<std::size_t>(layer)].name);
   Array output;
   output.node = layer;
@@ -245,38 +245,38 @@ void Importer::import_layer_normalization(const Node& node) {
   array.node =
       add(node, model::LayerNormalization({.epsilon = Attributes(node).number("epsilon", 1e-5f)}),
           {array.node}, layer_name(node, 1));
-  put(array.node, "gamma", *gamma.floats());
-  put(array.node, "beta", std::move(beta));
+  set_weights(array.node, "gamma", *gamma.floats());
+  set_weights(array.node, "beta", std::move(beta));
   set(node, array);
 }
 
-/// The operators that a LayerNormalization was until version 17:
+/// The operators of a layer normalization until version 17:
 ///
 ///     d = x - ReduceMean(x), y = d / Sqrt(ReduceMean(d^2) + epsilon) [* gamma [+ beta]]
 ///
-/// `node` is the first one. False if others follow it.
+/// `node` is the first one. Returns false if others follow it.
 bool Importer::import_decomposed_normalization(const Node& node) {
   std::vector<const Node*> parts;
-  // The node of the type `type` that alone reads `from`.
+  // The only reader of `from`, if its type is `type`.
   const auto next = [&](const Node* from, std::string_view type) -> const Node* {
     const Node* const reader = from == nullptr ? nullptr : only_reader(*from);
     if (reader == nullptr || reader->type != type || reader->outputs.empty()) return nullptr;
     parts.push_back(reader);
     return reader;
   };
-  // The constant of a part of two inputs, one of which is the output of `before`.
+  // The constant input of a node whose other input is the output of `before`.
   const auto constant_beside = [&](const Node* part, const Node* before) -> const Constant* {
     if (part == nullptr || part->inputs.size() != 2) return nullptr;
     const std::string& other = part->inputs[part->inputs[0] == before->outputs.front() ? 1 : 0];
-    return is_made(other) ? std::get_if<Constant>(&imported(*part, other)) : nullptr;
+    return is_computable(other) ? std::get_if<Constant>(&imported(*part, other)) : nullptr;
   };
   if (node.inputs.empty() || Attributes(node).integer("keepdims", 1) == 0) return false;
   const Imported& read = imported(node, node.inputs.front());
   if (std::holds_alternative<Constant>(read)) return false;
   const Shape shape = std::holds_alternative<Array>(read) ? std::get<Array>(read).shape
-                                                          : std::get<Function>(read).of.shape;
+                                                          : std::get<Function>(read).input.shape;
   const auto is_of_last_axis = [&](const Node& mean) {
-    if (has_input(mean, 1) && !is_made(mean.inputs[1])) return false;
+    if (has_input(mean, 1) && !is_computable(mean.inputs[1])) return false;
     const auto axes = integers_at(mean, 1, "axes");
     return axes && axes->size() == 1 && axis_of(axes->front(), shape.size()) == shape.size() - 1;
   };
@@ -343,8 +343,8 @@ bool Importer::import_decomposed_normalization(const Node& node) {
   array.order.clear();
   for (std::size_t k = 0; k < array.axes.size(); ++k) array.order.push_back(k);
   array.node = add(node, model::LayerNormalization({.epsilon = epsilon}), {array.node}, name);
-  put(array.node, "gamma", std::move(gamma));
-  put(array.node, "beta", std::move(beta));
+  set_weights(array.node, "gamma", std::move(gamma));
+  set_weights(array.node, "beta", std::move(beta));
   set(*last, array);
   done_.insert(parts.begin(), parts.end());
   return true;

@@ -1,4 +1,4 @@
-// Elementwise functions, sums and products.
+// Imports elementwise functions, sums and products.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ std::shared_ptr<const model::Layer> known_function(const Samples& samples) {
   if (is(gelu)) return std::make_shared<const model::GELU>();
   if (is(gelu_by_tanh))
     return std::make_shared<const model::GELU>(model::GeluFunction{.approximate = true});
-  const double slope = samples[5] / kPoints[5];  // of -1
+  const double slope = samples[5] / kPoints[5];  // kPoints[5] is -1
   if (slope >= 0 && slope <= 1 && is([&](double x) { return x < 0 ? slope * x : x; }))
     return std::make_shared<const model::LeakyReLU>(
         model::LeakyReluFunction{.negative_slope = static_cast<float>(slope)});
@@ -75,16 +75,16 @@ bool is_same_array(const Array& a, const Array& b) {
 
 }  // namespace
 
-/// The function `tensor` as an array, after the layer that computes it.
+/// The function `tensor` as an array. Adds the layer that computes it.
 Array Importer::materialized(const Node& node, const std::string& tensor) {
   const Imported& found = imported(node, tensor);
   if (const auto* const array = std::get_if<Array>(&found)) return *array;
-  const auto* const given = std::get_if<Function>(&found);
-  if (given == nullptr)
+  const auto* const pointer = std::get_if<Function>(&found);
+  if (pointer == nullptr)
     refuse(node, "expected inputs that depend on those of the graph",
            fmt::format("\"{}\" is a constant", tensor));
-  const Function function = *given;
-  Array result = function.of;
+  const Function function = *pointer;
+  Array result = function.input;
   if (!are_near(function.samples, kPoints)) {
     if (auto layer = known_function(function.samples)) {
       result.node = add_layer(*function.node, std::move(layer), {result.node}, "");
@@ -106,24 +106,24 @@ Array Importer::materialized(const Node& node, const std::string& tensor) {
   return result;
 }
 
-/// The tensor as a function: that of an array is x. nullopt for constants.
+/// The tensor as a function: the identity for an array, nullopt for constants.
 std::optional<Function> Importer::as_function(const Node& node, const std::string& tensor) {
   const Imported& found = imported(node, tensor);
   if (const auto* const function = std::get_if<Function>(&found)) return *function;
   if (const auto* const array = std::get_if<Array>(&found))
-    return Function{.of = *array, .samples = kPoints, .node = &node};
+    return Function{.input = *array, .samples = kPoints, .node = &node};
   return std::nullopt;
 }
 
 /// A function of one input.
 void Importer::import_function(const Node& node) {
-  if (!has_input(node, 0)) refuse(node, "expected an input", "it is left out");
-  // The function of a known function is that of its output.
+  if (!has_input(node, 0)) refuse(node, "expected an input", "it is missing");
+  // Composes functions of functions.
   auto function = as_function(node, node.inputs.front());
   if (!function)
     refuse(node, "expected an input that depends on those of the graph", "it is constant");
   if (!are_near(function->samples, kPoints) && known_function(function->samples) != nullptr)
-    function = Function{.of = materialized(node, node.inputs.front()), .samples = kPoints};
+    function = Function{.input = materialized(node, node.inputs.front()), .samples = kPoints};
   function->node = &node;
   function->operands.reset();
   function->depth = 0;
@@ -161,7 +161,7 @@ void Importer::import_combination(const Node& node) {
       refuse(node, "expected constants that can be computed before the graph runs", "got others");
     Function function = a ? *a : *b;
     const auto value = constant->scalar();
-    if (value && constant->shape.size() <= function.of.shape.size()) {
+    if (value && constant->shape.size() <= function.input.shape.size()) {
       for (double& sample : function.samples)
         sample = a ? apply(sample, *value) : apply(*value, sample);
       function.node = &node;
@@ -173,7 +173,7 @@ void Importer::import_combination(const Node& node) {
   }
   const bool has_layer = type == "Add" || type == "Mul";
   const int depth = std::max(a->depth, b->depth) + 1;
-  if (is_same_array(a->of, b->of) && depth <= kDeepestFunction) {
+  if (is_same_array(a->input, b->input) && depth <= kDeepestFunction) {
     Function function = *a;
     for (std::size_t k = 0; k < kPoints.size(); ++k)
       function.samples[k] = apply(a->samples[k], b->samples[k]);
@@ -195,7 +195,7 @@ Array Importer::combined(const Node& node, const Array& a, const Array& b, bool 
     refuse(node, "expected two inputs of one shape",
            fmt::format("those of a sample are {} and {}", model::to_string(a.sample()),
                        model::to_string(b.sample())));
-  // In the order of the first, which is channels last if one of them is.
+  // Uses the order of the first one, which is channels last if one of them is.
   Array result = with_sample_axes(node, a);
   const std::vector<NodeId> inputs = {arranged(node, result, result.order),
                                       arranged(node, b, result.order)};
@@ -203,7 +203,7 @@ Array Importer::combined(const Node& node, const Array& a, const Array& b, bool 
   return result;
 }
 
-/// The addition of a row for each position, or of one row to each.
+/// The addition of one row per position, or of one row to all positions.
 void Importer::add_positions(const Node& node, std::size_t index, const Constant& rows) {
   const Array input = samples_at(node, index);
   const Shape sample = input.sample();
@@ -220,18 +220,18 @@ void Importer::add_positions(const Node& node, std::size_t index, const Constant
            fmt::format("the constant is {}, a sample {}", model::to_string(rows.shape),
                        model::to_string(sample)));
   Array output = input;
-  const std::string& given = node.inputs[1 - index];
+  const std::string& weights = node.inputs[1 - index];
   const bool is_named =
-      initializers_.contains(given) && given.find_first_of(":/") == std::string::npos;
+      initializers_.contains(weights) && weights.find_first_of(":/") == std::string::npos;
   const std::vector<float>& values = *rows.floats();
   const Kind kind = is_constant                                               ? Kind::constant
                     : values == model::sinusoidal_table(sample[0], sample[1]) ? Kind::sinusoidal
                                                                               : Kind::learned;
   output.node = add(node, model::PositionalEmbedding({.kind = kind}), {plain(node, input)},
-                    is_named ? given : layer_name(node, 1 - index));
+                    is_named ? weights : layer_name(node, 1 - index));
   output.axes = sample;
   output.order = {0, 1};
-  if (kind != Kind::sinusoidal) put(output.node, "embeddings", values);
+  if (kind != Kind::sinusoidal) set_weights(output.node, "embeddings", values);
   set(node, output);
 }
 

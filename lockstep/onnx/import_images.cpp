@@ -1,4 +1,4 @@
-// Convolutions, poolings and batch normalization.
+// Imports convolutions, poolings and batch normalization.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Window {
   std::vector<std::int64_t> ends;    ///< zeros after
 };
 
-/// The option of our layers that adds these zeros.
+/// The padding option that adds these zeros.
 std::optional<Padding> padding_of(const Window& window, std::span<const std::int64_t> extents) {
   const auto all = [&](const auto& fits) {
     for (std::size_t k = 0; k < extents.size(); ++k)
@@ -67,7 +67,7 @@ std::vector<float> kernel_channels_last(const Constant& kernel) {
   return to;
 }
 
-/// What a layer of images [H, W, C] or sequences [T, C] returns, channels first in the graph.
+/// The output of a layer of images [H, W, C] or sequences [T, C], channels first in the graph.
 Array channels_first(NodeId node, const Shape& output) {
   Array array;
   array.node = node;
@@ -95,7 +95,7 @@ Window read_window(const Node& node, std::vector<std::int64_t> kernel,
     if (values.size() != count ||
         std::ranges::any_of(values, [&](auto v) { return v < least || v >= kLargest; }))
       fail(fmt::format("expected {} numbers from {} on as \"{}\"", count, least, name),
-           "there are others");
+           "got others");
     return values;
   };
   if (kernel.empty()) kernel = list("kernel_shape", axes, 0, 1);
@@ -106,7 +106,7 @@ Window read_window(const Node& node, std::vector<std::int64_t> kernel,
   if (std::ranges::any_of(window.kernel, [&](auto v) { return v < 1 || v >= kLargest; }))
     fail("expected a window of at least one element", "it has none");
   if (std::ranges::any_of(list("dilations", axes, 1, 1), [](auto v) { return v != 1; }))
-    fail("expected dilations of 1", "there are others");
+    fail("expected dilations of 1", "got others");
   const std::string automatic = attributes.text("auto_pad", "NOTSET");
   if (automatic == "NOTSET" || automatic.empty()) {
     const auto pads = list("pads", 2 * axes, 0, 0);
@@ -209,8 +209,8 @@ void Importer::import_convolution(const Node& node) {
                                .groups = groups,
                                .use_bias = use_bias}),
                 {from}, name);
-  put(layer, "kernel", kernel_channels_last(kernel));
-  if (use_bias) put(layer, "bias", std::move(bias));
+  set_weights(layer, "kernel", kernel_channels_last(kernel));
+  if (use_bias) set_weights(layer, "bias", std::move(bias));
   set(node, channels_first(layer, network_.shape(layer)));
 }
 
@@ -323,7 +323,7 @@ void Importer::import_batch_normalization(const Node& node) {
     if (static_cast<std::int64_t>(values.size()) != channels)
       refuse(node, fmt::format("expected {} elements for {} channels", channels, channels),
              fmt::format("input {} has {}", k + 1, values.size()));
-    put(layer, kArrays[k], values);
+    set_weights(layer, kArrays[k], values);
   }
   for (std::size_t output = 1; output < node.outputs.size(); ++output)
     if (is_used(node, output))
@@ -364,8 +364,8 @@ void Importer::import_padding(const Node& node) {
     (is_padded(axis) ? moving : still).push_back(axis);
   if (moving.empty() && (rank == 0 || !is_padded(0))) return set(node, input);
   if (rank != 4 || is_padded(0) || still.empty())
-    refuse(node, "expected zeros at the edges of an image", "it adds them elsewhere");
-  // The channels are the axis that is last in the network if that may be, else the first other one.
+    refuse(node, "expected zeros at the edges of an image", "it pads other axes");
+  // The channels are the last axis in the network if it is not padded, else the first such axis.
   Array array = with_sample_axes(node, input);
   std::size_t channels = still.front();
   if (std::ranges::find(still, array.order.back() + 1) != still.end())

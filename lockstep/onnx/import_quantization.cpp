@@ -1,5 +1,5 @@
-// Quantized graphs of the form QDQ: each QuantizeLinear is followed by the DequantizeLinear of the
-// same scale, so that values in between are floats.
+// Imports quantized graphs in QDQ form: a DequantizeLinear of equal scale follows each
+// QuantizeLinear, so that values in between are floats.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,9 +47,9 @@ model::FakeQuantizeFunction Importer::quantization(const Node& node) {
           .dtype = type == TensorType::int8 ? model::Int8Type::int8 : model::Int8Type::uint8};
 }
 
-/// The layer is added here; the DequantizeLinear that follows does nothing.
+/// Adds the layer; the DequantizeLinear that follows adds none.
 void Importer::import_quantize(const Node& node) {
-  if (!has_input(node, 0)) refuse(node, "expected an input", "it is left out");
+  if (!has_input(node, 0)) refuse(node, "expected an input", "it is missing");
   const std::string& output = node.outputs.front();
   const auto readers = readers_.find(output);
   const bool is_read_back = !outputs_.contains(output) && readers != readers_.end() &&
@@ -62,7 +62,7 @@ void Importer::import_quantize(const Node& node) {
     refuse(node, "expected a DequantizeLinear after it, and nothing else that reads its integers",
            fmt::format("\"{}\" has another reader", output));
   const model::FakeQuantizeFunction function = quantization(node);
-  // The weights of a file that was not reduced after training with quantization.
+  // Weights of quantization-aware training that were not folded.
   if (const Constant* const constant = constant_at(node, 0)) {
     if (constant->floats() == nullptr)
       refuse(node, "expected numbers of floating point to quantize", "got integers");
@@ -96,8 +96,8 @@ void Importer::import_dequantize(const Node& node) {
   const model::FakeQuantizeFunction own = quantization(node);
   if (own.scale != before.scale || own.zero_point != before.zero_point)
     refuse(node, "expected the scale and the zero point of the QuantizeLinear before it",
-           fmt::format("{} and {}, of that {} and {}", own.scale, own.zero_point, before.scale,
-                       before.zero_point));
+           fmt::format("got {} and {} instead of {} and {}", own.scale, own.zero_point,
+                       before.scale, before.zero_point));
   set(node, array_at(node, 0));
 }
 

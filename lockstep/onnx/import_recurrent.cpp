@@ -1,4 +1,4 @@
-// LSTM, GRU and RNN.
+// Imports LSTM, GRU and RNN.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,13 +14,13 @@ namespace {
 using model::NodeId;
 using model::Shape;
 
-/// The blocks of our arrays, as indices of those of ONNX: i, f, g, o of i, o, f, c, and r, z, n of
-/// z, r, h; an RNN has one.
+/// The gate blocks in Lockstep's order, as indices of those of ONNX: i, f, g, o in i, o, f, c, and
+/// r, z, n in z, r, h; an RNN has one.
 constexpr std::array<std::size_t, 4> kLstmBlocks{0, 2, 3, 1};
 constexpr std::array<std::size_t, 3> kGruBlocks{1, 0, 2};
 constexpr std::array<std::size_t, 1> kRnnBlocks{0};
 
-/// Block by block from `from`, which begins at `begin` and has as many elements per block as `to`.
+/// Copies the blocks of one direction from `from`, beginning at `begin`, to `to`.
 std::vector<float> reordered(const std::vector<float>& from, std::size_t begin, std::size_t block,
                              std::span<const std::size_t> blocks) {
   std::vector<float> to;
@@ -32,7 +32,7 @@ std::vector<float> reordered(const std::vector<float>& from, std::size_t begin, 
   return to;
 }
 
-/// The names of activations are the same in capital letters and others.
+/// Lower case: names of activations are case-insensitive.
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](char letter) {
     return static_cast<char>(letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter);
@@ -40,16 +40,16 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Those that an operator has for each direction if it names none.
+/// The default activations of an operator, per direction.
 std::span<const std::string_view> default_activations(const std::string& type) {
-  static constexpr std::array<std::string_view, 3> kOfLstm{"sigmoid", "tanh", "tanh"};
-  const std::span<const std::string_view> all(kOfLstm);
+  static constexpr std::array<std::string_view, 3> kLstmActivations{"sigmoid", "tanh", "tanh"};
+  const std::span<const std::string_view> all(kLstmActivations);
   return type == "LSTM" ? all : type == "GRU" ? all.first(2) : all.subspan(1, 1);
 }
 
 }  // namespace
 
-/// Refuses what our layers have no option for. Defaults that are written out change nothing.
+/// Rejects unsupported options. Explicit defaults are accepted.
 void Importer::check_recurrent_options(const Node& node, std::int64_t positions) {
   const Attributes attributes(node);
   const bool is_lstm = node.type == "LSTM";
@@ -64,7 +64,7 @@ void Importer::check_recurrent_options(const Node& node, std::int64_t positions)
     refuse(node, "expected values that are not limited (no \"clip\")",
            fmt::format("they are limited to {}", limit));
   if (attributes.integer("input_forget", 0) != 0)
-    refuse(node, "expected a forget gate of its own", "it has \"input_forget\"");
+    refuse(node, "expected a separate forget gate", "it has \"input_forget\"");
   if (node.type == "GRU" && attributes.integer("linear_before_reset", 0) == 0)
     refuse(node, "expected a GRU that resets after the product (\"linear_before_reset\" 1)",
            "it resets before");
@@ -82,8 +82,8 @@ void Importer::check_recurrent_options(const Node& node, std::int64_t positions)
     refuse(node, "expected sequences of one length", "their lengths are an input");
 }
 
-/// Whether the second half of the biases is trained as well. In PyTorch it is; other programs, and
-/// Lockstep for layers of one bias, write zeros there.
+/// Whether the second half of the biases is trained as well. PyTorch trains it; other programs, and
+/// Lockstep for layers of one bias, write zeros.
 bool Importer::has_two_biases(const Node& node) {
   if (node.type == "GRU") return true;
   if (!keeps_two_biases_) return false;
@@ -124,7 +124,7 @@ void Importer::import_recurrent(const Node& node) {
     if (!has_input(node, state) || (!is_lstm && state == 6) || has_state) continue;
     const Constant* const initial = constant_at(node, state);
     if (initial == nullptr || !initial->is_zero())
-      refuse(node, "expected an initial state of 0", "it is another");
+      refuse(node, "expected an initial state of 0", "it is not 0");
   }
 
   const Constant& kernel = weights_at(node, 1);
@@ -178,20 +178,20 @@ void Importer::import_recurrent(const Node& node) {
   const std::size_t rows = block * blocks.size();
   for (std::size_t d = 0; d < static_cast<std::size_t>(directions); ++d) {
     const std::string prefix = d == 0 ? "" : "backward_";
-    const auto put_as = [&](const char* parameter, std::vector<float> values) {
-      put(layer, (prefix + parameter).c_str(), std::move(values));
+    const auto set_array = [&](const char* parameter, std::vector<float> values) {
+      set_weights(layer, (prefix + parameter).c_str(), std::move(values));
     };
     const auto width = static_cast<std::size_t>(features);
-    put_as("kernel", reordered(*kernel.floats(), d * rows * width, block * width, blocks));
-    put_as("recurrent_kernel",
-           reordered(*recurrent.floats(), d * rows * block, block * block, blocks));
+    set_array("kernel", reordered(*kernel.floats(), d * rows * width, block * width, blocks));
+    set_array("recurrent_kernel",
+              reordered(*recurrent.floats(), d * rows * block, block * block, blocks));
     if (!has_bias) continue;
     const std::vector<float>& biases = *weights_at(node, 3).floats();
     std::vector<float> bias = reordered(biases, 2 * d * rows, block, blocks);
     std::vector<float> other = reordered(biases, (2 * d + 1) * rows, block, blocks);
     for (std::size_t k = 0; k < rows && !two_biases; ++k) bias[k] += other[k];
-    put_as("bias", std::move(bias));
-    if (two_biases) put_as("recurrent_bias", std::move(other));
+    set_array("bias", std::move(bias));
+    if (two_biases) set_array("recurrent_bias", std::move(other));
   }
 
   // Outputs in the graph: [T, directions, N, units] and [directions, N, units], or with "layout" 1

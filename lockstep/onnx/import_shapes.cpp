@@ -1,4 +1,4 @@
-// Operators that change shapes, and parts of arrays.
+// Imports operators that change shapes or select parts of arrays.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,15 +16,15 @@ using model::Shape;
 
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
 
-/// Elements of the axes of a sample in [begin, end).
+/// The number of elements of the sample axes in [begin, end).
 std::int64_t extent_between(const Shape& shape, std::size_t begin, std::size_t end) {
   std::int64_t product = 1;
   for (std::size_t axis = begin; axis < end; ++axis) product *= shape[axis];
   return product;
 }
 
-/// `wanted`, of a Reshape of `array`, if the samples are its axis `batch`; nullopt if that does not
-/// keep the samples apart.
+/// The shape `wanted` of a Reshape of `array` whose axis `batch` are the samples; nullopt if it
+/// does not keep samples separate.
 std::optional<Shape> reshaped_around(const Array& array, Shape wanted, std::size_t batch) {
   const std::int64_t total = model::element_count(array.sample());
   std::optional<std::size_t> free;
@@ -49,7 +49,7 @@ std::optional<Shape> reshaped_around(const Array& array, Shape wanted, std::size
 }  // namespace
 
 void Importer::import_identity(const Node& node) {
-  if (!has_input(node, 0)) refuse(node, "expected an input", "it is left out");
+  if (!has_input(node, 0)) refuse(node, "expected an input", "it is missing");
   set(node, Imported(imported(node, node.inputs.front())));
 }
 
@@ -70,14 +70,14 @@ void Importer::import_cast(const Node& node) {
 }
 
 void Importer::import_shape(const Node& node) {
-  if (!has_input(node, 0)) refuse(node, "expected an input", "it is left out");
+  if (!has_input(node, 0)) refuse(node, "expected an input", "it is missing");
   const Imported& read = imported(node, node.inputs.front());
   if (std::holds_alternative<Constant>(read))
     refuse(node, "expected an array whose shape is known", "that of a constant is not");
   const Shape shape = std::visit(
       [](const auto& one) -> Shape {
         if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Function>)
-          return one.of.shape;
+          return one.input.shape;
         else
           return one.shape;
       },
@@ -85,7 +85,7 @@ void Importer::import_shape(const Node& node) {
   set(node, constant_of(shape_between(shape, node)));
 }
 
-/// Of the same elements in the same order.
+/// Reshapes `array`, keeping the order of the elements.
 void Importer::reshape_to(const Node& node, Array array, Shape shape) {
   array.shape = std::move(shape);
   set(node, array);
@@ -103,15 +103,15 @@ void Importer::import_flatten(const Node& node) {
 
 void Importer::import_reshape(const Node& node) {
   const Array input = array_at(node, 0);
-  const auto given = integers_at(node, 1, "shape");
-  if (!given || given->size() > 16)
+  const auto requested = integers_at(node, 1, "shape");
+  if (!requested || requested->size() > 16)
     refuse(node, "expected a shape of at most 16 axes", "got another");
-  Shape wanted = *given;
+  Shape wanted = *requested;
   if (Attributes(node).integer("allowzero", 0) == 0)
     for (std::size_t axis = 0; axis < wanted.size(); ++axis)
       if (wanted[axis] == 0 && axis < input.shape.size()) wanted[axis] = input.shape[axis];
-  // Which axis is that of the samples: as the graph says, else a number of samples that the file
-  // states, else the one that is left free.
+  // The axis of the samples is stated by the graph, or has the number of samples that the file
+  // states, or is the inferred one.
   for (const std::optional<std::int64_t> sign :
        {std::optional(kSampleCount), samples_, std::optional(std::int64_t{-1})})
     for (std::size_t axis = 0; axis < wanted.size(); ++axis)
@@ -119,10 +119,10 @@ void Importer::import_reshape(const Node& node) {
         if (auto shape = reshaped_around(input, wanted, axis))
           return reshape_to(node, input, std::move(*shape));
   std::string text;
-  for (const std::int64_t extent : *given)
+  for (const std::int64_t extent : *requested)
     text += fmt::format("{}{}", text.empty() ? "" : ", ",
                         extent == kSampleCount ? "N" : fmt::format("{}", extent));
-  refuse(node, "expected a shape that keeps samples apart",
+  refuse(node, "expected a shape that keeps samples separate",
          fmt::format("got [{}] for samples of {}", text, model::to_string(input.sample())));
 }
 
@@ -221,18 +221,18 @@ void Importer::import_concatenation(const Node& node) {
   set(node, output);
 }
 
-/// The positions from `begin` to `end` of the axis `axis` of the graph's array.
+/// The positions [begin, end) of the axis `axis` of the graph's array.
 Array Importer::cropped(const Node& node, const Array& array, std::size_t axis, std::int64_t begin,
                         std::int64_t end) {
   const std::int64_t extent = array.shape[axis];
   if (begin == 0 && end == extent) return array;
-  const std::size_t of_sample = axis - (axis > array.batch() ? 1 : 0);
+  const std::size_t sample_axis = axis - (axis > array.batch() ? 1 : 0);
   Array output;
-  // The axis first, all others as one.
-  output.order = {of_sample};
+  // Moves the axis to the front and merges the others.
+  output.order = {sample_axis};
   const Array own = with_sample_axes(node, array);
   for (const std::size_t other : own.order)
-    if (other != of_sample) output.order.push_back(other);
+    if (other != sample_axis) output.order.push_back(other);
   NodeId from = arranged(node, own, output.order);
   const Shape sequence = {extent, model::element_count(own.axes) / extent};
   if (network_.shape(from) != sequence) from = moved(node, from, sequence, std::nullopt);
@@ -244,7 +244,7 @@ Array Importer::cropped(const Node& node, const Array& array, std::size_t axis, 
 }
 
 void Importer::import_gather(const Node& node) {
-  if (!has_input(node, 0)) refuse(node, "expected an input", "it is left out");
+  if (!has_input(node, 0)) refuse(node, "expected an input", "it is missing");
   const Imported& read = imported(node, node.inputs.front());
   if (const auto* const rows = std::get_if<Constant>(&read)) return import_embedding(node, *rows);
   const Array input = array_at(node, 0);
@@ -272,8 +272,8 @@ void Importer::import_slice(const Node& node) {
   const auto starts = integers_at(node, 1, "starts");
   const auto ends = integers_at(node, 2, "ends");
   std::vector<std::int64_t> axes;
-  if (const auto given = integers_at(node, 3, "axes"))
-    axes = *given;
+  if (const auto listed = integers_at(node, 3, "axes"))
+    axes = *listed;
   else
     for (std::size_t k = 0; starts && k < starts->size(); ++k)
       axes.push_back(static_cast<std::int64_t>(k));

@@ -13,9 +13,9 @@ namespace {
 using model::NodeId;
 using model::Shape;
 
-/// Each layer that is added makes adding slower.
+/// Adding a layer takes time proportional to the number of layers.
 constexpr std::size_t kMaxLayers = 10000;
-/// Of all weights; one that several layers read counts for each.
+/// Maximum number of weights; shared ones count once per layer.
 constexpr std::size_t kMaxWeights = std::size_t{1} << 30;
 constexpr std::int64_t kOldestOpset = 11;
 constexpr std::int64_t kNewestOpset = 26;
@@ -26,9 +26,8 @@ std::size_t constant_elements(const Model& model) {
   return bytes;
 }
 
-/// A module path from a node of PyTorch: "layer1.0.conv1" for "/layer1/layer1.0/conv1/Conv", where
-/// each part of a container repeats those before; of TensorFlow: "model.dense" for
-/// "model/dense/MatMul".
+/// The module path of a PyTorch node: "layer1.0.conv1" for "/layer1/layer1.0/conv1/Conv", where
+/// each container repeats its path; of a TensorFlow node: "model.dense" for "model/dense/MatMul".
 std::string path_of(std::string_view node) {
   std::string path;
   std::size_t begin = 0;
@@ -47,7 +46,7 @@ std::string path_of(std::string_view node) {
   return path;
 }
 
-/// Far below where the number of elements overflows.
+/// Far below an overflow of the number of elements.
 bool is_addressable(const Shape& shape) {
   double elements = 1;
   for (const std::int64_t extent : shape) elements *= static_cast<double>(extent);
@@ -138,7 +137,7 @@ ImportedNetwork Importer::run() {
 
 void Importer::index_nodes() {
   const auto refuse_twice = [&](const std::string& name) {
-    throw Error(ErrorCategory::input, where_, "expected a name of its own for each tensor",
+    throw Error(ErrorCategory::input, where_, "expected a unique name for each tensor",
                 fmt::format("two are called \"{}\"", name));
   };
   for (const Tensor& tensor : model_.graph.initializers)
@@ -150,7 +149,7 @@ void Importer::index_nodes() {
         refuse_twice(output);
 }
 
-/// Nodes of which only patterns read the outputs are then not needed.
+/// Nodes whose outputs only patterns read are then not needed.
 void Importer::find_patterns() {
   const LayerPatterns patterns(model_.graph);
   for (const Node& node : model_.graph.nodes) {
@@ -187,7 +186,7 @@ Axes Importer::input_order(const Value& value) const {
   for (std::size_t axis = 0; axis < rank; ++axis) same.push_back(axis);
   if (rank != 2 && rank != 3) return same;
   const Axes last = rank == 3 ? Axes{1, 2, 0} : Axes{1, 0};
-  // What first depends on the order.
+  // Finds the first reader that depends on the order.
   std::string name = value.name;
   for (int steps = 0; steps < 64; ++steps) {
     const auto found = readers_.find(name);
@@ -212,7 +211,7 @@ Axes Importer::input_order(const Value& value) const {
     name = reader.outputs.front();
   }
   if (rank == 2) return same;
-  // An image that is flattened, for example: few channels, first or last.
+  // For example a flattened image, with few channels first or last.
   const auto is_few = [&](std::size_t axis) {
     const auto* const extent = std::get_if<std::int64_t>(&value.shape[axis]);
     return extent != nullptr && *extent <= 4;
@@ -231,7 +230,7 @@ void Importer::add_inputs() {
     };
     if (initializers_.contains(value.name) || producers_.contains(value.name) ||
         tensors_.contains(value.name))
-      refuse_input("expected a name of its own for each tensor", "has that of another");
+      refuse_input("expected a unique name for each tensor", "has that of another");
     if (!is_needed) continue;
     const bool is_indices = value.type == TensorType::int64 || value.type == TensorType::int32;
     if (!is_indices && value.type != TensorType::float32 && value.type != TensorType::float16 &&
@@ -271,7 +270,7 @@ void Importer::add_inputs() {
   }
   names_.insert("input");
   for (const model::NetworkInput& input : inputs) names_.insert(input.name);
-  if (inputs.empty()) return;  // then an output is a constant, which is refused
+  if (inputs.empty()) return;  // an output is then a constant, which is rejected
   try {
     const std::string name = network_.name();
     // As in descriptions, the name of the only input does not matter.
@@ -290,13 +289,13 @@ void Importer::import_node(const Node& node) {
   if (fold(node)) return;
   const auto found = std::ranges::find(operators(), node.type, &Operator::type);
   if (!node.domain.empty() || found == operators().end()) {
-    if (ConstantFolder::knows(node))
-      refuse(node, "expected an operator that Lockstep computes of the inputs of a graph",
-             "this one is computed of constants alone, which docs/models.md lists");
-    const std::string of =
+    if (ConstantFolder::supports(node))
+      refuse(node, "expected an operator that Lockstep supports on inputs of a graph",
+             "this one is supported on constants only (docs/models.md)");
+    const std::string domain =
         node.domain.empty() ? "" : fmt::format(" of the domain \"{}\"", node.domain);
-    refuse(node, "expected operators that Lockstep has, which docs/models.md lists",
-           "this one is not supported" + of);
+    refuse(node, "expected a supported operator (docs/models.md)",
+           "this one is not supported" + domain);
   }
   (this->*found->import)(node);
 }
@@ -327,7 +326,7 @@ void Importer::add_outputs() {
     const auto found = producers_.find(output.name);
     if (found == producers_.end())
       throw Error(ErrorCategory::input, where_, "expected outputs that nodes compute",
-                  fmt::format("no node makes \"{}\"", output.name));
+                  fmt::format("no node computes \"{}\"", output.name));
     const Node& node = *nodes_[found->second];
     const Array array = materialized(node, output.name);
     if (array.batch() != 0)
@@ -344,7 +343,8 @@ void Importer::add_outputs() {
     if (ends.size() > 1 || ends.front().second != network_.last())
       for (const auto& [name, end] : ends) network_.output(name, end);
   } catch (const Error& error) {
-    throw Error(ErrorCategory::input, where_, "expected outputs of their own layers", error.what());
+    throw Error(ErrorCategory::input, where_, "expected a different layer for each output",
+                error.what());
   }
 }
 
@@ -379,11 +379,11 @@ const Imported& Importer::imported(const Node& node, const std::string& name) {
   const auto initializer = initializers_.find(name);
   if (initializer == initializers_.end())
     refuse(node, "expected nodes in an order in which they can run",
-           fmt::format("it reads \"{}\", which nothing before it makes", name));
+           fmt::format("it reads \"{}\", which no earlier node computes", name));
   return tensors_.emplace(name, constant_of(*initializer->second)).first->second;
 }
 
-bool Importer::is_made(const std::string& name) {
+bool Importer::is_computable(const std::string& name) {
   if (tensors_.contains(name) || initializers_.contains(name)) return true;
   const auto found = producers_.find(name);
   if (found == producers_.end()) return false;
@@ -405,7 +405,7 @@ const Constant& Importer::weights_at(const Node& node, std::size_t index) {
   const Constant* const constant = constant_at(node, index);
   if (constant == nullptr || constant->floats() == nullptr || constant->has_batch())
     refuse(node, "expected weights that are constants of floating-point numbers",
-           fmt::format("input {} is {}", index, has_input(node, index) ? "not" : "left out"));
+           fmt::format("input {} is {}", index, has_input(node, index) ? "not" : "missing"));
   return *constant;
 }
 
@@ -421,7 +421,7 @@ std::optional<std::vector<std::int64_t>> Importer::integers_at(const Node& node,
 
 Array Importer::array_at(const Node& node, std::size_t index) {
   if (!has_input(node, index))
-    refuse(node, "expected its inputs", fmt::format("{} is left out", index));
+    refuse(node, "expected its inputs", fmt::format("{} is missing", index));
   return materialized(node, node.inputs[index]);
 }
 
@@ -455,8 +455,7 @@ const Node* Importer::only_reader(const Node& node) const {
 NodeId Importer::add_layer(const Node& node, std::shared_ptr<const model::Layer> layer,
                            std::vector<NodeId> inputs, const std::string& name) {
   if (network_.nodes().size() == kMaxLayers)
-    refuse(node, fmt::format("expected a graph of at most {} layers", kMaxLayers),
-           "there are more");
+    refuse(node, fmt::format("expected a graph of at most {} layers", kMaxLayers), "got more");
   const std::string stem = name.empty() ? layer->kind() : name;
   std::string unique = stem;
   int& next = numbers_[stem];
@@ -494,7 +493,7 @@ void Importer::import_pattern(const Node& node, const LayerPattern& pattern) {
     if (weights.floats() == nullptr || weights.floats()->size() != entry->count)
       refuse(node, fmt::format("expected {} weights of floating-point numbers", entry->count),
              fmt::format("got {}", model::to_string(weights.shape)));
-    put(output.node, pattern.parameter, *weights.floats());
+    set_weights(output.node, pattern.parameter, *weights.floats());
   }
   output.axes = network_.shape(output.node);
   output.shape = {kSampleCount};
@@ -505,15 +504,18 @@ void Importer::import_pattern(const Node& node, const LayerPattern& pattern) {
   set(node, output);
 }
 
-/// That of its weights, "conv1.weight", if they have a name from a program, else of the node.
+/// The module name of its weights, "conv1" for "conv1.weight", if a framework named them, else the
+/// name of the node.
 std::string Importer::layer_name(const Node& node, std::size_t weight) const {
   std::string name;
   if (weight < node.inputs.size()) {
-    std::string_view given = node.inputs[weight];
+    std::string_view weight_name = node.inputs[weight];
     for (const std::string_view ending : {"_DequantizeLinear_Output", "_DequantizeLinear"})
-      if (given.ends_with(ending)) given.remove_suffix(ending.size());  // of onnxruntime
+      if (weight_name.ends_with(ending))
+        weight_name.remove_suffix(ending.size());  // added by onnxruntime
     for (const std::string_view ending : {".weight", "/kernel", "/gamma", "/embeddings", "/scale"})
-      if (given.ends_with(ending)) name = given.substr(0, given.size() - ending.size());
+      if (weight_name.ends_with(ending))
+        name = weight_name.substr(0, weight_name.size() - ending.size());
   }
   if (name.find("::") != std::string::npos) name.clear();
   if (name.empty()) name = path_of(node.name);
@@ -526,11 +528,11 @@ std::string Importer::layer_name(const Node& node, std::size_t weight) const {
   return name;
 }
 
-void Importer::put(NodeId node, const char* parameter, std::vector<float> values) {
+void Importer::set_weights(NodeId node, const char* parameter, std::vector<float> values) {
   weight_elements_ += values.size();
   if (weight_elements_ > kMaxWeights)
     throw Error(ErrorCategory::input, where_,
-                fmt::format("expected at most {} weights", kMaxWeights), "there are more");
+                fmt::format("expected at most {} weights", kMaxWeights), "got more");
   weights_[fmt::format("{}/{}", network_.nodes()[static_cast<std::size_t>(node)].name, parameter)] =
       std::move(values);
 }

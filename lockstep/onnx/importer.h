@@ -1,13 +1,13 @@
-// How import_network() works. Private to the module.
+// Implements import_network(). Private to the module.
 //
-// Tensors of the graph become an Array, a Constant or a Function. An Array is the output of a layer
-// of the network with a note how its elements lie: transposes, reshapes and flattens of the graph
-// change the note only, and Importer::arranged() adds layers that move elements where an operator
-// reads another order. So an image is channels last in the network while the graph reads it
-// channels first. A Function is an elementwise function of an Array, known by its values at some
-// points. When another operator reads it, it is recognized as an activation, so that all the ways
-// in which a GELU is written are one. Operators that are one layer together, such as those of
-// attention, are replaced by one node before anything is imported (layer_patterns.h).
+// Each tensor of the graph becomes an Array, a Constant or a Function. An Array is the output of a
+// layer with the layout of its elements: transposes, reshapes and flattens of the graph change the
+// layout only, and Importer::arranged() adds layers that move elements where an operator reads
+// another order. So an image is channels last in the network while the graph reads it channels
+// first. A Function is an elementwise function of an Array, represented by its values at some
+// points. When another operator reads it, it is matched to an activation, so that all forms of a
+// GELU are recognized. Operators that form one layer, such as those of attention, are replaced by
+// one node beforehand (layer_patterns.h).
 #pragma once
 
 #include <array>
@@ -44,10 +44,10 @@ using Axes = std::vector<std::size_t>;
 struct Array {
   model::NodeId node = model::kInput;
   model::Shape shape;  ///< in the graph, with kSampleCount once
-  /// How the elements of a sample lie: axis k of the layer's output is axis order[k] of an array of
-  /// the shape `axes`, which has the elements in the graph's order. `axes` is `shape` without the
-  /// batch, or another shape before a reshape. The layer's output may have another shape of as many
-  /// elements.
+  /// The layout of a sample: axis k of the layer's output is axis order[k] of an array of the shape
+  /// `axes`, which has the elements in the graph's order. `axes` is `shape` without the batch, or
+  /// another shape before a reshape. The layer's output may have another shape with the same number
+  /// of elements.
   model::Shape axes;
   Axes order;
 
@@ -55,7 +55,7 @@ struct Array {
   model::Shape sample() const;  ///< `shape` without the batch
 };
 
-/// Points at which elementwise functions are compared. The last ones show limits of any size.
+/// Points at which elementwise functions are compared. The last two expose limits of any size.
 inline constexpr std::array<double, 22> kPoints{-6,    -4.3, -3,   -2.2, -1.5,  -1,  -0.7, -0.3,
                                                 -0.05, 0,    0.05, 0.3,  0.7,   1,   1.5,  2.2,
                                                 3,     4.3,  5.9,  7.5,  -1e30, 1e30};
@@ -63,13 +63,13 @@ using Samples = std::array<double, kPoints.size()>;
 
 /// An elementwise function of an array.
 struct Function {
-  Array of;
+  Array input;
   Samples samples{};  ///< its values for kPoints
   const Node* node = nullptr;
-  /// If it is the sum or the product of two tensors: their names, for which a layer exists, should
-  /// the function not be known.
+  /// The names of two tensors of which it is the sum or the product. A layer computes it if the
+  /// function matches no activation.
   std::optional<std::pair<std::string, std::string>> operands = {};
-  int depth = 0;  ///< of `operands` that are such functions
+  int depth = 0;  ///< nesting depth of such functions
 };
 
 /// What a tensor of the graph is.
@@ -106,17 +106,18 @@ class Importer {
   bool has_input(const Node& node, std::size_t index) const;
   bool is_used(const Node& node, std::size_t output) const;
   const Imported& imported(const Node& node, const std::string& name);
-  /// Whether a tensor that a later node reads is known already, or can be computed from constants
-  /// of the file by one node, which may stand right before its reader.
-  bool is_made(const std::string& name);
+  /// Whether a tensor is known already, or one node that may directly precede its reader computes
+  /// it from constants of the file.
+  bool is_computable(const std::string& name);
   const Constant* constant_at(const Node& node, std::size_t index);  // null: not a constant
-  /// A constant of floats with its elements; refuses everything else.
+  /// A constant of floats with its elements; rejects other inputs.
   const Constant& weights_at(const Node& node, std::size_t index);
-  /// Those of an input, or of an attribute as earlier versions have; nullopt if there are neither.
+  /// The integers of an input, or of an attribute (in earlier opsets); nullopt if there are
+  /// neither.
   std::optional<std::vector<std::int64_t>> integers_at(const Node& node, std::size_t index,
                                                        const char* attribute);
   Array array_at(const Node& node, std::size_t index);
-  /// The same; refuses arrays whose first axis is not the batch.
+  /// array_at(); rejects arrays whose first axis is not the batch.
   Array samples_at(const Node& node, std::size_t index);
   void set(const Node& node, Imported value, std::size_t output = 0);
   /// The only node that reads the first output of `node`; null if there are others.
@@ -134,15 +135,15 @@ class Importer {
                           std::vector<model::NodeId> inputs, const std::string& name);
   void import_pattern(const Node& node, const LayerPattern& pattern);
   std::string layer_name(const Node& node, std::size_t weight) const;
-  void put(model::NodeId node, const char* parameter, std::vector<float> values);
+  void set_weights(model::NodeId node, const char* parameter, std::vector<float> values);
 
   // arrangement.cpp
   /// A layer whose output is `array` with its axes in `order`: axis k is axis order[k] of the
-  /// sample. Adds layers that move elements only if they have to move.
+  /// sample. Adds layers only if elements must move.
   model::NodeId arranged(const Node& node, Array array, const Axes& order);
-  /// As the graph has it.
+  /// `array` in the order of the graph.
   model::NodeId plain(const Node& node, const Array& array);
-  /// Channels last, for an image [C, H, W] or a sequence [C, T].
+  /// `array`, an image [C, H, W] or a sequence [C, T], with the channels last.
   model::NodeId channels_last(const Node& node, const Array& array);
   Array with_sample_axes(const Node& node, Array array);
   model::NodeId moved(const Node& node, model::NodeId from, model::Shape shape,
@@ -211,7 +212,7 @@ class Importer {
   bool has_two_biases(const Node& node);
 
   const Model& model_;
-  /// Those of the graph; where a pattern ends, the node of the pattern.
+  /// The nodes of the graph; the last node of a pattern is replaced by LayerPattern::node.
   std::vector<const Node*> nodes_;
   std::unordered_map<const Node*, const LayerPattern*> patterns_;
   std::deque<LayerPattern> found_patterns_;
@@ -224,17 +225,18 @@ class Importer {
   std::unordered_map<std::string, Imported> tensors_;
   std::unordered_map<std::string, const Tensor*> initializers_;
   std::unordered_map<std::string, std::size_t> producers_;
-  std::unordered_map<std::string, std::vector<const Node*>> readers_;  ///< of needed nodes
+  std::unordered_map<std::string, std::vector<const Node*>> readers_;  ///< needed nodes by input
   std::set<std::string, std::less<>> outputs_;
   std::vector<bool> needed_;
-  /// How the outputs of QuantizeLinear are quantized, which tensors_ has as floats.
+  /// The quantization of the outputs of QuantizeLinear, which tensors_ has as floats.
   std::unordered_map<std::string, model::FakeQuantizeFunction> quantized_;
   std::set<const Node*> done_;  ///< imported with an earlier node
   std::map<std::tuple<model::NodeId, model::Shape, Axes>, model::NodeId> moves_;
-  std::set<std::string, std::less<>> names_;  ///< of layers and inputs
-  std::map<std::string, int> numbers_;        ///< the last that made a name unique, by name
+  std::set<std::string, std::less<>> names_;  ///< names of layers and inputs
+  std::map<std::string, int> numbers_;        ///< last suffix that made a name unique, by name
   std::map<std::string, std::vector<float>, std::less<>> weights_;
-  std::unordered_map<std::string, std::string> embeddings_;  ///< layers, by the names of their rows
+  std::unordered_map<std::string, std::string>
+      embeddings_;  ///< layer names, by the names of their weights
 };
 
 }  // namespace lockstep::onnx

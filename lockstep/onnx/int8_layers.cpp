@@ -23,7 +23,7 @@ const model::Node& node_at(const model::Network& network, model::NodeId node) {
 std::vector<float> quantize_channels(std::span<float> kernel, std::int64_t channels,
                                      std::span<float> bias, float input_scale, int bits) {
   constexpr float kSmallest = std::numeric_limits<float>::min();
-  constexpr float kLargestBias = 1073741824;  // 2^30: far enough from overflow for the sums
+  constexpr float kLargestBias = 1073741824;  // 2^30: leaves room for the sums
   const auto size = static_cast<std::size_t>(channels);
   const auto most = static_cast<float>((1 << (bits - 1)) - 1);
   LOCKSTEP_CHECK(bias.empty() || bias.size() == size);
@@ -35,7 +35,7 @@ std::vector<float> quantize_channels(std::span<float> kernel, std::int64_t chann
     for (const float weight : weights) largest = std::max(largest, std::abs(weight));
     const float offset = bias.empty() ? 0 : std::abs(bias[c]);
     if (largest == 0 && offset == 0) continue;
-    // The product with the scale of the input is not 0 either.
+    // The product with the scale of the input must not be 0 either.
     scales[c] = std::max(
         {largest / most, offset / input_scale / kLargestBias, kSmallest, kSmallest / input_scale});
     for (float& weight : weights) weight = std::nearbyint(weight / scales[c]) * scales[c];
@@ -55,8 +55,8 @@ const model::FakeQuantize* input_range(const model::Network& network, model::Nod
 std::string_view why_not_int8(const model::Network& network, model::NodeId node) {
   const std::string_view type = model::describe_layer(*node_at(network, node).layer).first;
   if (type != "conv2d" && type != "conv1d" && type != "depthwise_conv2d" && type != "dense")
-    return "one whose type has no form of integers";
-  if (input_range(network, node) == nullptr) return "one whose input is no fake_quantize";
+    return "a type without an integer form";
+  if (input_range(network, node) == nullptr) return "an input that is no fake_quantize";
   return {};
 }
 

@@ -15,7 +15,7 @@ LayerPatterns::LayerPatterns(const Graph& graph) {
   for (const Tensor& tensor : graph.initializers) constants_.emplace(tensor.name, &tensor);
   for (const Node& node : graph.nodes)
     for (const std::string& output : node.outputs)
-      if (!output.empty()) makers_.emplace(output, &node);
+      if (!output.empty()) producers_.emplace(output, &node);
 }
 
 std::optional<LayerPattern> LayerPatterns::find(const Node& last) const {
@@ -35,13 +35,13 @@ std::optional<LayerPattern> LayerPatterns::find(const Node& last) const {
   return found;
 }
 
-// ---- What tensors are
+// ---- Tensors
 
-/// The node that makes `tensor` as its first output, if it is a `type` of so many inputs.
-const Node* LayerPatterns::maker(const std::string& tensor, std::string_view type,
-                                 std::size_t inputs) const {
-  const auto found = makers_.find(tensor);
-  if (found == makers_.end()) return nullptr;
+/// The node whose first output is `tensor`, if it is a `type` with `inputs` inputs.
+const Node* LayerPatterns::producer(const std::string& tensor, std::string_view type,
+                                    std::size_t inputs) const {
+  const auto found = producers_.find(tensor);
+  if (found == producers_.end()) return nullptr;
   const Node* const node = found->second;
   const bool fits = node->type == type && node->domain.empty() && node->inputs.size() == inputs &&
                     node->outputs.front() == tensor;
@@ -53,7 +53,7 @@ const Tensor* LayerPatterns::constant(const std::string& tensor) const {
   return found == constants_.end() ? nullptr : found->second;
 }
 
-/// A shape, axes or sizes.
+/// The integers of a constant, such as a shape or axes.
 std::optional<LayerPatterns::Ints> LayerPatterns::integers(const std::string& tensor) const {
   const Tensor* const found = constant(tensor);
   if (found == nullptr || found->type != TensorType::int64 || found->shape.size() != 1 ||
@@ -69,34 +69,35 @@ std::optional<double> LayerPatterns::number(const std::string& tensor) const {
   return constant_of(*found).scalar();
 }
 
-/// The first input of a node whose second are the integers `values`.
+/// The first input of a node whose second input are the integers `values`.
 std::string LayerPatterns::input_of(const std::string& tensor, std::string_view type,
                                     const Ints& values) const {
-  const Node* const node = maker(tensor, type, 2);
+  const Node* const node = producer(tensor, type, 2);
   return node != nullptr && integers(node->inputs[1]) == values ? node->inputs[0] : std::string();
 }
 
 std::string LayerPatterns::sum_of_positions(const std::string& tensor) const {
-  const Node* const sum = maker(tensor, "ReduceSum", 2);
+  const Node* const sum = producer(tensor, "ReduceSum", 2);
   return sum != nullptr && !keeps_axes(*sum) ? input_of(tensor, "ReduceSum", {1}) : std::string();
 }
 
 std::string LayerPatterns::transposed(const std::string& tensor, const Ints& order) const {
-  const Node* const node = maker(tensor, "Transpose", 1);
+  const Node* const node = producer(tensor, "Transpose", 1);
   return node != nullptr && Attributes(*node).integers("perm") == order ? node->inputs[0]
                                                                         : std::string();
 }
 
-/// The segments of which `tensor` says whether they are not padding.
+/// The segments from which `tensor` is computed as "not padding".
 std::string LayerPatterns::text_of(const std::string& tensor) const {
-  const Node* const negation = maker(tensor, "Not", 1);
-  const Node* const equal = negation == nullptr ? nullptr : maker(negation->inputs[0], "Equal", 2);
+  const Node* const negation = producer(tensor, "Not", 1);
+  const Node* const equal =
+      negation == nullptr ? nullptr : producer(negation->inputs[0], "Equal", 2);
   return equal != nullptr && number(equal->inputs[1]) == 0.0 ? equal->inputs[0] : std::string();
 }
 
-/// The same as numbers of `type`.
+/// The segments of text_of(), where `tensor` is cast to `type`.
 std::string LayerPatterns::text_weights_of(const std::string& tensor, TensorType type) const {
-  const Node* const cast = maker(tensor, "Cast", 1);
+  const Node* const cast = producer(tensor, "Cast", 1);
   return cast != nullptr && Attributes(*cast).integer("to", 0) == static_cast<std::int64_t>(type)
              ? text_of(cast->inputs[0])
              : std::string();
@@ -107,8 +108,8 @@ std::string LayerPatterns::text_weights_of(const std::string& tensor, TensorType
 /// The sum of the positions that are not padding, divided by their number, at least 1.
 std::optional<LayerPattern> LayerPatterns::mean_of_positions(const Node& last) const {
   if (last.inputs.size() != 2) return std::nullopt;
-  const Node* const weighted = maker(sum_of_positions(last.inputs[0]), "Mul", 2);
-  const Node* const divisor = maker(last.inputs[1], "Max", 2);
+  const Node* const weighted = producer(sum_of_positions(last.inputs[0]), "Mul", 2);
+  const Node* const divisor = producer(last.inputs[1], "Max", 2);
   if (weighted == nullptr || divisor == nullptr || number(divisor->inputs[1]) != 1.0 ||
       sum_of_positions(divisor->inputs[0]) != weighted->inputs[1])
     return std::nullopt;
@@ -123,11 +124,12 @@ std::optional<LayerPattern> LayerPatterns::mean_of_positions(const Node& last) c
 
 /// x / sqrt(mean(x * x) + epsilon) * gamma.
 std::optional<LayerPattern> LayerPatterns::rms_normalization(const Node& last) const {
-  const Node* const quotient = last.inputs.size() == 2 ? maker(last.inputs[0], "Div", 2) : nullptr;
-  const Node* const root = quotient == nullptr ? nullptr : maker(quotient->inputs[1], "Sqrt", 1);
-  const Node* const sum = root == nullptr ? nullptr : maker(root->inputs[0], "Add", 2);
-  const Node* const mean = sum == nullptr ? nullptr : maker(sum->inputs[0], "ReduceMean", 1);
-  const Node* const squares = mean == nullptr ? nullptr : maker(mean->inputs[0], "Mul", 2);
+  const Node* const quotient =
+      last.inputs.size() == 2 ? producer(last.inputs[0], "Div", 2) : nullptr;
+  const Node* const root = quotient == nullptr ? nullptr : producer(quotient->inputs[1], "Sqrt", 1);
+  const Node* const sum = root == nullptr ? nullptr : producer(root->inputs[0], "Add", 2);
+  const Node* const mean = sum == nullptr ? nullptr : producer(sum->inputs[0], "ReduceMean", 1);
+  const Node* const squares = mean == nullptr ? nullptr : producer(mean->inputs[0], "Mul", 2);
   if (squares == nullptr || !keeps_axes(*mean) || Attributes(*mean).integers("axes") != Ints{-1} ||
       squares->inputs[0] != quotient->inputs[0] || squares->inputs[1] != quotient->inputs[0])
     return std::nullopt;
@@ -143,14 +145,14 @@ std::optional<LayerPattern> LayerPatterns::rms_normalization(const Node& last) c
   return pattern;
 }
 
-/// The state that our layer reads, of which an LSTM, GRU or RNN reads the parts.
+/// The initial state of the layer, whose parts an LSTM, GRU or RNN reads.
 std::string LayerPatterns::state_of(const Node& node) const {
   const std::int64_t states = node.type == "LSTM" ? 2 : 1;
   if (node.inputs.size() != static_cast<std::size_t>(5 + states)) return {};
-  const Node* const cast = maker(node.inputs[2], "Cast", 1);  // of weights in float16
+  const Node* const cast = producer(node.inputs[2], "Cast", 1);  // for weights in float16
   const Tensor* const recurrent = constant(cast == nullptr ? node.inputs[2] : cast->inputs[0]);
-  const Node* const squeeze = maker(node.inputs[5], "Squeeze", 2);
-  const Node* const split = squeeze == nullptr ? nullptr : maker(squeeze->inputs[0], "Split", 2);
+  const Node* const squeeze = producer(node.inputs[5], "Squeeze", 2);
+  const Node* const split = squeeze == nullptr ? nullptr : producer(squeeze->inputs[0], "Split", 2);
   if (recurrent == nullptr || recurrent->shape.empty() || split == nullptr ||
       split->outputs.size() != static_cast<std::size_t>(states) ||
       integers(split->inputs[1]) != Ints(static_cast<std::size_t>(states), 1) ||
@@ -160,7 +162,7 @@ std::string LayerPatterns::state_of(const Node& node) const {
     if (input_of(node.inputs[5 + k], "Squeeze", {0}) != split->outputs[k]) return {};
   const std::int64_t directions =
       Attributes(node).text("direction", "forward") == "bidirectional" ? 2 : 1;
-  const Node* const reshape = maker(transposed(split->inputs[0], {2, 1, 0, 3}), "Reshape", 2);
+  const Node* const reshape = producer(transposed(split->inputs[0], {2, 1, 0, 3}), "Reshape", 2);
   const bool fits =
       reshape != nullptr && Attributes(*reshape).integer("allowzero", 0) == 0 &&
       integers(reshape->inputs[1]) == Ints{0, directions, states, recurrent->shape.back()};
@@ -183,15 +185,15 @@ std::optional<LayerPattern> LayerPatterns::recurrent(const Node& node) const {
   return pattern;
 }
 
-/// The positions of a layer that reads the last one first, in the order in which it computes them.
+/// The outputs of a reversed layer in order of computation.
 std::optional<LayerPattern> LayerPatterns::reversed_recurrent(const Node& last) const {
   if (last.inputs.size() != 5 || integers(last.inputs[1]) != Ints{-1} ||
       integers(last.inputs[3]) != Ints{0} || integers(last.inputs[4]) != Ints{-1})
     return std::nullopt;
   const auto end = integers(last.inputs[2]);
-  const auto found = makers_.find(last.inputs[0]);
+  const auto found = producers_.find(last.inputs[0]);
   if (!end || end->size() != 1 || end->front() > -kMaxPatternExtent * kMaxPatternExtent ||
-      found == makers_.end())
+      found == producers_.end())
     return std::nullopt;
   const Node& node = *found->second;
   const bool is_recurrent = node.type == "LSTM" || node.type == "GRU" || node.type == "RNN";

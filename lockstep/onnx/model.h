@@ -1,4 +1,4 @@
-// A model of ONNX in memory: what a file contains that Lockstep writes and reads.
+// An ONNX model in memory: the parts of a file that Lockstep reads and writes.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class TensorType : std::int32_t {
 /// A constant array, row-major.
 struct Tensor {
   std::string name;                       ///< unique in its graph
-  TensorType type = TensorType::float32;  ///< of the elements
+  TensorType type = TensorType::float32;  ///< type of the elements
   std::vector<std::int64_t> shape;        ///< empty: one number
   std::string bytes;                      ///< the elements, little-endian (raw_data)
 };
@@ -39,7 +39,7 @@ struct Attribute {
       value;  ///< its alternative is its type in the file
 };
 
-/// An operator. An input may be empty: an optional one that is left out.
+/// An operator. An empty input is an optional one that is omitted.
 struct Node {
   std::string name;                   ///< may be empty
   std::string type;                   ///< such as "Conv"
@@ -49,13 +49,13 @@ struct Node {
   std::vector<Attribute> attributes;  ///< others have their defaults
 };
 
-/// An extent: a number, or the name of one that is free, such as "batch".
+/// A fixed extent, or the name of a free one, such as "batch".
 using Extent = std::variant<std::int64_t, std::string>;
 
 /// An input or output of a graph.
 struct Value {
   std::string name;                       ///< unique in its graph
-  TensorType type = TensorType::float32;  ///< of the elements
+  TensorType type = TensorType::float32;  ///< type of the elements
   std::vector<Extent> shape;              ///< with the batch
 };
 
@@ -73,7 +73,7 @@ struct Model {
   std::int64_t ir_version = 8;                  ///< version of the format of the file
   std::int64_t opset = 17;                      ///< version of the operators of ONNX
   std::string producer;                         ///< the program that wrote it
-  std::string producer_version;                 ///< of that program
+  std::string producer_version;                 ///< version of that program
   Graph graph;                                  ///< the network
   std::map<std::string, std::string> metadata;  ///< metadata_props
 };

@@ -28,9 +28,9 @@ using model::NodeId;
 
 constexpr std::int64_t kMaxBatch = 32;
 constexpr std::int64_t kMaxObservedBytes = std::int64_t{1}
-                                           << 28;  // of the observed values of a batch
+                                           << 28;  // memory of the observed values of a batch
 
-/// A network in inference on the CPU.
+/// Runs a network in inference on the CPU.
 class Inference {
  public:
   Inference(Network network, std::span<const float> parameters, std::span<const float> buffers)
@@ -42,7 +42,7 @@ class Inference {
     model_.parameters_changed();
   }
 
-  /// The inputs of the first `count` samples of `batch`, in the order of the network's.
+  /// The inputs of the first `count` samples of `batch`, in the network's order.
   std::vector<model::InputView> inputs(const data::Batch& batch, std::int64_t count) const {
     std::vector<model::InputView> views;
     const auto wanted = model_.network().inputs();
@@ -99,7 +99,7 @@ class Quantizer {
         rounded_(RoundingPlan(original.network, layers).rounded()) {}
 
   void calibrate(const data::Dataset& dataset, const QuantizeOptions& options);
-  /// The signal-to-noise ratio of the outputs with `layer` alone in int8; none without noise.
+  /// The signal-to-noise ratio of the outputs with `layer` alone in int8; nullopt without noise.
   std::optional<double> measure(NodeId layer) const;
 
   std::int64_t samples() const { return samples_; }
@@ -120,7 +120,7 @@ class Quantizer {
   std::vector<NodeId> rounded_;
   std::map<NodeId, ActivationRange> ranges_;
   std::int64_t samples_ = 0;
-  // To measure layers: some samples, and the outputs of the network in float32.
+  // For measuring layers: samples, and the outputs of the network in float32.
   data::Batch batch_;
   std::int64_t batch_samples_ = 0;
   std::vector<std::vector<float>> reference_;
@@ -129,7 +129,7 @@ class Quantizer {
 void Quantizer::calibrate(const data::Dataset& dataset, const QuantizeOptions& options) {
   const Network& network = original_.network;
   const Network observed = with_outputs(network, rounded_);
-  std::int64_t bytes = 1;  // of a sample
+  std::int64_t bytes = 1;  // per sample
   for (const model::NetworkOutput& output : observed.outputs())
     bytes += model::element_count(observed.shape(output.node)) *
              static_cast<std::int64_t>(sizeof(float));
@@ -183,7 +183,7 @@ std::optional<double> Quantizer::measure(NodeId layer) const {
   model::FoldedNetwork alone = quantized({layer});
   Inference inference(std::move(alone.network), alone.parameters, alone.buffers);
   const auto outputs = inference.outputs(batch_samples_, inference.inputs(batch_, batch_samples_));
-  double ratio = 0;  // of noise and signal
+  double ratio = 0;  // noise over signal
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     double noise = 0;
     double signal = 0;
@@ -225,18 +225,21 @@ std::set<NodeId> kept_layers(const Network& network, std::span<const NodeId> can
   return kept;
 }
 
-/// The fewest of `layers`, which begin with the noisiest, to keep in float32.
+/// Finds the fewest of `layers`, sorted from the noisiest, to keep in float32.
 class Search {
  public:
-  Search(const Quantizer& quantizer, std::vector<NodeId> layers, const DropOf& drop_of,
+  Search(const Quantizer& quantizer, std::vector<NodeId> layers, const MeasureDrop& measure_drop,
          double max_drop)
-      : quantizer_(quantizer), layers_(std::move(layers)), drop_of_(drop_of), max_drop_(max_drop) {}
+      : quantizer_(quantizer),
+        layers_(std::move(layers)),
+        measure_drop_(measure_drop),
+        max_drop_(max_drop) {}
 
-  /// Sets network, drop and int8 of the result. Throws Error (input) if one layer is too many.
+  /// Sets the members below. Throws Error (input) if even one int8 layer loses too much.
   void run() {
     if (fits(0)) return;
     const std::size_t most = layers_.size() - 1;
-    std::size_t above = 0;  // does not fit
+    std::size_t above = 0;  // largest count of float32 layers that loses too much
     std::size_t kept = 0;
     do {
       above = kept;
@@ -253,16 +256,16 @@ class Search {
   }
 
   std::optional<model::FoldedNetwork> network;  ///< the best so far
-  double drop = 0;                              ///< of this network
-  std::size_t call = 0;                         ///< of DropOf, for this network
-  std::set<NodeId> int8;                        ///< its layers
+  double drop = 0;                              ///< loss of quality of `network`
+  std::size_t call = 0;                         ///< index of the MeasureDrop call for `network`
+  std::set<NodeId> int8;                        ///< int8 layers of `network`
 
  private:
   /// Whether the network without the first `kept` layers loses no more than allowed.
   bool fits(std::size_t kept) {
     std::set<NodeId> chosen(layers_.begin() + static_cast<std::ptrdiff_t>(kept), layers_.end());
     model::FoldedNetwork quantized = quantizer_.quantized(chosen);
-    last_drop_ = drop_of_(quantized);
+    last_drop_ = measure_drop_(quantized);
     ++calls_;
     constexpr double kRounding = 1e-9;
     if (!(last_drop_ <= max_drop_ + kRounding)) return false;
@@ -275,7 +278,7 @@ class Search {
 
   const Quantizer& quantizer_;
   std::vector<NodeId> layers_;
-  const DropOf& drop_of_;
+  const MeasureDrop& measure_drop_;
   double max_drop_;
   double last_drop_ = 0;
   std::size_t calls_ = 0;
@@ -284,7 +287,7 @@ class Search {
 }  // namespace
 
 QuantizedModel quantize(const model::FoldedNetwork& original, const data::Dataset& calibration,
-                        const DropOf& drop_of, const QuantizeOptions& options) {
+                        const MeasureDrop& measure_drop, const QuantizeOptions& options) {
   if (options.weight_bits < 7 || options.weight_bits > 8)
     throw Error(ErrorCategory::input, "weight-bits", "expected 7 or 8",
                 fmt::format("got {}", options.weight_bits));
@@ -300,7 +303,7 @@ QuantizedModel quantize(const model::FoldedNetwork& original, const data::Datase
                 "expected a convolution or a dense layer to compute with int8",
                 all.empty() ? "it has none" : "all are kept in float32");
 
-  // Ranges of all layers, those of `kept` for the report.
+  // Ranges of all layers; those of `kept` are only reported.
   Quantizer quantizer(original, {all.begin(), all.end()}, options.weight_bits);
   quantizer.calibrate(calibration, options);
   std::map<NodeId, std::optional<double>> decibels;
@@ -310,7 +313,7 @@ QuantizedModel quantize(const model::FoldedNetwork& original, const data::Datase
     return decibels[a].value_or(HUGE_VAL) < decibels[b].value_or(HUGE_VAL);
   });
 
-  Search search(quantizer, std::move(noisiest), drop_of, options.max_drop);
+  Search search(quantizer, std::move(noisiest), measure_drop, options.max_drop);
   search.run();
   QuantizedModel result{.network = std::move(*search.network),
                         .drop = search.drop,

@@ -17,65 +17,64 @@
 
 namespace lockstep::onnx {
 
-/// The fewest samples that quantize() calibrates with.
+/// Minimum number of samples for the calibration of quantize().
 inline constexpr std::int64_t kMinCalibrationSamples = 16;
 
 /// How a network is quantized.
 struct QuantizeOptions {
   Calibration calibration = Calibration::min_max;  ///< how the ranges of activations are chosen
-  std::int64_t samples = 512;                      ///< to choose them from, at most
+  std::int64_t samples = 512;                      ///< maximum number of calibration samples
   /// Globs over names of layers to keep in float32.
   std::vector<std::string> keep_float = {};
-  /// Of the integers of weights: 8, or 7 for programs that add two products with uint8 in 16 bits,
-  /// as onnxruntime does on x86 processors without VNNI: 2 * 255 * 63 is the most that fits.
+  /// Bits of the weights: 8, or 7 for runtimes that add two products with uint8 in 16 bits, as
+  /// onnxruntime does on x86 processors without VNNI: 2 * 255 * 63 fits, 2 * 255 * 127 does not.
   int weight_bits = 8;
-  double max_drop = 0.5;  ///< what the network may lose, in the unit of DropOf
-  int threads = 1;        ///< that read samples
+  double max_drop = 0.5;  ///< maximum loss of quality, in the unit of MeasureDrop
+  int threads = 1;        ///< number of threads that read samples
 };
 
-/// What `network` loses compared with the network in float32, such as points of accuracy; below 0
-/// if it is better.
-using DropOf = std::function<double(const model::FoldedNetwork& network)>;
+/// Returns the loss of quality of `network` compared with the network in float32, such as points of
+/// accuracy; below 0 if it is better.
+using MeasureDrop = std::function<double(const model::FoldedNetwork& network)>;
 
 /// A convolution or a dense layer of a quantized network.
 struct QuantizedLayer {
-  std::string name;                     ///< of the layer
-  std::string type;                     ///< of descriptions, such as "conv2d"
+  std::string name;                     ///< name of the layer
+  std::string type;                     ///< type in descriptions, such as "conv2d"
   bool is_int8 = false;                 ///< otherwise it computes with float32
   std::string kept_by = {};             ///< the option that keeps it in float32: "keep-float"
-  ActivationRange input = {};           ///< that integers represent
-  std::optional<double> decibels = {};  ///< see quantize(); none: it was not tried, or is exact
+  ActivationRange input = {};           ///< range that the integers represent
+  std::optional<double> decibels = {};  ///< see quantize(); none: not measured, or exact
 };
 
 /// The result of quantize().
 struct QuantizedModel {
-  /// With fake_quantize layers, and weights that int8 represents: what it computes is what
+  /// Has fake_quantize layers and weights rounded to int8, and computes the same as the graph that
   /// export_network() writes with `int8_layers`.
   model::FoldedNetwork network;
   std::set<std::string, std::less<>> int8_layers = {};  ///< ExportOptions::int8_layers
   std::vector<QuantizedLayer> layers = {};              ///< in the order of the network
-  double drop = 0;                                      ///< of DropOf
-  std::size_t call = 0;      ///< which call of DropOf, from 0, was for this network
-  std::int64_t samples = 0;  ///< that the ranges are of
+  double drop = 0;                                      ///< its result of MeasureDrop
+  std::size_t call = 0;      ///< index of the MeasureDrop call for this network
+  std::int64_t samples = 0;  ///< number of samples of the calibration
 };
 
 /// Quantizes `original` without training (Jacob et al., "Quantization and training of neural
 /// networks for efficient integer-arithmetic-only inference", CVPR 2018): weights are symmetric
-/// int8 with a scale for each output channel, activations uint8 with a range for each value,
-/// chosen from what the network computes on a CPU for samples of `calibration`, whose labels do not
-/// matter. RoundingPlan says which values are rounded.
+/// int8 with a scale for each output channel, activations uint8 with a range for each value, chosen
+/// from the activations for samples of `calibration` on a CPU; labels are ignored. RoundingPlan
+/// selects the values to round.
 ///
-/// For each layer the outputs of the network with this layer alone in int8 are compared with those
-/// in float32, for up to 32 samples: `decibels` is the ratio of signal and noise. If `drop_of` is
-/// above `max_drop` with all layers in int8, the fewest layers of the lowest ratio are kept in
-/// float32 with which it is not: as many calls as the bits of their number, twice. The same data
-/// give the same network.
+/// `decibels` is the signal-to-noise ratio of the outputs, for up to 32 samples, with one layer
+/// alone in int8. If `measure_drop` exceeds `max_drop` with all layers in int8, the smallest
+/// sufficient number of layers with the lowest ratios is kept in float32, found in a logarithmic
+/// number of calls. The result is a pure function of the data.
 ///
 /// Throws Error (input) for other numbers of bits, if no layer can be int8, if a pattern matches
-/// none, or if `max_drop` cannot be kept; Error (data) for too few samples, and for values that are
+/// none, or if `max_drop` cannot be met; Error (data) for too few samples, and for values that are
 /// not finite.
 QuantizedModel quantize(const model::FoldedNetwork& original, const data::Dataset& calibration,
-                        const DropOf& drop_of, const QuantizeOptions& options = {});
+                        const MeasureDrop& measure_drop, const QuantizeOptions& options = {});
 
 }  // namespace lockstep::onnx
 

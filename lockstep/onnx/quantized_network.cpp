@@ -22,9 +22,10 @@ using model::NodeId;
 using Types = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 3> kConvolutions{"conv2d", "conv1d", "depthwise_conv2d"};
 constexpr std::array<std::string_view, 2> kReLUs{"relu", "relu6"};
-/// Integers compute them from integers.
-constexpr std::array<std::string_view, 4> kOfRounded{"add", "concatenate", "max_pool2d", "dropout"};
-/// Their values are some of those of their input.
+/// Layers that compute integers from integers.
+constexpr std::array<std::string_view, 4> kRoundedAfter{"add", "concatenate", "max_pool2d",
+                                                        "dropout"};
+/// Layers whose values are a subset of those of their input.
 constexpr std::array<std::string_view, 4> kKeepingValues{"max_pool2d", "dropout", "flatten",
                                                          "reshape"};
 
@@ -91,13 +92,14 @@ RoundingPlan::RoundingPlan(const Network& network, const std::set<NodeId>& int8)
     const model::Node& node = network.nodes()[static_cast<std::size_t>(i)];
     const std::string_view type = type_of(node);
     const auto is_rounded = [&](NodeId input) { return is_for_all(input); };
-    const bool of_rounded = std::ranges::all_of(node.inputs, is_rounded);
-    if (of_rounded && contains(kKeepingValues, type))
+    const bool reads_only_rounded = std::ranges::all_of(node.inputs, is_rounded);
+    if (reads_only_rounded && contains(kKeepingValues, type))
       sources_[index(i)] = range_of(node.inputs.front());
     const bool is_int8 = int8_.contains(i);
     Readers& read = readers_[index(node.inputs.front())];
     if (is_int8 && read == Readers::none) read = Readers::int8;
-    if ((is_int8 && contains(kConvolutions, type)) || (of_rounded && contains(kOfRounded, type))) {
+    if ((is_int8 && contains(kConvolutions, type)) ||
+        (reads_only_rounded && contains(kRoundedAfter, type))) {
       const NodeId value = after_relu(network, i);
       if (!is_output(network, value)) readers_[index(value)] = Readers::all;
     }
@@ -128,8 +130,8 @@ model::FoldedNetwork quantized_network(const model::FoldedNetwork& original,
   const Network& from = original.network;
   const RoundingPlan plan(from, int8);
   Network network(from.inputs(), from.name());
-  std::map<NodeId, NodeId> copies;   // by value of `from`
-  std::map<NodeId, NodeId> rounded;  // likewise
+  std::map<NodeId, NodeId> copies;   // by node of `from`
+  std::map<NodeId, NodeId> rounded;  // by node of `from`
   const auto values = plan.rounded();
   const auto round = [&](NodeId value, const std::string& name) {
     if (!std::ranges::binary_search(values, value)) return;
@@ -151,7 +153,7 @@ model::FoldedNetwork quantized_network(const model::FoldedNetwork& original,
     for (std::size_t k = 0; k < node.inputs.size(); ++k)
       inputs.push_back((plan.reads_rounded(i, k) ? rounded : copies).at(node.inputs[k]));
     copies[i] = network.add_node(node.layer, std::move(inputs), node.name);
-    // The exporter leaves a dropout out, so that its values are rounded already.
+    // The exporter omits dropouts, so their values are rounded already.
     if (type_of(node) == "dropout" && plan.reads_rounded(i, 0))
       rounded[i] = copies[i];
     else

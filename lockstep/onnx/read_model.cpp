@@ -20,10 +20,10 @@ using protozero::pbf_reader;
 using protozero::pbf_wire_type;
 using protozero::tag_and_type;
 
-constexpr std::size_t kMaxBytes = (std::size_t{1} << 31) - 1;  // of a message
+constexpr std::size_t kMaxBytes = (std::size_t{1} << 31) - 1;  // limit of a message
 constexpr std::size_t kMaxNodes = std::size_t{1} << 16;
-/// Of inputs, outputs, attributes, dimensions and elements of lists: each takes far more memory
-/// than its bytes in the file.
+/// Maximum number of inputs, outputs, attributes, dimensions and list elements, each of which uses
+/// far more memory than its bytes in the file.
 constexpr std::size_t kMaxItems = std::size_t{1} << 20;
 constexpr std::size_t kMaxRank = 16;
 
@@ -238,7 +238,7 @@ class ModelReader {
           message.skip();
       }
     if (node.domain == "ai.onnx") node.domain.clear();
-    // Last, so that messages can name the node.
+    // Read last, so that messages can name the node.
     for (const protozero::data_view& view : attributes)
       node.attributes.push_back(read_attribute(pbf_reader(view), node));
     return node;
@@ -246,8 +246,8 @@ class ModelReader {
 
   Attribute read_attribute(pbf_reader message, const Node& node) {
     Attribute attribute;
-    auto kind = AttributeKind::none;   // as the field "type" says
-    auto found = AttributeKind::none;  // the last value
+    auto kind = AttributeKind::none;   // the field "type"
+    auto found = AttributeKind::none;  // kind of the last value
     float number = 0;
     std::int64_t integer = 0;
     std::string text;
@@ -346,7 +346,7 @@ class ModelReader {
                      node.type, static_cast<std::int32_t>(kind)));
   }
 
-  /// `node`: of which it is an attribute; empty for an initializer.
+  /// `node`: the node whose attribute it is; empty for an initializer.
   Tensor read_tensor(const pbf_reader& message, const std::string& node) {
     Tensor tensor;
     std::int32_t type = 0;
@@ -581,7 +581,7 @@ Model read_model_file(const std::filesystem::path& file) {
                 fmt::format("got {} bytes", size));
   std::string bytes(size, '\0');
   bytes.resize(input.read_at(0, bytes.data(), size));
-  const bool has_version = bytes.starts_with('\x08');  // of the ModelProto, written first
+  const bool has_version = bytes.starts_with('\x08');  // field 1 of ModelProto
   if (const FileKind kind = file_kind(bytes); kind.is_known() && !has_version)
     refuse_kind(file, kind, "expected a model of ONNX", ErrorCategory::input);
   return read_model(bytes, file.string());

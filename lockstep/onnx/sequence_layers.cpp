@@ -1,4 +1,4 @@
-// The operators of layers of sequences.
+// Export of layers of sequences.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace {
 using model::Shape;
 using Ints = std::vector<std::int64_t>;
 
-constexpr float kHidden = -1e30f;  // a score that is as good as -infinity, but leaves no NaN
+constexpr float kHidden = -1e30f;  // acts as -infinity, without producing NaN
 
-/// Whether a position of the segments `segments`, [batch, T] int32, is not padding: bool [batch,
-/// T]. One value for all layers.
+/// Whether each position of `segments`, int32 [batch, T], is not padding: bool [batch, T]. Shared
+/// by all layers.
 std::string is_text(const LayerExport& layer, const std::string& segments) {
   return layer.exporter.shared_value("text " + segments, [&] {
     GraphBuilder& graph = layer.graph();
@@ -36,7 +36,7 @@ std::string is_text(const LayerExport& layer, const std::string& segments) {
   });
 }
 
-/// The same as 1 or 0, of another type, with an axis more.
+/// is_text() as float32 1 or 0, with an additional axis.
 std::string text_weights(const LayerExport& layer, const std::string& segments, std::int64_t axis) {
   return layer.exporter.shared_value(fmt::format("weights {} {}", axis, segments), [&] {
     GraphBuilder& graph = layer.graph();
@@ -186,7 +186,7 @@ class AttentionExport {
     return layer_.add("Add", {cosines, sines}, {}, fmt::format("{}_rotated", part));
   }
 
-  /// bool, which keys a query attends to; empty: all. One value for all layers with the same mask.
+  /// The keys that a query attends to, bool; empty: all. Shared by all layers with an equal mask.
   std::string mask() const {
     const bool causal = layer_.options.at("causal").get<bool>();
     if (!causal) return segments_.empty() ? std::string() : documents();
@@ -238,13 +238,14 @@ Operand attention(const LayerExport& layer) { return AttentionExport(layer).writ
 /// The softmax over the keys of the sum of scale * tanh(query + key), times the values.
 Operand additive_attention(const LayerExport& layer) {
   GraphBuilder& graph = layer.graph();
-  const auto spread = [&](std::size_t input, std::int64_t axis, std::string_view part) {
+  const auto with_axis = [&](std::size_t input, std::int64_t axis, std::string_view part) {
     return layer.add(
         "Unsqueeze",
         {layer.exporter.channels_last(layer.inputs[input]).name, graph.integers({axis})}, {}, part);
   };
-  const std::string sums = layer.add("Add", {spread(0, 2, "queries"), spread(1, 1, "keys")}, {},
-                                     "sums");  // [batch, T, S, U]
+  const std::string sums =
+      layer.add("Add", {with_axis(0, 2, "queries"), with_axis(1, 1, "keys")}, {},
+                "sums");  // [batch, T, S, U]
   const std::string scale =
       graph.floats(layer.name("scale"), {layer.inputs[0].shape[1], 1}, layer.values("scale"));
   std::string scores =
@@ -259,7 +260,7 @@ Operand additive_attention(const LayerExport& layer) {
     scores = layer.add("Where", {mask, scores, graph.number(kHidden)}, {}, "scores_masked");
   }
   std::string weights = layer.add("Softmax", {scores}, {{"axis", std::int64_t{-1}}}, "weights");
-  if (!segments.empty())  // 0 also where there is nothing but padding
+  if (!segments.empty())  // 0 also for texts of padding only
     weights = layer.add("Mul", {weights, text_weights(layer, segments, 1)}, {}, "weights_of_text");
   return layer.plain(
       layer.add("MatMul", {weights, layer.exporter.channels_last(layer.inputs[2]).name}));
@@ -267,7 +268,7 @@ Operand additive_attention(const LayerExport& layer) {
 
 // ---- Recurrent layers
 
-/// What ONNX calls a cell, and the order of its gates in blocks of Lockstep's arrays.
+/// The ONNX operator of a cell, and its gates as blocks of Lockstep's arrays.
 struct Cell {
   const char* type;
   std::vector<int> gates;
@@ -322,7 +323,7 @@ class RecurrentExport {
   bool flag(const char* key) const { return layer_.options.value(key, false); }
   std::int64_t gates() const { return static_cast<std::int64_t>(cell_.gates.size()); }
 
-  /// Blocks of `values`, one per gate, in ONNX's order, after `all`.
+  /// Appends the blocks of `values`, one per gate, to `all` in ONNX's order.
   void append(std::vector<float>& all, std::span<const float> values) const {
     const std::size_t block = values.size() / cell_.gates.size();
     for (const int gate : cell_.gates) {
@@ -331,7 +332,7 @@ class RecurrentExport {
     }
   }
 
-  static std::string of_direction(int direction, const char* name) {
+  static std::string array_name(int direction, const char* name) {
     return fmt::format("{}{}", direction == 0 ? "" : "backward_", name);
   }
 
@@ -339,25 +340,25 @@ class RecurrentExport {
   std::string array(const char* name, std::int64_t columns) const {
     std::vector<float> all;
     for (int direction = 0; direction < directions_; ++direction)
-      append(all, layer_.values(of_direction(direction, name)));
+      append(all, layer_.values(array_name(direction, name)));
     return layer_.graph().weights(layer_.name(name), {directions_, gates() * units_, columns}, all);
   }
 
-  /// [directions, 2 * gates * units]: those of the input, then the recurrent ones, or zeros where
-  /// the layer has none.
+  /// [directions, 2 * gates * units]: input biases, then recurrent ones, or zeros if the layer has
+  /// none.
   std::string biases() const {
     std::vector<float> all;
     for (int direction = 0; direction < directions_; ++direction) {
-      append(all, layer_.values(of_direction(direction, "bias")));
+      append(all, layer_.values(array_name(direction, "bias")));
       if (layer_.type == "gru" || flag("recurrent_bias"))
-        append(all, layer_.values(of_direction(direction, "recurrent_bias")));
+        append(all, layer_.values(array_name(direction, "recurrent_bias")));
       else
         all.resize(all.size() + static_cast<std::size_t>(gates() * units_));
     }
     return layer_.graph().floats(layer_.name("bias"), {directions_, 2 * gates() * units_}, all);
   }
 
-  /// int32 [batch], the positions before the padding; empty: all.
+  /// Number of positions before the padding, int32 [batch]; empty: all.
   std::string lengths() const {
     if (!flag("segments")) return {};
     const std::string& segments = layer_.inputs.back().name;
@@ -370,7 +371,7 @@ class RecurrentExport {
     });
   }
 
-  /// h, and of an LSTM c, each [directions, batch, units].
+  /// The initial h, and c of an LSTM, each [directions, batch, units].
   std::vector<std::string> initial_states() const {
     if (!flag("initial_state")) return {};
     GraphBuilder& graph = layer_.graph();
@@ -393,7 +394,7 @@ class RecurrentExport {
   /// [batch, T, directions * units] of [T, directions, batch, units].
   std::string sequence(std::string value) const {
     GraphBuilder& graph = layer_.graph();
-    if (backwards_)  // in the order in which they are computed
+    if (backwards_)  // in order of computation
       value = layer_.add(
           "Slice",
           {value, graph.integers({-1}), graph.integers({std::numeric_limits<std::int64_t>::min()}),

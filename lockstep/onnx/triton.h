@@ -9,12 +9,12 @@
 
 namespace lockstep::onnx {
 
-/// The most samples that triton_config() lets the server compute together.
+/// Maximum batch size in triton_config().
 inline constexpr std::int64_t kMaxTritonBatch = 64;
 
 /// config.pbtxt of NVIDIA's Triton Inference Server for `model`, whose folder is called `name`: the
 /// backend onnxruntime, inputs and outputs without their first axis, and dynamic batches. The
-/// output number `labelled` has the class names of a file labels.txt.
+/// output with the index `labelled` uses the class names of labels.txt.
 std::string triton_config(const Model& model, const std::string& name,
                           std::optional<std::size_t> labelled);
 

@@ -12,7 +12,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// Field numbers of the messages of onnx.proto. Lists of numbers are not packed, as there.
+// Field numbers of the messages of onnx.proto. Lists of numbers are not packed, as in onnx.proto.
 using Tag = protozero::pbf_tag_type;
 enum class ModelField : Tag {
   ir_version = 1,
@@ -119,7 +119,7 @@ void write_graph(protozero::pbf_builder<GraphField> to, const Graph& graph) {
   for (const Value& output : graph.outputs) write_value({to, GraphField::output}, output);
 }
 
-// The weights, which are nearly everything.
+// The bytes of the weights, which dominate the file.
 std::size_t weight_bytes(const Model& model) {
   std::size_t bytes = 0;
   for (const Tensor& tensor : model.graph.initializers) bytes += tensor.bytes.size();

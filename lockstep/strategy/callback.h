@@ -28,10 +28,10 @@ namespace lockstep::strategy {
 
 class LocalReplicas;
 
-/// What distinguishes a training from others of the same program.
+/// One setting of a training, for comparison with other trainings.
 struct Hyperparameter {
   std::string name;                                    ///< such as "learning_rate"
-  std::variant<bool, double, std::string> value = {};  ///< of the training
+  std::variant<bool, double, std::string> value = {};  ///< its value
 
   bool operator==(const Hyperparameter&) const = default;
 };
@@ -40,7 +40,7 @@ struct Hyperparameter {
 struct TrainBegin {
   std::string model;                    ///< name of the model
   std::int64_t parameters = 0;          ///< number of parameters
-  std::int64_t frozen_parameters = 0;   ///< those that are not trained
+  std::int64_t frozen_parameters = 0;   ///< number of parameters that are not trained
   std::string precision = "float32";    ///< data type of the computation
   std::string normalization = "local";  ///< scope of batch normalization, in the syntax of `--bn`
   std::string strategy;                 ///< name of the strategy, as for `--strategy`
@@ -53,7 +53,7 @@ struct TrainBegin {
   std::vector<job::Placement> placements;  ///< placements of all replicas
   std::string data;                        ///< human-readable description of the data set
   std::int64_t records = 0;                ///< number of records in the data set
-  /// What a table was read as (SourceInfo::table); null for other data.
+  /// Schema of a table (SourceInfo::table); null for other data.
   std::shared_ptr<const data::TableSchema> table = {};
   std::string shard_policy = "auto";    ///< as for `--shard-policy`
   std::vector<data::StoredFile> files;  ///< files of the records; empty if they are not in files
@@ -64,27 +64,28 @@ struct TrainBegin {
   bool has_validation = false;  ///< whether epochs end with a validation
   /// The names of the single numbers of TrainerOptions::metrics.
   std::vector<std::string> metrics = {};
-  /// Class names of the first target of the training data; empty if they have none, or if no loss
-  /// reads that target.
+  /// Class names of the first target of the training data. Empty if the target has none, or if no
+  /// loss reads it.
   std::vector<std::string> class_names = {};
-  /// The output that these are classes of, with whose name its metrics begin; empty: the only one.
+  /// The output that predicts these classes, and the prefix of its metrics; empty for a single
+  /// output.
   std::string class_output = {};
   std::int64_t global_batch = 0;       ///< samples per step over all replicas
   std::int64_t per_replica_batch = 0;  ///< maximum number of samples per step of a replica
-  std::int64_t gradient_bytes = 0;     ///< of a replica, as sent to an all-reduce
+  std::int64_t gradient_bytes = 0;     ///< bytes that each replica sends to the all-reduce
   bool has_narrow_gradients = false;   ///< whether gradients are sent in 16 bits
   std::int64_t micro_batch = 0;        ///< maximum number of samples per micro-batch
   std::int64_t steps_per_epoch = 0;    ///< including a smaller last step
   std::int64_t first_step = 0;  ///< completed steps at the beginning: 0, or that of the checkpoint
   std::int64_t last_step = 0;   ///< completed steps at the end
   float learning_rate = 0;      ///< peak learning rate, after scaling with the global batch
-  std::uint64_t seed = 1;       ///< seed of order, dropout and initial weights
+  std::uint64_t seed = 1;       ///< seed of record order, dropout and initial weights
   double start_seconds = 0;     ///< seconds since the start of the session
-  /// The names that EpochLogs::metric() knows in this training.
+  /// Names that EpochLogs::metric() accepts in this training.
   std::vector<std::string> known_metrics = {};
   std::optional<std::filesystem::path> restored_from;     ///< checkpoint that the run resumes from
   std::optional<std::filesystem::path> initialized_from;  ///< file of pretrained weights
-  std::string uninitialized_head;  ///< layer that was not initialized from the file; empty if all were
+  std::string uninitialized_head;  ///< layer that was not loaded from the file; empty: none
   /// Model, batch, replicas, loss, optimizer with its options, schedule, precision, seed, ….
   std::vector<Hyperparameter> hyperparameters = {};
   /// The replicas of this process, until the end of the training; null for none. Between steps, a
@@ -100,29 +101,29 @@ struct StepLogs {
   /// Sums of this step over all replicas; 0 samples if it was skipped.
   model::MetricSums metrics = {};
   std::int64_t samples = 0;       ///< size of this step's global batch
-  float learning_rate = 0;        ///< of this step
-  double gradient_norm = 0;       ///< before clipping; 0 without clipping
-  double input_wait_seconds = 0;  ///< time since the start that this rank waited for input
-  /// Time since the start that this rank's first replica was blocked in communication, and the part
-  /// of it that it waited for slower replicas.
+  float learning_rate = 0;        ///< learning rate of this step
+  double gradient_norm = 0;       ///< norm before clipping; 0 without clipping
+  double input_wait_seconds = 0;  ///< total time that this rank waited for input
+  /// Total time that this rank's first replica was blocked in communication, and how much of it was
+  /// spent waiting for slower replicas.
   allreduce::CommunicationTimes communication = {};
   /// Busy time of each replica of the job in this step, without waiting for other replicas.
   std::span<const allreduce::BusySeconds> busy = {};
   StepBreakdown breakdown = {};  ///< where the time of this step went on this rank
   int data_workers = 0;          ///< active threads of this rank that read data
-  /// Processor time that these threads used since the start; 0 if unknown.
+  /// Total processor time of these threads; 0 if unknown.
   double data_processor_seconds = 0;
   /// Whether all replicas skipped the update because a loss or the reduced gradient was not finite.
   bool skipped = false;
   bool overflow = false;                 ///< skipped because the loss scale was too large
-  std::optional<float> loss_scale = {};  ///< of this step, if the loss is scaled
+  std::optional<float> loss_scale = {};  ///< loss scale of this step; nullopt without loss scaling
 };
 
 /// Bad records of one file.
 struct BadFile {
   std::string file;          ///< empty if the records are not in files
   std::int64_t records = 0;  ///< number of bad records
-  std::string first;         ///< the error of the first one
+  std::string first;         ///< error message of the first bad record
 
   bool operator==(const BadFile&) const = default;
 };
@@ -133,13 +134,13 @@ struct EpochLogs {
   std::int64_t step = 0;      ///< completed steps
   bool complete = true;       ///< false if the training ended within the epoch
   model::MetricSums metrics;  ///< sums over the epoch's good steps and all replicas
-  /// Sums over all validation records, if there are any.
+  /// Sums over all validation records; nullopt without validation.
   std::optional<model::MetricSums> validation;
   std::int64_t samples = 0;  ///< number of records visited, including those of skipped steps
   std::int64_t skipped_samples = 0;  ///< number of records of skipped steps
-  /// How often each record was seen, verified over all ranks: once, or once per rank if the policy
-  /// gives every rank all records. 0 if this run did not do the whole epoch, or if there were bad
-  /// records.
+  /// How often each record was seen, verified over all ranks: once, or once per rank if the shard
+  /// policy assigns all records to every rank. 0 if this run did not cover the whole epoch, or if
+  /// there were bad records.
   std::int64_t times_seen = 0;
   std::vector<BadFile> bad_files = {};  ///< unreadable records of this run, which were replaced
   double seconds = 0;                   ///< training time in this run, without validation
@@ -147,26 +148,26 @@ struct EpochLogs {
   double validation_seconds = 0;        ///< time of the validation
   double input_wait_seconds = 0;        ///< time that this rank waited for input in this epoch
   int data_workers = 0;  ///< active background threads of this rank at the end of the epoch
-  allreduce::CommunicationTimes communication = {};  ///< of this epoch, as in StepLogs
-  /// Where the time of a step went on this rank: the mean of the steps of this run in the epoch,
-  /// without the first one of the run; zeros if there is none.
+  allreduce::CommunicationTimes communication = {};  ///< totals of this epoch, as in StepLogs
+  /// Where the time of a step went on this rank: the mean over the steps of this run in the epoch,
+  /// except the first step of the run. Zeros without such a step.
   StepBreakdown breakdown = {};
-  /// On the steps since the last epoch with a verdict; nullopt if they are too few.
+  /// Verdict on the steps since the last epoch with a verdict; nullopt for too few steps.
   std::optional<Verdict> verdict = {};
-  float learning_rate = 0;  ///< of the last step
-  /// Of TrainerOptions::metrics, over the samples that `metrics` covers, and over all validation
-  /// records. A run that resumes within the epoch continues the sums of at most 4096 numbers that
-  /// a checkpoint keeps; other values (auc:exact=true) would be of a part of the epoch, and are
-  /// missing.
+  float learning_rate = 0;  ///< learning rate of the last step
+  /// Values of TrainerOptions::metrics over the samples that `metrics` covers. A checkpoint stores
+  /// the sums of a metric up to 4096 numbers. A metric with more (auc:exact=true) is missing in the
+  /// epoch in which a run resumes.
   std::vector<model::MetricValue> values = {};
-  std::vector<model::MetricValue> validation_values = {};  ///< likewise
+  std::vector<model::MetricValue> validation_values = {};  ///< values over all validation records
 
-  /// The value under its name in JSON events: "loss", "accuracy", "top5", "f1", and with the prefix
-  /// "validation_" that of the validation. nullopt if this epoch has no single number of that name.
+  /// Returns the value with this name in JSON events: "loss", "accuracy", "top5", "f1", or with the
+  /// prefix "validation_" the value of the validation. nullopt if this epoch has no single number
+  /// of that name.
   std::optional<double> metric(std::string_view name) const;
 };
 
-/// The number called `name` among `values`, or among "loss", "accuracy" and "top5" of `sums`.
+/// Returns the single number `name` from `values`, or "loss", "accuracy" or "top5" from `sums`.
 std::optional<double> find_metric(const model::MetricSums& sums,
                                   std::span<const model::MetricValue> values,
                                   std::string_view name);
@@ -177,19 +178,20 @@ struct ScalarLogs {
   double value = 0;       ///< as it was logged
 };
 
-/// What the network predicts for an image.
+/// The prediction of the network for one image.
 struct ImagePrediction {
-  std::int32_t label = 0;      ///< the class that is right
+  std::int32_t label = 0;      ///< the correct class
   std::int32_t predicted = 0;  ///< the most probable class
-  double probability = 0;      ///< of `predicted`; of a loss without probabilities its output
+  /// Probability of `predicted`; the raw output for a loss without probabilities.
+  double probability = 0;
 };
 
 /// Passed to Callback::on_predictions(). Valid during the call.
 struct ImagePredictions {
-  std::int64_t step = 0;                         ///< completed steps
-  std::span<const data::Image> images;           ///< as the network reads them; the same every time
-  std::span<const ImagePrediction> predictions;  ///< one for each image
-  bool has_class_names = true;                   ///< whether classes are TrainBegin::class_names
+  std::int64_t step = 0;                ///< completed steps
+  std::span<const data::Image> images;  ///< preprocessed for the network; the same in every call
+  std::span<const ImagePrediction> predictions;  ///< one per image
+  bool has_class_names = true;                   ///< whether TrainBegin::class_names apply
 };
 
 /// Passed to Callback::on_checkpoint().
@@ -204,25 +206,26 @@ struct TrainEnd {
   std::int64_t steps = 0;            ///< completed steps
   double seconds = 0;                ///< duration of fit()
   std::uint64_t parameter_hash = 0;  ///< xxh3-64 hash of the parameters in the order of their names
-  /// Steps of this run that all replicas skipped, without overflows of a loss scale.
+  /// Number of steps that all replicas skipped in this run, without overflows of a loss scale.
   std::int64_t skipped_steps = 0;
-  bool healthy = true;   ///< whether the last step was good; fit() throws if not, without a signal
-  int signal = 0;        ///< signal that ended the training; 0 for none
-  bool stopped = false;  ///< whether a callback ended the training
-  std::string stop_reason = {};  ///< of the callback, if it is on this rank; may be empty
-  /// With FitOptions::profile, on the chief: the measured steps.
+  /// Whether the last step was good; if not, fit() throws unless a signal ended it.
+  bool healthy = true;
+  int signal = 0;                ///< signal that ended the training; 0 for none
+  bool stopped = false;          ///< whether a callback ended the training
+  std::string stop_reason = {};  ///< reason of a callback on this rank; may be empty
+  /// The measured steps, on the chief with FitOptions::profile.
   std::optional<model::Profile> profile = {};
 };
 
 /// Observes a training. The hooks are called on every rank at the same points, on the thread that
-/// called fit(). By default they do nothing. TrainBegin::is_chief tells the rank that prints.
+/// called fit(). By default they do nothing. TrainBegin::is_chief is true on the rank that prints.
 class Callback {
  public:
   virtual ~Callback() = default;
 
   virtual void on_train_begin(const TrainBegin& /*begin*/) {}  ///< before the first step
-  /// After the last step, also after a signal, and before on_exception() of a training that
-  /// diverged.
+  /// After the last step, also if a signal ended the training. If it diverged, on_exception()
+  /// follows.
   virtual void on_train_end(const TrainEnd& /*end*/) {}
   /// Before the first step of an epoch; `epoch` from 0.
   virtual void on_epoch_begin(std::int64_t /*epoch*/) {}
@@ -233,15 +236,15 @@ class Callback {
   virtual void on_test_begin() {}                         ///< before a validation
   /// After validation, with sums over all replicas.
   virtual void on_test_end(const model::MetricSums& /*metrics*/) {}
-  /// After a validation within an epoch (FitOptions::validate_every). Of the logs, only epoch, step
-  /// and the values of the validation are set.
+  /// After a validation within an epoch (FitOptions::validate_every). Only epoch, step and the
+  /// validation values of the logs are set.
   virtual void on_validation(const EpochLogs& /*logs*/) {}
   /// On the chief, after each validation, with FitOptions::prediction_images.
   virtual void on_predictions(const ImagePredictions& /*predictions*/) {}
   virtual void on_checkpoint(const CheckpointLogs& /*logs*/) {}  ///< after a checkpoint is complete
   virtual void on_scalar(const ScalarLogs& /*logs*/) {}  ///< after a log_scalar() on this rank
-  /// On every rank, if the training ends by an exception, which fit() then throws. Must not
-  /// communicate with other ranks; what it throws itself is ignored.
+  /// On every rank, if an exception ends the training, before fit() rethrows it. Must not
+  /// communicate with other ranks. Exceptions from this hook are ignored.
   virtual void on_exception(const std::exception& /*error*/) {}
 
   /// Whether the callback may call request_stop() or request_save() in a batch hook. False avoids a
@@ -249,24 +252,24 @@ class Callback {
   virtual bool may_stop_at_batches() const { return true; }
   /// Whether the callback has a learning_rate(). True costs a broadcast in every step.
   virtual bool changes_rate() const { return false; }
-  /// The learning rate of the step after `step` completed ones, given that of the schedule and of
-  /// the callbacks before this one. Called on every rank; the value of the chief counts on all.
+  /// Returns the learning rate of the next step, after `step` completed steps. `rate` is the result
+  /// of the schedule and of the preceding callbacks. Called on every rank; all ranks use the value
+  /// of the chief.
   virtual float learning_rate(std::int64_t /*step*/, float rate) { return rate; }
 
-  /// The key of the state in checkpoints; different for all callbacks that have a state. Empty:
-  /// none.
+  /// The key of the state in checkpoints; unique among callbacks with a state. Empty: no state.
   virtual std::string name() const { return {}; }
-  /// What a checkpoint keeps of this callback, so that a resumed training continues exactly. That
-  /// of the chief is saved.
+  /// Returns the state to store in checkpoints, so that a resumed training continues exactly. The
+  /// chief's state is saved.
   virtual checkpoint::Configuration state() const { return {}; }
   /// Called on every rank after on_train_begin() if the training resumes from a checkpoint with a
-  /// state of this name. May request a stop: then the training does no step.
+  /// state of this name. May request a stop; then no step is executed.
   virtual void restore(const checkpoint::Configuration& /*state*/) {}
 
   /// Whether this callback has requested the end of the training. A request on one rank ends the
   /// training on all ranks, after the current step or epoch.
   bool stop_requested() const { return stop_requested_; }
-  const std::string& stop_reason() const { return stop_reason_; }  ///< of the request
+  const std::string& stop_reason() const { return stop_reason_; }  ///< reason of the request
 
  protected:
   /// Requests the end of the training. `reason`: a sentence for the user, or empty.
@@ -275,10 +278,10 @@ class Callback {
     stop_reason_ = std::move(reason);
   }
   /// Requests a checkpoint after the current step, or after the next good one. A request on one
-  /// rank counts on all.
+  /// rank applies to all.
   void request_save() { save_requested_ = true; }
-  /// Passes a value to on_scalar() of all callbacks of this rank: JsonEvents, Summaries and CsvLog
-  /// write it, on the chief.
+  /// Passes a value to on_scalar() of all callbacks of this rank. JsonEvents, Summaries and CsvLog
+  /// write it on the chief.
   void log_scalar(std::string name, double value) {
     scalars_.push_back({.step = 0, .name = std::move(name), .value = value});
   }

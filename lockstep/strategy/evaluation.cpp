@@ -17,11 +17,11 @@
 namespace lockstep::strategy {
 namespace {
 
-/// Samples of one pass of predict(), a function of the global batch alone. A product of few rows is
-/// rounded otherwise than one of many, so all passes have the same size: the outputs for a record
-/// are then the same bits in every part, on any number of replicas.
+/// Number of samples in one pass of predict(), which depends only on the global batch. Matrix
+/// products round differently for different numbers of rows. With passes of equal size, the outputs
+/// for a record are bitwise the same on any number of replicas.
 std::int64_t samples_of_pass(const data::Dataset& dataset) {
-  constexpr std::int64_t kPasses = 8;  // of a whole global batch
+  constexpr std::int64_t kPasses = 8;  // per global batch
   constexpr std::int64_t kLeast = 16;
   return std::max(kLeast, (dataset.global_batch() + kPasses - 1) / kPasses);
 }
@@ -56,7 +56,7 @@ std::vector<std::vector<float>> predict_part(Replica& replica, data::Batch& part
   return outputs;
 }
 
-/// Removes the unreadable records from the parts. Returns those of each part.
+/// Removes the unreadable records from the parts. Returns them by part.
 std::vector<std::vector<data::BadRecord>> remove_bad(std::vector<data::Batch>& parts,
                                                      const data::BatchStream& stream) {
   std::vector<std::vector<data::BadRecord>> bad(parts.size());
@@ -69,8 +69,8 @@ std::vector<std::vector<data::BadRecord>> remove_bad(std::vector<data::Batch>& p
   return bad;
 }
 
-/// The unreadable records of the pass over `dataset`. Throws the same Error (data) on all ranks for
-/// more than it tolerates. Collective.
+/// Returns the unreadable records of the pass over `dataset`. Throws the same Error (data) on all
+/// ranks if there are more than `dataset` tolerates. Collective.
 std::vector<BadFile> bad_files_of(const Strategy& strategy, const data::Dataset& dataset,
                                   const data::BatchStream& stream) {
   const auto allowed = dataset.bad_records_allowed();
@@ -129,7 +129,7 @@ void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>
 }  // namespace
 
 int reading_threads(int requested, const Strategy& strategy) {
-  // Of a replica: an H100 that trained ResNet-50 on JPEG images needed 11.
+  // Per replica: an H100 that trained ResNet-50 on JPEG images needed 11.
   constexpr int kMaxThreads = 16;
   if (requested != 0) return requested;
   if (!strategy.has_gpu()) return 1;

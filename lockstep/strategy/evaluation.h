@@ -21,8 +21,9 @@ class Strategy;
 
 /// The result of Trainer::evaluate().
 struct Evaluation : model::MetricSums {
-  std::vector<model::MetricValue> values = {};  ///< of TrainerOptions::metrics, in their order
-  /// The unreadable records that Dataset::skip_bad_records() tolerated: no sum has them.
+  /// Values of TrainerOptions::metrics, in their order.
+  std::vector<model::MetricValue> values = {};
+  /// The unreadable records that Dataset::skip_bad_records() tolerated. They are in no sum.
   std::vector<BadFile> bad_files = {};
 
   /// The value called `name`, as EpochLogs::metric().
@@ -45,8 +46,7 @@ struct Predictions {
   std::int64_t width = 0;                    ///< elements of one output
   /// All outputs, in the order of Network::outputs().
   std::span<const OutputValues> all = {};
-  /// Records between those of `record_ids` that are unreadable, which Dataset::skip_bad_records()
-  /// tolerates; ascending.
+  /// Unreadable records among `record_ids`, tolerated by Dataset::skip_bad_records(); ascending.
   std::span<const data::BadRecord> bad = {};
 };
 /// Receives predictions in record order.
@@ -61,7 +61,7 @@ inline constexpr int kInterruptEvery = 16;
 
 /// Sums over all records of `dataset` (batched), with the replicas' current statistics. Each record
 /// counts once, for any number of replicas. nullopt if interrupted. `highest_label` is set to the
-/// highest of all labels; -1 without labels. Collective.
+/// maximum label; -1 without labels. Collective.
 std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
                                    const data::StreamOptions& stream,
                                    const Interrupted& interrupted = {},
@@ -73,12 +73,12 @@ std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset&
 std::vector<BadFile> predict(LocalReplicas& replicas, const data::Dataset& dataset,
                              const data::StreamOptions& stream, const PredictionSink& sink);
 
-/// The maximum number of threads that read in this process: `requested`; or, if that is 0, one, and
-/// for GPUs, whose host has cores to spare, the cores of this process, up to 16 per replica. Ranks
-/// with the same cores divide them.
+/// Returns the maximum number of reader threads of this process: `requested` if it is not 0, else
+/// one, or on GPUs the number of cores of this process, up to 16 per replica. Ranks on the same
+/// cores divide them.
 int reading_threads(int requested, const Strategy& strategy);
 
-/// Stream options for this process's part of one pass over `dataset`.
+/// Returns stream options for this process's part of one pass over `dataset`.
 data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset,
                              const ReadOptions& options);
 

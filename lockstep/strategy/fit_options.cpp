@@ -20,8 +20,8 @@ TraceOptions parse_trace(std::string_view text) {
   spec.finish();
   const auto number = [](std::string_view digits, std::int64_t otherwise) {
     if (digits.empty()) return otherwise;
-    const std::int64_t given = parse_number<std::int64_t>(digits).value_or(0);
-    return given < 1 ? -1 : given;
+    const std::int64_t step = parse_number<std::int64_t>(digits).value_or(0);
+    return step < 1 ? -1 : step;
   };
   if (const std::size_t dash = range.find('-'); !range.empty()) {
     options.first_step = range == "-" ? -1 : number(range.substr(0, dash), 1);

@@ -19,55 +19,58 @@
 
 namespace lockstep::strategy {
 
-/// A file of what the threads of all ranks did, on one clock (docs/observe.md).
+/// A trace of the threads of all ranks, on one clock (docs/observe.md).
 struct TraceOptions {
-  /// Empty: none. With the ending .json Chrome's format, otherwise that of Perfetto.
+  /// Output file; empty: no trace. Chrome's format if its name ends with .json, else Perfetto's.
   std::filesystem::path file = {};
-  std::int64_t first_step = 1;  ///< counted from 1, as in messages
-  std::int64_t last_step = 0;   ///< 0: until the training ends, or until the trace is full
+  std::int64_t first_step = 1;  ///< first traced step, from 1
+  /// Last traced step; 0: until the training ends or the trace is full.
+  std::int64_t last_step = 0;
 };
-/// Parses "FILE" or "FILE:steps=100-120", of which either number may be left out. Throws Error
-/// (input).
+/// Parses "FILE" or "FILE:steps=100-120"; either number may be omitted. Throws Error (input).
 TraceOptions parse_trace(std::string_view text);
 std::string to_string(const TraceOptions& options);  ///< as parse_trace() reads it
 
 /// Where and when checkpoints are written.
 struct CheckpointPlan {
   std::filesystem::path directory = {};  ///< empty: no checkpoints
-  /// In steps; 0: at the end of each epoch. The end of the training is always saved.
+  /// Number of steps between checkpoints; 0: at the end of each epoch. The last step is always
+  /// saved.
   std::int64_t save_every = 0;
   int keep = 3;  ///< number of healthy checkpoints to keep
-  /// The checkpoint of the epoch, or validation, with the best value of this metric is kept beside
-  /// the newest ones, until a better one is saved; it is saved also if `save_every` would not.
+  /// Keeps the checkpoint of the epoch or validation with the best value of this metric in addition
+  /// to the newest ones. It is saved even between the steps of `save_every`.
   std::optional<MonitoredMetric> keep_best = {};
-  /// With `keep_best`: fit() ends with the parameters and moving statistics of the best checkpoint,
-  /// like Keras's restore_best_weights, unless a signal ended it or there is none.
+  /// With `keep_best`: fit() loads the parameters and moving statistics of the best checkpoint at
+  /// its end, like Keras's restore_best_weights. Not if a signal ended it or there is no such
+  /// checkpoint.
   bool restore_best = false;
   /// Whether to resume from an existing checkpoint.
   checkpoint::Resume resume = checkpoint::Resume::automatic;
-  /// With `never`: the first checkpoint of this training replaces those that the directory has,
-  /// which are an Error (checkpoint) otherwise.
+  /// With `never`: the first checkpoint of this training replaces existing ones in the directory.
+  /// Otherwise they are an Error (checkpoint).
   bool overwrite = false;
   /// How the ranks' replicas are compared at each save.
   checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
   checkpoint::Configuration configuration = {};  ///< stored in state.json
-  /// The TorchScript file of the network, which each checkpoint then contains; null if there is
-  /// none, or if the program that restores the checkpoint has the network itself.
+  /// The TorchScript file of the network, to store in each checkpoint; null if there is none, or if
+  /// the restoring program defines the network.
   std::shared_ptr<const std::string> script = {};
 };
 
 /// How the data are read.
 struct ReadOptions {
   int prefetch = 2;  ///< number of global batches to read ahead
-  /// Maximum number of background threads that read; 0: one, and for replicas on GPUs as many as
-  /// the process has cores, up to 16 per replica.
+  /// Maximum number of background threads that read; 0: one, or for replicas on GPUs the number of
+  /// cores of the process, up to 16 per replica.
   int data_threads = 0;
 };
 
 /// Options of Trainer::fit().
 struct FitOptions {
-  /// Both count from the beginning of the training, also if it resumes from a checkpoint. The limit
-  /// that is reached first applies. 0: no limit; none: no limit if there is one of steps, else 1.
+  /// `epochs` and `steps` count from the beginning of the training, also if it resumes from a
+  /// checkpoint. The limit that is reached first applies. 0: no limit; nullopt: 1 epoch unless
+  /// `steps` is set.
   std::optional<std::int64_t> epochs = {};
   std::int64_t steps = 0;                        ///< 0: no limit
   std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
@@ -85,26 +88,25 @@ struct FitOptions {
   /// Number of steps between checks that all replicas have the same values; 0 checks only at
   /// checkpoints.
   std::int64_t check_replicas = 1000;
-  /// A file for the time of each layer, of the loss, the reduction and the update, as JSON lines;
-  /// empty: none. Times the chief's first replica, whose steps are then not recorded
-  /// (docs/performance.md). Written at the end; must have a name on all ranks or on none.
+  /// File for the time of each layer, of the loss, the reduction and the update, as JSON lines;
+  /// empty: none. Covers the chief's first replica, whose steps are then not recorded
+  /// (docs/performance.md). Written at the end; must be set on all ranks or on none.
   std::filesystem::path profile = {};
-  /// A trace of some steps, which the chief writes after the last of them, and then still trains. A
-  /// trace that cannot be written is a warning then, and an Error (output) at the end.
-  /// The same on all ranks.
+  /// A trace of some steps. The chief writes it after the last traced step. A write error is logged
+  /// then, and thrown as Error (output) at the end of the training. The same on all ranks.
   TraceOptions trace = {};
   /// Initial weights from another training; ignored if this run resumes from a checkpoint.
   std::optional<Pretrained> pretrained = {};
-  /// The signals, such as SIGTERM, SIGINT and SIGHUP, that end the training after a step with a
-  /// checkpoint. fit() handles them while it runs (SignalWatch). Empty: none; the process keeps its
-  /// own handlers.
+  /// Signals, such as SIGTERM, SIGINT and SIGHUP, that end the training with a checkpoint after the
+  /// current step. fit() handles them while it runs (SignalWatch). Empty: the process keeps its
+  /// handlers.
   std::vector<int> signals = {};
 };
 
 /// The result of Trainer::fit().
 struct History {
   std::vector<EpochLogs> epochs;  ///< the epochs of this run
-  TrainEnd end;                   ///< how it ended
+  TrainEnd end;                   ///< how the training ended
 };
 
 }  // namespace lockstep::strategy
@@ -132,7 +134,7 @@ struct Fields<strategy::ReadOptions> {
 template <>
 struct Fields<strategy::CheckpointPlan> {
   using Options = strategy::CheckpointPlan;  ///< the struct
-  /// Throws Error (input), which for a directory names the option that takes it.
+  /// Throws Error (input). For a directory, the message names the option that expects one.
   static void parse_resume(Options& options, std::string_view name,
                            std::span<const std::string> values);
   static std::vector<std::string> print_resume(const Options& options);  ///< its name
@@ -182,7 +184,8 @@ struct Fields<strategy::FitOptions> {
   /// Throws Error (input) as parse_trace().
   static void parse_trace(Options& options, std::string_view name,
                           std::span<const std::string> values);
-  static std::vector<std::string> print_trace(const Options& options);  ///< as it was given
+  /// As parse_trace() reads it.
+  static std::vector<std::string> print_trace(const Options& options);
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::epochs,

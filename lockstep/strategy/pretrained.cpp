@@ -30,26 +30,25 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kWhere = "init-from";
-/// Buffers of PyTorch that are no weights: a counter, the numbers from 0, and what causal attention
-/// leaves out.
+/// Buffers of PyTorch that are not weights: a counter, position numbers, and the masks of causal
+/// attention.
 constexpr std::array<std::string_view, 4> kNoWeights{".num_batches_tracked", ".position_ids",
                                                      ".attn.bias", ".attn.masked_bias"};
 /// Layers whose kernels are [inputs, outputs] in Hugging Face's GPT-2, unlike those of
 /// torch.nn.Linear.
 constexpr std::array<std::string_view, 3> kConv1D{".attn.c_attn", ".c_proj", ".mlp.c_fc"};
-/// The layers that have rows for the positions of a text, and those of BERT for its token types, of
-/// which the first is read.
+/// Layers with a row per text position, and BERT's layer of token types, whose first row is read.
 constexpr std::string_view kTokenTypes = "embeddings.token_type_embeddings";
 constexpr std::array<std::string_view, 3> kRowsOfPositions{"wpe", "embeddings.position_embeddings",
                                                            kTokenTypes};
 constexpr std::array<std::string_view, 4> kTypes{"F32", "BF16", "F16", "F64"};
-/// What torch.nn.parallel.DistributedDataParallel and torch.compile put before every name.
+/// Prefixes that torch.nn.parallel.DistributedDataParallel and torch.compile add to every name.
 constexpr std::array<std::string_view, 2> kWrappers{"module.", "_orig_mod."};
 
 using StoredTensor = checkpoint::SafetensorsFile::Entry;
 
-/// Whether an LSTM or a simple RNN of the network has a second bias. A graph of ONNX that has two
-/// is read with their sum if not.
+/// Whether an LSTM or a simple RNN of the network has a second bias. If not, two biases of an ONNX
+/// graph are added.
 bool has_two_biases(const model::Network& network) {
   return std::ranges::any_of(network.nodes(), [&](const model::Node& node) {
     return node.layer->kind() != "gru" &&
@@ -80,9 +79,10 @@ class WeightsFile {
 
   const std::filesystem::path& path() const { return path_; }
   bool is_onnx() const { return onnx_.has_value(); }
-  /// In the order of the file; of ONNX in that of the layers, with Lockstep's names and shapes.
+  /// In the order of the file; for ONNX in the order of the layers, with Lockstep's names and
+  /// shapes.
   std::span<const StoredTensor> tensors() const { return tensors_; }
-  /// Of ONNX: the layers of tensors().
+  /// The layer of a tensor in tensors(); only for ONNX.
   const std::string& layer(std::size_t tensor) const { return weights_[tensor].layer; }
 
   void read_widened(const StoredTensor& tensor, std::span<float> into) const {
@@ -98,8 +98,8 @@ class WeightsFile {
   std::vector<StoredTensor> tensors_;
 };
 
-/// What wrappers of the PyTorch model put before the names of all tensors of the file. A layer of
-/// `network` may have such a name itself.
+/// Returns the prefix that wrappers of the PyTorch model added to all tensor names in the file. A
+/// layer of `network` may have such a name, too.
 std::string wrapper_prefix(const WeightsFile& file, const model::Network& network) {
   std::string prefix;
   const auto all_continue = [&](std::string_view wrapper) {
@@ -126,7 +126,7 @@ std::string head_of(const model::Network& network) {
   return head;
 }
 
-/// What a directory without checkpoints has instead.
+/// Describes the contents of a directory without checkpoints.
 std::string contents_of(const std::filesystem::path& directory) {
   std::vector<std::string> files;
   std::error_code unreadable;
@@ -140,10 +140,10 @@ std::string contents_of(const std::filesystem::path& directory) {
                      files.size(), files.front());
 }
 
-/// The file itself, or that of the newest undamaged checkpoint; an unhealthy one only if there is
-/// no other.
-std::filesystem::path weights_file(const std::filesystem::path& given, Logger& log) {
-  const std::filesystem::path path = checkpoint::resolve_best(given);
+/// Returns the file itself, or that of the newest undamaged checkpoint; an unhealthy one only if
+/// there is no other.
+std::filesystem::path weights_file(const std::filesystem::path& source, Logger& log) {
+  const std::filesystem::path path = checkpoint::resolve_best(source);
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   std::vector<checkpoint::CheckpointInfo> checkpoints = checkpoint::list_checkpoints(path);
@@ -158,7 +158,7 @@ std::filesystem::path weights_file(const std::filesystem::path& given, Logger& l
     try {
       checkpoint::check_contents(info.path, checkpoint::read_manifest(info.path));
       if (!damage.empty()) log.warn("skipped a checkpoint: {}", damage);
-      if (const std::string best = checkpoint::other_best(path, info.path); !best.empty())
+      if (const std::string best = checkpoint::describe_best(path, info.path); !best.empty())
         log.info(best);
       return info.path / checkpoint::kModelFile;
     } catch (const Error& error) {
@@ -169,10 +169,11 @@ std::filesystem::path weights_file(const std::filesystem::path& given, Logger& l
               fmt::format("{} damaged, the newest: {}", checkpoints.size(), damage));
 }
 
-/// The tensors of the file by the names that the network has for them.
+/// The tensors of the file by their names in the network.
 using StoredTensors = std::map<std::string, const StoredTensor*, std::less<>>;
 
-/// The name in the network of the tensor `name` of the file; nullopt if the rule is for others.
+/// Returns the name in the network of the tensor `name` of the file; nullopt if the rule does not
+/// match.
 std::optional<std::string> renamed(const NameMap& rule, std::string_view name) {
   const std::size_t star = rule.from.find('*');
   if (star == std::string::npos) return name == rule.from ? std::optional(rule.to) : std::nullopt;
@@ -186,7 +187,7 @@ std::optional<std::string> renamed(const NameMap& rule, std::string_view name) {
   return to.replace(to.find('*'), 1, name);
 }
 
-/// Without `prefix`, which all names have, and renamed by the first rule that matches.
+/// Removes `prefix`, which all names have, and applies the first rule that matches.
 StoredTensors stored_tensors(const WeightsFile& file, const std::string& prefix,
                              const std::vector<NameMap>& rules) {
   StoredTensors tensors;
@@ -220,8 +221,8 @@ model::Shape shape_of(const NamedWeight& weight, const StoredTensors& stored) {
   return found == stored.end() ? model::Shape() : found->second->shape;
 }
 
-/// Expects the rows of positions that the file has, if they are all that the network reads: a model
-/// of longer texts has more, and a graph of ONNX may have those that are read alone.
+/// Adapts the expected number of position rows to the file, if it has all rows that the network
+/// reads: a model of longer texts has more, and an ONNX graph may have only the rows that it reads.
 void read_first_rows(std::vector<NamedWeight>& wanted, const StoredTensors& stored,
                      const model::Network& network, const WeightsFile& file, Logger& log) {
   for (NamedWeight& weight : wanted) {
@@ -240,8 +241,8 @@ void read_first_rows(std::vector<NamedWeight>& wanted, const StoredTensors& stor
   }
 }
 
-/// Expects the form of Hugging Face's GPT-2 if the file has it, which only the kernels that are not
-/// square show: matrices [inputs, outputs].
+/// Expects matrices [inputs, outputs] if the file is Hugging Face's GPT-2. Only kernels that are
+/// not square show the layout.
 void adapt_to_gpt2(std::vector<NamedWeight>& wanted, const StoredTensors& stored,
                    const std::string& file, Logger& log) {
   const auto is_kernel_of = [](const NamedWeight& weight, std::string_view layer) {
@@ -263,9 +264,9 @@ void adapt_to_gpt2(std::vector<NamedWeight>& wanted, const StoredTensors& stored
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('/') + 1); }
 
-/// The tensors of a file of ONNX by the names of `wanted`, if both have as many of the same kinds
-/// and shapes in the same order: the names of its layers may be those of another program. The last
-/// layer of each may differ if the network keeps its head, `uninitialized_head`. nullopt if they differ.
+/// Returns the tensors of an ONNX file by the names of `wanted`, if both have the same kinds and
+/// shapes in the same order; the layer names of another program differ. The last layers may differ
+/// if the network keeps its head, `uninitialized_head`. nullopt if they differ.
 std::optional<StoredTensors> paired_by_order(const WeightsFile& file,
                                              const std::vector<NamedWeight>& wanted,
                                              const std::string& uninitialized_head) {
@@ -285,7 +286,7 @@ std::optional<StoredTensors> paired_by_order(const WeightsFile& file,
   return next == stored.size() ? std::optional(std::move(tensors)) : std::nullopt;
 }
 
-/// The first of `texts`, and the number of the others.
+/// Formats the first of `texts`, and the number of the others.
 std::string first_of(const std::vector<std::string>& texts) {
   const std::size_t shown = std::min<std::size_t>(texts.size(), 10);
   return fmt::format(
@@ -298,7 +299,7 @@ bool is_of_layer(std::string_view tensor, std::string_view layer) {
          (tensor[layer.size()] == '.' || tensor[layer.size()] == '/');
 }
 
-/// The tensors of the file beside the weights of the network.
+/// Compares the tensors of the file with the weights of the network.
 class Comparison {
  public:
   struct Pair {
@@ -324,24 +325,24 @@ class Comparison {
     }
   }
 
-  const std::vector<Pair>& taken() const { return taken_; }
-  /// Whether weights of the file outside the layer `head` have no place in the network, which then
-  /// is unlikely to compute what the file's network computes.
+  const std::vector<Pair>& loaded() const { return loaded_; }
+  /// Whether the network lacks weights of the file outside the layer `head`. Then it is unlikely to
+  /// compute the same function.
   bool loses_weights() const { return loses_weights_; }
   bool fits() const { return missing_.empty() && unused_.empty() && different_.empty(); }
-  /// The first differences, and the number of the others.
+  /// Formats the first differences, and the number of the others.
   std::string differences() const {
     std::vector<std::string> texts = different_;
     for (const std::string& text : missing_) texts.push_back("no " + text);
     for (const std::string& text : unused_) texts.push_back("unexpected " + text);
     return first_of(texts);
   }
-  /// A line for each kind: how many, and the first of them.
+  /// Returns a line per kind: the number of tensors, and the first ones.
   std::vector<std::string> table() const {
     std::vector<std::string> names;
-    for (const Pair& pair : taken_) names.push_back(pair.wanted->name);
+    for (const Pair& pair : loaded_) names.push_back(pair.wanted->name);
     const std::pair<const char*, const std::vector<std::string>*> kinds[] = {
-        {"taken", &names},
+        {"loaded", &names},
         {"missing in the file", &missing_},
         {"unused in the file", &unused_},
         {"of another shape or type", &different_}};
@@ -360,7 +361,7 @@ class Comparison {
     const std::string shape = model::to_string(wanted.shape);
     if (stored != nullptr && stored->shape == wanted.shape &&
         std::ranges::find(kTypes, stored->type) != kTypes.end()) {
-      taken_.push_back({&wanted, stored});
+      loaded_.push_back({&wanted, stored});
       return;
     }
     layers_.push_back(wanted.layer);
@@ -375,11 +376,11 @@ class Comparison {
                                        fmt::join(kTypes, ", ")));
   }
 
-  std::vector<Pair> taken_;
+  std::vector<Pair> loaded_;
   std::vector<std::string> missing_;
   std::vector<std::string> unused_;
   std::vector<std::string> different_;  // in shape or type
-  std::vector<std::string> layers_;     // whose weights are missing or different
+  std::vector<std::string> layers_;     // layers with missing or different weights
   bool loses_weights_ = false;
 };
 
@@ -432,7 +433,8 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   StoredTensors stored = stored_tensors(file, prefix, from.map);
   if (!own) adapt_to_gpt2(wanted, stored, file.path().string(), log);
   read_first_rows(wanted, stored, network, file, log);
-  if (file.is_onnx() && from.map.empty() && !Comparison(stored, wanted, head, uninitialized_head).fits())
+  if (file.is_onnx() && from.map.empty() &&
+      !Comparison(stored, wanted, head, uninitialized_head).fits())
     if (auto paired = paired_by_order(file, wanted, uninitialized_head)) {
       log.warn(
           "the weights of {} are read by their order and shapes, as names differ; if layers of one "
@@ -442,7 +444,7 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
     }
 
   const Comparison comparison(stored, wanted, head, uninitialized_head);
-  const std::size_t fitting = comparison.taken().size();
+  const std::size_t fitting = comparison.loaded().size();
   if (!comparison.fits() && (fitting == 0 || !from.partial)) {
     std::string advice;
     if (!from.reset_head && comparison.concerns(head))
@@ -467,7 +469,7 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
         "{} has weights that the network has no place for: unless they are another head, it does "
         "not compute what the network of the file computes",
         file.path().string());
-  for (const auto& [tensor, entry] : comparison.taken()) read(file, *entry, *tensor);
+  for (const auto& [tensor, entry] : comparison.loaded()) read(file, *entry, *tensor);
   std::ranges::copy(parameters, arrays.parameters.begin());
   std::ranges::copy(buffers, arrays.buffers.begin());
   PretrainedWeights weights{.file = file.path(), .uninitialized_head = uninitialized_head};
@@ -487,14 +489,14 @@ PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& fro
                           {"uninitialized_head", weights.uninitialized_head},
                           {"table", encode_strings(weights.table)}});
   };
-  const json told = parse_json(checkpoint::on_every_rank(strategy.ranks(), on_chief).front(),
-                               ErrorCategory::communication, kWhere);
+  const json message = parse_json(checkpoint::on_every_rank(strategy.ranks(), on_chief).front(),
+                                  ErrorCategory::communication, kWhere);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
   replicas.broadcast_parameters();
-  return {.file = decode_bytes(told["file"].get<std::string>()),
-          .uninitialized_head = told["uninitialized_head"].get<std::string>(),
-          .table = decode_strings(told["table"]).get<std::vector<std::string>>()};
+  return {.file = decode_bytes(message["file"].get<std::string>()),
+          .uninitialized_head = message["uninitialized_head"].get<std::string>(),
+          .table = decode_strings(message["table"]).get<std::vector<std::string>>()};
 }
 
 }  // namespace lockstep::strategy

@@ -18,20 +18,19 @@ namespace lockstep::strategy {
 
 class LocalReplicas;
 
-/// Another name for tensors of a file of weights. A * in both stands for the same text:
-/// "backbone.*" and "*" leave out a prefix.
+/// Renames tensors of a file of weights. A * in both names matches the same text: "backbone.*" and
+/// "*" remove a prefix.
 struct NameMap {
-  std::string from;  ///< in the file, without a wrapper's prefix
-  std::string to;    ///< in the network, spelled as the file spells its names
+  std::string from;  ///< name in the file, without a wrapper's prefix
+  std::string to;    ///< name in the network, in the naming scheme of the file
 
-  /// Reads "OLD=NEW". Throws Error (input) as check() does.
+  /// Parses "OLD=NEW". Throws Error (input) as check() does.
   static NameMap parse(std::string_view text);
-  void check()
-      const;  ///< throws Error (input) for an empty name, or unless * is in both or neither
+  void check() const;  ///< throws Error (input) for an empty name, or if only one name has a *
 };
 inline std::string to_string(const NameMap& rule) {
   return rule.from + "=" + rule.to;
-}  ///< as read
+}  ///< as parse() reads it
 /// Throws Error (input) as NameMap::parse().
 inline void parse_field(NameMap& rule, std::string_view /*name*/, std::string_view text) {
   rule = NameMap::parse(text);
@@ -39,25 +38,24 @@ inline void parse_field(NameMap& rule, std::string_view /*name*/, std::string_vi
 
 /// The source of initial weights.
 struct Pretrained {
-  /// A safetensors file, a file of ONNX (FILE.onnx), a checkpoint, or a directory of checkpoints,
-  /// of which the newest undamaged one is used; DIR:best is the best one
-  /// (CheckpointPlan::keep_best).
+  /// A safetensors file, an ONNX file (FILE.onnx), a checkpoint, or a directory of checkpoints,
+  /// whose newest undamaged one is used; DIR:best is the best one (CheckpointPlan::keep_best).
   std::filesystem::path path = {};
-  /// Does not load the head, the last layer with parameters, so that the number of classes may
-  /// differ.
+  /// Skips the head, the last layer with parameters, so that the number of classes may differ.
   bool reset_head = false;
-  /// Loads the tensors that fit, at least one, and leaves the others of the network as they are.
+  /// Loads the tensors that fit, at least one; the other tensors of the network keep their values.
   bool partial = false;
-  /// Renames tensors of the file; the first that matches a tensor counts, and each must match one.
+  /// Renames tensors of the file. The first rule that matches a tensor applies; each must match
+  /// one.
   std::vector<NameMap> map = {};
 };
 
 /// The weights that were loaded.
 struct PretrainedWeights {
-  std::filesystem::path file;  ///< a safetensors file, or a checkpoint's directory
-  std::string uninitialized_head;       ///< the layer that keeps its initial values; empty for none
-  /// Of a partial load, the lines of a table: the tensors that were taken, are missing in the file,
-  /// unused in the file, and of another shape or type. The chief logs it.
+  std::filesystem::path file;      ///< a safetensors file, or a checkpoint's directory
+  std::string uninitialized_head;  ///< layer that keeps its initial values; empty: none
+  /// Lines of a table after a partial load: tensors that were loaded, missing in the file, unused
+  /// in the file, or of a different shape or type. The chief logs it.
   std::vector<std::string> table = {};
 };
 
@@ -67,18 +65,17 @@ struct PretrainedWeights {
 /// "weight", "bias", "running_mean", "running_var" for gamma, beta, moving_mean, moving_variance,
 /// and "weight" for embeddings, as in Hugging Face's BERT; "num_batches_tracked", "position_ids"
 /// and the masks of attention are ignored. In a file of Hugging Face's GPT-2 kernels are [inputs,
-/// outputs]. Of more positions of a text than the network has, the first are read. A prefix
-/// "module." or "_orig_mod." of all names is left out. float16, bfloat16 and float64 become
+/// outputs]. If the file has more text positions than the network, the first ones are read. A
+/// common prefix "module." or "_orig_mod." is removed. float16, bfloat16 and float64 become
 /// float32. The kernels of dense layers that read a flattened image are reordered, because PyTorch
-/// flattens channels first; PyTorch's names are refused if other layers than dense, dropout, relu
-/// and PointwiseLayer read one. A file of ONNX is imported (onnx/import.h), with the sum of two
-/// biases of a recurrent layer if the network has one: its weights match by the names of its
-/// layers, or all of them by order and shape. `log` is warned of damaged checkpoints that were
-/// skipped, and of weights that have no place in the network. Throws one Error (checkpoint)
-/// `[init-from] expected …, got …` that names what is missing, left over, of another shape or of
-/// another type, up to ten tensors, unless the load is partial; or two tensors with the same name
-/// after `map`, or a tensor with a value that is not finite. Then, and where the file fails,
-/// `arrays` are as before.
+/// flattens channels first; PyTorch's names are rejected if other layers than dense, dropout, relu
+/// and PointwiseLayer read one. An ONNX file is imported (onnx/import.h); two biases of a recurrent
+/// layer are added if the network has one. Its weights match by layer name, or all of them by order
+/// and shape. `log` receives warnings about damaged checkpoints that were skipped, and about
+/// weights that the network does not have. Throws one Error (checkpoint) `[init-from] expected …,
+/// got …` that lists up to ten tensors that are missing, unused, or of a different shape or type,
+/// unless the load is partial; or for two tensors with the same name after `map`, or a value that
+/// is not finite. On any error `arrays` are unchanged.
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kKey = "allreduce_route";
 
-// Empty if there is none. An unreadable checkpoint is reported later, by the restore.
+// Returns the stored route, or empty. Restoring reports an unreadable checkpoint later.
 std::string read_route(const std::filesystem::path& directory) {
   try {
     for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory)) {

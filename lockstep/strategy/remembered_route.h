@@ -14,8 +14,8 @@ namespace lockstep::strategy {
 /// Route::automatic.
 void remember_route(nlohmann::json& configuration, allreduce::Route route);
 
-/// The route in the newest complete checkpoint of `directory`, as read by the chief; nullopt if
-/// there is none. The same on all ranks. Collective.
+/// Returns the route in the newest complete checkpoint of `directory`, read by the chief; nullopt
+/// if there is none. The same on all ranks. Collective.
 std::optional<allreduce::Route> remembered_route(const job::Session& session,
                                                  const std::filesystem::path& directory);
 

@@ -66,7 +66,7 @@ std::string_view choose(const job::Session& session, std::size_t devices) {
 void check_route(const job::Session& session, const std::vector<device::Device>& devices,
                  Route route) {
   allreduce::require_devices(route, devices);
-  if (session.size() > 1 && !allreduce::info_of(route).serves_ranks())
+  if (session.size() > 1 && !allreduce::info_of(route).connects_ranks())
     throw Error(
         ErrorCategory::input, "--allreduce",
         fmt::format("expected all replicas in one process for {} (use auto)", to_string(route)),
@@ -90,7 +90,7 @@ std::string parse_strategy(std::string_view where, const std::string& name) {
       {"tpu",
        "mirrored for the processors or GPUs of one host, multi-worker-mirrored for those of "
        "several; TPUs are not supported"}};
-  std::string letters;  // of TPUStrategy, central_storage, central-storage
+  std::string letters;  // letters of TPUStrategy, central_storage, central-storage
   for (const char c : name)
     if (std::isalpha(static_cast<unsigned char>(c)) != 0)
       letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -52,8 +52,8 @@ class MultiWorkerMirroredStrategy final : public Strategy {
 inline constexpr std::array<std::string_view, 4> kStrategyNames = {"auto", "one-device", "mirrored",
                                                                    "multi-worker-mirrored"};
 
-/// `name`, if it is one of kStrategyNames. Throws Error (input), which says what to use for a
-/// strategy of tf.distribute that is not here. `where` is for the message.
+/// Returns `name` if it is one of kStrategyNames, else throws Error (input). For other strategies
+/// of tf.distribute, the message names a replacement. `where` is for the message.
 std::string parse_strategy(std::string_view where, const std::string& name);
 
 /// Creates a strategy by its `--strategy` name, one of kStrategyNames. `auto` is
@@ -63,11 +63,11 @@ std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view 
                                         std::vector<device::Device> devices = {device::Device{}},
                                         const StrategyOptions& options = {});
 
-/// For DataSpecOptions::tfrecord.exchange, and CsvOptions::exchange: the ranks of the job share the
-/// reading of files, so that opening is collective. Before a strategy is made; `session` must exist
-/// until the data set is open.
+/// For DataSpecOptions::tfrecord.exchange and CsvOptions::exchange: the ranks of the job share the
+/// reading of files, so opening is collective. Call it before creating a strategy. `session` must
+/// outlive the opening of the data set.
 data::IndexExchange index_exchange(const job::Session& session);
-/// The same when there is a strategy, on the thread that created it.
+/// Overload for after a strategy was created, on the thread that created it.
 data::IndexExchange index_exchange(const Strategy& strategy);
 
 }  // namespace lockstep::strategy

@@ -31,7 +31,7 @@ Strategy::Strategy(job::Session& session, std::vector<device::Device> devices,
 }
 
 void Strategy::start(const StrategyOptions& options) {
-  session().begin_again();
+  session().reset_failure();
   const int cores = std::max(1, job::share_of_cores(session()) / local_replicas());
   threads_ = std::make_unique<ReplicaThreads>(
       local_replicas(), cores,

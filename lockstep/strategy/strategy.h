@@ -18,7 +18,7 @@ class ReplicaThreads;
 
 /// How the replicas of a job work together.
 struct StrategyOptions {
-  /// Route of the gradient all-reduce. allreduce::RouteInfo says what each connects.
+  /// Route of the gradient all-reduce. allreduce::RouteInfo describes each.
   allreduce::Route route = allreduce::Route::automatic;
   /// The route of an earlier run of the same training, which `automatic` reuses if possible.
   std::optional<allreduce::Route> remembered_route = {};
@@ -78,25 +78,25 @@ class Strategy {
   std::string table() const { return job::placement_table(placements_); }
 
   /// Calls body(local) on every local replica's thread, and returns when all have finished. The
-  /// first error aborts the collectives of the other replicas, and is rethrown here; the strategy
-  /// cannot be used afterwards. Throws Error (input) after that.
+  /// first error aborts the collectives of the other replicas and is rethrown here. The strategy
+  /// cannot be used afterwards: further calls throw Error (input).
   void run(const std::function<void(int local)>& body);
 
   /// Runs `body` on the calling thread. An exception aborts the collectives of all other replicas
   /// and ranks with its text, and is reported (Session::report) before it is rethrown, because
-  /// stack unwinding may take long. The strategy cannot be used afterwards. Throws Error (input)
-  /// after that.
+  /// stack unwinding may take long. The strategy cannot be used afterwards: further calls throw
+  /// Error (input).
   void fail_together(const std::function<void()>& body);
 
-  /// Throws Error (input) that names the error after which the strategy cannot be used, if there
-  /// was one.
+  /// Throws Error (input) if an earlier error made the strategy unusable; the message names that
+  /// error.
   void require_usable() const;
 
  protected:
-  /// Collective. One replica for each of `devices`.
+  /// Creates one replica per device. Collective.
   Strategy(job::Session& session, std::vector<device::Device> devices,
            const StrategyOptions& options);
-  /// The same with existing groups: groups[i] and devices[i] belong to local replica i.
+  /// Uses existing groups: groups[i] and devices[i] belong to local replica i.
   Strategy(job::Session& session, std::vector<device::Device> devices,
            std::vector<allreduce::Communicator> groups, allreduce::Communicator ranks,
            const StrategyOptions& options);
@@ -108,7 +108,7 @@ class Strategy {
   job::World world_;
   std::vector<job::Placement> placements_;
   std::unique_ptr<ReplicaThreads> threads_;
-  std::optional<std::string> failure_;  // the error that ended the groups
+  std::optional<std::string> failure_;  // error that made the strategy unusable
 };
 
 }  // namespace lockstep::strategy
@@ -122,7 +122,7 @@ struct Fields<strategy::StrategyOptions> {
   /// Throws Error (input) as allreduce::parse_route().
   static void parse_route(Options& options, std::string_view name,
                           std::span<const std::string> values);
-  static std::vector<std::string> print_route(const Options& options);  ///< its name
+  static std::vector<std::string> print_route(const Options& options);  ///< name of the route
   static std::string describe_routes();  ///< what each route connects
   /// Its fields.
   static constexpr std::tuple list{

@@ -28,9 +28,9 @@
 namespace lockstep::strategy {
 namespace {
 
-/// `options`, which must be the same on all ranks: else parameters would differ from the first step
-/// on, or a rank would refuse what the others wait for. Their schedule has the learning rate that
-/// the optimizer may have. Collective.
+/// Returns `options` after checking that they are the same on all ranks. Otherwise parameters would
+/// differ from the first step on, or one rank would throw while the others wait. The schedule of
+/// the result has the learning rate of the optimizer, if it is set. Collective.
 TrainerOptions agreed(TrainerOptions options, const Strategy& strategy) {
   strategy.require_usable();
   options.schedule.peak = peak_rate(options);
@@ -39,8 +39,8 @@ TrainerOptions agreed(TrainerOptions options, const Strategy& strategy) {
   return options;
 }
 
-/// The layers of `network`, a line for each, for Agreement::require_same_lines(); empty if it has a
-/// layer that no description holds.
+/// Describes the layers of `network`, one per line, for Agreement::require_same_lines(). Empty if a
+/// layer cannot be described.
 std::string describe_layers(const model::Network& network) {
   std::string text;
   const std::optional<nlohmann::json> description = model::network_to_json(network);
@@ -66,7 +66,7 @@ Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOption
       network_(std::make_shared<const model::Network>(prepared(std::move(network), options_))),
       replicas_(std::make_unique<LocalReplicas>(strategy, network_, options_)),
       names_(std::make_unique<DataNames>()) {
-  // Layers of equal parameters may still differ, in an activation say.
+  // Layers with equal parameters may still differ, for example in an activation.
   job::Agreement(strategy.ranks()).require_same_lines("ranks", describe_layers(*network_));
   replicas_->initialize(options.seed);
 }
@@ -161,15 +161,15 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
                                                 strategy.session().logger());
     restored = *checkpoints.restore(arrays, checkpoint::Resume::require);
     if (strategy.is_chief())
-      if (const std::string best = checkpoint::other_best(path, restored.path); !best.empty())
+      if (const std::string best = checkpoint::describe_best(path, restored.path); !best.empty())
         strategy.session().logger()->info(best);
   } else {
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
-    const nlohmann::json told = parse_json(single, ErrorCategory::communication, "restore");
-    const std::string one = decode_bytes(told["path"].get<std::string>());
-    restored = {one, checkpoint::parse_training_state(told["state"].get<std::string>(), one)};
-    checkpoint::share_file(strategy.ranks(), read.tokenizer);
+    const nlohmann::json message = parse_json(single, ErrorCategory::communication, "restore");
+    const std::string one = decode_bytes(message["path"].get<std::string>());
+    restored = {one, checkpoint::parse_training_state(message["state"].get<std::string>(), one)};
+    checkpoint::broadcast_file(strategy.ranks(), read.tokenizer);
     restored.state.tokenizer = std::move(read.tokenizer);
   }
   replicas_->broadcast_parameters();

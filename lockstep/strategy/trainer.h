@@ -25,8 +25,8 @@ class LocalReplicas;
 ///     trainer.fit(train.shuffle().batch(64), {.epochs = 5, .validation = test.batch(64)});
 class Trainer {
  public:
-  /// All replicas start with the same initial parameters, generated from `options.seed`. Throws
-  /// Error (input) that names the first option that is not the same on all ranks. Collective.
+  /// Initializes all replicas with the same parameters, generated from `options.seed`. Throws Error
+  /// (input) that names the first option that differs between ranks. Collective.
   Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options = {});
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -41,18 +41,17 @@ class Trainer {
   /// Trains on `dataset`, which must be batched. Up to rounding, the results do not depend on the
   /// number of replicas. Throws Error of any category (diverged: 100 skipped steps in a row, or a
   /// skipped step at the end). The signals of `options` (by default none) end the training after
-  /// the current step, with a checkpoint if there is a directory for it; the history contains the
-  /// signal.
+  /// the current step, with a checkpoint if a directory is set; the history contains the signal.
   History fit(const data::Dataset& dataset, const FitOptions& options = {});
 
-  /// Sums of loss and accuracy, and the options' metrics, over all records of `dataset` (batched).
-  /// Each record counts once, for any number of replicas; unreadable ones that
+  /// Computes sums of loss, accuracy and the options' metrics over all records of `dataset`
+  /// (batched). Each record counts once, for any number of replicas. Unreadable records that
   /// Dataset::skip_bad_records() tolerates do not count. Classes are matched by name with those of
-  /// the training, or of the restored checkpoint, if both have names: `dataset` may have them in
-  /// another order, or not all of them. Without names, class i is output i: fewer classes than
-  /// outputs are a warning if the highest label tells their number, as in IDX and TFRecord files
-  /// and in tables, else an error. Throws Error (data) for a class or a feature that the training
-  /// did not have.
+  /// the training or of the restored checkpoint, if both have names: `dataset` may list them in
+  /// another order, or lack some. Without names, class i is output i. Fewer classes than outputs
+  /// are a warning if the number of classes is inferred from the highest label, as in IDX and
+  /// TFRecord files and in tables, else an error. Throws Error (data) for a class or a feature that
+  /// the training did not have.
   Evaluation evaluate(const data::Dataset& dataset, const ReadOptions& options = {});
 
   /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
@@ -79,7 +78,7 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const model::Network> network_;
   std::unique_ptr<LocalReplicas> replicas_;
-  std::unique_ptr<DataNames> names_;  // of the data that it was trained on
+  std::unique_ptr<DataNames> names_;  // names in the training data
 };
 
 }  // namespace lockstep::strategy

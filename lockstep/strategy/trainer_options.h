@@ -21,50 +21,50 @@
 
 namespace lockstep::strategy {
 
-/// How the learning rate scales with the global batch: not at all, linearly (Goyal et al., 2017),
-/// or with the square root.
+/// How the learning rate scales with the global batch: constant, linear (Goyal et al., 2017), or
+/// with the square root.
 enum class RateScaling { none, linear, sqrt };
 
-/// Parameters whose updates differ from the others.
+/// Parameters with their own learning rate or weight decay.
 struct ParameterGroup {
   std::string pattern;  ///< a glob over parameter names, such as "head/*"
-  /// Their peak learning rate, which follows the same schedule and scaling; none: that of all.
+  /// Peak learning rate, with the same schedule and scaling; nullopt: that of the other parameters.
   std::optional<float> learning_rate = {};
-  /// Weight decay of those that have decay; none: that of the optimizer.
+  /// Weight decay of the parameters that have decay; nullopt: that of the optimizer.
   std::optional<float> weight_decay = {};
 };
 /// "head/*:lr=0.1,decay=0", as `--group` reads it.
 std::string to_string(const ParameterGroup& group);
-/// Parses "fc/*:lr=0.1,decay=0", or one of the two. Throws Error (input).
+/// Parses "fc/*:lr=0.1,decay=0"; lr or decay may be omitted. Throws Error (input).
 ParameterGroup parse_group(std::string_view text);
 
 /// The loss of one output of a network.
 struct OutputLoss {
   std::string output;  ///< the name in Network::outputs()
-  /// The name of the target in the data set; empty: the same. A single loss compares with the only
-  /// target whatever its name.
+  /// Name of the target in the data set; empty: that of the output. A single loss uses a single
+  /// target regardless of its name.
   std::string target = {};
-  model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< of this output
+  model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< loss function
   float weight = 1;  ///< factor on the loss and its gradient; above 0
-  /// Metrics of this output, reported with its name: "price_mae".
+  /// Metrics of this output, reported with its name as a prefix: "price_mae".
   model::Metrics metrics = {};
 };
 
 /// Options of the model and its updates.
 struct TrainerOptions {
-  /// The loss to minimize, of the first output and the first target.
+  /// The loss between the first output and the first target.
   model::Loss loss = model::SparseCategoricalCrossentropy{};
-  /// Instead of `loss`: training minimizes the weighted sum of these, which is reported as "loss".
-  /// The accuracy is that of the first one, whose output `metrics` read too. Of several, each is
-  /// also reported as OUTPUT_loss and, if it has classes, OUTPUT_accuracy. Network outputs without
-  /// a loss are not trained for.
+  /// Replaces `loss`: training minimizes the weighted sum of these, reported as "loss". Accuracy
+  /// and `metrics` use the output of the first one. With several losses, each is also reported as
+  /// OUTPUT_loss and, if it has classes, OUTPUT_accuracy. Network outputs without a loss are not
+  /// trained.
   std::vector<OutputLoss> losses = {};
-  /// Metrics beyond loss and accuracy, of training and evaluation: those of model::make_metrics(),
-  /// and the user's own. The same names on all ranks.
+  /// Further metrics of training and evaluation: those of model::make_metrics(), or user-defined
+  /// ones. The same names on all ranks.
   model::Metrics metrics = {};
-  /// A factor on loss and gradient for the samples of each class, in training alone; empty: all are
-  /// 1. The mean is over the sum of weights, so only their ratios matter. balanced_class_weights()
-  /// computes them from data.
+  /// Factor on loss and gradient per class, only in training; empty: all are 1. The mean is over
+  /// the sum of weights, so only their ratios matter. balanced_class_weights() computes them from
+  /// data.
   std::vector<float> class_weights = {};
   /// The optimizer. Its learning_rate, if set, is the peak of `schedule`.
   model::OptimizerOptions optimizer = model::Adam{};
@@ -73,20 +73,19 @@ struct TrainerOptions {
   RateScaling rate_scaling = RateScaling::none;
   /// Global batch that the learning rate refers to; required unless rate_scaling is none.
   std::int64_t base_batch = 0;
-  /// Decay per update of the exponential moving average of the parameters, such as 0.999, with
-  /// which validation, evaluate() and predict() compute; 0: no average. Training continues from the
-  /// parameters themselves.
+  /// Decay per update of an exponential moving average of the parameters, such as 0.999.
+  /// Validation, evaluate() and predict() use the average; training does not. 0: no average.
   float ema = 0;
   /// Globs over parameter names, such as "conv*": parameters that are not trained
   /// (model::Network::freeze).
   std::vector<std::string> freeze = {};
-  /// Own learning rates and weight decays; of several groups with a parameter the last one counts.
+  /// Groups with their own learning rates and weight decays. The last group that matches applies.
   std::vector<ParameterGroup> groups = {};
   double clip_norm = 0;  ///< maximum norm of the reduced gradient; 0 disables clipping
-  /// Micro-batches per step on each replica. Only batch normalization depends on it: it uses each
-  /// micro-batch.
+  /// Micro-batches per step on each replica. Only batch normalization depends on this number: it
+  /// normalizes each micro-batch.
   int accumulate = 1;
-  model::ComputeOptions compute = {};  ///< types, algorithms, kept activations
+  model::ComputeOptions compute = {};  ///< precision, algorithms, recomputation
   /// Allows a GPU to replay a recorded step (CUDA graph); the results are the same.
   bool records_steps = true;
   std::optional<LossScaling> loss_scaling = {};  ///< nullopt: dynamic for float16, none otherwise
@@ -94,34 +93,33 @@ struct TrainerOptions {
   std::uint64_t seed = 1;  ///< seed of initial weights, dropout and the order of records
   allreduce::BucketOptions buckets = {};  ///< size and data type of gradient buckets
   /// When ranks are on different nodes, tries several bucket sizes in the first steps and keeps the
-  /// fastest (BucketTuner). A run that resumes from a checkpoint keeps the size that was found
-  /// before.
+  /// fastest (BucketTuner). A run that resumes from a checkpoint reuses its size.
   bool tune_buckets = false;
 };
 
-/// The learning rate of the optimizer, if it has one, or of the schedule. Throws Error (input) if
-/// they differ.
+/// Returns the learning rate of the optimizer if it is set, else of the schedule. Throws Error
+/// (input) if they differ.
 float peak_rate(const TrainerOptions& options);
 
-/// `network` with the groups and the frozen parameters of `options`. Throws Error (input).
+/// Returns `network` with the groups and the frozen parameters of `options`. Throws Error (input).
 model::Network prepared(model::Network network, const TrainerOptions& options);
 
-/// The loss of one output as `--loss` reads it; without a target or weight that is the default.
+/// The loss of one output as `--loss` reads it, without a default target or weight.
 std::string to_string(const OutputLoss& loss);
 
-/// What a training with some TrainerOptions minimizes and reports.
+/// The loss and the metrics of a training.
 struct LossPlan {
-  model::TotalLoss loss;                  ///< a term for each loss
-  model::Metrics metrics;                 ///< all: those of the options, then of each loss
-  std::vector<std::size_t> metric_terms;  ///< the term of the loss that each metric reads
+  model::TotalLoss loss;                  ///< one term per loss
+  model::Metrics metrics;                 ///< metrics of the options, then of each loss
+  std::vector<std::size_t> metric_terms;  ///< index of the loss term of each metric
 };
-/// The plan for `network`. Throws Error (input) for an output that it does not have, or that is
-/// named twice, and for a weight that is not above 0.
+/// Returns the plan for `network`. Throws Error (input) for an output that is unknown or named
+/// twice, and for a weight that is not above 0.
 LossPlan loss_plan(const TrainerOptions& options, const model::Network& network);
 
-/// `options.schedule` for a training of `total_steps` with `global_batch`. Throws Error (input) if
-/// base_batch is required and missing, if the optimizer and the schedule set different learning
-/// rates, or if the schedule is incomplete for its kind.
+/// Returns `options.schedule` for a training of `total_steps` with `global_batch`. Throws Error
+/// (input) if base_batch is required and missing, if the optimizer and the schedule set different
+/// learning rates, or if the schedule is incomplete for its kind.
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch,
                                    std::int64_t total_steps);
 
@@ -135,18 +133,18 @@ inline constexpr auto kNamesOf<strategy::RateScaling> =
                                        {strategy::RateScaling::linear, "linear"},
                                        {strategy::RateScaling::sqrt, "sqrt"}});
 
-/// The options of a training's model and updates. Losses, metrics and the optimizer have other
-/// options on the command line, from which these members are made.
+/// The options of a training's model and updates. The command line builds losses, metrics and the
+/// optimizer from other options.
 template <>
 struct Fields<strategy::TrainerOptions> {
   using Options = strategy::TrainerOptions;                                  ///< the struct
   static std::vector<std::string> print_losses(const Options& options);      ///< all of them
   static std::vector<std::string> print_metrics(const Options& options);     ///< their names
   static std::vector<std::string> print_optimizer(const Options& options);   ///< with constants
-  static std::vector<std::string> print_loss_scale(const Options& options);  ///< as given
+  static std::vector<std::string> print_loss_scale(const Options& options);  ///< its text
   static std::vector<std::string> print_groups(const Options& options);      ///< all of them
   static std::vector<std::string> print_bucket(const Options& options);      ///< MiB, or "auto"
-  /// Throws Error (input), as all that parse.
+  /// Throws Error (input), as all parse functions.
   static void parse_loss_scale(Options& options, std::string_view name,
                                std::span<const std::string> values);
   static void parse_groups(Options& options, std::string_view name,

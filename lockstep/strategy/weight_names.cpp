@@ -13,7 +13,7 @@
 namespace lockstep::strategy {
 namespace {
 
-/// PyTorch's name of a layer's parameter.
+/// Returns PyTorch's name of a layer's parameter.
 std::string_view torch_name(std::string_view name) {
   using Spelling = std::pair<std::string_view, std::string_view>;
   constexpr std::array<Spelling, 6> kSpellings{{{"kernel", "weight"},
@@ -46,7 +46,7 @@ NamedWeight torch_weight(const std::string& layer, const model::ParameterInfo& e
   return weight;
 }
 
-/// name(node, entry, flat) of each array, in the order of the layers.
+/// Returns name(node, entry, flat) of each array, in the order of the layers.
 template <typename Name>
 std::vector<NamedWeight> all_weights(const model::Network& network, std::span<float> parameters,
                                      std::span<float> buffers, const Name& name) {
@@ -67,8 +67,8 @@ std::vector<NamedWeight> all_weights(const model::Network& network, std::span<fl
 std::vector<std::int64_t> flattened_channels(const model::Network& network, std::string_view where,
                                              std::string_view file) {
   const auto nodes = network.nodes();
-  std::vector<std::int64_t> ordered(
-      nodes.size());  // of the flattened image that a node's output is
+  // Channels of the flattened image in a node's output.
+  std::vector<std::int64_t> ordered(nodes.size());
   std::vector<std::int64_t> read(nodes.size());
   const auto refuse = [&](const model::Node& node) {
     throw Error(ErrorCategory::checkpoint, where,

@@ -1,5 +1,5 @@
-// Reductions that are given up while their messages are in flight: MPI cannot take those back, and
-// must not touch what the caller has freed or uses for something else.
+// Reductions that are abandoned while their messages are in flight. MPI cannot cancel these, and
+// must not access memory that the caller has freed or reused.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -21,10 +21,10 @@ namespace {
 constexpr std::size_t kCount = std::size_t{1} << 20;  // 4 MiB of float32
 constexpr RingOptions kOptions{.segment_bytes = std::size_t{256} << 10};
 constexpr std::byte kFill{0xF5};
-// The delay is the subject: longer than any time after which a message might be taken for complete.
+// The delay is the subject: longer than any time after which a message might seem complete.
 constexpr std::chrono::milliseconds kWithoutMpi(300);
 
-/// What it holds is filled; whatever is written there later shows.
+/// Memory with a fill pattern, which reveals later writes.
 class Reused {
  public:
   explicit Reused(std::size_t bytes) : memory_(device::HostAllocator().allocate(bytes)) { fill(); }
@@ -46,12 +46,12 @@ class AbandonedMessages : public ::testing::Test {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == 1) GTEST_SKIP() << "one rank sends no messages";
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    // Not freed: that would be collective, and messages are left there.
+    // Not freed: that is collective, and messages remain there.
     MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
   }
 
-  /// Takes `reduction` as far as it gets while rank 0, which has begun it too, does not call MPI,
-  /// and gives it up.
+  /// Advances `reduction` as far as possible while rank 0, which has started it too, does not call
+  /// MPI.
   template <typename Reduction>
   void abandon(Reduction& reduction) const {
     reduction.advance();
@@ -60,7 +60,7 @@ class AbandonedMessages : public ::testing::Test {
     while (!reduction.is_done() && std::chrono::steady_clock::now() < end) reduction.advance();
   }
 
-  /// All ranks let MPI go on with what is in flight.
+  /// Lets MPI complete messages in flight, on all ranks.
   static void make_progress() {
     for (int round = 0; round < 3; ++round) {
       MPI_Barrier(MPI_COMM_WORLD);
@@ -71,10 +71,9 @@ class AbandonedMessages : public ::testing::Test {
     }
   }
 
-  /// `make(values, buffers)` begins a reduction; what it used is in use for something else
-  /// afterwards.
+  /// `make(values, buffers)` starts a reduction, which is abandoned. Its memory is then reused.
   template <typename Make>
-  void expect_memory_to_be_left_alone(std::size_t count, Make make) {
+  void expect_no_access_to_reused_memory(std::size_t count, Make make) {
     Reused values(count * sizeof(float));
     {
       MessageBuffers buffers;
@@ -82,7 +81,7 @@ class AbandonedMessages : public ::testing::Test {
       abandon(reduction);
     }
     values.fill();
-    // Such as the buffers of the messages had.
+    // The size of the message buffers.
     const Reused same_size(2 * kOptions.segments_in_flight * kOptions.segment_bytes);
     make_progress();
     EXPECT_TRUE(values.is_untouched());
@@ -93,15 +92,15 @@ class AbandonedMessages : public ::testing::Test {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-TEST_F(AbandonedMessages, OfARingTouchNothingOfTheCaller) {
+TEST_F(AbandonedMessages, RingDoesNotAccessCallerMemory) {
   for (const auto part : {RingReduction::Part::all, RingReduction::Part::reduce_scatter,
                           RingReduction::Part::all_gather})
-    expect_memory_to_be_left_alone(kCount, [&](const Values& values, MessageBuffers& buffers) {
+    expect_no_access_to_reused_memory(kCount, [&](const Values& values, MessageBuffers& buffers) {
       return RingReduction(comm_, values, ReduceOp::sum, part, kOptions, buffers);
     });
 }
 
-TEST_F(AbandonedMessages, OfAKeptBufferKeepItsMemory) {
+TEST_F(AbandonedMessages, KeepAKeptBufferAlive) {
   {
     MessageBuffers buffers;
     const device::Buffer kept =
@@ -124,13 +123,13 @@ struct SmallReduction : CallExchange {
   }
 };
 
-TEST_F(AbandonedMessages, OfValuesThatTravelWithCallsTouchNothingOfTheCaller) {
-  expect_memory_to_be_left_alone(kCount, [&](const Values& values, MessageBuffers& /*unused*/) {
+TEST_F(AbandonedMessages, ValuesSentWithCallsDoNotAccessCallerMemory) {
+  expect_no_access_to_reused_memory(kCount, [&](const Values& values, MessageBuffers& /*unused*/) {
     return SmallReduction(comm_, values);
   });
 }
 
-TEST_F(AbandonedMessages, OfAGroupWhoseFirstRankLeavesTouchNothingOfTheCaller) {
+TEST_F(AbandonedMessages, LeavingFirstRankDoesNotAccessCallerMemory) {
   const Communicator ring(make_ring(comm_));
   Reused values(kCount * sizeof(float));
   if (rank_ == 0) {

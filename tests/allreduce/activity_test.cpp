@@ -29,7 +29,7 @@ TEST(Activity, BeginsIdleBeforeTheFirstStep) {
   EXPECT_EQ(state.changes, 0U);
 }
 
-TEST(Activity, ShowsTheCollectiveThatItIsIn) {
+TEST(Activity, ReportsTheCurrentCollective) {
   Activity activity;
   activity.set_step(7);
   activity.enter("all_reduce", 3);
@@ -43,14 +43,14 @@ TEST(Activity, ShowsTheCollectiveThatItIsIn) {
   activity.leave();
   state = activity.state();
   EXPECT_FALSE(state.in_collective());
-  EXPECT_EQ(state.bucket, 3) << "what was entered last is still known";
+  EXPECT_EQ(state.bucket, 3) << "that of the last collective";
 
   activity.enter("broadcast");
   EXPECT_EQ(activity.state().bucket, -1);
   EXPECT_EQ(activity.state().entered, 2U);
 }
 
-// A scope may begin within another, as an all_gather in the set-up of the replicas.
+// Scopes may be nested, like an all_gather during the setup of the replicas.
 TEST(CollectiveScope, IsASpanOfTheFlightRecorder) {
   Activity activity;
   trace::Collector collector;
@@ -100,14 +100,14 @@ TEST(Activity, EveryPhaseHasAName) {
   EXPECT_EQ(to_string(Phase::saving), "saving");
 }
 
-TEST(Activity, KeepsWhatIsInTheBuckets) {
+TEST(Activity, KeepsBucketContents) {
   Activity activity;
   EXPECT_THAT(activity.bucket_contents(), IsEmpty());
   activity.describe_buckets({"fc2 .. fc1", "conv2 .. conv1"});
   EXPECT_THAT(activity.bucket_contents(), ElementsAre("fc2 .. fc1", "conv2 .. conv1"));
 }
 
-TEST(CollectiveScope, LeavesAlsoByAnException) {
+TEST(CollectiveScope, LeavesOnAnException) {
   Activity activity;
   try {
     const CollectiveScope scope(&activity, "all_gather");
@@ -118,7 +118,7 @@ TEST(CollectiveScope, LeavesAlsoByAnException) {
   }
 }
 
-TEST(PhaseScope, RestoresThePhaseBefore) {
+TEST(PhaseScope, RestoresThePreviousPhase) {
   Activity activity;
   activity.set_phase(Phase::compute);
   {
@@ -149,8 +149,8 @@ TEST(Scopes, RecordNothingWithoutAnActivity) {
   EXPECT_EQ(recorded(), before + 4);
 }
 
-// One thread computes, one reduces, one ticks; what a fourth sees of a collective belongs together.
-TEST(Activity, IsReadWholeWhileThreadsWrite) {
+// One thread computes, one reduces, one ticks; a fourth one reads consistent snapshots.
+TEST(Activity, SnapshotIsConsistentWhileThreadsWrite) {
   constexpr int kRounds = 20'000;
   Activity activity;
   std::atomic<bool> done{false};

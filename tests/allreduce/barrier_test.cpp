@@ -21,7 +21,7 @@ void run_participants(std::vector<Barrier>& participants,
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Barrier, ShowsWhatTheOthersDidBefore) {
+TEST(Barrier, PublishesEarlierWritesOfAllMembers) {
   for (const int members : {1, 2, 4, 9}) {
     std::vector<Barrier> participants = make_barrier_of_threads(members);
     std::vector<int> written(static_cast<std::size_t>(members),
@@ -37,7 +37,7 @@ TEST(Barrier, ShowsWhatTheOthersDidBefore) {
   }
 }
 
-TEST(Barrier, ShowsWhatEachMemberBrought) {
+TEST(Barrier, ExchangesDataOfEachMember) {
   std::vector<Barrier> participants = make_barrier_of_threads(3);
   run_participants(participants, [&](Barrier& participant) {
     for (std::uint64_t round = 0; round < 200; ++round) {
@@ -57,11 +57,11 @@ TEST(Barrier, ShowsWhatEachMemberBrought) {
   });
 }
 
-TEST(Barrier, WakesThoseWhoSleepWhenAMemberIsLate) {
+TEST(Barrier, WakesSleepersWhenALateMemberArrives) {
   std::vector<Barrier> participants = make_barrier_of_threads(2);
   run_participants(participants, [](Barrier& participant) {
     for (int round = 0; round < 3; ++round) {
-      // Long enough for the other to fall asleep; the test holds whether it does or not.
+      // Long enough for the other one to fall asleep; the test does not require it.
       if (participant.member() == round % 2)
         std::this_thread::sleep_for(std::chrono::milliseconds(8));
       participant.wait();
@@ -69,7 +69,7 @@ TEST(Barrier, WakesThoseWhoSleepWhenAMemberIsLate) {
   });
 }
 
-TEST(Barrier, LooksAroundDuringALongWait) {
+TEST(Barrier, PollsTheGroupDuringALongWait) {
   const auto buffer =
       std::make_shared<device::Buffer>(device::HostAllocator().allocate(Barrier::bytes_for(2)));
   Barrier alone(std::shared_ptr<std::byte>(buffer, static_cast<std::byte*>(buffer->data())), 2, 0,
@@ -79,7 +79,7 @@ TEST(Barrier, LooksAroundDuringALongWait) {
   EXPECT_EQ(error_of([&] { alone.wait(); }), "[test] expected company, got none");
 }
 
-TEST(Barrier, FailsForThoseWhoWaitAndThoseWhoCome) {
+TEST(Barrier, FailsForWaitingAndArrivingMembers) {
   std::vector<Barrier> participants = make_barrier_of_threads(3, 10);
   run_participants(participants, [](Barrier& participant) {
     if (participant.member() == 0)
@@ -104,7 +104,7 @@ TEST(Barrier, NamesMembersByTheirNumbers) {
   });
 }
 
-TEST(Barrier, CutsAFailureThatIsTooLong) {
+TEST(Barrier, TruncatesLongFailures) {
   std::vector<Barrier> participants = make_barrier_of_threads(1);
   participants[0].fail(
       {std::string(1000, 'w'), std::string(10'000, 'n'), std::string(10'000, 'g')});

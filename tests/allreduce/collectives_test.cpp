@@ -1,6 +1,5 @@
-// What every route promises, as one table: kinds of groups x element types x operations x sizes,
-// each with an answer that is known without a second implementation. The kinds are those of the
-// program (group_kinds.h).
+// The contract of all routes as one table: kinds of groups x element types x operations x sizes,
+// each with an analytic result. The program defines the kinds (group_kinds.h).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,23 +44,23 @@ T stored(auto value) {
 template <typename T>
 constexpr bool kIsHalf = sizeof(T) == 2;
 
-// Whole numbers, whose sums are exact in every type; in the wider ones they differ between all
-// ranks and neighbours.
+// Whole numbers, whose sums are exact in every type; in the wider types they differ between all
+// ranks and neighbors.
 template <typename T>
 struct Numbers {
   int members;
 
-  int of_first(std::size_t i) const {
+  int first_value(std::size_t i) const {
     return kIsHalf<T> ? static_cast<int>(i % 13) : members * static_cast<int>(i % 97);
   }
-  std::vector<T> of(int rank, std::size_t count) const {
+  std::vector<T> values_of(int rank, std::size_t count) const {
     std::vector<T> values(count);
-    for (std::size_t i = 0; i < count; ++i) values[i] = stored<T>(of_first(i) + rank);
+    for (std::size_t i = 0; i < count; ++i) values[i] = stored<T>(first_value(i) + rank);
     return values;
   }
   int reduced(ReduceOp op, std::size_t i) const {
-    if (op == ReduceOp::sum) return members * of_first(i) + sum_of_ranks(members);
-    return of_first(i) + (op == ReduceOp::max ? members - 1 : 0);
+    if (op == ReduceOp::sum) return members * first_value(i) + sum_of_ranks(members);
+    return first_value(i) + (op == ReduceOp::max ? members - 1 : 0);
   }
 };
 
@@ -73,7 +72,7 @@ void expect_reduced(std::span<const T> values, const Numbers<T>& numbers, Reduce
         << name_of(op) << what << ", element " << i << " of " << values.size();
 }
 
-TEST_P(Collectives, KnowTheirMembers) {
+TEST_P(Collectives, NumberTheirMembers) {
   run(GetParam(), [](const Communicator& group) {
     EXPECT_EQ(group.size(), GetParam().size);
     EXPECT_GE(group.rank(), 0);
@@ -96,7 +95,7 @@ TEST_P(Collectives, ReduceEveryTypeByEveryOperation) {
       const Numbers<T> numbers{group.size()};
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
         for (const std::size_t count : {0, 1, 2, 6, 7, 33, 1000, 100'003}) {
-          std::vector<T> values = numbers.of(group.rank(), count);
+          std::vector<T> values = numbers.values_of(group.rank(), count);
           Request request = group.all_reduce(std::span(values), op);
           request.wait();
           EXPECT_TRUE(request.test());
@@ -106,7 +105,7 @@ TEST_P(Collectives, ReduceEveryTypeByEveryOperation) {
   });
 }
 
-// Memory of the caller that starts anywhere, memory of the group, and both in one call.
+// The caller's memory at any alignment, memory of the group, and both in one call.
 enum class Memory { callers, groups, mixed };
 
 template <typename T>
@@ -122,7 +121,7 @@ void expect_sums_in(Memory memory, bool in_two_halves, std::size_t count,
                                   [](std::byte byte) { return byte == std::byte{0}; }));
   const std::span<T> values =
       is_groups ? buffer.as<T>().first(count) : std::span(storage).subspan(3);
-  std::ranges::copy(numbers.of(group.rank(), count), values.begin());
+  std::ranges::copy(numbers.values_of(group.rank(), count), values.begin());
   if (in_two_halves) {
     group.reduce_scatter(values).wait();
     const Slice mine = group.slice<T>(count, group.rank());
@@ -189,7 +188,7 @@ TEST_P(Collectives, RoundAsTheTypeDoes) {
   });
 }
 
-TEST_P(ExactCollectives, GiveTheSameBitsOnEveryMemberAndInEveryRun) {
+TEST_P(ExactCollectives, AreBitwiseEqualOnEveryMemberAndInEveryRun) {
   run(GetParam(), [](const Communicator& group) {
     for (const std::size_t count : {1, 2, 7, 1000, 100'003}) {
       std::vector<float> first(count);
@@ -206,7 +205,7 @@ TEST_P(ExactCollectives, GiveTheSameBitsOnEveryMemberAndInEveryRun) {
   });
 }
 
-TEST_P(ExactCollectives, PassANanOn) {
+TEST_P(ExactCollectives, PropagateNan) {
   run(GetParam(), [](const Communicator& group) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
       for (int culprit = 0; culprit < group.size(); ++culprit) {
@@ -221,7 +220,8 @@ TEST_P(ExactCollectives, PassANanOn) {
 
 TEST_P(OrderedCollectives, AddInMemberOrder) {
   run(GetParam(), [](const Communicator& group) {
-    // (2^24 + 1) + 1 stays 2^24 in float32, while (1 + 1) + 2^24 does not: the order shows.
+    // (2^24 + 1) + 1 stays 2^24 in float32, while (1 + 1) + 2^24 does not: the result reveals the
+    // order.
     constexpr float kLarge = 16777216.0F;
     const int last = group.size() - 1;
     std::vector<float> values(5000);
@@ -249,7 +249,7 @@ TEST_P(Collectives, WrapIntegersAround) {
   });
 }
 
-TEST_P(Collectives, ServeTwoGroupsInTurn) {
+TEST_P(Collectives, AlternateBetweenTwoGroups) {
   const auto setting = setting_of(GetParam());
   const std::vector<Communicator> one = GetParam().make();
   const std::vector<Communicator> other = GetParam().make();
@@ -306,25 +306,25 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
 TEST_P(Collectives, GatherBytesOfAnySize) {
   run(GetParam(), [](const Communicator& group) {
     for (int step = 0; step < 3; ++step) {
-      // Member r brings r + step letters: none from member 0 at first.
-      const auto word = [&](int rank) {
+      // Member r contributes r + step letters: member 0 none at first.
+      const auto letters = [&](int rank) {
         return std::vector<std::byte>(static_cast<std::size_t>(rank + step),
                                       static_cast<std::byte>('a' + rank));
       };
-      const auto all = group.all_gather(word(group.rank()));
+      const auto all = group.all_gather(letters(group.rank()));
       ASSERT_EQ(all.size(), static_cast<std::size_t>(group.size()));
       for (int rank = 0; rank < group.size(); ++rank)
-        EXPECT_EQ(all[static_cast<std::size_t>(rank)], word(rank));
+        EXPECT_EQ(all[static_cast<std::size_t>(rank)], letters(rank));
     }
   });
 }
 
-TEST_P(Collectives, AgreeOnTheRequestOfAnyMember) {
+TEST_P(Collectives, AnyIsTrueIfOneMemberRequestsIt) {
   run(GetParam(), [](const Communicator& group) {
     EXPECT_FALSE(group.any(false));
     EXPECT_TRUE(group.any(true));
-    for (int who = 0; who < group.size(); ++who) {
-      EXPECT_TRUE(group.any(group.rank() == who)) << "member " << who;
+    for (int member = 0; member < group.size(); ++member) {
+      EXPECT_TRUE(group.any(group.rank() == member)) << "member " << member;
       EXPECT_FALSE(group.any(false));
     }
   });

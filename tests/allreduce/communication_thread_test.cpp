@@ -10,54 +10,54 @@
 namespace lockstep::allreduce {
 namespace {
 
-TEST(CommunicationThread, RunsWhatItIsGivenInOrder) {
+TEST(CommunicationThread, RunsOperationsInOrder) {
   std::vector<int> order;  // plain memory: wait() alone orders it
   CommunicationThread thread;
   for (int round = 0; round < 50; ++round) {
     order.clear();
-    for (int i = 0; i < 20; ++i) thread.give([&order, i] { order.push_back(i); });
+    for (int i = 0; i < 20; ++i) thread.submit([&order, i] { order.push_back(i); });
     thread.wait();
     ASSERT_EQ(order.size(), 20U);
     for (int i = 0; i < 20; ++i) ASSERT_EQ(order[static_cast<std::size_t>(i)], i);
   }
 }
 
-TEST(CommunicationThread, RunsBesideTheCaller) {
+TEST(CommunicationThread, RunsConcurrentlyWithTheCaller) {
   std::atomic<bool> may_end = false;
   std::thread::id where;
   CommunicationThread thread;
-  thread.give([&] {
+  thread.submit([&] {
     where = std::this_thread::get_id();
     may_end.wait(false);
   });
-  may_end = true;  // a caller that had to wait for the operation would never come here
+  may_end = true;  // not reached if submit() waited for the operation
   may_end.notify_all();
   thread.wait();
   EXPECT_NE(where, std::this_thread::get_id());
 }
 
-TEST(CommunicationThread, HandsAnErrorToWhoWaitsAndRunsNoMore) {
+TEST(CommunicationThread, RethrowsAnErrorFromWaitAndStops) {
   CommunicationThread thread;
   bool ran = false;
-  thread.give([] { throw std::runtime_error("the wire broke"); });
-  thread.give([&] { ran = true; });
+  thread.submit([] { throw std::runtime_error("the connection broke"); });
+  thread.submit([&] { ran = true; });
   for (int time = 0; time < 2; ++time) {
     try {
       thread.wait();
       FAIL() << "the error was lost";
     } catch (const std::runtime_error& error) {
-      EXPECT_STREQ(error.what(), "the wire broke");
+      EXPECT_STREQ(error.what(), "the connection broke");
     }
-    thread.give([&] { ran = true; });
+    thread.submit([&] { ran = true; });
   }
   EXPECT_FALSE(ran);
 }
 
-TEST(CommunicationThread, EndsWhatItWasGivenBeforeItDies) {
+TEST(CommunicationThread, FinishesOperationsBeforeDestruction) {
   int done = 0;
   {
     CommunicationThread thread;
-    for (int i = 0; i < 10; ++i) thread.give([&] { ++done; });
+    for (int i = 0; i < 10; ++i) thread.submit([&] { ++done; });
   }
   EXPECT_EQ(done, 10);
 }

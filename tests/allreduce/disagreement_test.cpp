@@ -1,5 +1,5 @@
-// Members that disagree or leave, on every route: every member gets the same error, and none waits
-// for ever.
+// Members that disagree or leave, on every route: every member throws the same error, and none
+// hangs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class Leaving : public ::testing::TestWithParam<GroupKind> {};
 class EqualLayouts : public ::testing::TestWithParam<GroupKind> {};
 class DifferentLayouts : public ::testing::TestWithParam<GroupKind> {};
 
-// Like error_of, and the error must be one of communication.
+// Like error_of, for an Error (communication).
 template <typename Call>
 std::string communication_error_of(Call call) {
   try {
@@ -34,7 +34,7 @@ std::string communication_error_of(Call call) {
 bool is_last(const Communicator& group) { return group.rank() == group.size() - 1; }
 
 struct NamedCall {
-  std::string name;  // as errors tell it
+  std::string name;  // as in error messages
   std::function<void(const Communicator&)> run;
 };
 
@@ -53,7 +53,7 @@ NamedCall floats(std::size_t count, ReduceOp op = ReduceOp::sum) {
 
 struct Mismatch {
   NamedCall usual;
-  NamedCall odd;  // what the last member calls instead
+  NamedCall different;  // call of the last member
   std::string where = "all_reduce";
   bool carries_values = true;
 };
@@ -76,19 +76,19 @@ TEST_P(Disagreement, IsTheSameErrorOnEveryMemberAndEndsTheGroup) {
   for (const Mismatch& mismatch : mismatches)
     run(kind, [&](const Communicator& group) {
       const int usual = mismatch.carries_values
-                            ? kind.named_beside_last
-                            : kind.named_beside_last_in_control.value_or(kind.named_beside_last);
+                            ? kind.named_with_last
+                            : kind.named_with_last_in_control.value_or(kind.named_with_last);
       const std::string expected = fmt::format(
           "[{}] expected the same call on all members; member {} called {} and member {} called {}",
-          mismatch.where, usual, mismatch.usual.name, group.size() - 1, mismatch.odd.name);
-      const NamedCall& mine = is_last(group) ? mismatch.odd : mismatch.usual;
+          mismatch.where, usual, mismatch.usual.name, group.size() - 1, mismatch.different.name);
+      const NamedCall& mine = is_last(group) ? mismatch.different : mismatch.usual;
       EXPECT_EQ(communication_error_of([&] { mine.run(group); }), expected);
       EXPECT_EQ(communication_error_of([&] { group.barrier(); }), expected);
       EXPECT_EQ(communication_error_of([&] { group.all_gather({}); }), expected);
     });
 }
 
-TEST_P(Leaving, OfTheFirstMemberTakesAllWithIt) {
+TEST_P(Leaving, FirstMemberFailsAllMembers) {
   run(GetParam(), [](const Communicator& group) {
     std::string message;
     if (group.rank() == 0) {
@@ -98,7 +98,7 @@ TEST_P(Leaving, OfTheFirstMemberTakesAllWithIt) {
     } else {
       std::vector<float> values(100'003);
       message = communication_error_of([&] {
-        group.barrier();  // ends with the error for who has not yet seen that all have come
+        group.barrier();  // may throw already
         sum_and_wait(group, values);
       });
     }
@@ -111,7 +111,7 @@ TEST_P(Leaving, OfTheFirstMemberTakesAllWithIt) {
   });
 }
 
-TEST_P(Leaving, OfTheLastMemberTakesAllWithItToo) {
+TEST_P(Leaving, LastMemberFailsAllMembers) {
   run(GetParam(), [](const Communicator& group) {
     if (is_last(group)) group.abort("out of memory");
     EXPECT_EQ(
@@ -132,10 +132,10 @@ TEST_P(EqualLayouts, AreAccepted) {
   });
 }
 
-TEST_P(DifferentLayouts, AreTheSameErrorOnEveryMemberAndTheGroupLivesOn) {
+TEST_P(DifferentLayouts, ThrowTheSameErrorOnEveryMemberAndKeepTheGroupUsable) {
   struct Difference {
     Layout usual;
-    Layout odd;  // that of the last member
+    Layout different;  // layout of the last member
     std::string text;
   };
   const std::vector<Difference> differences = {
@@ -151,7 +151,7 @@ TEST_P(DifferentLayouts, AreTheSameErrorOnEveryMemberAndTheGroupLivesOn) {
   run(GetParam(), [&](const Communicator& group) {
     for (const Difference& difference : differences) {
       EXPECT_EQ(communication_error_of([&] {
-                  check_layout(group, is_last(group) ? difference.odd : difference.usual);
+                  check_layout(group, is_last(group) ? difference.different : difference.usual);
                 }),
                 "[all_reduce] expected the same parameters on all replicas; " +
                     fmt::format(fmt::runtime(difference.text), group.size() - 1));

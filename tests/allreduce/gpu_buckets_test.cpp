@@ -1,4 +1,4 @@
-// Buckets of gradients in the memory of pretended GPUs.
+// Gradient buckets in the memory of simulated GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,10 +30,10 @@ struct GpuKind {
   std::string name;
   std::vector<device::Device> gpus;
   Route route = Route::automatic;
-  bool is_over_a_wire = false;  // as far as the buckets know
+  bool is_over_network = false;  // as reported to the buckets
 
   std::vector<Communicator> make() const {
-    if (!is_over_a_wire) return make_device_group(gpus, route);
+    if (!is_over_network) return make_device_group(gpus, route);
     std::vector<std::shared_ptr<GroupMember>> hosts;
     for (const Communicator& host : make_overlapping_group(kMembers)) hosts.push_back(host.impl());
     std::vector<Communicator> group;
@@ -47,7 +47,7 @@ std::vector<GpuKind> gpu_kinds() {
   const std::vector<device::Device> one(kMembers, pretend::gpus(1).front());
   std::vector<GpuKind> kinds = {{"in_gpu", one},
                                 {"staged", pretend::gpus(kMembers), Route::staged},
-                                {"staged_over_a_wire", one, Route::staged, true}};
+                                {"staged_over_network", one, Route::staged, true}};
   if (nccl_built_version() != "absent") kinds.push_back({"nccl", pretend::gpus(kMembers)});
   return kinds;
 }
@@ -61,7 +61,7 @@ class Computing {
 
   std::span<float> gradients() const { return buffer_.as<float>(); }
 
-  // What backward does: the values come some time after the call.
+  // Like the backward pass: the values are written some time after the call.
   void compute(std::span<float> values, std::function<float(std::size_t)> value) {
     pretend::enqueue(stream, [values, value = std::move(value)] {
       std::this_thread::sleep_for(50us);
@@ -80,7 +80,7 @@ class GpuBuckets : public ::testing::TestWithParam<GpuKind> {
   static std::vector<Communicator> make() { return GetParam().make(); }
 };
 
-TEST_P(GpuBuckets, SumWhatComesOntoTheStreamBeforeReady) {
+TEST_P(GpuBuckets, SumWorkEnqueuedBeforeReady) {
   constexpr std::size_t kParameters = 12;
   constexpr std::size_t kEach = 3000;
   std::vector<std::size_t> offsets;
@@ -109,7 +109,7 @@ TEST_P(GpuBuckets, SumWhatComesOntoTheStreamBeforeReady) {
   });
 }
 
-TEST_P(GpuBuckets, LaunchEarlyWhereTheyCanOverlap) {
+TEST_P(GpuBuckets, LaunchEarlyIfTheGroupOverlaps) {
   run_members(make(), [&](const Communicator& group) {
     Computing member(group, GetParam(), 10);
     GradientBuckets buckets(group, member.gradients(), std::vector<std::size_t>{0, 2, 5, 6},
@@ -123,7 +123,7 @@ TEST_P(GpuBuckets, LaunchEarlyWhereTheyCanOverlap) {
   });
 }
 
-TEST_P(GpuBuckets, HoldUpTheHostOnRequest) {
+TEST_P(GpuBuckets, BlockTheHostOnRequest) {
   run_members(make(), [&](const Communicator& group) {
     Computing member(group, GetParam(), 2000);
     GradientBuckets buckets(group, member.gradients(), std::vector<std::size_t>{0, 1000},
@@ -138,22 +138,22 @@ TEST_P(GpuBuckets, HoldUpTheHostOnRequest) {
   });
 }
 
-TEST_P(GpuBuckets, DoNotHoldUpTheHost) {
+TEST_P(GpuBuckets, DoNotBlockTheHost) {
   run_members(make(), [&](const Communicator& group) {
     if (group.moves_on_host()) return;
     Computing member(group, GetParam(), 2000);
     GradientBuckets buckets(group, member.gradients(), std::vector<std::size_t>{0, 1000},
                             {.first_bytes = 4000, .bytes = 4000, .wire = WireType::float16}, 0,
                             &member.stream);
-    std::atomic<bool> may_go_on = false;
+    std::atomic<bool> may_continue = false;
     pretend::enqueue(member.stream, [&] {
-      while (!may_go_on) std::this_thread::yield();
+      while (!may_continue) std::this_thread::yield();
       std::ranges::fill(member.gradients(), 1.0F);
     });
     buckets.ready(0);
     buckets.ready(1);
     buckets.finish();
-    may_go_on = true;
+    may_continue = true;
     member.stream.synchronize();
     EXPECT_EQ(member.gradients()[0], 3.0F);
     EXPECT_EQ(member.gradients()[1999], 3.0F);
@@ -163,9 +163,9 @@ TEST_P(GpuBuckets, DoNotHoldUpTheHost) {
 INSTANTIATE_TEST_SUITE_P(Routes, GpuBuckets, ::testing::ValuesIn(gpu_kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
-// ---- 16 bits on the wire
+// ---- 16-bit communication
 
-// Values of very different sizes, some far below what float16 holds.
+// Values of very different sizes, some far below the range of float16.
 float gradient(int rank, std::size_t i) {
   return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) *
          (i % 100 < 50 ? 1e-6F : 3e-9F);
@@ -179,7 +179,7 @@ struct Outcome {
   WireError error;
 };
 
-// The first member's sums of values(rank, i), the last 10 of which travel as float32.
+// The first member's sums of values(rank, i), the last 10 of which are sent as float32.
 template <typename ValueOf>
 Outcome sum_narrow(const std::vector<Communicator>& members, const GpuKind* kind, WireType wire,
                    ValueOf value) {
@@ -205,7 +205,7 @@ Outcome sum_narrow(const std::vector<Communicator>& members, const GpuKind* kind
 
 class NarrowGpuBuckets : public ::testing::TestWithParam<WireType> {};
 
-TEST_P(NarrowGpuBuckets, SumToTheBitsOfTheCpu) {
+TEST_P(NarrowGpuBuckets, MatchTheCpuBitwise) {
   const Outcome cpu = sum_narrow(make_in_process_group(kMembers), nullptr, GetParam(), gradient);
   const GpuKind kind = gpu_kinds().front();
   const Outcome gpu = sum_narrow(kind.make(), &kind, GetParam(), gradient);
@@ -215,7 +215,7 @@ TEST_P(NarrowGpuBuckets, SumToTheBitsOfTheCpu) {
   EXPECT_EQ(gpu.error.largest, cpu.error.largest);
 }
 
-TEST_P(NarrowGpuBuckets, SumWithTheErrorOfTheirTypeOnEveryRoute) {
+TEST_P(NarrowGpuBuckets, ErrorIsBoundedByTheTypeOnEveryRoute) {
   for (const GpuKind& kind : gpu_kinds()) {
     const Outcome gpu = sum_narrow(kind.make(), &kind, GetParam(), gradient);
     for (std::size_t i = 0; i < 4990; ++i)
@@ -225,7 +225,7 @@ TEST_P(NarrowGpuBuckets, SumWithTheErrorOfTheirTypeOnEveryRoute) {
   }
 }
 
-TEST_P(NarrowGpuBuckets, PassOnWhatIsNotFinite) {
+TEST_P(NarrowGpuBuckets, PropagateNonFiniteValues) {
   const auto value = [](int rank, std::size_t i) {
     if (rank == 1 && i == 1) return std::numeric_limits<float>::infinity();
     if (rank == 0 && i == 800) return std::numeric_limits<float>::quiet_NaN();
@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(Types, NarrowGpuBuckets,
                          ::testing::Values(WireType::bfloat16, WireType::float16),
                          [](const auto& type) { return to_string(type.param); });
 
-TEST(GpuBucketsOf, ReportAMemberThatLeft) {
+TEST(GpuGradientBuckets, ReportAMemberThatLeft) {
   const GpuKind kind = gpu_kinds().front();
   run_members(kind.make(), [&](const Communicator& group) {
     Computing member(group, kind, 10);
@@ -255,7 +255,7 @@ TEST(GpuBucketsOf, ReportAMemberThatLeft) {
   });
 }
 
-TEST(GpuBucketsOf, AreOfTheHostForAStreamOfTheCpu) {
+TEST(GpuGradientBuckets, ReduceOnTheHostForACpuStream) {
   run_members(make_in_process_group(2), [](const Communicator& group) {
     device::Stream stream(device::Device{});
     std::vector<float> gradients(10, 1.0F);

@@ -1,5 +1,4 @@
-// What groups of GPU replicas promise beyond what all routes do, on a machine that pretends to have
-// GPUs.
+// The contract of groups of GPU replicas beyond that of all routes, on simulated GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +28,7 @@ std::span<T> fill(const device::Buffer& buffer, std::size_t count, T value) {
   return values;
 }
 
-TEST(GpuGroup, OfOneMemberIsOneToo) {
+TEST(GpuGroup, AcceptsOneMember) {
   const Communicator group = make_device_group(pretend::gpus(1)).front();
   EXPECT_EQ(group.size(), 1);
   EXPECT_EQ(group.route(), "none");
@@ -52,7 +51,7 @@ TEST(GpuGroup, ReducesHostMemoryOnTheHost) {
   });
 }
 
-TEST(GpuGroup, MembersWithMemoryInDifferentPlacesDoNotWaitForEver) {
+TEST(GpuGroup, MixedHostAndGpuMemoryDoesNotHang) {
   const std::vector<Communicator> members = make_device_group(kOneGpu);
   run_members(members, [](const Communicator& group) {
     std::vector<float> on_host(100);
@@ -63,7 +62,7 @@ TEST(GpuGroup, MembersWithMemoryInDifferentPlacesDoNotWaitForEver) {
   });
 }
 
-TEST(GpuGroup, StartsAfterTheWorkOfAStreamAndComesBeforeWhatFollows) {
+TEST(GpuGroup, IsOrderedWithTheStream) {
   run_members(make_device_group(kOneGpu), [](const Communicator& group) {
     constexpr std::size_t kCount = 10'000;
     device::Stream compute(pretend::gpus(1).front());
@@ -84,7 +83,7 @@ TEST(GpuGroup, StartsAfterTheWorkOfAStreamAndComesBeforeWhatFollows) {
   });
 }
 
-TEST(GpuGroup, HostMemoryFollowsAStreamToo) {
+TEST(GpuGroup, HostMemoryIsOrderedWithTheStream) {
   run_members(make_device_group(kOneGpu), [](const Communicator& group) {
     device::Stream compute(pretend::gpus(1).front());
     std::vector<float> values(100);
@@ -101,21 +100,21 @@ TEST(GpuGroup, DoesNotBlockTheHost) {
   run_members(make_device_group(kOneGpu), [](const Communicator& group) {
     device::Stream compute(pretend::gpus(1).front());
     const device::Buffer buffer = group.allocate(400);
-    std::atomic<bool> may_go_on = false;
+    std::atomic<bool> may_continue = false;
     pretend::enqueue(compute, [&] {
-      while (!may_go_on) std::this_thread::yield();
+      while (!may_continue) std::this_thread::yield();
     });
     Request request = group.all_reduce(buffer.as<float>(), ReduceOp::sum, compute);
     EXPECT_FALSE(request.test());
-    may_go_on = true;
+    may_continue = true;
     request.wait();
     EXPECT_TRUE(request.test());
   });
 }
 
-// The simulated GPU ends the program where work uses memory that was freed.
+// The simulated GPU ends the program if work uses freed memory.
 TEST(GpuGroup, DoesNotFreeMemoryThatAGpuMayStillUseAfterAFailure) {
-  std::atomic<bool> may_go_on = false;
+  std::atomic<bool> may_continue = false;
   const std::vector<device::Device> gpus(2, pretend::gpus(1).front());
   {
     std::vector<device::Stream> compute;
@@ -123,7 +122,7 @@ TEST(GpuGroup, DoesNotFreeMemoryThatAGpuMayStillUseAfterAFailure) {
     run_members(make_device_group(gpus), [&](const Communicator& group) {
       device::Stream& stream = compute[static_cast<std::size_t>(group.rank())];
       pretend::enqueue(stream, [&] {
-        while (!may_go_on) std::this_thread::yield();
+        while (!may_continue) std::this_thread::yield();
       });
       const device::Buffer buffer = group.allocate(400);
       EXPECT_THAT(error_of([&] {
@@ -133,12 +132,12 @@ TEST(GpuGroup, DoesNotFreeMemoryThatAGpuMayStillUseAfterAFailure) {
                   }),
                   HasSubstr("member 1 left: enough"));
     });
-    may_go_on = true;
+    may_continue = true;
     for (device::Stream& stream : compute) stream.synchronize();
   }
 }
 
-TEST(GpuGroup, OfTheCpuRefusesTheStreamOfAGpu) {
+TEST(GpuGroup, CpuGroupRejectsAGpuStream) {
   device::Stream stream(pretend::gpus(1).front());
   std::vector<float> values(10);
   for (const Communicator& group : make_device_group({device::Device{}, device::Device{}}))
@@ -147,13 +146,13 @@ TEST(GpuGroup, OfTheCpuRefusesTheStreamOfAGpu) {
               "gpu:0 for route in-process");
 }
 
-TEST(InGpu, RefusesMoreMembersThanAKernelReads) {
+TEST(InGpu, RejectsMoreMembersThanAKernelReads) {
   const std::vector<device::Device> many(33, pretend::gpus(1).front());
   EXPECT_EQ(error_of([&] { make_device_group(many); }),
             "[--allreduce] expected at most 32 replicas per GPU, got 33");
 }
 
-TEST(GpuGroup, RefusesSomeMembersOnOneGpuAndSomeOnAnother) {
+TEST(GpuGroup, RejectsUnevenMembersPerGpu) {
   std::vector<device::Device> gpus = pretend::gpus(2);
   gpus.push_back(gpus.front());
   EXPECT_EQ(
@@ -161,7 +160,7 @@ TEST(GpuGroup, RefusesSomeMembersOnOneGpuAndSomeOnAnother) {
       "[--allreduce] expected a GPU for each replica, or one GPU for all, got gpu:0, gpu:1, gpu:0");
 }
 
-TEST(GpuGroup, AThreadThatLeavesTakesAllWithIt) {
+TEST(GpuGroup, LeavingThreadFailsAllMembers) {
   const std::vector<Communicator> members = make_device_group(kOneGpu);
   std::thread other([&] {
     std::this_thread::sleep_for(5ms);

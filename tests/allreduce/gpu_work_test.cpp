@@ -1,4 +1,4 @@
-// The work on a real GPU; skipped where there is none.
+// GPU operations of reductions; skipped without a GPU.
 #include "lockstep/allreduce/cuda/gpu_work.h"
 
 #include <gtest/gtest.h>
@@ -21,14 +21,13 @@ std::vector<std::byte> random_bytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
-// Numbers of moderate size: sums whose order shows, and no NaN, whose bits a GPU chooses for
-// itself.
+// Numbers of moderate size, whose sums depend on the order. No NaN: its bits depend on the GPU.
 std::vector<std::byte> values_of(ElementType type, std::size_t count, unsigned seed) {
   std::vector<std::byte> bytes = random_bytes(count * bytes_per_element(type), seed);
   const auto clear_top = [&](std::size_t width, std::byte kept) {
     for (std::size_t i = width - 1; i < bytes.size(); i += width) bytes[i] &= kept;
   };
-  // Half of all exponents of these types at most, and never all ones.
+  // Clears the top exponent bit, so that the exponent is never all ones.
   if (type == ElementType::float32) clear_top(4, std::byte{0xbf});
   if (type == ElementType::float64) clear_top(8, std::byte{0xbf});
   if (type == ElementType::float16) clear_top(2, std::byte{0xbf});
@@ -45,11 +44,11 @@ class GpuWork : public ::testing::Test {
 
 struct Sizes {
   std::size_t members;
-  std::size_t offset;  // of the buffers, in elements: 16-byte loads are possible at some only
+  std::size_t offset;  // first element; some offsets prevent 16-byte loads
   Slice slice;
 };
 
-void expect_bits_of_the_cpu(ElementType type, ReduceOp op, const Sizes& sizes) {
+void expect_same_reduction_as_cpu(ElementType type, ReduceOp op, const Sizes& sizes) {
   constexpr std::size_t kCount = 100'003;
   const std::size_t width = bytes_per_element(type);
   device::Stream stream(kGpu);
@@ -84,7 +83,7 @@ void expect_bits_of_the_cpu(ElementType type, ReduceOp op, const Sizes& sizes) {
   }
 }
 
-TEST_F(GpuWork, ReducesToTheBitsOfTheCpu) {
+TEST_F(GpuWork, ReductionMatchesTheCpuBitwise) {
   for (const ElementType type : {ElementType::float32, ElementType::float64, ElementType::float16,
                                  ElementType::bfloat16, ElementType::int32, ElementType::int64})
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
@@ -94,11 +93,11 @@ TEST_F(GpuWork, ReducesToTheBitsOfTheCpu) {
                                  {2, 3, {7, 9999}},
                                  {32, 0, {0, 100'003}},
                                  {2, 0, {5, 5}}})
-        expect_bits_of_the_cpu(type, op, sizes);
+        expect_same_reduction_as_cpu(type, op, sizes);
 }
 
 template <typename Half>
-void expect_conversions_of_the_cpu(ElementType type, std::size_t offset) {
+void expect_same_conversion_as_cpu(ElementType type, std::size_t offset) {
   constexpr std::size_t kCount = 10'003;
   device::Stream stream(kGpu);
   const auto allocator = device::make_gpu_allocator(kGpu.index);
@@ -125,14 +124,14 @@ void expect_conversions_of_the_cpu(ElementType type, std::size_t offset) {
   EXPECT_EQ(wide, widened) << offset;
 }
 
-TEST_F(GpuWork, ConvertsToTheBitsOfTheCpu) {
+TEST_F(GpuWork, ConversionMatchesTheCpuBitwise) {
   for (const std::size_t offset : {0, 1, 4, 8}) {
-    expect_conversions_of_the_cpu<Float16>(ElementType::float16, offset);
-    expect_conversions_of_the_cpu<BFloat16>(ElementType::bfloat16, offset);
+    expect_same_conversion_as_cpu<Float16>(ElementType::float16, offset);
+    expect_same_conversion_as_cpu<BFloat16>(ElementType::bfloat16, offset);
   }
 }
 
-TEST_F(GpuWork, KnowsWhoseMemoryItIs) {
+TEST_F(GpuWork, DistinguishesGpuAndHostMemory) {
   std::vector<float> on_host(10);
   EXPECT_FALSE(gpu::holds(on_host.data()));
   EXPECT_FALSE(gpu::holds(device::make_pinned_allocator()->allocate(10).data()));

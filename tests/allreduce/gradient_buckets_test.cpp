@@ -42,7 +42,7 @@ TEST(PlanBuckets, ClosesABucketThatHasReachedItsSize) {
   EXPECT_EQ(buckets.back().end - buckets.back().begin, counts.back());
 }
 
-TEST(PlanBuckets, TakesEveryParameterAloneWhenLimitsAreSmall) {
+TEST(PlanBuckets, HasOneParameterPerBucketForSmallLimits) {
   EXPECT_THAT(
       entries_of(plan_buckets(std::vector<std::size_t>{3, 3, 3}, {.first_bytes = 1, .bytes = 1})),
       ElementsAre(1, 1, 1));
@@ -71,12 +71,12 @@ TEST(GradientBuckets, LaunchesABucketWhenItsLastParameterIsReady) {
   buckets.ready(2);
   EXPECT_EQ(buckets.launched(), 1U);
   buckets.ready(3);
-  EXPECT_EQ(buckets.launched(), 1U) << "the last bucket has nothing left to overlap with";
+  EXPECT_EQ(buckets.launched(), 1U) << "the last bucket has nothing to overlap with";
   buckets.finish();
   EXPECT_EQ(buckets.launched(), 2U);
 }
 
-TEST(GradientBuckets, LaunchesBucketsInOrderWhateverIsReadyFirst) {
+TEST(GradientBuckets, LaunchesBucketsInOrderForAnyReadyOrder) {
   std::vector<float> gradients(kElements);
   GradientBuckets buckets(make_overlapping_group(1).front(), gradients, kOffsets,
                           {.first_bytes = 4, .bytes = 4});
@@ -91,7 +91,7 @@ TEST(GradientBuckets, LaunchesBucketsInOrderWhateverIsReadyFirst) {
   EXPECT_EQ(buckets.launched(), 4U);
 }
 
-TEST(GradientBuckets, LeavesAllToTheEndWhereMembersShareMemory) {
+TEST(GradientBuckets, LaunchesAtTheEndIfMembersShareMemory) {
   run_ranks(2, Route::in_process, [](const Communicator& group) {
     std::vector<float> gradients(kElements, 1.0f);
     GradientBuckets buckets(group, gradients, kOffsets, kOptions);
@@ -104,8 +104,8 @@ TEST(GradientBuckets, LeavesAllToTheEndWhereMembersShareMemory) {
   });
 }
 
-// A parameter's gradient is written until right before ready(): a reduction that came early would
-// be a data race and a wrong sum.
+// A parameter's gradient is written until right before ready(): an early reduction would be a data
+// race and compute a wrong sum.
 TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
   constexpr std::size_t kParameters = 40;
   constexpr std::size_t kEach = 3000;
@@ -132,8 +132,8 @@ TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
   });
 }
 
-// Among buckets in flight, and when all wait for the end.
-TEST(GradientBuckets, SumOtherValuesInTheMiddleOfAStep) {
+// Between buckets in flight, and if all buckets wait for the end of the step.
+TEST(GradientBuckets, SumsOtherValuesInTheMiddleOfAStep) {
   for (const bool overlaps : {true, false}) {
     run_members(
         overlaps ? make_overlapping_group(3) : make_in_process_group(3),
@@ -153,13 +153,13 @@ TEST(GradientBuckets, SumOtherValuesInTheMiddleOfAStep) {
             buckets.finish();
             EXPECT_EQ(gradients, std::vector<float>(kElements, 3.0F));
           }
-          EXPECT_EQ(buckets.launched(), 80U) << "other values are no bucket";
+          EXPECT_EQ(buckets.launched(), 80U) << "other values are not a bucket";
           EXPECT_GT(buckets.times().exposed, 0);
         });
   }
 }
 
-TEST(GradientBuckets, CanBeCutAnewBetweenSteps) {
+TEST(GradientBuckets, CanBeReplannedBetweenSteps) {
   run_members(make_overlapping_group(2), [](const Communicator& group) {
     std::vector<float> gradients(kElements);
     GradientBuckets buckets(group, gradients, kOffsets, kOptions);
@@ -172,7 +172,7 @@ TEST(GradientBuckets, CanBeCutAnewBetweenSteps) {
       EXPECT_EQ(gradients, std::vector<float>(kElements, 3.0F)) << bytes;
       launched += buckets.buckets().size();
       EXPECT_EQ(buckets.launched(), launched);
-      // As a resumed training begins, which must add up in the same order.
+      // A resumed training starts like this and must sum in the same order.
       BucketOptions options = kOptions;
       options.bytes = bytes;
       options.first_bytes = std::min(options.first_bytes, bytes);
@@ -182,7 +182,7 @@ TEST(GradientBuckets, CanBeCutAnewBetweenSteps) {
   });
 }
 
-TEST(GradientBuckets, CountsWhatTheComputationStoodStillFor) {
+TEST(GradientBuckets, MeasuresExposedAndWaitedTime) {
   const auto first_member = std::make_shared<Activity>();
   std::array<double, 2> waited{};
   run_members(make_overlapping_group(2), [&](const Communicator& member) {
@@ -190,7 +190,7 @@ TEST(GradientBuckets, CountsWhatTheComputationStoodStillFor) {
     const Communicator group = is_first ? member.watched_by(first_member) : member;
     std::vector<float> gradients(kElements);
     GradientBuckets buckets(group, gradients, kOffsets, kOptions);
-    // The second member comes when the first is in a reduction, so that one waits for the other.
+    // The second member arrives when the first is in a reduction, so that one waits for the other.
     while (!is_first && !first_member->state().in_collective()) std::this_thread::yield();
     buckets.finish();
     const CommunicationTimes first = buckets.times();
@@ -205,8 +205,8 @@ TEST(GradientBuckets, CountsWhatTheComputationStoodStillFor) {
 
 class NarrowBuckets : public ::testing::TestWithParam<WireType> {};
 
-TEST_P(NarrowBuckets, SumWithTheErrorOfTheirType) {
-  // Gradients of very different sizes in each bucket, some far below what float16 holds.
+TEST_P(NarrowBuckets, ErrorIsBoundedByTheType) {
+  // Gradients of very different sizes in each bucket, some far below the range of float16.
   const auto gradient = [](int rank, std::size_t i) {
     return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) *
            (i % 100 < 50 ? 1e-6F : 3e-9F);
@@ -228,7 +228,7 @@ TEST_P(NarrowBuckets, SumWithTheErrorOfTheirType) {
         ASSERT_NEAR(gradients[i], exact, 3e-6F * 0x1p-7F) << i;
       }
       for (std::size_t i = 990; i < kCount; ++i)
-        ASSERT_EQ(gradients[i], 16777215.0F) << "travels as float32";
+        ASSERT_EQ(gradients[i], 16777215.0F) << "sent as float32";
     }
     EXPECT_GT(buckets.wire_error().relative, 0);
     EXPECT_LT(buckets.wire_error().relative, GetParam() == WireType::float16 ? 1e-3 : 5e-3);
@@ -236,7 +236,7 @@ TEST_P(NarrowBuckets, SumWithTheErrorOfTheirType) {
   });
 }
 
-TEST_P(NarrowBuckets, PassOnWhatIsNotFinite) {
+TEST_P(NarrowBuckets, PropagateNonFiniteValues) {
   run_members(make_overlapping_group(2), [](const Communicator& group) {
     std::vector<float> gradients(kElements, 1.0F);
     gradients[1] = group.rank() == 1 ? std::numeric_limits<float>::infinity() : 1.0F;
@@ -254,7 +254,7 @@ INSTANTIATE_TEST_SUITE_P(Types, NarrowBuckets,
                          ::testing::Values(WireType::bfloat16, WireType::float16),
                          [](const auto& type) { return to_string(type.param); });
 
-TEST(ParseWireType, ReadsWhatItWritesAndListsTheNames) {
+TEST(ParseWireType, RoundTripsAndListsTheNames) {
   for (const WireType type : {WireType::float32, WireType::bfloat16, WireType::float16})
     EXPECT_EQ(parse_name<WireType>("comm-dtype", to_string(type)), type);
   EXPECT_EQ(parse_name<WireType>("comm-dtype", "bf16"), WireType::bfloat16);
@@ -300,7 +300,7 @@ TEST(GradientBuckets, AcceptsAModelWithoutParameters) {
   EXPECT_EQ(buckets.launched(), 0U);
 }
 
-TEST(GradientBuckets, RefusesAParameterTwiceOrOutOfRange) {
+TEST(GradientBuckets, RejectsAParameterTwiceOrOutOfRange) {
   std::vector<float> gradients(kElements);
   GradientBuckets buckets(make_in_process_group(1).front(), gradients, kOffsets, kOptions);
   buckets.ready(0);
@@ -308,7 +308,7 @@ TEST(GradientBuckets, RefusesAParameterTwiceOrOutOfRange) {
   EXPECT_THAT(error_of([&] { buckets.ready(4); }), HasSubstr("4 and 4"));
 }
 
-TEST(GradientBuckets, RefusesOffsetsThatDoNotFitTheGradient) {
+TEST(GradientBuckets, RejectsOffsetsOutsideTheGradient) {
   std::vector<float> gradients(kElements);
   const Communicator group = make_in_process_group(1).front();
   EXPECT_THROW(GradientBuckets(group, gradients, std::vector<std::size_t>{1, 2}), CheckFailure);

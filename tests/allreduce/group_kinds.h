@@ -1,5 +1,5 @@
 // The kinds of groups that a test program can form: threads, ranks under mpirun, and GPUs,
-// pretended or real. Each program supplies its own, and compiles the promises of all routes against
+// simulated or real. Each program defines its own and runs the contract tests of all routes on
 // them.
 #pragma once
 
@@ -16,20 +16,21 @@ namespace lockstep::allreduce {
 
 struct GroupKind {
   std::string name;  ///< letters, digits and underscores
-  int size = 1;      ///< members in all
+  int size = 1;      ///< total number of members
   /// The members that this process drives; collective over the ranks of an MPI job.
   std::function<std::vector<Communicator>()> make;
-  /// The same bits on all members and in every run: promised by our own routes, not by the MPI
-  /// library.
+  /// Whether results are bitwise equal on all members and in every run. The MPI library does not
+  /// guarantee it.
   bool is_exact = true;
-  /// Rather than in another fixed order; for three members or more.
+  /// Whether values are added in member order rather than another fixed one; for three members or
+  /// more.
   bool adds_in_member_order = false;
-  /// The member that an error names besides the last one when that differs: its neighbour where
-  /// threads of one rank compare first.
-  int named_beside_last = 0;
-  /// The same for calls that carry no values, where that is another.
-  std::optional<int> named_beside_last_in_control = {};
-  /// What has to exist while members use their memory, if anything.
+  /// The member that an error names together with a differing last one: its neighbor if threads of
+  /// one rank compare first.
+  int named_with_last = 0;
+  /// named_with_last for calls without values, if different.
+  std::optional<int> named_with_last_in_control = {};
+  /// An object that must exist while members use their memory, if any.
   std::function<std::shared_ptr<const void>()> setting = {};
 };
 
@@ -42,10 +43,10 @@ inline void run(const GroupKind& kind, const MemberBody& body) {
   run_members(kind.make(), body);
 }
 
-/// Supplied by the test program.
+/// Defined by the test program.
 std::vector<GroupKind> group_kinds();
 
-/// Those of which `condition`, a member of GroupKind or a function of it, is true.
+/// The group kinds for which `condition`, a member of GroupKind or a function of it, is true.
 template <typename Condition>
 std::vector<GroupKind> kinds_with(Condition condition) {
   std::vector<GroupKind> kinds = group_kinds();

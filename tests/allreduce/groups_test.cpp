@@ -31,7 +31,7 @@ std::string error_of_category(ErrorCategory category, Call call) {
   return "no error";
 }
 
-TEST(ParseRoute, ReadsWhatItWrites) {
+TEST(ParseRoute, RoundTrips) {
   for (const RouteInfo& info : all_routes())
     EXPECT_EQ(parse_route(to_string(info.route)), info.route);
   EXPECT_EQ(to_string(Route::automatic), "auto");
@@ -70,13 +70,13 @@ TEST(InProcessGroup, NumbersItsMembers) {
   }
 }
 
-TEST(InProcessGroup, OfOneMemberHasNoRoute) {
+TEST(InProcessGroup, HasNoRouteForOneMember) {
   EXPECT_EQ(make_in_process_group(1).front().route(), "none");
 }
 
-TEST(InProcessGroup, NeedsAMember) { EXPECT_THROW(make_in_process_group(0), CheckFailure); }
+TEST(InProcessGroup, RequiresAMember) { EXPECT_THROW(make_in_process_group(0), CheckFailure); }
 
-TEST(InProcessGroup, RefusesRoutesThatDoNotConnectThreads) {
+TEST(InProcessGroup, RejectsRoutesThatDoNotConnectThreads) {
   EXPECT_EQ(make_in_process_group(2, Route::in_process).back().route(), "in-process");
   EXPECT_EQ(error_of([] { make_in_process_group(2, Route::ring); }),
             "[--allreduce] expected auto or in-process within one process, got ring");
@@ -95,7 +95,7 @@ TEST(InProcessGroup, RunsManyOperationsWithMoreMembersThanCores) {
   });
 }
 
-TEST(InProcessGroup, OfTheSameProcessIsIndependent) {
+TEST(InProcessGroup, IsIndependentOfOtherGroupsInTheProcess) {
   const std::vector<Communicator> left = make_in_process_group(2);
   const std::vector<Communicator> right = make_in_process_group(3);
   std::vector<Communicator> all = left;
@@ -109,7 +109,7 @@ TEST(InProcessGroup, OfTheSameProcessIsIndependent) {
   });
 }
 
-TEST(InProcessGroup, ThatFailedLeavesOthersAlone) {
+TEST(InProcessGroup, FailureDoesNotAffectOtherGroups) {
   const std::vector<Communicator> broken = make_in_process_group(2);
   broken[0].abort("this group only");
   EXPECT_NE(error_of([&] { broken[1].barrier(); }), "");
@@ -134,7 +134,7 @@ TEST(Nccl, HasVersionsOrTheWordAbsent) {
   EXPECT_TRUE(nccl_built_version() != "absent" || nccl_loaded_version() == "absent");
 }
 
-TEST(RequireDevices, SaysWhatThisBuildHasForNccl) {
+TEST(RequireDevices, ReportsNcclSupportOfThisBuild) {
   const std::string message = error_of_category(ErrorCategory::input, [] {
     require_devices(Route::nccl, {kCpu, kCpu});
   });
@@ -155,14 +155,14 @@ TEST(RequireDevices, SaysWhatThisBuildHasForNccl) {
                 HasSubstr(", but the replicas are on the CPU: select GPUs with --devices"));
 }
 
-TEST(DeviceGroup, OnTheCpuIsOneOfThreads) {
+TEST(DeviceGroup, IsInProcessOnTheCpu) {
   const std::vector<Communicator> group = make_device_group({kCpu, kCpu, kCpu});
   ASSERT_EQ(group.size(), 3U);
   EXPECT_EQ(group[2].rank(), 2);
   EXPECT_EQ(group[2].route(), "in-process");
 }
 
-TEST(DeviceGroup, RefusesNcclOnTheCpu) {
+TEST(DeviceGroup, RejectsNcclOnTheCpu) {
   EXPECT_THAT(
       error_of_category(ErrorCategory::input,
                         [] {
@@ -172,7 +172,7 @@ TEST(DeviceGroup, RefusesNcclOnTheCpu) {
           "[--allreduce] expected a build with NCCL and a GPU for each replica; this build has "));
 }
 
-TEST(DeviceGroup, RefusesRoutesBetweenRanksWithinOneProcess) {
+TEST(DeviceGroup, RejectsRoutesBetweenRanksWithinOneProcess) {
   EXPECT_EQ(error_of_category(ErrorCategory::input,
                               [] {
                                 make_device_group({kCpu, kCpu}, Route::ring);
@@ -186,7 +186,7 @@ TEST(DeviceGroup, RefusesRoutesBetweenRanksWithinOneProcess) {
             "got shared-memory");
 }
 
-TEST(DeviceGroup, RefusesAMixture) {
+TEST(DeviceGroup, RejectsMixedDevices) {
   EXPECT_EQ(error_of_category(ErrorCategory::input,
                               [] {
                                 make_device_group({kCpu, kGpu});
@@ -194,15 +194,15 @@ TEST(DeviceGroup, RefusesAMixture) {
             "[--allreduce] expected all replicas on the CPU or all on GPUs, got cpu:0, gpu:0");
 }
 
-TEST(DeviceGroup, RefusesAGpuThatIsNotThere) {
-  const auto ask = [] { make_device_group({{device::DeviceKind::gpu, 99}}); };
-  EXPECT_THAT(error_of_category(ErrorCategory::device, ask),
+TEST(DeviceGroup, RejectsAMissingGpu) {
+  const auto make = [] { make_device_group({{device::DeviceKind::gpu, 99}}); };
+  EXPECT_THAT(error_of_category(ErrorCategory::device, make),
               StartsWith("[devices] expected gpu:99; "));
-  EXPECT_THAT(error_of_category(ErrorCategory::device, ask),
+  EXPECT_THAT(error_of_category(ErrorCategory::device, make),
               HasSubstr(device::gpu_unavailable_reason()));
 }
 
-TEST(Streams, OfTheCpuMayBeFollowedByEveryGroup) {
+TEST(Streams, EveryGroupAcceptsCpuStreams) {
   run_ranks(3, Route::in_process, [](const Communicator& group) {
     device::Stream stream(device::Device{});
     std::vector<float> values(1000, 1.0F);

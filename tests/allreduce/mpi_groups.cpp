@@ -39,8 +39,8 @@ std::vector<GroupKind> group_kinds() {
   const int uneven = ranks + ranks / 2;
   std::vector<GroupKind> kinds = {
       {.name = "ring", .size = ranks, .make = [=] { return between(Route::ring); }},
-      // Rings that cut even small buffers, so that many segments, empty ones among them, are sent;
-      // and one that does not cut at all.
+      // Rings that split even small buffers into many segments, some of them empty; and one that
+      // never splits.
       {.name = "ring_of_small_segments",
        .size = ranks,
        .make = [] { return make_rings({.small_bytes = 0, .segment_bytes = 4096}); }},
@@ -63,22 +63,22 @@ std::vector<GroupKind> group_kinds() {
       {.name = "workers_of_2",
        .size = 2 * ranks,
        .make = [=] { return workers(2, Route::ring); },
-       .named_beside_last = 2 * ranks - 2},
+       .named_with_last = 2 * ranks - 2},
       {.name = "workers_of_2_by_shared_memory",
        .size = 2 * ranks,
        .make = [=] { return workers(2, Route::shared_memory); },
-       .named_beside_last = 2 * ranks - 2},
+       .named_with_last = 2 * ranks - 2},
       {.name = "workers_of_2_by_mpi",
        .size = 2 * ranks,
        .make = [=] { return workers(2, Route::mpi); },
        .is_exact = false,
-       .named_beside_last = 2 * ranks - 2},
+       .named_with_last = 2 * ranks - 2},
       {.name = "uneven_workers",
        .size = uneven,
        .make = [=] { return workers(1 + rank_in_world() % 2, Route::ring); },
-       .named_beside_last = ranks % 2 == 0 ? uneven - 2 : 0},
+       .named_with_last = ranks % 2 == 0 ? uneven - 2 : 0},
   };
-  // Nodes of two ranks, and nodes of one and of all the others, as if these were on different
+  // Nodes of two ranks each, and a node of one rank beside a node of all others, as if on different
   // hosts.
   for (const bool even : {true, false})
     kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [even] {

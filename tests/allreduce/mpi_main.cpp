@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   int level = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
   if (level < MPI_THREAD_SERIALIZED) {
-    std::cerr << "this MPI library serves one thread only\n";
+    std::cerr << "this MPI library supports one thread only\n";
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   int rank = 0;

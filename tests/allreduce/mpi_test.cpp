@@ -1,4 +1,4 @@
-// What groups of ranks promise beyond what all groups do.
+// The contract of groups of ranks beyond that of all groups.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,8 +38,8 @@ TEST(MultiWorkerGroup, NamesItsRoute) {
   EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 1, Route::ring)[0].route(), "ring");
 }
 
-// These are the groups of threads that the unit tests have.
-TEST(MpiGroup, OfOneRankIsAGroupWithinItsProcess) {
+// The unit tests cover these groups of threads.
+TEST(MpiGroup, HasNoRouteForOneRank) {
   for (const RouteInfo& info : all_routes()) {
     EXPECT_EQ(make_mpi_group(MPI_COMM_SELF, info.route).route(), "none");
     EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 1, info.route)[0].route(), "none");
@@ -48,7 +48,7 @@ TEST(MpiGroup, OfOneRankIsAGroupWithinItsProcess) {
   }
 }
 
-TEST(MpiGroup, RefusesARouteOfThreads) {
+TEST(MpiGroup, RejectsTheInProcessRoute) {
   try {
     make_mpi_group(MPI_COMM_WORLD, Route::in_process);
     FAIL() << "in-process was accepted between ranks";
@@ -60,7 +60,7 @@ TEST(MpiGroup, RefusesARouteOfThreads) {
   }
 }
 
-TEST(SelectRoute, TakesSharedMemoryWithinANodeWithoutMeasuring) {
+TEST(SelectRoute, SelectsSharedMemoryWithinANodeWithoutMeasuring) {
   const Selection selection = select_route(MPI_COMM_WORLD);
   EXPECT_EQ(selection.route, Route::shared_memory);
   EXPECT_EQ(selection.reason, fmt::format("{} ranks on one node", world_size()));
@@ -75,13 +75,13 @@ TEST(Topology, HasRoutesThatAutomaticDoesNotSelect) {
       << "one node";
 }
 
-TEST(SelectRoute, TakesWhatItRememberedWhereThatIsPossible) {
+TEST(SelectRoute, ReusesTheRememberedRouteIfPossible) {
   EXPECT_EQ(select_route(MPI_COMM_WORLD, Route::ring).route, Route::ring);
-  // A training that began on several nodes and goes on, on one.
+  // A training that began on several nodes and continues on one.
   EXPECT_EQ(select_route(MPI_COMM_WORLD, Route::hierarchical).route, Route::shared_memory);
 }
 
-TEST(MpiGroup, LeavesTheCallersCommunicatorAlone) {
+TEST(MpiGroup, DoesNotUseTheCallersCommunicator) {
   const int rank = world_rank();
   run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
     const int right = (rank + 1) % world_size();
@@ -98,13 +98,13 @@ TEST(MpiGroup, LeavesTheCallersCommunicatorAlone) {
   });
 }
 
-TEST(MpiGroup, ServesAPartOfTheRanks) {
+TEST(MpiGroup, AcceptsASubsetOfTheRanks) {
   const int rank = world_rank();
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
   {
     const Communicator group = make_mpi_group(half, Route::ring);
-    MPI_Comm_free(&half);  // the group has its own
+    MPI_Comm_free(&half);  // the group has a duplicate
     run_member(group, [&](const Communicator& member) {
       std::vector<std::int64_t> ranks = {rank};
       sum_and_wait(member, ranks);
@@ -115,9 +115,8 @@ TEST(MpiGroup, ServesAPartOfTheRanks) {
   }
 }
 
-// The counts of MPI have 32 bits. The memory is reserved only: the sizes are compared before it is
-// read.
-TEST(MpiGroup, RefusesToGatherMoreThanMpiCanCount) {
+// The counts of MPI have 32 bits. The memory is only reserved: sizes are checked before it is read.
+TEST(MpiGroup, RejectsGathersBeyondTheMpiCountLimit) {
   constexpr std::size_t kBytes = std::size_t{3} << 29;
   void* const memory =
       mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -148,7 +147,7 @@ TEST(MultiWorkerGroup, NumbersReplicasOfRankAfterRank) {
   }
 }
 
-TEST(Ring, GivesTheSameBitsWhateverTheSegments) {
+TEST(Ring, IsBitwiseEqualForAnySegments) {
   run_member(Communicator(make_ring(MPI_COMM_WORLD)), [](const Communicator& usual) {
     const Communicator fine(make_ring(MPI_COMM_WORLD, {.segment_bytes = 576}));
     const Communicator between_nodes(make_ring(MPI_COMM_WORLD, kRingBetweenNodes));
@@ -165,12 +164,12 @@ TEST(Ring, GivesTheSameBitsWhateverTheSegments) {
   });
 }
 
-TEST(Ring, RefusesSegmentsThatSplitACacheLine) {
+TEST(Ring, RejectsSegmentsThatSplitACacheLine) {
   EXPECT_THROW(make_ring(MPI_COMM_WORLD, {.segment_bytes = 100}), CheckFailure);
   EXPECT_THROW(make_ring(MPI_COMM_WORLD, {.segment_bytes = 0}), CheckFailure);
 }
 
-/// Of shared memory, in this process.
+/// Number of mappings of shared memory in this process.
 std::ptrdiff_t mappings() {
   std::ifstream maps("/proc/self/maps");
   std::ptrdiff_t count = 0;
@@ -179,7 +178,7 @@ std::ptrdiff_t mappings() {
   return count;
 }
 
-TEST(SharedMemory, GivesMemoryBackAndTakesNew) {
+TEST(SharedMemory, FreesAndReallocatesMemory) {
   run_member(make_mpi_group(MPI_COMM_WORLD, Route::shared_memory), [](const Communicator& group) {
     std::ptrdiff_t first = 0;
     for (int round = 1; round <= 20; ++round) {
@@ -195,7 +194,7 @@ TEST(SharedMemory, GivesMemoryBackAndTakesNew) {
   });
 }
 
-TEST(GatherTexts, GivesEveryRanksTextInOrder) {
+TEST(GatherTexts, ReturnsTheTextsInRankOrder) {
   const auto text_of = [](int rank) {
     return std::string(static_cast<std::size_t>(rank), static_cast<char>('a' + rank));
   };

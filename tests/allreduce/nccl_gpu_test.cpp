@@ -1,4 +1,4 @@
-// NCCL as far as one GPU shows it, real or simulated; skipped where there is none.
+// NCCL on one GPU, real or simulated; skipped without a GPU.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ std::vector<float> copy_from(const device::Buffer& buffer, device::Stream& strea
   return values;
 }
 
-TEST_F(NcclOnAGpu, ServesAGroupOfOne) {
+TEST_F(NcclOnAGpu, AcceptsOneMember) {
   const Communicator group = make_group_of_one();
   device::Stream stream(kNcclGpu);
   for (const bool own : {true, false}) {
@@ -74,7 +74,7 @@ TEST_F(NcclOnAGpu, ServesAGroupOfOne) {
   }
 }
 
-TEST_F(NcclOnAGpu, IsWhatOneDeviceGetsOnRequest) {
+TEST_F(NcclOnAGpu, IsUsedForOneDeviceOnRequest) {
   const Communicator group = make_device_group({kNcclGpu}, Route::nccl).front();
   EXPECT_EQ(group.route(), "nccl");
   EXPECT_EQ(group.size(), 1);
@@ -119,7 +119,7 @@ TEST_F(NcclOnAGpu, ReducesEveryType) {
   }
 }
 
-TEST_F(NcclOnAGpu, CanBeLeftInTheMiddle) {
+TEST_F(NcclOnAGpu, CanBeAborted) {
   const Communicator group = make_group_of_one();
   const device::Buffer buffer = group.allocate(kNcclValues * sizeof(float));
   Request request = group.all_reduce(buffer.as<float>());
@@ -130,8 +130,8 @@ TEST_F(NcclOnAGpu, CanBeLeftInTheMiddle) {
   EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
 }
 
-// The member that gave up is aborted, and its GPU serves another group.
-TEST_F(NcclOnAGpu, NamesAMemberThatWaitsInVainForOthers) {
+// The member that timed out is aborted, and its GPU can be used by another group.
+TEST_F(NcclOnAGpu, NamesAMemberWhoseWaitTimesOut) {
   const std::vector<Communicator> all = make_in_process_group(3);
   EXPECT_EQ(error_of([&] {
               make_nccl({all[1].impl()}, {kNcclGpu}, MPI_COMM_NULL,
@@ -156,7 +156,7 @@ TEST_F(NcclOnAGpu, BuffersMayOutliveTheGroup) {
   EXPECT_EQ(copy_from(buffer, stream), std::vector<float>(kNcclValues));
 }
 
-TEST_F(NcclOnAGpu, RefusesASecondMember) {
+TEST_F(NcclOnAGpu, RejectsASecondMember) {
   std::vector<std::shared_ptr<GroupMember>> hosts;
   for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
   EXPECT_THAT(error_of([&] {

@@ -1,5 +1,4 @@
-// What the routes of GPUs promise between ranks beyond what all routes do, on hosts that pretend to
-// have GPUs.
+// The contract of GPU routes between ranks beyond that of all routes, on simulated GPUs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +48,7 @@ struct Chosen {
   std::string reason;
 };
 
-// On all ranks, each of which is a node.
+// Collective over all ranks, each of which is a node.
 Chosen choose_between_nodes() {
   const pretend::RanksAreNodes nodes;
   Chosen chosen;
@@ -66,16 +65,16 @@ Chosen choose_between_nodes() {
   return chosen;
 }
 
-TEST(NcclBetweenNodes, IsChosenIfItReachesAll) {
+TEST(NcclBetweenNodes, IsSelectedIfItReachesAll) {
   const Chosen chosen = choose_between_nodes();
   EXPECT_EQ(chosen.route, "nccl");
   EXPECT_EQ(chosen.reason, fmt::format("NCCL reaches all {}", world_size()));
 }
 
-TEST(NcclBetweenNodes, GivesWayToTheHostIfItFails) {
+TEST(NcclBetweenNodes, FallsBackToTheHostIfItFails) {
   pretend::answer_next_call(world_rank(), ncclSystemError);
   const Chosen chosen = choose_between_nodes();
-  pretend::mend();
+  pretend::reset_faults();
   EXPECT_EQ(chosen.route, "staged + ring");
   EXPECT_EQ(chosen.reason,
             fmt::format("NCCL does not reach all {0}: [nccl] expected a first sum of {0} members "
@@ -84,16 +83,16 @@ TEST(NcclBetweenNodes, GivesWayToTheHostIfItFails) {
                         world_size(), host_name()));
 }
 
-TEST(NcclBetweenNodes, GivesWayToTheHostOnAllRanksIfOneLacksTheLibrary) {
+TEST(NcclBetweenNodes, FallsBackToTheHostOnAllRanksIfOneLacksTheLibrary) {
   if (world_rank() == world_size() - 1) pretend::lose_library();
   const Chosen chosen = choose_between_nodes();
-  pretend::mend();
+  pretend::reset_faults();
   EXPECT_EQ(chosen.route, "staged + ring");
   EXPECT_THAT(chosen.reason, HasSubstr("; [NCCL] expected a library; it is lost"));
 }
 
-// No rank decides alone: the operations of the others end.
-TEST(NcclBetweenRanks, IsRefusedOnAllRanksIfOneIsNotReached) {
+// No rank decides alone, so the operations of the others end.
+TEST(NcclBetweenRanks, FailsOnAllRanksIfOneIsNotReached) {
   const Communicator host = make_mpi_group(MPI_COMM_WORLD, Route::ring);
   if (world_rank() == 1) pretend::lose_operations(1);
   EXPECT_EQ(error_of([&] {
@@ -103,10 +102,10 @@ TEST(NcclBetweenRanks, IsRefusedOnAllRanksIfOneIsNotReached) {
             fmt::format("[nccl] expected a first sum of {} members within 0.5 s; member 0 on {} "
                         "(gpu:0) is still waiting for others",
                         world_size(), host_name()));
-  pretend::mend();
+  pretend::reset_faults();
 }
 
-TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
+TEST(NcclBetweenRanks, RejectsTwoRanksOnOneGpu) {
   EXPECT_EQ(
       error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
       fmt::format(
@@ -116,7 +115,7 @@ TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
           host_name()));
 }
 
-TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
+TEST(NcclBetweenRanks, ReportsAMissingLibraryOnAllRanks) {
   const int last = world_size() - 1;
   if (world_rank() == last) pretend::lose_library();
   for (const Route route : {Route::nccl, Route::hierarchical})
@@ -124,10 +123,10 @@ TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
         error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route); }),
         fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost",
                     host_name()));
-  pretend::mend();
+  pretend::reset_faults();
 }
 
-TEST(NcclBetweenRanks, RefusesAMixture) {
+TEST(NcclBetweenRanks, RejectsMixedDevices) {
   const std::vector<device::Device> devices = {world_rank() == 0 ? device::Device{}
                                                                  : pretend::gpus(1).front()};
   EXPECT_EQ(
@@ -137,7 +136,7 @@ TEST(NcclBetweenRanks, RefusesAMixture) {
           world_size()));
 }
 
-TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
+TEST(NcclBetweenRanks, RejectsCpuRoutes) {
   EXPECT_EQ(error_of([] {
               make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()),
                                 Route::shared_memory);
@@ -146,7 +145,7 @@ TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
             "ranks, got shared-memory");
 }
 
-TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
+TEST(NcclBetweenRanks, NamesTheRankWithoutAGpuOnAllRanks) {
   const int last = world_size() - 1;
   const int gpu = world_rank() == last ? 99 : world_rank();
   EXPECT_EQ(
@@ -156,7 +155,7 @@ TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
                   last, host_name()));
 }
 
-TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
+TEST(NcclBetweenRanks, IsACpuGroupOnTheCpu) {
   run_member(make_device_group(MPI_COMM_WORLD, {device::Device{}}, Route::automatic).front(),
              [](const Communicator& group) {
                EXPECT_EQ(group.route(), "shared-memory");
@@ -166,7 +165,7 @@ TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
              });
 }
 
-TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
+TEST(NcclBetweenRanks, NcclErrorsFailAllRanks) {
   const Communicator member =
       make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::nccl).front();
   run_member(member, [&](const Communicator& group) {
@@ -177,10 +176,10 @@ TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
     EXPECT_THAT(message, HasSubstr("; NCCL returned \"unhandled system error\""));
     EXPECT_EQ(error_of([&] { group.barrier(); }), message);
   });
-  pretend::mend();
+  pretend::reset_faults();
 }
 
-TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
+TEST(NcclBetweenRanks, LeavingRankReleasesRanksThatWaitOnTheirGpus) {
   const Communicator member =
       make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::nccl).front();
   run_member(member, [&](const Communicator& group) {
@@ -197,7 +196,7 @@ TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
                   "[all_reduce] expected all {} members of the group; member 1 left: out of memory",
                   world_size()));
   });
-  pretend::mend();
+  pretend::reset_faults();
 }
 
 }  // namespace

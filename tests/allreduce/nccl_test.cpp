@@ -1,5 +1,4 @@
-// What the route of NCCL does about memory and failures, on a machine that pretends to have both
-// GPUs and NCCL.
+// Memory and failures of the route nccl, with simulated GPUs and a simulated NCCL.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +23,7 @@ using ::testing::StartsWith;
 
 class NcclGroup : public ::testing::Test {
  protected:
-  ~NcclGroup() override { pretend::mend(); }
+  ~NcclGroup() override { pretend::reset_faults(); }
 };
 
 std::string place_of(int member) {
@@ -39,7 +38,7 @@ std::vector<std::shared_ptr<GroupMember>> hosts_of(int members) {
 
 const std::string kAdvice = "; set NCCL_DEBUG=WARN for details";
 
-TEST_F(NcclGroup, IsWhatGpusOfOneProcessGet) {
+TEST_F(NcclGroup, IsUsedForGpusOfOneProcess) {
   for (const Route route : {Route::automatic, Route::in_process, Route::nccl}) {
     const std::vector<Communicator> members = make_device_group(pretend::gpus(2), route);
     EXPECT_EQ(members[1].route(), "nccl");
@@ -63,7 +62,7 @@ TEST_F(NcclGroup, ReducesAnyMemoryOfItsGpus) {
   });
 }
 
-TEST_F(NcclGroup, AnAnswerOfNcclIsTheErrorOfAllMembers) {
+TEST_F(NcclGroup, NcclErrorsFailAllMembers) {
   const std::string expected = "[nccl] expected ncclAllReduce on " + place_of(1) +
                                "; NCCL returned \"unhandled system error\" (a pretended one)" +
                                kAdvice;
@@ -77,7 +76,7 @@ TEST_F(NcclGroup, AnAnswerOfNcclIsTheErrorOfAllMembers) {
   });
 }
 
-TEST_F(NcclGroup, AnErrorUnderWayIsTheErrorOfAllMembers) {
+TEST_F(NcclGroup, AsynchronousErrorsFailAllMembers) {
   run_members(make_device_group(pretend::gpus(3)), [&](const Communicator& group) {
     const device::Buffer buffer = group.allocate(4000);
     group.barrier();
@@ -88,7 +87,7 @@ TEST_F(NcclGroup, AnErrorUnderWayIsTheErrorOfAllMembers) {
     if (group.rank() == 0) pretend::break_communicators(1, ncclRemoteError);
     const std::string message = error_of([&] {
       request.wait();
-      // The member whose operation was lost has nothing to wait for.
+      // The member whose operation was lost does not wait in it.
       group.barrier();
       group.barrier();
     });
@@ -99,7 +98,7 @@ TEST_F(NcclGroup, AnErrorUnderWayIsTheErrorOfAllMembers) {
   });
 }
 
-TEST_F(NcclGroup, AMemberThatLeavesFreesThoseThatWaitOnTheirGpus) {
+TEST_F(NcclGroup, LeavingMemberReleasesMembersThatWaitOnTheirGpus) {
   run_members(make_device_group(pretend::gpus(3)), [&](const Communicator& group) {
     const device::Buffer buffer = group.allocate(4000);
     group.barrier();
@@ -115,7 +114,7 @@ TEST_F(NcclGroup, AMemberThatLeavesFreesThoseThatWaitOnTheirGpus) {
   });
 }
 
-TEST_F(NcclGroup, AStreamThatWaitsForALostMemberIsFreedToo) {
+TEST_F(NcclGroup, LeavingMemberReleasesStreams) {
   run_members(make_device_group(pretend::gpus(2)), [&](const Communicator& group) {
     const device::Buffer buffer = group.allocate(4000);
     device::Stream compute(pretend::gpus(1, group.rank()).front());
@@ -130,17 +129,17 @@ TEST_F(NcclGroup, AStreamThatWaitsForALostMemberIsFreedToo) {
   });
 }
 
-TEST_F(NcclGroup, IsWhatOneGpuGetsOnRequest) {
+TEST_F(NcclGroup, IsUsedForOneGpuOnRequest) {
   EXPECT_EQ(make_device_group(pretend::gpus(1), Route::nccl).front().route(), "nccl");
   EXPECT_EQ(make_device_group(pretend::gpus(1)).front().route(), "none");
 }
 
-TEST_F(NcclGroup, IsNotWhatReplicasOfOneGpuGet) {
+TEST_F(NcclGroup, IsNotUsedForReplicasOfOneGpu) {
   const std::vector<device::Device> one_gpu(2, pretend::gpus(1).front());
   EXPECT_EQ(make_device_group(one_gpu, Route::nccl).front().route(), "in-gpu");
 }
 
-TEST_F(NcclGroup, RefusesTwoMembersOnOneGpu) {
+TEST_F(NcclGroup, RejectsTwoMembersOnOneGpu) {
   const std::vector<device::Device> twice(2, pretend::gpus(1).front());
   EXPECT_EQ(error_of([&] { make_nccl(hosts_of(2), twice, MPI_COMM_NULL); }),
             fmt::format("[nccl] expected 2 members to join on member 0 (gpu:0 of {}); NCCL "
@@ -171,17 +170,17 @@ TEST_F(NcclGroup, DoesNotWaitForAnAbortThatHangs) {
     const auto group = make_nccl(hosts_of(2), pretend::gpus(2), MPI_COMM_NULL, {.end_limit = 20ms});
     Communicator(group.front()).abort("enough");
   }
-  pretend::mend();
+  pretend::reset_faults();
   while (pretend::unfinished_aborts() > 0) std::this_thread::yield();
 }
 
-TEST_F(NcclGroup, SaysThatTheLibraryIsMissing) {
+TEST_F(NcclGroup, ReportsAMissingLibrary) {
   pretend::lose_library();
   EXPECT_EQ(nccl_loaded_version(), "absent");
   EXPECT_EQ(error_of([] { make_device_group(pretend::gpus(2)); }),
             fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost",
                         host_name()));
-  pretend::mend();
+  pretend::reset_faults();
   EXPECT_EQ(nccl_loaded_version(), nccl_built_version());
 }
 

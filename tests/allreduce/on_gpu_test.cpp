@@ -1,5 +1,5 @@
-// Replicas that share a GPU, as a real one shows them: values come and go by copies. Skipped where
-// there is no GPU.
+// Replicas that share a GPU, real or simulated: the test accesses values by copies. Skipped without
+// a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +47,8 @@ Floats read(std::span<float> memory, device::Stream& stream) {
   return values;
 }
 
-// Copies large enough that a sum that does not wait for them would show.
-TEST_F(OnAGpu, SumsAfterTheWorkOfAStreamAndBeforeWhatFollows) {
+// Copies large enough to reveal a sum that does not wait for them.
+TEST_F(OnAGpu, SumsInStreamOrder) {
   constexpr std::size_t kValues = std::size_t{1} << 20;
   run_members(make_device_group(kFirstGpu), [](const Communicator& group) {
     EXPECT_EQ(group.route(), "in-gpu");
@@ -69,9 +69,9 @@ TEST_F(OnAGpu, SumsAfterTheWorkOfAStreamAndBeforeWhatFollows) {
   });
 }
 
-// ---- Buckets of gradients
+// ---- Gradient buckets
 
-// Of very different sizes, some far below what float16 holds.
+// Values of very different sizes, some far below the range of float16.
 float small_gradient(int rank, std::size_t i) {
   return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) *
          (i % 100 < 50 ? 1e-6F : 3e-9F);
@@ -80,7 +80,7 @@ float small_gradient(int rank, std::size_t i) {
 constexpr std::size_t kValues = 5000;
 const std::vector<std::size_t> kParameterOffsets = {0, 700, 4990};
 
-// The first member's sums, the last 10 of which travel as float32.
+// The first member's sums, the last 10 of which are sent as float32.
 Floats sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, WireType wire) {
   Floats sums;
   run_members(members, [&](const Communicator& group) {
@@ -91,7 +91,7 @@ Floats sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, W
     const std::span<float> gradients = buffer.as<float>();
     GradientBuckets buckets(group, gradients, kParameterOffsets,
                             {.first_bytes = 1, .bytes = 1, .wire = wire}, 1, &stream);
-    for (int step = 0; step < 3; ++step) {  // wire scales of a step come from the one before
+    for (int step = 0; step < 3; ++step) {  // the sum is the same in each step
       write(gradients, mine, stream);
       for (std::size_t parameter = 0; parameter < kParameterOffsets.size(); ++parameter)
         buckets.ready(parameter);
@@ -103,14 +103,14 @@ Floats sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, W
   return sums;
 }
 
-TEST_F(OnAGpu, SumsBucketsToTheBitsOfTheCpu) {
+TEST_F(OnAGpu, BucketsMatchTheCpuBitwise) {
   for (const WireType wire : {WireType::float32, WireType::bfloat16, WireType::float16})
     EXPECT_EQ(sum_of_gradients(make_device_group(kFirstGpu), true, wire),
               sum_of_gradients(make_in_process_group(kReplicas), false, wire))
         << to_string(wire);
 }
 
-TEST_F(OnAGpu, SumsBucketsByWayOfTheHost) {
+TEST_F(OnAGpu, SumsBucketsThroughTheHost) {
   const Floats expected =
       sum_of_gradients(make_in_process_group(kReplicas), false, WireType::float32);
   EXPECT_EQ(sum_of_gradients(make_device_group(kFirstGpu, Route::staged), true, WireType::float32),

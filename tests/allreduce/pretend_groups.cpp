@@ -1,4 +1,4 @@
-// Groups on pretended GPUs, for whose members all memory is on these.
+// Groups on simulated GPUs; all memory counts as GPU memory.
 #include <fmt/format.h>
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"

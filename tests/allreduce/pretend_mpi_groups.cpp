@@ -1,4 +1,4 @@
-// Groups of ranks on pretended GPUs, one or two a rank, for whose members all memory is on these.
+// Groups of ranks on simulated GPUs, one or two per rank; all memory counts as GPU memory.
 #include <mpi.h>
 
 #include "lockstep/allreduce/groups.h"
@@ -23,7 +23,7 @@ std::vector<GroupKind> group_kinds() {
            [=] {
              return make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * rank), Route::nccl);
            },
-       .named_beside_last_in_control = 2 * ranks - 2},
+       .named_with_last_in_control = 2 * ranks - 2},
       {.name = "staged_on_one_gpu", .size = ranks, .make = [] {
          return make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::automatic, true);
        }}};

@@ -1,5 +1,4 @@
-// Groups on the GPUs of this machine: on the first one, and by NCCL on one and on as many as there
-// are.
+// Groups on the GPUs of this machine: on the first one, and with NCCL on one to all of them.
 #include <fmt/format.h>
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"

@@ -59,7 +59,7 @@ TEST(ReduceSlice, WritesNothingOutsideTheSlice) {
   }
 }
 
-TEST(ReduceSlice, CanLeaveTheResultWithTheFirstMemberAlone) {
+TEST(ReduceSlice, CanWriteTheResultToTheFirstMemberOnly) {
   std::vector<std::int64_t> first = {1, 2, 3};
   std::vector<std::int64_t> second = {5, 0, 3};
   std::vector<std::int64_t> third = {2, 9, 1};
@@ -73,7 +73,7 @@ TEST(ReduceSlice, CanLeaveTheResultWithTheFirstMemberAlone) {
   EXPECT_EQ(third, (std::vector<std::int64_t>{2, 9, 1}));
 }
 
-TEST(ReduceInto, TakesTheMinimum) {
+TEST(ReduceInto, ComputesTheMinimum) {
   std::vector<std::int32_t> into = {1, 2, 3};
   const std::vector<std::int32_t> from = {3, 2, 1};
   reduce_into(reinterpret_cast<std::byte*>(into.data()),
@@ -82,7 +82,7 @@ TEST(ReduceInto, TakesTheMinimum) {
   EXPECT_EQ(into, (std::vector<std::int32_t>{1, 2, 1}));
 }
 
-// Every 16-bit pattern that is a number, and floats around all of them.
+// Every 16-bit pattern.
 template <typename Half>
 std::vector<Half> all_halves() {
   std::vector<Half> halves(std::size_t{1} << 16);
@@ -127,8 +127,8 @@ TYPED_TEST(HalfElement, RoundsToTheNearestAndTiesToEven) {
   std::vector<float> values;
   for (const float exact : widened(all_halves<TypeParam>())) {
     if (std::isnan(exact)) continue;
-    // The value, its neighbours among floats, and the middle between it and the next half with both
-    // neighbours.
+    // The value, the adjacent floats, and the midpoint between it and the next half with its
+    // adjacent floats.
     const auto bits = std::bit_cast<std::uint32_t>(exact);
     for (const std::uint32_t offset : {0U, 1U, 0xfffU, 0x1000U, 0x1001U, 0x7fffU, 0x8000U, 0x8001U})
       for (const std::uint32_t nearby : {bits + offset, bits - offset})
@@ -172,7 +172,7 @@ struct MakeValue<BFloat16> {
 };
 
 template <typename Op, typename T>
-void expect_bits_of_the_loops(ElementType type, ReduceOp op) {
+void expect_same_bits_as_loops(ElementType type, ReduceOp op) {
   constexpr std::size_t kCount = 3001;
   for (const std::size_t members : {2U, 3U, 5U}) {
     std::vector<std::vector<T>> values(members, std::vector<T>(kCount));
@@ -196,32 +196,32 @@ void expect_bits_of_the_loops(ElementType type, ReduceOp op) {
 }
 
 template <typename T>
-void expect_bits_of_the_loops(ElementType type) {
-  expect_bits_of_the_loops<Sum, T>(type, ReduceOp::sum);
-  expect_bits_of_the_loops<Max, T>(type, ReduceOp::max);
-  expect_bits_of_the_loops<Min, T>(type, ReduceOp::min);
+void expect_same_bits_as_loops(ElementType type) {
+  expect_same_bits_as_loops<Sum, T>(type, ReduceOp::sum);
+  expect_same_bits_as_loops<Max, T>(type, ReduceOp::max);
+  expect_same_bits_as_loops<Min, T>(type, ReduceOp::min);
 }
 
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat32) {
-  expect_bits_of_the_loops<float>(ElementType::float32);
+TEST(ReduceElement, MatchesTheLoopsBitwiseForFloat32) {
+  expect_same_bits_as_loops<float>(ElementType::float32);
 }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat64) {
-  expect_bits_of_the_loops<double>(ElementType::float64);
+TEST(ReduceElement, MatchesTheLoopsBitwiseForFloat64) {
+  expect_same_bits_as_loops<double>(ElementType::float64);
 }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat16) {
-  expect_bits_of_the_loops<Float16>(ElementType::float16);
+TEST(ReduceElement, MatchesTheLoopsBitwiseForFloat16) {
+  expect_same_bits_as_loops<Float16>(ElementType::float16);
 }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForBFloat16) {
-  expect_bits_of_the_loops<BFloat16>(ElementType::bfloat16);
+TEST(ReduceElement, MatchesTheLoopsBitwiseForBFloat16) {
+  expect_same_bits_as_loops<BFloat16>(ElementType::bfloat16);
 }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt32) {
-  expect_bits_of_the_loops<std::int32_t>(ElementType::int32);
+TEST(ReduceElement, MatchesTheLoopsBitwiseForInt32) {
+  expect_same_bits_as_loops<std::int32_t>(ElementType::int32);
 }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt64) {
-  expect_bits_of_the_loops<std::int64_t>(ElementType::int64);
+TEST(ReduceElement, MatchesTheLoopsBitwiseForInt64) {
+  expect_same_bits_as_loops<std::int64_t>(ElementType::int64);
 }
 
-TEST(WireScale, MakesTheSumAsLargeAsFits) {
+TEST(WireScale, MaximizesTheSum) {
   for (const float largest : {1e-20F, 3e-9F, 0.3F, 1.0F, 1.5F, 70000.0F, 1e30F})
     for (const int members : {1, 2, 3, 64}) {
       const float scale = wire_scale(largest, members);
@@ -234,10 +234,10 @@ TEST(WireScale, MakesTheSumAsLargeAsFits) {
 TEST(WireScale, StaysWithinFloat32) {
   EXPECT_EQ(wire_scale(std::numeric_limits<float>::denorm_min(), 1), 0x1p100F);
   EXPECT_EQ(wire_scale(std::numeric_limits<float>::max(), 1000), 0x1p-126F);
-  EXPECT_EQ(wire_scale(0x1p120F, 2), 0x1p-106F) << "no power of two more, and none less";
+  EXPECT_EQ(wire_scale(0x1p120F, 2), 0x1p-106F) << "the largest power of two that fits";
 }
 
-TEST(WireScale, LeavesAloneWhatItCannotHelp) {
+TEST(WireScale, IsOneForValuesThatCannotBeScaled) {
   for (const float largest :
        {0.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     EXPECT_EQ(wire_scale(largest, 2), 1.0F);

@@ -19,7 +19,7 @@ std::vector<std::size_t> replicas(const StragglerReport& report) {
   return named;
 }
 
-/// The same step ten times.
+/// A report on ten equal steps.
 StragglerReport after(const std::vector<BusySeconds>& busy) {
   StragglerReport report(busy.size());
   for (int step = 0; step < 10; ++step) report.add(busy);
@@ -53,37 +53,37 @@ TEST(StragglerReport, NamesOneOfTwo) {
   EXPECT_THAT(replicas(after({computing(10 * kMs), computing(30 * kMs)})), ElementsAre(1));
 }
 
-TEST(StragglerReport, NamesAllOfASlowHostTheSlowestFirst) {
+TEST(StragglerReport, NamesAllReplicasOfASlowHostSlowestFirst) {
   EXPECT_THAT(replicas(after({computing(10 * kMs), computing(10 * kMs), computing(30 * kMs),
                               computing(31 * kMs)})),
               ElementsAre(3, 2));
 }
 
-TEST(StragglerReport, DoesNotBlameMostForWhatOneCanDo) {
+TEST(StragglerReport, DoesNotNameTheMajority) {
   EXPECT_THAT(replicas(after({computing(10 * kMs), computing(30 * kMs), computing(30 * kMs)})),
               IsEmpty());
 }
 
-TEST(StragglerReport, NamesNobodyAmongEquals) {
+TEST(StragglerReport, NamesNoReplicaAmongEquals) {
   EXPECT_THAT(replicas(after({computing(10 * kMs), computing(11 * kMs), computing(9 * kMs)})),
               IsEmpty());
 }
 
-TEST(StragglerReport, IgnoresWhatIsLessThanAMillisecond) {
+TEST(StragglerReport, IgnoresDelaysBelowAMillisecond) {
   EXPECT_THAT(replicas(after({computing(0.2 * kMs), computing(1.1 * kMs), computing(0.2 * kMs)})),
               IsEmpty());
 }
 
-TEST(StragglerReport, IgnoresAPhaseThatMakesNobodyWait) {
+TEST(StragglerReport, IgnoresAPhaseThatDelaysNoReplica) {
   const BusySeconds usual{.input = 1 * kMs, .compute = 30 * kMs};
-  // Loses in one phase what it wins in the other.
+  // Slower in one phase and faster in the other.
   EXPECT_THAT(replicas(after({usual, usual, {.input = 11 * kMs, .compute = 20 * kMs}})), IsEmpty());
   // Two milliseconds of a second.
   const BusySeconds long_step{.input = 1 * kMs, .compute = 1};
   EXPECT_THAT(replicas(after({long_step, long_step, {.input = 3 * kMs, .compute = 1}})), IsEmpty());
 }
 
-TEST(StragglerReport, NamesNobodyWhereEachIsLateInTurn) {
+TEST(StragglerReport, NamesNoReplicaIfEachIsLateInTurn) {
   StragglerReport report(3);
   for (std::size_t step = 0; step < 30; ++step) {
     std::vector<BusySeconds> busy(3, computing(10 * kMs));
@@ -93,7 +93,7 @@ TEST(StragglerReport, NamesNobodyWhereEachIsLateInTurn) {
   EXPECT_THAT(report.stragglers(), IsEmpty());
 }
 
-TEST(StragglerReport, TakesSumsOverSeveralSteps) {
+TEST(StragglerReport, AcceptsSumsOverSeveralSteps) {
   StragglerReport report(2);
   report.add(std::vector{computing(100 * kMs), computing(300 * kMs)}, 10);
   EXPECT_EQ(report.steps(), 10U);
@@ -101,7 +101,7 @@ TEST(StragglerReport, TakesSumsOverSeveralSteps) {
   EXPECT_NEAR(report.stragglers()[0].seconds, 0.030, 1e-9);
 }
 
-TEST(StragglerReport, BeginsAnew) {
+TEST(StragglerReport, Restarts) {
   StragglerReport report = after({computing(10 * kMs), computing(90 * kMs)});
   report.restart();
   EXPECT_EQ(report.steps(), 0U);
@@ -110,16 +110,16 @@ TEST(StragglerReport, BeginsAnew) {
   EXPECT_THAT(replicas(report), ElementsAre(0));
 }
 
-TEST(StragglerReport, HasNothingToSayOfOneReplica) {
+TEST(StragglerReport, IsEmptyForOneReplica) {
   EXPECT_THAT(after({computing(500 * kMs)}).stragglers(), IsEmpty());
 }
 
-TEST(StragglerReport, WantsOneEntryAReplica) {
+TEST(StragglerReport, RequiresOneEntryPerReplica) {
   StragglerReport report(2);
   EXPECT_THROW(report.add(std::vector<BusySeconds>(3)), CheckFailure);
 }
 
-TEST(StragglerReport, SpeaksInSentences) {
+TEST(StragglerReport, FormatsSentences) {
   const StragglerReport report =
       after({computing(12 * kMs), computing(212 * kMs), computing(12 * kMs)});
   const std::vector<std::string> names = {"rank 0 (host G)", "rank 1 (host H)", "rank 2 (host H)"};

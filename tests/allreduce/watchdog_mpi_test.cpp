@@ -1,4 +1,4 @@
-// Jobs in which one rank fails: how they end, and what they say.
+// Jobs in which one rank fails: their end and their output.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr double kTimeout = 2;
-constexpr double kGrace = 15;  // of a job's end, and of a machine with fewer cores than ranks
+constexpr double kGrace = 15;  // for the end of a job on a machine with fewer cores than ranks
 
 struct Outcome {
   int status = 0;
@@ -29,7 +29,7 @@ struct Outcome {
   std::string output;
 };
 
-/// mpirun with the program of this test, until everyone has let go of its output.
+/// Runs the test program under mpirun until all processes have closed its output.
 Outcome run(int ranks, const std::string& fault, int failing_rank) {
   const std::string command = fmt::format("{} {} {} {} {} 2>&1 </dev/null", mpirun_line_on(ranks),
                                           LOCKSTEP_WATCHDOG_PROGRAM, fault, failing_rank, kTimeout);
@@ -44,7 +44,7 @@ Outcome run(int ranks, const std::string& fault, int failing_rank) {
   return outcome;
 }
 
-/// The lines of the watchdog, of all ranks.
+/// The lines of the watchdogs of all ranks.
 std::vector<std::string> verdicts(const Outcome& outcome) {
   std::vector<std::string> lines;
   for (std::size_t begin = outcome.output.find("lockstep: error: [watchdog]");
@@ -58,8 +58,8 @@ class FailingRank : public ::testing::TestWithParam<int> {
  protected:
   static constexpr int kRanks = 3;
 
-  /// Runs the job, and expects an end in time. Returns the first line of a watchdog; where there
-  /// are several, all have to name the rank.
+  /// Runs the job, and expects an end in time. Returns the first line of a watchdog; all of them
+  /// must name the rank.
   std::string verdict_on(const std::string& fault) {
     const Outcome outcome = run(kRanks, fault, GetParam());
     EXPECT_NE(outcome.status, 0) << outcome.output;
@@ -87,7 +87,7 @@ TEST_P(FailingRank, IsNamedWhenItIsStopped) {
                     HasSubstr("before that it was at step "), HasSubstr("; start it again")));
 }
 
-TEST_P(FailingRank, IsNamedWithItsBucketWhenItStandsStill) {
+TEST_P(FailingRank, IsNamedWithItsBucketWhenItStalls) {
   EXPECT_THAT(
       verdict_on("sleeps"),
       AllOf(HasSubstr("expected progress within 2 s; " + name()),
@@ -98,7 +98,7 @@ TEST_P(FailingRank, IsNamedWithItsBucketWhenItStandsStill) {
 
 INSTANTIATE_TEST_SUITE_P(Watchdog, FailingRank, ::testing::Values(0, 2));
 
-TEST(WatchdogOfAJob, SaysSoWhereNobodyIsMissing) {
+TEST(WatchdogOfAJob, ReportsAStuckCollective) {
   const Outcome outcome = run(3, "broken", 1);
   EXPECT_EQ(outcome.status, 4);
   EXPECT_THAT(
@@ -109,14 +109,14 @@ TEST(WatchdogOfAJob, SaysSoWhereNobodyIsMissing) {
                 "rank is missing, so a connection between them may be broken; start it again")));
 }
 
-TEST(WatchdogOfAJob, LeavesAnErrorToTheRankThatHasIt) {
+TEST(WatchdogOfAJob, LetsAFailingRankReportItsError) {
   const Outcome outcome = run(3, "throws", 1);
   EXPECT_EQ(outcome.status, 3);
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("lockstep: error: a shard cannot be read"),
                                     Not(HasSubstr("[watchdog]"))));
 }
 
-TEST(WatchdogOfAJob, IsQuietWhereAllGoesWell) {
+TEST(WatchdogOfAJob, IsSilentWithoutAFailure) {
   for (const int ranks : {1, 2, 4}) {
     const Outcome outcome = run(ranks, "none", 0);
     EXPECT_EQ(outcome.status, 0);

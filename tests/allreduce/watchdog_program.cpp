@@ -1,11 +1,11 @@
-// A job of ranks that take steps under a watchdog until one of them fails on purpose: what
-// watchdog_mpi_test starts under mpirun.
+// A job whose ranks run steps under a watchdog until one of them fails on purpose.
+// watchdog_mpi_test starts it under mpirun.
 //
 //   watchdog_program FAULT RANK TIMEOUT
 //
 // FAULT     none | killed | stopped | sleeps | broken | throws
-// RANK      that fails, in step 20, before bucket 1 of 3
-// TIMEOUT   seconds after which a rank that stands still is a failure
+// RANK      the rank that fails, in step 20, before bucket 1 of 3
+// TIMEOUT   stall timeout in seconds
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -44,7 +44,7 @@ void fail(const std::string& fault, Activity& activity) {
   }
 }
 
-void take_step(int step, const std::string& fault, bool fails_here, Activity& activity) {
+void run_step(int step, const std::string& fault, bool fails_here, Activity& activity) {
   activity.set_step(step);
   activity.set_phase(Phase::compute);
   std::this_thread::sleep_for(kCompute);
@@ -65,7 +65,7 @@ void train(const std::string& fault, int failing_rank, double timeout) {
   const lockstep::allreduce::Watchdog watchdog(
       MPI_COMM_WORLD, {&activity}, {.stall_timeout = timeout, .advice = "start it again"});
   for (int step = 0; step < 2 * kFailingStep; ++step)
-    take_step(step, fault, rank == failing_rank, activity);
+    run_step(step, fault, rank == failing_rank, activity);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Watchdogs with their threads: of one process, and of several ranks that are threads of this one.
+// Watchdogs with their threads, for one process and for several ranks that are threads of it.
 #include "lockstep/allreduce/watchdog/watchdog.h"
 
 #include <fmt/format.h>
@@ -75,14 +75,14 @@ TEST(WatchdogOfOneProcess, NamesTheReplicaThatTheOthersWaitFor) {
   waits.enter("all_reduce", 0);
   const Watchdog watchdog({&waits, &sleeps}, options(kShort, reported));
   const WatchdogReport report = reported.await();
-  EXPECT_TRUE(report.speaks);
+  EXPECT_TRUE(report.prints);
   EXPECT_THAT(report.text,
               StartsWith("[watchdog] expected progress within 0.5 s; replica 1 (rank 0, host H), "
                          "step 12, waiting before bucket 0 (layers fc2) for "));
   EXPECT_THAT(report.text, EndsWith(" s in compute; replica 0 is in it; start it again"));
 }
 
-TEST(WatchdogOfOneProcess, IsPatientWithWorkThatTicks) {
+TEST(WatchdogOfOneProcess, WaitsForWorkThatTicks) {
   Reported reported;
   Activity waits;
   Activity works;
@@ -94,23 +94,23 @@ TEST(WatchdogOfOneProcess, IsPatientWithWorkThatTicks) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_FALSE(reported.is_there());
-  // Not any more when it stops.
+  // It is reported once it stops.
   EXPECT_THAT(reported.await().text, HasSubstr("replica 1 (rank 0, host H)"));
 }
 
 // The processor time may be that of the replica that waits.
-TEST(WatchdogOfOneProcess, DoesNotTakeAWaitInACollectiveForWork) {
+TEST(WatchdogOfOneProcess, DoesNotCountAWaitInACollectiveAsWork) {
   Reported reported;
   Activity waits;
   const Activity sleeps;
   waits.enter("all_gather");
   WatchdogOptions moving = options(kShort, reported);
-  moving.moves = [] { return true; };
+  moving.made_progress = [] { return true; };
   const Watchdog watchdog({&waits, &sleeps}, std::move(moving));
   EXPECT_THAT(reported.await().text, HasSubstr("replica 1 (rank 0, host H)"));
 }
 
-TEST(StallTimeout, IsThatOfTheEnvironmentIfItHasOne) {
+TEST(StallTimeout, IsReadFromTheEnvironment) {
   constexpr const char* kVariable = "LOCKSTEP_STALL_TIMEOUT";
   unsetenv(kVariable);
   EXPECT_EQ(stall_timeout_of_environment(), std::nullopt);
@@ -142,7 +142,7 @@ TEST(WatchdogOfOneProcess, IsOffAtZero) {
   EXPECT_FALSE(reported.is_there());
 }
 
-TEST(WatchdogOfOneProcess, RefusesATimeoutThatIsNone) {
+TEST(WatchdogOfOneProcess, RejectsInvalidTimeouts) {
   const Activity replica;
   for (const double timeout :
        {-3.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
@@ -158,8 +158,9 @@ TEST(WatchdogOfOneProcess, RefusesATimeoutThatIsNone) {
   }
 }
 
-TEST(WatchdogOfOneProcess, LeavesWithTheStatusOfACommunicationError) {
-  // The thread sanitizer does not follow a fork of a process with threads: the child begins anew.
+TEST(WatchdogOfOneProcess, ExitsWithTheStatusOfACommunicationError) {
+  // The thread sanitizer does not follow a fork of a process with threads: the child starts from
+  // the beginning.
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
@@ -181,20 +182,20 @@ class WatchdogOfRanks : public ::testing::Test {
   static constexpr int kRanks = 3;
 
   void start(double timeout) {
-    auto center = std::make_unique<Coordinator>(kRanks, "host-0", timeout, timeout / 10);
-    const Invitation invitation = center->invitation();
-    launch(0, std::move(center), timeout);
+    auto coordinator = std::make_unique<Coordinator>(kRanks, "host-0", timeout, timeout / 10);
+    const Invitation invitation = coordinator->invitation();
+    launch(0, std::move(coordinator), timeout);
     for (int rank = 1; rank < kRanks; ++rank)
       launch(rank, std::make_unique<Member>(rank, fmt::format("host-{}", rank), invitation),
              timeout);
   }
 
-  void launch(int rank, std::unique_ptr<Agent> post, double timeout) {
+  void launch(int rank, std::unique_ptr<Agent> agent, double timeout) {
     const auto r = static_cast<std::size_t>(rank);
-    WatchdogOptions own = options(timeout, reported_[r]);
-    own.moves = [this, r] { return moves_[r].load(); };
+    WatchdogOptions watched = options(timeout, reported_[r]);
+    watched.made_progress = [this, r] { return active_[r].load(); };
     watchdogs_[r] = std::make_unique<Watchdog>(
-        std::move(post), std::vector<const Activity*>{&activities_[r]}, std::move(own));
+        std::move(agent), std::vector<const Activity*>{&activities_[r]}, std::move(watched));
   }
 
   bool anything_reported() const {
@@ -203,12 +204,12 @@ class WatchdogOfRanks : public ::testing::Test {
   }
 
   std::array<Activity, kRanks> activities_;
-  std::array<std::atomic<bool>, kRanks> moves_{};  // whether the process of a rank makes progress
+  std::array<std::atomic<bool>, kRanks> active_{};  // whether the process of a rank makes progress
   std::array<Reported, kRanks> reported_;
   std::array<std::unique_ptr<Watchdog>, kRanks> watchdogs_;
 };
 
-TEST_F(WatchdogOfRanks, EveryRankLearnsOfAStallAndRankZeroSpeaks) {
+TEST_F(WatchdogOfRanks, ReportAStallOnEveryRankAndPrintItOnRankZero) {
   for (Activity& activity : activities_) {
     activity.describe_buckets({"fc2", "fc1"});
     activity.set_step(3);
@@ -224,7 +225,7 @@ TEST_F(WatchdogOfRanks, EveryRankLearnsOfAStallAndRankZeroSpeaks) {
     EXPECT_THAT(report.text, HasSubstr("; ranks 0,1 are in it; the awaited process neither "))
         << rank;
     EXPECT_THAT(report.text, EndsWith(" overrides; start it again")) << rank;
-    EXPECT_EQ(report.speaks, rank == 0);
+    EXPECT_EQ(report.prints, rank == 0);
   }
 }
 
@@ -232,13 +233,13 @@ TEST_F(WatchdogOfRanks, EveryRankLearnsOfAStallAndRankZeroSpeaks) {
 TEST_F(WatchdogOfRanks, WarnOfARankThatComputesAndEndWhenItIsBlocked) {
   activities_[0].enter("all_gather");
   activities_[2].enter("all_gather");
-  // Those that wait may spin: what counts is the one that has not arrived.
-  for (std::atomic<bool>& moves : moves_) moves = true;
+  // Waiting ranks may spin; only the rank that has not arrived counts.
+  for (std::atomic<bool>& active : active_) active = true;
   ::testing::internal::CaptureStderr();
   start(kShort);
   std::this_thread::sleep_for(std::chrono::duration<double>(5 * kShort));
   EXPECT_FALSE(anything_reported());
-  moves_[1] = false;
+  active_[1] = false;
   for (Reported& reported : reported_)
     EXPECT_THAT(reported.await().text,
                 HasSubstr("rank 1, host host-1, before the first step, waiting before all_gather "
@@ -247,16 +248,16 @@ TEST_F(WatchdogOfRanks, WarnOfARankThatComputesAndEndWhenItIsBlocked) {
   EXPECT_THAT(warnings, StartsWith("lockstep: warning: [watchdog] expected progress within 0.5 s; "
                                    "rank 1, host host-1, before the first step, waiting before "
                                    "all_gather for "));
-  EXPECT_THAT(warnings, HasSubstr("the job goes on, because"));
+  EXPECT_THAT(warnings, HasSubstr("the job continues, because"));
   EXPECT_LE(std::ranges::count(warnings, '\n'), 3) << "at 1, 2 and 4 timeouts: " << warnings;
 }
 
 // In a training the library reports its progress itself.
-TEST_F(WatchdogOfRanks, EndATrainingWhoseRankComputesWithoutProgress) {
+TEST_F(WatchdogOfRanks, EndATrainingThatComputesWithoutReporting) {
   activities_[0].enter("all_reduce");
   activities_[2].enter("all_reduce");
   activities_[1].set_phase(Phase::compute);
-  moves_[1] = true;
+  active_[1] = true;
   start(kShort);
   for (Reported& reported : reported_)
     EXPECT_THAT(reported.await().text, HasSubstr("rank 1, host host-1"));
@@ -279,36 +280,36 @@ TEST_F(WatchdogOfRanks, LeaveByAnExceptionWithoutAFalseAlarm) {
   EXPECT_FALSE(anything_reported());
 }
 
-// As rank 0's process would end: its sockets close, and nobody says goodbye.
-TEST(WatchdogWithoutRankZero, OneRankOfAHostSpeaks) {
-  auto center = std::make_unique<Coordinator>(3, "G", kLong, 0.05);
+// Like the end of rank 0's process: its sockets close without a goodbye.
+TEST(WatchdogWithoutRankZero, OneRankPerHostPrints) {
+  auto coordinator = std::make_unique<Coordinator>(3, "G", kLong, 0.05);
   std::array<Activity, 2> activities;
   std::array<Reported, 2> reported;
   std::vector<std::unique_ptr<Watchdog>> watchdogs;
   std::atomic<bool> joined{false};
   std::thread rank_zero([&] {
-    while (!joined || center->reported() < 2) {
-      center->receive(0);
+    while (!joined || coordinator->reported() < 2) {
+      coordinator->receive(0);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    center.reset();
+    coordinator.reset();
   });
-  const Invitation invitation = center->invitation();
+  const Invitation invitation = coordinator->invitation();
   for (std::size_t i = 0; i < 2; ++i)
     watchdogs.push_back(std::make_unique<Watchdog>(
         std::make_unique<Member>(static_cast<int>(i) + 1, "K", invitation),
         std::vector<const Activity*>{&activities[i]}, options(kLong, reported[i], "K")));
   joined = true;
   rank_zero.join();
-  int speakers = 0;
+  int printers = 0;
   for (Reported& report : reported) {
     const WatchdogReport found = report.await();
     EXPECT_THAT(
         found.text,
         StartsWith("[watchdog] expected every rank to stay connected; rank 0, host G, is gone ("));
-    speakers += found.speaks ? 1 : 0;
+    printers += found.prints ? 1 : 0;
   }
-  EXPECT_EQ(speakers, 1);
+  EXPECT_EQ(printers, 1);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Groups that behave as another one does but for one thing: where their values are, or whether they
-// overlap.
+// Groups that wrap another one and change the place of their values, or whether they overlap.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +53,7 @@ class WrappedMember : public GroupMember {
   std::shared_ptr<GroupMember> inner_;
 };
 
-/// Behaves as if a network were between the members, so that buckets are reduced during the
-/// computation.
+/// Simulates a network between the members, so that buckets are reduced during the computation.
 class Overlapping final : public WrappedMember {
  public:
   using WrappedMember::WrappedMember;
@@ -63,7 +61,7 @@ class Overlapping final : public WrappedMember {
   bool overlaps() const override { return true; }
 };
 
-/// Threads of this process, as members between which a network seems to be.
+/// Threads of this process with a simulated network between them.
 inline std::vector<Communicator> make_overlapping_group(int members) {
   if (members == 1) return {Communicator(std::make_shared<Overlapping>(make_one_member()))};
   std::vector<Communicator> group;
@@ -72,7 +70,7 @@ inline std::vector<Communicator> make_overlapping_group(int members) {
   return group;
 }
 
-/// Serves tests that keep their values in host memory: each operation is done on a copy on the GPU.
+/// For tests with values in host memory: runs each operation on a copy on the GPU.
 class OnGpu final : public WrappedMember {
  public:
   OnGpu(std::shared_ptr<GroupMember> inner, device::Device gpu)
@@ -120,7 +118,7 @@ class OnGpu final : public WrappedMember {
   device::Stream stream_;
 };
 
-/// The members of `group`, element i of which is for gpus[i], as such.
+/// Wraps the members of `group` in OnGpu; element i uses gpus[i].
 inline std::vector<Communicator> on_gpus(const std::vector<Communicator>& group,
                                          const std::vector<device::Device>& gpus) {
   std::vector<Communicator> members;

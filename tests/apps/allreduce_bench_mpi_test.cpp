@@ -32,7 +32,7 @@ void expect_right_sums(const Result& result, int replicas, int ranks) {
   }
 }
 
-TEST(MpirunAllreduceBench, LetsRoutesTakeTurns) {
+TEST(MpirunAllreduceBench, InterleavesRoutes) {
   const Result result = run(mpirun(2, kBench + "--allreduce mpi,shared-memory,ring"));
   expect_right_sums(result, 2, 2);
   EXPECT_THAT(routes_of(result),
@@ -48,7 +48,7 @@ TEST(MpirunAllreduceBench, ReducesOverReplicasOfAllRanks) {
   EXPECT_EQ(result.events().front()["carrier"], "in-process + mpi");
 }
 
-TEST(MpirunAllreduceBench, GivesMpiTypesThatItDoesNotKnow) {
+TEST(MpirunAllreduceBench, ReducesTypesUnknownToMpi) {
   for (const char* type : {"float16", "bfloat16"})
     expect_right_sums(run(mpirun(2, kBench + "--allreduce mpi,ring --dtype " + type)), 2, 2);
 }
@@ -62,7 +62,7 @@ TEST(MpirunAllreduceBench, PrintsOneTable) {
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 3);
 }
 
-TEST(MpirunAllreduceBench, RefusesRoutesThatDoNotConnectRanks) {
+TEST(MpirunAllreduceBench, RejectsRoutesThatDoNotConnectRanks) {
   const Result result = run(mpirun(2, kBench + "--allreduce in-process"));
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [--allreduce] expected auto, "));

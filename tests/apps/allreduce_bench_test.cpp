@@ -25,7 +25,7 @@ std::vector<std::size_t> sizes_of(const Result& result) {
   return sizes;
 }
 
-TEST(AllreduceBench, PrintsAnObjectForEachSizeAndRoute) {
+TEST(AllreduceBench, PrintsObjectPerSizeAndRoute) {
   const Result result = run_lockstep(
       kThree +
       "--allreduce in-process,auto --min-bytes 1024 --max-bytes 16KiB --factor 4 --json --check");
@@ -62,7 +62,7 @@ TEST(AllreduceBench, PrintsATable) {
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 3);
 }
 
-TEST(AllreduceBench, ChoosesHowOftenItMeasures) {
+TEST(AllreduceBench, ChoosesNumberOfIterations) {
   const Result result =
       run_lockstep("allreduce-bench --devices cpu:0,cpu:0 --min-bytes 64 --max-bytes 64 --json");
   ASSERT_EQ(result.status, 0) << result.errors;
@@ -72,7 +72,7 @@ TEST(AllreduceBench, ChoosesHowOftenItMeasures) {
   EXPECT_FALSE(row.contains("errors"));
 }
 
-TEST(AllreduceBench, ExplainsItself) {
+TEST(AllreduceBench, PrintsHelp) {
   const Result result = run_lockstep("allreduce-bench --help");
   EXPECT_EQ(result.status, 0);
   for (const char* option : {"--min-bytes", "--max-bytes", "--factor", "--dtype", "--allreduce",
@@ -80,10 +80,10 @@ TEST(AllreduceBench, ExplainsItself) {
     EXPECT_THAT(result.output, HasSubstr(option));
 }
 
-class AllreduceBenchOf : public ::testing::TestWithParam<std::string_view> {};
-INSTANTIATE_TEST_SUITE_P(Types, AllreduceBenchOf, ::testing::ValuesIn(element_type_names()));
+class TypedAllreduceBench : public ::testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(Types, TypedAllreduceBench, ::testing::ValuesIn(element_type_names()));
 
-TEST_P(AllreduceBenchOf, HasRightSums) {
+TEST_P(TypedAllreduceBench, ComputesCorrectSums) {
   const std::string dtype(GetParam());
   const Result result = run_lockstep(
       kThree + "--check --json --min-bytes 1 --max-bytes 100001 --factor 10 --dtype " + dtype);

@@ -1,5 +1,4 @@
-// Command lines that cannot be carried out: one line says why, and the status says whose mistake it
-// was.
+// Invalid command lines: a one-line error and its exit status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +28,7 @@ const std::string kBench = "allreduce-bench --devices cpu:0,cpu:0 ";
 
 class Refused : public ::testing::TestWithParam<Refusal> {};
 
-TEST_P(Refused, InOneLine) {
+TEST_P(Refused, PrintsOneLine) {
   const Result result = run_lockstep(GetParam().arguments);
   EXPECT_EQ(result.status, GetParam().status) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [" + GetParam().message));
@@ -561,7 +560,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "fashon-mnist] expected "}),
     name_of_refusal);
 
-TEST(BadCommandLine, NamesTheOptimizersThatThereAre) {
+TEST(BadCommandLine, ListsOptimizers) {
   struct Case {
     const char* options;
     const char* expected;

@@ -1,5 +1,4 @@
-// Captions of made-up images: the example that draws them, a training, and what its checkpoint
-// says about them.
+// Captions of synthetic images: the example that draws them, a training, and generated captions.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +21,7 @@ class Captions : public ::testing::Test {
 
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  /// Draws images, and trains a small network, which knows them after 400 steps.
+  /// Draws images, and trains a small network, which fits them after 400 steps.
   void train(int steps) const {
     const Result drawn =
         run({LOCKSTEP_EXAMPLES "/example_shapes", path("shapes"), std::to_string(kImages), "3"});
@@ -43,7 +42,7 @@ class Captions : public ::testing::Test {
   const data::TemporaryDirectory directory_;
 };
 
-TEST_F(Captions, DescribeTheImagesOfTheTraining) {
+TEST_F(Captions, DescribeTrainingImages) {
   train(400);
   std::string images;
   std::string expected = "image,caption\n";
@@ -82,7 +81,7 @@ TEST_F(Captions, DescribeTheImagesOfTheTraining) {
   EXPECT_EQ(evaluated.event("evaluate")["accuracy"], 1.0);
 }
 
-TEST_F(Captions, NeedAnImageThatCanBeRead) {
+TEST_F(Captions, RequireReadableImage) {
   train(1);
   data::write_bytes(path("text.png"), "no image");
   for (const auto& [options, message] :

@@ -34,7 +34,7 @@ class CheckpointCommand : public ::testing::Test {
   fs::path directory() const { return scratch_.path() / "run"; }
   fs::path newest() const { return directory() / "step-00000020"; }
 
-  /// Output of `lockstep checkpoint ARGUMENTS`, also where it threw after some.
+  /// Returns the output of `lockstep checkpoint ARGUMENTS`, even if it throws.
   std::string run(std::vector<std::string> arguments) {
     out_.str("");
     CLI::App program;
@@ -49,7 +49,7 @@ class CheckpointCommand : public ::testing::Test {
   std::ostringstream out_;
 };
 
-TEST_F(CheckpointCommand, InspectListsADirectory) {
+TEST_F(CheckpointCommand, InspectListsDirectory) {
   fs::remove(directory() / "step-00000010" / checkpoint::kStateFile);
   const std::string out = run({"inspect", directory().string()});
   EXPECT_THAT(out, HasSubstr("checkpoint             step   epoch          bytes  state\n"));
@@ -57,7 +57,7 @@ TEST_F(CheckpointCommand, InspectListsADirectory) {
                                             "+10 +0 +[0-9]+  \\[.*state.json\\] expected"));
 }
 
-TEST_F(CheckpointCommand, TellsAndAvoidsWhatIsNotHealthy) {
+TEST_F(CheckpointCommand, ReportsAndSkipsUnhealthyCheckpoints) {
   checkpoint::Manifest manifest = checkpoint::read_manifest(newest());
   manifest.healthy = false;
   checkpoint::write_manifest(newest(), manifest);
@@ -68,7 +68,7 @@ TEST_F(CheckpointCommand, TellsAndAvoidsWhatIsNotHealthy) {
               HasSubstr("step-00000010"));
 }
 
-TEST_F(CheckpointCommand, ShowsAndTakesTheBest) {
+TEST_F(CheckpointCommand, ShowsAndSelectsBest) {
   const fs::path best = directory() / "step-00000010";
   checkpoint::Manifest manifest = checkpoint::read_manifest(best);
   manifest.best = checkpoint::BestMark{"validation_loss", 0.25};
@@ -81,7 +81,7 @@ TEST_F(CheckpointCommand, ShowsAndTakesTheBest) {
             fmt::format("{}: intact\n", best.string()));
 }
 
-TEST_F(CheckpointCommand, InspectListsADirectoryAsJson) {
+TEST_F(CheckpointCommand, InspectListsDirectoryAsJson) {
   std::istringstream lines(run({"inspect", directory().string(), "--json"}));
   std::string line;
   std::getline(lines, line);
@@ -137,7 +137,7 @@ TEST_F(CheckpointCommand, VerifyReadsEverything) {
   EXPECT_THAT(out_.str(), HasSubstr("\"sound\":false,\"damage\":\"["));
 }
 
-TEST_F(CheckpointCommand, ExportWritesTheModelOfTheNewest) {
+TEST_F(CheckpointCommand, ExportWritesNewestModel) {
   const fs::path file = scratch_.path() / "model.safetensors";
   const std::string out = run({"export", directory().string(), "--output", file.string()});
   EXPECT_EQ(checkpoint::contents_of(file),
@@ -146,7 +146,7 @@ TEST_F(CheckpointCommand, ExportWritesTheModelOfTheNewest) {
                              newest().string()));
 }
 
-TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
+TEST_F(CheckpointCommand, ExportRejectsDamagedCheckpoint) {
   const fs::path file = scratch_.path() / "model.safetensors";
   checkpoint::flip_bit(newest() / checkpoint::kModelFile, 100);
   EXPECT_THAT(checkpoint_error([&] {
@@ -165,7 +165,7 @@ TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
               HasSubstr("expected a complete checkpoint; ["));
 }
 
-TEST_F(CheckpointCommand, ExportToOtherProgramsNeedsTheNetwork) {
+TEST_F(CheckpointCommand, ExportToOtherFormatsRequiresNetwork) {
   for (const char* const name : {"model.onnx", "model.pt"}) {
     const fs::path file = scratch_.path() / name;
     EXPECT_THAT(checkpoint_error([&] {
@@ -176,14 +176,14 @@ TEST_F(CheckpointCommand, ExportToOtherProgramsNeedsTheNetwork) {
   }
 }
 
-TEST_F(CheckpointCommand, ExportTakesAFormatForAnyEnding) {
+TEST_F(CheckpointCommand, ExportAcceptsFormatForAnyExtension) {
   const fs::path file = scratch_.path() / "model.bin";
   run({"export", directory().string(), "--output", file.string(), "--format", "safetensors"});
   EXPECT_EQ(checkpoint::contents_of(file),
             checkpoint::contents_of(newest() / checkpoint::kModelFile));
 }
 
-TEST_F(CheckpointCommand, RefusesADirectoryWithoutCheckpoints) {
+TEST_F(CheckpointCommand, RejectsDirectoryWithoutCheckpoints) {
   const std::string needed = fmt::format(
       "[{}] expected a checkpoint, or a directory of checkpoints; ", scratch_.path().string());
   for (const char* action : {"inspect", "verify"})
@@ -198,7 +198,7 @@ TEST_F(CheckpointCommand, RefusesADirectoryWithoutCheckpoints) {
                            "it does not exist"));
 }
 
-TEST_F(CheckpointCommand, NeedsAnActionAndAPath) {
+TEST_F(CheckpointCommand, RequiresActionAndPath) {
   EXPECT_THROW(run({}), CLI::RequiredError);
   EXPECT_THROW(run({"verify"}), CLI::RequiredError);
   EXPECT_THROW(run({"export", directory().string()}), CLI::RequiredError);

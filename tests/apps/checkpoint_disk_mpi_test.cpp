@@ -1,5 +1,5 @@
-// Trainings whose checkpoints lie on a disk that is slow, full for a while or without locks, and
-// paths of any bytes.
+// Trainings with checkpoints on a disk that is slow, temporarily full or without locks, and with
+// arbitrary bytes in paths.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,11 +20,11 @@ namespace fs = std::filesystem;
 using checkpoint::ScratchDirectory;
 using ::testing::HasSubstr;
 
-class TrainingOnADisk : public ::testing::Test {
+class TrainingOnFaultyDisk : public ::testing::Test {
  protected:
   fs::path run_path() const { return scratch_.path() / "run"; }
 
-  /// A training of a few small steps; the disk_faults of `faults` ("FSYNC_MS=2000") concern paths
+  /// A training of a few small steps. The `faults` of disk_faults ("FSYNC_MS=2000") affect paths
   /// that contain `under`.
   std::vector<std::string> train(const std::string& options, const std::string& under,
                                  const std::vector<std::string>& faults) const {
@@ -46,23 +46,22 @@ class TrainingOnADisk : public ::testing::Test {
   ScratchDirectory scratch_;
 };
 
-TEST_F(TrainingOnADisk, ThatTakesLongerThanTheStallTimeoutEnds) {
+TEST_F(TrainingOnFaultyDisk, FailsIfSlowerThanStallTimeout) {
   const Result result = run(mpirun(2, train("--steps 8 --stall-timeout 2 --start-timeout 60",
                                             "model.safetensors", {"FSYNC_MS=5000"})));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_TRUE(verifies());
 }
 
-// What the system does to a rank that takes more memory than there is.
-TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) {
+// As the kernel kills a rank when memory is exhausted.
+TEST_F(TrainingOnFaultyDisk, KeepsEarlierCheckpointIfKilledWhileSaving) {
   ASSERT_EQ(run(mpirun(2, train("--steps 8", "model.safetensors", {}))).status, 0);
   for (const std::size_t killed : {0U, 1U}) {
     SCOPED_TRACE(killed);
     Process process(
         mpirun(2, train("--steps 16 --log-every 1", "model.safetensors", {"FSYNC_MS=60000"})));
     ASSERT_TRUE(process.wait_for(R"("event":"step","step":16)"));
-    // The chief is in its save, where fsync takes a minute, and the other rank in its own, or about
-    // to be.
+    // The chief is saving, where fsync takes a minute; the other rank is saving or about to.
     const auto is_saving = [&] {
       return std::ranges::any_of(
           fs::directory_iterator(run_path()), [](const fs::directory_entry& entry) {
@@ -86,9 +85,9 @@ TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) 
             0);
 }
 
-using LongTrainingOnADisk = TrainingOnADisk;
+using LongTrainingOnFaultyDisk = TrainingOnFaultyDisk;
 
-TEST_F(LongTrainingOnADisk, IsSavedAndRestoredHoweverSlowly) {
+TEST_F(LongTrainingOnFaultyDisk, SavesAndRestoresSlowly) {
   const Result saved = run(mpirun(
       2, train("--steps 800 --stall-timeout 3 --start-timeout 60", ".tmp-", {"FSYNC_MS=2000"})));
   EXPECT_EQ(saved.status, 0) << saved.errors;
@@ -101,13 +100,13 @@ TEST_F(LongTrainingOnADisk, IsSavedAndRestoredHoweverSlowly) {
   EXPECT_TRUE(verifies());
 }
 
-TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
+TEST_F(TrainingOnFaultyDisk, ContinuesAfterFullDisk) {
   const fs::path full = scratch_.path() / "full";
   Process process(
       train("--steps 2000000 --save-every 50 --keep 2", run_path(), {"FULL=" + full.string()}));
   ASSERT_TRUE(process.wait_for(R"("event":"checkpoint")"));
   std::ofstream(full).put('x');
-  // A boundary at which nothing can be saved.
+  // An epoch end at which saving fails.
   const auto newest = [&] { return checkpoint::list_checkpoints(run_path()).front().step; };
   std::int64_t before = newest();
   for (int same = 0; same < 20; ++same) {
@@ -126,12 +125,12 @@ TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
   EXPECT_TRUE(verifies());
 }
 
-TEST_F(TrainingOnADisk, ThatIsFullAtTheLastSaveEndsWithThatError) {
+TEST_F(TrainingOnFaultyDisk, FailsIfFullAtLastSave) {
   const fs::path full = scratch_.path() / "full";
   ASSERT_EQ(run(train("--steps 8", run_path(), {"FULL=" + full.string()})).status, 0);
   const std::string earlier =
       checkpoint::contents_of(run_path() / "step-00000008" / "MANIFEST.json");
-  // Full of the model alone: the small file that is tried at the start has room.
+  // Only the model exceeds the space: the small test file at the start fits.
   std::ofstream(full).put('x');
   const Result result = run(train("--steps 16", "model.safetensors", {"FULL=" + full.string()}));
   EXPECT_EQ(result.status, 3);
@@ -140,7 +139,7 @@ TEST_F(TrainingOnADisk, ThatIsFullAtTheLastSaveEndsWithThatError) {
   EXPECT_TRUE(verifies());
 }
 
-TEST_F(TrainingOnADisk, WithoutLocksRefusesASecondTraining) {
+TEST_F(TrainingOnFaultyDisk, RejectsSecondTrainingWithoutLocks) {
   const std::string warning =
       ": its file system does not support locks (No locks available); using a lease to keep other "
       "runs out";
@@ -160,12 +159,13 @@ TEST_F(TrainingOnADisk, WithoutLocksRefusesASecondTraining) {
   EXPECT_TRUE(verifies());
 }
 
-TEST_F(TrainingOnADisk, WhosePathsAreAnyBytesIsSavedAndResumed) {
-  const std::string odd = scratch_.path() / "d\xff";
-  fs::create_directory(odd);
-  std::ofstream(odd + "/t.csv") << "size,weight,label\n1,2,plum\n3,4,apple\n5,6,plum\n7,8,apple\n";
-  const std::string train = "train --model mlp:4 --learning-rate 0.01 --data csv:" + odd +
-                            "/t.csv:label=label --global-batch 2 --checkpoint-dir " + odd + "/run ";
+TEST_F(TrainingOnFaultyDisk, AcceptsArbitraryBytesInPaths) {
+  const std::string path = scratch_.path() / "d\xff";
+  fs::create_directory(path);
+  std::ofstream(path + "/t.csv") << "size,weight,label\n1,2,plum\n3,4,apple\n5,6,plum\n7,8,apple\n";
+  const std::string train = "train --model mlp:4 --learning-rate 0.01 --data csv:" + path +
+                            "/t.csv:label=label --global-batch 2 --checkpoint-dir " + path +
+                            "/run ";
   const auto on = [](int ranks, const std::string& arguments) {
     return run(ranks == 1 ? lockstep(arguments + " --log-format text")
                           : mpirun(ranks, arguments + " --log-format json"));
@@ -178,15 +178,15 @@ TEST_F(TrainingOnADisk, WhosePathsAreAnyBytesIsSavedAndResumed) {
     EXPECT_EQ(resumed.status, 0) << resumed.errors;
     EXPECT_THAT(resumed.output + resumed.errors, HasSubstr("step-00000002"));
     const Result evaluated =
-        on(ranks, "evaluate --data csv:" + odd + "/t.csv:label=label,like=" + odd +
-                      "/t.csv --checkpoint " + odd + "/run");
+        on(ranks, "evaluate --data csv:" + path + "/t.csv:label=label,like=" + path +
+                      "/t.csv --checkpoint " + path + "/run");
     EXPECT_EQ(evaluated.status, 0) << evaluated.errors;
   }
-  EXPECT_EQ(run_lockstep("checkpoint verify " + odd + "/run").status, 0);
-  EXPECT_EQ(run_lockstep("checkpoint inspect --json " + odd + "/run").status, 0);
-  const Result from = run_lockstep("train --model mlp:4 --data csv:" + odd +
+  EXPECT_EQ(run_lockstep("checkpoint verify " + path + "/run").status, 0);
+  EXPECT_EQ(run_lockstep("checkpoint inspect --json " + path + "/run").status, 0);
+  const Result from = run_lockstep("train --model mlp:4 --data csv:" + path +
                                    "/t.csv:label=label --global-batch 2 " +
-                                   "--epochs 1 --quiet --init-from " + odd + "/run");
+                                   "--epochs 1 --quiet --init-from " + path + "/run");
   EXPECT_EQ(from.status, 0) << from.errors;
 }
 

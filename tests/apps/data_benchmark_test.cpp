@@ -25,7 +25,7 @@ DataRate rate_of(const char* stage, double records_per_second) {
   return {.stage = stage, .threads = 1, .records = 1'000'000, .seconds = 1e6 / records_per_second};
 }
 
-TEST(FindLimit, IsTheLargestDifferenceOfTheTimesOfARecord) {
+TEST(FindLimit, FindsLargestPartOfRecordTime) {
   const std::vector<DataRate> reading = {rate_of("synthetic", 1000), rate_of("decoded", 500),
                                          rate_of("stored", 250), rate_of("warm", 100)};
   EXPECT_EQ(find_limit(reading).stage, "reading");
@@ -42,14 +42,14 @@ TEST(FindLimit, IsTheLargestDifferenceOfTheTimesOfARecord) {
   EXPECT_NEAR(find_limit(batching).share, 0.8, 1e-9);
 }
 
-TEST(FindLimit, DoesNotTellReadingFromDecodingWhereNothingIsStored) {
+TEST(FindLimit, CombinesReadingAndDecodingWithoutStoredRate) {
   const std::vector<DataRate> rates = {rate_of("synthetic", 1000), rate_of("decoded", 500),
                                        rate_of("warm", 100)};
   EXPECT_EQ(find_limit(rates).stage, "reading and decoding");
   EXPECT_NEAR(find_limit(rates).share, 0.8, 1e-9);
 }
 
-TEST(DropFromPageCache, NeedsAFile) {
+TEST(DropFromPageCache, RequiresFile) {
   const data::TemporaryDirectory directory;
   data::write_bytes(directory / "empty", "");
   EXPECT_EQ(drop_from_page_cache(directory / "empty"), 0);
@@ -58,7 +58,7 @@ TEST(DropFromPageCache, NeedsAFile) {
                 "] expected a file that can be read; No such file or directory");
 }
 
-TEST(DropFromPageCache, LeavesTheFileAsItIs) {
+TEST(DropFromPageCache, KeepsContents) {
   const data::TemporaryDirectory directory;
   const std::string bytes(100'000, 'x');
   data::write_bytes(directory / "file", bytes);
@@ -110,7 +110,7 @@ class DataBenchmarkTest : public ::testing::Test {
   const data::TemporaryDirectory directory_;
 };
 
-TEST_F(DataBenchmarkTest, StandInsGiveTheSamplesOfTheDataSet) {
+TEST_F(DataBenchmarkTest, PartialSourcesReturnSameSamples) {
   write();
   const data::Dataset dataset = data::Dataset::from_tfrecords(pattern(), shape());
   const FirstRecords first(dataset.source(), 25);
@@ -132,7 +132,7 @@ TEST_F(DataBenchmarkTest, StandInsGiveTheSamplesOfTheDataSet) {
   }
 }
 
-TEST_F(DataBenchmarkTest, FirstRecordsAreReadAsTheDataSetIs) {
+TEST_F(DataBenchmarkTest, FirstRecordsMatchDataSet) {
   write();
   const data::Dataset dataset = data::Dataset::from_tfrecords(pattern(), shape());
   const auto files = dataset.source().info().files;
@@ -147,7 +147,7 @@ TEST_F(DataBenchmarkTest, FirstRecordsAreReadAsTheDataSetIs) {
 }
 
 // A training resizes and converts encoded images of any size and color.
-TEST_F(DataBenchmarkTest, TakesTheImagesThatATrainingTakes) {
+TEST_F(DataBenchmarkTest, AcceptsImagesOfAnySize) {
   for (const char* kind : {"a", "b"}) {
     std::filesystem::create_directory(directory_ / kind);
     data::Image gray;
@@ -180,7 +180,7 @@ TEST_F(DataBenchmarkTest, DecodedSamplesKeepTargets) {
   EXPECT_EQ(sample.values(), std::vector<float>(3, 4.5f));
 }
 
-TEST_F(DataBenchmarkTest, PrintsEveryRateAndTheLimit) {
+TEST_F(DataBenchmarkTest, PrintsRatesAndLimit) {
   write();
   const std::string output = run({"--data", pattern(), "--input-shape", "2x2x3"});
   EXPECT_THAT(output, HasSubstr(": 30 records; shuffled, batches of 8\n"));
@@ -194,7 +194,7 @@ TEST_F(DataBenchmarkTest, PrintsEveryRateAndTheLimit) {
       << output;
 }
 
-TEST_F(DataBenchmarkTest, SpeaksJson) {
+TEST_F(DataBenchmarkTest, PrintsJson) {
   write();
   std::set<std::string> stages;
   std::set<std::string> kinds;
@@ -235,21 +235,21 @@ TEST_F(DataBenchmarkTest, PreparesImagesAsTrainingDoes) {
   EXPECT_EQ(rates, 2);
 }
 
-TEST_F(DataBenchmarkTest, SaysThatPackedFilesAreNotReadCold) {
+TEST_F(DataBenchmarkTest, SkipsColdReadOfCompressedFiles) {
   write(data::Compression::gzip);
   EXPECT_THAT(run({"--data", pattern(), "--input-shape", "2x2x3"}),
               HasSubstr("compressed files are decompressed before their first record is read; cold "
                         "reading was not measured\n"));
 }
 
-TEST_F(DataBenchmarkTest, TakesDataSetsThatAreNotFiles) {
+TEST_F(DataBenchmarkTest, AcceptsSyntheticData) {
   const std::string output = run({"--data", "synthetic:2x2x1,3,20", "--data-threads", "2"});
   EXPECT_THAT(output, HasSubstr("bottleneck with warm files and 2 threads: "));
   EXPECT_THAT(output, ::testing::Not(HasSubstr("stored")));
   EXPECT_THAT(output, ::testing::Not(HasSubstr("cold")));
 }
 
-TEST_F(DataBenchmarkTest, NeedsADataSetAndPositiveNumbers) {
+TEST_F(DataBenchmarkTest, RequiresDataSetAndPositiveNumbers) {
   EXPECT_EQ(data::input_error_of([&] { run({}); }),
             "[command line] expected --data; it was not given");
   EXPECT_EQ(data::input_error_of([&] {

@@ -1,4 +1,4 @@
-// lockstep data, from the command line on.
+// The commands of lockstep data.
 #include "apps/lockstep/commands.h"
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ class DataCommands : public ::testing::Test {
                 std::string{0, 0, 8, 1, 0, 0, 0, 5, 0, 1, 2, 1, 2});
   }
 
-  /// What `lockstep data ARGUMENTS` writes to standard output, also where it throws.
+  /// Returns the standard output of `lockstep data ARGUMENTS`, even if it throws.
   std::string run(std::vector<std::string> arguments) {
     CLI::App program("lockstep");
     program.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -108,7 +108,7 @@ TEST_F(DataCommands, ConvertPacks) {
   EXPECT_EQ(Dataset::from_tfrecords(path("out/train-*")).size(), 5);
 }
 
-TEST_F(DataCommands, ConvertDoesNotOverwriteUnasked) {
+TEST_F(DataCommands, ConvertDoesNotOverwriteByDefault) {
   run_convert();
   EXPECT_THAT(input_error_of([&] { run_convert(); }),
               HasSubstr("expected a directory without shards of train, or --overwrite"));
@@ -125,7 +125,7 @@ TEST_F(DataCommands, ConvertCsv) {
             (Example{{"features", FloatList{3.0f, 4.5f}}, {"label", Int64List{1}}}));
 }
 
-TEST_F(DataCommands, ConvertCsvOfARegression) {
+TEST_F(DataCommands, ConvertCsvWithRegressionTarget) {
   write_bytes(directory_ / "a.csv", "x;price\n1;2.5\n3;-4\n");
   run({"convert", "csv", "--input", path("a.csv") + ":targets=price,sep=;", "--output",
        path("out")});
@@ -134,7 +134,7 @@ TEST_F(DataCommands, ConvertCsvOfARegression) {
   EXPECT_THAT(run({"verify", path("out")}), HasSubstr(": 2 records, intact\n"));
 }
 
-TEST_F(DataCommands, ConvertNamesWhatIsWrong) {
+TEST_F(DataCommands, ConvertReportsErrors) {
   EXPECT_THAT(data_error_of([&] {
                 run_convert({"--part", "test"});
               }),
@@ -166,8 +166,8 @@ TEST_F(DataCommands, Index) {
                         "cannot be written"));
 }
 
-/// Its checksum holds and it is of this file, but its offsets lead far beyond it.
-TEST_F(DataCommands, IndexIsMadeAgainWhereItsOffsetsDoNotFitTheFile) {
+/// The index has a valid checksum and belongs to this file, but its offsets exceed the file.
+TEST_F(DataCommands, IndexIsRebuiltIfOffsetsExceedFile) {
   run_convert();
   const std::string file = path("out/train-00000-of-00002.tfrecord");
   run({"index", file});
@@ -242,7 +242,7 @@ TEST_F(DataCommands, InspectsTables) {
               HasSubstr("records of each label\n  0              1  apple\n"));
 }
 
-TEST_F(DataCommands, InspectsTablesThatCannotBeReadYet) {
+TEST_F(DataCommands, InspectsUnreadableTables) {
   std::string rows = "name,sex,age,since,class\n";
   for (int i = 0; i < 12; ++i)
     rows += fmt::format("person{},{},{},2026-11-{},{}\n", i, i % 3 == 0 ? "f" : "m",
@@ -283,7 +283,7 @@ TEST_F(DataCommands, InspectsTablesThatCannotBeReadYet) {
               HasSubstr("expected label= with columns of the table"));
 }
 
-TEST_F(DataCommands, InspectPrintsBothReadingsOfADoubtfulHeader) {
+TEST_F(DataCommands, InspectPrintsBothInterpretationsOfHeader) {
   write_bytes(directory_ / "a.csv",
               "2018,2019,2020,class\n1.5,2.5,0.5,up\n0.7,0.2,0.1,down\n0.3,0.4,0.9,up\n");
   const std::string output = run({"inspect", "csv:" + path("a.csv")});
@@ -303,10 +303,10 @@ TEST_F(DataCommands, InspectPrintsBothReadingsOfADoubtfulHeader) {
               HasSubstr("expected header=yes or header=no"));
 }
 
-TEST_F(DataCommands, InspectSaysThatImagesDiffer) {
+TEST_F(DataCommands, InspectReportsDifferentImageSizes) {
   std::filesystem::create_directories(directory_ / "images/ant");
   write_bytes(directory_ / "images/ant/1.png", kPng);
-  std::string wide = kPng;  // its header, and that header's checksum, tell of 2 pixels
+  std::string wide = kPng;  // a width of 2 in its header, with a valid checksum
   wide.replace(16, 17,
                from_hex("0000000200000001"
                         "0800000000"
@@ -316,7 +316,7 @@ TEST_F(DataCommands, InspectSaysThatImagesDiffer) {
               HasSubstr(": 2 records of different sizes, the first [1, 1, 1], 1 class\n"));
 }
 
-TEST_F(DataCommands, InspectCountsOnlyClassesThatCanBe) {
+TEST_F(DataCommands, InspectCountsOnlyPlausibleClasses) {
   write_bytes(directory_ / "a.csv", "1,2\n3,2147483646\n");
   EXPECT_THAT(run({"inspect", "csv:" + path("a.csv")}),
               HasSubstr(", labels from 2 to 2147483646 (2147483647 classes, none of class 0): 2 "
@@ -324,7 +324,7 @@ TEST_F(DataCommands, InspectCountsOnlyClassesThatCanBe) {
   EXPECT_THAT(output_, HasSubstr("records of each label\n  2              1\n  2147483646"));
 }
 
-TEST_F(DataCommands, FindsNumbersThatAreNotFinite) {
+TEST_F(DataCommands, FindsNonFiniteNumbers) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const auto record = [](float x, float y) {
@@ -384,7 +384,7 @@ TEST_F(DataCommands, ConvertsAndInspectsImagesInFolders) {
           "records of each image/class/label\n  0              1  ant\n  1              2  bee\n"));
 }
 
-TEST_F(DataCommands, ConvertRefusesFoldersOfParts) {
+TEST_F(DataCommands, ConvertRejectsFoldersOfParts) {
   for (const char* part : {"train", "val"}) {
     std::filesystem::create_directories(directory_ / "images" / part / "ant");
     write_bytes(directory_ / "images" / part / "ant/1.png", kPng);
@@ -422,14 +422,14 @@ TEST_F(DataCommands, InspectShowsEveryKind) {
               HasSubstr("a.tfrecord: record 0 at byte 0] expected a tf.train.Example"));
 }
 
-TEST_F(DataCommands, VerifyPasses) {
+TEST_F(DataCommands, VerifyAcceptsIntactFiles) {
   run_convert();
   EXPECT_EQ(run({"verify", path("out")}),
             path("out/train-00000-of-00002.tfrecord") + ": 2 records, intact\n" +
                 path("out/train-00001-of-00002.tfrecord") + ": 3 records, intact\n");
 }
 
-TEST_F(DataCommands, VerifyNamesEveryFault) {
+TEST_F(DataCommands, VerifyReportsEveryFault) {
   const std::string record = image_record(1, 4, 0);
   write_records(directory_ / "a.tfrecord", {record, record, record, record});
   const std::size_t stride = record.size() + 16;
@@ -458,7 +458,7 @@ TEST_F(DataCommands, VerifyNamesEveryFault) {
   EXPECT_THAT(output_, HasSubstr(path("b.tfrecord") + ": 1 records, intact\n"));
 }
 
-TEST_F(DataCommands, VerifyFindsRecordsThatATrainingCannotUse) {
+TEST_F(DataCommands, VerifyFindsUnusableRecords) {
   run_convert();
   const std::string shard = path("out/train-00001-of-00002.tfrecord");
   const std::string no_label = serialize_example({{"image", BytesList{"1234"}}});
@@ -488,7 +488,7 @@ TEST_F(DataCommands, VerifyFindsRecordsThatATrainingCannotUse) {
   EXPECT_THAT(output_, HasSubstr(shard + ": and 5 more\n" + shard + ": 26 records, 25 faults\n"));
 }
 
-TEST_F(DataCommands, VerifyOfRecordsWithoutAKnownShapeIsThatOfChecksums) {
+TEST_F(DataCommands, VerifyChecksOnlyChecksumsWithoutShape) {
   write_records(directory_ / "a.tfrecord", {image_record(1, 784, 0), image_record(1, 2, 0)});
   const std::string output = run({"verify", path("a.tfrecord")});
   EXPECT_THAT(output, HasSubstr("only checksums are verified: [" + path("a.tfrecord") +
@@ -496,7 +496,7 @@ TEST_F(DataCommands, VerifyOfRecordsWithoutAKnownShapeIsThatOfChecksums) {
   EXPECT_THAT(output, HasSubstr("a.tfrecord: 2 records, intact\n"));
 }
 
-TEST_F(DataCommands, VerifyTakesTheFeaturesAndTheShapeOfATraining) {
+TEST_F(DataCommands, VerifyAcceptsFeaturesAndShape) {
   const auto record = [](std::int64_t y) {
     return serialize_example({{"x", FloatList{1, 2}}, {"y", Int64List{y}}});
   };
@@ -519,7 +519,7 @@ TEST_F(DataCommands, VerifyTakesTheFeaturesAndTheShapeOfATraining) {
                         ": record 1 at byte "));
 }
 
-TEST_F(DataCommands, TakeAPartOfADirectory) {
+TEST_F(DataCommands, AcceptPartOfDirectory) {
   write_bytes(directory_ / "a.csv", "x,y,class\n1,2,0\n3,4.5,1\n");
   for (const char* part : {"train", "extra"})
     run({"convert", "csv", "--input", path("a.csv"), "--output", path("out"), "--part", part});
@@ -558,7 +558,7 @@ TEST_F(DataCommands, VerifyListsAllUnusableImagesOfFolders) {
   EXPECT_THAT(run({"verify", path("images")}), HasSubstr(": 2 records, 2 images, intact\n"));
 }
 
-TEST_F(DataCommands, VerifyReportsTheProblemsOfATableTogether) {
+TEST_F(DataCommands, VerifyReportsAllProblemsOfTable) {
   std::string text = "x,y,class\n1,2,0\n";
   for (int i = 0; i < 25; ++i) text += "1,two,-1\n";
   write_bytes(directory_ / "a.csv", text);
@@ -622,7 +622,7 @@ TEST_F(DataCommands, VerifyFindsDamagedPackedFiles) {
               HasSubstr("expected a complete zlib stream; truncated"));
 }
 
-TEST_F(DataCommands, VerifyComparesWithTheDescription) {
+TEST_F(DataCommands, VerifyComparesWithDescription) {
   run_convert();
   write_records(directory_ / "out/train-00001-of-00002.tfrecord",
                 {image_record(1, 4, 0), image_record(1, 4, 0)});
@@ -639,7 +639,7 @@ TEST_F(DataCommands, VerifyComparesWithTheDescription) {
   EXPECT_NO_THROW(run({"verify", path("out/*")}));
 }
 
-TEST_F(DataCommands, NeedFiles) {
+TEST_F(DataCommands, RequireFiles) {
   EXPECT_THROW(run({"verify"}), CLI::ParseError);
   EXPECT_THROW(run({}), CLI::ParseError);
   EXPECT_EQ(data_error_of([&] {

@@ -1,5 +1,5 @@
-// A training that diverges keeps the checkpoints from before, ends with status 6, and is continued
-// by the same command with a better rate.
+// A training that diverges keeps its earlier checkpoints, ends with status 6, and can be resumed
+// with a better learning rate.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 class Diverged : public ::testing::TestWithParam<std::string> {
  protected:
   std::string directory() const { return (scratch_.path() / "run").string(); }
-  /// With the devices of this test, saving to one directory.
+  /// A training with the devices of this test and a common checkpoint directory.
   Result train(const std::string& options) const {
     return run_lockstep(
         "train --log-format json --data-threads 1 --optimizer sgd --save-every 5 --keep 3 "
@@ -29,7 +29,7 @@ class Diverged : public ::testing::TestWithParam<std::string> {
   checkpoint::ScratchDirectory scratch_;
 };
 
-TEST_P(Diverged, KeepsWhatWasSavedBeforeAndIsContinuedWithABetterRate) {
+TEST_P(Diverged, KeepsCheckpointsAndResumesWithBetterRate) {
   const std::string task = "--model mlp:8 --data synthetic:4x4x1,4,6400 --global-batch 16 ";
   const Result good = train(task + "--learning-rate 0.1 --steps 20");
   ASSERT_EQ(good.status, 0) << good.errors;
@@ -48,8 +48,8 @@ TEST_P(Diverged, KeepsWhatWasSavedBeforeAndIsContinuedWithABetterRate) {
   EXPECT_EQ(again.event("start")["first_step"], 20);
 }
 
-// Their squares are no numbers of float32.
-TEST_P(Diverged, WithTargetsThatAreTooLargeSavesNothing) {
+// The squares of the targets overflow float32.
+TEST_P(Diverged, SavesNothingWithHugeTargets) {
   const std::string table = (scratch_.path() / "table.csv").string();
   std::ofstream(table) << "x,y\n1,1e30\n2,-1e30\n3,1e30\n4,1e30\n";
   const Result result = train("--model linear --loss mean-squared-error --data csv:" + table +

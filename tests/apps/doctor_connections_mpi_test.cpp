@@ -11,7 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(MpirunDoctorFault, RankZeroThatCannotListen) {
+TEST(MpirunDoctorFault, RankZeroCannotListen) {
   const std::string preload = "LD_PRELOAD=" LOCKSTEP_PRETEND_NO_PORTS;
   const Examined examined(
       run(mpirun(2, {"env", preload, LOCKSTEP_PROGRAM, "doctor", "--quick", "--json"})));

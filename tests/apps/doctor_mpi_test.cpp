@@ -45,7 +45,7 @@ class FolderWatch {
   int descriptor_;
 };
 
-TEST(MpirunDoctor, FindsNothingWrongAndSaysSoOnce) {
+TEST(MpirunDoctor, FindsNoProblemsAndPrintsOnce) {
   const Examined examined(run(mpirun(2, "doctor --quick --json")));
   EXPECT_EQ(examined.status(), 0) << examined.report();
   EXPECT_TRUE(examined.problems().empty()) << examined.report();
@@ -65,9 +65,9 @@ TEST(MpirunDoctorFault, RanksBoundToOneCore) {
                     HasSubstr(" -> mpirun --map-by core")));
 }
 
-TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
+TEST(MpirunDoctorFault, RanksWithoutSharedMemory) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to hide /proc";
-  // UCX, which some Open MPI brings, would say on standard output that /proc is not there.
+  // UCX, which some builds of Open MPI use, would report the missing /proc on standard output.
   const std::string hide = "export UCX_LOG_LEVEL=fatal; mount -t tmpfs none /proc";
   if (run({"unshare", "--mount", "sh", "-c", hide}).status != 0)
     GTEST_SKIP() << "root may not mount here";
@@ -78,7 +78,7 @@ TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
     command.push_back(word);
   const Examined examined(run(command));
   EXPECT_EQ(examined.status(), 0) << "training does without it";
-  const auto findings = examined.of_check("shared-memory");
+  const auto findings = examined.findings_of("shared-memory");
   ASSERT_EQ(findings.size(), 1U) << examined.report();
   EXPECT_EQ(findings.front()["ranks"], (std::vector<int>{0, 1}));
   EXPECT_THAT(std::string(findings.front()["what"]),
@@ -86,7 +86,7 @@ TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
   EXPECT_THAT(std::string(findings.front()["remedy"]), HasSubstr("--pid=host"));
 }
 
-TEST(MpirunDoctorFault, ARankThatIsKilled) {
+TEST(MpirunDoctorFault, KilledRank) {
   const checkpoint::ScratchDirectory scratch;
   const FolderWatch watch(scratch.path());
   Process process(
@@ -98,9 +98,9 @@ TEST(MpirunDoctorFault, ARankThatIsKilled) {
   ::kill(ranks[1], SIGKILL);
   const Examined examined(process.finish());
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
-  // mpirun passes on how the killed one ended, or rank 0's 4, whichever it sees first.
+  // mpirun returns the status of the killed rank or of rank 0 (4), whichever it detects first.
   EXPECT_THAT(examined.status(), ::testing::AnyOf(4, 128 + SIGKILL));
-  const auto findings = examined.of_check("progress");
+  const auto findings = examined.findings_of("progress");
   ASSERT_EQ(findings.size(), 1U) << examined.report();
   EXPECT_THAT(std::string(findings.front()["what"]),
               AllOf(HasSubstr("; rank 1, host "), HasSubstr(" is gone")));

@@ -1,4 +1,4 @@
-// What lockstep doctor said, for tests.
+// The report of lockstep doctor, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,9 +25,9 @@ class Examined {
   int status() const { return result_.status; }
   const std::string& errors() const { return result_.errors; }
   const nlohmann::json& report() const { return report_; }
-  /// All problems: a test's machine may be busy, of which there are warnings.
+  /// All problems. Warnings are ignored, because the test machine may be busy.
   std::vector<nlohmann::json> problems() const { return findings("level", "problem"); }
-  std::vector<nlohmann::json> of_check(const std::string& check) const {
+  std::vector<nlohmann::json> findings_of(const std::string& check) const {
     return findings("check", check);
   }
   std::string level_of(const std::string& check) const {
@@ -49,8 +49,7 @@ class Examined {
   nlohmann::json report_;
 };
 
-/// Fails the test unless the examination found exactly one problem, by `check`, and left with the
-/// status for it; the text of the problem and of its remedy, as "WHAT -> REMEDY".
+/// Expects exactly one problem, found by `check`, and status 1. Returns "WHAT -> REMEDY".
 inline std::string only_problem(const Examined& examined, const std::string& check) {
   EXPECT_EQ(examined.status(), 1);
   const auto problems = examined.problems();

@@ -1,4 +1,4 @@
-// lockstep doctor on this machine alone, with faults put into its way.
+// lockstep doctor on this machine, with injected faults.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,12 +21,12 @@ using ::testing::HasSubstr;
 
 const std::string kQuick = "doctor --quick --json ";
 
-/// `lockstep doctor` by way of a shell that says `before` first.
+/// Runs `lockstep doctor` in a shell after the command `before`.
 Examined examine_after(const std::string& before, const std::string& options = "") {
   return Examined(run({"sh", "-c", before + " exec " + LOCKSTEP_PROGRAM + " " + kQuick + options}));
 }
 
-TEST(Doctor, PrintsATableAndFindsNothingWrong) {
+TEST(Doctor, PrintsTableWithoutProblems) {
   const Result result = run_lockstep("doctor --quick");
   EXPECT_EQ(result.status, 0) << result.output << result.errors;
   EXPECT_THAT(result.output, testing::StartsWith("lockstep doctor: 1 rank on 1 host\n\ncheck "));
@@ -37,7 +37,7 @@ TEST(Doctor, PrintsATableAndFindsNothingWrong) {
             ContainsRegex("\nnothing is wrong, [0-9]+ warnings?; [0-9.]+ s\n$")));
 }
 
-TEST(Doctor, LeavesTheCheckpointFolderAsItWas) {
+TEST(Doctor, LeavesCheckpointFolderUnchanged) {
   const ScratchDirectory scratch;
   const Examined examined(run_lockstep(kQuick + "--data synthetic:4x4x1,2,8 --checkpoint-dir " +
                                        (scratch.path() / "run").string()));
@@ -54,7 +54,7 @@ TEST(DoctorFault, TooFewOpenFiles) {
               HasSubstr(" -> ulimit -n 4096 in the shell"));
 }
 
-TEST(DoctorFault, ACheckpointFolderThatCannotBe) {
+TEST(DoctorFault, CheckpointFolderNotCreatable) {
   const ScratchDirectory scratch;
   std::ofstream(scratch.path() / "file") << "in the way";
   EXPECT_THAT(only_problem(examine_after("", "--checkpoint-dir " +
@@ -64,26 +64,26 @@ TEST(DoctorFault, ACheckpointFolderThatCannotBe) {
                     HasSubstr(" -> set --checkpoint-dir to a folder that ")));
 }
 
-TEST(DoctorFault, AFolderForTemporaryFilesThatIsNotThere) {
+TEST(DoctorFault, MissingTemporaryFolder) {
   EXPECT_THAT(only_problem(examine_after("TMPDIR=/nowhere"), "temporary-files"),
               AllOf(HasSubstr("/nowhere does not exist on "),
                     HasSubstr(" -> set TMPDIR to a folder with free space")));
 }
 
-TEST(DoctorFault, DataThatAreMissing) {
+TEST(DoctorFault, MissingData) {
   EXPECT_THAT(only_problem(examine_after("", "--data /nowhere/train.tfrecord"), "data"),
               AllOf(HasSubstr("[/nowhere/train.tfrecord] expected "),
                     HasSubstr(" -> copy the files to this path on every host")));
 }
 
-TEST(DoctorFault, AGpuWithBadMemory) {
+TEST(DoctorFault, GpuWithBadMemory) {
   const Examined examined = examine_after("LD_LIBRARY_PATH=" LOCKSTEP_PRETEND_NVML_FOLDER);
   EXPECT_THAT(
       only_problem(examined, "devices"),
       HasSubstr("(GPU-sick) has 7 uncorrected ECC errors -> end its processes and reset it: "));
 }
 
-TEST(DoctorFault, AFullDisk) {
+TEST(DoctorFault, FullDisk) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
   const ScratchDirectory scratch;
   const std::string folder = scratch.path().string();
@@ -94,7 +94,7 @@ TEST(DoctorFault, AFullDisk) {
       run({"unshare", "--mount", "sh", "-c",
            mount + " && " + LOCKSTEP_PROGRAM + " " + kQuick + "--checkpoint-dir " + folder +
                "; status=$?; ls -A " + folder + " >&2; exit $status"}));
-  EXPECT_EQ(examined.errors(), "") << "nothing stays there";
+  EXPECT_EQ(examined.errors(), "") << "nothing remains there";
   EXPECT_THAT(
       only_problem(examined, "checkpoints"),
       HasSubstr(
@@ -105,7 +105,7 @@ TEST(DoctorCommandLine, ListsItsExitStatuses) {
   EXPECT_THAT(run_lockstep("doctor --help").output, HasSubstr("Exit status: 0 nothing is wrong"));
 }
 
-TEST(DoctorFault, ARouteThatDoesNotConnectTheseRanks) {
+TEST(DoctorFault, UnusableRoute) {
   EXPECT_THAT(
       only_problem(examine_after("", "--allreduce ring"), "routes"),
       AllOf(HasSubstr("ring does not work here: "), HasSubstr(" -> train with --allreduce auto")));

@@ -1,4 +1,4 @@
-// The examples around code that exists, alone and under mpirun.
+// The examples that wrap an existing training loop, in one process and under mpirun.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::vector<std::string> example(const std::string& name) {
   return {std::string(LOCKSTEP_EXAMPLES "/example_") + name};
 }
 
-TEST(WrapEigenExample, PrintsTheSameLossesOnAnyNumberOfRanks) {
+TEST(WrapEigenExample, LossesDoNotDependOnRanks) {
   const Result alone = run(example("wrap_eigen"));
   EXPECT_EQ(alone.status, 0) << alone.errors;
   EXPECT_THAT(
@@ -34,7 +34,7 @@ TEST(WrapEigenExample, PrintsTheSameLossesOnAnyNumberOfRanks) {
   }
 }
 
-TEST(TwoOutputsExample, HasTheSameMetricsOnAnyNumberOfRanks) {
+TEST(TwoOutputsExample, MetricsDoNotDependOnRanks) {
   std::vector<std::string> command = example("two_outputs");
   command.emplace_back("2");  // epochs
   const auto metrics_of = [](const Result& result) {
@@ -50,7 +50,7 @@ TEST(TwoOutputsExample, HasTheSameMetricsOnAnyNumberOfRanks) {
               Pointwise(DoubleNear(1e-5), metrics_of(run(command))));
 }
 
-TEST(RawPointersExample, FitsTheSameLineOnAnyNumberOfRanks) {
+TEST(RawPointersExample, ResultDoesNotDependOnRanks) {
   EXPECT_EQ(run(example("raw_pointers")).output, "y = 3.0000 x -1.0000, from 1 rank\n");
   const Result three = run(mpirun(3, example("raw_pointers")));
   EXPECT_EQ(three.status, 0) << three.errors;

@@ -1,4 +1,4 @@
-// The examples as programs of their own.
+// The example programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::string example(const std::string& name) {
   return std::string(LOCKSTEP_EXAMPLES "/example_") + name;
 }
 
-/// Flowers of three species that measure differently, in the form of TensorFlow's files.
+/// Synthetic flowers of three separable species, in the format of TensorFlow's files.
 std::string flowers(int count, unsigned seed) {
   constexpr double kMeasures[3][4] = {
       {5.0, 3.4, 1.5, 0.2}, {5.9, 2.8, 4.3, 1.3}, {6.6, 3.0, 5.6, 2.0}};
@@ -51,21 +51,21 @@ TEST(IrisExample, LearnsThreeSpecies) {
               HasSubstr("flower 1: setosa\nflower 2: versicolor\nflower 3: virginica\n"));
 }
 
-TEST(IrisExample, LearnsFishersFlowers) {
+TEST(IrisExample, LearnsFisherDataSet) {
   const std::string iris = LOCKSTEP_SOURCE_DIR "/apps/examples/iris/";
   const Result result = run({example("iris"), iris + "train.csv", iris + "test.csv"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, ContainsRegex(kIrisOutput));
 }
 
-TEST(IrisExample, SaysWhatItNeeds) {
+TEST(IrisExample, PrintsUsage) {
   EXPECT_EQ(run({example("iris")}).status, 1);
   const Result result = run({example("iris"), "nowhere.csv", "nowhere.csv"});
   EXPECT_NE(result.status, 0);
   EXPECT_THAT(result.errors, HasSubstr("[nowhere.csv] expected a file that can be read"));
 }
 
-/// A program that is built only where onnxruntime is.
+/// Skipped unless onnxruntime is installed.
 class OnnxruntimeExample : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -83,7 +83,7 @@ class OnnxruntimeExample : public ::testing::Test {
   data::TemporaryDirectory directory_;
 };
 
-TEST_F(OnnxruntimeExample, NamesTheClassOfEachLine) {
+TEST_F(OnnxruntimeExample, PrintsClassOfEachLine) {
   const std::string model = directory_ / "iris.onnx";
   data::write_bytes(directory_ / "train.csv", flowers(120, 1));
   const std::string data = "csv:" + (directory_ / "train.csv").string();
@@ -106,12 +106,12 @@ TEST_F(OnnxruntimeExample, NamesTheClassOfEachLine) {
   EXPECT_EQ(classify(model, "").status, 1);
 }
 
-TEST_F(OnnxruntimeExample, SaysWhatItNeeds) {
+TEST_F(OnnxruntimeExample, PrintsUsage) {
   EXPECT_THAT(run({example("onnxruntime")}).errors, HasSubstr("usage: example_onnxruntime MODEL"));
   EXPECT_EQ(classify(directory_ / "nowhere.onnx", "1\n").status, 1);
 }
 
-TEST(CustomLayerExample, LearnsWithItsOwnLayer) {
+TEST(CustomLayerExample, LearnsWithCustomLayer) {
   const Result result = run({example("custom_layer")});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(
@@ -126,7 +126,7 @@ TEST(FashionMnistExample, TrainsAndEvaluates) {
   EXPECT_THAT(result.output, ContainsRegex("accuracy [01].[0-9]+ on 100 records; replicas: 1\n"));
 }
 
-TEST(CustomLoopExample, StopsWhenItsLossIsSmallAndIsTheSameOnTwoReplicasAsOnOne) {
+TEST(CustomLoopExample, StopsAtSmallLossOnOneAndTwoReplicas) {
   const Result two = run({example("custom_loop")});
   EXPECT_EQ(two.status, 0) << two.errors;
   EXPECT_THAT(two.output, MatchesRegex("(epoch [0-9]+: loss [0-9]\\.[0-9]+ at rate 0.002\n)+"));
@@ -134,7 +134,7 @@ TEST(CustomLoopExample, StopsWhenItsLossIsSmallAndIsTheSameOnTwoReplicasAsOnOne)
   EXPECT_EQ(run({example("custom_loop"), "synthetic:8x8x1,4,2000", "cpu:0"}).output, two.output);
 }
 
-TEST(FineTuneExample, LearnsOtherClassesFromWeights) {
+TEST(FineTuneExample, LearnsNewClasses) {
   const data::TemporaryDirectory directory;
   const std::string run_directory = directory / "run";
   ASSERT_EQ(
@@ -157,7 +157,7 @@ TEST(TwoOutputsExample, LearnsBoth) {
                                           "price_loss 0\\.[01][0-9]+\n"));
 }
 
-TEST(FineTuneExample, SaysWhatItNeeds) {
+TEST(FineTuneExample, PrintsUsage) {
   EXPECT_EQ(run({example("fine_tune")}).status, 2);
   EXPECT_THAT(run({example("fine_tune"), "nowhere"}).errors, HasSubstr("nowhere"));
 }

@@ -1,4 +1,4 @@
-// Disks that are full, or fail, under each of the files that a command writes.
+// Full and failing disks, for each file that a command writes.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ std::size_t error_lines(const Result& result) {
 
 // ---- Full disks
 
-/// A directory on a disk of 64 KiB of its own, which the commands of `with_disk` see. Needs the
-/// right to mount.
+/// A directory on a separate disk of 64 KiB, visible to the commands of with_disk(). Requires
+/// permission to mount.
 class FullDisk : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -43,7 +43,7 @@ class FullDisk : public ::testing::Test {
 
   std::string at(const std::string& name) const { return scratch_.path() / name; }
   std::string disk() const { return at("disk"); }
-  /// A line of a shell, with the program as $L; the disk is empty before it and gone after it.
+  /// Runs a shell command, with the program as $L and an empty disk.
   Result with_disk(const std::string& line) const {
     return run({"unshare", "-m", "/bin/sh", "-c",
                 fmt::format("mount -t tmpfs -o size=64k none {} || exit 99; L='{}'; {}", disk(),
@@ -52,7 +52,7 @@ class FullDisk : public ::testing::Test {
   const ScratchDirectory scratch_;
 };
 
-TEST_F(FullDisk, OfSummariesDoesNotEndATraining) {
+TEST_F(FullDisk, OfSummariesDoesNotEndTraining) {
   const Result result = with_disk(
       fmt::format("$L train --model mlp --log-every 1 --epochs 100 --save-every 1000000 "
                   "--checkpoint-dir {} --summary-dir {} {}; s=$?; ls -s {}/train >&2; exit $s",
@@ -67,7 +67,7 @@ TEST_F(FullDisk, OfSummariesDoesNotEndATraining) {
   EXPECT_TRUE(std::filesystem::exists(at("run") + "/step-00001100"));
 }
 
-TEST_F(FullDisk, OfMetricsDoesNotEndATraining) {
+TEST_F(FullDisk, OfMetricsDoesNotEndTraining) {
   const Result result =
       with_disk(fmt::format("cat /dev/zero > {}/other 2> /dev/null; $L train --checkpoint-dir none "
                             "--model mlp --epochs 3 --metrics-file "
@@ -126,9 +126,9 @@ class FailingCalls : public ::testing::Test {
     return ranks == 1 ? command : mpirun(ranks, command);
   }
 
-  /// A training that has a checkpoint goes on while call `number` of each rank fails. Whether there
-  /// are so many calls.
-  bool goes_on_while_one_fails(int number, int error, int ranks = 1) {
+  /// Expects that a training with a checkpoint resumes while call `number` of each rank fails.
+  /// Returns whether there are that many calls.
+  bool resumes_with_failing_call(int number, int error, int ranks = 1) {
     SCOPED_TRACE(fmt::format("call {}, {}", number, std::generic_category().message(error)));
     std::filesystem::remove_all(scratch_.path());
     // The other ranks write below their temporary directory.
@@ -162,12 +162,12 @@ class FailingCalls : public ::testing::Test {
   std::string straight_;
 };
 
-TEST_F(FailingCalls, LeaveTheEarlierCheckpointsSound) {
-  for (const int number : {2, 7, 13}) EXPECT_TRUE(goes_on_while_one_fails(number, ENOSPC));
+TEST_F(FailingCalls, KeepEarlierCheckpoints) {
+  for (const int number : {2, 7, 13}) EXPECT_TRUE(resumes_with_failing_call(number, ENOSPC));
 }
 
-TEST_F(FailingCalls, OfTwoRanksAtOnceLeaveTheEarlierCheckpointsSound) {
-  for (const int number : {2, 9}) EXPECT_TRUE(goes_on_while_one_fails(number, EIO, 2));
+TEST_F(FailingCalls, OnTwoRanksKeepEarlierCheckpoints) {
+  for (const int number : {2, 9}) EXPECT_TRUE(resumes_with_failing_call(number, EIO, 2));
 }
 
 class LongFailingCalls : public FailingCalls, public ::testing::WithParamInterface<int> {};
@@ -177,12 +177,12 @@ INSTANTIATE_TEST_SUITE_P(Errors, LongFailingCalls, ::testing::Values(EIO, ENOSPC
                            return std::string(::strerrorname_np(error.param));
                          });
 
-TEST_P(LongFailingCalls, LeaveTheEarlierCheckpointsSound) {
-  for (int number = 1; number <= 60; ++number) goes_on_while_one_fails(number, GetParam());
+TEST_P(LongFailingCalls, KeepEarlierCheckpoints) {
+  for (int number = 1; number <= 60; ++number) resumes_with_failing_call(number, GetParam());
 }
 
-TEST_P(LongFailingCalls, OfTwoRanksAtOnceLeaveTheEarlierCheckpointsSound) {
-  for (int number = 1; number <= 60; ++number) goes_on_while_one_fails(number, GetParam(), 2);
+TEST_P(LongFailingCalls, OnTwoRanksKeepEarlierCheckpoints) {
+  for (int number = 1; number <= 60; ++number) resumes_with_failing_call(number, GetParam(), 2);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Four ranks on sixteen gzip TFRecord files: one rank reads each file, once, and no rank keeps it
-in memory.
+"""Four ranks on sixteen gzip TFRecord files: each file is read once by one rank, and is not kept in
+memory.
 
 first_start_test.py PROGRAM MPIRUN…   PROGRAM: lockstep; MPIRUN…: mpirun and its options, without
                                       the number of ranks
@@ -21,27 +21,27 @@ import unittest
 
 RANKS, FILES, SIDE = 4, 16, 200
 LARGE, SMALL = 600, 4  # records in a file: 24 MB, which do not compress
-HEAD = 64 << 10  # what each rank may read of each file to know it again
+HEAD = 64 << 10  # what each rank may read of each file to identify it
 # bytes of memory for a file; kept here by all files together, of which a rank reads 96 MB
 PROMISE = 64 << 20
 CALLS = "read,readv,pread64,preadv,preadv2,mmap,sendfile,copy_file_range"
 
 
 def traced(folder, command):
-    """A rank: runs the command under strace, and leaves its system calls and its largest resident
-    memory in `folder`."""
+    """Runs the command of a rank under strace, and stores its system calls and its peak memory in
+    `folder`."""
     own = pathlib.Path(tempfile.mkdtemp(dir=folder))
     status = subprocess.run([
         "strace", "-ff", "--seccomp-bpf", "-y", "-s", "0", "-e", f"trace={CALLS}", "-e",
         "signal=none", "-o", own / "thread", *command
     ]).returncode
-    # The largest of all descendants, in KiB.
+    # Maximum over all descendants, in KiB.
     (own / "resident").write_text(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10))
     return status
 
 
 def bytes_read(folder):
-    """Of each data file, what one rank has read; a mapping counts as all of its length."""
+    """Bytes that one rank read of each data file; mappings count with their full length."""
     read = collections.Counter()
     for trace in folder.glob("thread.*"):
         for line in trace.read_text().splitlines():
@@ -81,8 +81,8 @@ class Start:
 
 
 def write_files(folder, records):
-    """The files, by way of IDX files. Without dataset.json, so that a first start also has to read
-    the labels."""
+    """Writes the files, converted from IDX. Without dataset.json, a first start must read the
+    labels, too."""
     folder.mkdir()
     with open(folder / "train-images-idx3-ubyte", "wb") as images:
         images.write(struct.pack(">4i", 0x803, FILES * records, SIDE, SIDE))
@@ -102,7 +102,7 @@ def write_files(folder, records):
 
 
 class CompressedFiles(unittest.TestCase):
-    def test_are_read_once_by_one_rank_and_not_kept_in_memory(self):
+    def test_are_read_once_and_not_kept_in_memory(self):
         with tempfile.TemporaryDirectory(prefix="lockstep-first-start-") as folder:
             folder = pathlib.Path(folder)
             usual = max(Start(write_files(folder / "small", SMALL)).resident)

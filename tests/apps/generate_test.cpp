@@ -1,4 +1,4 @@
-// lockstep generate: a training on text, and the text that its checkpoint continues.
+// lockstep generate: continues text with the checkpoint of a training.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class Generate : public ::testing::Test {
   checkpoint::ScratchDirectory scratch_;
 };
 
-TEST_F(Generate, ContinuesAPromptAsItWasTrained) {
+TEST_F(Generate, ContinuesPromptAsTrained) {
   train();
   const Result greedy = run_lockstep(generate("--prompt cd --tokens 20 --temperature 0"));
   ASSERT_EQ(greedy.status, 0) << greedy.errors;
@@ -74,7 +74,7 @@ TEST_F(Generate, ContinuesAPromptAsItWasTrained) {
   EXPECT_GT(event["tokens_per_second"].get<double>(), 0);
 }
 
-TEST_F(Generate, DrawsTheSameForASeedOnAnyNumberOfThreads) {
+TEST_F(Generate, IsReproducibleOnAnyNumberOfThreads) {
   train();
   const auto drawn = [&](int seed, int threads) {
     std::vector<std::string> command = {"env", fmt::format("OMP_THREAD_LIMIT={}", threads),
@@ -90,7 +90,7 @@ TEST_F(Generate, DrawsTheSameForASeedOnAnyNumberOfThreads) {
   EXPECT_NE(drawn(2, 1), text);
 }
 
-TEST_F(Generate, ReadsTheTokenizerFromTheCheckpointIfItsFileIsGone) {
+TEST_F(Generate, ReadsTokenizerFromCheckpoint) {
   std::ofstream vocabulary(path("vocab.txt"));
   for (const char* token : {"[UNK]", "[SEP]", "ab", "##cd", "##ef", "##gh"})
     vocabulary << token << '\n';
@@ -133,10 +133,10 @@ TEST_F(Generate, WritesUtf8EvenFromBytes) {
   const auto text = result.event("generate")["text"].get<std::string>();
   EXPECT_THAT(text, HasSubstr("\xEF\xBF\xBD")) << "of 256 bytes that are almost equally probable";
   std::string rest = text;
-  EXPECT_EQ(take_characters(rest), text);
+  EXPECT_EQ(extract_characters(rest), text);
 }
 
-TEST_F(Generate, WritesALineForEachSource) {
+TEST_F(Generate, WritesLinePerSource) {
   std::ofstream words(path("words.csv"));
   words << "word,reversed\n";
   for (const std::string first : {"", "a", "b", "c"})
@@ -191,7 +191,7 @@ TEST_F(Generate, WritesALineForEachSource) {
   EXPECT_THAT(run(piped).errors, HasSubstr("[standard input: line 2] expected a text of at least"));
 }
 
-TEST_F(Generate, FindsTheMostProbableTextWithBeams) {
+TEST_F(Generate, FindsMostProbableTextWithBeams) {
   train();
   const Result result = run_lockstep(generate("--prompt cd --tokens 6 --beams 3 --json"));
   ASSERT_EQ(result.status, 0) << result.errors;
@@ -204,7 +204,7 @@ TEST_F(Generate, FindsTheMostProbableTextWithBeams) {
             "cdefghab\n");
 }
 
-TEST_F(Generate, RefusesASourceForAModelWithoutPairs) {
+TEST_F(Generate, RejectsSourceForModelWithoutPairs) {
   train();
   const Result result = run_lockstep(generate("--source abc"));
   EXPECT_EQ(result.status, 2);
@@ -213,7 +213,7 @@ TEST_F(Generate, RefusesASourceForAModelWithoutPairs) {
                         "text:FILE:source=A,target=B); it was trained on texts without sources"));
 }
 
-TEST_F(Generate, RefusesPromptsItCannotRead) {
+TEST_F(Generate, RejectsUnreadablePrompts) {
   train();
   for (const auto& [prompt, message] :
        {std::pair{"--prompt abxy",
@@ -239,7 +239,7 @@ TEST_F(Generate, RefusesPromptsItCannotRead) {
               HasSubstr("[devices] expected one device, such as gpu:0, got \"cpu:0,cpu:0\""));
 }
 
-TEST_F(Generate, RefusesAModelOfOtherData) {
+TEST_F(Generate, RejectsOtherModels) {
   ASSERT_EQ(
       run_lockstep("train --model linear --quiet --checkpoint-dir " + path("run") + kData).status,
       0);
@@ -250,7 +250,7 @@ TEST_F(Generate, RefusesAModelOfOtherData) {
                         "trained on other data"));
 }
 
-TEST(TakeCharacters, LeavesTheBeginningOfOne) {
+TEST(ExtractCharacters, KeepsIncompleteCharacter) {
   const std::string unknown = "\xEF\xBF\xBD";
   for (const auto& [bytes, text, rest] : {
            std::tuple<std::string, std::string, std::string>{"abc", "abc", ""},
@@ -261,17 +261,17 @@ TEST(TakeCharacters, LeavesTheBeginningOfOne) {
            {"\xF0\x9F\x98", "", "\xF0\x9F\x98"},
            {"\xFFz", unknown + "z", ""},
            {"\xE2(", unknown + "(", ""},
-           {"\xC0\x80", unknown + unknown, ""},                // a longer form of U+0000
+           {"\xC0\x80", unknown + unknown, ""},                // overlong form of U+0000
            {"\xED\xA0\x80", unknown + unknown + unknown, ""},  // a surrogate
            {"\xF4\x90", unknown + unknown, ""},                // above U+10FFFF
        }) {
     std::string left = bytes;
-    EXPECT_EQ(take_characters(left), text) << bytes;
+    EXPECT_EQ(extract_characters(left), text) << bytes;
     EXPECT_EQ(left, rest) << bytes;
   }
 }
 
-TEST(GeneratedText, LeavesOutTokensAfterTheVocabulary) {
+TEST(GeneratedText, OmitsTokensBeyondVocabulary) {
   GeneratedText text(std::make_shared<data::BytesTokenizer>(), std::nullopt);
   EXPECT_EQ(text.add(256), "");
   EXPECT_EQ(text.add('y'), "y");
@@ -290,14 +290,14 @@ TEST(GeneratedText, CompletesCharactersOfSeveralTokens) {
 }
 
 TEST(GeneratedText, IsTheTextOfAllTokens) {
-  // Whether a piece of SentencePiece begins with a space depends on those before it.
+  // Whether a SentencePiece token begins with a space depends on its predecessors.
   for (const auto& [name, space] :
        {std::pair{"unigram", 6}, {"bpe", 526}, {"bare", 125}}) {  // the space alone is likely
-    const auto tokenizer =
-        data::TextSchema::of(fmt::format(LOCKSTEP_SOURCE_DIR "/tests/reference/sentencepiece_{}"
-                                                             ".model",
-                                         name))
-            .open();
+    const auto tokenizer = data::TextSchema::for_tokenizer(
+                               fmt::format(LOCKSTEP_SOURCE_DIR "/tests/reference/sentencepiece_{}"
+                                                               ".model",
+                                           name))
+                               .open();
     const std::int64_t kinds = tokenizer->vocabulary_size();
     for (std::uint32_t seed = 1; seed <= 50; ++seed) {
       std::minstd_rand random(seed);
@@ -311,7 +311,7 @@ TEST(GeneratedText, IsTheTextOfAllTokens) {
       for (const std::int32_t token : tokens) text += pieces.add(token);
       text += pieces.finish();
       std::string whole = tokenizer->decode(tokens);
-      const std::string expected = take_characters(whole);
+      const std::string expected = extract_characters(whole);
       EXPECT_EQ(text, whole.empty() ? expected : expected + "\xEF\xBF\xBD") << name << ' ' << seed;
     }
   }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What scripts and people read of the program, beside the files in golden/: help, configurations,
-events, states, errors on resume; and the table of options in docs/program.md.
+"""Compares the interface of the program with the files in golden/ (help, configurations, events,
+states, errors on resume), and checks the table of options in docs/program.md.
 
 golden_test.py PROGRAM [--update]
 
@@ -18,7 +18,7 @@ import tempfile
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "program.md"
-# The part of the document that this script writes.
+# Delimiters of the part of the document that this script writes.
 BEGIN, END = "<!-- written by tests/apps/golden_test.py --update -->\n", "<!-- end -->\n"
 TABLE = "a,b,kind\n" + "".join(
     f"{2 * i + 1},{2 * i + 2},x\n{2 * i + 2},{2 * i + 1},y\n" for i in range(4)
@@ -34,9 +34,9 @@ TRAIN = [
     "--devices",
     "cpu:0",
 ]
-# Values that differ between machines or runs; their type remains.
+# Values that differ between machines or runs; only their type is compared.
 VARIES = {"host", "parameter_hash", "resident_bytes", "cores", "lockstep_version", "hash"}
-# A resumed run with one other option: the error or the warning, and what is left to compare.
+# Resumed runs with one changed option, whose error or warning is compared.
 CHANGES = [
     ["--seed", "2"],
     ["--global-batch", "2"],
@@ -89,7 +89,7 @@ def commands(program, path=()):
 
 
 def shape(value, key=""):
-    """Numbers with a fraction and what varies, as their type; everything else as it is."""
+    """Replaces fractional numbers and varying values by their type."""
     if isinstance(value, dict):
         return {name: shape(one, name) for name, one in value.items()}
     if isinstance(value, list):

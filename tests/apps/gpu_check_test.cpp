@@ -1,4 +1,4 @@
-// scripts/gpu_check and scripts/gpu_pack where there is no GPU, and what they refuse.
+// scripts/gpu_check and scripts/gpu_pack without a GPU, and with invalid arguments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ using Words = std::vector<std::string>;
 
 std::string script(const std::string& name) { return LOCKSTEP_SOURCE_DIR "/scripts/" + name; }
 
-// Standard error in full: one line, and nothing else.
+// Expects exactly one line on standard error.
 void expect_no_gpu(const Result& result, const std::string& reason) {
   EXPECT_EQ(result.status, 5);
   EXPECT_EQ(result.output, "");
@@ -29,14 +29,14 @@ void expect_no_gpu(const Result& result, const std::string& reason) {
                                ". docs/gpu.md lists what has not run on one\n");
 }
 
-TEST(GpuCheck, SaysInOneLineThatNoGpuIsShown) {
+TEST(GpuCheck, ReportsMissingGpuInOneLine) {
   expect_no_gpu(run({"env", "CUDA_VISIBLE_DEVICES=", script("gpu_check")}),
                 "CUDA_VISIBLE_DEVICES is '', which hides all of them");
   expect_no_gpu(run({"env", "CUDA_VISIBLE_DEVICES=-1", script("gpu_check"), "--quick"}),
                 "CUDA_VISIBLE_DEVICES is '-1', which hides all of them");
 }
 
-TEST(GpuCheck, PassesOnWhatTheDriverSays) {
+TEST(GpuCheck, ReportsDriverError) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("lockstep-gpu-check-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
@@ -54,7 +54,7 @@ TEST(GpuCheck, PassesOnWhatTheDriverSays) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(GpuCheck, ExplainsItself) {
+TEST(GpuCheck, PrintsHelp) {
   const Result result = run({script("gpu_check"), "--help"});
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(result.output, StartsWith("Checks everything that needs a GPU"));
@@ -72,7 +72,7 @@ std::ostream& operator<<(std::ostream& out, const ScriptRefusal& refusal) {
 
 class GpuScripts : public ::testing::TestWithParam<ScriptRefusal> {};
 
-TEST_P(GpuScripts, RefuseWhatTheyDoNotKnow) {
+TEST_P(GpuScripts, RejectUnknownArguments) {
   std::istringstream stream(script(GetParam().command));
   const Result result = run(Words(std::istream_iterator<std::string>(stream), {}));
   EXPECT_EQ(result.status, 2);

@@ -1,5 +1,4 @@
-"""What scripts/gpu_check computes and how it runs its steps, without a GPU. Run by ctest where
-Python is."""
+"""Tests the computations of scripts/gpu_check and the execution of its steps, without a GPU."""
 
 import contextlib
 import ctypes
@@ -35,7 +34,7 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 
 
 class Floors(unittest.TestCase):
-    def test_knows_gpus_by_the_most_special_name(self):
+    def test_match_the_most_specific_gpu_name(self):
         self.assertEqual(gpu_tools.gpu_limits("NVIDIA H200")["memory_bytes_per_second"], 4.8e12)
         self.assertEqual(
             gpu_tools.gpu_limits("NVIDIA GH200 480GB")["memory_bytes_per_second"], 4.0e12)
@@ -48,11 +47,11 @@ class Floors(unittest.TestCase):
         self.assertEqual(gpu_tools.gpu_limits("NVIDIA L4")["bfloat16_flops_per_second"], 121e12)
         self.assertEqual(gpu_tools.gpu_limits("NVIDIA L40S")["bfloat16_flops_per_second"], 362e12)
 
-    def test_does_not_guess(self):
+    def test_are_unknown_for_other_gpus(self):
         self.assertIsNone(gpu_tools.gpu_limits("NVIDIA GeForce 9800 GT"))
         self.assertIsNone(gpu_tools.gpu_limits("NVIDIA L400"))
 
-    def test_of_adam_is_32_bytes_a_parameter(self):
+    def test_of_adam_is_32_bytes_per_parameter(self):
         self.assertAlmostEqual(
             gpu_tools.adam_floor({"memory_bytes_per_second": 3.2e12}, 100_000_000), 1e-3)
 
@@ -78,7 +77,7 @@ class Numbers(unittest.TestCase):
         self.assertIsNone(gpu_tools.ratio(None, 2))
         self.assertIsNone(gpu_tools.ratio(3, None))
 
-    def test_the_first_rates_do_not_count(self):
+    def test_the_first_rates_are_ignored(self):
         self.assertEqual(gpu_tools.steady([1, 2, 30, 40]), [30, 40])
         self.assertEqual(gpu_tools.steady([1, 2]), [1, 2])
 
@@ -124,7 +123,7 @@ class Outputs(unittest.TestCase):
             })
         self.assertEqual(gpu_tools.outside_the_graph(training["breakdown"]), 9)
 
-    def test_of_a_training_that_broke_off(self):
+    def test_of_an_interrupted_training(self):
         self.assertIsNone(gpu_tools.training_of("{")["hash"])
 
     def test_of_tests(self):
@@ -145,7 +144,7 @@ class Outputs(unittest.TestCase):
 
 
 class Tables(unittest.TestCase):
-    def test_have_columns_as_wide_as_they_need_to_be(self):
+    def test_have_columns_of_minimum_width(self):
         self.assertEqual(gpu_tools.table(["step", "note"], [["a long one", 1], ["b", ""]]),
                          "step        note\na long one  1\nb")
 
@@ -155,7 +154,7 @@ class Tables(unittest.TestCase):
 
 
 class Judgements(unittest.TestCase):
-    def test_tell_what_was_reached(self):
+    def test_report_reached_goals(self):
         note, _ = gpu_runs.judge("10 steps/s", {}, [("times PyTorch", 1.5, 1.5, True),
                                                     ("unknown", None, 1, True),
                                                     ("memory", 1.0, 1.05, False)])
@@ -165,19 +164,19 @@ class Judgements(unittest.TestCase):
             "1.05)"
         )
 
-    def test_fail_what_was_missed_and_keep_its_figures(self):
+    def test_fail_missed_goals_and_keep_figures(self):
         for reached, more in [(1.4, True), (1.6, False)]:
             with self.assertRaisesRegex(Failed, "missed: 10 steps/s; it 1.[46]0") as caught:
                 gpu_runs.judge("10 steps/s", {"key": 1}, [("it", reached, 1.5, more)])
             self.assertEqual(caught.exception.figures, {"key": 1})
 
-    def test_say_where_nothing_is_to_compare_with(self):
+    def test_report_missing_references(self):
         self.assertEqual(
             gpu_runs.judge("10 steps/s", {}, [])[0], "10 steps/s; nothing to compare it with")
 
 
 class Kernels(unittest.TestCase):
-    def test_of_resnet50_are_those_of_its_layers(self):
+    def test_of_resnet50_match_its_layers(self):
         rows = gpu_floor.resnet50_kernels(256)
         names = [name for name, _, _ in rows]
         self.assertEqual(len(names), len(set(names)))
@@ -187,7 +186,7 @@ class Kernels(unittest.TestCase):
         # gradient of the first convolution.
         self.assertAlmostEqual(sum(flop for _, _, flop in rows) / 256 / (3 * 8.2e9), 1, delta=0.02)
 
-    def test_move_what_they_read_and_write(self):
+    def test_count_bytes_read_and_written(self):
         rows = {name: (size, flop) for name, size, flop in gpu_floor.resnet50_kernels(1)}
         image, weights = 2 * 64 * 56 * 56, 2 * 64 * 64
         self.assertEqual(rows["layer1.1.conv2 forward"],
@@ -201,7 +200,7 @@ class Kernels(unittest.TestCase):
         self.assertEqual(rows["layer2.0.downsample.0 forward"][0],
                          2 * (256 * 28 * 28 + 256 * 512 + 512 * 28 * 28))
 
-    def test_have_their_measured_time_beside_them(self):
+    def test_have_measured_times(self):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
             file.write('{"name": "layer1.1.bn1 statistics", "ms": 0.5, "bytes": 1, "flop": 0}\n'
                        '{"name": "something else", "ms": 2, "bytes": 4.8e9, "flop": 0}\n'
@@ -221,7 +220,7 @@ class Kernels(unittest.TestCase):
             f"{floor:.2f})"
         )
 
-    def test_are_unknown_of_an_unknown_gpu(self):
+    def test_are_unknown_for_an_unknown_gpu(self):
         self.assertRaisesRegex(ValueError, "got GeForce 256", gpu_floor.report, "GeForce 256", [],
                                256)
         self.assertEqual(
@@ -229,13 +228,13 @@ class Kernels(unittest.TestCase):
         self.assertRaisesRegex(ValueError, "expected resnet50 or gpt:LAYERSxWIDTH, got vgg",
                                gpu_floor.kernels, "vgg", 1)
 
-    def test_of_gpt_are_those_of_its_layers(self):
+    def test_of_gpt_match_its_layers(self):
         rows = gpu_floor.kernels("gpt:12x768", 8)
         names = [name for name, _, _ in rows]
         self.assertEqual(len(names), len(set(names)))
         tokens, parameters = 8 * 1024, 124_439_808
-        # Six operations of a token and a parameter of a product, without the table of positions,
-        # biases and normalization; and attention.
+        # Six operations per token and parameter of the matrix products, and attention; without the
+        # position table, biases and normalization.
         products = 12 * 12 * 768 ** 2 + 50257 * 768
         self.assertEqual(sum(flop for name, _, flop in rows if not name.startswith("attention")),
                          6 * tokens * products)
@@ -246,7 +245,7 @@ class Kernels(unittest.TestCase):
                          "all three products, and the loss between them")
         self.assertEqual(sizes["update"][0], 34 * parameters)
 
-    def test_of_one_kind_are_one_gap(self):
+    def test_of_one_kind_are_summed(self):
         gaps = gpu_floor.largest_gaps([("add forward", 0, 1.0), ("add_1 forward", 0, 1.5),
                                        ("h.0.ln_1 forward", 1, 2.0), ("h.1.ln_1 forward", 1, 2.0),
                                        ("h.0.ln_2 forward", 1, 1.5), ("loss", 5, 5)])
@@ -272,7 +271,7 @@ def speed_of(help_text="", prebuilt=None, kind=gpu_speed.Speed):
 
 
 class ResNet50(unittest.TestCase):
-    def test_has_the_goal_beside_it(self):
+    def test_is_compared_with_the_goal(self):
         speed = speed_of("--fused-statistics")
         commands = []
 
@@ -292,7 +291,7 @@ class ResNet50(unittest.TestCase):
         speed.resnet50("float16", 256)
         self.assertNotIn("--fused-statistics", commands[2])
 
-    def test_is_profiled_where_that_is_built(self):
+    def test_is_profiled_if_built(self):
         self.assertRaisesRegex(NotRun, "not built: lockstep train --profile",
                                speed_of().profile_resnet50, "bfloat16")
         with tempfile.TemporaryDirectory() as folder:
@@ -309,7 +308,7 @@ class ResNet50(unittest.TestCase):
         self.assertEqual(figures["milliseconds"], {"update": 1})
         self.assertIn("update", logged[0])
 
-    def test_memory_is_watched_in_runs_that_are_not_timed(self):
+    def test_memory_is_measured_in_untimed_runs(self):
         speed = speed_of()
         speed.train = lambda arguments, limit, watch_memory: types.SimpleNamespace(gpu_mib=100)
         speed.theirs = lambda arguments, limit, watch_memory: {"gpu_mib": 100}
@@ -379,7 +378,7 @@ class Attention(unittest.TestCase):
         speed.theirs = lambda arguments, limit: {"seconds_per_step": [0.002, 0.004, 0.003]}
         return speed.attention()
 
-    def test_of_both_implementations_is_beside_pytorch(self):
+    def test_of_both_implementations_is_compared_with_pytorch(self):
         note, figures = self.attention(0.002)
         self.assertIn(
             "cudnn 1.000 + 2.000 ms (10 and 9 TFLOP/s); PyTorch eager 3.000 ms together; PyTorch "
@@ -436,7 +435,7 @@ class Cifar(unittest.TestCase):
 
 
 class Turns(unittest.TestCase):
-    def test_end_with_the_time_and_keep_what_was_measured(self):
+    def test_end_at_the_limit_and_keep_results(self):
         speed = speed_of()
         speed.rounds = 3
         answers = iter([1, 2])
@@ -467,7 +466,7 @@ class Next(unittest.TestCase):
         self.next = speed_of(kind=gpu_next.Next)
         self.next.compilation = None
 
-    def test_has_each_way_of_the_first_convolution_the_fastest_first(self):
+    def test_sorts_implementations_of_the_first_convolution_by_speed(self):
         def checked(command, limit):
             self.assertEqual(command[1:3], ["--only", "stem"])
             rows = [{
@@ -510,12 +509,12 @@ class Next(unittest.TestCase):
         self.assertIn("times PyTorch's speed 4.00 (expected at least 1)", note)
         self.assertEqual(figures["compile"]["seconds"], 12)
 
-    def test_does_not_compare_what_was_not_reached(self):
+    def test_does_not_compare_unreached_accuracies(self):
         note, _ = self.time_to_accuracy([(0.5, 2)], [(0.89, 12)])
         self.assertIn("lockstep never to 88%", note)
         self.assertIn("nothing to compare it with", note)
 
-    def test_waits_for_what_compiles_in_the_background(self):
+    def test_waits_for_background_compilation(self):
         self.next.steps = Steps(self.folder, dict(os.environ), 60)
         self.assertRaisesRegex(NotRun, "nothing was compiled", self.next.compiled)
         self.next.compilation = self.next.steps.start(["sh", "-c", "echo no memory >&2; exit 3"])
@@ -544,7 +543,7 @@ class Several(unittest.TestCase):
         several.ours = ours
         return several.scaling(["one"], ["all"], "images", 10)
 
-    def test_is_held_against_as_many_times_one_gpu_and_the_link(self):
+    def test_is_compared_with_linear_scaling_and_the_link(self):
         note, figures = self.scaled(380)
         self.assertEqual(self.seen, [("gpu:0", 1, "one"), ("gpu:all", 1, "nccl"),
                                      ("auto", 4, "nccl"), ("gpu:all", 1, "staged")])
@@ -555,7 +554,7 @@ class Several(unittest.TestCase):
                                300)
         self.assertIn("whose speed is not known", self.scaled(380, bandwidth=None)[0])
 
-    def test_needs_several(self):
+    def test_requires_several_gpus(self):
         several = speed_of(kind=gpu_several.Several)
         several.gpus = 1
         self.assertRaisesRegex(NotRun, "there is only one GPU", several.on_several, list)
@@ -578,7 +577,7 @@ class JpegRecords(unittest.TestCase):
         speed.ours = ours
         return speed
 
-    def test_are_made_and_held_against_images_that_need_no_reading(self):
+    def test_are_written_and_compared_with_synthetic_images(self):
         for rate, verdict in [
             (96,
              "96% of those from made-up images, 50% of the time spent waiting for input: not bound "
@@ -599,7 +598,7 @@ class JpegRecords(unittest.TestCase):
             self.assertIn(f"{made[1]}/train-*.tfrecord", jpeg)
             self.assertIn("synthetic-images:224x224x3,1000,2048", free)
 
-    def test_are_left_out_of_versions_that_prepare_none(self):
+    def test_are_skipped_for_versions_without_preprocessing(self):
         self.assertRaises(NotRun, speed_of("--data TEXT").jpeg)
 
 
@@ -625,19 +624,19 @@ class Running(unittest.TestCase):
         self.assertEqual(gpu_tools.exit_status(self.steps.rows), 1)
         self.assertIn("==== bad\n$ sh -c", (self.folder / "log.txt").read_text())
 
-    def test_a_step_is_not_run_where_what_it_needs_failed(self):
+    def test_a_step_is_skipped_if_a_dependency_failed(self):
         self.step("build", lambda: self.steps.checked(["false"], 10))
         row = self.step("test", lambda: "never", ["build"])
         self.assertEqual((row["result"], row["note"]),
                          ("not run", "it needs the step 'build', which did not pass"))
 
-    def test_what_takes_too_long_is_ended_with_all_that_it_started(self):
+    def test_a_timeout_ends_a_command_and_its_children(self):
         row = self.step(
             "slow", lambda: self.steps.checked(["sh", "-c", "echo here; sleep 1000 & wait"], 1.1))
         self.assertEqual((row["result"], row["note"]),
                          ("not run", "it had not ended after 1 s, its limit; last: here"))
 
-    def test_what_runs_beside_them_is_ended_with_them(self):
+    def test_background_processes_end_with_the_steps(self):
         running = self.steps.start(["sleep", "1000"])
         self.assertEqual(
             self.step("beside", lambda: self.steps.checked(["echo", "here"], 10).text)["note"],
@@ -645,11 +644,11 @@ class Running(unittest.TestCase):
         self.steps.stop()
         self.assertEqual(running.end(0).status, -9)
 
-    def test_nothing_begins_after_the_end(self):
+    def test_no_step_starts_after_the_time_limit(self):
         self.steps.deadline = 0
         self.assertEqual(self.step("late", lambda: "done")["note"], "the time was over")
 
-    def test_a_group_has_its_own_time_within_that_of_all(self):
+    def test_a_group_has_a_separate_time_limit(self):
         end = self.steps.end
         self.steps.begin("short", 0)
         self.assertEqual(self.step("late", lambda: "done")["note"], "the time was over")
@@ -672,10 +671,10 @@ class Running(unittest.TestCase):
         self.assertLess(len(log), 70000)
         self.assertIn("the end", log)
 
-    def test_a_mistake_of_a_step_is_a_result(self):
+    def test_an_exception_in_a_step_is_a_result(self):
         self.assertEqual(self.step("odd", lambda: {}["key"])["note"], "KeyError: 'key'")
 
-    def test_what_could_not_run_does_not_count(self):
+    def test_skipped_steps_do_not_count(self):
         def absent():
             raise NotRun("it is absent")
         self.step("absent", absent)
@@ -685,7 +684,7 @@ class Running(unittest.TestCase):
 
 
 class Memory(unittest.TestCase):
-    def test_is_the_most_that_nvml_tells(self):
+    def test_is_the_maximum_reported_by_nvml(self):
         values = [3 << 20, 9 << 20, 5 << 20]
         seen = []
 
@@ -702,31 +701,31 @@ class Memory(unittest.TestCase):
             pass
         self.assertEqual(memory.end(), 9)
 
-    def test_is_unknown_where_nvml_fails(self):
+    def test_is_unknown_if_nvml_fails(self):
         self.assertIsNone(GpuMemory(types.SimpleNamespace(nvmlInit_v2=lambda: 1)).end())
 
 
 class Groups(unittest.TestCase):
-    def test_have_less_than_half_an_hour(self):
+    def test_last_less_than_half_an_hour(self):
         self.assertLessEqual(max(gpu_check.GROUPS.values()), 480)
         self.assertLessEqual(sum(gpu_check.GROUPS.values()), 28 * 60)
 
-    def test_of_one_call_leave_it_a_reserve(self):
+    def test_of_one_call_have_a_time_reserve(self):
         for plan, seconds in [("next", 530), ("several", 300)]:
             self.assertLessEqual(gpu_check.FACTS_SECONDS + sum(gpu_check.PLANS[plan].values()),
                                  seconds)
             self.assertLessEqual(seconds, 60 * gpu_check.MINUTES[plan])
 
-    def test_are_those_that_the_script_knows(self):
+    def test_match_the_script(self):
         text = (SCRIPTS / "gpu_check").read_text(encoding="utf-8")
         known = [names.split() for names in re.findall(r"\bsteps='(.+)'", text)]
         self.assertEqual(known, [list(groups) for groups in gpu_check.PLANS.values()])
-        told = [(name, int(seconds))
+        listed = [(name, int(seconds))
                 for name, seconds in re.findall(r"^#   (\w+) +(\d+)   ", text, re.MULTILINE)]
-        self.assertEqual(told,
+        self.assertEqual(listed,
                          [row for groups in gpu_check.PLANS.values() for row in groups.items()])
 
-    def test_of_next_are_what_it_runs(self):
+    def test_of_next_match_its_steps(self):
         self.assertEqual(set(speed_of(kind=gpu_next.Next).actions([])),
                          set(gpu_check.PLANS["next"]))
         self.assertEqual(set(speed_of(kind=gpu_several.Several).actions([])),
@@ -734,8 +733,7 @@ class Groups(unittest.TestCase):
 
 
 class WholeRun(unittest.TestCase):
-    """All groups with stand-ins for the programs, in a folder as scripts/gpu_pack --prebuilt makes
-    it."""
+    """All groups with fake programs, in a folder with the layout of scripts/gpu_pack --prebuilt."""
 
     def run_check(self, only, *plan):
         folder = tempfile.TemporaryDirectory()
@@ -760,7 +758,7 @@ class WholeRun(unittest.TestCase):
             file.chmod(0o755)
         environment = dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}")
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-        # As it is carried: scripts/gpu_check unpacks it.
+        # Packed as for transport; scripts/gpu_check unpacks it.
         shutil.make_archive(str(prebuilt), "xztar", self.folder, prebuilt.name)
         shutil.rmtree(prebuilt)
         answer = subprocess.run([
@@ -769,7 +767,7 @@ class WholeRun(unittest.TestCase):
         ], capture_output=True, text=True, check=False, env=environment)
         return answer, json.loads((self.folder / "out" / "results.json").read_text())
 
-    def test_of_prebuilt_programs_needs_no_compiler(self):
+    def test_of_prebuilt_programs_requires_no_compiler(self):
         answer, results = self.run_check("tests,conv")
         rows = {row["step"]: (row["result"], row["note"]) for row in results["steps"]}
         self.assertEqual(rows["find CUDA"], ("passed", "built elsewhere, with glibc 2.17"))
@@ -788,7 +786,7 @@ class WholeRun(unittest.TestCase):
         self.assertIn("known", (self.folder / "out" / "convolutions.json").read_text())
 
 
-    def test_of_a_list_begins_at_its_steps(self):
+    def test_of_a_list_begins_with_its_steps(self):
         answer, results = self.run_check("changed,cnn", "--next")
         rows = {row["step"]: (row["group"], row["result"], row["note"]) for row in results["steps"]}
         self.assertEqual(rows["tests of device"], ("changed", "passed", "7 passed, 0 skipped"))
@@ -806,7 +804,7 @@ class WholeRun(unittest.TestCase):
 
 
 class PrebuiltRun(unittest.TestCase):
-    def test_says_what_the_machine_lacks(self):
+    def test_reports_missing_requirements(self):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(SCRIPTS / "gpu_run", f"{folder}/run")
             pathlib.Path(folder, "glibc").write_text("9.99\n")
@@ -826,7 +824,7 @@ class PrebuiltRun(unittest.TestCase):
 
 
 class Pack(unittest.TestCase):
-    def test_can_be_carried(self):
+    def test_is_complete(self):
         if not shutil.which("apt-cache"):
             self.skipTest("there is no apt")
         answer = subprocess.run([SCRIPTS / "gpu_pack", "--list"], capture_output=True, text=True,
@@ -843,7 +841,7 @@ class Pack(unittest.TestCase):
 class Tests(unittest.TestCase):
     ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-    def test_all_programs_that_need_a_gpu_are_run(self):
+    def test_all_gpu_programs_are_run(self):
         found = {
             file.parent.name: name
             for file in self.ROOT.glob("tests/*/CMakeLists.txt")
@@ -855,7 +853,7 @@ class Tests(unittest.TestCase):
                             re.MULTILINE | re.DOTALL).group(1).split()
         self.assertEqual(sorted(targets), sorted(gpu_check.TARGETS))
 
-    def test_of_a_program_that_runs_none_fail(self):
+    def test_fail_if_a_program_runs_none(self):
         check = gpu_check.Check.__new__(gpu_check.Check)
         for passed, errors in [(0, "no test ran; 2 were skipped"), (1, None)]:
             text = f"[  PASSED  ] {passed} tests.\n[  SKIPPED ] 2 tests, listed below:\n"
@@ -886,7 +884,7 @@ class Tests(unittest.TestCase):
         failing = str(shards - 1)
         self.assertRaisesRegex(Failed, f"status 1, {shards} tests failed", check.test, "model")
 
-    def test_a_refusal_has_its_status_and_says_what_it_needed(self):
+    def test_a_rejection_has_its_status_and_reason(self):
         trainings = gpu_trainings.Trainings.__new__(gpu_trainings.Trainings)
         trainings.check = types.SimpleNamespace(programs=types.SimpleNamespace(
             path=lambda name: name))
@@ -909,7 +907,7 @@ class Finding(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def test_a_library_may_lack_its_plain_name(self):
+    def test_a_library_may_lack_its_unversioned_name(self):
         (self.folder / "libcudnn.so.9").touch()
         (self.folder / "libcudnn_ops.so.9").touch()
         self.assertEqual(gpu_find.library_in([self.folder / "absent", self.folder], "cudnn"),
@@ -918,7 +916,7 @@ class Finding(unittest.TestCase):
         self.assertEqual(gpu_find.library_in([self.folder], "cudnn"), self.folder / "libcudnn.so")
         self.assertIsNone(gpu_find.library_in([self.folder], "nccl"))
 
-    def test_the_toolkit_is_where_nvcc_says(self):
+    def test_the_toolkit_is_located_by_nvcc(self):
         nvcc = self.folder / "bin" / "nvcc"
         nvcc.parent.mkdir()
         nvcc.write_text(
@@ -935,7 +933,7 @@ class Finding(unittest.TestCase):
         self.assertEqual(gpu_find.version_of(header, ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"]),
                          "2.28.9")
 
-    def test_a_pack_comes_before_the_system_and_needs_no_ssh(self):
+    def test_a_pack_takes_precedence_and_requires_no_ssh(self):
         environment = {"LD_LIBRARY_PATH": "/mine"}
         variables = gpu_find.with_pack(environment, pathlib.Path("/pack"))
         self.assertTrue(environment["LD_LIBRARY_PATH"].startswith("/pack/usr/lib/"))

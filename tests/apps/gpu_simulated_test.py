@@ -1,5 +1,5 @@
-"""scripts/gpu_check --next and --several on two simulated GPUs, with small networks: every step
-runs, and its result is written.
+"""Runs all steps of scripts/gpu_check --next and --several on two simulated GPUs with small
+networks, and checks that their results are written.
 
     gpu_simulated_test.py LOCKSTEP BENCH_UPDATE BENCH_JPEG_RECORDS [TEST]      programs for
         simulated GPUs
@@ -16,7 +16,7 @@ import unittest
 PROGRAMS = dict(
     zip(("lockstep", "lockstep_bench_update", "lockstep_bench_jpeg_records"), sys.argv[1:4]))
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
-# Programs that take minutes on simulated GPUs, or need cuDNN itself, answer as they would.
+# Programs that take minutes on simulated GPUs, or require cuDNN, are replaced by these outputs.
 STEM = {"kind": "stem", "pass": "forward", "way": "cuDNN", "ms": 1.5}
 TESTS = [f"{module}_on_gpu_tests" for module in ("device", "allreduce", "model", "strategy")]
 NVIDIA_SMI = """#!/bin/sh

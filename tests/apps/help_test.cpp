@@ -1,4 +1,4 @@
-// The help of all commands: it fits the terminal, and begins with what is needed most.
+// The help of all commands: its width, and the order of its parts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The help of `command` where the environment has `columns`, such as "COLUMNS=90".
+/// The help of `command` with `columns` in the environment, such as "COLUMNS=90".
 std::string help(const std::string& command, const std::vector<std::string>& columns) {
   std::vector<std::string> words{"env"};
   words.insert(words.end(), columns.begin(), columns.end());
@@ -25,7 +25,7 @@ std::string help(const std::string& command, const std::vector<std::string>& col
   return result.output;
 }
 
-/// Characters of the longest line, which is UTF-8.
+/// Length of the longest line in characters (UTF-8).
 std::ptrdiff_t width_of(const std::string& text) {
   std::istringstream lines(text);
   std::ptrdiff_t width = 0;
@@ -36,8 +36,8 @@ std::ptrdiff_t width_of(const std::string& text) {
   return width;
 }
 
-class HelpOf : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
+class CommandHelp : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Commands, CommandHelp,
                          ::testing::Values("train", "evaluate", "predict", "quantize", "generate",
                                            "data", "data convert", "data convert idx",
                                            "data convert csv", "data convert images",
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
                                            "checkpoint export", "inspect", "allreduce-bench",
                                            "doctor", "launch", "plan", "report", "version"));
 
-TEST_P(HelpOf, FitsEightyColumns) {
+TEST_P(CommandHelp, FitsEightyColumns) {
   const std::string text = help(GetParam(), {"-u", "COLUMNS"});
   EXPECT_LE(width_of(text), 80);
   EXPECT_THAT(text, Not(HasSubstr("\n\n\n")));
@@ -55,27 +55,27 @@ TEST_P(HelpOf, FitsEightyColumns) {
     EXPECT_THAT(text, Not(HasSubstr(validator)));
 }
 
-TEST_P(HelpOf, NamesValuesByWhatTheyAre) {
+TEST_P(CommandHelp, HasDescriptiveValueNames) {
   std::istringstream words(help(GetParam(), {"-u", "COLUMNS"}));
   for (std::string word; words >> word;)
     for (const char* type : {"TEXT", "INT", "UINT", "FLOAT"})
       EXPECT_NE(word.substr(0, word.find_first_of(":=")), type) << word;
 }
 
-TEST(Help, OfTheProgramFitsEightyColumns) {
+TEST(Help, OfProgramFitsEightyColumns) {
   const Result result = run_lockstep("--help");
   EXPECT_LE(width_of(result.output), 80) << result.output;
   EXPECT_THAT(result.output, HasSubstr("  train                       Train a model, in one "));
   EXPECT_THAT(result.output, Not(HasSubstr("Example")));
 }
 
-TEST(Help, FitsAWiderTerminalUpToAHundredColumns) {
+TEST(Help, UsesUpToHundredColumns) {
   const auto width = width_of(help("train", {"COLUMNS=200"}));
   EXPECT_GT(width, 80);
   EXPECT_LE(width, 100);
 }
 
-TEST(Help, BeginsWithAnExampleAndTheCommonOptions) {
+TEST(Help, BeginsWithExampleAndCommonOptions) {
   const std::string text = help("train", {"COLUMNS=80"});
   const auto at = [&](const char* part) {
     const std::size_t found = text.find(part);
@@ -98,7 +98,7 @@ TEST(Help, BeginsWithAnExampleAndTheCommonOptions) {
   EXPECT_THAT(text, Not(HasSubstr("--batch-size")));
 }
 
-TEST(Help, NamesTheOptimizersOfAHyperparameter) {
+TEST(Help, ListsOptimizersOfHyperparameter) {
   std::istringstream words(help("train", {"COLUMNS=80"}));
   std::string text;
   for (std::string word; words >> word;) text += word + " ";
@@ -110,7 +110,7 @@ TEST(Help, NamesTheOptimizersOfAHyperparameter) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
-TEST(Help, IsACommandToo) {
+TEST(Help, IsAlsoACommand) {
   for (const char* help : {"help", "help help", "help --help"})
     EXPECT_EQ(run_lockstep(help).output, run_lockstep("--help").output) << help;
   EXPECT_EQ(run_lockstep("help data convert").output, run_lockstep("data convert --help").output);

@@ -1,5 +1,5 @@
-// Fault injections 9 and 13: outputs that are devices, FIFOs or links, and inputs that nest or
-// unpack without end.
+// Fault injections 9 and 13: outputs that are devices, FIFOs or links, and inputs with excessive
+// nesting or compression.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class HostileFiles : public ::testing::Test {
     ASSERT_EQ(trained.status, 0) << trained.errors;
   }
 
-  /// `lockstep ARGUMENTS` with so many kilobytes of addresses.
+  /// `lockstep ARGUMENTS` with a limited address space.
   static Result run_limited(const std::string& arguments, int kilobytes = 2'000'000) {
     return run({"sh", "-c",
                 fmt::format("ulimit -v {}; exec {} {}", kilobytes, LOCKSTEP_PROGRAM, arguments)});
@@ -46,12 +46,12 @@ class HostileFiles : public ::testing::Test {
   checkpoint::ScratchDirectory scratch_;
 };
 
-TEST_F(HostileFiles, AreNoTorchScript) {
+TEST_F(HostileFiles, AreRejectedAsTorchScript) {
   const std::string expected =
       "lockstep: error: [model] expected a TorchScript file, which "
       "torch.jit.script(module).save(FILE) writes, or torch.jit.trace, got ";
   overwrite(path("text.pt"), "no archive");
-  overwrite(path("archive"), "PK\x03\x04 net/data.pkl");  // as torch.save begins
+  overwrite(path("archive"), "PK\x03\x04 net/data.pkl");  // the beginning of a file of torch.save
   for (const auto& [name, reason] :
        {std::pair{"text.pt", ", which is another format\n"},
         {"archive",
@@ -67,14 +67,14 @@ TEST_F(HostileFiles, AreNoTorchScript) {
 
 class SpecialOutputs : public HostileFiles {
  protected:
-  /// A device like /dev/null under `name`; false where this user may not make one.
+  /// Creates a device like /dev/null at `name`. Returns false without permission to do so.
   bool make_null(const std::string& name) {
     constexpr dev_t kNull = (1 << 8) + 3;
     return ::mknod(path(name).c_str(), S_IFCHR | 0666, kNull) == 0;
   }
 };
 
-TEST_F(SpecialOutputs, ExportWritesToThemAndLeavesThemWhatTheyAre) {
+TEST_F(SpecialOutputs, AreKeptByExport) {
   train();
   ASSERT_EQ(
       run_lockstep(fmt::format("checkpoint export {} --output {}", path("run"), path("plain")))
@@ -112,7 +112,7 @@ TEST_F(SpecialOutputs, ExportWritesToThemAndLeavesThemWhatTheyAre) {
   EXPECT_TRUE(fs::is_character_file(path("null")));
 }
 
-TEST_F(SpecialOutputs, PredictionsToo) {
+TEST_F(SpecialOutputs, AreKeptByPredict) {
   train();
   const std::string predict =
       fmt::format("predict --checkpoint {} --data synthetic:4x4x1,4,64 --output ", path("run"));
@@ -127,7 +127,7 @@ TEST_F(SpecialOutputs, PredictionsToo) {
   EXPECT_TRUE(fs::is_character_file(path("null.csv")));
 }
 
-TEST_F(SpecialOutputs, ConvertedShardsAndIndexesToo) {
+TEST_F(SpecialOutputs, AreKeptByConvertAndIndex) {
   fs::create_directory(path("out"));
   overwrite(path("table.csv"), "width,label\n1,0\n2,1\n3,0\n");
   overwrite(path("real"), "old");
@@ -149,7 +149,7 @@ TEST_F(SpecialOutputs, ConvertedShardsAndIndexesToo) {
   EXPECT_TRUE(fs::is_symlink(path("out/" + shard + ".index")));
 }
 
-TEST_F(SpecialOutputs, ACheckpointWithAFifoInItIsDamagedAndNotWaitedFor) {
+TEST_F(SpecialOutputs, FifoInCheckpointDoesNotBlock) {
   train();
   const fs::path step = path("run/step-00000004");
   fs::remove(step / "model.safetensors");
@@ -183,7 +183,7 @@ class Bombs : public HostileFiles {
     return path("bomb.safetensors");
   }
 
-  /// A checkpoint whose file `name` has other bytes, and whose sums hold.
+  /// A checkpoint in which `bytes` replace the file `name`, with valid checksums.
   std::string checkpoint_with(const char* name, const std::string& bytes) {
     checkpoint::SmallReplica replica(1);
     checkpoint::CheckpointDirectory({path("made")}, checkpoint::alone())

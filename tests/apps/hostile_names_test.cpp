@@ -1,5 +1,5 @@
-// Control characters and line breaks in names that data, models and the environment carry: what a
-// terminal or a log sees of them, and what files have.
+// Control characters and line breaks in names from data, models and the environment: escaped on a
+// terminal and in logs, exact in files.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Clears a terminal, renames its window, does the same with characters of C1, and forges a line.
+/// Clears a terminal and renames its window, with C0 and C1 characters, and forges a line.
 const std::string kHostile =
     "x\x1b[2J\x1b]0;owned\a\xc2\x9b"
     "2J\nlockstep: error: forged";
@@ -62,7 +62,7 @@ class HostileNames : public ::testing::Test {
   checkpoint::ScratchDirectory scratch_;
 };
 
-TEST_F(HostileNames, OfFilesAndColumnsAreEscapedInErrors) {
+TEST_F(HostileNames, AreEscapedInErrors) {
   overwrite(path("c.csv"), fmt::format("a,\"{}\",label\n1,x,0\n2,y,1\n", kHostile));
   overwrite(path(kHostile), "junk");
   const std::string header =
@@ -92,7 +92,7 @@ TEST_F(HostileNames, OfFilesAndColumnsAreEscapedInErrors) {
   }
 }
 
-TEST_F(HostileNames, OfClassesAreEscapedInTables) {
+TEST_F(HostileNames, AreEscapedInTables) {
   train_on_classes();
   const std::string data = " csv:" + path("t.csv") + ":label=label,header=yes";
   for (const std::string& arguments :
@@ -106,7 +106,7 @@ TEST_F(HostileNames, OfClassesAreEscapedInTables) {
   }
 }
 
-TEST_F(HostileNames, AreExactInFilesAndEscapedOnATerminal) {
+TEST_F(HostileNames, AreExactInFilesAndEscapedOnTerminal) {
   train_on_classes();
   const std::string predict =
       fmt::format("{} predict --quiet --checkpoint {} --data 'csv:{}:label=label,header=yes'",
@@ -124,7 +124,7 @@ TEST_F(HostileNames, AreExactInFilesAndEscapedOnATerminal) {
 }
 
 // Another program would read the rest of the name as another option.
-TEST_F(HostileNames, WithLineBreaksAreNoLinesOfAConfiguration) {
+TEST_F(HostileNames, DoNotAddLinesToConfiguration) {
   const Result printed = run({LOCKSTEP_PROGRAM, "train", "--data", "a\nseed=7", "--print-config"});
   EXPECT_THAT(printed.output, AllOf(HasSubstr("\ndata=\"a\\nseed=7\"\n"), HasSubstr("\nseed=1\n")));
   std::ofstream(path("run.ini")) << printed.output;
@@ -132,7 +132,7 @@ TEST_F(HostileNames, WithLineBreaksAreNoLinesOfAConfiguration) {
             printed.output);
 }
 
-TEST_F(HostileNames, WithLineBreaksAreNoLabelsOfTriton) {
+TEST_F(HostileNames, AreRejectedAsTritonLabels) {
   train_on_classes();
   const std::string folder = path("repository/model");
   const Result refused = run_lockstep(

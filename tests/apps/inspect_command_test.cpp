@@ -25,7 +25,7 @@ std::string inspected_train(const std::filesystem::path& directory) {
   return kTrain + "--epochs 1000000 --checkpoint-dir " + directory.string();
 }
 
-TEST(Inspect, AsksATrainingThatGoesOn) {
+TEST(Inspect, QueriesRunningTraining) {
   const ScratchDirectory scratch;
   Process process(lockstep(inspected_train(scratch.path() / "run")));
   ASSERT_TRUE(process.wait_for(R"("step":3,)"));
@@ -44,7 +44,7 @@ TEST(Inspect, AsksATrainingThatGoesOn) {
   EXPECT_THAT(later.output, HasSubstr("recorded because of: SIGUSR1")) << later.errors;
 }
 
-TEST(Inspect, SaysThatAnotherUserMayHaveMadeTheDirectoryOfNotes) {
+TEST(Inspect, WarnsAboutDirectoryOfAnotherUser) {
   const ScratchDirectory scratch;
   const std::filesystem::path notes =
       scratch.path() / fmt::format("lockstep-recorder-{}", ::geteuid());
@@ -60,7 +60,7 @@ TEST(Inspect, SaysThatAnotherUserMayHaveMadeTheDirectoryOfNotes) {
   EXPECT_THAT(result.errors, HasSubstr("or set TMPDIR for the training; every user may write it"));
 }
 
-TEST(Inspect, ShowsWhyATrainingFailed) {
+TEST(Inspect, ShowsReasonOfFailure) {
   const ScratchDirectory scratch;
   const std::string directory = (scratch.path() / "run").string();
   const Result failed = run_lockstep(kTrain + "--learning-rate 1e38 --steps 200 --optimizer sgd " +
@@ -93,7 +93,7 @@ TEST(Inspect, ShowsWhyATrainingFailed) {
   EXPECT_EQ(run_lockstep("inspect " + directory).status, 3);
 }
 
-TEST(Inspect, RefusesWhatIsNeitherATrainingNorADirectoryOfRecordings) {
+TEST(Inspect, RejectsOtherArguments) {
   const ScratchDirectory scratch;
   Result result = run_lockstep("inspect " + std::to_string(::getpid()));
   EXPECT_EQ(result.status, 2);

@@ -1,5 +1,5 @@
-// Signals at many moments of a training: it saves and leaves, goes on, or ends, and its checkpoints
-// stay sound.
+// Signals at many times of a training: it saves and exits, continues, or ends, and its checkpoints
+// remain intact.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,18 +25,18 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 /// The step of the last checkpoint that was announced; 0 for none.
-std::int64_t announced_step(const Result& result) {
+std::int64_t reported_step(const Result& result) {
   std::int64_t step = 0;
   for (const auto& event : result.events())
     if (event["event"] == "checkpoint") step = event["step"];
   return step;
 }
 
-bool saves_and_leaves(int signal) {
+bool saves_and_exits(int signal) {
   return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
 }
 
-class Leaving : public ::testing::TestWithParam<int> {
+class StopSignal : public ::testing::TestWithParam<int> {
  protected:
   std::string directory() const { return scratch_.path() / "run"; }
   std::string train() const {
@@ -45,9 +45,10 @@ class Leaving : public ::testing::TestWithParam<int> {
            directory();
   }
 
-  /// All checkpoints hold, and a training goes on from the one that was announced or a later one.
+  /// Expects that all checkpoints are intact, and that a training resumes from the reported one or
+  /// a later one.
   void expect_sound(const Result& ended) const {
-    const std::int64_t saved = announced_step(ended);
+    const std::int64_t saved = reported_step(ended);
     const Result again = run_lockstep(fmt::format("{} --steps {}", train(), saved + 6));
     ASSERT_EQ(again.status, 0) << again.errors;
     EXPECT_GE(again.event("start")["first_step"], saved);
@@ -62,10 +63,10 @@ std::string name_of(const ::testing::TestParamInfo<int>& info) {
   return ::sigabbrev_np(info.param);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, Leaving,
+INSTANTIATE_TEST_SUITE_P(Signals, StopSignal,
                          ::testing::Values(SIGHUP, SIGTERM, SIGINT, SIGPIPE, SIGUSR1), name_of);
 
-TEST_P(Leaving, WhileItTrainsAndSaves) {
+TEST_P(StopSignal, SavesAndExits) {
   const int signal = GetParam();
   Process process(lockstep(train() + " --epochs 1000000"));
   ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":8)"));
@@ -79,13 +80,13 @@ TEST_P(Leaving, WhileItTrainsAndSaves) {
   const int leaves_on = goes_on ? SIGTERM : signal;
   EXPECT_EQ(result.status, 128 + leaves_on) << result.errors;
   EXPECT_EQ(result.event("end")["signal"], leaves_on);
-  EXPECT_EQ(result.event("end")["steps"], announced_step(result));
+  EXPECT_EQ(result.event("end")["steps"], reported_step(result));
   EXPECT_EQ(std::filesystem::exists(directory() + "/recorder-0.jsonl"), signal == SIGUSR1);
   expect_sound(result);
 }
 
-/// Under nohup, with these variables.
-void expect_no_leaving_on_hangup(const std::string& variables) {
+/// Expects that a training under nohup, with these variables, ignores SIGHUP.
+void expect_hangup_ignored(const std::string& variables) {
   Process process(
       {"/bin/sh", "-c",
        "trap '' HUP; " + variables + " exec " LOCKSTEP_PROGRAM " " + kTrain + "--epochs 1000000"});
@@ -96,9 +97,9 @@ void expect_no_leaving_on_hangup(const std::string& variables) {
   EXPECT_EQ(process.finish().status, 143);
 }
 
-TEST(LeavingOnHangup, IsNotDoneUnderNohup) { expect_no_leaving_on_hangup(""); }
-TEST(LeavingOnHangup, IsNotDoneUnderNohupWhereALibraryTakesTheSignal) {
-  expect_no_leaving_on_hangup("LD_PRELOAD=" LOCKSTEP_TAKES_HANGUP);
+TEST(StopOnHangup, IsIgnoredUnderNohup) { expect_hangup_ignored(""); }
+TEST(StopOnHangup, IsIgnoredUnderNohupDespiteLibraryHandler) {
+  expect_hangup_ignored("LD_PRELOAD=" LOCKSTEP_TAKES_HANGUP);
 }
 
 /// `lockstep ARGUMENTS`, which receives SIGUSR1 before its main function runs.
@@ -109,14 +110,14 @@ std::vector<std::string> requested_early(const std::string& arguments) {
   return words;
 }
 
-TEST(RequestOfARecording, EndsNoCommand) {
+TEST(RecordingRequest, DoesNotEndCommand) {
   for (const char* arguments : {"version", "train --help", "data inspect --help"})
     EXPECT_EQ(run(requested_early(arguments)).status, 0) << arguments;
   for (const char* arguments : {"evaluate", "predict", "generate", "quantize"})
     EXPECT_EQ(run(requested_early(arguments)).status, 2) << "required options are missing";
 }
 
-TEST(RequestOfARecording, IsServedWhenTheSessionExists) {
+TEST(RecordingRequest, IsServedInSession) {
   const ScratchDirectory scratch;
   const std::string directory = (scratch.path() / "run").string();
   const Result trained = run(requested_early(kTrain + "--steps 5 --checkpoint-dir " + directory));
@@ -128,7 +129,7 @@ TEST(RequestOfARecording, IsServedWhenTheSessionExists) {
   EXPECT_THAT(evaluated.errors, HasSubstr("the last events are in "));
 }
 
-TEST(LeavingOnHangup, SaysOnWhichSignal) {
+TEST(StopOnHangup, ReportsSignal) {
   Process process(lockstep("train --model mlp --epochs 1000000 --log-every 1" + kData));
   ASSERT_TRUE(process.wait_for(" 3/11000000 "));
   process.kill(SIGHUP);
@@ -137,7 +138,7 @@ TEST(LeavingOnHangup, SaysOnWhichSignal) {
   EXPECT_THAT(result.output, HasSubstr(" on SIGHUP\n"));
 }
 
-TEST(LeavingOnInterrupt, IsAcknowledgedAndToldHowToStopAtOnce) {
+TEST(StopOnInterrupt, ExplainsHowToStopImmediately) {
   const ScratchDirectory scratch;
   const std::string saves = " --checkpoint-dir " + (scratch.path() / "run").string();
   for (const auto& [arguments, notice] :
@@ -153,14 +154,14 @@ TEST(LeavingOnInterrupt, IsAcknowledgedAndToldHowToStopAtOnce) {
   }
 }
 
-// What the kernel writes for a handler must not land in what a matrix product of oneDNN takes for
+// The signal frame of the kernel must not overwrite memory that a matrix product of oneDNN uses as
 // its stack.
-TEST(LeavingOnHangup, ManySignalsChangeNothing) {
+TEST(StopOnHangup, ToleratesManySignals) {
   const std::string command = kTrain + "--epochs 60";
   Process process(lockstep(command));
   ASSERT_TRUE(process.wait_for(R"("event":"start")"));
   std::atomic<bool> ended = false;
-  // Until finish() has waited for it, its number is of no other process.
+  // The process ID is not reused before finish() has waited for it.
   std::thread sender([&] {
     while (!ended) process.kill(SIGPIPE);
   });
@@ -173,13 +174,13 @@ TEST(LeavingOnHangup, ManySignalsChangeNothing) {
   EXPECT_EQ(hash_of(result), hash_of(run_lockstep(command)));
 }
 
-/// From the start of the process to behind the end of a training of a second or so.
-class LongLeaving : public Leaving {};
+/// Signals from the start of the process until after the end of a training of about a second.
+class LongStopSignal : public StopSignal {};
 
-INSTANTIATE_TEST_SUITE_P(Signals, LongLeaving,
+INSTANTIATE_TEST_SUITE_P(Signals, LongStopSignal,
                          ::testing::Values(SIGHUP, SIGTERM, SIGINT, SIGPIPE, SIGUSR1), name_of);
 
-TEST_P(LongLeaving, AtAnyMoment) {
+TEST_P(LongStopSignal, SavesAndExitsAtAnyTime) {
   const int signal = GetParam();
   const std::string command = train() + " --epochs 12";
   const auto start = std::chrono::steady_clock::now();
@@ -195,11 +196,11 @@ TEST_P(LongLeaving, AtAnyMoment) {
     const Result result = process.finish();
     EXPECT_THAT(result.status, AnyOf(0, 128 + signal)) << result.errors;
     if (signal == SIGPIPE && result.status != 0) {
-      EXPECT_EQ(announced_step(result), 0) << "before main takes the signal";
+      EXPECT_EQ(reported_step(result), 0) << "before main takes the signal";
     }
     const bool has_end = !result.events().empty() && result.events().back()["event"] == "end";
-    if (saves_and_leaves(signal) && result.status != 0 && has_end) {
-      EXPECT_EQ(announced_step(result), result.event("end")["steps"]);
+    if (saves_and_exits(signal) && result.status != 0 && has_end) {
+      EXPECT_EQ(reported_step(result), result.event("end")["steps"]);
     }
     expect_sound(result);
   }

@@ -1,5 +1,5 @@
-// Standard streams that are full, closed or not read: nothing is lost without status 3, and no
-// training ends of it.
+// Standard streams that are full, closed or not read: lost output has status 3, and does not end a
+// training.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,12 +19,12 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A line of a shell in which $L is the program.
+/// Runs a shell command in which $L is the program.
 Result shell(const std::string& line) {
   return run({"/bin/sh", "-c", "L='" LOCKSTEP_PROGRAM "'; " + line});
 }
 
-/// One error line, of standard output, that ends so.
+/// Expects one error line about standard output that ends with `got`.
 void expect_lost(const Result& result, const std::string& got) {
   EXPECT_THAT(result.errors,
               ContainsRegex("lockstep: error: \\[standard output\\] expected .* " + got + "\n"));
@@ -50,7 +50,7 @@ class LostOutput : public ::testing::Test {
            "--checkpoint-dir " +
            at(name);
   }
-  /// The training that was to be made came to its end.
+  /// Expects that the training completed.
   static void expect_trained(const std::string& name) {
     EXPECT_TRUE(std::filesystem::exists(at(name) + "/step-00000080/MANIFEST.json"));
   }
@@ -58,7 +58,7 @@ class LostOutput : public ::testing::Test {
   static inline std::unique_ptr<checkpoint::ScratchDirectory> scratch_;
 };
 
-TEST_F(LostOutput, OfAnyCommandIsStatusThree) {
+TEST_F(LostOutput, HasStatusThree) {
   const std::string shards = "'" + at("shards") + "/*.tfrecord'";
   const std::string evaluate = "evaluate --checkpoint " + at("run") + kData;
   for (const std::string& arguments :
@@ -87,7 +87,7 @@ TEST_F(LostOutput, OfAnyCommandIsStatusThree) {
     const Result result = shell("$L " + arguments + " > /dev/full");
     EXPECT_THAT(result.errors, HasSubstr("[standard output] expected "));
     EXPECT_THAT(result.errors, HasSubstr("got No space left on device\n"));
-    // Where there is something worse to report, that is the status.
+    // Another error takes precedence.
     if (!arguments.starts_with("doctor")) {
       EXPECT_EQ(result.status, 3);
       expect_lost(result, "got No space left on device");
@@ -95,7 +95,7 @@ TEST_F(LostOutput, OfAnyCommandIsStatusThree) {
   }
 }
 
-TEST_F(LostOutput, OfAHelpWithoutAReaderIsAsOfOtherPrograms) {
+TEST_F(LostOutput, OfHelpEndsWithSigpipe) {
   const std::string pipe = at("pipe-of-help");
   const Result result = shell("mkfifo " + pipe + "; exec 3<>" + pipe + " 4>" + pipe +
                               " 3<&-; $L train --help >&4; echo $?");
@@ -103,7 +103,7 @@ TEST_F(LostOutput, OfAHelpWithoutAReaderIsAsOfOtherPrograms) {
   EXPECT_EQ(result.errors, "");
 }
 
-TEST_F(LostOutput, OfLaunchIsStatusThree) {
+TEST_F(LostOutput, OfLaunchHasStatusThree) {
   const Result result = shell(
       "TF_CONFIG='{\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]},\"task\":{\"type\":\"worker\","
       "\"index\":0}}' $L launch --print -- true > /dev/full");
@@ -111,13 +111,13 @@ TEST_F(LostOutput, OfLaunchIsStatusThree) {
   expect_lost(result, "got No space left on device");
 }
 
-TEST_F(LostOutput, OfACommandThatPrintsNothingIsNone) {
+TEST_F(LostOutput, IsIgnoredIfNothingIsPrinted) {
   const Result result = shell("$L predict --checkpoint " + at("run") + kData + "--quiet --output " +
                               at("p.csv") + " >&-");
   EXPECT_EQ(result.status, 0) << result.errors;
 }
 
-TEST_F(LostOutput, DoesNotEndATraining) {
+TEST_F(LostOutput, DoesNotEndTraining) {
   for (const char* format : {"text", "json"}) {
     const std::string run = fmt::format("full-{}", format);
     const Result result = shell(
@@ -128,7 +128,7 @@ TEST_F(LostOutput, DoesNotEndATraining) {
   }
 }
 
-TEST_F(LostOutput, ToAReaderThatLeavesDoesNotEndATraining) {
+TEST_F(LostOutput, ClosedByReaderDoesNotEndTraining) {
   const Result result = shell("{ $L " + training("pipe") + " --log-every 1; echo $? > " +
                               at("status") + "; } | head -n 1");
   EXPECT_EQ(checkpoint::contents_of(at("status")), "3\n");
@@ -137,8 +137,8 @@ TEST_F(LostOutput, ToAReaderThatLeavesDoesNotEndATraining) {
   expect_trained("pipe");
 }
 
-TEST_F(LostOutput, ToAReaderThatDoesNotReadDoesNotEndATraining) {
-  // 80 kB of events are more than a pipe holds.
+TEST_F(LostOutput, UnreadDoesNotEndTraining) {
+  // 80 kB of events exceed the capacity of a pipe.
   Process process(lockstep(training("blocked") +
                            " --log-every 1 --log-format json --epochs 20 --stall-timeout 2"));
   ASSERT_TRUE(Watched(process.id()).ends_within(100));
@@ -148,9 +148,9 @@ TEST_F(LostOutput, ToAReaderThatDoesNotReadDoesNotEndATraining) {
   EXPECT_TRUE(std::filesystem::exists(at("blocked") + "/step-00000800/MANIFEST.json"));
 }
 
-// Else the first files that are opened become the standard streams: the lock, a checkpoint, a
-// shard.
-TEST_F(LostOutput, ToClosedDescriptorsGoesNowhereElse) {
+// Otherwise the first opened files (the lock, a checkpoint, a shard) would become the standard
+// streams.
+TEST_F(LostOutput, ToClosedDescriptorsIsDropped) {
   EXPECT_EQ(shell("$L " + training("closed") + " --log-every 1 <&- >&- 2>&-").status, 3);
   expect_trained("closed");
   EXPECT_THAT(checkpoint::contents_of(at("closed") + "/.lock"),
@@ -164,15 +164,15 @@ TEST_F(LostOutput, ToClosedDescriptorsGoesNowhereElse) {
   EXPECT_EQ(shell("$L " + training("quiet") + " --quiet <&- >&- 2>&-").status, 0);
 }
 
-// An error that has nowhere to go must not become another one.
-TEST_F(LostOutput, OfErrorsKeepsTheStatus) {
+// An error that cannot be printed must not cause another error.
+TEST_F(LostOutput, OfErrorsKeepsStatus) {
   EXPECT_EQ(shell("$L train --no-such-option 2> /dev/full").status, 2);
   EXPECT_EQ(shell("$L checkpoint verify " + at("nothing") + " > /dev/full 2>&1").status, 3);
   EXPECT_EQ(shell("$L " + training("errors") + " > /dev/full 2>&1").status, 3);
   expect_trained("errors");
 }
 
-TEST_F(LostOutput, AtTheLimitOfFileSizesDoesNotEndATraining) {
+TEST_F(LostOutput, AtFileSizeLimitDoesNotEndTraining) {
   const Result result =
       shell("ulimit -f 100; $L " + training("limit") +
             " --log-every 1 --epochs 50 --save-every 100000 --log-format json > " + at("log"));
@@ -181,16 +181,16 @@ TEST_F(LostOutput, AtTheLimitOfFileSizesDoesNotEndATraining) {
   EXPECT_TRUE(std::filesystem::exists(at("limit") + "/step-00002000/MANIFEST.json"));
 }
 
-// ---- Files that this user must not look at
+// ---- Unreadable files
 
-/// A line in which the program runs without the right to look into the scratch directory.
+/// Runs the program without permission to read the scratch directory.
 Result without_rights(const std::string& arguments) {
   if (::geteuid() != 0)
     return shell("chmod 000 \"$D\"; $L " + arguments + "; s=$?; chmod 700 \"$D\"; exit $s");
   return shell("cd /; setpriv --reuid 65534 --regid 65534 --clear-groups $L " + arguments);
 }
 
-TEST_F(LostOutput, IsNotWhatUnreadableFilesAre) {
+TEST_F(LostOutput, IsDistinctFromUnreadableFiles) {
   ::setenv("D", scratch_->path().c_str(), 1);
   std::filesystem::permissions(scratch_->path(), std::filesystem::perms::owner_all);
   for (const std::string& arguments :

@@ -23,7 +23,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE = 60  # seconds
-# Of OpenTelemetry's and of Prometheus' own conventions; all other metrics begin with lockstep_.
+# Metrics of the conventions of OpenTelemetry and Prometheus; all others begin with lockstep_.
 SHARED = {"target_info", "process_cpu_time_seconds_total", "process_memory_usage_bytes"}
 CONFIGURATION = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
@@ -137,7 +137,7 @@ class Metrics(unittest.TestCase):
         wait_for(has_a_checkpoint)
         cls.text = cls.training.text()
 
-    def test_a_names_are_those_of_the_documentation(self):
+    def test_a_names_match_the_documentation(self):
         names = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names_in(self.text)}
         self.assertEqual(set(),
                          {name
@@ -153,7 +153,7 @@ class Metrics(unittest.TestCase):
         dashboard = json.loads((ROOT / "docs/grafana.json").read_text())
         used = [e for panel in dashboard["panels"] for e in expressions(panel)]
         self.assertGreater(len(used), 10)
-        # Only of a training that clips.
+        # Exists only with gradient clipping.
         names.add("lockstep_training_gradient_norm")
         for expression in used:
             self.assertLessEqual(set(re.findall(r"\b(?:lockstep|process)_\w+", expression)), names,

@@ -17,7 +17,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
+TEST(ModelOfCheckpoint, IsReadFromLibraryCheckpoint) {
   const auto stored = nlohmann::json::parse(R"({
     "description": {"input": [4], "layers": [{"type": "dense", "name": "out", "units": 3}]},
     "loss": "sparse-categorical-crossentropy",
@@ -33,7 +33,7 @@ TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
   }
 }
 
-TEST(ModelOfACheckpoint, HasAllLossesThatAreDescribed) {
+TEST(ModelOfCheckpoint, HasAllDescribedLosses) {
   nlohmann::json stored = nlohmann::json::parse(R"({
     "description": {"input": [4], "layers": [{"type": "dense", "name": "out", "units": 3},
                     {"type": "dense", "name": "price", "units": 1}], "outputs": ["out", "price"]},
@@ -58,7 +58,7 @@ TEST(ModelOfACheckpoint, HasAllLossesThatAreDescribed) {
             "output");
 }
 
-TEST(ModelOfACheckpoint, OfATorchScriptFileHasTheTargetOfItsLoss) {
+TEST(ModelOfCheckpoint, OfTorchScriptHasTargetOfLoss) {
   ModelSource trained;
   trained.name = "net.pt";
   trained.inputs = {{.input = {.name = "x", .shape = {4}}, .categories = 0}};
@@ -81,7 +81,7 @@ TEST(ModelOfACheckpoint, OfATorchScriptFileHasTheTargetOfItsLoss) {
   EXPECT_EQ(stored().losses.at(0).target, "torch") << "the default";
 }
 
-TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {
+TEST(ModelOfCheckpoint, HasImagePreprocessing) {
   nlohmann::json configuration = nlohmann::json::parse(R"({
     "model": {"images": "cifar10"},
     "network": {
@@ -105,7 +105,7 @@ TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {
               HasSubstr("[state.json] expected the description of a model; it is \"none\""));
 }
 
-TEST(ModelOfACheckpoint, IsMissedInPlainWords) {
+TEST(ModelOfCheckpoint, ReportsMissingModel) {
   const auto refusal = [](const nlohmann::json& configuration) {
     return checkpoint::checkpoint_error(
         [&] { ModelSource::of_configuration(configuration, "state.json"); });
@@ -120,7 +120,7 @@ TEST(ModelOfACheckpoint, IsMissedInPlainWords) {
             "build");
 }
 
-TEST(ChosenModel, NeedsInputsOfKnownExtents) {
+TEST(ChosenModel, RequiresFixedInputSizes) {
   const data::SampleSpec spec = {
       .inputs = {{.name = "tokens", .type = lockstep::ElementType::int32, .shape = {-1}}}};
   try {

@@ -1,4 +1,4 @@
-// The program under mpirun: on 2, 3 and 4 ranks it is the same program.
+// The program under mpirun on 2, 3 and 4 ranks: results match those of one process.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,8 +53,8 @@ void expect_same_losses(const Result& one, const Result& several) {
   EXPECT_EQ(several.event("epoch")["samples"], one.event("epoch")["samples"]);
 }
 
-// A rank that is stopped before it comes to MPI_Init keeps the others in theirs.
-TEST(MpirunStart, EndsWhereARankIsStopped) {
+// A rank that is stopped before MPI_Init blocks the others in theirs.
+TEST(MpirunStart, FailsIfRankIsStopped) {
   const std::string train = kMpirunTrain + "--start-timeout 2";
   const Result result = run(mpirun(
       2, {"sh", "-c",
@@ -87,7 +87,7 @@ TEST_P(Mpirun, ReportsTheLossesOfOneProcess) {
   EXPECT_EQ(start["strategy"], "multi-worker-mirrored");
 }
 
-TEST_P(Mpirun, BeginsFromOtherWeightsAsOneProcess) {
+TEST_P(Mpirun, InitializesFromCheckpointAsOneProcess) {
   const ScratchDirectory directory;
   const std::string weights = directory.path() / "run";
   ASSERT_EQ(run_lockstep(kMpirunTrain + "--steps 5 --checkpoint-dir " + weights).status, 0);
@@ -124,19 +124,19 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
   const std::string alone = directory.path() / "one.csv";
   const std::string together = directory.path() / "several.csv";
   const auto expected = numbers_of(predictions(lockstep(predict + alone), alone));
-  const auto given = numbers_of(predictions(mpirun(GetParam(), predict + together), together));
+  const auto predicted = numbers_of(predictions(mpirun(GetParam(), predict + together), together));
   ASSERT_EQ(expected.size(), 77U);
-  ASSERT_EQ(given.size(), 77U);
-  for (std::size_t record = 0; record < given.size(); ++record) {
-    ASSERT_EQ(given[record].size(), 6U);
-    EXPECT_EQ(given[record][0], static_cast<double>(record));
-    EXPECT_EQ(given[record][1], expected[record][1]) << "record " << record;
+  ASSERT_EQ(predicted.size(), 77U);
+  for (std::size_t record = 0; record < predicted.size(); ++record) {
+    ASSERT_EQ(predicted[record].size(), 6U);
+    EXPECT_EQ(predicted[record][0], static_cast<double>(record));
+    EXPECT_EQ(predicted[record][1], expected[record][1]) << "record " << record;
     for (std::size_t i = 2; i < 6; ++i)
-      EXPECT_NEAR(given[record][i], expected[record][i], 1e-5) << "record " << record;
+      EXPECT_NEAR(predicted[record][i], expected[record][i], 1e-5) << "record " << record;
   }
 }
 
-TEST(MpirunPredictions, AreTheSameBytesOnAnyNumberOfRanks) {
+TEST(MpirunPredictions, AreIdenticalOnAnyNumberOfRanks) {
   const ScratchDirectory directory;
   const std::string run_directory = directory.path() / "run";
   const std::string train = write_houses(directory.path()) + kHouseLosses;
@@ -153,7 +153,7 @@ TEST(MpirunPredictions, AreTheSameBytesOnAnyNumberOfRanks) {
   }
 }
 
-TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
+TEST_P(Mpirun, ResumesExactlyAfterKillInEpoch) {
   const ScratchDirectory directory;
   const std::string run_path = directory.path() / "run";
   const std::string saved = kMpirunTrain + "--save-every 8 --checkpoint-dir " + run_path;
@@ -190,14 +190,14 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   expect_same_losses(again, on_fewer);
 }
 
-TEST(MpirunReplicas, OfSeveralRanksAreThoseOfOneProcess) {
+TEST(MpirunReplicas, MatchReplicasOfOneProcess) {
   const std::string options = kMpirunTrain + "--epochs 1 ";
   expect_same_losses(run_lockstep(options), run(mpirun(2, options + "--devices cpu:0,cpu:0")));
   expect_same_losses(run_lockstep(options),
                      run(mpirun(3, options + "--allreduce mpi --accumulate 2")));
 }
 
-TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
+TEST(MpirunFailure, OfAllRanksIsPrintedOnce) {
   for (const auto& [options, status] :
        std::vector<std::pair<std::string, int>>{{"--no-such-option", 2},
                                                 {"--model nothing", 2},
@@ -211,7 +211,7 @@ TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
   }
 }
 
-/// A training in which rank 1 has these options beside those of all.
+/// A training with additional options for rank 1.
 Result with_rank_1(const std::string& options) {
   return run(mpirun(
       2, std::vector<std::string>{"/bin/sh", "-c",
@@ -222,8 +222,8 @@ Result with_rank_1(const std::string& options) {
                                   "1000", "--checkpoint-dir", "none"}));
 }
 
-// A rank leaves a collective only after all have entered it, on the clock that they share.
-TEST(MpirunTrace, HasTheCollectivesOfAllRanksOnOneClock) {
+// On a common clock, a rank leaves a collective only after all have entered it.
+TEST(MpirunTrace, AlignsCollectivesOfAllRanks) {
   const ScratchDirectory directory;
   const std::filesystem::path file = directory.path() / "trace.json";
   const Result result =
@@ -232,7 +232,7 @@ TEST(MpirunTrace, HasTheCollectivesOfAllRanksOnOneClock) {
   EXPECT_EQ(occurrences(result.errors, "trace of 3 steps on 3 ranks: "), 1U) << result.errors;
   std::ifstream in(file);
   std::map<std::int64_t, std::vector<std::pair<double, double>>> of_collective;
-  std::map<std::int64_t, std::set<std::int64_t>> steps_of;  // of processes
+  std::map<std::int64_t, std::set<std::int64_t>> steps_of;  // by process
   const nlohmann::json trace = nlohmann::json::parse(in);
   for (const nlohmann::json& event : trace.at("traceEvents")) {
     if (event["ph"] != "X") continue;
@@ -256,7 +256,7 @@ TEST(MpirunTrace, HasTheCollectivesOfAllRanksOnOneClock) {
 }
 
 // Each rank that was not killed writes its part.
-TEST(MpirunTrace, OfAJobThatLosesARankHasThePartsOfTheOthers) {
+TEST(MpirunTrace, KeepsPartsOfSurvivingRanks) {
   const ScratchDirectory directory;
   Process process(mpirun(
       3, kMpirunTrain + "--epochs 100000 --trace " + (directory.path() / "t.json").string()));
@@ -276,10 +276,10 @@ TEST(MpirunTrace, OfAJobThatLosesARankHasThePartsOfTheOthers) {
       if (event["name"] == "step") steps.insert(event["args"]["step"].get<std::int64_t>());
     EXPECT_THAT(steps, ::testing::IsSupersetOf({1, 2, 3, 4, 5})) << rank;
   }
-  EXPECT_THAT(result.errors, HasSubstr("; what was traced is in "));
+  EXPECT_THAT(result.errors, HasSubstr("; the incomplete trace is in "));
 }
 
-TEST(MpirunProfile, IsWrittenByTheFirstRank) {
+TEST(MpirunProfile, IsWrittenByRankZero) {
   const ScratchDirectory directory;
   const std::filesystem::path file = directory.path() / "profile.jsonl";
   const Result result = run(mpirun(2, kMpirunTrain + "--profile " + file.string()));
@@ -295,7 +295,7 @@ TEST(MpirunProfile, IsWrittenByTheFirstRank) {
   EXPECT_EQ(lines[12]["samples"], 50);
 }
 
-TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
+TEST(MpirunFailure, BeforeSessionIsPrintedByItsRank) {
   const Result result = with_rank_1("--no-such-option");
   EXPECT_EQ(result.status, 2) << result.errors;
   EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
@@ -303,7 +303,7 @@ TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
   EXPECT_THAT(result.errors, HasSubstr("--no-such-option"));
 }
 
-TEST(MpirunFailure, OfOptionsThatAreNotTheSameNamesTheFirst) {
+TEST(MpirunFailure, OfDifferingOptionsNamesTheFirst) {
   for (const auto& [options, message] : std::vector<std::pair<std::string, std::string>>{
            {"--loss huber", "expected the same losses on all ranks; rank 0 has cross-entropy"},
            {"--seed 5 --global-batch 50",
@@ -339,8 +339,7 @@ TEST(MpirunFailure, OfAKilledRankEndsTheJob) {
 
 const std::string kSmall = "train --model mlp:8 --data synthetic:4x4x1,4,640 --global-batch 16 ";
 
-/// A training under mpirun whose streams `redirection` leads elsewhere, with a checkpoint at each
-/// of its 40 epochs.
+/// A training under mpirun with redirected streams, and a checkpoint at each of its 40 epochs.
 class MpirunOutput : public ::testing::Test {
  protected:
   Result train(const std::string& redirection) const {
@@ -351,7 +350,7 @@ class MpirunOutput : public ::testing::Test {
     return run({"/bin/sh", "-c", line + redirection});
   }
   std::string run_path() const { return directory_.path() / "run"; }
-  /// What was saved is sound, and no text that was meant for a stream went into a file.
+  /// Expects intact checkpoints, and no output of a stream in other files.
   void expect_sound() const {
     EXPECT_EQ(run_lockstep("checkpoint verify " + run_path()).status, 0);
     EXPECT_THAT(checkpoint::contents_of(run_path() + "/.lock"),
@@ -362,8 +361,8 @@ class MpirunOutput : public ::testing::Test {
   const ScratchDirectory directory_;
 };
 
-// The ranks write to mpirun, which takes it and drops what it cannot write.
-TEST_F(MpirunOutput, ThatMpirunLosesDoesNotEndATraining) {
+// The ranks write to mpirun, which drops output that it cannot write.
+TEST_F(MpirunOutput, LostByMpirunDoesNotEndTraining) {
   for (const char* redirection : {"> /dev/full", ">&-"}) {
     SCOPED_TRACE(redirection);
     const Result result = train(std::string("--resume never --overwrite ") + redirection);
@@ -373,17 +372,17 @@ TEST_F(MpirunOutput, ThatMpirunLosesDoesNotEndATraining) {
   }
 }
 
-// mpirun ends the job of a reader that left. What was saved by then is there.
-TEST_F(MpirunOutput, WhoseReaderLeavesKeepsTheCheckpoints) {
+// mpirun ends the job when its reader closes the pipe. Earlier checkpoints remain.
+TEST_F(MpirunOutput, ClosedByReaderKeepsCheckpoints) {
   const Result result = train("--epochs 100000 | grep -m 1 '^    3 '");
   EXPECT_THAT(result.output, HasSubstr("    3  "));
   expect_sound();
   EXPECT_GE(checkpoint::list_checkpoints(run_path()).front().step, 80);
 }
 
-// Open MPI's own files are above the limit too; it does without them. What the ranks share must be
-// below it.
-TEST_F(MpirunOutput, AtTheLimitOfFileSizesIsNoSignal) {
+// Open MPI's own files exceed the limit, too; it works without them. The files that the ranks share
+// must be below the limit.
+TEST_F(MpirunOutput, AtFileSizeLimitRaisesNoSignal) {
   const auto limited = [](const std::string& arguments) {
     std::vector<std::string> command =
         mpirun(2, std::vector<std::string>{"/bin/sh", "-c", "ulimit -f 100; exec \"$@\"", "sh"});
@@ -406,7 +405,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, MpirunSignal, ::testing::Values(SIGTERM, SIGHU
                            return std::string(::sigabbrev_np(signal.param));
                          });
 
-TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
+TEST_P(MpirunSignal, ToOneRankSavesOneCheckpoint) {
   const ScratchDirectory directory;
   Process process(mpirun(3, kMpirunTrain + "--epochs 100000 --save-every 100000 --checkpoint-dir " +
                                 (directory.path() / "run").string()));
@@ -424,7 +423,7 @@ TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
 
 // Open MPI's mpirun then sends the ranks SIGTERM, and SIGKILL a second later. It does not read
 // their output meanwhile, so they must not print much.
-TEST(MpirunInterrupt, LeadsAllToOneCheckpointWithoutAnAlarm) {
+TEST(MpirunInterrupt, SavesOneCheckpointWithoutError) {
   const ScratchDirectory directory;
   const std::string run_path = (directory.path() / "run").string();
   Process process(mpirun(3,
@@ -443,7 +442,7 @@ TEST(MpirunInterrupt, LeadsAllToOneCheckpointWithoutAnAlarm) {
   EXPECT_GE(checkpoints[0].step, 5);
 }
 
-TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
+TEST(MpirunDivergence, KeepsEarlierCheckpoints) {
   const ScratchDirectory scratch;
   const std::string directory = (scratch.path() / "run").string();
   const std::string train =
@@ -452,8 +451,7 @@ TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
       "--log-format json --save-every 1 --keep 2 --checkpoint-dir " +
       directory + " ";
   ASSERT_EQ(run(mpirun(2, train + "--learning-rate 0.1 --steps 8")).status, 0);
-  // The first step with that rate leaves parameters that no later step can use, and a checkpoint of
-  // them.
+  // The first step with that rate saves a checkpoint of parameters that no later step can use.
   const Result wild = run(mpirun(2, train + "--learning-rate 1e38 --steps 200"));
   EXPECT_EQ(wild.status, 6);
   EXPECT_EQ(
@@ -465,14 +463,14 @@ TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
   EXPECT_EQ(again.event("start")["first_step"], 8);
 }
 
-/// A training of two ranks in the working directory `directory`, where it saves by itself.
+/// A training of two ranks in the working directory `directory`, with its default run directory.
 Result train_in(const std::filesystem::path& directory) {
   return run({"sh", "-c",
               fmt::format("cd {} && exec {} {} {}--json --steps 4", directory.string(),
                           mpirun_line_on(2), LOCKSTEP_PROGRAM, kSmall)});
 }
 
-TEST(MpirunDirectory, OfTheirOwnIsOneForAllRanks) {
+TEST(MpirunDirectory, IsSharedByAllRanks) {
   const ScratchDirectory scratch;
   for (const char* run : {"mlp-1", "mlp-2"}) {
     const Result result = train_in(scratch.path());
@@ -484,7 +482,7 @@ TEST(MpirunDirectory, OfTheirOwnIsOneForAllRanks) {
             (std::set<std::string>{"mlp-1", "mlp-2"}));
 }
 
-TEST(MpirunDirectory, ThatCannotBeCreatedIsOneErrorOfAllRanks) {
+TEST(MpirunDirectory, IsOneErrorIfNotCreatable) {
   const ScratchDirectory scratch;
   checkpoint::overwrite(scratch.path() / "runs", "a file");
   const Result result = train_in(scratch.path());
@@ -494,7 +492,7 @@ TEST(MpirunDirectory, ThatCannotBeCreatedIsOneErrorOfAllRanks) {
       << result.errors;
 }
 
-TEST(MpirunEnvironment, WithATfConfigThatDisagreesIsRefused) {
+TEST(MpirunEnvironment, RejectsContradictoryTfConfig) {
   setenv(
       "TF_CONFIG",
       R"({"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}})",
@@ -506,9 +504,8 @@ TEST(MpirunEnvironment, WithATfConfigThatDisagreesIsRefused) {
   EXPECT_THAT(result.errors, HasSubstr("TF_CONFIG"));
 }
 
-TEST(MpirunEnvironment, ThatIsOfAnotherLauncherIsRefused) {
-  // As where the program was built with another MPI than that of the launcher: each process finds
-  // itself alone.
+TEST(MpirunEnvironment, RejectsOtherLaunchers) {
+  // As with a launcher of another MPI: each process would be a job of one rank.
   setenv("PMI_RANK", "0", 1);
   setenv("PMI_SIZE", "4", 1);
   const Result result = run_lockstep(kMpirunTrain);

@@ -33,7 +33,7 @@ class PlanCommand : public ::testing::Test {
   data::TemporaryDirectory folder_;
 };
 
-TEST_F(PlanCommand, PredictsFromAMeasurement) {
+TEST_F(PlanCommand, PredictsFromMeasurement) {
   const Result result = run_lockstep(kPlan + "--replicas 1,2-4 --json --price 2");
   ASSERT_EQ(result.status, 0) << result.errors;
   const nlohmann::json plan = result.event("plan");
@@ -81,7 +81,7 @@ TEST_F(PlanCommand, PrintsATableThatFitsEightyColumns) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
 }
 
-TEST_F(PlanCommand, TakesTheCommandLineOfATraining) {
+TEST_F(PlanCommand, AcceptsOptionsOfTrain) {
   const Result result = run_lockstep(
       kPlan + "--replicas 1 --optimizer sgd --momentum 0.9 --lr 0.1 --checkpoint-dir " +
       file("run") + " --log-every 10");
@@ -89,7 +89,7 @@ TEST_F(PlanCommand, TakesTheCommandLineOfATraining) {
   EXPECT_FALSE(std::filesystem::exists(file("run")));
 }
 
-TEST_F(PlanCommand, RefusesInOneLine) {
+TEST_F(PlanCommand, RejectsInvalidOptionsInOneLine) {
   write("other.json", "{}");
   const std::vector<std::pair<std::string, std::string>> cases = {
       {kPlan + "--link fast", "[link] expected the speed of a link, such as 1Gbit"},
@@ -108,7 +108,7 @@ TEST_F(PlanCommand, RefusesInOneLine) {
   }
 }
 
-TEST_F(PlanCommand, RefusesAFileThatCannotBeWrittenBeforeItMeasures) {
+TEST_F(PlanCommand, ChecksOutputFileBeforeMeasuring) {
   const Result result = run_lockstep(
       "plan --model mlp --data synthetic:8x8x1,4,512 --save-calibration /nowhere/calibration.json");
   EXPECT_EQ(result.status, 3);
@@ -116,7 +116,7 @@ TEST_F(PlanCommand, RefusesAFileThatCannotBeWrittenBeforeItMeasures) {
   EXPECT_THAT(result.errors, Not(HasSubstr("measuring")));
 }
 
-TEST(PlanOutput, ReadsNumbersOfReplicas) {
+TEST(PlanOutput, ParsesReplicaCounts) {
   EXPECT_EQ(parse_replica_counts("4,1,2-3,2"), (std::vector<int>{1, 2, 3, 4}));
   for (const char* list : {"", "1,", "3-2", "a", "1-5000", "-1", "1--2"})
     EXPECT_THROW(parse_replica_counts(list), Error) << list;

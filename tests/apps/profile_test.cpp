@@ -1,5 +1,4 @@
-// `lockstep train --profile`: what the file has, for whom it is printed, and that nothing else
-// changes.
+// `lockstep train --profile`: contents of the file, the printed table, and unchanged results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +59,7 @@ void expect_sound_profile(const std::vector<nlohmann::json>& lines) {
 }
 
 // 11 steps of 100 samples, the last one of 3: five are measured.
-TEST(Profile, HasALineForEachPieceOfAStep) {
+TEST(Profile, HasLinePerOperation) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "profile.jsonl";
   const Result result = run_lockstep(kTrain + "--profile " + file);
@@ -83,7 +82,7 @@ TEST(Profile, HasALineForEachPieceOfAStep) {
   EXPECT_EQ(lines.back()["samples"], 100);
 }
 
-TEST(Profile, IsThatOfTheFirstReplica) {
+TEST(Profile, CoversFirstReplica) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "profile.jsonl";
   const std::string train =
@@ -109,7 +108,7 @@ TEST(Profile, IsThatOfTheFirstReplica) {
   EXPECT_EQ((*second)["flop"], 2 * 10 * 3 * 3 * 64 * (3 * 3 * 32)) << "[5, 5, 32] to [3, 3, 64]";
 }
 
-TEST(Profile, NamesTheAlgorithmWhereThereAreSeveral) {
+TEST(Profile, NamesAlgorithms) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "profile.jsonl";
   const Result result = run_lockstep(
@@ -125,7 +124,7 @@ TEST(Profile, NamesTheAlgorithmWhereThereAreSeveral) {
   EXPECT_THAT(by_winograd, Not(Contains("layer2.0.conv1 forward"))) << "with stride 2";
 }
 
-TEST(Profile, IsPrintedForPeople) {
+TEST(Profile, PrintsTable) {
   const ScratchDirectory directory;
   const std::string train = "train --model mlp" + kData + "--profile ";
   const Result result = run_lockstep(train + (directory.path() / "profile.jsonl").string());
@@ -138,14 +137,14 @@ TEST(Profile, IsPrintedForPeople) {
                     "step +[0-9.]+  100.0 % +[0-9.]+ +[0-9]+ %\n11 steps, "));
 }
 
-TEST(Profile, ThatCannotBeWrittenIsAnErrorAtTheEnd) {
+TEST(Profile, FailsAtEndIfUnwritable) {
   const Result result = run_lockstep(kTrain + "--profile /dev/full");
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("[/dev/full] expected to write the file; No space left"));
   EXPECT_EQ(result.event("end")["steps"], 11);
 }
 
-TEST(Profile, ThatCannotBeWrittenHidesNoDivergence) {
+TEST(Profile, FailureDoesNotHideDivergence) {
   const Result result =
       run_lockstep(kTrain + "--optimizer sgd --learning-rate 1e30 --profile /dev/full");
   EXPECT_EQ(result.status, 6);

@@ -35,7 +35,7 @@ std::vector<std::string> words(const std::string& text) {
   return all;
 }
 
-/// Of all its threads.
+/// The children of all threads of the process.
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> children;
   std::error_code gone;

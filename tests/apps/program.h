@@ -1,4 +1,4 @@
-// The program as a process of its own: what it prints, how it ends.
+// The program as a separate process: its output and exit status.
 #pragma once
 
 #include <sys/types.h>
@@ -11,15 +11,15 @@
 
 namespace lockstep::apps {
 
-/// How a process ended.
+/// Exit status and output of a process.
 struct Result {
   int status = 0;      ///< exit status, or 128 + the signal that ended it
   std::string output;  ///< standard output
   std::string errors;  ///< standard error
 
-  /// Each line of the output as JSON; fails the test where one is not.
+  /// The lines of the output as JSON. Fails the test if one is not.
   std::vector<nlohmann::json> events() const;
-  /// The last event of this kind; fails the test where there is none.
+  /// The last event of this kind. Fails the test if there is none.
   nlohmann::json event(const std::string& kind) const;
   /// The losses of all step events.
   std::vector<double> losses() const;
@@ -34,11 +34,11 @@ class Process {
   ~Process();
 
   pid_t id() const { return id_; }
-  /// Processes that it started.
+  /// Child processes.
   std::vector<pid_t> children() const;
-  /// Those, and the processes that they started.
+  /// Child processes and their descendants.
   std::vector<pid_t> descendants() const;
-  /// Reads standard output until a line contains `text`. False where it ended before.
+  /// Reads standard output until a line contains `text`. Returns false if it ends before.
   bool wait_for(const std::string& text);
   void kill(int signal) const;
   /// Waits for its end.
@@ -51,7 +51,7 @@ class Process {
   std::filesystem::path errors_;
 };
 
-/// Another process, to be watched for its end although it is no child of this one.
+/// Watches for the end of a process that need not be a child of this one.
 class Watched {
  public:
   explicit Watched(pid_t id);
@@ -66,13 +66,13 @@ class Watched {
   int descriptor_;
 };
 
-/// The numbers of a CSV table, line by line, without its header.
+/// The numbers of a CSV table by line, without its header.
 std::vector<std::vector<double>> numbers_of(const std::string& table);
 
-/// `lockstep ARGUMENTS…`, the arguments separated by spaces. A training whose arguments name no
-/// --checkpoint-dir has `none`, so that it saves nothing in the working directory of the tests.
+/// `lockstep ARGUMENTS…`, the arguments separated by spaces. For trainings, --checkpoint-dir
+/// defaults to `none`, so that nothing is saved in the working directory of the tests.
 std::vector<std::string> lockstep(const std::string& arguments);
-/// The same on `ranks` ranks.
+/// Runs lockstep() on `ranks` ranks.
 std::vector<std::string> mpirun(int ranks, const std::string& arguments);
 /// Any command on `ranks` ranks.
 std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& command);

@@ -1,4 +1,4 @@
-// lockstep quantize: files of integers from a trained model, and what it refuses.
+// lockstep quantize: quantized files of a trained model, and errors.
 #include <fmt/format.h>
 
 #include <gmock/gmock.h>
@@ -26,12 +26,12 @@ class Quantized : public Saved {
   }
 
   std::string file() const { return directory("model.onnx"); }
-  /// `lockstep quantize` of the training, with these options.
+  /// The command `lockstep quantize` for the training, with `options`.
   std::string quantize(const std::string& options = "", const std::string& data = kData) const {
     return fmt::format("quantize --checkpoint {} --output {} {} {}", directory(), file(), data,
                        options);
   }
-  /// The files in the directory of the test, without the checkpoints.
+  /// Number of files in the test directory, without the checkpoints.
   std::size_t files() const {
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_.path()))
@@ -62,7 +62,7 @@ TEST_F(Quantized, ReportsLayersAccuracyAndSizes) {
   EXPECT_LT(event["bytes"], event["float32_bytes"]);
 }
 
-TEST_F(Quantized, PrintsATableAndWritesTheSameBytes) {
+TEST_F(Quantized, PrintsTableAndWritesSameBytes) {
   const Result first = run_lockstep(quantize("--calibration percentile --samples 100"));
   ASSERT_EQ(first.status, 0) << first.errors;
   EXPECT_THAT(first.output, HasSubstr(", percentile from 100 samples of 1003 synthetic samples"));
@@ -94,7 +94,7 @@ TEST_F(Quantized, ValidatesOnOtherData) {
   EXPECT_EQ(result.event("quantize")["samples"], 200);
 }
 
-TEST_F(Quantized, WritesNothingIfItIsRefused) {
+TEST_F(Quantized, WritesNothingOnError) {
   const Result shape = run_lockstep(quantize("", "--data synthetic:8x9x1,4,100"));
   EXPECT_EQ(shape.status, 3);
   EXPECT_THAT(shape.errors, HasSubstr("expected samples of shape [8, 8, 1]"));
@@ -111,7 +111,7 @@ TEST_F(Quantized, WritesNothingIfItIsRefused) {
   EXPECT_EQ(files(), 0U);
 }
 
-TEST_F(Quantized, RefusesAnIncompleteCheckpoint) {
+TEST_F(Quantized, RejectsIncompleteCheckpoint) {
   for (const auto& found : checkpoint::list_checkpoints(directory()))
     std::filesystem::remove(found.path / checkpoint::kManifestName);
   const Result result = run_lockstep(quantize());
@@ -120,7 +120,7 @@ TEST_F(Quantized, RefusesAnIncompleteCheckpoint) {
   EXPECT_EQ(files(), 0U);
 }
 
-TEST_F(Quantized, RefusesAnOutputBeforeTheWork) {
+TEST_F(Quantized, ChecksOutputFirst) {
   std::filesystem::create_directory(file());
   const Result result = run_lockstep(quantize("", " --data synthetic:9x9x9,2,5 "));
   EXPECT_EQ(result.status, 3);
@@ -128,7 +128,7 @@ TEST_F(Quantized, RefusesAnOutputBeforeTheWork) {
                                        "triton writes a folder"));
 }
 
-TEST_F(Quantized, ExportsAFolderForTritonWholeOrNotAtAll) {
+TEST_F(Quantized, WritesTritonFolderAtomically) {
   const std::string folder = directory("pets");
   const std::string command =
       "checkpoint export " + directory() + " --format onnx --layout triton --output " + folder;

@@ -1,4 +1,4 @@
-"""Prints what Perfetto reads of a trace, as JSON.
+"""Prints a trace as parsed by Perfetto, as JSON.
 
     read_trace.py FILE
 
@@ -111,7 +111,7 @@ def by_trace_processor(path, folder):
             sys.exit(f"the trace processor failed: {reply.fatal_error}")
         if not reply.HasField("query_result"):
             continue
-        if reply.query_result.column_names:  # of the first part of an answer
+        if reply.query_result.column_names:  # only in the first part of a result
             columns = list(reply.query_result.column_names)
             answers.append([])
         answers[-1] += rows_of(reply.query_result, columns)
@@ -135,13 +135,13 @@ def refuse_unknown(message, where):
 
 
 class Reader:
-    """The state of a trace: names of each sequence, tracks, and what is open on them."""
+    """The state of a trace: names by sequence, tracks, and their open slices."""
 
     def __init__(self, definitions):
         self.event_type = definitions.TrackEvent
         self.cleared = definitions.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
         self.needs = definitions.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
-        self.names = {}  # of each sequence: (kind, number) -> text
+        self.names = {}  # by sequence: (kind, number) -> text
         self.processes, self.threads, self.open, self.now, self.slices = {}, {}, {}, {}, []
 
     def read(self, packet):

@@ -7,7 +7,7 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr std::size_t kCount = 10'007;  // several blocks, and a part of one
+constexpr std::size_t kCount = 10'007;  // several blocks and a partial one
 
 template <typename T>
 float to_float(T value) {
@@ -31,7 +31,7 @@ T from_float(float value) {
   }
 }
 
-/// What the replicas' values add up to, one after the other, rounded to T each time.
+/// The sum of the replicas' values in order, rounded to T after each addition.
 template <typename T>
 std::vector<T> sum_over(int replicas, const ReductionPattern<T>& pattern) {
   std::vector<T> sum(kCount, T{});
@@ -45,18 +45,18 @@ std::vector<T> sum_over(int replicas, const ReductionPattern<T>& pattern) {
 }
 
 template <typename T>
-class ReductionPatternOf : public ::testing::Test {};
+class TypedReductionPattern : public ::testing::Test {};
 using Types = ::testing::Types<float, double, Float16, BFloat16, std::int32_t, std::int64_t>;
-TYPED_TEST_SUITE(ReductionPatternOf, Types);
+TYPED_TEST_SUITE(TypedReductionPattern, Types);
 
-TYPED_TEST(ReductionPatternOf, KnowsItsSum) {
+TYPED_TEST(TypedReductionPattern, HasExpectedSum) {
   for (const int replicas : {1, 2, 3, 4, 7, 64, 128, 500}) {
     const ReductionPattern<TypeParam> pattern(replicas);
     EXPECT_EQ(pattern.count_errors(sum_over(replicas, pattern)), 0) << replicas << " replicas";
   }
 }
 
-TYPED_TEST(ReductionPatternOf, CountsWhatIsWrong) {
+TYPED_TEST(TypedReductionPattern, CountsErrors) {
   const ReductionPattern<TypeParam> pattern(4);
   std::vector<TypeParam> sum = sum_over(4, pattern);
   for (const std::size_t i : {std::size_t{0}, std::size_t{4096}, kCount - 1})
@@ -64,21 +64,21 @@ TYPED_TEST(ReductionPatternOf, CountsWhatIsWrong) {
   EXPECT_EQ(pattern.count_errors(sum), 3);
 }
 
-TYPED_TEST(ReductionPatternOf, SeesThatAReplicaIsMissing) {
+TYPED_TEST(TypedReductionPattern, DetectsMissingReplica) {
   const ReductionPattern<TypeParam> pattern(3);
   std::vector<TypeParam> sum = sum_over(2, pattern);
   const std::int64_t zeros_of_the_third = 1 + static_cast<std::int64_t>(kCount) / 3;
   EXPECT_GT(pattern.count_errors(sum), static_cast<std::int64_t>(kCount) - zeros_of_the_third);
 }
 
-TYPED_TEST(ReductionPatternOf, SeesValuesInTheWrongPlace) {
+TYPED_TEST(TypedReductionPattern, DetectsMisplacedValues) {
   const ReductionPattern<TypeParam> pattern(4);
   std::vector<TypeParam> sum = sum_over(4, pattern);
   std::swap_ranges(sum.begin(), sum.begin() + 1024, sum.begin() + 4096);
   EXPECT_GT(pattern.count_errors(sum), 0);
 }
 
-TEST(ReductionPattern, TakesNaNForAnError) {
+TEST(ReductionPattern, CountsNaNAsError) {
   const ReductionPattern<float> pattern(2);
   std::vector<float> sum = sum_over(2, pattern);
   sum[7] = std::numeric_limits<float>::quiet_NaN();

@@ -60,7 +60,7 @@ TEST_F(ReportCommand, ComparesTrainings) {
                           HasSubstr("cost to validation")));
 }
 
-TEST_F(ReportCommand, RefusesAMetricThatNoRunHas) {
+TEST_F(ReportCommand, RejectsUnknownMetric) {
   train("run.jsonl");
   const Result result =
       run_lockstep("report " + at("run.jsonl") + " --target f1=0.9 --output " + at("page.html"));
@@ -69,7 +69,7 @@ TEST_F(ReportCommand, RefusesAMetricThatNoRunHas) {
   EXPECT_FALSE(std::filesystem::exists(at("page.html")));
 }
 
-TEST_F(ReportCommand, DoesNotReplaceALog) {
+TEST_F(ReportCommand, DoesNotOverwriteLog) {
   train("run.jsonl");
   const std::string log = data::read_bytes(at("run.jsonl"));
   std::filesystem::create_symlink(at("run.jsonl"), at("link"));
@@ -81,14 +81,14 @@ TEST_F(ReportCommand, DoesNotReplaceALog) {
   EXPECT_EQ(data::read_bytes(at("run.jsonl")), log);
 }
 
-TEST_F(ReportCommand, RefusesWhatIsNoLog) {
+TEST_F(ReportCommand, RejectsOtherFiles) {
   data::write_bytes(at("text"), "epoch 1\n");
   const Result result = run_lockstep("report " + at("text"));
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("none of its lines is an event"));
 }
 
-TEST_F(ReportCommand, WritesAPageThatWorksInABrowser) {
+TEST_F(ReportCommand, WritesWorkingPage) {
   const auto chromium = [&](const std::string& option) {
     return run({"sh", "-c",
                 "command -v chromium >/dev/null || exit 77; exec chromium --headless --no-sandbox "

@@ -1,4 +1,4 @@
-// Where a training saves if its command line names no directory, and what its last lines say.
+// The default directory of a training, and the last lines of its output.
 #include "apps/lockstep/run_directory.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(NetworkName, HasNoPathOptionsAndExtension) {
+TEST(NetworkName, OmitsPathOptionsAndExtension) {
   EXPECT_EQ(network_name("cnn"), "cnn");
   EXPECT_EQ(network_name("mlp:100,50"), "mlp");
   EXPECT_EQ(network_name("mobilenet_v2:0.25"), "mobilenet_v2");
@@ -34,8 +34,8 @@ TEST(NetworkName, HasNoPathOptionsAndExtension) {
   EXPECT_EQ(network_name("step.json"), "model") << "step-1 is the name of a checkpoint";
 }
 
-/// Trainings in a working directory of their own.
-class OwnDirectory : public ::testing::Test {
+/// Trainings in a temporary working directory.
+class DefaultRunDirectory : public ::testing::Test {
  protected:
   std::vector<std::string> train(const std::string& options) const {
     return {"sh", "-c",
@@ -52,7 +52,7 @@ class OwnDirectory : public ::testing::Test {
   checkpoint::ScratchDirectory scratch_;
 };
 
-TEST_F(OwnDirectory, IsTheNextFreeOneAndHasTheModelAtTheEnd) {
+TEST_F(DefaultRunDirectory, IsNextFreeNumber) {
   const Result first = run(train("--epochs 3"));
   EXPECT_EQ(first.status, 0) << first.errors;
   EXPECT_THAT(first.output, EndsWith("\nthe model is in runs/mlp-1/step-00000033\nnext: lockstep "
@@ -68,7 +68,7 @@ TEST_F(OwnDirectory, IsTheNextFreeOneAndHasTheModelAtTheEnd) {
   EXPECT_EQ(run(train("--epochs 1 --json")).event("start")["run"], "mlp-3") << "in order of time";
 }
 
-TEST_F(OwnDirectory, HasTheBestValidation) {
+TEST_F(DefaultRunDirectory, KeepsBestValidation) {
   const std::string validation = "--epochs 3 --validation-data synthetic:8x8x1,4,500,test ";
   const Result result = run(train(validation));
   ASSERT_EQ(result.status, 0) << result.errors;
@@ -93,7 +93,7 @@ TEST_F(OwnDirectory, HasTheBestValidation) {
   EXPECT_FALSE(best_in("runs/mlp-3").best);
 }
 
-TEST_F(OwnDirectory, OfAStoppedTrainingIsMentionedUntilItIsContinued) {
+TEST_F(DefaultRunDirectory, IsMentionedUntilStoppedTrainingContinues) {
   const std::string endless = "--epochs 1000000 --log-every 1";
   const auto stop = [&](const std::string& options) {
     Process process(train(options));
@@ -116,7 +116,7 @@ TEST_F(OwnDirectory, OfAStoppedTrainingIsMentionedUntilItIsContinued) {
   EXPECT_THAT(stop(endless + " --verbose").errors, HasSubstr(mention));
 }
 
-TEST_F(OwnDirectory, ThatCannotBeCreatedEndsTheTrainingBeforeItBegins) {
+TEST_F(DefaultRunDirectory, EndsTrainingIfNotCreatable) {
   checkpoint::overwrite(at("runs"), "a file");
   const Result result = run(train("--epochs 1"));
   EXPECT_EQ(result.status, 3);
@@ -128,20 +128,20 @@ TEST_F(OwnDirectory, ThatCannotBeCreatedEndsTheTrainingBeforeItBegins) {
   EXPECT_EQ(run(train("--epochs 1 --checkpoint-dir none")).status, 0);
 }
 
-TEST_F(OwnDirectory, IsNotThereIfTheUserDeclines) {
+TEST_F(DefaultRunDirectory, IsNotCreatedIfDeclined) {
   const Result result = run(train("--epochs 1 --checkpoint-dir none"));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, EndsWith("\nnothing was saved (--checkpoint-dir none)\n"));
   EXPECT_FALSE(fs::exists(at("runs")));
 }
 
-TEST_F(OwnDirectory, IsNotLeftBehindByATrainingThatDoesNotBegin) {
+TEST_F(DefaultRunDirectory, IsRemovedIfTrainingDoesNotStart) {
   const Result result = run(train("--validation-data synthetic:9x9x1,4,10"));
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_TRUE(fs::is_empty(at("runs")));
 }
 
-TEST_F(OwnDirectory, CommandsThatUseTheNewestMentionTheBest) {
+TEST_F(DefaultRunDirectory, BestIsMentionedByCommandsThatUseNewest) {
   ASSERT_EQ(run(train("--epochs 3 --keep-best loss:max")).status, 0);
   const std::string checkpoint = at("runs/mlp-1");
   const std::string mention = fmt::format(

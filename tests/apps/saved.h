@@ -1,4 +1,4 @@
-// The fixture of tests of trainings that are saved.
+// The fixture of tests of saved trainings.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST_F(Saved, OfClassesAtPositionsEvaluatesAndPredictsEachOfThem) {
+TEST_F(Saved, EvaluatesAndPredictsClassesAtPositions) {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> next;
   for (std::int32_t i = 0; i < 40; ++i) {
@@ -78,7 +78,7 @@ TEST_F(Saved, OfClassesAtPositionsEvaluatesAndPredictsEachOfThem) {
   }
 }
 
-TEST_F(Saved, OnWindowsOfRowsForecastInTheUnitOfTheirTargets) {
+TEST_F(Saved, ForecastsInUnitOfTargets) {
   // 1, 2, 3, 2, 1, ...: the last value is wrong by 1.
   const auto write = [&](const std::string& name, int first, int rows) {
     std::ofstream out(directory(name));
@@ -110,7 +110,7 @@ TEST_F(Saved, OnWindowsOfRowsForecastInTheUnitOfTheirTargets) {
   EXPECT_THAT(refused.errors, HasSubstr("expected window=4, as in the training data"));
 }
 
-TEST_F(Saved, OnWindowsOfRowsGoOnAlikeOnSeveralReplicas) {
+TEST_F(Saved, ResumesWindowsOnSeveralReplicas) {
   std::ofstream out(directory("a.csv"));
   out << "shop,x,y\n";
   for (int i = 0; i < 60; ++i)
@@ -136,7 +136,7 @@ TEST_F(Saved, OnWindowsOfRowsGoOnAlikeOnSeveralReplicas) {
   }
 }
 
-TEST_F(Saved, OnSentencesReadOtherTablesByTheirColumns) {
+TEST_F(Saved, ReadsSentencesByColumnName) {
   std::ofstream(directory("a.csv")) << "title,sentence,topic\n"
                                        "x,The crew moors.,sea\ny,A chef peels.,kitchen\n"
                                        "z,Her boat leaks.,sea\nu,My soup boils.,kitchen\n";
@@ -169,7 +169,7 @@ TEST_F(Saved, OnSentencesReadOtherTablesByTheirColumns) {
                                       "label=topic; use another --checkpoint-dir"));
 }
 
-TEST_F(Saved, OnPairsOfTextsGoOnWithTheSameColumnsAlone) {
+TEST_F(Saved, ResumesPairsOnlyWithSameColumns) {
   std::ofstream(directory("pairs.csv")) << "number,english,french\n1,one,un\n2,two,deux\n"
                                            "3,three,trois\n4,four,quatre\n";
   const auto train = [&](const std::string& options) {

@@ -1,4 +1,4 @@
-// Saved trainings on tables: what a checkpoint has of their columns.
+// Saved trainings on tables: the column schema in checkpoints.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
+TEST_F(Saved, MatchesVocabularyOfTable) {
   const std::filesystem::path table = directory("table.csv");
   std::ofstream(table) << "size,color,kind\n1,red,plum\n2,green,apple\n3,red,plum\n4,green,apple\n";
   const std::string options = "categorical=color";
@@ -27,12 +27,12 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
                 .status,
             0);
   const std::filesystem::path test = directory("test.csv");
-  std::ofstream(test) << "size,color,kind\n2,red,plum\n";  // neither all colors nor all kinds
+  std::ofstream(test) << "size,color,kind\n2,red,plum\n";  // not all colors and kinds
   const std::string evaluate = "evaluate --log-format json --checkpoint " + directory("words") +
                                " --data csv:" + test.string() + ":" + options;
   EXPECT_EQ(run_lockstep(evaluate + ",like=" + table.string()).event("evaluate")["accuracy"], 1.0);
   EXPECT_EQ(run_lockstep(evaluate).event("evaluate")["accuracy"], 1.0) << "by the checkpoint";
-  std::ofstream(test) << "color,size\nred,2\ngreen,2\n";  // nor the label
+  std::ofstream(test) << "color,size\nred,2\ngreen,2\n";  // without the label
   const Result predicted = run_lockstep("predict --quiet --output - --checkpoint " +
                                         directory("words") + " --data csv:" + test.string());
   EXPECT_THAT(predicted.output,
@@ -48,7 +48,7 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
               HasSubstr("expected the sample preparation of " + directory("words")));
 }
 
-TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
+TEST_F(Saved, NamesPredictionsAfterTargets) {
   const auto table = [&](const std::string& name, const std::string& header) {
     std::ofstream(directory(name)) << header << "\n1,2,3\n2,1,4\n";
     return " --data csv:" + directory(name) + ":targets=3+2";
@@ -69,7 +69,7 @@ TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
               ::testing::StartsWith("record,output_0,output_1\n0,"));
 }
 
-TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
+TEST_F(Saved, StoresFeaturesAndMissingValues) {
   std::ofstream(directory("f.json"))
       << R"({"features": [{"column": "age", "kind": "bucketized", "boundaries": [30]},
                           {"column": "color", "kind": "hashed", "buckets": 3},
@@ -93,7 +93,7 @@ TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
   EXPECT_EQ(evaluated.event("evaluate")["accuracy"], 1.0) << evaluated.errors;
 }
 
-TEST_F(Saved, OfATableOfAllKindsOfColumnsNeedsNoTrainingFile) {
+TEST_F(Saved, ReadsAllColumnKindsWithoutTrainingFile) {
   std::ofstream(directory("f.json")) << R"({"label": "k", "features": [
       {"column": "age", "missing": "indicator"},
       {"column": "income", "kind": "bucketized", "boundaries": [20, 40]},
@@ -121,7 +121,7 @@ TEST_F(Saved, OfATableOfAllKindsOfColumnsNeedsNoTrainingFile) {
   EXPECT_GT(trained.event("epoch")["validation_auc"], 0.99);
   for (const char* file : {"f.json", "a.csv"}) std::filesystem::remove(directory(file));
 
-  // Other rows, in another order of columns, with a color and a city that the training lacks.
+  // Other rows and column order, with a color and a city that the training data lack.
   const std::string header = "city,color,k,shape,since,income,age\n";
   std::ofstream(directory("b.csv")) << header << "town1,red,1,round,2026-02-01,10,\n"
                                     << "town2,pink,0,square,2026-02-02,30,25\n"
@@ -156,7 +156,7 @@ TEST_F(Saved, OfATableOfAllKindsOfColumnsNeedsNoTrainingFile) {
   }
 }
 
-TEST_F(Saved, OfATableFindsItsColumnsByName) {
+TEST_F(Saved, FindsColumnsByName) {
   std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
   std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";
   ASSERT_EQ(run_lockstep("train --model linear --quiet --checkpoint-dir " + directory() +
@@ -181,7 +181,7 @@ TEST_F(Saved, OfATableFindsItsColumnsByName) {
       HasSubstr("number 1 of which is width; select the columns"));
 }
 
-TEST_F(Saved, OfATableWithNumbersAsNamesFindsItsColumnsByThem) {
+TEST_F(Saved, FindsColumnsWithNumericNames) {
   const std::string rows = "1.5,2.5,0.5,up\n0.7,0.2,0.1,down\n0.3,0.4,0.9,up\n";
   std::ofstream(directory("a.csv")) << "2018,2019,2020,class\n" << rows;
   const std::string table = " --data csv:" + directory("a.csv");
@@ -208,7 +208,7 @@ TEST_F(Saved, OfATableWithNumbersAsNamesFindsItsColumnsByThem) {
   }
 }
 
-TEST_F(Saved, OfATableReportsUnknownWordsOfOthers) {
+TEST_F(Saved, ReportsUnknownWords) {
   std::ofstream(directory("a.csv")) << "sex,age,k\nmale,1,0\nfemale,2,1\nmale,3,0\nfemale,4,1\n";
   std::ofstream(directory("b.csv")) << "sex,age,k\nMALE,1,0\nFEMALE,2,1\nmale,3,0\n";
   const Result trained =
@@ -236,7 +236,7 @@ TEST_F(Saved, OfATableReportsUnknownWordsOfOthers) {
   EXPECT_THAT(same.errors, ::testing::Not(HasSubstr("warning")));
 }
 
-TEST_F(Saved, OfLargeNumbersWithinASmallRangeIsNotExportedWithItsPreprocessing) {
+TEST_F(Saved, RejectsPreprocessingBeyondFloat32Precision) {
   std::ofstream table(directory("times.csv"));
   table << "time,kind\n";
   for (int i = 0; i < 400; ++i) table << 1'700'000'000 + i << ',' << i % 2 << '\n';

@@ -1,4 +1,4 @@
-// Trainings that are saved: what they go on from, and what else is made of them.
+// Saved trainings: resuming, evaluating and predicting from their checkpoints.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
+TEST_F(Saved, ResumesExactlyAfterKillInEpoch) {
   Process process(lockstep(train() + "--epochs 100000"));  // it cannot end by itself
   ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":16)"));
   process.kill(SIGKILL);
@@ -54,7 +54,7 @@ TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
   EXPECT_EQ(again.event("epoch")["samples"], 1003);
 }
 
-TEST_F(Saved, KeepsItsBestAndStopsEarly) {
+TEST_F(Saved, KeepsBestAndStopsEarly) {
   const std::string options =
       "--epochs 9 --keep 1 --keep-best loss:max --early-stop loss:patience=2,min_delta=1e9 "
       "--csv-log " +
@@ -71,7 +71,7 @@ TEST_F(Saved, KeepsItsBestAndStopsEarly) {
   EXPECT_EQ(std::ranges::count(log, '\n'), 4) << "a header and an epoch each: " << log;
 }
 
-TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
+TEST_F(Saved, StoresImagePreprocessing) {
   const std::string images = " --data synthetic-images:32x32x3,4,60 --global-batch 20 ";
   const std::string train =
       "train --model mlp --log-format json --checkpoint-dir " + directory() + images;
@@ -93,7 +93,7 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
 }
 
-TEST_F(Saved, GivesEmbeddings) {
+TEST_F(Saved, PredictsEmbeddings) {
   const std::string data = " --data synthetic:4x4x1,3,30 --global-batch 7 ";
   ASSERT_EQ(
       run_lockstep("train --model mlp:5 --quiet --checkpoint-dir " + directory() + data).status, 0);
@@ -111,7 +111,7 @@ TEST_F(Saved, GivesEmbeddings) {
   EXPECT_THAT(refused.errors, HasSubstr("[features] expected a network of layers with parameters"));
 }
 
-TEST_F(Saved, GivesEmbeddingsOfTheMovingAverages) {
+TEST_F(Saved, PredictsEmbeddingsOfMovingAverages) {
   std::ofstream(directory("a.csv")) << "x,k\n1,0\n-1,1\n2,0\n-2,1\n";
   const std::string data = " --data csv:" + directory("a.csv");
   ASSERT_EQ(run_lockstep("train --model mlp:3 --ema 0.9 --steps 20 --learning-rate 0.1 --quiet "
@@ -142,7 +142,7 @@ TEST_F(Saved, GivesEmbeddingsOfTheMovingAverages) {
                   std::max(0.0F, kernel[i] * x + bias[i]), 1e-5);
 }
 
-TEST_F(Saved, RemembersTheStepsOfItsImages) {
+TEST_F(Saved, StoresImageSteps) {
   const std::string images = " --data synthetic-images:32x32x3,4,60 --global-batch 20 ";
   const std::string training = "--images random-crop=16,flip,normalize=cifar10,erase";
   for (const char* evaluation : {"", ":resize=20,crop=16"}) {
@@ -177,7 +177,7 @@ void add_images(const std::filesystem::path& folder, int count) {
   for (int i = 0; i < count; ++i) data::write_bytes(folder / fmt::format("{}.png", i), png);
 }
 
-TEST_F(Saved, OfFoldersIsEvaluatedByTheirNames) {
+TEST_F(Saved, MatchesClassFoldersByName) {
   const std::filesystem::path photos = directory("photos");
   add_images(photos / "train" / "ant", 1);
   add_images(photos / "train" / "bee", 7);
@@ -197,7 +197,7 @@ TEST_F(Saved, OfFoldersIsEvaluatedByTheirNames) {
   EXPECT_EQ(refused.status, 3);
   EXPECT_THAT(refused.errors,
               HasSubstr("expected only the classes ant, bee; it has the class cat"));
-  for (const char* folder : {"bees", "more"})  // the same of shards
+  for (const char* folder : {"bees", "more"})  // converted to shards
     ASSERT_EQ(run_lockstep("data convert images --part test --input " + (photos / folder).string() +
                            " --output " + directory(folder))
                   .status,
@@ -243,7 +243,7 @@ TEST_F(Saved, OfFoldersIsEvaluatedByTheirNames) {
   EXPECT_THAT(without_labels.errors, HasSubstr("expected the images of each class in a folder"));
 }
 
-TEST_F(Saved, OfRecordsPredictsThoseWithoutLabels) {
+TEST_F(Saved, PredictsRecordsWithoutLabels) {
   const auto write = [&](const std::string& name, bool has_labels) {
     std::vector<std::string> records;
     for (std::int64_t i = 0; i < 6; ++i) {
@@ -267,7 +267,7 @@ TEST_F(Saved, OfRecordsPredictsThoseWithoutLabels) {
   for (const auto& row : rows) EXPECT_NEAR(row.at(2) + row.at(3), 1, 1e-6);
 }
 
-TEST_F(Saved, KnowsItsLoss) {
+TEST_F(Saved, StoresLoss) {
   std::ofstream(directory("a.csv")) << "x,kind\n1,0\n-1,1\n2,0\n-2,1\n0.5,0\n";
   const std::string data = " --data csv:" + directory("a.csv");
   const std::string train =
@@ -297,7 +297,7 @@ TEST_F(Saved, KnowsItsLoss) {
   EXPECT_THAT(refused.errors, HasSubstr("[class-weights] expected 2 weights, one for each class"));
 }
 
-TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
+TEST_F(Saved, StoresMixup) {
   const std::string train = kTrain + "--checkpoint-dir " + directory();
   const Result mixed = run_lockstep(train + " --epochs 1 --mixup 0.2");
   EXPECT_EQ(mixed.status, 0) << mixed.errors;
@@ -312,7 +312,7 @@ TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
   EXPECT_THAT(refused.errors, HasSubstr("expected --mixup to be from 0 to 4, got 5"));
 }
 
-TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
+TEST_F(Saved, ResumesBfloat16AndEvaluatesInEitherType) {
   const std::string precision = "--precision bfloat16 ";
   const Result straight = run_lockstep(train("straight") + precision);
   if (straight.errors.find("expected a processor with AVX-512") != std::string::npos)
@@ -335,8 +335,8 @@ TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
   EXPECT_NEAR(rough, exact, 0.02 * exact + 1e-3);
 }
 
-TEST_F(Saved, LeavesOnSigtermWithACheckpoint) {
-  // Long enough not to end by itself.
+TEST_F(Saved, SavesOnSigterm) {
+  // Too long to end by itself.
   Process process(lockstep(train() + "--epochs 100000"));
   ASSERT_TRUE(process.wait_for(R"("event":"step","step":3)"));
   process.kill(SIGTERM);
@@ -346,7 +346,7 @@ TEST_F(Saved, LeavesOnSigtermWithACheckpoint) {
   EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
 }
 
-TEST_F(Saved, FallsBackToTheCheckpointBeforeADamagedOne) {
+TEST_F(Saved, FallsBackFromDamagedCheckpoint) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const std::string newest = directory() + "/step-00000033";
   std::filesystem::resize_file(newest + "/model.safetensors", 100);
@@ -357,7 +357,7 @@ TEST_F(Saved, FallsBackToTheCheckpointBeforeADamagedOne) {
   EXPECT_THAT(result.errors, HasSubstr(newest));
 }
 
-TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
+TEST_F(Saved, RejectsOtherModelBatchOrSeed) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   for (const char* other :
        {"--model linear", "--global-batch 64", "--seed 9", "--optimizer sgd --momentum 0.9"}) {
@@ -371,13 +371,13 @@ TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
   EXPECT_EQ(run_lockstep(train() + "--resume never --overwrite --seed 9").status, 0);
 }
 
-TEST_F(Saved, MustBeThereToResumeFrom) {
+TEST_F(Saved, RequiresCheckpointToResume) {
   const Result result = run_lockstep(train() + "--resume require");
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("expected a complete checkpoint; there is none"));
 }
 
-TEST_F(Saved, AreEvaluated) {
+TEST_F(Saved, EvaluatesAsTraining) {
   const Result training = run_lockstep(train() + "--validation-data synthetic:8x8x1,4,500");
   const std::string evaluate =
       "evaluate --data synthetic:8x8x1,4,500,test --checkpoint " + directory();
@@ -391,14 +391,14 @@ TEST_F(Saved, AreEvaluated) {
   const Result text = run_lockstep(evaluate + " --devices cpu:0,cpu:0,cpu:0");
   EXPECT_THAT(text.output, EndsWith("\nevaluated 500 of 500\n"));
   EXPECT_THAT(text.output, HasSubstr(", accuracy "));
-  EXPECT_THAT(text.output, ::testing::Not(HasSubstr("top-5")));  // of 4 classes
+  EXPECT_THAT(text.output, ::testing::Not(HasSubstr("top-5")));  // only 4 classes
   EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1,4,500 --log-format json --checkpoint " +
                          directory() + "/step-00000024")
                 .event("evaluate")["step"],
             24);
 }
 
-TEST_F(Saved, AreEvaluatedByTheFiveNearestOfMoreClasses) {
+TEST_F(Saved, EvaluatesTop5WithMoreClasses) {
   const std::string data = " --data synthetic:8x8x1,6,100 ";
   ASSERT_EQ(
       run_lockstep("train --model mlp --steps 1 --checkpoint-dir " + directory() + data).status, 0);
@@ -406,17 +406,17 @@ TEST_F(Saved, AreEvaluatedByTheFiveNearestOfMoreClasses) {
               HasSubstr(", top-5 accuracy "));
 }
 
-TEST_F(Saved, AreOfTheModelThatAFileDescribes) {
+TEST_F(Saved, StoresDescribedModel) {
   const std::string model = scratch_.path() / "net.json";
   std::ofstream(model)
       << R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": "classes"}]})";
   ASSERT_EQ(run_lockstep(train() + "--model " + model).status, 0);
-  std::filesystem::remove(model);  // the checkpoint remembers it
+  std::filesystem::remove(model);  // the checkpoint has a copy
   EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1,4,10 --checkpoint " + directory()).status,
             0);
 }
 
-TEST_F(Saved, TellTheirNetworkAndHowFarTheyAre) {
+TEST_F(Saved, InspectShowsNetworkAndProgress) {
   ASSERT_EQ(run_lockstep(train() + "--model mlp:32,16 --steps 24").status, 0);
   const std::string inspect = "checkpoint inspect " + directory();
   EXPECT_THAT(run_lockstep(inspect + "/step-00000016").output,
@@ -437,7 +437,7 @@ TEST_F(Saved, TellTheirNetworkAndHowFarTheyAre) {
               HasSubstr("\n  network linear, 4 parameters, 2 classes: apple, pear\n"));
 }
 
-TEST_F(Saved, AreRefusedForOtherData) {
+TEST_F(Saved, RejectsOtherData) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const Result result =
       run_lockstep("evaluate --data synthetic:9x8x1,4,10 --checkpoint " + directory());
@@ -450,7 +450,7 @@ std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_F(Saved, PredictIntoFiles) {
+TEST_F(Saved, WritesPredictionFiles) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const std::string predict =
       "predict --data synthetic:8x8x1,4,5,test --global-batch 2 --checkpoint " + directory() +
@@ -507,7 +507,7 @@ TEST_F(Saved, PredictIntoFiles) {
   }
 }
 
-TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
+TEST_F(Saved, EvaluatesCheckpointOfLibraryProgram) {
   const auto data = data::Dataset::synthetic({8, 8, 1}, 4, 500);
   model::Network network({8, 8, 1}, "of a program");
   network.add(model::Conv2D({.filters = 3, .kernel = 3}));
@@ -541,7 +541,7 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
                                                     "confusion .rows: labels, columns: pred"));
 }
 
-TEST_F(Saved, OfSeveralLossesNeedATargetForEach) {
+TEST_F(Saved, RequiresTargetOfEachLoss) {
   model::Network network({2, 2, 1}, "two");
   const model::NodeId flat = network.add(model::Flatten());
   network.output("kind", network.add(model::Dense({.units = 2}), {flat}));
@@ -585,7 +585,7 @@ model::MetricSums train_linear(const data::Dataset& training, const data::Datase
   return trainer.evaluate(test.batch(20));
 }
 
-TEST_F(Saved, WithARecipeThatAProgramChangedAreEvaluatedWithIt) {
+TEST_F(Saved, EvaluatesWithCustomImageRecipe) {
   const std::string spec = "synthetic-images:32x32x3,4,60,train";
   const data::Dataset images = data::open_data(spec);
   data::ImageRecipe recipe = data::ImageRecipe::parse("cifar10-train");
@@ -609,7 +609,7 @@ TEST_F(Saved, WithARecipeThatAProgramChangedAreEvaluatedWithIt) {
                                               directory("validation"), validation.batch(20)));
 }
 
-TEST_F(Saved, OnMappedDataSayThatThoseOfAnEvaluationAreNot) {
+TEST_F(Saved, WarnsThatEvaluationDataAreNotMapped) {
   const std::string spec = "synthetic:8x8x1,4,60,train";
   const data::Dataset data = data::open_data(spec);
   const data::Dataset mapped = data.map([](data::Sample& sample, const data::SampleKey&) {
@@ -628,7 +628,7 @@ TEST_F(Saved, OnMappedDataSayThatThoseOfAnEvaluationAreNot) {
   }
 }
 
-TEST_F(Saved, OfAnotherNumberOfClassesAreRefusedOrQuestioned) {
+TEST_F(Saved, ChecksNumberOfClasses) {
   ASSERT_EQ(run_lockstep("train --model linear --quiet --data synthetic:2,4,60 --checkpoint-dir " +
                          directory())
                 .status,

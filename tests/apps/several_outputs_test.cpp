@@ -1,4 +1,4 @@
-// Networks of several outputs on the command line: losses, metrics, checkpoints and predictions.
+// Networks with several outputs on the command line: losses, metrics, checkpoints, predictions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -106,7 +106,7 @@ TEST_F(SeveralOutputs, ArePredicted) {
   EXPECT_THAT(refused.errors, HasSubstr(": kind, cost, got \"prise\""));
 }
 
-TEST_F(SeveralOutputs, MayBeWithoutALossOnPurpose) {
+TEST_F(SeveralOutputs, MayBeUntrained) {
   const Result result = run_lockstep(train_ + "--loss kind=cce --loss cost=none --loss kind=mse");
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors,
@@ -120,7 +120,7 @@ TEST_F(SeveralOutputs, MayBeWithoutALossOnPurpose) {
               HasSubstr(",cost.output_0\n0,"));
 }
 
-TEST_F(SeveralOutputs, KeepTheirLossesInAConfiguration) {
+TEST_F(SeveralOutputs, KeepLossesInConfiguration) {
   const Result printed = run_lockstep(train_ + kHouseLosses + "--print-config");
   ASSERT_EQ(printed.status, 0) << printed.errors;
   std::ofstream(path("train.toml")) << printed.output;
@@ -129,7 +129,7 @@ TEST_F(SeveralOutputs, KeepTheirLossesInAConfiguration) {
   EXPECT_EQ(hash_of(again), hash_of(run_lockstep(train_ + kHouseLosses)));
 }
 
-TEST_F(SeveralOutputs, AreRefusedInPlainWords) {
+TEST_F(SeveralOutputs, AreValidated) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "[loss] expected --loss OUTPUT=LOSS for each output of model "},
       {"--loss mse", ": kind, cost (OUTPUT=none: not trained), got none that names an output"},
@@ -162,9 +162,9 @@ TEST_F(SeveralOutputs, AreRefusedInPlainWords) {
   }
 }
 
-// ---- What the values of an output are
+// ---- Representation of the values
 
-TEST(PredictedOutputs, AreProbabilitiesByTheirLossUnlessTheyAreAlready) {
+TEST(PredictedOutputs, AreConvertedToProbabilitiesByLoss) {
   const auto network_of = [](std::int64_t units, const char* activation) {
     model::Network network({4}, "one");
     network.add(model::Dense({.units = units}));

@@ -1,5 +1,5 @@
-// TFRecord files of very different sizes under mpirun: who reads what, and what happens where
-// records are damaged.
+// TFRecord files of very different sizes under mpirun: distribution over ranks, and damaged
+// records.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ constexpr std::size_t kImageBytes = 36;
 
 class ShardedData : public ::testing::Test {
  protected:
-  /// A file of images whose brightness is their label; f is compressed.
+  /// Writes a file of images whose brightness is their label; "f" is compressed.
   void write(const std::string& name, std::int64_t records) const {
     data::TFRecordWriter writer(file(name),
                                 name == "f" ? data::Compression::gzip : data::Compression::none);
@@ -67,7 +67,7 @@ class ShardedData : public ::testing::Test {
   checkpoint::ScratchDirectory scratch_;
 };
 
-TEST_F(ShardedData, OfAnySizesAreReadEvenlyAndEachRecordOnce) {
+TEST_F(ShardedData, IsReadEvenlyAndOnce) {
   write_seven();
   const Result four = run(mpirun(4, train("--log-format json --log-every 1")));
   ASSERT_EQ(four.status, 0) << four.errors;
@@ -90,7 +90,7 @@ TEST_F(ShardedData, OfAnySizesAreReadEvenlyAndEachRecordOnce) {
     EXPECT_NEAR(four.losses()[i], one.losses()[i], 1e-5);
 }
 
-TEST_F(ShardedData, AreToldOfInATable) {
+TEST_F(ShardedData, IsListedInTable) {
   write_seven();
   const std::string run_path = scratch_.path() / "run";
   const Result result = run(mpirun(2, train("--verbose --checkpoint-dir " + run_path)));
@@ -105,7 +105,7 @@ TEST_F(ShardedData, AreToldOfInATable) {
   EXPECT_THAT(plain.errors, Not(HasSubstr("--verify-checkpoint")));
 }
 
-TEST_F(ShardedData, ByFileEndWithTheLongestRank) {
+TEST_F(ShardedData, ByFileEndsWithLongestRank) {
   write_seven();
   const Result result = run(mpirun(2, train("--shard-policy file --log-format json")));
   ASSERT_EQ(result.status, 0) << result.errors;
@@ -117,7 +117,7 @@ TEST_F(ShardedData, ByFileEndWithTheLongestRank) {
   EXPECT_EQ(result.event("epoch")["times_seen"], 1);
 }
 
-TEST_F(ShardedData, OffIsAllForEachRank) {
+TEST_F(ShardedData, OffReadsAllOnEachRank) {
   write("a", 100);
   const Result result = run(mpirun(2, train("--shard-policy off --log-format json")));
   ASSERT_EQ(result.status, 0) << result.errors;
@@ -126,7 +126,7 @@ TEST_F(ShardedData, OffIsAllForEachRank) {
   EXPECT_EQ(result.event("start")["steps_per_epoch"], 4);
 }
 
-TEST_F(ShardedData, ByFileNeedAFileForEachRank) {
+TEST_F(ShardedData, ByFileRequiresFilePerRank) {
   write("a", 100);
   const Result result = run(mpirun(2, train("--shard-policy file")));
   EXPECT_EQ(result.status, 2);
@@ -135,7 +135,7 @@ TEST_F(ShardedData, ByFileNeedAFileForEachRank) {
                         "distributes records instead; 1 TFRecord file in "));
 }
 
-TEST_F(ShardedData, WithADamagedRecordFailUnlessItIsSkipped) {
+TEST_F(ShardedData, FailsAtDamagedRecordUnlessSkipped) {
   write("a", 100);
   write("b", 300);
   flip_byte("b", 12 + 40);  // within the data of the first record
@@ -154,13 +154,13 @@ TEST_F(ShardedData, WithADamagedRecordFailUnlessItIsSkipped) {
   EXPECT_EQ(epoch["bad_records"][0]["records"], 1);
   EXPECT_THAT(epoch["bad_records"][0]["first"].get<std::string>(), HasSubstr("record 0 at byte 0"));
 
-  const Result told = run_lockstep(train("--bad-records skip:1"));
-  EXPECT_THAT(told.output,
+  const Result single = run_lockstep(train("--bad-records skip:1"));
+  EXPECT_THAT(single.output,
               HasSubstr("b.tfrecord: 1 bad record replaced by the next one; the first: ["));
   EXPECT_EQ(run(mpirun(2, train("--bad-records skip:0"))).status, 3);
 }
 
-TEST_F(ShardedData, OfATruncatedFileAreUsedUpToThere) {
+TEST_F(ShardedData, IsReadUpToTruncation) {
   write("a", 100);
   write("b", 300);
   std::filesystem::resize_file(file("b"), std::filesystem::file_size(file("b")) - 5);

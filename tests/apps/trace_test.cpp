@@ -1,4 +1,4 @@
-// `lockstep train --trace`: what the file has, and what is refused.
+// `lockstep train --trace`: contents of the file, and errors.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ std::vector<nlohmann::json> slices_in(const std::filesystem::path& file) {
   return slices;
 }
 
-TEST(Trace, HasThePartsOfTheStepsThatWereAskedFor) {
+TEST(Trace, HasRequestedSteps) {
   const ScratchDirectory scratch;
   const std::filesystem::path file = scratch.path() / "trace.json";
   const std::string options = kTrain + "--steps 9 --data-threads 1 --checkpoint-dir " +
@@ -90,7 +90,7 @@ std::set<std::string> input_stages(const std::filesystem::path& file) {
   return names;
 }
 
-TEST(Trace, HasTheStagesOfTheInputThatAreMoreThanCopying) {
+TEST(Trace, HasInputStages) {
   const ScratchDirectory scratch;
   const std::filesystem::path file = scratch.path() / "trace.json";
   data::write_records(scratch.path() / "a.tfrecord",
@@ -113,13 +113,13 @@ TEST(Trace, HasTheStagesOfTheInputThatAreMoreThanCopying) {
   EXPECT_FALSE(input_stages(file).contains("read")) << "too short to be recorded";
 }
 
-TEST(Trace, OfATrainingThatFailsHasWhatWasRecorded) {
+TEST(Trace, IsWrittenIfTrainingFails) {
   const ScratchDirectory scratch;
   const std::filesystem::path file = scratch.path() / "trace.json";
   const Result result = run_lockstep(kTrain + "--learning-rate 1e38 --steps 200 --optimizer sgd " +
                                      "--trace " + file.string());
   ASSERT_EQ(result.status, 6) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("; what was traced is in " + file.string() + "\n"));
+  EXPECT_THAT(result.errors, HasSubstr("; the incomplete trace is in " + file.string() + "\n"));
   std::set<int> steps;
   for (const nlohmann::json& slice : slices_in(file))
     if (slice["name"] == "step") steps.insert(slice["args"]["step"].get<int>());
@@ -127,7 +127,7 @@ TEST(Trace, OfATrainingThatFailsHasWhatWasRecorded) {
   EXPECT_LT(steps.size(), 200U);
 }
 
-TEST(Trace, OfATrainingThatFailsBeforeItsStepsIsNotWritten) {
+TEST(Trace, IsNotWrittenIfTrainingFailsBeforeSteps) {
   const ScratchDirectory scratch;
   const std::filesystem::path file = scratch.path() / "trace.json";
   const Result result = run_lockstep(kTrain + "--learning-rate 1e38 --steps 200 --optimizer sgd " +
@@ -137,7 +137,7 @@ TEST(Trace, OfATrainingThatFailsBeforeItsStepsIsNotWritten) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-TEST(Trace, ChangesNothingElse) {
+TEST(Trace, DoesNotChangeResult) {
   const ScratchDirectory scratch;
   const std::string train = kTrain + "--steps 6";
   const Result traced =
@@ -147,7 +147,7 @@ TEST(Trace, ChangesNothingElse) {
   EXPECT_GT(std::filesystem::file_size(scratch.path() / "trace.pftrace"), 1000U);
 }
 
-TEST(Trace, PerfettoReadsIt) {
+TEST(Trace, IsReadByPerfetto) {
   const char* const python = std::getenv("LOCKSTEP_VENV_PYTHON");
   if (python == nullptr)
     GTEST_SKIP() << "LOCKSTEP_VENV_PYTHON names no Python interpreter with perfetto";
@@ -164,7 +164,7 @@ TEST(Trace, PerfettoReadsIt) {
             0);
   const auto slices = nlohmann::json::parse(checkpoint::contents_of(seen));
   std::set<int> steps;
-  std::map<std::string, std::set<int>> depths;  // of the main thread
+  std::map<std::string, std::set<int>> depths;  // depths on the main thread
   for (const nlohmann::json& slice : slices) {
     EXPECT_THAT(slice["process"].get<std::string>(), StartsWith("rank 0 on "));
     const std::string name = slice["name"];
@@ -178,7 +178,7 @@ TEST(Trace, PerfettoReadsIt) {
   EXPECT_EQ(depths["loss"], std::set<int>{2});
 }
 
-TEST(Trace, OfStepsThatAreNotReachedIsAWarning) {
+TEST(Trace, WarnsIfStepsAreNotReached) {
   const ScratchDirectory scratch;
   const std::filesystem::path file = scratch.path() / "trace.json";
   const Result result =
@@ -188,7 +188,7 @@ TEST(Trace, OfStepsThatAreNotReachedIsAWarning) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-TEST(Trace, OnAFullDiskIsLostAndTheTrainingEndsWithItsStatus) {
+TEST(Trace, OnFullDiskKeepsStatusOfTraining) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "needs /dev/full";
   const Result result = run_lockstep(kTrain + "--steps 6 --trace /dev/full:steps=2-3");
   EXPECT_EQ(result.status, 3);
@@ -196,7 +196,7 @@ TEST(Trace, OnAFullDiskIsLostAndTheTrainingEndsWithItsStatus) {
   EXPECT_THAT(result.errors, HasSubstr("the trace is lost; the training continues: [/dev/full]"));
 }
 
-TEST(Trace, ThatIsLostDoesNotHideThatTheTrainingDiverged) {
+TEST(Trace, LossDoesNotHideDivergence) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "needs /dev/full";
   const ScratchDirectory scratch;
   const std::string table = (scratch.path() / "table.csv").string();
@@ -209,7 +209,7 @@ TEST(Trace, ThatIsLostDoesNotHideThatTheTrainingDiverged) {
   EXPECT_THAT(result.errors, HasSubstr("got 20 skipped steps at the end"));
 }
 
-TEST(Trace, IsRefusedWhereItCannotBeWritten) {
+TEST(Trace, RejectsUnwritableFile) {
   const Result result = run_lockstep(kTrain + "--steps 3 --trace /nowhere/trace.json");
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("[/nowhere/trace.json] expected"));
@@ -229,7 +229,7 @@ TEST(ParseTrace, AcceptsAFileAndSteps) {
   expect("t:steps=-7", "t", 1, 7);
 }
 
-TEST(ParseTrace, RefusesOtherTexts) {
+TEST(ParseTrace, RejectsOtherTexts) {
   for (const char* text : {"", "-", ":steps=1-2", "t:steps=", "t:steps=-", "t:steps=0-3",
                            "t:steps=5-0", "t:steps=5-3", "t:steps=a-b", "t:steps=1-2-3"}) {
     try {

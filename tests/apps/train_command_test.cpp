@@ -38,7 +38,7 @@ TEST(TrainCommand, PrintsEventsAndNothingElse) {
   EXPECT_EQ(hash_of(result).size(), 16U);
 }
 
-TEST(TrainCommand, NamesTheRunByItsDirectory) {
+TEST(TrainCommand, NamesRunAfterDirectory) {
   const ScratchDirectory directory;
   const auto start = [](const std::string& options) {
     const Result result = run_lockstep(kTrain + "--steps 1" + options);
@@ -52,7 +52,7 @@ TEST(TrainCommand, NamesTheRunByItsDirectory) {
   EXPECT_FALSE(start("").contains("run"));
 }
 
-TEST(TrainCommand, SpeaksToPeople) {
+TEST(TrainCommand, PrintsText) {
   const std::string train = "train --model mlp --devices cpu:0,cpu:0 --epochs 1" + kData;
   const Result result = run_lockstep(train);
   EXPECT_EQ(result.status, 0) << result.errors;
@@ -68,7 +68,7 @@ TEST(TrainCommand, SpeaksToPeople) {
   EXPECT_EQ(run_lockstep("train --model mlp --quiet --epochs 1" + kData).output, "");
 }
 
-TEST(TrainCommand, TellsOnceWhatA16BitExchangeCosts) {
+TEST(TrainCommand, WarnsOnceAbout16BitExchange) {
   const std::string line =
       "gradients are exchanged as bfloat16: the sum of the first step differs ";
   const std::string errors =
@@ -78,21 +78,21 @@ TEST(TrainCommand, TellsOnceWhatA16BitExchangeCosts) {
   EXPECT_THAT(run_lockstep(kTrain + "--devices cpu:0,cpu:0").errors, Not(HasSubstr("exchanged")));
 }
 
-TEST(TrainCommand, ComputesActivationsAgainWithTheSameResult) {
+TEST(TrainCommand, RecomputesActivationsExactly) {
   const Result again = run_lockstep(kTrain + "--recompute blocks");
   EXPECT_THAT(again.errors, ContainsRegex("cpu:0 holds .* activations [0-9.]+ .some are computed "
                                           "again."));
   EXPECT_EQ(hash_of(again), hash_of(run_lockstep(kTrain + "--recompute none")));
 }
 
-TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
+TEST(TrainCommand, IsReproducibleForSeed) {
   const std::string twice = hash_of(run_lockstep(kTrain));
   EXPECT_EQ(hash_of(run_lockstep(kTrain)), twice);
   EXPECT_NE(hash_of(run_lockstep(kTrain + "--seed 2")), twice);
   EXPECT_NE(hash_of(run_lockstep(kTrain + "--no-shuffle")), twice);
 }
 
-TEST(TrainCommand, NormalizesOverAllReplicasWhereAsked) {
+TEST(TrainCommand, SynchronizesBatchNormalization) {
   const std::string train =
       "train --model resnet18 --log-format json --log-every 1 --steps 2 --data "
       "synthetic:8x8x1,4,20 --global-batch 6";
@@ -106,7 +106,7 @@ TEST(TrainCommand, NormalizesOverAllReplicasWhereAsked) {
   EXPECT_GT(std::abs(loss(" --devices cpu:0,cpu:0 --bn local") - alone), 1e-2 * alone);
 }
 
-TEST(TrainCommand, SaysThatReplicasIdle) {
+TEST(TrainCommand, WarnsAboutIdleReplicas) {
   const Result result = run_lockstep(
       "train --model linear --devices cpu:0,cpu:0,cpu:0 --data synthetic:8x8x1,4,10 --global-batch "
       "2");
@@ -114,7 +114,7 @@ TEST(TrainCommand, SaysThatReplicasIdle) {
   EXPECT_THAT(result.output, HasSubstr("1 of 3 replicas have no sample in a step"));
 }
 
-TEST(TrainCommand, LetsTheLastOfAnOptionCount) {
+TEST(TrainCommand, UsesLastValueOfOption) {
   EXPECT_EQ(run_lockstep(kTrain + "--steps 3 --steps 5").event("end")["steps"], 5);
 }
 
@@ -140,7 +140,7 @@ TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
   }
 }
 
-TEST(TrainCommand, ScalesTheLossWithoutAChangeOfTheResult) {
+TEST(TrainCommand, ScalesLossWithoutChangingResult) {
   const std::string train = kTrain + "--steps 10 ";
   const std::string hash = hash_of(run_lockstep(train));
   for (const char* scale : {"none", "256", "dynamic"})
@@ -160,7 +160,7 @@ TEST(TrainCommand, TrainsWithoutFrozenParameters) {
               HasSubstr(", 256 of them trained;"));
 }
 
-TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
+TEST(TrainCommand, InitializesWithNewHead) {
   const ScratchDirectory directory;
   const std::string run = directory.path() / "run";
   ASSERT_EQ(run_lockstep(kTrain + "--steps 20 --checkpoint-dir " + run).status, 0);
@@ -181,11 +181,11 @@ TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
       run_lockstep(other + " --reset-head --log-format text").output,
       HasSubstr("initialized from " + run + "/step-00000020/model.safetensors, without dense_2"));
   EXPECT_THAT(run_lockstep(other + " --partial").errors,
-              AllOf(HasSubstr("taken                        4  dense/kernel, dense/bias, "),
+              AllOf(HasSubstr("loaded                       4  dense/kernel, dense/bias, "),
                     HasSubstr("of another shape or type     2  dense_2/kernel [4, 128] instead")));
 }
 
-TEST(TrainCommand, TrainsTheNetworkOfAFileOfOnnx) {
+TEST(TrainCommand, TrainsOnnxNetwork) {
   const ScratchDirectory directory;
   const std::string run = directory.path() / "run";
   const std::string file = directory.path() / "rows.onnx";
@@ -197,14 +197,14 @@ TEST(TrainCommand, TrainsTheNetworkOfAFileOfOnnx) {
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_EQ(trained.event("start")["initialized_from"], file);
   EXPECT_EQ(trained.event("start")["parameters"], 175 + 40);
-  // Without the file: the checkpoint describes the network.
+  // Evaluates without the file, because the checkpoint describes the network.
   std::filesystem::rename(file, file + ".moved.onnx");
   EXPECT_EQ(run_lockstep("evaluate --checkpoint " + run + " --data synthetic:4x3x2,5,200").status,
             0);
   EXPECT_EQ(run_lockstep(train + data).status, 2);
 }
 
-TEST(TrainCommand, GivesTheNetworkOfAFileOfOnnxAnotherHead) {
+TEST(TrainCommand, ReplacesHeadOfOnnxNetwork) {
   const std::string train =
       "train --log-format json --steps 2 --global-batch 50 --data synthetic:4x3x2,3,200 --model " +
       std::string(LOCKSTEP_SOURCE_DIR) + "/tests/reference/onnx/rows.onnx";
@@ -213,7 +213,7 @@ TEST(TrainCommand, GivesTheNetworkOfAFileOfOnnxAnotherHead) {
   EXPECT_EQ(tuned.event("start")["trained_parameters"], 3 * 7 + 3);
 }
 
-TEST(TrainCommand, RefusesOnnxThatIsNoNetwork) {
+TEST(TrainCommand, RejectsOnnxWithoutNetwork) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "net.onnx";
   std::ofstream(file) << "no protobuf";
@@ -222,7 +222,7 @@ TEST(TrainCommand, RefusesOnnxThatIsNoNetwork) {
   EXPECT_THAT(refused.errors, HasSubstr("net.onnx] expected a model of ONNX, got text"));
 }
 
-TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {
+TEST(TrainCommand, PrefersResumeToInitialization) {
   const ScratchDirectory directory;
   const std::string saving = kTrain + "--checkpoint-dir " + (directory.path() / "run").string() +
                              " --init-from " + (directory.path() / "gone").string();
@@ -237,7 +237,7 @@ TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {
   EXPECT_EQ(run_lockstep(saving + " --steps 6 --resume never --overwrite").status, 3);
 }
 
-TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
+TEST(TrainCommand, ReportsFinishedTraining) {
   const ScratchDirectory directory;
   const std::string run = directory.path() / "run";
   const std::string train =
@@ -260,7 +260,7 @@ TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
                                       "step is left to train with 0.25\n"));
 }
 
-// ---- Where it trains
+// ---- Devices
 
 TEST(TrainCommand, ListsItsDevices) {
   const Result result = run_lockstep(kTrain + "--steps 1 --devices cpu:0,cpu:0");
@@ -274,7 +274,7 @@ TEST(TrainCommand, ListsItsDevices) {
   EXPECT_FALSE(devices[1].contains("gpu"));
 }
 
-TEST(TrainCommand, SaysWhyThereIsNoGpu) {
+TEST(TrainCommand, ExplainsMissingGpu) {
   if (device::gpu_is_available()) GTEST_SKIP() << "this machine has one";
   for (const char* list : {"gpu:0", "gpu:all"}) {
     const Result result = run_lockstep(kTrain + "--devices " + list);
@@ -285,7 +285,7 @@ TEST(TrainCommand, SaysWhyThereIsNoGpu) {
   }
 }
 
-TEST(TrainCommand, WarnsOfFewerCoresThanDataThreads) {
+TEST(TrainCommand, WarnsAboutFewerCoresThanDataThreads) {
   const int threads = available_cores() + 1;
   const Result result =
       run_lockstep(fmt::format("{} --steps 1 --data-threads {}", kTrain, threads));
@@ -294,7 +294,7 @@ TEST(TrainCommand, WarnsOfFewerCoresThanDataThreads) {
                                  "of the host's cores, fewer than --data-threads {}: ", threads)));
 }
 
-TEST(TrainCommand, HasTwoNamesForJson) {
+TEST(TrainCommand, HasTwoOptionsForJson) {
   const std::string train = "train --model linear --steps 1" + kData;
   for (const char* options : {"--json", "--log-format json", "--log-format text --json"})
     EXPECT_EQ(run_lockstep(train + options).event("end")["steps"], 1) << options;
@@ -306,7 +306,7 @@ TEST(TrainCommand, HasTwoNamesForJson) {
 
 // ---- Configuration files
 
-TEST(TrainCommand, ReadsTheConfigurationThatItPrints) {
+TEST(TrainCommand, ReadsPrintedConfiguration) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
   std::ofstream(path) << run_lockstep(kTrain + "--seed 7 --no-shuffle --print-config").output;
@@ -315,7 +315,7 @@ TEST(TrainCommand, ReadsTheConfigurationThatItPrints) {
   EXPECT_EQ(run_lockstep("train --config=" + path + " --steps 3").event("end")["steps"], 3);
 }
 
-TEST(TrainCommand, ReadsBackValuesWithAnyCharacters) {
+TEST(TrainCommand, ConfigurationKeepsAnyCharacters) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
   for (const char* value : {"a#b", "it's#1", "a;c", "a,b", "50%\\x"}) {
@@ -329,7 +329,7 @@ TEST(TrainCommand, ReadsBackValuesWithAnyCharacters) {
   }
 }
 
-TEST(TrainCommand, ReadsTheLastOfSeveralLinesOfAConfiguration) {
+TEST(TrainCommand, UsesLastLineOfConfiguration) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
   std::ofstream(path) << "devices=\"cpu:0\"\ndevices=\"cpu:0\"\nsteps=2\nsteps = 3\n"
@@ -341,7 +341,7 @@ TEST(TrainCommand, ReadsTheLastOfSeveralLinesOfAConfiguration) {
       << "of which each counts";
 }
 
-TEST(TrainCommand, WritesNoneOfItsFilesOverTheData) {
+TEST(TrainCommand, DoesNotOverwriteData) {
   const ScratchDirectory directory;
   const std::string table = directory.path() / "table.csv";
   const std::string content = "x,label\n1,a\n2,b\n3,a\n";
@@ -361,7 +361,7 @@ TEST(TrainCommand, WritesNoneOfItsFilesOverTheData) {
   EXPECT_EQ(checkpoint::contents_of(table), content);
 }
 
-TEST(TrainCommand, WarnsOfWeightsOfOtherClasses) {
+TEST(TrainCommand, WarnsAboutWeightsOfOtherClasses) {
   const ScratchDirectory directory;
   const std::string first = directory.path() / "first.csv";
   const std::string second = directory.path() / "second.csv";
@@ -376,7 +376,7 @@ TEST(TrainCommand, WarnsOfWeightsOfOtherClasses) {
   EXPECT_EQ(run_lockstep(train + first + " --init-from " + run + " --quiet").errors, "");
 }
 
-TEST(TrainCommand, ReadsTheLastConfiguration) {
+TEST(TrainCommand, UsesLastConfiguration) {
   const ScratchDirectory directory;
   const std::string first = directory.path() / "a.toml";
   const std::string last = directory.path() / "b.toml";
@@ -388,7 +388,7 @@ TEST(TrainCommand, ReadsTheLastConfiguration) {
   EXPECT_THAT(printed, ::testing::Not(HasSubstr("steps=3\n")));
 }
 
-TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
+TEST(TrainCommand, ReadsSectionOfConfiguration) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
   std::ofstream(path) << "[predict]\ndata=\"nowhere\"\n[train]\nmodel=\"mlp\"\ndata=\"synthetic:"
@@ -397,7 +397,7 @@ TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
   EXPECT_EQ(run_lockstep("train --checkpoint-dir none --config " + path).event("end")["steps"], 2);
 }
 
-TEST(TrainCommand, NamesTheConfigurationWithAnError) {
+TEST(TrainCommand, NamesInvalidConfiguration) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
   const std::string expected = "[--config " + path +
@@ -445,7 +445,7 @@ TEST(TrainCommand, NamesTheConfigurationWithAnError) {
                         "written in digits, got \"abc\"\n"));
 }
 
-// ---- Names that other programs have for options
+// ---- Aliases of options
 
 TEST(TrainCommand, HasAliases) {
   const Result expected = run_lockstep(kTrain + "--steps 2 --global-batch 50 --learning-rate 0.05");
@@ -459,7 +459,7 @@ TEST(TrainCommand, HasAliases) {
   EXPECT_THAT(printed, ::testing::Not(HasSubstr("batch-size")));
 }
 
-TEST(TrainCommand, PrefersAnAliasToTheConfiguration) {
+TEST(TrainCommand, PrefersAliasToConfiguration) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
   std::ofstream(path) << "learning-rate=0.5\n";
@@ -472,7 +472,7 @@ TEST(TrainCommand, PrefersAnAliasToTheConfiguration) {
                         "both\n"));
 }
 
-TEST(TrainCommand, TakesTheLargestSeedAndTheLastOfTwo) {
+TEST(TrainCommand, AcceptsLargestSeedAndUsesLast) {
   EXPECT_THAT(run_lockstep(kTrain + "--seed 1 --seed 18446744073709551615 --print-config").output,
               HasSubstr("seed=18446744073709551615\n"));
 }
@@ -527,13 +527,13 @@ TEST_F(BadInput, ModelWithoutParameters) {
               EndsWith("[model] expected a layer with parameters to train, got none in bare\n"));
 }
 
-TEST_F(BadInput, ModelThatIsNoJson) {
+TEST_F(BadInput, ModelWithoutJson) {
   const Result result = run_lockstep("train --model " + write("net.json", "{layers") + kData);
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors, HasSubstr("net.json"));
 }
 
-TEST_F(BadInput, RecordsTrainWhereTheyAreWhole) {
+TEST_F(BadInput, IntactRecordsTrain) {
   const Result result =
       run_lockstep("train --model linear --global-batch 8 --log-format json --data " + shards(50));
   EXPECT_EQ(result.status, 0) << result.errors;
@@ -564,7 +564,7 @@ TEST_F(BadInput, FlippedBitInARecord) {
   const Result result = run_lockstep("train --model linear --global-batch 8 --data " + file);
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr(file));
-  EXPECT_THAT(result.errors, HasSubstr("record 2"));  // of 50, near the middle
+  EXPECT_THAT(result.errors, HasSubstr("record 2"));  // the middle of a file of 50 records
 }
 
 TEST_F(BadInput, LabelsOutOfRange) {

@@ -1,4 +1,4 @@
-// A training of a second or less, as the tests of the commands ask for it.
+// The command line of a training of less than a second.
 #pragma once
 
 #include "tests/apps/program.h"
@@ -11,7 +11,7 @@ inline const std::string kData = " --data synthetic:8x8x1,4,1003 --global-batch 
 inline const std::string kTrain =
     "train --checkpoint-dir none --model mlp --log-format json --log-every 1" + kData;
 
-/// Of the training that `result` is of, from its last event.
+/// The parameter hash in the last event of the training.
 inline std::string hash_of(const Result& result) {
   return result.event("end").value("parameter_hash", "");
 }

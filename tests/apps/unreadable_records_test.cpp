@@ -1,4 +1,4 @@
-// Predictions and evaluations of data of which some records cannot be read.
+// Predictions and evaluations of data with unreadable records.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,14 +29,14 @@ class UnreadableRecords : public Saved {
     fs::create_directories(fs::path(directory(name)).parent_path());
     std::ofstream(directory(name), std::ios::binary) << bytes;
   }
-  /// All pixels of it have this value.
+  /// An image whose pixels all have this value.
   static std::string png(std::uint8_t value) {
     data::Image image;
     image.reshape(4, 4, 3);
     std::fill_n(image.span().pixels, 4 * 4 * 3, value);
     return data::to_png(image.view());
   }
-  /// Two classes of images, and a training on them.
+  /// Writes two classes of images, and trains on them.
   void train_on_images() const {
     for (int i = 0; i < 3; ++i) {
       write(fmt::format("photos/dark/{}.png", i), png(static_cast<std::uint8_t>(i)));
@@ -52,10 +52,10 @@ class UnreadableRecords : public Saved {
   }
 };
 
-TEST_F(UnreadableRecords, HaveTheirErrorsInThePlaceOfPredictions) {
+TEST_F(UnreadableRecords, HaveErrorsInsteadOfPredictions) {
   train_on_images();
   const std::string photos = directory("photos");
-  write("photos/dark/0.png", png(1).substr(0, 60));  // the first of all
+  write("photos/dark/0.png", png(1).substr(0, 60));  // the first record
   write("photos/light/1.png", "<!DOCTYPE html>");
   const std::string predict = command("predict", photos);
   const Result refused = run_lockstep(predict + " --output " + directory("none.csv"));
@@ -117,7 +117,7 @@ TEST_F(UnreadableRecords, DoNotCountInMetrics) {
   EXPECT_EQ(whole.event("evaluate")["loss"], json.event("evaluate")["loss"]);
 }
 
-TEST_F(UnreadableRecords, MayBeRowsOfATable) {
+TEST_F(UnreadableRecords, MayBeTableRows) {
   write("a.csv", "a,b,kind\n1,2,apple\n3,4,pear\n2,2,apple\n");
   ASSERT_EQ(run_lockstep("train --model linear --quiet --epochs 2 --data csv:" +
                          directory("a.csv") + " --checkpoint-dir " + directory())

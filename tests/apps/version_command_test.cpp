@@ -23,7 +23,7 @@ TEST(VersionCommand, ListsLibrariesAsJson) {
   EXPECT_THAT(run_lockstep("version").output, ::testing::StartsWith("lockstep "));
 }
 
-TEST(VersionOption, SaysTheVersionAloneAsTheCommandDoes) {
+TEST(VersionOption, PrintsVersionAlone) {
   const Result result = run_lockstep("--version");
   EXPECT_EQ(result.status, 0) << result.errors;
   const std::string version =
@@ -31,7 +31,7 @@ TEST(VersionOption, SaysTheVersionAloneAsTheCommandDoes) {
   EXPECT_EQ(result.output, "lockstep " + version + "\n");
 }
 
-// The loader tells on standard error what it looks for.
+// The dynamic loader logs its searches on standard error.
 std::string loaded_by(const std::string& arguments) {
   std::vector<std::string> command = lockstep(arguments);
   command.insert(command.begin(), {"env", "LD_DEBUG=libs"});
@@ -40,7 +40,7 @@ std::string loaded_by(const std::string& arguments) {
   return result.errors;
 }
 
-TEST(LibrariesOfGpus, AreLeftAloneOnTheCpu) {
+TEST(GpuLibraries, AreNotLoadedOnCpu) {
   const std::string loaded =
       loaded_by("train --model linear --data synthetic:2x2x1,2,8 --steps 2 --devices cpu:0");
   EXPECT_THAT(loaded, HasSubstr("find library=libdnnl"));
@@ -48,7 +48,7 @@ TEST(LibrariesOfGpus, AreLeftAloneOnTheCpu) {
     EXPECT_THAT(loaded, Not(HasSubstr("library=" + std::string(library))));
 }
 
-TEST(LibrariesOfGpus, TellTheirVersionsWhereTheProgramHasThem) {
+TEST(GpuLibraries, ReportVersionsIfBuiltIn) {
   const auto versions = run_lockstep("version --json").events().front();
   const std::string loaded = loaded_by("version");
   for (const std::string library : {"cudnn", "nccl"}) {
@@ -62,7 +62,7 @@ TEST(LibrariesOfGpus, TellTheirVersionsWhereTheProgramHasThem) {
   }
 }
 
-TEST(HelpOption, IsNoError) {
+TEST(HelpOption, HasStatusZero) {
   for (const char* command :
        {"", "train ", "evaluate ", "predict ", "data ", "checkpoint ", "doctor ", "version "}) {
     const Result result = run_lockstep(std::string(command) + "--help");

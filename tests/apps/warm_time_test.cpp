@@ -7,7 +7,7 @@
 namespace lockstep::apps {
 namespace {
 
-// Shows what the test has set.
+// A clock that the test sets.
 struct SetClock {
   using duration = std::chrono::seconds;
   using time_point = std::chrono::time_point<SetClock, duration>;
@@ -17,7 +17,7 @@ struct SetClock {
   inline static int seconds = 0;
 };
 
-TEST(WarmTime, CountsNeitherTheFirstCallNorTheWaitForTheOthers) {
+TEST(WarmTime, ExcludesFirstCallAndBarrier) {
   SetClock::seconds = 0;
   int runs = 0;
   int runs_when_lined_up = -1;

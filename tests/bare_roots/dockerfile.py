@@ -73,7 +73,7 @@ def build(root, dockerfile, work, given):
             if words[0].startswith("--from="):
                 origin = stages[words.pop(0).removeprefix("--from=")].folder
             for source in words[:-1]:
-                if source == ".":  # of what git has, the names that the .dockerignore admits
+                if source == ".":  # tracked files that the .dockerignore admits
                     names = [
                         line[1:] for line in dockerfile.with_name(
                             "Dockerfile.dockerignore").read_text().split() if line.startswith("!")

@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// Everything that is written to a FIFO.
+/// Reads a FIFO until its end.
 class FifoReader {
  public:
   explicit FifoReader(std::filesystem::path path)
@@ -55,7 +55,7 @@ void in_killed_process(Function function) {
   ASSERT_TRUE(WIFSIGNALED(status));
 }
 
-TEST(MakerOf, IsTheProcessInTheName) {
+TEST(MakerOf, ParsesTheProcessInAName) {
   const std::string start = ".file.tmp-" + process_namespace();
   EXPECT_EQ(maker_of(start + "-123-456-0a").id, 123);
   EXPECT_EQ(maker_of(start + "-123-456-0a").start, 456U);
@@ -67,7 +67,7 @@ TEST(MakerOf, IsTheProcessInTheName) {
   EXPECT_EQ(mine.start, this_process().start);
 }
 
-TEST(ProcessIdentity, IsNotThatOfALaterProcessWithItsId) {
+TEST(ProcessIdentity, DiffersFromALaterProcessWithTheSameId) {
   const ProcessIdentity mine = this_process();
   EXPECT_GT(mine.start, 0U);
   EXPECT_FALSE(is_process_gone(mine));
@@ -77,7 +77,7 @@ TEST(ProcessIdentity, IsNotThatOfALaterProcessWithItsId) {
   EXPECT_FALSE(is_process_gone({}));
 }
 
-TEST(AtomicFile, IsWrittenInAnyOrderAndReadBeforeItHasItsName) {
+TEST(AtomicFile, IsWrittenInAnyOrderAndReadBeforePublishing) {
   const data::TemporaryDirectory directory;
   AtomicFile file(directory / "file", Durability::cached);
   file.write_at(3, "def");
@@ -96,7 +96,7 @@ TEST(AtomicFile, IsWrittenInAnyOrderAndReadBeforeItHasItsName) {
   EXPECT_EQ(data::read_bytes(directory / "file"), "abcdef");
 }
 
-TEST(AtomicFile, OnesOfTheSameNameDoNotMeet) {
+TEST(AtomicFile, SeparatesConcurrentWritersOfOneName) {
   const data::TemporaryDirectory directory;
   AtomicFile first(directory / "file", Durability::cached);
   {
@@ -111,14 +111,14 @@ TEST(AtomicFile, OnesOfTheSameNameDoNotMeet) {
   EXPECT_THAT(data::names_in(directory.path()), ElementsAre("file"));
 }
 
-TEST(AtomicFile, SaysWhereItCannotBeMade) {
+TEST(AtomicFile, NamesAPathThatCannotBeCreated) {
   const data::TemporaryDirectory directory;
   EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory / "none/file"); }),
             "[" + (directory / "none/file").string() +
                 "] expected to write the file; No such file or directory");
 }
 
-TEST(AtomicFile, FollowsALinkAndReplacesWhatItNames) {
+TEST(AtomicFile, FollowsALinkAndReplacesItsTarget) {
   const data::TemporaryDirectory directory;
   std::filesystem::create_directory(directory / "elsewhere");
   data::write_bytes(directory / "elsewhere/real", "old");
@@ -131,7 +131,7 @@ TEST(AtomicFile, FollowsALinkAndReplacesWhatItNames) {
   EXPECT_THAT(data::names_in(directory / "elsewhere"), ElementsAre("real"));
 }
 
-TEST(AtomicFile, MakesWhatALinkNamesThatLeadsNowhereYet) {
+TEST(AtomicFile, CreatesTheTargetOfADanglingLink) {
   const data::TemporaryDirectory directory;
   std::filesystem::create_symlink("later", directory / "link");
   write_file_atomically(directory / "link", "new");
@@ -142,8 +142,8 @@ TEST(AtomicFile, MakesWhatALinkNamesThatLeadsNowhereYet) {
               HasSubstr("Too many levels of symbolic links"));
 }
 
-// As the kernel's fs.protected_symlinks, which may be off.
-TEST(AtomicFile, RefusesALinkOfAnotherUserWhereAllMayWrite) {
+// Same rule as the kernel's fs.protected_symlinks, which may be off.
+TEST(AtomicFile, RejectsAForeignLinkInAWorldWritableDirectory) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make the link of another user";
   const data::TemporaryDirectory directory;
   const auto shared = directory / "shared";
@@ -183,7 +183,7 @@ TEST(AtomicFile, WritesToAFifo) {
   EXPECT_THAT(data::names_in(directory.path()), ElementsAre("fifo"));
 }
 
-TEST(AtomicFile, WritesToADeviceAndLeavesItsNode) {
+TEST(AtomicFile, WritesToADeviceAndKeepsItsNode) {
   const data::TemporaryDirectory directory;
   const auto null = directory / "null";
   constexpr dev_t kNull = (1 << 8) + 3;
@@ -198,7 +198,7 @@ TEST(AtomicFile, WritesToADeviceAndLeavesItsNode) {
   EXPECT_THAT(data::names_in(directory.path()), ElementsAre("link", "null"));
 }
 
-TEST(AtomicFile, LeavesTheDevicesOfTheSystem) {
+TEST(AtomicFile, DoesNotReplaceDevices) {
   write_file_atomically("/dev/null", "abc");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   EXPECT_THAT(data::data_error_of([] { write_file_atomically("/dev/full", "abc"); }),
@@ -206,7 +206,7 @@ TEST(AtomicFile, LeavesTheDevicesOfTheSystem) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
-TEST(AtomicFile, WritesToAnOpenFileWithoutAName) {
+TEST(AtomicFile, WritesToAnUnnamedOpenFile) {
   const data::TemporaryDirectory directory;
   const int descriptor = ::open(directory.path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor < 0) GTEST_SKIP() << "O_TMPFILE: " << std::strerror(errno);
@@ -218,13 +218,13 @@ TEST(AtomicFile, WritesToAnOpenFileWithoutAName) {
   EXPECT_THAT(data::names_in(directory.path()), ElementsAre());
 }
 
-TEST(AtomicFile, RefusesADirectory) {
+TEST(AtomicFile, RejectsADirectory) {
   const data::TemporaryDirectory directory;
   EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory.path()); }),
             "[" + directory.path().string() + "] expected to write the file; Is a directory");
 }
 
-TEST(AtomicFile, FollowsNothingWhereOnlyAFileMayBe) {
+TEST(AtomicFile, RejectsLinksAndFifosIfRegularOnly) {
   const data::TemporaryDirectory directory;
   data::write_bytes(directory / "victim", "old");
   std::filesystem::create_symlink("victim", directory / "link");
@@ -244,7 +244,7 @@ TEST(AtomicFile, FollowsNothingWhereOnlyAFileMayBe) {
   EXPECT_EQ(data::read_bytes(directory / "victim"), "new");
 }
 
-TEST(AtomicFile, TemporaryNamesCannotBeGuessed) {
+TEST(AtomicFile, HasUnpredictableTemporaryNames) {
   const data::TemporaryDirectory directory;
   const AtomicFile first(directory / "file");
   const AtomicFile second(directory / "file");
@@ -256,7 +256,7 @@ TEST(AtomicFile, TemporaryNamesCannotBeGuessed) {
   EXPECT_LE(long_name.temporary().filename().string().size(), 255u);
 }
 
-TEST(AtomicFile, NewFilesHaveTheModeThatTheUmaskLeaves) {
+TEST(AtomicFile, RespectsTheUmask) {
   const data::TemporaryDirectory directory;
   const mode_t before = ::umask(027);
   write_file_atomically(directory / "file", "abc");
@@ -265,7 +265,7 @@ TEST(AtomicFile, NewFilesHaveTheModeThatTheUmaskLeaves) {
             std::filesystem::perms(0640));
 }
 
-TEST(AbandonedTemporaries, OfAKilledProcessGo) {
+TEST(AbandonedTemporaries, AreRemovedAfterAProcessWasKilled) {
   const data::TemporaryDirectory directory;
   in_killed_process([&] {
     auto* const file = new AtomicFile(directory / "file");

@@ -8,12 +8,12 @@
 namespace lockstep {
 namespace {
 
-TEST(Error, SaysWhereNeedAndGiven) {
+TEST(Error, HasWhereExpectedAndActual) {
   const Error error(ErrorCategory::data, "train.tfrecord", "expected a record", "got 3 bytes");
   EXPECT_STREQ(error.what(), "[train.tfrecord] expected a record, got 3 bytes");
 }
 
-TEST(Error, ReachesOtherRanksWithAnyBytes) {
+TEST(Error, PacksAnyBytes) {
   using namespace std::string_literals;
   const ErrorMessage messages[] = {{"a\nb.csv", "expected a table", "got nothing"},
                                    {"a", "b.csv\nexpected a table", "got nothing"},
@@ -28,7 +28,7 @@ TEST(Error, ReachesOtherRanksWithAnyBytes) {
   EXPECT_NE(messages[0].pack(), messages[1].pack());
 }
 
-TEST(Error, LosesOnlyItsEndWhenATransportCutsItOff) {
+TEST(Error, LosesOnlyItsEndIfTruncated) {
   const std::string packed = ErrorMessage{"a.csv", "expected a table", "got nothing"}.pack();
   EXPECT_EQ(ErrorMessage::unpack(packed.substr(0, packed.size() - 4)).text(),
             "[a.csv] expected a table, got not");
@@ -37,7 +37,7 @@ TEST(Error, LosesOnlyItsEndWhenATransportCutsItOff) {
   EXPECT_EQ(ErrorMessage::unpack("99999999999999999999:1:").expected, "99999999999999999999:1:");
 }
 
-TEST(Error, CategoriesDecideTheExitStatus) {
+TEST(Error, CategoryDeterminesTheExitStatus) {
   EXPECT_EQ(exit_status(ErrorCategory::input), 2);
   EXPECT_EQ(exit_status(ErrorCategory::data), 3);
   EXPECT_EQ(exit_status(ErrorCategory::checkpoint), 3);

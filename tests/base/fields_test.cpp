@@ -104,7 +104,7 @@ std::string parsed(std::string_view key, std::vector<std::string> values) {
 TEST(Fields, ReadAndPrintEachType) {
   struct Case {
     const char* key;
-    std::vector<std::string> given;
+    std::vector<std::string> texts;
     const char* printed;
   };
   for (const Case& one : {Case{"is_on", {"true"}, "true"},
@@ -121,13 +121,13 @@ TEST(Fields, ReadAndPrintEachType) {
                           {"patterns", {""}, ""},
                           {"twice", {"b"}, "bb"},
                           {"count", {"-4"}, "-4"}})
-    EXPECT_EQ(parsed(one.key, one.given), one.printed) << one.key;
+    EXPECT_EQ(parsed(one.key, one.texts), one.printed) << one.key;
 }
 
-TEST(Fields, RefuseOtherValuesThanTheListAllows) {
+TEST(Fields, RejectInvalidValues) {
   struct Case {
     const char* key;
-    const char* given;
+    const char* text;
     const char* error;
   };
   for (const Case& one :
@@ -143,10 +143,10 @@ TEST(Fields, RefuseOtherValuesThanTheListAllows) {
         {"decay", "-1", "expected --decay to be at least 0, got -1"},
         {"count", "4294967296",
          "expected --count to be from -2147483648 to 2147483647, got 4294967296"}})
-    EXPECT_THAT(error_of_fields([&] { parsed(one.key, {one.given}); }), HasSubstr(one.error));
+    EXPECT_THAT(error_of_fields([&] { parsed(one.key, {one.text}); }), HasSubstr(one.error));
 }
 
-TEST(Fields, KnowTheirKindRangeAndDefault) {
+TEST(Fields, HaveKindRangeAndDefault) {
   Described object{.steps = 5};
   const std::vector<BoundField> fields = fields_of(std::as_const(object));
   EXPECT_EQ(field(fields, "steps").kind, FieldKind::integer);
@@ -172,7 +172,7 @@ TEST(Fields, AreComparedByTheirRole) {
   EXPECT_EQ(lines_of(fields, Role::resume_exact), "seed: 1\n");
 }
 
-TEST(Fields, NeedOthers) {
+TEST(Fields, CheckNeeds) {
   Described object{.share = 0.5};
   EXPECT_THAT(error_of_fields([&] { check_needs(fields_of(object)); }),
               HasSubstr("expected --color blue with --share, got red"));

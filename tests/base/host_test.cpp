@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Processors, AreAllThatMayBeAskedFor) {
+TEST(Processors, OfTheCpuSetIncludeTheAllowedOnes) {
   const std::vector<int> allowed = allowed_processors();
   ASSERT_FALSE(allowed.empty());
   EXPECT_EQ(available_cores(), static_cast<int>(allowed.size()));
@@ -21,7 +21,7 @@ TEST(Processors, AreAllThatMayBeAskedFor) {
   EXPECT_TRUE(std::ranges::includes(possible, allowed));
 }
 
-TEST(Processors, OfABoundThreadCouldBeMore) {
+TEST(Processors, OfTheCpuSetIgnoreTheAffinityMask) {
   const std::vector<int> possible = processors_of_cpu_set();
   if (possible.size() < 2) GTEST_SKIP() << "needs two processors";
   std::thread([&] {
@@ -38,7 +38,7 @@ TEST(Processors, OfABoundThreadCouldBeMore) {
 
 using ProcessorQuota = KernelFiles;
 
-TEST_F(ProcessorQuota, IsTheLeastOfAllGroupsAbove) {
+TEST_F(ProcessorQuota, IsTheMinimumOfAllParentGroups) {
   EXPECT_EQ(processor_quota(root_), 0) << "nothing is known";
   write("proc/self/cgroup", "0::/job/step\n");
   write("sys/fs/cgroup/job/step/cpu.max", "max 100000\n");
@@ -55,7 +55,7 @@ TEST_F(ProcessorQuota, IsThatOfTheWholeContainer) {
   EXPECT_EQ(processor_quota(root_), 2);
 }
 
-TEST_F(ProcessorQuota, MayBeOfVersion1) {
+TEST_F(ProcessorQuota, SupportsVersion1) {
   write("proc/self/cgroup", "5:memory:/other\n4:cpu,cpuacct:/job\n0::/\n");
   write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n");
   write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
@@ -65,7 +65,7 @@ TEST_F(ProcessorQuota, MayBeOfVersion1) {
 }
 
 // A cgroup version 1 container shows the group of its host, and has its own group at the root.
-TEST_F(ProcessorQuota, IsFoundWhereTheGroupHasAnotherName) {
+TEST_F(ProcessorQuota, IsFoundIfTheGroupHasAnotherName) {
   write("proc/self/cgroup", "4:cpu,cpuacct:/docker/1f\n");
   write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
   write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
@@ -86,14 +86,14 @@ class HostMemory : public KernelFiles {
   }
 };
 
-TEST_F(HostMemory, IsWhatTheKernelSays) {
+TEST_F(HostMemory, IsThatReportedByTheKernel) {
   EXPECT_EQ(available_host_memory(root_), std::numeric_limits<std::int64_t>::max());
   write("proc/meminfo",
         "MemTotal:       4096 kB\nMemFree:         1024 kB\nMemAvailable:    2048 kB\n");
   EXPECT_EQ(available_host_memory(root_), 2 * kMiB);
 }
 
-TEST_F(HostMemory, IsLessWhereAGroupAllowsLess) {
+TEST_F(HostMemory, IsLimitedByACgroup) {
   write("proc/meminfo", "MemAvailable: 102400 kB\n");
   write("proc/self/cgroup", "1:cpu:/else\n0::/job/step\n");
   write_group("/job/step", "max", 30 * kMiB, 0);
@@ -104,13 +104,13 @@ TEST_F(HostMemory, IsLessWhereAGroupAllowsLess) {
   EXPECT_EQ(available_host_memory(root_), 0);
 }
 
-TEST_F(HostMemory, IsLessWhereTheWholeContainerMayHaveLess) {
+TEST_F(HostMemory, IsLimitedByTheContainer) {
   write("proc/meminfo", "MemAvailable: 102400 kB\n");
   write_group("", std::to_string(20 * kMiB), 5 * kMiB, 0);
   EXPECT_EQ(available_host_memory(root_), 15 * kMiB);
 }
 
-TEST_F(HostMemory, IsLessWhereAGroupOfVersion1AllowsLess) {
+TEST_F(HostMemory, IsLimitedByACgroupOfVersion1) {
   write("proc/meminfo", "MemAvailable: 102400 kB\n");
   write("proc/self/cgroup", "4:cpu,cpuacct:/other\n3:memory:/job\n0::/\n");
   write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", std::to_string(50 * kMiB));

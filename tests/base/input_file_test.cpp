@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-TEST(InputFile, RefusesAFifoAtOnce) {
+TEST(InputFile, RejectsAFifoWithoutBlocking) {
   const data::TemporaryDirectory directory;
   const auto path = directory / "fifo";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -22,7 +22,7 @@ TEST(InputFile, RefusesAFifoAtOnce) {
             "[" + path.string() + "] expected a regular file, got a pipe or FIFO");
 }
 
-TEST(InputFile, RefusesDevicesAndSockets) {
+TEST(InputFile, RejectsDevicesAndSockets) {
   EXPECT_EQ(data::data_error_of([] { InputFile file("/dev/zero"); }),
             "[/dev/zero] expected a regular file, got a device");
   const data::TemporaryDirectory directory;
@@ -37,7 +37,7 @@ TEST(InputFile, RefusesDevicesAndSockets) {
   ::close(listener);
 }
 
-TEST(InputFile, RefusesADirectory) {
+TEST(InputFile, RejectsADirectory) {
   const data::TemporaryDirectory directory;
   EXPECT_EQ(data::data_error_of([&] { InputFile file(directory.path()); }),
             "[" + directory.path().string() + "] expected a file that can be read; Is a directory");

@@ -27,14 +27,14 @@ std::string refusal_of(const std::string& text, const JsonLimits& limits = {}) {
   return "accepted";
 }
 
-TEST(ParseJson, GivesWhatTheLibraryGives) {
+TEST(ParseJson, ParsesLikeTheLibrary) {
   for (const char* text :
        {"null", "true", "-3", "18446744073709551615", "1.5e3", R"("a\u00e9")", "[]", "{}",
         "[[1,[2]],{},[{}],3]", R"({"a":{"b":[1,{"c":null}]},"d":"e","f":[[],[]]})"})
     EXPECT_EQ(parse_json(text, ErrorCategory::input, "here"), nlohmann::json::parse(text)) << text;
 }
 
-TEST(ParseJson, RefusesWhatIsNoJson) {
+TEST(ParseJson, RejectsInvalidJson) {
   EXPECT_EQ(refusal_of(R"({"a": })"),
             "[here] expected JSON, got a syntax error at byte 7 (line 1, column 7)");
   EXPECT_THAT(refusal_of(""), HasSubstr("a syntax error"));
@@ -44,7 +44,7 @@ TEST(ParseJson, RefusesWhatIsNoJson) {
   EXPECT_EQ(refusal_of(R"({"a":1,"b":2,"a":3})"), "[here] expected JSON, got the key \"a\" twice");
 }
 
-TEST(ParseJson, RefusesNestingThatWouldExhaustTheStack) {
+TEST(ParseJson, RejectsNestingThatWouldExhaustTheStack) {
   const std::size_t depth = 1'000'000;
   EXPECT_EQ(refusal_of(std::string(depth, '[') + std::string(depth, ']')),
             "[here] expected JSON, got more than 64 levels of arrays and objects");
@@ -53,7 +53,7 @@ TEST(ParseJson, RefusesNestingThatWouldExhaustTheStack) {
             "[here] expected JSON, got more than 2 levels of arrays and objects");
 }
 
-TEST(ParseJson, RefusesMoreValuesAndBytesThanAllowed) {
+TEST(ParseJson, RejectsTooManyValuesAndBytes) {
   EXPECT_EQ(refusal_of("[1,2,3]", {.values = 4}), "accepted");
   EXPECT_EQ(refusal_of("[1,2,3]", {.values = 3}), "[here] expected JSON, got more than 3 values");
   EXPECT_EQ(refusal_of("[1,2,3]", {.bytes = 6}), "[here] expected JSON, got 7 bytes, more than 6");

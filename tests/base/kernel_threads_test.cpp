@@ -44,12 +44,12 @@ void keep_cores_busy(std::chrono::milliseconds duration) {
   stop = true;
 }
 
-TEST(KernelThreads, SleepAtOnceWhenIdleAfterTheCoresWereBusy) {
+TEST(KernelThreads, StopSpinningOnceCoresWereBusy) {
   for (const char* setting : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_THREAD_LIMIT"})
     if (std::getenv(setting) != nullptr) GTEST_SKIP() << setting << " is set";
   if (available_cores() < 2) GTEST_SKIP() << "there is one core";
   if (std::ifstream("/proc/self/schedstat").peek() == EOF) GTEST_SKIP() << "no /proc/*/schedstat";
-  // A replica's thread, so that the settings of this one stay.
+  // A separate thread, to keep the settings of this one.
   std::jthread([] {
     set_thread_budget(2);
     Milliseconds spinning{};

@@ -74,12 +74,12 @@ constexpr std::string_view kMissing =
     "\"liblockstep_made_up.so.7: cannot open shared object file: No such file or directory\"";
 constexpr std::string_view kWhatToDo = ": install it, or add its directory to LD_LIBRARY_PATH";
 
-TEST(LoadedLibrary, IsAnErrorWhereItIsMissing) {
+TEST(LoadedLibrary, FailsIfMissing) {
   EXPECT_EQ(device_error([] { LoadedLibrary library(kMadeUp); }),
             fmt::format("{}{}", kMissing, kWhatToDo));
 }
 
-TEST(LoadedLibrary, SaysWhereElseItLooked) {
+TEST(LoadedLibrary, NamesTheFoldersSearched) {
   LibraryWanted wanted = kMadeUp;
   wanted.folder = "/nowhere";
   EXPECT_EQ(device_error([&] { LoadedLibrary library(wanted); }),
@@ -102,26 +102,26 @@ TEST(LoadedLibrary, IsFoundInItsFolder) {
   std::filesystem::remove_all(wanted.folder);
 }
 
-TEST(LoadedLibrary, IsAnErrorWhereItIsTooOld) {
+TEST(LoadedLibrary, FailsIfTooOld) {
   EXPECT_EQ(device_error([] { zlib().check_major_version(1, 2); }),
             "[zlib] expected version 2 for gzip files; libz.so.1 is version 1: install zlib1g");
   EXPECT_EQ(device_error([] { zlib().check_major_version(2, 2); }), "no error");
   EXPECT_EQ(device_error([] { zlib().check_major_version(3, 2); }), "no error");
 }
 
-// Under the same names as the library's own.
-TEST(ForwardedFunction, IsTheLibrarysOwn) {
+// Forwarding functions, with the names of the library's functions.
+TEST(ForwardedFunction, CallsTheLibrary) {
   EXPECT_THAT(zlibVersion(), StartsWith("1."));
   const unsigned char text[] = {'a', 'b', 'c'};
   EXPECT_EQ(adler32(1, text, 3), 0x024d0127UL);
 }
 
-TEST(ForwardedFunction, IsAnErrorWhereTheLibraryIsMissing) {
+TEST(ForwardedFunction, FailsIfTheLibraryIsMissing) {
   for (int call = 0; call < 2; ++call)
     EXPECT_EQ(device_error([] { made_up_add(1, 2); }), fmt::format("{}{}", kMissing, kWhatToDo));
 }
 
-TEST(ForwardedFunction, IsAnErrorWhereTheLibraryHasNoSuchFunction) {
+TEST(ForwardedFunction, FailsIfTheLibraryHasNoSuchFunction) {
   const std::string message = device_error([] { zlib_has_no_such_function(1); });
   EXPECT_THAT(
       message,

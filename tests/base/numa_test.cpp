@@ -48,7 +48,7 @@ TEST(NumberList, JoinsRuns) {
   EXPECT_EQ(number_list(std::vector{0, 1, 2, 5, 7, 8}, 3), "0-2,5,7,8");
 }
 
-TEST_F(FakeSystem, TellsTheNodeOfAPciDevice) {
+TEST_F(FakeSystem, ReturnsTheNodeOfAPciDevice) {
   write("0000:3b:00.0/numa_node", "1");
   write("0000:3c:00.0/numa_node", "-1");
   EXPECT_EQ(numa_node_of_pci("0000:3B:00.0", root_), 1)
@@ -57,13 +57,13 @@ TEST_F(FakeSystem, TellsTheNodeOfAPciDevice) {
   EXPECT_EQ(numa_node_of_pci("0000:3D:00.0", root_), -1);
 }
 
-TEST_F(FakeSystem, TellsTheNodesOfThisProcess) {
+TEST_F(FakeSystem, ReturnsTheNodesOfThisProcess) {
   write("node0/cpulist", "100000-100001");
   write("node2/cpulist", "0-4095");
   write("node10/cpulist", "");
   write("possible", "0-2");
   EXPECT_THAT(numa_nodes_of_process(root_), ElementsAre(2))
-      << "processors beyond the mask are nobody's";
+      << "processors beyond the mask are ignored";
   EXPECT_THAT(numa_nodes_of_process(root_ / "nowhere"), IsEmpty());
 }
 

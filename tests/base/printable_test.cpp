@@ -19,7 +19,7 @@ using namespace std::string_view_literals;
 constexpr std::string_view kAttack = "a\x1b[2J\x1b]0;owned\a\nlockstep: error: forged";
 constexpr std::string_view kShown = "a\\x1b[2J\\x1b]0;owned\\x07\\nlockstep: error: forged";
 
-TEST(Printable, EscapesControlCharactersAndBytesThatAreNoUtf8) {
+TEST(Printable, EscapesControlCharactersAndInvalidUtf8) {
   const std::pair<std::string_view, std::string_view> cases[] = {
       {"", ""},
       {"plain text, \\x1b and ä €", "plain text, \\x1b and ä €"},
@@ -49,18 +49,18 @@ TEST(Printable, EscapesControlCharactersAndBytesThatAreNoUtf8) {
   }
 }
 
-TEST(Printable, KeepsWhatTheCallerKeeps) {
+TEST(Printable, KeepsRequestedCharacters) {
   EXPECT_EQ(printable("a\tb\nc\r\x1b", "\n\t"), "a\tb\nc\\r\\x1b");
   EXPECT_EQ(printable("\0\n"sv, "\n"), "\\x00\n");
 }
 
-TEST(Printable, MakesAnErrorOneLine) {
+TEST(Printable, KeepsErrorsOnOneLine) {
   const Error error(ErrorCategory::data, kAttack, "expected a table", "got \xff");
   EXPECT_EQ(error.what(), "[" + std::string(kShown) + "] expected a table, got \\xff");
   EXPECT_EQ(error.message().where, kAttack) << "the parts are exact";
 }
 
-TEST(Printable, MakesAMessageOfALoggerOneLine) {
+TEST(Printable, KeepsLogMessagesOnOneLine) {
   testing::internal::CaptureStderr();
   make_logger()->warn("column {}", kAttack);
   make_logger({.rank = 1, .ranks = 2})->info("column {}", kAttack);

@@ -1,4 +1,4 @@
-// Shared memory that another process opens by IDs that may be stale or refer to something else.
+// Shared memory that another process opens by IDs, which may be stale or reused.
 #include "lockstep/base/system/shared_segment.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ std::string refusal_of(const SharedSegment::Handle& handle) {
   return "accepted";
 }
 
-TEST(SharedSegment, IsTheSameMemoryForWhoOpensIt) {
+TEST(SharedSegment, SharesMemoryWithTheProcessThatOpensIt) {
   for (const std::size_t bytes :
        {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{100'001},
         std::size_t{2} << 20, (std::size_t{4} << 20) + 1}) {
@@ -42,7 +42,7 @@ TEST(SharedSegment, IsTheSameMemoryForWhoOpensIt) {
   }
 }
 
-TEST(SharedSegment, AnotherOpenFileUnderTheNumberIsLeftAlone) {
+TEST(SharedSegment, DoesNotTouchAnotherFileWithTheDescriptor) {
   char name[] = "/tmp/lockstep-segment-XXXXXX";
   const int file = ::mkostemp(name, O_CLOEXEC);
   ::unlink(name);
@@ -57,7 +57,7 @@ TEST(SharedSegment, AnotherOpenFileUnderTheNumberIsLeftAlone) {
   ::close(file);
 }
 
-TEST(SharedSegment, SealedMemoryOfAnotherKindIsRefused) {
+TEST(SharedSegment, RejectsOtherSealedMemory) {
   const int other = ::memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   ASSERT_EQ(::ftruncate(other, 4096), 0);
   SharedSegment::Handle handle = SharedSegment::create(1).handle();
@@ -68,7 +68,7 @@ TEST(SharedSegment, SealedMemoryOfAnotherKindIsRefused) {
   ::close(other);
 }
 
-TEST(SharedSegment, AnotherSegmentUnderAUsedAgainDescriptorIsRefused) {
+TEST(SharedSegment, RejectsAnotherSegmentWithAReusedDescriptor) {
   const SharedSegment made = SharedSegment::create(64);
   SharedSegment::Handle stale = made.handle();
   --stale.serial;
@@ -78,7 +78,7 @@ TEST(SharedSegment, AnotherSegmentUnderAUsedAgainDescriptorIsRefused) {
   EXPECT_THAT(refusal_of(guessed), HasSubstr("; that process ID belongs to another process"));
 }
 
-TEST(SharedSegment, ProcessesOfAnotherPidNamespaceAreNotLookedFor) {
+TEST(SharedSegment, RejectsAnotherPidNamespace) {
   const SharedSegment made = SharedSegment::create(64);
   SharedSegment::Handle other = made.handle();
   ++other.owner.pid_namespace;
@@ -98,7 +98,7 @@ TEST(SharedSegment, ExistsAsLongAsItsOwnerKeepsIt) {
   EXPECT_EQ(found.data()[0], std::byte{0}) << "the memory remains";
 }
 
-TEST(SharedSegment, CannotShrinkUnderThoseWhoMapIt) {
+TEST(SharedSegment, CannotShrinkWhileMapped) {
   const SharedSegment made = SharedSegment::create(64);
   EXPECT_NE(::ftruncate(made.handle().descriptor, 0), 0);
   EXPECT_NE(::ftruncate(made.handle().descriptor, 1 << 20), 0);

@@ -63,7 +63,7 @@ TEST(Spec, HasAKindPositionalValuesAndKeys) {
   }
 }
 
-TEST(Spec, RefusesWhatIsNotOfTheGrammar) {
+TEST(Spec, RejectsInvalidSyntax) {
   const std::pair<const char*, const char*> cases[] = {
       {"mlp:", "expected a value before and after each colon and comma, got \"mlp:\""},
       {"mlp:1,,2", "expected a value before and after each colon and comma"},
@@ -113,7 +113,7 @@ TEST(Spec, ReadsTypedValues) {
   EXPECT_TRUE(on);
 }
 
-TEST(Spec, RefusesValuesAndKeysThatItsReaderDoesNotKnow) {
+TEST(Spec, RejectsUnknownValuesAndKeys) {
   const auto refusal = [](const char* text) {
     return spec_error_of([&] {
       Spec spec = Spec::of_kind("here", text);
@@ -167,7 +167,7 @@ class SpecPath : public ::testing::Test {
   ~SpecPath() override { std::filesystem::remove_all(directory_); }
 
   void touch(const char* name) const { std::ofstream(directory_ / name) << "x"; }
-  /// The path below the directory, and the items.
+  /// The path relative to the directory, and the items.
   std::pair<std::string, std::vector<std::string>> read(const std::string& text) const {
     const Spec spec = Spec::of_path("here", (directory_ / text).string(), {"train", "test"});
     return {spec.head().substr(directory_.string().size() + 1), items_of(spec)};
@@ -179,7 +179,7 @@ class SpecPath : public ::testing::Test {
 
 using Parts = std::pair<std::string, std::vector<std::string>>;
 
-TEST_F(SpecPath, IsTheLongestThatExists) {
+TEST_F(SpecPath, IsTheLongestExistingOne) {
   for (const char* name : {"a.csv", "a", "a:b.csv", "a:label=b", "my?data.csv", "p*.csv", "x.txt"})
     touch(name);
   EXPECT_EQ(read("a.csv"), (Parts{"a.csv", {}}));
@@ -220,7 +220,7 @@ TEST_F(SpecPath, StatesTheSpellingForAQuestionMark) {
                         path));
 }
 
-TEST(Spec, SplitsListsWhereNoKeyFollows) {
+TEST(Spec, SplitsListsUnlessAKeyFollows) {
   EXPECT_THAT(split_specs("here", "auc,f1:average=macro,beta=2,price:mae"),
               ElementsAre("auc", "f1:average=macro,beta=2", "price:mae"));
   EXPECT_THAT(split_specs("here", "a:b='x,y',c"), ElementsAre("a:b='x,y'", "c"));
@@ -232,7 +232,7 @@ TEST(Spec, SplitsListsWhereNoKeyFollows) {
   EXPECT_FALSE(cut_spec("here", "mse", '='));
 }
 
-TEST(Spec, IsReadAsItIsWritten) {
+TEST(Spec, RoundTrips) {
   std::mt19937 random(7);
   const auto text = [&] {
     constexpr std::string_view kLetters = "ab ,:=+'\"?&;(|\\*\xc3\xa9";

@@ -12,26 +12,26 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kKnown = {"conv2d", "dense", "dropout"};
 
-TEST(GotName, AsksForTheNearestName) {
+TEST(GotName, SuggestsTheNearestName) {
   EXPECT_EQ(got_name("conv2", kKnown), "got \"conv2\" (did you mean conv2d?)");
   EXPECT_EQ(got_name("dropuot", kKnown), "got \"dropuot\" (did you mean dropout?)");
 }
 
-TEST(GotName, ComparesNamesWithoutTheirCase) {
+TEST(GotName, IgnoresCase) {
   constexpr std::array<std::string_view, 5> kNames = {"sgd", "adam", "adamw", "Mean", "mEAN2"};
   EXPECT_EQ(got_name("AdamW", kNames), "got \"AdamW\" (did you mean adamw?)");
   EXPECT_EQ(got_name("ADAM", kNames), "got \"ADAM\" (did you mean adam?)");
   EXPECT_EQ(got_name("MEAN2", kNames), "got \"MEAN2\" (did you mean mEAN2?)");
 }
 
-TEST(GotName, CountsNeighboursThatAreExchangedOnce) {
+TEST(GotName, CountsSwappedLettersOnce) {
   constexpr std::array<std::string_view, 3> kNames = {"mae", "fp32", "fp16"};
   EXPECT_EQ(got_name("mea", kNames), "got \"mea\" (did you mean mae?)");
   EXPECT_EQ(got_name("fp61", kNames), "got \"fp61\" (did you mean fp16?)");
   EXPECT_EQ(got_name("eam", kNames), "got \"eam\"");
 }
 
-TEST(GotName, AsksForTheNamesThatBeginSo) {
+TEST(GotName, SuggestsNamesWithThePrefix) {
   constexpr std::array<std::string_view, 4> kLong = {"data", "validation-data", "optimizer",
                                                      "optimizer-state"};
   EXPECT_EQ(got_name("val", kLong), "got \"val\" (did you mean validation-data?)");
@@ -39,14 +39,14 @@ TEST(GotName, AsksForTheNamesThatBeginSo) {
   EXPECT_EQ(got_name("va", kLong), "got \"va\"") << "too short";
 }
 
-TEST(GotName, DoesNotCountTheDashesOfOptions) {
+TEST(GotName, IgnoresLeadingDashes) {
   constexpr std::array<std::string_view, 4> kOptions = {"--bn", "--help", "--beta1", "--data-dir"};
   for (const std::string_view other : {"--bs", "-b", "--half", "--eval", "--ckpt-dir"})
     EXPECT_EQ(got_name(other, kOptions), fmt::format("got \"{}\"", other));
   EXPECT_EQ(got_name("--hlep", kOptions), "got \"--hlep\" (did you mean --help?)");
 }
 
-TEST(GotName, DoesNotGuessWhereNothingIsNear) {
+TEST(GotName, SuggestsNothingIfNoNameIsSimilar) {
   EXPECT_EQ(got_name("attention", kKnown), "got \"attention\"");
   EXPECT_EQ(got_name("", kKnown), "got \"\"");
   EXPECT_EQ(got_name("dense", {}), "got \"dense\"");
@@ -59,7 +59,7 @@ TEST(Counted, HasAPluralExceptForOne) {
   EXPECT_EQ(counted(2, "step"), "2 steps");
 }
 
-TEST(ParseNumber, TakesTheWholeText) {
+TEST(ParseNumber, RequiresTheWholeText) {
   EXPECT_EQ(parse_number<int>("-12"), -12);
   EXPECT_EQ(parse_number<double>("0.5"), 0.5);
   for (const char* text : {"", " 1", "1 ", "+1", "1.0", "0x1", "99999999999"})
@@ -90,7 +90,7 @@ TEST(EnumNames, ListTheFirstNamesInAnError) {
   }
 }
 
-TEST(EnumNames, SuggestAlsoTheOtherNames) {
+TEST(EnumNames, SuggestOtherNamesToo) {
   try {
     kColors.parse("paint", "azuer");
     FAIL() << "no error";

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-TEST(IsWatched, NotAPipe) {
+TEST(IsWatched, RejectsAPipe) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
   EXPECT_FALSE(is_watched(ends[1]));
@@ -21,13 +21,13 @@ TEST(IsWatched, NotAPipe) {
   close(ends[1]);
 }
 
-TEST(IsWatched, ATerminalWithASize) {
+TEST(IsWatched, AcceptsATerminalWithASize) {
   const Terminal terminal(80);
   ASSERT_TRUE(terminal.opened);
   EXPECT_TRUE(is_watched(terminal.inner));
 }
 
-TEST(IsWatched, NotATerminalThatALauncherMadeWhileItsOwnOutputIsElsewhere) {
+TEST(IsWatched, RejectsALaunchersPseudoTerminalIfTheLauncherHasNone) {
   const Terminal terminal(0);
   ASSERT_TRUE(terminal.opened);
   // This process's parent has no descriptor of such a high number.
@@ -61,7 +61,7 @@ TEST(TerminalColumns, FollowTheWindow) {
   EXPECT_EQ(terminal_columns(terminal.inner), 40);
 }
 
-TEST(TerminalColumns, AreThoseOfTheEnvironmentWithoutAWindow) {
+TEST(TerminalColumns, UseTheEnvironmentWithoutATerminal) {
   ASSERT_EQ(setenv("COLUMNS", "132", 1), 0);
   EXPECT_EQ(terminal_columns(-1), 132);
   for (const char* nonsense : {"", "0", "-5", "wide"}) {

@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-/// A bucket of step 100, at a time in seconds.
+/// An event of a bucket in step 100, at a time in seconds.
 Event of_bucket(EventKind kind, int bucket, int time) {
   return {.time = time * kSecond,
           .name = "all_reduce",
@@ -34,7 +34,7 @@ Event of_bucket(EventKind kind, int bucket, int time) {
           .sequence = static_cast<std::uint64_t>(400 + bucket)};
 }
 
-/// A recording at 20 s, of a rank whose thread of reductions has these events.
+/// A recording at 20 s of a rank whose reduction thread has these events.
 Recording recording_of(int rank, std::vector<Event> events) {
   Recording recording;
   recording.rank = {.job = "h-1", .host = "h", .rank = rank, .ranks = 3};
@@ -88,11 +88,11 @@ TEST(CompareRecordings, NamesRanksWithoutARecordingAndOtherJobs) {
   other.seconds_since_1970 = 1;
   EXPECT_THAT(compare_recordings({recording_of(0, kInBucket2), other}),
               AllOf(Contains("job h-1, 1 of 3 ranks, recorded until 2001-09-09 01:46:40 UTC"),
-                    Contains("1 older recording of other jobs left out"),
+                    Contains("skipped 1 older recording of other jobs"),
                     Contains(StartsWith("ranks 1, 2 left no recording here: killed, or in "))));
 }
 
-/// The same rank, which recorded because of `reason`, while its main thread was in `spans`.
+/// The recording of a rank for `reason`, whose main thread was in `spans`.
 Recording with(Recording recording, std::string_view reason,
                const std::vector<const char*>& spans) {
   recording.reason = reason;
@@ -111,12 +111,12 @@ Recording before_bucket_3(int rank) {
   return recording_of(rank, events);
 }
 
-TEST(CompareRecordings, LeaveOutWhatWasAskedForBeforeTheFailure) {
+TEST(CompareRecordings, SkipsRecordingsRequestedBeforeTheFailure) {
   Recording asked = recording_of(0, kInBucket2);
   asked.reason = kRequestReason;
   asked.seconds_since_1970 -= 60;
   const std::vector<std::string> lines = compare_recordings({asked, recording_of(1, kInBucket3)});
-  EXPECT_THAT(lines, Contains("1 recording that somebody asked for earlier left out"));
+  EXPECT_THAT(lines, Contains("skipped 1 recording requested before the failure"));
   EXPECT_THAT(lines, Contains(StartsWith("ranks 0, 2 left no recording here: killed")));
   EXPECT_THAT(lines, Each(Not(HasSubstr("never left bucket 2"))));
   asked.seconds_since_1970 += 59;
@@ -124,8 +124,8 @@ TEST(CompareRecordings, LeaveOutWhatWasAskedForBeforeTheFailure) {
               Contains(HasSubstr("rank 0 never left bucket 2")));
 }
 
-// What ranks record if one is killed, stalls before a collective, or throws an exception.
-TEST(CompareRecordings, ReadTheCaseOfARankThatWasKilled) {
+// Recordings of ranks if one is killed, stalls before a collective, or throws an exception.
+TEST(CompareRecordings, ExplainsAKilledRank) {
   const std::string lost = "[watchdog] expected every rank to stay connected; rank 1 is gone";
   const std::vector<std::string> lines =
       compare_recordings({with(recording_of(0, kInBucket3), lost, {"step", "compute"}),
@@ -136,7 +136,7 @@ TEST(CompareRecordings, ReadTheCaseOfARankThatWasKilled) {
                               "collective: ranks 0, 2 did not leave it"));
 }
 
-TEST(CompareRecordings, ReadTheCaseOfARankThatStallsBeforeACollective) {
+TEST(CompareRecordings, ExplainsAStallBeforeACollective) {
   const std::string stalled = "[watchdog] expected progress within 120 s; rank 1 is in input";
   EXPECT_THAT(
       compare_recordings({with(recording_of(0, kInBucket3), stalled, {"step", "compute"}),
@@ -146,7 +146,7 @@ TEST(CompareRecordings, ReadTheCaseOfARankThatStallsBeforeACollective) {
                "entered none since, and is in step > input"));
 }
 
-TEST(CompareRecordings, ReadTheCaseOfAnExceptionInOneRank) {
+TEST(CompareRecordings, ExplainsAnExceptionInOneRank) {
   const std::string reason = "[a.tfrecord] expected a record, got 3 bytes";
   const std::vector<std::string> lines =
       compare_recordings({with(recording_of(0, kInBucket3), kBystanderReason, {"step"}),
@@ -160,14 +160,14 @@ TEST(CompareRecordings, ReadTheCaseOfAnExceptionInOneRank) {
                               "2 (conv2) and entered none since"));
 }
 
-TEST(CompareRecordings, NameTheRankThatFailedAlsoIfItLeftNoRecording) {
+TEST(CompareRecordings, NamesTheFailedRankEvenWithoutItsRecording) {
   EXPECT_THAT(compare_recordings({with(recording_of(0, kInBucket3), kBystanderReason, {"step"}),
                                   with(recording_of(2, kInBucket3), kBystanderReason, {"step"})}),
               Contains("rank 1 failed or was killed; ranks 0, 2 did not, and recorded because of "
                        "that"));
 }
 
-TEST(ComparisonJson, HasTheRanksTheirReasonsTheirLastCollectivesAndTheReading) {
+TEST(ComparisonJson, HasRanksReasonsLastCollectivesAndReading) {
   Recording other = recording_of(1, {});
   other.rank.job = "h-0";
   other.seconds_since_1970 = 1;
@@ -203,13 +203,13 @@ TEST(ComparisonJson, HasTheRanksTheirReasonsTheirLastCollectivesAndTheReading) {
   EXPECT_EQ(found["ranks"][1]["last_collective"]["state"], "entered");
 }
 
-TEST(ComparisonJson, OfARankWithoutACollectiveHasNone) {
+TEST(ComparisonJson, HasNoCollectiveIfARankHasNone) {
   const nlohmann::ordered_json found = comparison_json({recording_of(0, {})}, 0);
   EXPECT_TRUE(found["ranks"][0]["last_collective"].is_null());
   EXPECT_FALSE(found["ranks"][0].contains("events"));
 }
 
-TEST(CompareRecordings, SayWhereEachThreadIsAndSinceWhen) {
+TEST(CompareRecordings, ReportsOpenSpansOfEachThreadAndTheirDuration) {
   Recording recording = recording_of(0, kInBucket2);
   recording.threads.push_back(
       {.thread = "main",
@@ -226,7 +226,7 @@ TEST(CompareRecordings, SayWhereEachThreadIsAndSinceWhen) {
                     HasSubstr("\n  main: step > compute > conv2 backward, for 13 s")));
 }
 
-TEST(CompareRecordings, OfRanksThatCommunicateNothing) {
+TEST(CompareRecordings, ReportsRanksWithoutCollectives) {
   EXPECT_THAT(compare_recordings({recording_of(0, {})}),
               Contains("no rank has entered a collective"));
 }

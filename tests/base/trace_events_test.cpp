@@ -92,7 +92,7 @@ TEST(TraceEvents, ContinueTheRingOfAnEndedThreadOfTheSameName) {
               ElementsAre("mark first", "mark second"));
 }
 
-TEST(TraceEvents, OfThreadsOfOneNameAtTheSameTimeAreApart) {
+TEST(TraceEvents, AreSeparateForConcurrentThreadsOfOneName) {
   run_thread("of one name", [] {
     record(EventKind::mark, "outer");
     run_thread("of one name", [] { record(EventKind::mark, "inner"); });
@@ -102,7 +102,7 @@ TEST(TraceEvents, OfThreadsOfOneNameAtTheSameTimeAreApart) {
   EXPECT_THAT(texts(events_of_thread("of one name #2", all).events), ElementsAre("mark inner"));
 }
 
-TEST(TraceEvents, AreWholeWhileTheirThreadRecords) {
+TEST(TraceEvents, AreConsistentDuringConcurrentRecording) {
   std::atomic<bool> stops = false;
   std::thread writer([&] {
     name_thread("of a race");
@@ -129,7 +129,7 @@ TEST(TraceEvents, AreWholeWhileTheirThreadRecords) {
   set_step(0);
 }
 
-TEST(TraceCollector, TakesEachEventOnce) {
+TEST(TraceCollector, CollectsEachEventOnce) {
   record(EventKind::mark, "before");
   Collector collector;
   EXPECT_EQ(collector.size(), 0U);
@@ -146,7 +146,7 @@ TEST(TraceCollector, TakesEachEventOnce) {
   EXPECT_EQ(collector.size(), 5U);
 }
 
-TEST(TraceCollector, CountsWhatWasOverwrittenMeanwhile) {
+TEST(TraceCollector, CountsOverwrittenEvents) {
   Collector collector;
   run_thread("of a late collection", [] {
     for (std::size_t i = 0; i < 2 * kRingEvents; ++i) record(EventKind::mark, "mark");
@@ -164,7 +164,7 @@ TEST(TraceNames, AreTheSameForTheSameText) {
 }
 
 TEST(TraceNames, HaveALimit) {
-  const auto exceed = [] {  // in a process of its own, because names stay
+  const auto exceed = [] {  // runs in a separate process, because names are never removed
     for (int i = 0; i < 20'000; ++i) intern("name " + std::to_string(i));
     std::_Exit(intern("one more name") == std::string_view("(more names)") ? 0 : 1);
   };

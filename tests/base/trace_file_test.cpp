@@ -77,7 +77,7 @@ TEST(RankTraceClock, IsInterpolatedBetweenTwoMeasurements) {
   EXPECT_EQ(rank.uncertainty(), 5);
 }
 
-/// A rank that is in collective 1 at this time of its own clock, which seems `offset` ahead.
+/// A rank that is in collective 1 at this time of its own clock, measured as `offset` ahead.
 RankTrace rank_in_collective(int rank, std::int64_t begin, std::int64_t end, std::int64_t offset,
                              std::int64_t uncertainty) {
   const auto event = [](std::int64_t time, EventKind kind) {
@@ -91,7 +91,7 @@ RankTrace rank_in_collective(int rank, std::int64_t begin, std::int64_t end, std
 
 Slice collective_of(const RankTrace& rank) { return slices_of(rank, rank.threads[0]).at(0); }
 
-TEST(OrderCollectives, MovesClocksWithinTheirUncertaintySoThatNoRankLeavesBeforeAllHaveEntered) {
+TEST(OrderCollectives, MovesClocksSoThatNoRankLeavesBeforeAllHaveEntered) {
   std::vector<RankTrace> ranks = {rank_in_collective(0, 1'000, 2'000, 0, 0),
                                   rank_in_collective(1, 1'100, 1'900, 0, 0),
                                   rank_in_collective(2, 52'060, 52'500, 50'000, 300),
@@ -106,7 +106,7 @@ TEST(OrderCollectives, MovesClocksWithinTheirUncertaintySoThatNoRankLeavesBefore
   EXPECT_EQ(ranks[2].uncertainty(), 300 + 160);
 }
 
-TEST(OrderCollectives, LeavesClocksThatContradictNothing) {
+TEST(OrderCollectives, KeepsConsistentClocks) {
   std::vector<RankTrace> ranks = {rank_in_collective(0, 1'000, 2'000, 0, 0),
                                   rank_in_collective(1, 51'500, 52'500, 50'000, 300)};
   order_collectives(ranks);
@@ -121,7 +121,7 @@ TEST(OrderCollectives, MovesNoClockBeyondItsUncertainty) {
   EXPECT_EQ(ranks[1].clock[0].offset, 50'300);
 }
 
-TEST(RankTracePack, IsReadAsItWasWritten) {
+TEST(RankTracePack, RoundTrips) {
   const RankTrace rank = traced_rank();
   const RankTrace read = unpack(pack(rank));
   EXPECT_EQ(read.rank, 1);
@@ -135,7 +135,7 @@ TEST(RankTracePack, IsReadAsItWasWritten) {
   EXPECT_EQ(read.threads[0].events[5].sequence, 44U);
 }
 
-TEST(RankTracePack, RefusesWhatIsCutOffOrNotATrace) {
+TEST(RankTracePack, RejectsTruncatedAndInvalidData) {
   const std::string packed = pack(traced_rank());
   EXPECT_THROW(unpack(packed.substr(0, packed.size() - 1)), Error);
   EXPECT_THROW(unpack("{}\n"), Error);
@@ -159,7 +159,7 @@ TEST(ChromeTrace, HasASliceForEachPieceOfWork) {
   EXPECT_EQ(of_name["all_reduce"]["pid"], of_name["process_name"]["pid"]);
 }
 
-TEST(PerfettoTrace, MayHaveASpanWithoutAName) {
+TEST(PerfettoTrace, AllowsASpanWithoutAName) {
   std::string bytes;
   const std::vector<RankTrace> ranks = {
       {.clock = {},
@@ -171,7 +171,7 @@ TEST(PerfettoTrace, MayHaveASpanWithoutAName) {
 }
 
 /// Each packet as "TYPE TIME NAME", by track.
-TEST(PerfettoTrace, HasBeginningsAndEndsInOrder) {
+TEST(PerfettoTrace, HasBeginAndEndEventsInOrder) {
   std::string bytes;
   const std::vector<RankTrace> ranks = {traced_rank()};
   write_perfetto_trace(ranks, [&](std::string_view piece) { bytes += piece; });

@@ -76,7 +76,7 @@ std::string contents_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_F(TraceRecording, IsReadAsItWasWritten) {
+TEST_F(TraceRecording, RoundTrips) {
   describe_buckets({"fc2 .. fc1", "the step's report"});
   set_step(100);
   std::thread([] {
@@ -107,7 +107,7 @@ TEST_F(TraceRecording, IsReadAsItWasWritten) {
   EXPECT_GT(read.time, thread->events[1].time);
 }
 
-TEST_F(TraceRecording, IsInATemporaryDirectoryOfItsJobIfItsOwnIsMissing) {
+TEST_F(TraceRecording, FallsBackToATemporaryDirectoryOfTheJob) {
   set_recording_directory(scratch_.path() / "not there");
   const std::filesystem::path path = write_recording("a reason");
   EXPECT_EQ(path, temporary_recordings() / "host-1" / "recorder-2.jsonl");
@@ -116,7 +116,7 @@ TEST_F(TraceRecording, IsInATemporaryDirectoryOfItsJobIfItsOwnIsMissing) {
   EXPECT_EQ(status.st_mode & 0777U, 0700U);
 }
 
-TEST_F(TraceRecording, IsNotedForItsProcess) {
+TEST_F(TraceRecording, WritesANoteForItsProcess) {
   note_process("host-1", {});
   ASSERT_EQ(noted_processes(temporary_recordings()).size(), 1U);
   EXPECT_EQ(noted_processes(temporary_recordings())[0].recording, "");
@@ -140,8 +140,8 @@ TEST_F(TraceRecording, IsRemovedAfterAWeek) {
   EXPECT_FALSE(std::filesystem::exists(old));
 }
 
-TEST_F(TraceRecording, OfAProcessThatRunsForWeeksStaysNoted) {
-  note_process("host-1", {});  // makes the directory
+TEST_F(TraceRecording, KeepsTheNoteOfALongRunningProcess) {
+  note_process("host-1", {});  // creates the directory
   const pid_t child = ::fork();
   if (child == 0) {
     note_process("host-1", {});
@@ -156,7 +156,7 @@ TEST_F(TraceRecording, OfAProcessThatRunsForWeeksStaysNoted) {
   const std::filesystem::path gone = note_of(2147483647);
   const std::string text = contents_of(note_of(child));
   std::ofstream(gone) << text;
-  // The ID of a process that runs, and started at another time.
+  // The ID of a running process with another start time.
   std::ofstream(note_of(1)) << text;
   for (const auto& note : std::filesystem::directory_iterator(temporary_recordings()))
     std::filesystem::last_write_time(
@@ -170,14 +170,14 @@ TEST_F(TraceRecording, OfAProcessThatRunsForWeeksStaysNoted) {
   ::waitpid(child, nullptr, 0);
 }
 
-TEST_F(TraceRecording, IsNotWrittenThroughADirectoryThatOthersCouldHaveMade) {
+TEST_F(TraceRecording, RejectsADirectoryThatIsALink) {
   set_recording_directory({});
   std::filesystem::create_directory_symlink(directory(), temporary_recordings());
   EXPECT_THROW(write_recording("a reason"), Error);
   EXPECT_TRUE(std::filesystem::is_empty(directory()));
   EXPECT_EQ(why_not_private(temporary_recordings(), ::geteuid()), "Not a directory");
 
-  // The system makes another directory of the user, where one logs in.
+  // The system creates another directory of the user at login.
   const std::filesystem::path runtime = scratch_.path() / "runtime";
   std::filesystem::create_directory(runtime);
   ::setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
@@ -187,7 +187,7 @@ TEST_F(TraceRecording, IsNotWrittenThroughADirectoryThatOthersCouldHaveMade) {
   EXPECT_EQ(temporary_recordings().parent_path(), scratch_.path()) << "the first choice";
 }
 
-TEST_F(TraceRecording, DirectoryOfOneUserIsPrivateToNoOther) {
+TEST_F(TraceRecording, DirectoryOfOneUserIsNotPrivateToAnother) {
   const std::filesystem::path own = scratch_.path() / "own";
   EXPECT_EQ(why_not_private(own, ::geteuid()), "") << "nothing there yet";
   make_private_directory(own);
@@ -198,7 +198,7 @@ TEST_F(TraceRecording, DirectoryOfOneUserIsPrivateToNoOther) {
   EXPECT_EQ(why_not_private(own, ::geteuid()), "its group may write it");
 }
 
-TEST_F(TraceRecording, OfAFailureIsTheFirstOneOfATrainingThatHasBegun) {
+TEST_F(TraceRecording, OfAFailureIsWrittenOncePerTraining) {
   set_step(0);
   EXPECT_EQ(write_recording_of_failure("too early"), "");
   set_step(1);
@@ -209,7 +209,7 @@ TEST_F(TraceRecording, OfAFailureIsTheFirstOneOfATrainingThatHasBegun) {
   EXPECT_NE(write_recording_of_failure("of the next training"), "");
 }
 
-TEST_F(TraceRecording, OfAFailureComesWithWhatWasTraced) {
+TEST_F(TraceRecording, OfAFailureIncludesThePartialTrace) {
   set_step(1);
   const std::filesystem::path file = scratch_.path() / "trace.json";
   int taken = 0;
@@ -219,14 +219,14 @@ TEST_F(TraceRecording, OfAFailureComesWithWhatWasTraced) {
   });
   const std::filesystem::path recording = write_recording_of_failure("the cause");
   const std::filesystem::path part = scratch_.path() / "trace.rank-2.json";
-  EXPECT_THAT(recording_hint(recording),
-              HasSubstr("; what was traced is in " + part.string() + ", and of other ranks"));
+  EXPECT_THAT(recording_hint(recording), HasSubstr("; the incomplete trace is in " + part.string() +
+                                                   "; those of other ranks"));
   EXPECT_THAT(contents_of(part), HasSubstr("rank 2 on h"));
   start_partial_trace();
   EXPECT_EQ(taken, 1);
 }
 
-TEST_F(TraceRecording, HasNoTraceThatIsCompleteOrCannotBeWritten) {
+TEST_F(TraceRecording, HasNoTraceIfItIsCompleteOrCannotBeWritten) {
   set_step(1);
   const std::filesystem::path part = scratch_.path() / "trace.json";
   set_partial_trace(part, [] { return std::nullopt; });
@@ -242,13 +242,13 @@ TEST_F(TraceRecording, HasNoTraceThatIsCompleteOrCannotBeWritten) {
   EXPECT_FALSE(std::filesystem::exists(part));
 }
 
-TEST(PartialTraceFile, IsThatOfTheTraceIfThereIsOneRank) {
+TEST(PartialTraceFile, IsTheTraceItselfForOneRank) {
   EXPECT_EQ(partial_trace_file("a/t.pftrace", 0, 1), "a/t.pftrace");
   EXPECT_EQ(partial_trace_file("a/t.pftrace", 3, 4), "a/t.rank-3.pftrace");
   EXPECT_EQ(partial_trace_file("t", 1, 2), "t.rank-1");
 }
 
-TEST_F(TraceRecording, LeavesOutALineThatIsCutOff) {
+TEST_F(TraceRecording, OmitsAnIncompleteLine) {
   record(EventKind::mark, "last");
   const std::filesystem::path path = write_recording("a reason");
   const std::string whole = contents_of(path);
@@ -256,7 +256,7 @@ TEST_F(TraceRecording, LeavesOutALineThatIsCutOff) {
   EXPECT_TRUE(read_recording(path).is_cut_off);
 }
 
-TEST_F(TraceRecording, HasNoControlCharactersOfItsFile) {
+TEST_F(TraceRecording, EscapesControlCharactersOfItsFile) {
   const std::filesystem::path file = scratch_.path() / "file.jsonl";
   std::ofstream(file) << "{\"recorder\":1,\"job\":\"a\\u001b[2Jb\"}\n"
                       << "{\"t\":1,\"thread\":\"x\\u0007\",\"name\":\"y\\n\"}\n";
@@ -267,7 +267,7 @@ TEST_F(TraceRecording, HasNoControlCharactersOfItsFile) {
   EXPECT_STREQ(read.threads[0].events[0].name, "y\\n");
 }
 
-TEST_F(TraceRecording, RefusesOtherFiles) {
+TEST_F(TraceRecording, RejectsOtherFiles) {
   EXPECT_THAT(error_of(""), HasSubstr("expected a recording, got an empty file"));
   EXPECT_THAT(error_of("{\"recorder\":2}\n"), HasSubstr("expected a recording of version 1"));
   EXPECT_THAT(error_of("{\"event\":\"start\"}\n"), HasSubstr("expected a recording of version 1"));

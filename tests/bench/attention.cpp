@@ -1,8 +1,8 @@
-// Causal attention on a GPU: by cuDNN and by our own kernels, and how far apart their results are.
-// scripts/gpu_check runs it.
+// Times causal attention on a GPU with cuDNN and with our kernels, and compares their results. Run
+// by scripts/gpu_check.
 //
-// A time is the least of a few runs on random values with a cold second-level cache. One line of
-// JSON for each implementation.
+// Each time is the minimum of a few runs on random values with a cold second-level cache. Prints
+// one line of JSON per implementation.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

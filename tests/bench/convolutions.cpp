@@ -1,10 +1,9 @@
-// What the convolutions of ResNet-50 take on a GPU: each pass by cuDNN's legacy interface and by
-// its graph API, and in float16 also fused with what stands around it; the first one also of a
-// folded image; beside our normalization kernels, a copy and a matrix product. scripts/gpu_check
-// runs it.
+// Times the convolutions of ResNet-50 on a GPU: each pass by cuDNN's legacy interface and by its
+// graph API, and in float16 also fused with adjacent layers; the first one also on a folded image.
+// For comparison: our normalization kernels, a copy and a matrix product. Run by scripts/gpu_check.
 //
-// Each figure is the least of a few runs on random values with a cold second-level cache, of the
-// fastest of at most 8 algorithms. A line of JSON is written for each as soon as it is known.
+// Each time is the minimum of a few runs on random values with a cold second-level cache, with the
+// fastest of at most 8 algorithms. Each result is printed at once as a line of JSON.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -57,7 +56,7 @@ struct Options {
   std::string json;
 };
 
-// A convolution, and whether an earlier layer needs the gradient of its input.
+// A convolution, and whether its input gradient is required.
 struct Shape2D {
   Conv2DSpec spec;
   double flop = 0;
@@ -69,7 +68,7 @@ struct Shape2D {
   }
 };
 
-// Of each kind that ResNet-50 has; its first comes first.
+// One convolution of each kind in ResNet-50; the first layer is first.
 std::vector<Shape2D> shapes_of_resnet50(std::int64_t batch) {
   const Network network = zoo::resnet50({224, 224, 3}, 1000);
   std::vector<Shape2D> shapes;
@@ -90,7 +89,7 @@ std::vector<Shape2D> shapes_of_resnet50(std::int64_t batch) {
   return shapes;
 }
 
-// Writes rows as they are measured, and knows when the time is over.
+// Prints rows as they are measured, and tracks the time limit.
 class Report {
  public:
   explicit Report(const Options& options) : seconds_(options.seconds) {
@@ -105,7 +104,7 @@ class Report {
     if (stream_.is_open()) stream_ << row.dump() << std::endl;
   }
 
-  // Whether `share` of the time is over; counts what is left out then.
+  // Whether `share` of the time is over; counts the skipped rows then.
   bool is_over(double share, int rows) {
     if (seconds_since(start_) < share * seconds_) return false;
     left_out_ += rows;
@@ -137,7 +136,7 @@ Json or_null(std::optional<float> milliseconds) {
   return milliseconds ? Json(*milliseconds) : Json(nullptr);
 }
 
-// ---- What the memory and the tensor cores reach
+// ---- Memory and tensor cores
 
 void measure_ceilings(Context& context, Report& report) {
   constexpr std::size_t kBytes = std::size_t{1} << 30;
@@ -286,7 +285,7 @@ void measure_pass(Context& context, const Shape2D& shape, ConvolutionPass pass, 
 }
 
 void measure_convolution(Context& context, Shape2D shape, Report& report) {
-  const std::int64_t least = least_channels(context.options().precision);
+  const std::int64_t least = min_channels(context.options().precision);
   if (!shape.input_gradient) shape.spec.window.channels = least;  // as the layer reads its pixels
   const auto memory = trial_memory(context, shape.spec);
   if (!memory) {
@@ -300,11 +299,11 @@ void measure_convolution(Context& context, Shape2D shape, Report& report) {
   measure_pass(context, shape, ConvolutionPass::backward_data, true, *memory, report);
 }
 
-// ---- The first convolution, by every engine among which the layer chooses
+// ---- The first convolution with every engine that the layer may choose
 
 void measure_stem(Context& context, Shape2D shape, Report& report) {
   const std::int64_t channels = shape.spec.window.channels;
-  shape.spec.window.channels = least_channels(context.options().precision);
+  shape.spec.window.channels = min_channels(context.options().precision);
   const Conv2DSpec& spec = shape.spec;
   const Conv2DSpec folded = with_folded_image(spec, channels, context.options().precision);
   const std::string type = to_string(context.options().precision);
@@ -376,7 +375,7 @@ std::optional<float> time_of(Context& context, Pattern pattern, const Conv2DSpec
     const auto ways = usable_configurations(graph.whole(), requirements(context.options()));
     for (std::size_t i = 0; i < std::min(ways.size(), kMaxTried); ++i)
       succeeds([&] {
-        auto plan = GraphPlan::of(context.cudnn(), ways[i]);
+        auto plan = GraphPlan::create(context.cudnn(), ways[i]);
         if (!plan || plan->workspace_bytes() > kMaxWorkspace) return false;
         const device::Buffer workspace = context.allocator().allocate(plan->workspace_bytes());
         const float limit = best.value_or(kNoLimit);
@@ -437,7 +436,7 @@ void run(const Options& options) {
       if (!report.is_over(kShareOfConvolutions, shape.input_gradient ? 4 : 2))
         measure_convolution(*context, shape, report);
 
-  shapes.erase(shapes.begin());  // for which there are no engines
+  shapes.erase(shapes.begin());  // there are no engines for the first one
   fmt::print("\n{:<28}{:<38}{:>10}\n", "convolution", "pattern in float16", "ms");
   for (const Shape2D& shape : shapes)
     if (!report.is_over(1, 4)) measure_patterns(half, shape, report);

@@ -79,7 +79,7 @@ const PatternGraph::Descriptor& PatternGraph::pointwise(cudnnPointwiseMode_t mod
   return function;
 }
 
-// Of two tensors of which the second has one value for each channel; virtual.
+// Combines two tensors, the second with one value per channel, into a virtual tensor.
 const PatternGraph::Descriptor& PatternGraph::combined(cudnnPointwiseMode_t mode,
                                                        const Descriptor& x, const Descriptor& b) {
   const Descriptor& result = tensor(CUDNN_DATA_HALF, image_, true);
@@ -110,7 +110,7 @@ const PatternGraph::Descriptor& PatternGraph::normalized(const Descriptor& image
   return result;
 }
 
-// The ReLU's sign comes from the normalization, which is computed again from its input.
+// The sign for the ReLU is recomputed from the input of the normalization.
 void PatternGraph::add_data_sums(const model::Conv2DSpec& spec, const Descriptor& window) {
   const model::WindowGeometry& w = spec.window;
   const TensorSizes channels{1, w.channels, 1, 1};

@@ -1,4 +1,4 @@
-// Graphs of a convolution with what stands around it in a residual network, for which cuDNN has
+// Graphs of a convolution fused with adjacent layers of a residual network, for which cuDNN has
 // engines in float16.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace lockstep::bench {
 
-/// What the graph computes. Normalized: the input is scaled and shifted by channel, and passes a
-/// ReLU, before the convolution reads it.
+/// The computation of a graph. "Normalized": the input is scaled and shifted by channel, followed
+/// by a ReLU, before the convolution.
 enum class Pattern {
   statistics,             ///< convolution, sums of its output by channel
   normalized_statistics,  ///< normalized input, convolution, sums of its output
@@ -26,7 +26,7 @@ enum class Pattern {
 
 std::string_view to_string(Pattern pattern);
 
-/// A pattern in float16 as a graph of cuDNN's.
+/// A pattern in float16 as a cuDNN graph.
 class PatternGraph {
  public:
   /// `handle` belongs to the GPU that executes the graph; null only describes the graph. Throws
@@ -34,7 +34,7 @@ class PatternGraph {
   PatternGraph(cudnnHandle_t handle, Pattern pattern, const model::Conv2DSpec& spec);
 
   const model::cuda::GraphDescriptor& whole() const { return whole_; }
-  /// Of the tensors in memory, and their sizes in bytes.
+  /// Ids of the tensors in memory; bytes() has their sizes.
   const std::vector<std::int64_t>& ids() const { return ids_; }
   const std::vector<std::size_t>& bytes() const { return bytes_; }
 
@@ -53,7 +53,7 @@ class PatternGraph {
   std::vector<const Descriptor*> operations_;
   std::vector<std::int64_t> ids_;
   std::vector<std::size_t> bytes_;
-  model::cuda::TensorSizes image_{};  // of the convolution's input
+  model::cuda::TensorSizes image_{};  // sizes of the convolution's input
   std::int64_t last_id_ = 0;
   Descriptor whole_;
 };

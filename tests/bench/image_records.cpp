@@ -1,9 +1,8 @@
-// How many images of TFRecord files a second become batches of a network's input, and how many a
-// plain loop over libjpeg-turbo decodes: one side a run, so that who measures can let them take
-// turns.
+// Images per second from TFRecord files to batches of a network's input, and of a plain loop over
+// libjpeg-turbo: one side per run, so that a caller can alternate them.
 #include <sys/resource.h>
 
-#include <cstddef>  // jpeglib.h needs what these two declare
+#include <cstddef>  // required by jpeglib.h
 #include <cstdio>
 
 #include <jpeglib.h>
@@ -46,7 +45,7 @@ struct Options {
   bool in_order = false;
 };
 
-/// Of all threads of this process, with the system's share.
+/// Processor time of all threads of this process, with system time.
 double processor_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -62,7 +61,7 @@ struct Measurement {
   double processor_seconds = 0;
 };
 
-/// A fifth of the time warms up.
+/// The first fifth of the time is warm-up.
 Measurement measure_pipeline(const Options& options) {
   data::enable_mapped_files();
   const auto dataset =
@@ -108,9 +107,8 @@ std::vector<std::string> encoded_images(const Options& options) {
   return images;
 }
 
-/// libjpeg-turbo as its manual shows it, with one decoder for all images. Rows do not begin at
-/// multiples of 32, where the library would write past the caches: 32x32 images take 1.6 times as
-/// long so.
+/// libjpeg-turbo as in its manual, with one decoder for all images. Rows are not aligned to 32
+/// bytes, where the library uses non-temporal stores: 32x32 images take 1.6 times as long then.
 class PlainDecoder {
  public:
   PlainDecoder() {
@@ -142,7 +140,7 @@ class PlainDecoder {
   std::vector<std::uint8_t> pixels_;
 };
 
-/// Images in memory, an equal part for each thread, in order, again and again.
+/// Decodes images in memory repeatedly, in order, an equal part per thread.
 Measurement measure_plain(const Options& options) {
   const std::vector<std::string> images = encoded_images(options);
   std::atomic<std::int64_t> decoded = 0;

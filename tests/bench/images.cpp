@@ -1,6 +1,6 @@
-// What an image costs on its way to a network: a plain loop over libjpeg-turbo, our decoder, and
-// whole recipes, in one run. One thread; items are images.
-#include <cstddef>  // jpeglib.h needs what these two declare
+// Decoding and preparation of images in one thread: a plain loop over libjpeg-turbo, our decoder,
+// and whole recipes. Items are images.
+#include <cstddef>  // required by jpeglib.h
 #include <cstdio>
 
 #include <jpeglib.h>
@@ -30,7 +30,7 @@ std::vector<std::uint8_t> photograph_of(const benchmark::State& state) {
   return photograph(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
 }
 
-/// The floor: the library as its manual shows it, with one decoder for all images.
+/// Baseline: the library as in its manual, with one decoder for all images.
 void plain_libjpeg(benchmark::State& state) {
   const std::vector<std::uint8_t> bytes = photograph_of(state);
   std::vector<std::uint8_t> pixels;

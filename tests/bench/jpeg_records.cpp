@@ -1,5 +1,5 @@
-// Writes TFRecord files of JPEG images of the size that ImageNet's have on average, with the
-// features that its records have: what scripts/gpu_check trains from.
+// Writes TFRecord files of JPEG images with the average size of ImageNet's and the features of its
+// records, for scripts/gpu_check.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -21,13 +21,14 @@ using namespace lockstep;
 struct Options {
   std::filesystem::path directory;
   int files = 4;
-  int records = 1024;  // of all files
+  int records = 1024;  // total over all files
   int height = 375;
   int width = 500;
   int classes = 1000;
 };
 
-constexpr int kDifferent = 64;  // images: more would take longer to make than to decode
+// Number of different images; encoding more takes longer than decoding.
+constexpr int kDifferent = 64;
 
 void write_records(const Options& options) {
   std::filesystem::create_directories(options.directory);

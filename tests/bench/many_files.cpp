@@ -1,6 +1,6 @@
-// What a data set of many files and records costs a process: its memory, its open files, the time
-// to open it. The files are made up: each is as long as its records would be and has an index of
-// all, but only its first record is written; the rest is a hole. Prints one line of JSON.
+// Costs of a data set with many files and records: memory, open files, time to open. The files are
+// sparse: each has its full length and an index of all records, but only the first record is
+// written. Prints one line of JSON.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -31,7 +31,7 @@ using namespace lockstep::data;
 struct Options {
   std::filesystem::path directory;
   std::int64_t files = 100'000;
-  std::int64_t records = 1'000;  // of each file
+  std::int64_t records = 1'000;  // per file
 };
 
 constexpr std::uint64_t kRecordBytes = 1'000;
@@ -64,7 +64,7 @@ std::vector<std::filesystem::path> write_files(const Options& options) {
   return paths;
 }
 
-/// The MiB that /proc says after `name`.
+/// Returns the MiB after `name` in /proc/self/status.
 double mebibytes(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -79,7 +79,7 @@ std::int64_t open_descriptors() {
                        std::filesystem::directory_iterator());
 }
 
-/// The first record of each file, in a shuffled order.
+/// Reads the first record of each file, in a shuffled order.
 void read_all_files(const TFRecordSource& source, const Options& options) {
   const Permutation order(1, options.files);
   Batch one(source.spec(), 1, true);

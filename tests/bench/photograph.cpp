@@ -1,6 +1,6 @@
 #include "tests/bench/photograph.h"
 
-#include <cstddef>  // jpeglib.h needs what these two declare
+#include <cstddef>  // required by jpeglib.h
 #include <cstdio>
 
 #include <jpeglib.h>

@@ -1,4 +1,4 @@
-// Images to measure with, as photographs are to a decoder.
+// Generated images with the decoding cost of photographs.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 
 namespace lockstep::bench {
 
-/// Slopes with some noise on them, as a photograph has, in JPEG of quality 90 with chroma at half
-/// the size.
+/// Returns gradients with some noise as JPEG of quality 90 with chroma at half the size.
 std::vector<std::uint8_t> photograph(int height, int width, std::uint64_t seed = 1);
 
 }  // namespace lockstep::bench

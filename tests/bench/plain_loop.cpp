@@ -1,9 +1,9 @@
-// What a plain loop over two shared buffers takes on two cores: the ceiling that scripts/bench
-// holds the shared-memory all-reduce of two ranks against.
+// Times a plain loop over two shared buffers on two cores: the upper bound with which scripts/bench
+// compares the shared-memory all-reduce of two ranks.
 //
-// Two processes, each on a core of its own with a buffer that the other sees, as two ranks of one
-// node have them. Each runs `a[i] += b[i]; b[i] = a[i]` over its half of both buffers. They start
-// each measurement together and do not meet within it, so that nothing is in it but the loop.
+// Two processes on different cores, each with a shared buffer, as two ranks of one node. Each runs
+// `a[i] += b[i]; b[i] = a[i]` over its half of both buffers. They synchronize only before each
+// measurement, so that it contains nothing but the loop.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -34,7 +34,7 @@ namespace {
 using namespace lockstep;
 
 constexpr int kWorkers = 2;
-constexpr double kIterationSeconds = 200e-6;  // at least, so that the clock does not count
+constexpr double kIterationSeconds = 200e-6;  // minimum, so that clock overhead is negligible
 constexpr double kSizeSeconds = 0.5;          // for all iterations of a size
 constexpr double kMaxCalls = 10000;
 constexpr double kFewestIterations = 3;
@@ -46,12 +46,12 @@ struct Options {
   std::size_t factor = 2;
 };
 
-// What the two have in common; zeroed to begin with.
+// Shared state of the workers; initially zero.
 struct Board {
   std::atomic<int> arrived;
   std::array<SharedSegment::Handle, kWorkers> segments;
-  std::array<double, kWorkers> seconds;  // of the last measurement
-  int calls;                             // in each measurement; the first worker decides
+  std::array<double, kWorkers> seconds;  // last measurement
+  int calls;                             // calls per measurement; set by the first worker
   int iterations;
 };
 
@@ -73,7 +73,7 @@ class Worker {
   Worker(Board& board, int number, std::size_t bytes)
       : board_(board), number_(number), mine_(SharedSegment::create(bytes)) {
     board_.segments[number] = mine_.handle();
-    meet();
+    synchronize();
     other_ = SharedSegment::open(board_.segments[1 - number]);
   }
 
@@ -83,33 +83,33 @@ class Worker {
     time(1);  // warms up
     const double seconds = time(1);
     if (number_ == 0) choose_counts(seconds);
-    meet();
+    synchronize();
     std::vector<double> times;
     for (int iteration = 0; iteration < board_.iterations; ++iteration)
       times.push_back(time(board_.calls) / board_.calls);
     if (number_ == 0) print(bytes, times);
-    meet();
+    synchronize();
   }
 
  private:
-  // Two who have a core each need no more than to look.
-  void meet() {
+  // Spins: each worker has its core.
+  void synchronize() {
     arrivals_ += kWorkers;
     board_.arrived.fetch_add(1);
     while (board_.arrived.load(std::memory_order_acquire) < arrivals_) {
     }
   }
 
-  /// Seconds of `calls` calls: the slower worker's.
+  /// Returns the seconds of `calls` calls on the slower worker.
   double time(int calls) {
     float* first = values_of(number_ == 0 ? mine_ : other_);
     float* second = values_of(number_ == 0 ? other_ : mine_);
-    meet();
+    synchronize();
     const auto start = std::chrono::steady_clock::now();
     for (int call = 0; call < calls; ++call)
       add_and_share(first, second, slice_.end - slice_.begin);
     board_.seconds[number_] = seconds_since(start);
-    meet();
+    synchronize();
     return std::ranges::max(board_.seconds);
   }
 
@@ -181,8 +181,7 @@ int work(Board& board, int number, const Options& options) {
   }
 }
 
-/// Forks the workers and waits for them. Where one fails the other would wait for ever: it is
-/// ended.
+/// Forks the workers and waits for them. If one fails, the other is killed, as it would hang.
 int run(const Options& options) {
   const SharedSegment memory = SharedSegment::create(sizeof(Board));
   Board& board = *new (memory.data()) Board{};

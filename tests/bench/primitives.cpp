@@ -1,9 +1,9 @@
-// What the oneDNN primitives of one training step take by themselves: the floor that scripts/bench
-// holds a whole step against.
+// Times the oneDNN primitives of one training step: the lower bound with which scripts/bench
+// compares a whole step.
 //
-// The library's own verbose mode times every execution. The program trains on random images with
-// that mode on, collects the lines, and adds up each primitive's median. Reorders of weights are
-// counted apart: they are the trainer's choice, not the network's need.
+// The library's verbose mode times every execution. The program trains on random images in this
+// mode, collects the lines, and sums each primitive's median. Reorders of weights are counted
+// separately: the trainer chooses them, the network does not require them.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ struct Options {
   int steps = 100;
 };
 
-// Sends standard output, where oneDNN writes, to a file for as long as it lives.
+// Redirects standard output, where oneDNN writes, to a file during its lifetime.
 class CapturedOutput {
  public:
   explicit CapturedOutput(const std::filesystem::path& file) {

@@ -1,6 +1,6 @@
-// What reading records from the page cache costs: beside plain reads of the same pages, in one run.
-// One thread. Files go to a directory of the run's own below TMPDIR; LOCKSTEP_BENCH_RECORDS names
-// one to keep them in, for others to read.
+// Reading records from the page cache, compared with plain reads of the same pages. One thread.
+// Files are in a temporary directory below TMPDIR, or kept in LOCKSTEP_BENCH_RECORDS for other
+// programs.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -110,7 +110,7 @@ std::vector<std::int64_t> order_of(std::int64_t records, bool shuffled) {
   return order;
 }
 
-/// One side of the comparison: the pages' bytes into a buffer of `range` bytes, and nothing else.
+/// Baseline: preads of all pages into a buffer of `range` bytes.
 void floor_pread(benchmark::State& state, const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   std::string buffer(static_cast<std::size_t>(state.range(0)), '\0');
@@ -124,7 +124,7 @@ void floor_pread(benchmark::State& state, const std::filesystem::path& path) {
   count(state, 1, std::filesystem::file_size(path));
 }
 
-/// The other: memcpy out of a mapping, which was touched before, into a buffer of `range` bytes.
+/// Baseline: memcpy from a mapping that was touched before into a buffer of `range` bytes.
 void floor_memcpy(benchmark::State& state, const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const std::size_t size = std::filesystem::file_size(path);
@@ -143,7 +143,7 @@ void floor_memcpy(benchmark::State& state, const std::filesystem::path& path) {
   count(state, 1, size);
 }
 
-/// Every record of a file from its beginning, with both checksums.
+/// Reads every record of a file sequentially, with both checksums.
 void read_stream(benchmark::State& state, const std::filesystem::path& path) {
   std::int64_t records = 0;
   for ([[maybe_unused]] auto each : state) {
@@ -154,8 +154,8 @@ void read_stream(benchmark::State& state, const std::filesystem::path& path) {
   count(state, records, std::filesystem::file_size(path));
 }
 
-/// Every record by the index, with both checksums. The first `range` 1: in a shuffled order; the
-/// second: mapped.
+/// Reads every record by the index, with both checksums. First range 1: shuffled; second range 1:
+/// mapped.
 void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
   RecordFile file(path);
   enable_mapped_files();
@@ -172,9 +172,8 @@ void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
   count(state, index.records(), file.size());
 }
 
-/// What a mapping in the place of pread would give: the checksum of every record where the system
-/// keeps it. The first `range` 1: in a shuffled order; the second: mapped anew for each pass, so
-/// that every page is touched for the first time.
+/// Computes the checksum of every record in a mapping instead of pread. First range 1: shuffled;
+/// second range 1: mapped again for each pass, so that every page faults.
 void read_mapped(benchmark::State& state, const std::filesystem::path& path) {
   const RecordFile file(path);
   const RecordIndex index = build_record_index(file);
@@ -206,7 +205,7 @@ void read_mapped(benchmark::State& state, const std::filesystem::path& path) {
   count(state, index.records(), file.size());
 }
 
-/// Read, checksums, parse: pixels and label of every image; `range` 1: in a shuffled order.
+/// Reads, checks and parses pixels and label of every image; range 1: shuffled.
 void read_images(benchmark::State& state) {
   enable_mapped_files();
   const TFRecordSource source({files().images()}, {.input_shape = {28, 28, 1}, .classes = 10},
@@ -223,7 +222,7 @@ void read_images(benchmark::State& state) {
   count(state, source.size(), std::filesystem::file_size(files().images()));
 }
 
-/// The same work on records in memory that need neither reading nor a checksum.
+/// Parses records in memory, without reading or checksums.
 void parse_images(benchmark::State& state) {
   std::vector<std::string> records;
   TFRecordReader reader(files().images());
@@ -241,7 +240,7 @@ void parse_images(benchmark::State& state) {
   count(state, static_cast<std::int64_t>(records.size()), records.size() * records[0].size());
 }
 
-/// The same through the reader of chosen features.
+/// Parses records in memory with the reader of selected features.
 void parse_features(benchmark::State& state) {
   std::vector<std::string> records;
   TFRecordReader file(files().images());

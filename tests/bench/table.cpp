@@ -1,5 +1,4 @@
-// From a table in CSV to batches of one epoch in a shuffled order, as a training reads it. Prints
-// one line of JSON.
+// Reads a CSV table as shuffled batches of one epoch, as a training does. Prints one line of JSON.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,7 +1,6 @@
-// Steps of LibTorch on every rank, with gradients averaged by lockstep::torch and by LibTorch's own
-// reducer over Gloo, which is what PyTorch's DistributedDataParallel is made of. All kinds take
-// turns in one job, so that the machine is the same for all. Prints one JSON object: median
-// milliseconds of a step of each kind.
+// Steps of LibTorch on every rank, with gradients averaged by lockstep::torch and by LibTorch's
+// reducer over Gloo, the core of PyTorch's DistributedDataParallel. All kinds alternate in one job,
+// so that conditions are equal. Prints one JSON object: median milliseconds per step of each kind.
 #include <torch/torch.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -37,7 +36,7 @@ torch::nn::Sequential make_network(const std::string& model) {
                         nn::Linear(200, 10));
 }
 
-/// One way to train: what a step is.
+/// A kind of training step.
 class Kind {
  public:
   Kind(const std::string& model, std::int64_t batch)
@@ -78,7 +77,7 @@ class Lockstep final : public Kind {
   lockstep::torch::DistributedDataParallel<torch::nn::SequentialImpl> net_;
 };
 
-/// What torch/nn/parallel/distributed.py does with the reducer, without Python.
+/// The use of the reducer in torch/nn/parallel/distributed.py, without Python.
 class Ddp final : public Kind {
  public:
   Ddp(const lockstep::Session& session, const std::string& store, const std::string& model,
@@ -91,8 +90,8 @@ class Ddp final : public Kind {
         c10::make_intrusive<c10d::ProcessGroupGloo>(files, session.rank(), session.size(), options);
     const Tensors parameters = network_->parameters();
     const std::vector<bool> sparse(parameters.size(), false);
-    // The first step has one bucket; then they are cut anew in the order in which gradients came,
-    // of 1 and 25 MiB.
+    // The first step has one bucket; then buckets of 1 and 25 MiB are rebuilt in the order in which
+    // gradients became ready.
     auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
         parameters, {static_cast<std::size_t>(std::numeric_limits<int>::max())}, sparse);
     reducer_ = std::make_shared<c10d::Reducer>(
@@ -119,8 +118,8 @@ class Ddp final : public Kind {
   std::shared_ptr<c10d::Reducer> reducer_;
 };
 
-/// Milliseconds of a step in a block of steps that all of `ranks` begin together: those of the
-/// slowest.
+/// Returns the milliseconds per step of the slowest rank in a block of steps that begins with a
+/// barrier.
 double time_block(lockstep::Session& session, Kind& kind, int steps, bool takes_part) {
   session.barrier();
   const auto begin = std::chrono::steady_clock::now();
@@ -137,7 +136,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Sums the gradient's bytes over the ranks, with nothing beside it.
+/// Times the all-reduce of the gradient's bytes without computation.
 double time_communication(lockstep::Session& session, std::size_t parameters, int rounds) {
   auto buffer = session.workers().group().allocate(parameters * sizeof(float));
   std::vector<double> times;

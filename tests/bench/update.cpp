@@ -1,10 +1,9 @@
-// What one update of Adam takes over many parameters, and the bytes a second that it moves,
-// compared on a GPU with a copy that moves as many: what scripts/gpu_check compares with the memory
-// of a device.
+// Times one update of Adam over many parameters and its memory bandwidth, compared on a GPU with a
+// copy of the same size. Run by scripts/gpu_check.
 //
 // The parameters are one tensor, float32, with a gradient that changes them. Each measurement is
-// several updates one after the other and a wait for the last, so that starting one costs no more
-// than it does in a training, whose passes also hide the transfer of the update's constants.
+// several consecutive updates and a wait for the last, which hides the launch and the transfer of
+// the update's constants, as in a training.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -31,8 +30,8 @@ namespace {
 
 using namespace lockstep;
 
-// Read: the gradient, to see that it is finite; then parameter, gradient and both moments. Written:
-// parameter and both moments. The least is 4 bytes less: the gradient read once.
+// Read: the gradient, to check that it is finite; then parameter, gradient and both moments.
+// Written: parameter and both moments. The minimum is 4 bytes less: the gradient read once.
 constexpr std::int64_t kBytesPerParameter = 8 * sizeof(float);
 constexpr float kGradient = 0.01f;
 constexpr float kRate = 1e-3f;
@@ -92,7 +91,7 @@ class Trial {
     return seconds_of(copies, copy);
   }
 
-  /// The first parameter now: what shows that the updates were made.
+  /// Returns the first parameter, as evidence of the updates.
   float first_parameter() {
     device::HostView view(parameters_.as<float>().first(1), backend_->stream());
     return view.values()[0];

@@ -129,28 +129,28 @@ class CheckpointDisk : public ::testing::Test {
   Variable here_{"LOCKSTEP_DISK_UNDER", scratch_.path().string()};
 };
 
-TEST_F(CheckpointDisk, PowerThatFailsAfterSomeOperationLeavesASoundOne) {
+TEST_F(CheckpointDisk, PowerLossAfterSomeOperationsKeepsAnIntactCheckpoint) {
   fail_everywhere(9, false);
 }
 
-TEST_F(CheckpointDisk, PowerThatFailsAfterSomeOperationWithoutExchangeLeavesASoundOne) {
+TEST_F(CheckpointDisk, PowerLossAfterSomeOperationsWithoutExchangeKeepsAnIntactCheckpoint) {
   const Variable no_exchange("LOCKSTEP_DISK_NO_EXCHANGE", "1");
   fail_everywhere(9, false);
 }
 
 using LongCheckpointDisk = CheckpointDisk;
 
-TEST_F(LongCheckpointDisk, PowerThatFailsAfterAnyOperationLeavesASoundOne) {
+TEST_F(LongCheckpointDisk, PowerLossAfterAnyOperationKeepsAnIntactCheckpoint) {
   fail_everywhere(1, true);
 }
 
-TEST_F(LongCheckpointDisk, PowerThatFailsAfterAnyOperationWithoutExchangeLeavesASoundOne) {
+TEST_F(LongCheckpointDisk, PowerLossAfterAnyOperationWithoutExchangeKeepsAnIntactCheckpoint) {
   const Variable no_exchange("LOCKSTEP_DISK_NO_EXCHANGE", "1");
   fail_everywhere(1, true);
 }
 
-/// Both copies of a step under hidden names, as a crash between the renames leaves them where names
-/// cannot be exchanged.
+/// Both copies of a step under hidden names, as left by a crash between the renames if the file
+/// system cannot exchange names.
 class CheckpointDiskCopies : public CheckpointDisk {
  protected:
   void SetUp() override {
@@ -166,22 +166,22 @@ class CheckpointDiskCopies : public CheckpointDisk {
   fs::path newer_ = path() / ".step-00000008.tmp-other-77";
 };
 
-TEST_F(CheckpointDiskCopies, UnderHiddenNamesGiveTheNewerOne) {
+TEST_F(CheckpointDiskCopies, UnderHiddenNamesRestoreTheNewer) {
   expect_sound(2);
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
 
-TEST_F(CheckpointDiskCopies, OfWhichTheNewerIsDamagedGiveTheOlderOne) {
+TEST_F(CheckpointDiskCopies, RestoreTheOlderIfTheNewerIsDamaged) {
   flip_bit(newer_ / kModelFile, fs::file_size(newer_ / kModelFile) - 3);
   expect_sound(1);
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
 
-TEST_F(CheckpointDisk, AnOldOneThatCannotBeRemovedIsAWarning) {
+TEST_F(CheckpointDisk, AnOldCheckpointThatCannotBeRemovedIsAWarning) {
   SmallReplica replica(1);
-  std::ostringstream told;
+  std::ostringstream messages;
   const auto log =
-      std::make_shared<Logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(told));
+      std::make_shared<Logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(messages));
   CheckpointDirectory checkpoints({path(), 2, std::chrono::milliseconds(0)}, alone(), log);
   for (const std::int64_t step : {8, 16}) checkpoints.save(replica.arrays(), at_step(step));
   {
@@ -192,7 +192,7 @@ TEST_F(CheckpointDisk, AnOldOneThatCannotBeRemovedIsAWarning) {
     const Variable error("LOCKSTEP_DISK_ERROR", std::to_string(ESTALE));
     EXPECT_NO_THROW(checkpoints.save(replica.arrays(), at_step(24)));
   }
-  EXPECT_THAT(told.str(), HasSubstr("cannot remove the old checkpoint "));
+  EXPECT_THAT(messages.str(), HasSubstr("cannot remove the old checkpoint "));
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008", "step-00000016", "step-00000024"));
 }
 
@@ -201,7 +201,7 @@ TEST_F(CheckpointDisk, AnOldOneThatCannotBeRemovedIsAWarning) {
 struct Operation {
   std::string kind;
   std::string path;
-  std::string to;  // of renames
+  std::string to;  // target of a rename
 };
 
 std::vector<Operation> read_record(const fs::path& file) {
@@ -224,7 +224,7 @@ std::vector<std::string> broken_rules(const std::vector<Operation>& operations,
                                       const std::string& directory) {
   std::vector<std::string> broken;
   std::set<std::string> unsynced_files;
-  std::set<std::string> unsynced_names;  // directories in which a name appeared or went
+  std::set<std::string> unsynced_names;  // directories with names added or removed
   for (const Operation& operation : operations) {
     const auto& [kind, path, to] = operation;
     const std::string parent = fs::path(path).parent_path();
@@ -343,13 +343,13 @@ class CheckpointDiskError : public CheckpointDisk, public ::testing::WithParamIn
   }
 };
 
-TEST_P(CheckpointDiskError, LeavesTheEarlierOnesAndTheNextSaveSucceeds) {
+TEST_P(CheckpointDiskError, KeepsEarlierCheckpointsAndTheNextSaveSucceeds) {
   for (const int call : {1, 6, 11}) fail_at(call);
 }
 
 class LongCheckpointDiskError : public CheckpointDiskError {};
 
-TEST_P(LongCheckpointDiskError, OfAnyOperationLeavesTheEarlierOnesAndTheNextSaveSucceeds) {
+TEST_P(LongCheckpointDiskError, OfAnyOperationKeepsEarlierCheckpointsAndTheNextSaveSucceeds) {
   int failures = 0;
   for (int call = 1; call <= 60 && !HasFailure(); ++call) failures += fail_at(call) ? 1 : 0;
   EXPECT_GE(failures, 8);
@@ -359,7 +359,7 @@ INSTANTIATE_TEST_SUITE_P(Errors, CheckpointDiskError, ::testing::Values(EIO));
 INSTANTIATE_TEST_SUITE_P(Errors, LongCheckpointDiskError,
                          ::testing::Values(EIO, ENOSPC, EDQUOT, ESTALE));
 
-TEST_F(CheckpointDisk, AQuotaRemovesOlderOnesButNotTheNewestThatVerifies) {
+TEST_F(CheckpointDisk, AQuotaRemovesOldCheckpointsButNotTheNewestThatVerifies) {
   SmallReplica replica(1);
   CheckpointDirectory checkpoints = directory_at(path(), 5);
   for (const std::int64_t step : {1, 2, 3}) checkpoints.save(replica.arrays(), at_step(step));
@@ -375,7 +375,7 @@ TEST_F(CheckpointDisk, AQuotaRemovesOlderOnesButNotTheNewestThatVerifies) {
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000002", "step-00000003", "step-00000004"));
 }
 
-TEST_F(CheckpointDisk, WithOneToKeepANewOneThatReadsBackOtherwiseDoesNotReplaceTheOld) {
+TEST_F(CheckpointDisk, KeepOneDoesNotReplaceTheOldCheckpointByACorruptOne) {
   SmallReplica first(1);
   SmallReplica second(2);
   CheckpointDirectory checkpoints = directory_at(path(), 1);
@@ -393,7 +393,7 @@ class CheckpointWithoutLocks : public CheckpointDisk {
   Variable no_locks_{"LOCKSTEP_DISK_NO_LOCKS", "1"};
 };
 
-TEST_F(CheckpointWithoutLocks, ASecondRunIsRefusedAndTheFirstGoesOn) {
+TEST_F(CheckpointWithoutLocks, RejectsASecondRunWhileTheFirstContinues) {
   SmallReplica replica(1);
   {
     CheckpointDirectory first = directory_at(path(), 3);
@@ -410,7 +410,7 @@ TEST_F(CheckpointWithoutLocks, ASecondRunIsRefusedAndTheFirstGoesOn) {
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
 
-TEST_F(CheckpointWithoutLocks, TheLeaseOfAProcessThatEndedIsTaken) {
+TEST_F(CheckpointWithoutLocks, TakesOverTheLeaseOfAnEndedProcess) {
   ASSERT_EQ(status_of([&] {
               CheckpointDirectory checkpoints = directory_at(path(), 3);
               checkpoints.prepare(1);
@@ -421,14 +421,14 @@ TEST_F(CheckpointWithoutLocks, TheLeaseOfAProcessThatEndedIsTaken) {
   EXPECT_NO_THROW(directory_at(path(), 3).prepare(1));
 }
 
-TEST_F(CheckpointWithoutLocks, TheLeaseOfAnEndedProcessWhoseIdIsAssignedAgainIsTaken) {
+TEST_F(CheckpointWithoutLocks, TakesOverTheLeaseOfAnEndedProcessWithAReusedId) {
   fs::create_directory(path());
   overwrite(path() / ".lease", fmt::format("{} {} {} x {}", ::getpid(), process_namespace(),
                                            this_process().start - 1, host_name()));
   EXPECT_NO_THROW(directory_at(path(), 3).prepare(1));
 }
 
-TEST_F(CheckpointWithoutLocks, TheLeaseOfAnotherHostIsTakenWhenItWasNotRenewed) {
+TEST_F(CheckpointWithoutLocks, TakesOverAnExpiredLeaseOfAnotherHost) {
   fs::create_directory(path());
   overwrite(path() / ".lease", "77 0123456789abcdef-f0000000 5 x elsewhere");
   DirectoryLease lease(path(), std::chrono::milliseconds(0),
@@ -436,7 +436,7 @@ TEST_F(CheckpointWithoutLocks, TheLeaseOfAnotherHostIsTakenWhenItWasNotRenewed) 
   EXPECT_NO_THROW(lease.check_held());
 }
 
-TEST_F(CheckpointWithoutLocks, TheLeaseOfAnotherHostThatIsRenewedIsRefused) {
+TEST_F(CheckpointWithoutLocks, RespectsARenewedLeaseOfAnotherHost) {
   fs::create_directory(path());
   const fs::path file = path() / ".lease";
   overwrite(file, "77 0123456789abcdef-f0000000 5 x elsewhere");
@@ -453,7 +453,7 @@ TEST_F(CheckpointWithoutLocks, TheLeaseOfAnotherHostThatIsRenewedIsRefused) {
   elsewhere.join();
 }
 
-TEST_F(CheckpointWithoutLocks, ALostLeaseStopsSavesAndSpareTheOther) {
+TEST_F(CheckpointWithoutLocks, ALostLeaseStopsSaves) {
   SmallReplica replica(1);
   CheckpointDirectory stopped = directory_at(path(), 3);
   stopped.prepare(1);
@@ -463,7 +463,7 @@ TEST_F(CheckpointWithoutLocks, ALostLeaseStopsSavesAndSpareTheOther) {
   EXPECT_THAT(names_in(path()), ElementsAre(".lease"));
 }
 
-TEST_F(CheckpointWithoutLocks, ADirectoryThatDisappearsIsCreatedAgain) {
+TEST_F(CheckpointWithoutLocks, RecreatesARemovedDirectory) {
   SmallReplica replica(1);
   CheckpointDirectory checkpoints = directory_at(path(), 3);
   checkpoints.prepare(1);
@@ -472,7 +472,7 @@ TEST_F(CheckpointWithoutLocks, ADirectoryThatDisappearsIsCreatedAgain) {
   EXPECT_THAT(names_in(path()), ElementsAre(".lease", "step-00000008"));
 }
 
-TEST_F(CheckpointWithoutLocks, TemporariesOfTheLivingAreSpared) {
+TEST_F(CheckpointWithoutLocks, KeepsTemporariesOfRunningProcesses) {
   fs::create_directory(path());
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);

@@ -95,7 +95,7 @@ TEST_F(CheckpointFault, AMissingManifestFallsBack) {
                                               "can be read; No such file or directory"));
 }
 
-TEST_F(CheckpointFault, ManifestsThatAreNotOurs) {
+TEST_F(CheckpointFault, RejectsInvalidManifests) {
   save_two();
   const std::string sound = contents_of(newest(kManifestName));
   const auto with = [&](const char* key, const nlohmann::json& value) {
@@ -116,14 +116,14 @@ TEST_F(CheckpointFault, ManifestsThatAreNotOurs) {
               HasSubstr("expected a manifest; it does not list model.safetensors"));
 }
 
-TEST_F(CheckpointFault, ResumeMustRefusesWhereAllAreDamaged) {
+TEST_F(CheckpointFault, ResumeRequireFailsIfAllAreDamaged) {
   directory().save(first_.arrays(), at_step(10));
   flip_bit(path() / "step-00000010" / kModelFile, 200);
   EXPECT_THAT(checkpoint_error([&] { directory().restore(first_.arrays(), Resume::require); }),
               HasSubstr("expected a complete checkpoint; 1 damaged, the newest: ["));
 }
 
-TEST_F(CheckpointFault, ADamagedOneDoesNotCountAmongThoseKept) {
+TEST_F(CheckpointFault, DamagedCheckpointsDoNotCountAsKept) {
   save_two();
   fs::remove(newest(kManifestName));
   directory(2).save(second_.arrays(), at_step(30));
@@ -132,7 +132,7 @@ TEST_F(CheckpointFault, ADamagedOneDoesNotCountAmongThoseKept) {
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000020", "step-00000030"));
 }
 
-TEST_F(CheckpointFault, AFullDiskLeavesTheEarlierOnesAndNothingElse) {
+TEST_F(CheckpointFault, AFullDiskKeepsEarlierCheckpointsAndNothingElse) {
   save_two();
   CheckpointDirectory checkpoints = directory();
   checkpoints.prepare(1);
@@ -148,14 +148,14 @@ TEST_F(CheckpointFault, AFullDiskLeavesTheEarlierOnesAndNothingElse) {
   EXPECT_EQ(checkpoints.restore(fresh.arrays())->state.step, 30);
 }
 
-TEST_F(CheckpointFault, AFullDiskIsFoundBeforeTraining) {
+TEST_F(CheckpointFault, PrepareFailsIfTheDiskIsFull) {
   CheckpointDirectory checkpoints = directory();
   EXPECT_THAT(checkpoint_error([&] { checkpoints.prepare(std::uint64_t{1} << 60); }),
               ::testing::MatchesRegex("\\[.*/run\\] expected 1152921504606846976 bytes free for a "
                                       "checkpoint; [0-9]+ are free"));
 }
 
-TEST_F(CheckpointFault, ADirectoryThatCannotBeMadeIsFoundBeforeTraining) {
+TEST_F(CheckpointFault, PrepareFailsIfTheDirectoryCannotBeCreated) {
   overwrite(scratch_.path() / "file", "");
   CheckpointDirectory below_a_file({scratch_.path() / "file" / "run"}, alone());
   EXPECT_EQ(
@@ -171,27 +171,28 @@ TEST_F(CheckpointFault, ADirectoryThatCannotBeMadeIsFoundBeforeTraining) {
               HasSubstr("[/proc/self] expected a directory that can be written; "));
 }
 
-TEST_F(CheckpointFault, AnotherRunInTheDirectoryIsRefused) {
+TEST_F(CheckpointFault, RejectsASecondRunInTheDirectory) {
   {
     CheckpointDirectory running = directory();
     running.prepare(1);
-    std::ostringstream told;
+    std::ostringstream messages;
     CheckpointOptions options{path(), 3, std::chrono::milliseconds(0)};
     options.lock_silence = std::chrono::milliseconds(0);
     CheckpointDirectory second(
         options, alone(),
-        std::make_shared<Logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(told)));
+        std::make_shared<Logger>("test",
+                                 std::make_shared<spdlog::sinks::ostream_sink_mt>(messages)));
     const std::string owner = fmt::format("process {} on {}", ::getpid(), host_name());
     EXPECT_EQ(checkpoint_error([&] { second.prepare(1); }),
               fmt::format("[{}] expected exclusive use of the directory; {} writes there",
                           path().string(), owner));
-    EXPECT_THAT(told.str(), HasSubstr("waiting for " + owner + ", which writes there"));
+    EXPECT_THAT(messages.str(), HasSubstr("waiting for " + owner + ", which writes there"));
     EXPECT_NO_THROW(running.save(first_.arrays(), at_step(1)));
   }
   EXPECT_NO_THROW(directory().prepare(1));
 }
 
-TEST_F(CheckpointFault, ARunThatIsLeavingIsWaitedFor) {
+TEST_F(CheckpointFault, WaitsForARunThatIsEnding) {
   auto leaving = std::make_unique<CheckpointDirectory>(directory());
   leaving->prepare(1);
   std::thread next([&] {
@@ -213,7 +214,7 @@ TEST_F(CheckpointFault, LeftoversOfAnEarlierCrashAreRemovedAtTheStart) {
   EXPECT_THAT(names_in(path()), ElementsAre(".notes", "step-00000010", "step-00000020"));
 }
 
-TEST_F(CheckpointFault, WorkersRemoveOnlyWhatTheDeadLeft) {
+TEST_F(CheckpointFault, WorkersRemoveOnlyLeftoversOfEndedProcesses) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
@@ -233,12 +234,12 @@ TEST_F(CheckpointFault, WorkersRemoveOnlyWhatTheDeadLeft) {
   fs::last_write_time(scratch_.path() / long_ago,
                       fs::file_time_type::clock::now() - std::chrono::hours(25));
 
-  remove_leftovers_of_the_dead(scratch_.path());
+  remove_worker_leftovers(scratch_.path());
 
   EXPECT_THAT(names_in(scratch_.path()), ::testing::UnorderedElementsAre(alive, other_boot));
 }
 
-TEST_F(CheckpointFault, ALockThatIsNoFileOfItsOwnIsRefusedAndLeftAlone) {
+TEST_F(CheckpointFault, RejectsALockThatIsALinkAndDoesNotChangeIt) {
   const fs::path victim = scratch_.path() / "victim";
   const fs::path lock = path() / ".lock";
   fs::create_directory(path());
@@ -272,9 +273,9 @@ void die_after(std::chrono::microseconds delay) {
 
 constexpr int kKeep = 2;
 
-/// The child: takes over what is there, saves once, and goes on saving until it dies, some
-/// `saves_to_live` times the duration of the first save later: slow disks and machines are
-/// interrupted at the same places as fast ones. Tells `pipe` of each save that is done.
+/// The child: recovers the directory, saves once, and continues saving until it is killed after
+/// `saves_to_live` times the duration of the first save, so that slow disks and machines are
+/// interrupted at the same places as fast ones. Writes the number of each completed save to `pipe`.
 [[noreturn]] void save_until_killed(const fs::path& path, double saves_to_live, int pipe) noexcept {
   SmallReplica replica;
   CheckpointDirectory checkpoints({path, kKeep, std::chrono::milliseconds(0)}, alone());
@@ -286,7 +287,7 @@ constexpr int kKeep = 2;
     const auto start = std::chrono::steady_clock::now();
     SmallReplica next(static_cast<float>(saves));
     TrainingState state =
-        at_step(saves / 2);  // every name twice, so that replacing is interrupted too
+        at_step(saves / 2);  // each name twice, so that replacing is interrupted too
     state.metrics["saves"] = static_cast<double>(saves);
     checkpoints.save(next.arrays(), state);
     if (::write(pipe, &saves, sizeof saves) != sizeof saves) ::_exit(1);
@@ -307,7 +308,7 @@ std::int64_t run_until_killed(const fs::path& path, double saves_to_live) {
   }
   ::close(ends[1]);
   std::int64_t last = 0;
-  for (std::int64_t told = 0; ::read(ends[0], &told, sizeof told) == sizeof told;) last = told;
+  for (std::int64_t saved = 0; ::read(ends[0], &saved, sizeof saved) == sizeof saved;) last = saved;
   ::close(ends[0]);
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
@@ -315,7 +316,7 @@ std::int64_t run_until_killed(const fs::path& path, double saves_to_live) {
   return last;
 }
 
-TEST_F(CheckpointFault, KilledAtAnyMomentLeavesACompleteOne) {
+TEST_F(CheckpointFault, AKillAtAnyTimeKeepsACompleteCheckpoint) {
   constexpr int kKills = 20;
   std::mt19937 random(1);
   std::uniform_real_distribution<double> saves_to_live(0, 3);

@@ -52,7 +52,7 @@ class CheckpointRanks : public ::testing::Test {
   ScratchDirectory scratch_;
 };
 
-TEST_F(CheckpointRanks, SaveOneCheckpointAndLeaveNothingElse) {
+TEST_F(CheckpointRanks, SaveOneCheckpointAndNothingElse) {
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory checkpoints(options(), rank);
@@ -62,7 +62,7 @@ TEST_F(CheckpointRanks, SaveOneCheckpointAndLeaveNothingElse) {
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
 
-TEST_F(CheckpointRanks, HoldTheSameFileAsOneRankAlone) {
+TEST_F(CheckpointRanks, WriteTheSameFilesAsOneRank) {
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory(options(), rank).save(replica.arrays(), at_step(8));
@@ -112,7 +112,7 @@ TEST_F(CheckpointRanks, AllReceiveTheTokenizerThatTheChiefAloneWrites) {
     });
 }
 
-TEST_F(CheckpointRanks, AllHearThatThereIsNoCheckpoint) {
+TEST_F(CheckpointRanks, AllReportThatThereIsNoCheckpoint) {
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica fresh;
     EXPECT_FALSE(CheckpointDirectory(options(), rank).restore(fresh.arrays()).has_value());
@@ -164,7 +164,7 @@ TEST_F(CheckpointRanks, ARankAtAnotherStepIsNamedOnAll) {
                 host_name()));
 }
 
-TEST_F(CheckpointRanks, WhatARankKnowsOfItselfMayDiffer) {
+TEST_F(CheckpointRanks, MayHaveDifferentConfigurations) {
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica replica(4);
     TrainingState state = at_step(8);
@@ -173,7 +173,7 @@ TEST_F(CheckpointRanks, WhatARankKnowsOfItselfMayDiffer) {
   });
 }
 
-/// Names that appeared in a directory since the construction of this object.
+/// Names that were created in a directory since the construction of this object.
 class MadeIn {
  public:
   explicit MadeIn(const fs::path& directory)
@@ -209,7 +209,7 @@ class TemporaryFilesIn {
   ~TemporaryFilesIn() { ::unsetenv("TMPDIR"); }
 };
 
-TEST_F(CheckpointRanks, AFailureOnOneReachesAllAndKeepsTheEarlierOne) {
+TEST_F(CheckpointRanks, FailOnAllIfOneFailsAndKeepTheEarlierCheckpoint) {
   const fs::path temporary = scratch_.path() / "temporary";
   fs::create_directory(temporary);
   const TemporaryFilesIn here(temporary);
@@ -247,7 +247,7 @@ TEST_F(CheckpointRanks, CompareTheirHashesIfANodeIsFullLater) {
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008", "step-00000009"));
 }
 
-TEST_F(CheckpointRanks, ADirectoryTheChiefCannotMakeIsRefusedOnAll) {
+TEST_F(CheckpointRanks, FailOnAllIfTheChiefCannotCreateTheDirectory) {
   overwrite(path(), "a file");
   const std::string message =
       refusal([&](const Communicator& rank) { CheckpointDirectory(options(), rank).prepare(1); });
@@ -257,8 +257,8 @@ TEST_F(CheckpointRanks, ADirectoryTheChiefCannotMakeIsRefusedOnAll) {
       HasSubstr("expected a directory for checkpoints that can be written; Not a directory"));
 }
 
-/// What the other ranks hold at a save lies on storage of their node: never in the directory of the
-/// checkpoints, of which each file event is looked at.
+/// The other ranks write to storage of their node, never to the checkpoint directory, whose file
+/// events are checked.
 TEST_F(CheckpointRanks, WriteToTheirNodesInFull) {
   const fs::path temporary = scratch_.path() / "temporary";
   fs::create_directory(temporary);
@@ -305,7 +305,7 @@ TEST_F(CheckpointRanks, CompareHashesOrNothingAndWriteNothing) {
   EXPECT_THAT(made_here.names(), IsEmpty());
 }
 
-TEST_F(CheckpointRanks, CompareHashesOfWhatIsLargeOrHasNoRoom) {
+TEST_F(CheckpointRanks, CompareHashesIfLargeOrIfANodeHasNoSpace) {
   const auto choice = [&](std::uint64_t bytes) {
     VerifyCheckpoint chosen = VerifyCheckpoint::automatic;
     run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
@@ -331,7 +331,7 @@ TEST_F(CheckpointRanks, CompareHashesOfWhatIsLargeOrHasNoRoom) {
   EXPECT_THAT(message, HasSubstr(" bytes free for 2 ranks, "));
 }
 
-TEST_F(CheckpointRanks, AChiefWithoutTheCheckpointsOfOthersIsRefused) {
+TEST_F(CheckpointRanks, RejectsAChiefThatDoesNotSeeTheNewestCheckpoint) {
   const auto resume = [&](Resume how) {
     return refusal([&](const Communicator& rank) {
       SmallReplica replica;

@@ -54,7 +54,7 @@ TEST_F(Checkpoint, HasTheFilesOfItsManifest) {
   }
 }
 
-TEST_F(Checkpoint, HasATokenizerAsAFileOfItsOwn) {
+TEST_F(Checkpoint, StoresTheTokenizerInAFile) {
   TrainingState state = at_step(1);
   state.tokenizer = std::make_shared<const std::string>("{\"\0\xff", 4);
   EXPECT_EQ(checkpoint_bytes(replica_.arrays(), state), checkpoint_bytes(replica_.arrays()) + 4);
@@ -72,7 +72,7 @@ TEST_F(Checkpoint, HasATokenizerAsAFileOfItsOwn) {
   EXPECT_EQ(directory().restore(replica_.arrays())->state.tokenizer, nullptr);
 }
 
-TEST_F(Checkpoint, HasTheTorchScriptFileWhichNobodyElseCanWrite) {
+TEST_F(Checkpoint, ProtectsTheTorchScriptFileFromOtherUsers) {
   TrainingState state = at_step(1);
   state.script = std::make_shared<const std::string>("PK\x03\x04 a program");
   EXPECT_EQ(checkpoint_bytes(replica_.arrays(), state),
@@ -96,7 +96,7 @@ TEST_F(Checkpoint, HasTheTorchScriptFileWhichNobodyElseCanWrite) {
     EXPECT_EQ(refusal(), "[" + path.string() + needed + "every user may write it");
     EXPECT_EQ(read_script(saved, true), *state.script);
     ASSERT_EQ(::chmod(path.c_str(), mode), 0);
-    if (::geteuid() != 0) continue;  // only root can give files away
+    if (::geteuid() != 0) continue;  // only root can change owners
     ASSERT_EQ(::chown(path.c_str(), 12345, static_cast<gid_t>(-1)), 0);
     EXPECT_EQ(refusal(), "[" + path.string() + needed + "it belongs to the user 12345");
     ASSERT_EQ(::chown(path.c_str(), 0, static_cast<gid_t>(-1)), 0);
@@ -124,7 +124,7 @@ TEST_F(Checkpoint, NamesTensorsAfterParametersWithoutPadding) {
   EXPECT_THAT(slot, ElementsAre(3001, 3002, 3003, 3004, 3005));
 }
 
-TEST_F(Checkpoint, ComesBackBitForBit) {
+TEST_F(Checkpoint, RoundTripsBitForBit) {
   TrainingState state = at_step(938);
   state.seed = 18'446'744'073'709'551'615u;
   state.precision = "bfloat16";
@@ -158,7 +158,7 @@ TEST_F(Checkpoint, ComesBackBitForBit) {
   EXPECT_THAT(reading.skipped(), IsEmpty());
 }
 
-TEST_F(Checkpoint, AModelAloneIsRestoredWithoutItsOptimizer) {
+TEST_F(Checkpoint, RestoresOnlyTheModelWithoutSlots) {
   directory().save(replica_.arrays(), at_step(1));
   SmallReplica fresh;
   ASSERT_TRUE(directory().restore(fresh.model_only()).has_value());
@@ -167,7 +167,7 @@ TEST_F(Checkpoint, AModelAloneIsRestoredWithoutItsOptimizer) {
   EXPECT_EQ(fresh.m(), SmallReplica().m());
 }
 
-TEST_F(Checkpoint, OfAModelWithoutBuffersOrSlots) {
+TEST_F(Checkpoint, SupportsModelsWithoutBuffersOrSlots) {
   ReplicaArrays bare = replica_.model_only();
   bare.buffer_table = nullptr;
   bare.buffers = {};
@@ -182,7 +182,7 @@ TEST_F(Checkpoint, KeepsTheNewest) {
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000030", "step-00000040"));
 }
 
-TEST_F(Checkpoint, OfARunThatBeganAgainIsNewerThanLaterSteps) {
+TEST_F(Checkpoint, OfARestartedRunIsNewerThanLaterSteps) {
   directory(2).save(replica_.arrays(), at_step(100));
   directory(2).save(replica_.arrays(), at_step(200));
   SmallReplica again(7);
@@ -205,7 +205,7 @@ TEST_F(Checkpoint, OfTheSameStepIsReplaced) {
   EXPECT_TRUE(fresh.holds_same_as(again));
 }
 
-TEST_F(Checkpoint, NoneYet) {
+TEST_F(Checkpoint, RestoreReturnsNothingWithoutCheckpoints) {
   SmallReplica fresh;
   EXPECT_FALSE(directory().restore(fresh.arrays()).has_value());
   EXPECT_EQ(checkpoint_error([&] { directory().restore(fresh.arrays(), Resume::require); }),
@@ -213,14 +213,14 @@ TEST_F(Checkpoint, NoneYet) {
   EXPECT_FALSE(fs::exists(path())) << "looking for a checkpoint must not make a directory";
 }
 
-TEST_F(Checkpoint, IsLeftAloneByResumeNever) {
+TEST_F(Checkpoint, IsIgnoredByResumeNever) {
   directory().save(replica_.arrays(), at_step(5));
   SmallReplica fresh;
   EXPECT_FALSE(directory().restore(fresh.arrays(), Resume::never).has_value());
   EXPECT_TRUE(fresh.holds_same_as(SmallReplica()));
 }
 
-TEST_F(Checkpoint, OfAnEarlierTrainingIsReplacedOnlyWhereThatIsAskedFor) {
+TEST_F(Checkpoint, OfAnEarlierTrainingIsReplacedOnlyByOverwrite) {
   directory().save(replica_.arrays(), at_step(5),
                    {.best = BestMark{.metric = "accuracy", .value = 0.75}});
   directory().save(replica_.arrays(), at_step(9));
@@ -241,20 +241,20 @@ TEST_F(Checkpoint, OfAnEarlierTrainingIsReplacedOnlyWhereThatIsAskedFor) {
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000002", "step-00000004"));
 }
 
-TEST_F(Checkpoint, BestIsMentionedToWhoeverGetsTheNewest) {
+TEST_F(Checkpoint, OtherBestNamesTheBestIfTheNewestIsUsed) {
   const fs::path best = directory().save(replica_.arrays(), at_step(5),
                                          {.best = BestMark{.metric = "accuracy", .value = 0.75}});
-  EXPECT_EQ(other_best(path(), best), "");
+  EXPECT_EQ(describe_best(path(), best), "");
   const fs::path newest = directory().save(replica_.arrays(), at_step(9));
-  EXPECT_EQ(other_best(path(), newest),
+  EXPECT_EQ(describe_best(path(), newest),
             fmt::format("{} is the newest checkpoint; the best one, with accuracy 0.75, is "
                         "step-00000005: {}:best",
                         newest.string(), path().string()));
-  EXPECT_EQ(other_best(newest, newest), "") << "which was named";
-  EXPECT_EQ(other_best(scratch_.path() / "none", newest), "");
+  EXPECT_EQ(describe_best(newest, newest), "") << "which was named";
+  EXPECT_EQ(describe_best(scratch_.path() / "none", newest), "");
 }
 
-TEST_F(Checkpoint, DirectoryThatDisappearsIsCreatedAgain) {
+TEST_F(Checkpoint, RecreatesARemovedDirectory) {
   CheckpointDirectory checkpoints = directory();
   checkpoints.save(replica_.arrays(), at_step(5));
   fs::remove_all(path());
@@ -263,14 +263,14 @@ TEST_F(Checkpoint, DirectoryThatDisappearsIsCreatedAgain) {
   EXPECT_THAT(checkpoint_error([&] { directory().prepare(1); }),
               HasSubstr("expected exclusive use of the directory; process "))
       << "it is locked again";
-  // The lock alone is gone, as where all of its files were removed.
+  // Only the lock is missing, as if all files were removed from the directory.
   fs::remove(path() / ".lock");
   checkpoints.save(replica_.arrays(), at_step(12));
   EXPECT_THAT(checkpoint_error([&] { directory().prepare(1); }), HasSubstr("exclusive use"));
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000009", "step-00000012"));
 }
 
-TEST_F(Checkpoint, DirectoryThatAnotherRunHasCreatedAgainIsLeftToIt) {
+TEST_F(Checkpoint, DoesNotWriteToADirectoryThatAnotherRunRecreated) {
   CheckpointDirectory checkpoints = directory();
   checkpoints.save(replica_.arrays(), at_step(5));
   fs::remove_all(path());
@@ -308,7 +308,7 @@ TEST_F(Checkpoint, OfAnotherModelNamesTheFirstDifference) {
   EXPECT_EQ(refusal(parameters), where + "no scale; the checkpoint has scale []");
 }
 
-TEST_F(Checkpoint, OfAnotherOptimizerIsRefused) {
+TEST_F(Checkpoint, OfAnotherOptimizerIsRejected) {
   ReplicaArrays with_momentum = replica_.arrays();
   with_momentum.slots = {{"momentum", replica_.m()}};
   directory().save(with_momentum, at_step(5));
@@ -320,7 +320,7 @@ TEST_F(Checkpoint, OfAnotherOptimizerIsRefused) {
           "checkpoint has no m/dense/bias"));
 }
 
-TEST_F(Checkpoint, ListNamesEverythingNewestFirst) {
+TEST_F(Checkpoint, ListsAllNewestFirst) {
   EXPECT_THAT(list_checkpoints(path()), IsEmpty());
   for (const int step : {10, 20}) directory().save(replica_.arrays(), at_step(step));
   fs::create_directory(path() / "step-00000003");
@@ -342,7 +342,7 @@ TEST_F(Checkpoint, ListNamesEverythingNewestFirst) {
                                 fs::file_size(found[1].path / kStateFile));
 }
 
-TEST_F(Checkpoint, OneOfSeveralIsRestoredByItsPath) {
+TEST_F(Checkpoint, IsRestoredByItsPath) {
   for (const int step : {10, 20}) directory().save(replica_.arrays(), at_step(step));
   const fs::path copied = scratch_.path() / "best";
   fs::copy(path() / "step-00000010", copied);
@@ -363,7 +363,7 @@ TEST_F(Checkpoint, OneOfSeveralIsRestoredByItsPath) {
               HasSubstr("best] expected a complete checkpoint; 1 damaged, the newest: ["));
 }
 
-TEST_F(Checkpoint, IsNoPlaceForOthers) {
+TEST_F(Checkpoint, CannotContainOtherCheckpoints) {
   const fs::path saved = directory().save(replica_.arrays(), at_step(10));
   EXPECT_EQ(checkpoint_error([&] { CheckpointDirectory({saved}, alone()).prepare(1); }),
             fmt::format("[{}] expected a directory for checkpoints; it is a checkpoint itself",
@@ -374,7 +374,7 @@ TEST_F(Checkpoint, IsNoPlaceForOthers) {
   EXPECT_FALSE(fs::exists(named));
 }
 
-TEST_F(Checkpoint, LinksThatLeadNowhereAreNone) {
+TEST_F(Checkpoint, IgnoresDanglingLinks) {
   directory().save(replica_.arrays(), at_step(10));
   fs::create_symlink("step-00000011", path() / "step-00000011");
   EXPECT_EQ(list_checkpoints(path()).size(), 1U);
@@ -382,14 +382,14 @@ TEST_F(Checkpoint, LinksThatLeadNowhereAreNone) {
   EXPECT_THAT(names_in(path()), UnorderedElementsAre("step-00000011", "step-00000012"));
 }
 
-TEST_F(Checkpoint, SizeIsEstimatedFromAbove) {
+TEST_F(Checkpoint, BytesIsAnUpperBound) {
   const fs::path saved = directory().save(replica_.arrays(), at_step(5));
   std::uint64_t bytes = 0;
   for (const auto& file : fs::directory_iterator(saved)) bytes += file.file_size();
   EXPECT_GE(checkpoint_bytes(replica_.arrays()), bytes);
 }
 
-TEST_F(Checkpoint, AStateThatIsNone) {
+TEST_F(Checkpoint, RejectsAnInvalidState) {
   EXPECT_THAT(checkpoint_error([] { parse_training_state("{}", "state.json"); }),
               HasSubstr("[state.json] expected the state of a training run; it has no \"step\""));
   EXPECT_THAT(checkpoint_error([] { parse_training_state("[]", "state.json"); }),
@@ -413,7 +413,7 @@ TEST_F(Checkpoint, KeepsAnyBytesInItsConfiguration) {
   EXPECT_THAT(text, HasSubstr("\"\xe2\x82\xac\""));
 }
 
-TEST(VerifyCheckpoint, IsReadFromItsNames) {
+TEST(VerifyCheckpoint, ParsesItsNames) {
   EXPECT_EQ(parse_name<VerifyCheckpoint>("verify-checkpoint", "auto"), VerifyCheckpoint::automatic);
   EXPECT_EQ(parse_name<VerifyCheckpoint>("verify-checkpoint", "full"), VerifyCheckpoint::full);
   EXPECT_EQ(parse_name<VerifyCheckpoint>("verify-checkpoint", "hash"), VerifyCheckpoint::hash);
@@ -428,7 +428,7 @@ TEST(VerifyCheckpoint, IsReadFromItsNames) {
   }
 }
 
-TEST(Resume, IsReadFromItsNames) {
+TEST(Resume, ParsesItsNames) {
   EXPECT_EQ(parse_name<Resume>("resume", "auto"), Resume::automatic);
   EXPECT_EQ(parse_name<Resume>("resume", "never"), Resume::never);
   EXPECT_EQ(parse_name<Resume>("resume", "require"), Resume::require);
@@ -451,7 +451,7 @@ TEST(Keep, IsAtLeastOne) {
   }
 }
 
-TEST(Configuration, IsAnObjectAndACopyOfItAnother) {
+TEST(Configuration, HasValueSemantics) {
   Configuration first;
   EXPECT_EQ(first->dump(), "{}");
   Configuration second = first;

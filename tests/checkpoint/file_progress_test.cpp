@@ -18,13 +18,13 @@ void wait_for_ticks(const allreduce::Activity& activity, std::uint64_t more) {
   while (changes(activity) < before + more) std::this_thread::yield();
 }
 
-TEST(FileProgress, GoesOnWhileOneOperationTakesLong) {
+TEST(FileProgress, ContinuesDuringALongOperation) {
   allreduce::Activity activity;
   const FileProgress progress(&activity);
   wait_for_ticks(activity, 3);
 }
 
-TEST(FileProgress, EndsWhereAnOperationHangs) {
+TEST(FileProgress, StopsIfAnOperationHangs) {
   allreduce::Activity activity;
   const FileProgress progress(&activity, std::chrono::milliseconds(0));
   const std::uint64_t before = changes(activity);
@@ -38,7 +38,7 @@ TEST(FileProgress, EndsWhereAnOperationHangs) {
 TEST(FileProgress, EndsWithItsScope) {
   allreduce::Activity outer;
   allreduce::Activity inner;
-  const FileProgress of_outer(&outer, std::chrono::milliseconds(0));
+  const FileProgress outer_progress(&outer, std::chrono::milliseconds(0));
   { const FileProgress of_inner(&inner, std::chrono::milliseconds(0)); }
   const std::uint64_t outer_before = changes(outer);
   const std::uint64_t inner_before = changes(inner);
@@ -47,13 +47,13 @@ TEST(FileProgress, EndsWithItsScope) {
   EXPECT_EQ(changes(inner), inner_before);
 }
 
-TEST(FileProgress, OfNobodyIsNotThatOfTheScopeAroundIt) {
+TEST(FileProgress, NullSuspendsTheOuterScope) {
   note_file_progress();  // without any scope
   allreduce::Activity outer;
-  const FileProgress of_outer(&outer, std::chrono::milliseconds(0));
+  const FileProgress outer_progress(&outer, std::chrono::milliseconds(0));
   const std::uint64_t before = changes(outer);
   {
-    const FileProgress of_nobody(nullptr);
+    const FileProgress suspended(nullptr);
     note_file_progress();
   }
   EXPECT_EQ(changes(outer), before);

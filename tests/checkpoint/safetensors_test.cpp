@@ -64,7 +64,7 @@ TEST_F(Safetensors, WritesTheFormatByteForByte) {
   EXPECT_EQ(digest.bytes, 8 + header.size() + 16);
 }
 
-TEST_F(Safetensors, BytesDoNotDependOnTheOrderGiven) {
+TEST_F(Safetensors, BytesDoNotDependOnTheOrderOfTensors) {
   const std::vector<float> values{1, 2, 3};
   const TensorView a{"a", {1}, std::span<const float>(values).subspan(0, 1)};
   const TensorView b{"b", {2}, std::span<const float>(values).subspan(1, 2)};
@@ -105,7 +105,7 @@ TEST_F(Safetensors, ReadsBackWhatWasWritten) {
   EXPECT_EQ(opened.find("absent"), nullptr);
 }
 
-TEST_F(Safetensors, AFileOfNoTensors) {
+TEST_F(Safetensors, SupportsAFileWithoutTensors) {
   write_safetensors(file(), {});
   EXPECT_TRUE(SafetensorsFile(file()).tensors().empty());
 }
@@ -152,14 +152,14 @@ TEST_F(Safetensors, ThePythonLibraryReadsOurs) {
             0);
 }
 
-TEST_F(Safetensors, AFileThatIsNotThere) {
+TEST_F(Safetensors, NamesAMissingFile) {
   EXPECT_THAT(
       checkpoint_error([&] { SafetensorsFile opened(file()); }),
       HasSubstr(
           "tensors.safetensors] expected a file that can be read; No such file or directory"));
 }
 
-TEST_F(Safetensors, TruncatedFiles) {
+TEST_F(Safetensors, RejectsTruncatedFiles) {
   EXPECT_EQ(refusal_of_bytes("\x03"),
             "expected 8 bytes with the length of the header; the file has 1");
   EXPECT_EQ(refusal_of_bytes(""), "expected 8 bytes with the length of the header; the file has 0");
@@ -177,7 +177,7 @@ TEST_F(Safetensors, HeaderLengthIsLimited) {
             "expected a header of at most 100000000 bytes, got 100000001");
 }
 
-TEST_F(Safetensors, HeadersThatAreNoJson) {
+TEST_F(Safetensors, RejectsHeadersThatAreNotJson) {
   EXPECT_EQ(refusal(" {}"), "expected a header that begins with {, got \" \"");
   EXPECT_EQ(refusal(""), "expected a header that begins with {, got \"\"");
   EXPECT_THAT(refusal("{\"a\":"), StartsWith("expected JSON, got a syntax error at byte "));
@@ -185,7 +185,7 @@ TEST_F(Safetensors, HeadersThatAreNoJson) {
   EXPECT_THAT(refusal("{\"\xff\":1}"), StartsWith("expected JSON, got a syntax error at byte "));
 }
 
-TEST_F(Safetensors, NamesMustNotRepeat) {
+TEST_F(Safetensors, RejectsDuplicateNames) {
   const std::string entry = R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
   EXPECT_EQ(refusal(R"({"a":)" + entry + R"(,"a":)" + entry + "}"),
             "expected JSON, got the key \"a\" twice");
@@ -193,7 +193,7 @@ TEST_F(Safetensors, NamesMustNotRepeat) {
             "expected JSON, got the key \"shape\" twice");
 }
 
-TEST_F(Safetensors, MembersOfTheWrongKind) {
+TEST_F(Safetensors, RejectsMembersOfTheWrongKind) {
   const std::string needed = "expected dtype, shape and data_offsets of \"a\", got ";
   EXPECT_EQ(refusal(R"({"a":7})"), needed + "7");
   EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[0]}})"), StartsWith(needed));
@@ -214,7 +214,7 @@ TEST_F(Safetensors, MembersOfTheWrongKind) {
             "expected strings by name in __metadata__, got an object of 1 key");
 }
 
-TEST_F(Safetensors, HeadersThatNestAreRefusedWithoutRecursion) {
+TEST_F(Safetensors, RejectsNestedHeadersWithoutRecursion) {
   const std::string open(200'000, '[');
   const std::string close(200'000, ']');
   const std::string limit = "expected JSON, got more than 8 levels of arrays and objects";
@@ -224,13 +224,13 @@ TEST_F(Safetensors, HeadersThatNestAreRefusedWithoutRecursion) {
             "expected dtype, shape and data_offsets of \"a\", got an array of 1");
 }
 
-TEST_F(Safetensors, AHeaderWithMoreValuesThanTensorsCouldHaveIsRefused) {
+TEST_F(Safetensors, RejectsAHeaderWithMoreValuesThanTensorsCanHave) {
   std::string values = "[]";
   for (int i = 0; i < 100'000; ++i) values += ",[]";
   EXPECT_THAT(refusal("{\"a\":[" + values + "]}"), StartsWith("expected JSON, got more than 54"));
 }
 
-TEST_F(Safetensors, TheLimitLeavesRoomForManySmallTensorsOfManyExtents) {
+TEST_F(Safetensors, AcceptsManySmallTensorsWithManyExtents) {
   std::string header = "{";
   for (int i = 0; i < 20'000; ++i)
     header += fmt::format(R"({}"{:x}":{{"dtype":"F32","shape":[1,1,1,1],"data_offsets":[{},{}]}})",
@@ -268,7 +268,7 @@ TEST_F(Safetensors, TensorsCoverTheDataWithoutGapOrOverlap) {
   EXPECT_EQ(SafetensorsFile(file()).tensors().size(), 2u);
 }
 
-TEST_F(Safetensors, ReadingAsAnotherTypeOrSize) {
+TEST_F(Safetensors, RejectsReadingAsAnotherTypeOrSize) {
   const std::vector<float> values{1, 2};
   write_safetensors(file(), std::vector<TensorView>{{"a", {2}, std::span<const float>(values)}});
   const SafetensorsFile opened(file());
@@ -289,7 +289,7 @@ TEST_F(Safetensors, AFullDiskLeavesNothing) {
   EXPECT_TRUE(names_in(scratch_.path()).empty());
 }
 
-TEST_F(Safetensors, ATensorWhoseValuesDoNotFitItsShapeIsABugOfOurs) {
+TEST_F(Safetensors, ChecksThatValuesFitTheShape) {
   const std::vector<float> values{1, 2};
   EXPECT_THROW(write_safetensors(
                    file(), std::vector<TensorView>{{"a", {3}, std::span<const float>(values)}}),
@@ -317,7 +317,7 @@ TEST(Hex16, IsSixteenLowerCaseDigits) {
             "2d06800538d394c2");  // xxh3-64 of nothing, from the algorithm's own test vectors
 }
 
-TEST(Hasher, DoesNotDependOnThePieces) {
+TEST(Hasher, DoesNotDependOnChunkSizes) {
   Hasher whole;
   Hasher pieces;
   std::string bytes(5000, 'x');

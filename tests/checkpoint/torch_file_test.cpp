@@ -43,7 +43,7 @@ TEST_F(TorchFile, DescribesTensorsInAPickle) {
                                   "1X\x03\0\0\0cpuJ\x01\0\0\0tQJ\0\0\0\0(t(t\x89"s));
 }
 
-TEST_F(TorchFile, StoresArraysWhereTheyCanBeMapped) {
+TEST_F(TorchFile, AlignsArraysForMapping) {
   const std::string contents = written();
   EXPECT_EQ(contents.substr(0, 4), "PK\x03\x04");
   const std::vector<float> kernel{1, 2, 3, 4, 5, 6};
@@ -53,7 +53,7 @@ TEST_F(TorchFile, StoresArraysWhereTheyCanBeMapped) {
   EXPECT_EQ(begin % 64, 0u);
 }
 
-TEST_F(TorchFile, IsTheSameEachTime) {
+TEST_F(TorchFile, IsReproducible) {
   const std::string first = written();
   EXPECT_EQ(written(), first);
 }

@@ -41,10 +41,10 @@ TEST_F(Hosts, TrainToTheLossesOfOneProcess) {
   ASSERT_EQ(losses.size(), expected.size());
   for (std::size_t i = 0; i < losses.size(); ++i)
     EXPECT_NEAR(losses[i], expected[i], 1e-5 * std::abs(expected[i])) << "step " << i + 1;
-  EXPECT_FALSE(stands());
+  EXPECT_FALSE(is_running());
 }
 
-TEST_F(Hosts, GroupTheRanksThatTheyHold) {
+TEST_F(Hosts, GroupTheirRanks) {
   const Result result = run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
                                     "train --model linear --data synthetic:8x8x1,4,64 --verbose"));
   ASSERT_EQ(result.status, 0) << result.errors;
@@ -53,7 +53,7 @@ TEST_F(Hosts, GroupTheRanksThatTheyHold) {
       ContainsRegex("\n +0 +0 +node0 .*\n +1 +1 +node0 .*\n +2 +2 +node1 .*\n +3 +3 +node1 "));
 }
 
-TEST_F(Hosts, TakeTheRouteThatMeasuredFastestAndTakeItAgain) {
+TEST_F(Hosts, SelectTheFastestRouteAndReuseIt) {
   const std::filesystem::path directory = std::filesystem::temp_directory_path() / name();
   const auto train = [&](int steps) {
     return run(cluster(
@@ -75,7 +75,7 @@ TEST_F(Hosts, TakeTheRouteThatMeasuredFastestAndTakeItAgain) {
             "4 ranks on 2 nodes, as in the run that is resumed");
 }
 
-TEST_F(Hosts, AddUpOnEveryRouteBetweenThem) {
+TEST_F(Hosts, SumOnEveryRoute) {
   const Result result = run(cluster(
       {"run", "--hosts", "2", "--ranks-per-host", "2"},
       "allreduce-bench --min-bytes 1 --max-bytes 1MiB --factor 1000 --iterations 1 --check --json "
@@ -89,16 +89,16 @@ TEST_F(Hosts, AddUpOnEveryRouteBetweenThem) {
   }
 }
 
-TEST_F(Hosts, LeaveTheStatusOfTheCommandAndNothingElse) {
+TEST_F(Hosts, ReturnTheStatusOfTheCommandAndCleanUp) {
   EXPECT_EQ(run(cluster({"run", "--name", name(), "--", "sh", "-c", "exit 7"})).status, 7);
-  EXPECT_FALSE(stands());
+  EXPECT_FALSE(is_running());
   const Result refused =
       run(cluster({"run", "--name", name(), "--hosts", "2"}, "train --model nothing"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("lockstep: error: "));
 }
 
-TEST_F(Hosts, RunTheProcessesOfWhoCalledSudo) {
+TEST_F(Hosts, RunProcessesAsTheUserWhoCalledSudo) {
   Words command = cluster(
       {"run", "--name", name(), "--hosts", "2", "--", "sh", "-c", "id -u; id -G; uname -n"});
   command.insert(command.begin(), {"env", "-C", "/", "SUDO_UID=65534", "SUDO_GID=65534"});
@@ -107,10 +107,10 @@ TEST_F(Hosts, RunTheProcessesOfWhoCalledSudo) {
   EXPECT_EQ(result.output.find("\n0\n"), std::string::npos) << result.output;
   for (const char* part : {"65534\n65534\n", "node0\n", "node1\n"})
     EXPECT_THAT(result.output, HasSubstr(part));
-  EXPECT_FALSE(stands());
+  EXPECT_FALSE(is_running());
 }
 
-TEST_F(Hosts, HaveNamesCablesAndSharedMemoryOfTheirOwn) {
+TEST_F(Hosts, HaveSeparateNamesNetworksAndSharedMemory) {
   ASSERT_EQ(
       run(cluster({"up", "--name", name(), "--hosts", "2", "--rate", "200mbit", "--burst", "64kb"}))
           .status,
@@ -125,7 +125,7 @@ TEST_F(Hosts, HaveNamesCablesAndSharedMemoryOfTheirOwn) {
   EXPECT_EQ(on(1, {"pwd"}).output, std::filesystem::current_path().string() + "\n");
 }
 
-TEST_F(Hosts, LoseTheirNetworkWhileTheCableIsCut) {
+TEST_F(Hosts, LoseTheirNetworkWhileDisconnected) {
   ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", "2"})).status, 0);
   const auto link = [](int host) { return on(host, {"ip", "link", "show", "eth0"}).output; };
   EXPECT_EQ(run(cluster({"cut", "--name", name(), "node1"})).status, 0);
@@ -136,35 +136,35 @@ TEST_F(Hosts, LoseTheirNetworkWhileTheCableIsCut) {
   EXPECT_THAT(on(1, {"tc", "qdisc", "show", "dev", "eth0"}).output, HasSubstr("rate 1Gbit"));
 }
 
-TEST_F(Hosts, ThatStandServeSeveralJobs) {
+TEST_F(Hosts, RunSeveralJobs) {
   ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", "2"})).status, 0);
   for (int job = 0; job < 2; ++job) {
     const Result result = run(cluster({"run", "--name", name()}, kTrain + "--steps 2"));
     EXPECT_EQ(result.status, 0) << result.errors;
     EXPECT_EQ(result.event("start")["nodes"], 2);
   }
-  EXPECT_TRUE(stands());
+  EXPECT_TRUE(is_running());
   EXPECT_THAT(
       run(cluster({"run", "--name", name(), "--hosts", "3"}, kTrain)).errors,
       HasSubstr("is already running, with 2 hosts, 1gbit each way; --hosts cannot change it"));
   EXPECT_THAT(run(cluster({"up", "--name", name()})).errors,
               HasSubstr("expected an unused name, got "));
-  EXPECT_TRUE(stands());
+  EXPECT_TRUE(is_running());
   EXPECT_EQ(run(cluster({"down", "--name", name()})).status, 0);
-  EXPECT_FALSE(stands());
+  EXPECT_FALSE(is_running());
 }
 
-TEST_F(Hosts, OfTwoClustersDoNotMeet) {
+TEST_F(Hosts, AreIsolatedBetweenClusters) {
   Process other(cluster({"run", "--name", name()}, kTrain + "--epochs 100000"));
   ASSERT_TRUE(other.wait_for(R"("event":"step","step":5)"));
   const Result result = run(cluster({"run", "--name", name() + "-too"}, kTrain));
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_TRUE(stands());
+  EXPECT_TRUE(is_running());
   other.kill(SIGTERM);
   EXPECT_EQ(other.finish().status, 128 + SIGTERM);
 }
 
-/// The ranks among the processes that `process` started, and those started, and so on.
+/// The ranks among all descendants of `process`.
 std::vector<pid_t> ranks_under(const Process& process) {
   std::vector<pid_t> ranks = process.descendants();
   std::erase_if(ranks, [](pid_t id) {
@@ -178,7 +178,7 @@ std::vector<pid_t> ranks_under(const Process& process) {
 class EndOfARun : public Hosts, public ::testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(Signals, EndOfARun, ::testing::Values(SIGTERM, SIGINT, SIGKILL));
 
-TEST_P(EndOfARun, IsThatOfItsRanks) {
+TEST_P(EndOfARun, EndsItsRanks) {
   Process process(cluster({"run", "--name", name(), "--hosts", "3"}, kTrain + "--epochs 100000"));
   ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
   const std::vector<pid_t> ranks = ranks_under(process);
@@ -186,7 +186,7 @@ TEST_P(EndOfARun, IsThatOfItsRanks) {
   const Watched first(ranks[0]);
   const Watched second(ranks[1]);
   const Watched third(ranks[2]);
-  ::kill(ranks[1], SIGSTOP);  // a rank that hears nothing must end too
+  ::kill(ranks[1], SIGSTOP);  // a stopped rank must end too
   process.kill(GetParam());
   EXPECT_EQ(process.finish().status, 128 + GetParam());
   for (const Watched* rank : {&first, &second, &third}) EXPECT_TRUE(rank->ends_within(15));
@@ -195,7 +195,7 @@ TEST_P(EndOfARun, IsThatOfItsRanks) {
                 ContainsRegex(name() + " +dead; remove the rest with scripts/cluster clean"));
     EXPECT_EQ(run(cluster({"clean"})).status, 0);
   }
-  EXPECT_FALSE(stands());
+  EXPECT_FALSE(is_running());
 }
 
 struct Refusal {
@@ -209,7 +209,7 @@ std::ostream& operator<<(std::ostream& out, const Refusal& refusal) {
 
 class ClusterScript : public ::testing::TestWithParam<Refusal> {};
 
-TEST_P(ClusterScript, RefusesWhatItDoesNotKnow) {
+TEST_P(ClusterScript, RejectsUnknownArguments) {
   std::istringstream stream(GetParam().arguments);
   const Result result = run(cluster(Words(std::istream_iterator<std::string>(stream), {})));
   EXPECT_EQ(result.status, 2);
@@ -237,8 +237,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "--name: expected letters, digits, '-' and '_', got '../x'"}),
     [](const auto& test) { return "Case" + std::to_string(test.index); });
 
-TEST(ClusterScriptWithoutRoot, SaysThatItNeedsIt) {
-  // As nobody of a user namespace, where root of the machine runs the tests.
+TEST(ClusterScriptWithoutRoot, ReportsThatItRequiresRoot) {
+  // If root runs the tests, as user nobody of a user namespace.
   Words command = cluster({"run", "--", "true"});
   if (geteuid() == 0) {
     command.insert(command.begin(), {"unshare", "--user", "--"});

@@ -1,4 +1,4 @@
-// lockstep doctor across hosts that scripts/cluster makes.
+// lockstep doctor across hosts that scripts/cluster creates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ TEST_F(DoctorOnHosts, NamesTheInterfaceThatCannotBeReached) {
             0);
   const Examined examined(run(cluster({"run", "--name", name()}, "doctor --quick --json")));
   EXPECT_EQ(examined.status(), 0) << examined.report();
-  const auto findings = examined.of_check("network");
+  const auto findings = examined.findings_of("network");
   ASSERT_EQ(findings.size(), 1U) << examined.report();
   EXPECT_EQ(findings.front()["ranks"], std::vector<int>{0});
   EXPECT_THAT(std::string(findings.front()["what"]),
@@ -31,12 +31,12 @@ TEST_F(DoctorOnHosts, NamesTheInterfaceThatCannotBeReached) {
   EXPECT_EQ(examined.level_of("clocks"), "ok");
 }
 
-TEST_F(DoctorOnHosts, SaysThatALinkCarriesLessThanItsInterface) {
+TEST_F(DoctorOnHosts, ReportsALinkSlowerThanItsInterface) {
   const Examined examined(
       run(cluster({"run", "--name", name(), "--hosts", "2", "--rate", "200mbit", "--burst", "64kb"},
                   "doctor --quick --json")));
   EXPECT_EQ(examined.status(), 0) << examined.report();
-  const auto findings = examined.of_check("links");
+  const auto findings = examined.findings_of("links");
   ASSERT_EQ(findings.size(), 2U) << examined.report();
   EXPECT_THAT(
       std::string(findings.back()["what"]),

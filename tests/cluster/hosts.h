@@ -30,24 +30,26 @@ inline Words cluster(const Words& options, const std::string& arguments) {
   return words;
 }
 
-/// Tests on hosts; skipped, and saying why, where there can be none.
+/// Tests on hosts; skipped with a reason if this machine cannot create them.
 class HostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = missing(); !reason.empty()) GTEST_SKIP() << reason;
   }
   void TearDown() override {
-    if (stands()) run(cluster({"down", "--name", name()}));
+    if (is_running()) run(cluster({"down", "--name", name()}));
   }
 
-  /// A name of this test alone.
+  /// A cluster name that is unique to this test.
   static std::string name() {
     std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::ranges::replace(test, '/', '-');
     return fmt::format("test-{}-{}", test, getpid());
   }
-  static bool stands() { return run(cluster({"list"})).output.find(name()) != std::string::npos; }
-  /// Output of COMMAND on a host of the standing cluster.
+  static bool is_running() {
+    return run(cluster({"list"})).output.find(name()) != std::string::npos;
+  }
+  /// Output of `command` on a host of the running cluster.
   static Result on(int host, const Words& command) {
     Words words = cluster({"exec", "--name", name(), std::to_string(host), "--"});
     words.insert(words.end(), command.begin(), command.end());
@@ -55,7 +57,7 @@ class HostsTest : public ::testing::Test {
   }
 
  private:
-  /// What this machine lacks for hosts of its own; empty where it lacks nothing.
+  /// What this machine lacks to create hosts; empty if nothing.
   static std::string missing() {
     if (geteuid() != 0) return "needs root";
     for (const char* tool : {"ip", "tc"})
@@ -63,7 +65,7 @@ class HostsTest : public ::testing::Test {
         return fmt::format("needs {}, of the package iproute2", tool);
     const Result namespaces =
         run({"unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "true"});
-    return namespaces.status == 0 ? "" : "root may not make namespaces here: " + namespaces.errors;
+    return namespaces.status == 0 ? "" : "root cannot create namespaces here: " + namespaces.errors;
   }
 };
 

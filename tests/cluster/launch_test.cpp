@@ -1,4 +1,4 @@
-// lockstep launch across hosts that have a network, a name and memory of their own.
+// lockstep launch across hosts with separate networks, names and memory.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,11 +20,11 @@ using ::testing::HasSubstr;
 
 class LaunchOnHosts : public HostsTest {
  protected:
-  static void stand(int hosts) {
+  static void start_cluster(int hosts) {
     ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", std::to_string(hosts)})).status, 0);
   }
-  /// A task of a job of one task a host, on its host, with TF_CONFIG; `command` is what it
-  /// launches.
+  /// A task that runs lockstep launch with `command` and TF_CONFIG on its host, in a job of one
+  /// task per host.
   static Words task(int rank, int hosts, const std::string& options, const Words& command) {
     std::string workers;
     for (int host = 0; host < hosts; ++host)
@@ -40,7 +40,7 @@ class LaunchOnHosts : public HostsTest {
     words.insert(words.end(), command.begin(), command.end());
     return words;
   }
-  /// All tasks of such a job, the first of them first.
+  /// Runs all tasks of such a job; results in rank order.
   static std::vector<Result> job(int hosts, const std::string& options, const Words& command) {
     std::vector<std::unique_ptr<Process>> tasks;
     for (int rank = 0; rank < hosts; ++rank)
@@ -52,7 +52,7 @@ class LaunchOnHosts : public HostsTest {
 };
 
 TEST_F(LaunchOnHosts, TrainsAsOneJob) {
-  stand(3);
+  start_cluster(3);
   const auto results =
       job(3, "", lockstep("train --model mlp --data synthetic:8x8x1,4,512 --log-format json"));
   for (const Result& result : results) ASSERT_EQ(result.status, 0) << result.errors;
@@ -65,8 +65,8 @@ TEST_F(LaunchOnHosts, TrainsAsOneJob) {
   EXPECT_EQ(results[0].event("end")["steps"], 8);
 }
 
-TEST_F(LaunchOnHosts, TrainsWhereHostsCallTheirInterfacesDifferently) {
-  stand(2);
+TEST_F(LaunchOnHosts, TrainsWithDifferentInterfaceNames) {
+  start_cluster(2);
   const std::string change =
       "ip link set eth0 down && ip link set eth0 name eno1 && ip link set eno1 up";
   ASSERT_EQ(on(0, {"sh", "-c", change}).status, 0);
@@ -78,7 +78,7 @@ TEST_F(LaunchOnHosts, TrainsWhereHostsCallTheirInterfacesDifferently) {
 }
 
 TEST_F(LaunchOnHosts, NamesAHostThatCannotBeReached) {
-  stand(2);
+  start_cluster(2);
   ASSERT_EQ(run(cluster({"cut", "--name", name(), "1"})).status, 0);
   const auto results = job(2, "--timeout 3", {"true"});
   EXPECT_EQ(results[0].status, 4);
@@ -94,7 +94,7 @@ TEST_F(LaunchOnHosts, NamesAHostThatCannotBeReached) {
 }
 
 TEST_F(LaunchOnHosts, NamesThePairOfHostsThatDoNotReachEachOther) {
-  stand(3);
+  start_cluster(3);
   ASSERT_EQ(on(1, {"ip", "route", "add", "unreachable", "10.77.0.3/32"}).status, 0);
   const auto results = job(3, "", {"true"});
   for (const Result& result : results) {
@@ -109,8 +109,8 @@ TEST_F(LaunchOnHosts, NamesThePairOfHostsThatDoNotReachEachOther) {
   }
 }
 
-TEST_F(LaunchOnHosts, AsksForASecret) {
-  stand(2);
+TEST_F(LaunchOnHosts, RequiresASecret) {
+  start_cluster(2);
   Words words = task(1, 2, "", {"true"});
   std::ranges::replace_if(
       words, [](const std::string& word) { return word.starts_with("LOCKSTEP_JOB_SECRET="); },
@@ -120,15 +120,15 @@ TEST_F(LaunchOnHosts, AsksForASecret) {
   EXPECT_THAT(result.errors, HasSubstr("[launch] expected a secret of the job"));
 }
 
-TEST_F(LaunchOnHosts, ListensWhereItsTasksMeet) {
-  stand(2);
+TEST_F(LaunchOnHosts, ListensOnTheRendezvousAddress) {
+  start_cluster(2);
   // Another address of the first host, which the others do not use.
   ASSERT_EQ(on(0, {"ip", "address", "add", "10.77.9.1/24", "dev", "eth0"}).status, 0);
   Process first(task(0, 2, "--timeout 30", {"true"}));
   const auto listens = [&](const std::string& address) {
     return on(0, {"bash", "-c", "exec 3<>/dev/tcp/" + address + "/2222"}).status == 0;
   };
-  for (int look = 0; look < 100 && !listens("10.77.0.1"); ++look) usleep(50000);
+  for (int attempt = 0; attempt < 100 && !listens("10.77.0.1"); ++attempt) usleep(50000);
   EXPECT_TRUE(listens("10.77.0.1"));
   EXPECT_FALSE(listens("10.77.9.1"));
   EXPECT_FALSE(listens("127.0.0.1"));
@@ -138,10 +138,10 @@ TEST_F(LaunchOnHosts, ListensWhereItsTasksMeet) {
 
 using LongLaunchOnHosts = LaunchOnHosts;
 
-// A switch that restarts: 35 seconds, which is the subject.
-TEST_F(LongLaunchOnHosts, OutlivesANetworkThatIsAwayForLessThanTheStallTimeout) {
-  stand(2);
-  // As systems have it; hosts of scripts/cluster give an address up after three seconds.
+// The delay is the subject: 35 s, as for a switch that restarts.
+TEST_F(LongLaunchOnHosts, SurvivesAnOutageShorterThanTheStallTimeout) {
+  start_cluster(2);
+  // The default of systems. Hosts of scripts/cluster abandon an address after three seconds.
   for (const int host : {0, 1})
     ASSERT_EQ(on(host, {"sh", "-c", "echo 15 >/proc/sys/net/ipv4/tcp_retries2"}).status, 0);
   const Words train = lockstep(
@@ -156,7 +156,7 @@ TEST_F(LongLaunchOnHosts, OutlivesANetworkThatIsAwayForLessThanTheStallTimeout) 
   ASSERT_EQ(run(cluster({"mend", "--name", name(), "1"})).status, 0);
   for (int steps = 0; steps < 20; ++steps)
     ASSERT_TRUE(first.wait_for(R"("event":"step")")) << first.finish().errors;
-}  // the job ends with its hosts: signals do not reach a process on one of them
+}  // TearDown() ends the job with its hosts, which signals do not reach
 
 }  // namespace
 }  // namespace lockstep::apps

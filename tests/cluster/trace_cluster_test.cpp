@@ -39,14 +39,14 @@ TEST_F(TraceOnHosts, NestsSpansAndHasNoCollectiveThatEndsBeforeItBegins) {
 
   std::ifstream in(file);
   const nlohmann::json trace = nlohmann::json::parse(in);
-  std::map<std::int64_t, std::vector<std::pair<double, double>>> of_collective;
-  std::map<std::int64_t, std::vector<double>> ends;  // of what is open, by thread
+  std::map<std::int64_t, std::vector<std::pair<double, double>>> spans_by_collective;
+  std::map<std::int64_t, std::vector<double>> ends;  // ends of open spans, by thread
   for (const nlohmann::json& event : trace.at("traceEvents")) {
     if (event["ph"] != "X") continue;
     const double begin = event["ts"];
     const double end = begin + event["dur"].get<double>();
     if (event["name"] == "all_reduce")
-      of_collective[event["args"]["collective"]].emplace_back(begin, end);
+      spans_by_collective[event["args"]["collective"]].emplace_back(begin, end);
     std::vector<double>& around = ends[event["tid"]];
     while (!around.empty() && around.back() <= begin + kRoundingMicroseconds) around.pop_back();
     if (!around.empty()) {
@@ -55,8 +55,8 @@ TEST_F(TraceOnHosts, NestsSpansAndHasNoCollectiveThatEndsBeforeItBegins) {
     around.push_back(end);
   }
   std::size_t whole = 0;
-  for (const auto& [number, spans] : of_collective) {
-    if (spans.size() < 3) continue;  // cut off at the beginning or the end
+  for (const auto& [number, spans] : spans_by_collective) {
+    if (spans.size() < 3) continue;  // truncated at the beginning or the end
     ++whole;
     const double last_begin = std::ranges::max_element(spans)->first;
     for (const auto& [begin, end] : spans)

@@ -1,4 +1,4 @@
-// What limits trainings on hosts whose links are slow, or whose batch is small.
+// The limit of trainings on hosts with slow links or small batches.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 class LongVerdictOnHosts : public HostsTest {
  protected:
-  /// The last epoch of a training on two hosts. `options`: of scripts/cluster.
+  /// The last epoch of a training on two hosts. `options`: options of scripts/cluster.
   static nlohmann::json epoch(const Words& options, const std::string& arguments) {
     Words words = {"run", "--hosts", "2", "--name", name()};
     words.insert(words.end(), options.begin(), options.end());
@@ -24,8 +24,8 @@ class LongVerdictOnHosts : public HostsTest {
   }
 };
 
-// The gradient of 0.9 MB or more takes at least 0.3 s, a batch far less.
-TEST_F(LongVerdictOnHosts, OfAThrottledLinkIsCommunication) {
+// Sending the gradient of at least 0.9 MB takes 0.3 s or more; computing a batch takes far less.
+TEST_F(LongVerdictOnHosts, IsCommunicationForAThrottledLink) {
   const nlohmann::json event =
       epoch({"--rate", "20mbit", "--burst", "32kb"},
             "--model cnn --data synthetic:28x28x1,10,1280 --global-batch 128");
@@ -34,7 +34,7 @@ TEST_F(LongVerdictOnHosts, OfAThrottledLinkIsCommunication) {
             event["breakdown"]["compute"].get<double>());
 }
 
-TEST_F(LongVerdictOnHosts, OfATinyBatchIsCommunication) {
+TEST_F(LongVerdictOnHosts, IsCommunicationForATinyBatch) {
   const nlohmann::json event =
       epoch({"--rate", "1gbit", "--burst", "32kb"},
             "--model cnn --data synthetic:28x28x1,10,400 --global-batch 2");

@@ -1,4 +1,4 @@
-// How far counts are from what chance gives.
+// Chi-square statistics of counts.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@ inline double chi_square(const std::vector<double>& counts, double expected) {
   return sum;
 }
 
-/// For k degrees of freedom, how many standard deviations above its mean a chi-square lies (Wilson
-/// and Hilferty's cube root).
+/// The number of standard deviations of a chi-square with k degrees of freedom above its mean
+/// (Wilson and Hilferty's cube root).
 inline double deviations(double chi, double freedom) {
   const double scale = 2.0 / (9.0 * freedom);
   return (std::cbrt(chi / freedom) - (1.0 - scale)) / std::sqrt(scale);

@@ -1,4 +1,4 @@
-// Made-up records that tell which they are, and the steps in which a stream gives them.
+// Records that contain their id, and the steps in which a stream delivers them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace lockstep::data {
 
-/// Record i has features (i, 2i), label i % 5 and, if asked for, targets (i, i, i). Records from
+/// Record i has features (i, 2i), label i % 5 and, on request, targets (i, i, i). Records from
 /// `broken` on cannot be read.
 class CountingSource : public RecordSource {
  public:

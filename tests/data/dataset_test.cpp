@@ -28,7 +28,7 @@ TEST(Dataset, MustBeBatchedAndNotEmptyToStream) {
             "[batch] expected a global batch of at least 1 sample, got 0");
 }
 
-TEST(Dataset, IsAValueThatStepsDoNotChange) {
+TEST(Dataset, IsUnchangedByOperations) {
   const Dataset plain = counting(10, 4);
   const Dataset shuffled = plain.shuffle();
   EXPECT_THAT(ids_of(plain, epochs(plain, 1))[0], ElementsAre(0, 1, 2, 3));
@@ -67,7 +67,7 @@ TEST_F(NamesTest, ClassesAreRenumberedByName) {
   EXPECT_THAT(copy(parts[0].labels()), ElementsAre(1, 2));
 }
 
-TEST_F(NamesTest, AClassThatIsUnknownIsRefused) {
+TEST_F(NamesTest, RejectsUnknownClass) {
   const Dataset fruit = table("a.csv", "x,kind\n1,pear\n2,apple\n");
   EXPECT_EQ(data_error_of([&] {
               fruit.with_classes({"plum", "pear"});
@@ -80,7 +80,7 @@ TEST_F(NamesTest, AClassThatIsUnknownIsRefused) {
             "[counting] expected names of its 5 classes; there are 0");
 }
 
-TEST_F(NamesTest, ALabelOfAMapThatIsNoClassIsRefusedBeforeItIsRenumbered) {
+TEST_F(NamesTest, RejectsInvalidLabelsOfMapsBeforeRenumbering) {
   const Dataset fruit = table("a.csv", "x,kind\n1,pear\n2,apple\n");
   for (const std::int32_t label : {-2, 2, 1'000'000}) {
     const Dataset renumbered =
@@ -93,7 +93,7 @@ TEST_F(NamesTest, ALabelOfAMapThatIsNoClassIsRefusedBeforeItIsRenumbered) {
   }
 }
 
-TEST_F(NamesTest, FeaturesKeepTheirsThroughOperations) {
+TEST_F(NamesTest, FeatureNamesSurviveOperations) {
   const Dataset left = table("a.csv", "width,height,kind\n1,2,0\n3,4,1\n");
   const auto nothing = [](Sample&, const SampleKey&) {};
   EXPECT_THAT(left.map(nothing).take(1).repeat(2).cache().source().info().feature_names,
@@ -108,7 +108,7 @@ TEST_F(NamesTest, FeaturesKeepTheirsThroughOperations) {
                 (directory_ / "c.csv").string() + " is height");
 }
 
-TEST_F(NamesTest, TablesThatAreScaledOtherwiseAreNotJoined) {
+TEST_F(NamesTest, RejectsJoiningTablesOfDifferentScales) {
   write_bytes(directory_ / "a.csv", "x,kind\n1,0\n3,1\n");
   write_bytes(directory_ / "b.csv", "x,kind\n1,0\n5,1\n");
   const Dataset left = Dataset::from_csv(directory_ / "a.csv");
@@ -119,7 +119,7 @@ TEST_F(NamesTest, TablesThatAreScaledOtherwiseAreNotJoined) {
   EXPECT_THAT(read(left.concatenate(right).source(), 3).features(), ElementsAre(3));
 }
 
-TEST_F(NamesTest, TargetsKeepTheirsThroughOperations) {
+TEST_F(NamesTest, TargetNamesSurviveOperations) {
   const auto dataset = [&](const std::string& name, const std::string& header) {
     write_bytes(directory_ / name, header + "\n1,2,3\n4,5,6\n");
     return Dataset::from_csv(directory_ / name,

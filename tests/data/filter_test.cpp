@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 
 bool has_label_2(const Sample& sample) { return sample.label() == 2; }
 
-TEST(Filter, KeepsTheRecordsThatItIsTrueForInTheirOrder) {
+TEST(Filter, KeepsMatchingRecordsInOrder) {
   for (const int threads : {0, 1, 2, 3, 20}) {
     const auto source = std::make_shared<CountingSource>(19);
     const Dataset kept = Dataset::from_source(source).filter(has_label_2, threads);
@@ -29,7 +29,7 @@ TEST(Filter, KeepsTheRecordsThatItIsTrueForInTheirOrder) {
   }
 }
 
-TEST(Filter, SeesWhatMapsBeforeItMake) {
+TEST(Filter, SeesTheOutputOfPrecedingMaps) {
   const Dataset kept = Dataset::from_source(std::make_shared<CountingSource>(10))
                            .map([](Sample& sample, const SampleKey& key) {
                              EXPECT_EQ(key.epoch, 0);
@@ -51,10 +51,10 @@ TEST(Filter, SeesTargetsAndTheFeaturesOfImages) {
             return sample.features()[0] == 1.0f && sample.pixels().empty();
           });
   EXPECT_EQ(images.size(), 2);
-  EXPECT_TRUE(images.source().info().has_images) << "they still go as bytes";
+  EXPECT_TRUE(images.source().info().has_images) << "they are still bytes";
 }
 
-TEST(Filter, MayLeaveNothing) {
+TEST(Filter, MayBeEmpty) {
   const Dataset none =
       Dataset::from_source(std::make_shared<CountingSource>(5)).filter([](const Sample&) {
         return false;
@@ -74,7 +74,7 @@ TEST(Filter, ThrowsTheFirstErrorInTheOrderOfTheRecords) {
   }
 }
 
-TEST(Filter, RefusesWhatMakesNoSense) {
+TEST(Filter, RejectsInvalidArguments) {
   const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(5));
   EXPECT_EQ(input_error_of([&] { dataset.filter({}); }),
             "[filter] expected a predicate; it is empty");

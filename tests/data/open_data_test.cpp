@@ -1,4 +1,4 @@
-// What the texts of --data mean.
+// The forms of --data.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ TEST(OpenData, SyntheticImages) {
             "synthetic-images:HxWxC,CLASSES,COUNT, got \"synthetic-images:4x5x3,7\"");
 }
 
-TEST(OpenData, RefusesSyntheticThatIsNot) {
+TEST(OpenData, RejectsInvalidSynthetic) {
   EXPECT_THAT(input_error_of([] { open_data("synthetic:"); }),
               HasSubstr("[synthetic:] expected a value before and after each colon and comma"));
   EXPECT_THAT(input_error_of([] { open_data("synthetic:4x4x1:10:5"); }),
@@ -84,7 +84,7 @@ TEST(OpenData, Csv) {
               HasSubstr("with commas between them: a.csv:label=a,drop=b+c, got"));
 }
 
-TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
+TEST(OpenData, TestTableWithWordsRequiresTheTrainingTable) {
   const TemporaryDirectory directory;
   write_bytes(directory / "a.csv", "1,plum\n3,apple\n");
   write_bytes(directory / "b.csv", "red,1\nblue,0\n");
@@ -111,7 +111,7 @@ TEST(OpenData, Idx) {
   EXPECT_EQ(open_data("idx:" + directory.path().string() + ":test").size(), 3);
 }
 
-TEST(OpenData, FashionMnistIsLookedForInTheDataDirectoryFirst) {
+TEST(OpenData, SearchesFashionMnistInTheDataDirectoryFirst) {
   const TemporaryDirectory directory;
   DataSpecOptions options;
   options.data_dir = directory.path();
@@ -130,7 +130,7 @@ TEST(OpenData, FashionMnistIsLookedForInTheDataDirectoryFirst) {
             "\"validation\"");
 }
 
-TEST(OpenData, SaysHowToGetFashionMnist) {
+TEST(OpenData, ReportsHowToInstallFashionMnist) {
   DataSpecOptions options;
   options.system_dir = "system";
   EXPECT_EQ(data_error_of([&] { open_data("fashion-mnist:test", options); }),
@@ -167,7 +167,7 @@ TEST(OpenData, FashionMnistOfDebian) {
   }
 }
 
-TEST(OpenData, FashionMnistInShardsIsTheSameBitForBit) {
+TEST(OpenData, FashionMnistInShardsIsBitIdentical) {
   if (!std::filesystem::exists(kFashionMnist))
     GTEST_SKIP() << "needs Debian's package dataset-fashion-mnist";
   const TemporaryDirectory directory;
@@ -247,7 +247,7 @@ TEST_F(OpenShards, ByPartOfADirectory) {
               HasSubstr("expected files for the part tests; it lists those of test, train; "));
 }
 
-TEST(OpenData, NamesTheFormOfOtherFormats) {
+TEST(OpenData, SuggestsThePrefixOfOtherFormats) {
   struct Case {
     const char* spec;
     const char* message;
@@ -271,7 +271,7 @@ TEST(OpenData, NamesTheFormOfOtherFormats) {
   }
 }
 
-TEST(OpenData, NamesWhatItCannotFind) {
+TEST(OpenData, NamesMissingFiles) {
   EXPECT_EQ(data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
             "[nowhere/train-*.tfrecord] expected files that match this pattern; there are none");
   const std::string error = input_error_of([] { open_data("nothing"); });
@@ -284,7 +284,7 @@ TEST(OpenData, NamesWhatItCannotFind) {
     EXPECT_THAT(error, HasSubstr(form));
 }
 
-TEST(OpenData, KnowsFormatsByTheirPrefixes) {
+TEST(OpenData, DetectsFormatsByPrefix) {
   for (const char* spec : {"images:a", "fashion-mnist", "fashion-mnist:", "fashion-mnist:test",
                            "idx:a", "csv:", "text:a", "synthetic:1,2,3", "synthetic-images:1,2,3"})
     EXPECT_TRUE(names_format(spec)) << spec;
@@ -293,7 +293,7 @@ TEST(OpenData, KnowsFormatsByTheirPrefixes) {
     EXPECT_FALSE(names_format(spec)) << spec;
 }
 
-TEST(DataFiles, AreThoseThatWouldBeRead) {
+TEST(DataFiles, MatchTheFilesThatAreRead) {
   using Paths = std::vector<std::filesystem::path>;
   const TemporaryDirectory directory;
   const std::string where = directory.path().string();
@@ -323,7 +323,7 @@ TEST(DataFiles, OfImagesAreTheFoldersOfTheirClasses) {
   EXPECT_EQ(data_files(directory.path().string()), classes);
 }
 
-TEST(DataFiles, ThatAreNotThereAreAnError) {
+TEST(DataFiles, MissingFilesAreAnError) {
   const TemporaryDirectory directory;
   const std::string where = directory.path().string();
   EXPECT_THAT(data_error_of([&] { data_files(where + "/*.tfrecord"); }),

@@ -1,8 +1,9 @@
-// What round_trip.py compares other implementations with.
+// The program that round_trip.py compares with other implementations.
 //
-//   record_lists print FILE     the records of a TFRecord file, a line of JSON each: for each
-//   feature its kind and values record_lists write FILE KIND   the same lines from standard input
-//   as records, packed by KIND (none, gzip, zlib)
+//   record_lists print FILE       prints the records of a TFRecord file, a line of JSON each, with
+//                                 the kind and the values of each feature
+//   record_lists write FILE KIND  reads such lines from standard input and writes them as records,
+//                                 compressed by KIND (none, gzip, zlib)
 //
 // Bytes are written as hexadecimal digits, floats as their 32 bits in an integer.
 #include <fmt/format.h>

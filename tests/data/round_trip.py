@@ -1,8 +1,8 @@
-"""What another implementation of TFRecord and tf.train.Example writes, Lockstep reads; and the
+"""Tests that Lockstep reads TFRecord files and tf.train.Examples of another implementation, and the
 reverse.
 
 Usage: round_trip.py tensorflow|tfrecord RECORD_LISTS LOCKSTEP. The second is a package of PyPI in
-pure Python. Exits with 77 where no Python has the one asked for.
+pure Python. Exits with 77 if no Python has the requested one.
 """
 
 import gzip
@@ -37,8 +37,8 @@ HINTS = {
 }
 
 
-def go_on_with_peer():
-    """Continues in the first Python that has it; installs nothing."""
+def exec_python_with_peer():
+    """Restarts in the first Python that has the peer; installs nothing."""
     has_peer = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{PEER}') is None)"
     for python in PYTHONS[PEER]:
         if python and os.path.exists(python) and subprocess.run([python, "-c", has_peer
@@ -49,7 +49,7 @@ def go_on_with_peer():
 
 
 if importlib.util.find_spec(PEER) is None:
-    go_on_with_peer()
+    exec_python_with_peer()
 
 PACKINGS = ("none", "gzip", "zlib")
 BIG = 2**63 - 1
@@ -76,7 +76,7 @@ class TensorFlow:
         return self.tf.data.TFRecordDataset(path, self.compression(packing)).as_numpy_iterator()
 
     def images(self, shards, packing):
-        """Pairs of image and label, by tf.io.parse_example."""
+        """Pairs of image and label, read by tf.io.parse_example."""
         wanted = {"image": self.tf.io.FixedLenFeature([], self.tf.string),
                   "label": self.tf.io.FixedLenFeature([], self.tf.int64)}
         parsed = self.tf.data.TFRecordDataset(shards, self.compression(packing)).batch(32).map(
@@ -85,8 +85,8 @@ class TensorFlow:
 
 
 class TFRecordPackage:
-    """It packs nothing and checks no checksum: Python's modules pack, and its writer's checksums
-    are compared."""
+    """Neither compresses nor verifies checksums: Python's modules compress, and the checksums of
+    its writer are compared."""
 
     name = "the package tfrecord"
 
@@ -95,7 +95,7 @@ class TFRecordPackage:
         self.tfrecord = tfrecord
         self.Example = tfrecord.example_pb2.Example
         tfrecord.TFRecordWriter.serialize_tf_example = staticmethod(
-            bytes)  # it gets serialized records
+            bytes)  # receives serialized records
 
     def write_plain(self, path, serialized):
         writer = self.tfrecord.TFRecordWriter(path)
@@ -145,7 +145,7 @@ def feature(kind, *values):
 
 
 def records():
-    """Every kind, with no, one and several values; names and values that need care."""
+    """Every kind, with no, one and several values; special names and values."""
     text = "\u00e4\u20ac\U0001f600".encode()
     yield {"image": feature("bytes", bytes(range(256)).hex()), "label": feature("int64", 7)}
     yield {
@@ -202,7 +202,7 @@ def from_example(peer, serialized):
 
 
 def varint(value):
-    """As protobuf writes it."""
+    """Serialized as by protobuf."""
     digits = bytearray()
     while value > 127:
         digits.append(value & 127 | 128)
@@ -215,8 +215,7 @@ def field(number, payload):
 
 
 def unpacked_example():
-    """The integers 1, -2 and the floats 0.5, 2, each by itself, as other writers may leave them;
-    and one name twice."""
+    """The unpacked integers 1, -2 and floats 0.5, 2, as of other writers; and a duplicate name."""
     integers = field(3, b"\x08\x01\x08" + varint(2**64 - 2))
     floats = field(2, b"\x0d" + struct.pack("<f", 0.5) + b"\x0d" + struct.pack("<f", 2))
     replaced = field(1, field(1, b"gone"))
@@ -265,7 +264,7 @@ def write_idx(path, extents, content):
 
 
 def lockstep_converts(peer, directory, lockstep):
-    """The shards of `lockstep data convert`."""
+    """Tests the shards of `lockstep data convert`."""
     images = [bytes((i * 31 + j) % 256 for j in range(6 * 5)) for i in range(100)]
     write_idx(directory / "train-images-idx3-ubyte.gz", (100, 6, 5), b"".join(images))
     write_idx(directory / "train-labels-idx1-ubyte.gz", (100,), bytes(i % 10 for i in range(100)))

@@ -1,5 +1,4 @@
-// Files that others wrote. They are no part of the project: the tests are skipped where they are
-// missing.
+// Files of other writers, not part of the project: the tests are skipped if they are missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,16 +17,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// `name` in the directory that LOCKSTEP_SHARED_DATA names, or else beside the source tree.
+/// `name` in the directory LOCKSTEP_SHARED_DATA, or next to the source tree.
 std::optional<std::filesystem::path> shared_data(const std::string& name) {
-  const char* given = std::getenv("LOCKSTEP_SHARED_DATA");
-  const auto path =
-      std::filesystem::path(given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data") /
-      name;
+  const char* variable = std::getenv("LOCKSTEP_SHARED_DATA");
+  const auto path = std::filesystem::path(
+                        variable != nullptr ? variable : LOCKSTEP_SOURCE_DIR "/../shared/data") /
+                    name;
   return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
 }
 
-TEST(SharedData, Cifar10AsAnotherWriterWroteIt) {
+TEST(SharedData, RoundTripsCifar10OfAnotherWriter) {
   const auto directory = shared_data("cifar10");
   if (!directory) GTEST_SKIP() << "needs cifar10/*.tfrecord in LOCKSTEP_SHARED_DATA";
   std::int64_t records = 0;
@@ -55,7 +54,7 @@ TEST(SharedData, Cifar10IsDecoded) {
   const Dataset test = open_data((*directory / "test-*.tfrecord").string(), options);
   EXPECT_EQ(test.spec(), SampleSpec::classification({32, 32, 3}, 10));
   EXPECT_EQ(test.size(), 10000);
-  // What is known of the data set: mean and deviation of its channels.
+  // The known mean and deviation of the data set's channels.
   const Dataset normalized = test.images(ImageRecipe::parse("cifar10-test")).batch(1000);
   const auto stream = normalized.stream({.last_step = normalized.steps_per_epoch()});
   double sum = 0;

@@ -1,4 +1,4 @@
-// What several tests of the data room need.
+// Helpers for tests of the data module.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ inline std::ostream& operator<<(std::ostream& out, Compression compression) {
   return out << kNamesOf<Compression>.name(compression);
 }
 
-/// A directory of its own for each test, gone with it.
+/// A temporary directory, removed by the destructor.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -52,8 +52,8 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// A new file: where one of this name stood it goes first, because file systems flush a file that
-/// is cut and written again.
+/// Writes a new file. Removes an existing one first, because file systems flush a file that is
+/// truncated and rewritten.
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary)
@@ -73,7 +73,7 @@ inline std::vector<std::string> names_in(const std::filesystem::path& directory)
   return names;
 }
 
-/// This process may write less, or open fewer files, while this exists.
+/// Lowers a resource limit of this process while it exists.
 class ResourceLimit {
  public:
   ResourceLimit(decltype(RLIMIT_FSIZE) resource, rlim_t most) : resource_(resource) {
@@ -144,7 +144,7 @@ std::vector<std::remove_const_t<T>> copy(std::span<T> values) {
   return {values.begin(), values.end()};
 }
 
-/// One record of a source.
+/// A record of a source and its memory.
 struct ReadSample {
   Batch memory;
 

@@ -1,4 +1,4 @@
-// Words on records: which records they give, what stands before them, and what they refuse.
+// Record operations: their output, preceding operations, and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,14 +35,14 @@ std::vector<int> values_of(const Dataset& dataset, std::int64_t epoch = 0) {
   return values;
 }
 
-TEST(Words, TakeAndSkipGoByRecordId) {
+TEST(RecordOperations, TakeAndSkipUseRecordIds) {
   EXPECT_THAT(values_of(numbers(9).take(3)), ElementsAre(0, 1, 2));
   EXPECT_THAT(values_of(numbers(9).skip(6)), ElementsAre(6, 7, 8));
   EXPECT_THAT(values_of(numbers(9).skip(2).take(5).skip(1)), ElementsAre(3, 4, 5, 6));
   EXPECT_EQ(numbers(9).take(3).spec(), numbers(9).spec());
 }
 
-TEST(Words, TakeAndSkipOfMoreThanThereIs) {
+TEST(RecordOperations, TakeAndSkipBeyondTheSize) {
   EXPECT_EQ(numbers(9).take(100).size(), 9);
   EXPECT_EQ(numbers(9).take(-1).size(), 9);
   EXPECT_EQ(numbers(9).take(0).size(), 0);
@@ -55,7 +55,7 @@ TEST(Words, TakeAndSkipOfMoreThanThereIs) {
             "[skip] expected 0 or more records, or -1 for all, got -2");
 }
 
-TEST(Words, AnEmptyDataSetIsRefusedOnlyByItsStream) {
+TEST(RecordOperations, AnEmptyDataSetIsRejectedByItsStream) {
   const Dataset none = numbers(9).skip(9).repeat(3).concatenate(numbers(9).take(0)).take(5);
   EXPECT_EQ(none.size(), 0);
   EXPECT_EQ(
@@ -64,7 +64,7 @@ TEST(Words, AnEmptyDataSetIsRefusedOnlyByItsStream) {
       "the other, the first 0 records] expected at least one record; the data set is empty");
 }
 
-TEST(Words, RepeatIsOneEpoch) {
+TEST(RecordOperations, RepeatIsOneEpoch) {
   const Dataset thrice = numbers(3).repeat(3);
   EXPECT_THAT(values_of(thrice), ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2));
   EXPECT_THAT(ids_of(thrice.batch(9), {.last_step = 1})[0], ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
@@ -76,7 +76,7 @@ TEST(Words, RepeatIsOneEpoch) {
       "[repeat] expected fewer than 2^63 records; 4611686018427387904 times 3 were requested");
 }
 
-/// Whom a map was called for.
+/// The sample that a map was called for.
 struct Seen {
   std::uint64_t seed;
   std::int64_t epoch;
@@ -84,7 +84,7 @@ struct Seen {
   auto operator<=>(const Seen&) const = default;
 };
 
-/// Adds to `seen` all that a map at this place sees.
+/// Adds to `seen` the samples that a map at this position sees.
 Dataset watched(const Dataset& dataset, std::set<Seen>& seen) {
   return dataset.map([&](Sample&, const SampleKey& key) {
     seen.insert({key.seed, key.epoch, key.record_id});
@@ -98,7 +98,7 @@ void run(const Dataset& dataset) {
   for (std::vector<Batch> parts; stream->next(parts);) continue;
 }
 
-TEST(Words, MapsSeeTheRecordIdsOfTheirPlace) {
+TEST(RecordOperations, MapsSeeTheRecordIdsOfTheirInput) {
   std::set<Seen> before;
   std::set<Seen> after;
   run(watched(watched(numbers(4), before).skip(2), after));
@@ -106,7 +106,7 @@ TEST(Words, MapsSeeTheRecordIdsOfTheirPlace) {
   EXPECT_THAT(after, ElementsAre(Seen{1, 0, 0}, Seen{1, 0, 1}, Seen{1, 1, 0}, Seen{1, 1, 1}));
 }
 
-TEST(Words, EachRepetitionIsAnEpochForWhatStandsBeforeIt) {
+TEST(RecordOperations, EachRepetitionIsAnEpochForPrecedingOperations) {
   std::set<Seen> before;
   std::set<Seen> after;
   run(watched(watched(numbers(1), before).repeat(3), after));
@@ -116,7 +116,7 @@ TEST(Words, EachRepetitionIsAnEpochForWhatStandsBeforeIt) {
                                  Seen{1, 1, 1}, Seen{1, 1, 2}));
 }
 
-TEST(Words, TheSameDataSetTwiceChoosesTwice) {
+TEST(RecordOperations, TheSameInputTwiceHasDifferentRandomChoices) {
   for (const bool interleaved : {false, true}) {
     std::set<Seen> seen;
     const Dataset maps = watched(numbers(3), seen);
@@ -125,14 +125,14 @@ TEST(Words, TheSameDataSetTwiceChoosesTwice) {
   }
 }
 
-TEST(Words, ConcatenateGivesOneAfterTheOther) {
+TEST(RecordOperations, ConcatenateReadsInputsInOrder) {
   EXPECT_THAT(values_of(numbers(3).concatenate(numbers(5).skip(3)).concatenate(numbers(1))),
               ElementsAre(0, 1, 2, 3, 4, 0));
   EXPECT_THAT(values_of(numbers(3).take(0).concatenate(numbers(0)).concatenate(numbers(2))),
               ElementsAre(0, 1));
 }
 
-TEST(Words, InterleaveGivesBlocksInTurn) {
+TEST(RecordOperations, InterleaveReadsBlocksInTurn) {
   const Dataset a = numbers(3);
   const Dataset b = numbers(20).skip(10).take(5);
   const Dataset c = numbers(30).skip(20).take(2);
@@ -144,7 +144,7 @@ TEST(Words, InterleaveGivesBlocksInTurn) {
             "2 at a time, in blocks of 1");
 }
 
-TEST(Words, InterleaveRefusesWhatMakesNoSense) {
+TEST(RecordOperations, InterleaveRejectsInvalidArguments) {
   EXPECT_EQ(input_error_of([] { Dataset::interleave({}, 1); }),
             "[interleave] expected at least 1 data set, got 0");
   EXPECT_EQ(input_error_of([] { Dataset::interleave({numbers(1)}, 0); }),
@@ -153,7 +153,7 @@ TEST(Words, InterleaveRefusesWhatMakesNoSense) {
             "[interleave] expected blocks of at least 1 record, got 0");
 }
 
-TEST(Words, DataSetsThatDifferAreNotJoined) {
+TEST(RecordOperations, RejectJoiningDifferentDataSets) {
   const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(3, 2));
   EXPECT_EQ(input_error_of([&] { numbers(3).concatenate(regression); }),
             "[concatenate] expected data sets of samples [2] with 5 classes, as in counting; the "
@@ -166,7 +166,7 @@ TEST(Words, DataSetsThatDifferAreNotJoined) {
             "samples of 4 synthetic samples of 2x2x1 are [2, 2, 1] with 5 classes");
 }
 
-TEST(Words, StandBeforeShuffleAndBatch) {
+TEST(RecordOperations, MustPrecedeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([] { numbers(3).shuffle().take(1); }),
             "[take] expected a call before shuffle(), mixup() and batch(), because it selects "
             "records by id; it was called after shuffle()");
@@ -185,7 +185,7 @@ TEST(Words, StandBeforeShuffleAndBatch) {
   }
 }
 
-TEST(Words, TellWhatIsDone) {
+TEST(RecordOperations, AreDescribed) {
   const Dataset dataset =
       numbers(9).map([](Sample&, const SampleKey&) {}).take(4).repeat(2).normalize({.channels = 2});
   EXPECT_EQ(dataset.preparation(),
@@ -196,7 +196,7 @@ TEST(Words, TellWhatIsDone) {
       ", 2 data sets one after the other (8 records" + dataset.preparation() + "; 2 records)");
 }
 
-TEST(Words, TellWhetherAnEvaluationCanRepeatThem) {
+TEST(RecordOperations, ReportWhetherAnEvaluationCanRepeatThem) {
   const auto keep = [](const Sample&) { return true; };
   const auto change = [](Sample&, const SampleKey&) {};
   const Dataset plain = numbers(9);
@@ -238,7 +238,7 @@ std::vector<Batch> batches_of(const Dataset& dataset, bool pixels) {
   return batches;
 }
 
-/// The features of all batches, in bytes that the device is to normalize if that is so.
+/// The features of all batches; pixels are normalized as on the device.
 std::vector<float> features_of(const Dataset& dataset, bool pixels) {
   std::vector<float> all;
   for (const Batch& batch : batches_of(dataset.batch(3), pixels)) {
@@ -253,7 +253,7 @@ std::vector<float> features_of(const Dataset& dataset, bool pixels) {
   return all;
 }
 
-TEST(WordsOnImages, KeepThemBytes) {
+TEST(ImageRecordOperations, KeepBytes) {
   const Dataset crops = images(5).images(random_crop());
   const auto expected = features_of(crops, false);
   for (const Dataset& same :
@@ -264,7 +264,7 @@ TEST(WordsOnImages, KeepThemBytes) {
   }
 }
 
-TEST(WordsOnImages, KeepANormalizationForTheDevice) {
+TEST(ImageRecordOperations, KeepTheNormalizationForTheDevice) {
   const Dataset normalized = images(5).normalize(kOneChannel).take(4);
   EXPECT_EQ(features_of(normalized, true), features_of(normalized, false));
   EXPECT_EQ(features_of(normalized, true), features_of(images(4).normalize(kOneChannel), true));
@@ -272,7 +272,7 @@ TEST(WordsOnImages, KeepANormalizationForTheDevice) {
     EXPECT_TRUE(batch.pixels().empty()) << "bytes are normalized once at most";
 }
 
-TEST(WordsOnImages, AMapBehindThemSeesNormalizedFeatures) {
+TEST(ImageRecordOperations, ALaterMapSeesNormalizedFeatures) {
   const Dataset mapped =
       images(5).images(random_crop()).take(4).map([](Sample& sample, const SampleKey&) {
         for (float& feature : sample.features()) feature += 1;
@@ -283,7 +283,7 @@ TEST(WordsOnImages, AMapBehindThemSeesNormalizedFeatures) {
   EXPECT_TRUE(batches_of(mapped.batch(3), true).front().pixels().empty());
 }
 
-TEST(WordsOnImages, ARecipeMayFollowARecipe) {
+TEST(ImageRecordOperations, ARecipeMayFollowARecipe) {
   const Dataset twice =
       images(5).images(ImageRecipe::parse("none", 6, 6, 1)).repeat(2).images(random_crop());
   EXPECT_EQ(twice.spec().shape(), (std::vector<std::int64_t>{4, 4, 1}));
@@ -292,7 +292,7 @@ TEST(WordsOnImages, ARecipeMayFollowARecipe) {
   EXPECT_EQ(features_of(twice, true), features_of(once, false));
 }
 
-TEST(WordsOnImages, RepetitionsAreCroppedAnew) {
+TEST(ImageRecordOperations, RepetitionsHaveDifferentCrops) {
   for (const Dataset& twice :
        {images(3).images(random_crop()).repeat(2), images(3).repeat(2).images(random_crop())}) {
     const auto features = features_of(twice, false);
@@ -302,7 +302,7 @@ TEST(WordsOnImages, RepetitionsAreCroppedAnew) {
   }
 }
 
-TEST(WordsOnImages, OfDifferentNormalizationBecomeFeatures) {
+TEST(ImageRecordOperations, OfDifferentNormalizationBecomeFeatures) {
   const Dataset joined = images(2).normalize(kOneChannel).concatenate(images(2));
   const auto batches = batches_of(joined.batch(4), true);
   EXPECT_TRUE(batches.front().pixels().empty());
@@ -313,7 +313,7 @@ TEST(WordsOnImages, OfDifferentNormalizationBecomeFeatures) {
   EXPECT_EQ(copy(batches.front().features()), expected);
 }
 
-// All of them at once, as ranks read them.
+// All operations together, as ranks read them.
 
 Dataset everything(const TemporaryDirectory& directory) {
   const auto has_even_sum = [](const Sample& sample) {
@@ -333,7 +333,7 @@ Dataset everything(const TemporaryDirectory& directory) {
       .prefetch(3);
 }
 
-/// The pixels of steps [first, last), which `world` replicas read, each by a stream of its own.
+/// The pixels of steps [first, last), read by `world` replicas with separate streams.
 std::vector<std::uint8_t> pixels_of(const Dataset& dataset, std::int64_t first, std::int64_t last,
                                     int world) {
   std::vector<std::unique_ptr<BatchStream>> streams;
@@ -356,7 +356,7 @@ std::vector<std::uint8_t> pixels_of(const Dataset& dataset, std::int64_t first, 
   return pixels;
 }
 
-TEST(Words, TogetherGiveTheSameToAnyNumberOfRanksAndAfterAnyResume) {
+TEST(RecordOperations, AreIdenticalForAnyNumberOfRanksAndAfterResume) {
   const TemporaryDirectory directory;
   const std::int64_t last = 2 * everything(directory).steps_per_epoch();
   const auto expected = pixels_of(everything(directory), 0, last, 1);

@@ -26,7 +26,7 @@ TEST(ParseDevices, AutoIsEveryGpuOrTheCpu) {
     EXPECT_THAT(devices, ElementsAre(Device{DeviceKind::cpu, 0}));
 }
 
-TEST(ParseDevices, RefusesWithTheGrammar) {
+TEST(ParseDevices, ReportsTheGrammar) {
   for (const char* text :
        {"", "cpu", "cpu:", "cpu:x", "tpu:0", "cpu:0,,cpu:0", "cpu:-1", "gpu:1x"}) {
     try {
@@ -49,7 +49,7 @@ TEST(ParseDevices, AMissingGpuIsADeviceError) {
   }
 }
 
-TEST(HostAllocator, GivesZeroedAlignedMemory) {
+TEST(HostAllocator, AllocatesZeroedAlignedMemory) {
   HostAllocator allocator;
   for (const std::size_t bytes :
        {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{5} << 20}) {

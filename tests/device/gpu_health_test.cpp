@@ -18,10 +18,10 @@ TEST(GpuHealth, IsReadFromTheManagementLibrary) {
   EXPECT_EQ(gpus[0].total_bytes, 80'000'000'000);
   EXPECT_EQ(gpus[0].used_bytes, 1'000'000'000);
   EXPECT_EQ(gpus[0].uncorrected_errors, -1) << "without ECC";
-  EXPECT_FALSE(gpus[0].is_slowed) << "idle is no slowdown by the hardware";
+  EXPECT_FALSE(gpus[0].is_slowed) << "idle is not throttled";
   EXPECT_EQ(gpus[1].uncorrected_errors, 7) << "uncorrected, since the driver was loaded";
   EXPECT_TRUE(gpus[1].is_slowed);
-  EXPECT_FALSE(gpus[1].wants_reset) << "which this driver cannot tell";
+  EXPECT_FALSE(gpus[1].needs_reset) << "unknown to this driver";
 }
 
 }  // namespace

@@ -12,12 +12,12 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-TEST(Gpu, IsAvailableOrSaysWhyNot) {
+TEST(Gpu, IsAvailableOrReportsWhyNot) {
   EXPECT_EQ(gpu_is_available(), gpu_unavailable_reason().empty());
   EXPECT_EQ(gpu_is_available(), !list_gpus().empty());
 }
 
-TEST(Gpu, SaysWhatToDoAboutItsAbsence) {
+TEST(Gpu, ReportsHowToEnableIt) {
   if (gpu_is_available()) GTEST_SKIP() << "a GPU is available";
   const std::string what_to_do =
       cuda_built_version() == "absent" ? "-DLOCKSTEP_CUDA=ON" : "nvidia-smi";
@@ -38,7 +38,7 @@ template <typename Call>
 void expect_device_error(Call call, const std::string& message) {
   try {
     call();
-    FAIL() << "no error where \"" << message << "\" was due";
+    FAIL() << "no error; expected \"" << message << "\"";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::device);
     EXPECT_THAT(error.what(), HasSubstr(message));

@@ -60,7 +60,7 @@ TEST_F(OnAGpu, MemoryIsZeroed) {
   EXPECT_THAT(view.values(), Each(0.0F));
 }
 
-TEST_F(OnAGpu, MoreMemoryThanThereIsIsRefused) {
+TEST_F(OnAGpu, RejectsAllocationsBeyondTheMemory) {
   try {
     make_gpu_allocator(0)->allocate(std::size_t{1} << 60);
     FAIL() << "no error";
@@ -68,16 +68,16 @@ TEST_F(OnAGpu, MoreMemoryThanThereIsIsRefused) {
     EXPECT_EQ(error.category(), ErrorCategory::device);
     EXPECT_THAT(error.what(), HasSubstr("[memory] expected 1152921504606846976 bytes on gpu:0; "));
   }
-  EXPECT_EQ(on_gpu().size(), kBytes) << "the failure is forgotten";
+  EXPECT_EQ(on_gpu().size(), kBytes) << "the failure is cleared";
 }
 
-TEST_F(OnAGpu, PageLockedMemoryIsZeroedAndTheHosts) {
+TEST_F(OnAGpu, PageLockedMemoryIsZeroedHostMemory) {
   const Buffer buffer = make_pinned_allocator()->allocate(1000);
   EXPECT_EQ(buffer.device(), Device{});
   EXPECT_THAT(buffer.as<std::uint8_t>(), Each(0));
 }
 
-TEST_F(OnAGpu, EventsTellTheTimeBetweenThem) {
+TEST_F(OnAGpu, EventsMeasureTheTimeBetweenThem) {
   const Buffer from = on_gpu();
   const Buffer to = on_gpu();
   Stream stream(kGpu);
@@ -139,7 +139,7 @@ TEST_F(OnAGpu, StreamsWaitForEachOther) {
   }
 }
 
-TEST_F(OnAGpu, RecordedWorkReadsWhatIsThereEachTime) {
+TEST_F(OnAGpu, RecordedWorkReadsCurrentValues) {
   Stream stream(kGpu);
   const Buffer values = pinned(1);
   const Buffer there = on_gpu();
@@ -150,7 +150,7 @@ TEST_F(OnAGpu, RecordedWorkReadsWhatIsThereEachTime) {
   copy(back.data(), there.data(), kBytes, stream);
   Recording recording = recorder.finish();
   stream.synchronize();
-  EXPECT_THAT(back.as<float>(), Each(1.0F)) << "what is recorded is done too";
+  EXPECT_THAT(back.as<float>(), Each(1.0F)) << "recorded work also runs at once";
   for (const float value : {2.0F, 3.0F}) {
     std::ranges::fill(values.as<float>(), value);
     recording.launch(stream);
@@ -159,7 +159,7 @@ TEST_F(OnAGpu, RecordedWorkReadsWhatIsThereEachTime) {
   }
 }
 
-TEST_F(OnAGpu, RecordingsTakeOtherStreamsWithThem) {
+TEST_F(OnAGpu, RecordingsIncludeOtherStreams) {
   Stream stream(kGpu);
   Stream other(kGpu);
   const Buffer values = pinned(1);
@@ -203,7 +203,7 @@ TEST_F(OnAGpu, RecordingsPauseForTheHost) {
 }
 
 // An unfinished recording is discarded, and the stream remains usable.
-TEST_F(OnAGpu, ARecordingThatIsGivenUpLeavesTheStreamAsItWas) {
+TEST_F(OnAGpu, AbandonedRecordingLeavesTheStreamUsable) {
   Stream stream(kGpu);
   const Buffer values = pinned(1);
   const Buffer there = on_gpu();

@@ -1,4 +1,4 @@
-// What device/ reports on different machines: without a driver, with an old one, without GPUs, with
+// Reports of device/ on different machines: without a driver, with an old one, without GPUs, with
 // full memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class CudaVisibleDevices {
   ~CudaVisibleDevices() { unsetenv("CUDA_VISIBLE_DEVICES"); }
 };
 
-TEST(PretendedMachine, HasTheGpusItIsGiven) {
+TEST(SimulatedMachine, HasTheConfiguredGpus) {
   EXPECT_EQ(list_gpus().size(), 8U);
   const pretend::Machine machine({.gpus = 3});
   const std::vector<GpuInfo> gpus = list_gpus();
@@ -52,7 +52,7 @@ TEST(PretendedMachine, HasTheGpusItIsGiven) {
             "[gpu] expected gpu:-1; this process sees 3 GPUs");
 }
 
-TEST(PretendedMachine, WithoutADriverAsksForOne) {
+TEST(SimulatedMachine, ReportsAMissingDriver) {
   const pretend::Machine machine({.driver_version = 0});
   const std::string reason =
       "no NVIDIA driver was found: install one, or give the container access to the GPUs; "
@@ -65,7 +65,7 @@ TEST(PretendedMachine, WithoutADriverAsksForOne) {
   EXPECT_EQ(device_error_of([] { make_pinned_allocator(); }), "[gpu] expected gpu:0; " + reason);
 }
 
-TEST(PretendedMachine, WithAnOldDriverAsksForANewOne) {
+TEST(SimulatedMachine, ReportsAnOldDriver) {
   const pretend::Machine machine({.driver_version = 11080});
   EXPECT_FALSE(gpu_is_available());
   EXPECT_EQ(cuda_loaded_version(), "11.8");
@@ -78,7 +78,7 @@ TEST(PretendedMachine, WithAnOldDriverAsksForANewOne) {
             "[gpu] expected gpu:0; " + gpu_unavailable_reason());
 }
 
-TEST(PretendedMachine, WithoutGpusSaysWhatHidesThem) {
+TEST(SimulatedMachine, ReportsWhyNoGpuIsVisible) {
   const pretend::Machine machine({.gpus = 0});
   {
     const CudaVisibleDevices unset(nullptr);
@@ -91,7 +91,7 @@ TEST(PretendedMachine, WithoutGpusSaysWhatHidesThem) {
             "the NVIDIA driver reports no GPU (CUDA_VISIBLE_DEVICES is \"\"): check nvidia-smi");
 }
 
-TEST(PretendedMachine, WithTooLittleMemorySaysHowMuchIsFree) {
+TEST(SimulatedMachine, ReportsFreeMemoryIfAnAllocationFails) {
   const pretend::Machine machine({.bytes_per_gpu = 1'000'000});
   const auto allocator = make_gpu_allocator(1);
   const Buffer first = allocator->allocate(600'000);
@@ -103,7 +103,7 @@ TEST(PretendedMachine, WithTooLittleMemorySaysHowMuchIsFree) {
   EXPECT_EQ(second.size(), 300'000U);
 }
 
-TEST(GpuAllocator, ZeroesMemoryAndGivesItBack) {
+TEST(GpuAllocator, ZeroesAndFreesMemory) {
   const std::size_t before = gpu_free_bytes(0);
   {
     const Buffer buffer = make_gpu_allocator(0)->allocate(100'000);
@@ -114,7 +114,7 @@ TEST(GpuAllocator, ZeroesMemoryAndGivesItBack) {
   EXPECT_EQ(gpu_free_bytes(0), before);
 }
 
-TEST(GpuStream, WaitsOnTheGpuForAStreamOfAGpuAndOnTheHostForOneOfTheHost) {
+TEST(GpuStream, WaitsForGpuAndCpuStreams) {
   Stream first(Device{DeviceKind::gpu, 0});
   Stream second(Device{DeviceKind::gpu, 1});
   std::vector<int> order;
@@ -130,7 +130,7 @@ TEST(GpuStream, WaitsOnTheGpuForAStreamOfAGpuAndOnTheHostForOneOfTheHost) {
   for (std::size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i % 2 == 0 ? 1 : 2);
 }
 
-TEST(GpuStream, SaysWhatFailed) {
+TEST(GpuStream, ReportsFailures) {
   Stream stream(Device{DeviceKind::gpu, 0});
   ASSERT_EQ(cudaStreamBeginCapture(cuda::native(stream), cudaStreamCaptureModeThreadLocal),
             cudaSuccess);

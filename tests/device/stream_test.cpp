@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(CpuStream, IsCompleteAtOnce) {
+TEST(CpuStream, IsAlwaysComplete) {
   Stream compute(Device{});
   Stream communication(Device{});
   EXPECT_EQ(compute.device(), Device{});
@@ -25,7 +25,7 @@ TEST(CpuStream, IsCompleteAtOnce) {
   EXPECT_NO_THROW(communication.synchronize());
 }
 
-TEST(CpuStream, TellsTheTimeBetweenTwoEvents) {
+TEST(CpuStream, MeasuresTheTimeBetweenTwoEvents) {
   Stream stream(Device{});
   const Event first = stream.record_timed();
   const Event second = stream.record_timed();

@@ -75,7 +75,7 @@ def blocks_of(text):
 
 
 def environment(prefix, python=None):
-    """The variables by which a block finds Lockstep, and `python` as python3 if that is given."""
+    """The environment in which a block finds Lockstep, and `python` as python3 if that is set."""
     values = dict(os.environ, SOURCE=str(SOURCE))
 
     def prepend(name, *folders):

@@ -1,4 +1,4 @@
-// How trainings end that are over, that fail by themselves, or that are told to end.
+// The end of trainings that finish, fail with an exception, or receive a signal.
 #include <fmt/format.h>
 #include <csignal>
 
@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr double kSeconds = 10;  // that the end may take
+constexpr double kSeconds = 10;  // limit of the end
 
 void expect_clean(const Outcome& outcome, int status) {
   EXPECT_EQ(outcome.status, status) << outcome.output;
@@ -22,7 +22,7 @@ void expect_clean(const Outcome& outcome, int status) {
 
 std::string on(const Route& route) { return fmt::format("--allreduce {} ", route.name); }
 
-TEST(TheEnd, OfTheTraining) {
+TEST(JobEnd, AfterTheTraining) {
   Jobs jobs;
   for (const int ranks : {2, 3, 4})
     for (const Route& route : kRoutes) jobs.start(ranks, on(route));
@@ -32,7 +32,7 @@ TEST(TheEnd, OfTheTraining) {
   }
 }
 
-/// On each rank in turn, with one rank after it.
+/// Injects `fault` on each rank in turn, with one rank after it.
 void expect_end_by_exception(const std::string& fault, const std::string& message) {
   Jobs jobs;
   for (const int rank : {0, 1, 2})
@@ -44,18 +44,18 @@ void expect_end_by_exception(const std::string& fault, const std::string& messag
   }
 }
 
-TEST(TheEnd, ByAnExceptionBetweenSteps) {
+TEST(JobEnd, ByAnExceptionBetweenSteps) {
   expect_end_by_exception("throws", "a shard cannot be read");
 }
 
-TEST(TheEnd, ByAnExceptionInBackward) {
+TEST(JobEnd, ByAnExceptionInBackward) {
   expect_end_by_exception("throws-in-backward", "a layer cannot go on");
 }
 
-class TheEndBySignal : public ::testing::TestWithParam<int> {
+class JobEndBySignal : public ::testing::TestWithParam<int> {
  protected:
-  /// Trainings on 2, 3 and 4 ranks that do not end by themselves; `process` tells whom of each the
-  /// signal goes to.
+  /// Trainings on 2, 3 and 4 ranks that do not end by themselves; `process` returns the process to
+  /// signal.
   template <typename Process>
   std::vector<Outcome> signal_to(Process process) {
     Jobs jobs;
@@ -72,20 +72,20 @@ class TheEndBySignal : public ::testing::TestWithParam<int> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Signals, TheEndBySignal, ::testing::Values(SIGTERM, SIGINT),
+INSTANTIATE_TEST_SUITE_P(Signals, JobEndBySignal, ::testing::Values(SIGTERM, SIGINT),
                          [](const auto& signal) {
                            return signal.param == SIGTERM ? "Term" : "Int";
                          });
 
-TEST_P(TheEndBySignal, ToOneRank) {
+TEST_P(JobEndBySignal, ToOneRank) {
   for (const Outcome& outcome : signal_to([](Job&job, int rank) { return job.rank(rank); })) {
     expect_clean(outcome, 128 + GetParam());
     EXPECT_THAT(outcome.output, HasSubstr("trained "));
   }
 }
 
-// Open MPI's mpirun then has a status of its own, 1.
-TEST_P(TheEndBySignal, ToMpirun) {
+// Open MPI's mpirun then exits with status 1.
+TEST_P(JobEndBySignal, ToMpirun) {
   for (const Outcome& outcome :
        signal_to([](const Job&job, int /*rank*/) { return job.launcher(); }))
     expect_clean(outcome, 1);

@@ -1,4 +1,4 @@
-// What every end of a job has to be like, however it came.
+// Requirements on every end of a job.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,10 +17,10 @@
 namespace lockstep::faults {
 
 inline constexpr double kStallTimeout = 2;
-inline constexpr double kGrace = 15;     // that the end of a job may take beyond the timeout
-inline constexpr double kDeadline = 60;  // after which a test gives a job up
+inline constexpr double kGrace = 15;     // for the end of a job, beyond the timeout
+inline constexpr double kDeadline = 60;  // after which a test aborts a job
 
-/// Ways of gradients between ranks of one host, each with a number of ranks.
+/// Routes between ranks of one host, each with a number of ranks.
 struct Route {
   const char* name;
   int ranks;
@@ -46,7 +46,7 @@ class ScopedVariable {
   const char* name_;
 };
 
-/// The lines that are an error's. mpirun and the library print others.
+/// The error lines. mpirun and the library print others.
 inline std::vector<std::string> error_lines(const Outcome& outcome) {
   return outcome.lines_with("lockstep: error: ");
 }
@@ -58,7 +58,7 @@ inline auto is_error_of_rank(const std::string& message) {
       ::testing::ContainsRegex(fmt::format("rank [0-9], host {}, step [0-9]+.$", host_name())));
 }
 
-/// A job that ended by itself, in time, with one line, and leaving nothing. Returns that line.
+/// Expects an end in time with one error line and without leftovers. Returns that line.
 inline std::string expect_error(const Outcome& outcome, double stall_timeout = kStallTimeout) {
   EXPECT_LT(outcome.seconds, stall_timeout + kGrace);
   EXPECT_EQ(outcome.left_behind, "");
@@ -67,13 +67,13 @@ inline std::string expect_error(const Outcome& outcome, double stall_timeout = k
   return lines.empty() ? "" : lines.front();
 }
 
-/// The same with a status that says so.
+/// expect_error() with a nonzero exit status.
 inline std::string expect_failure(const Outcome& outcome, double stall_timeout = kStallTimeout) {
   EXPECT_GT(outcome.status, 0) << outcome.output;
   return expect_error(outcome, stall_timeout);
 }
 
-/// Jobs side by side, since most of what they do is to wait.
+/// Jobs that run concurrently, because they mostly wait.
 class Jobs {
  public:
   Job& start(int ranks, const std::string& arguments) {
@@ -89,7 +89,7 @@ class Jobs {
   std::vector<std::unique_ptr<Job>> jobs_;
 };
 
-/// A training for each of `arguments` on each route, all at once.
+/// Runs a training for each of `arguments` on each route, all concurrently.
 inline std::vector<Outcome> on_all_routes(const std::vector<std::string>& arguments) {
   Jobs jobs;
   for (const std::string& words : arguments)

@@ -1,4 +1,4 @@
-// Processes that do not get what they ask the system for.
+// Processes that run out of system resources.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,15 +32,15 @@ End run(const std::string& command) {
   return end;
 }
 
-/// Status 0, or one of our own errors with its line.
+/// Expects status 0, or an error of the library with its line.
 void expect_error_or_success(const End& end, const std::string& what) {
   if (end.status == 0) return;
   EXPECT_THAT(end.status, AllOf(Ge(2), Le(5))) << what << ": " << end.output;
   EXPECT_NE(end.output.find("lockstep: error: "), std::string::npos) << what << ": " << end.output;
 }
 
-// The limit does not hold for root.
-TEST(AProcessWithoutThreads, EndsWithAnErrorOfTheDevice) {
+// The limit does not apply to root.
+TEST(AProcessWithoutThreads, EndsWithADeviceError) {
   const std::string user = geteuid() == 0 ? "setpriv --reuid=65534 --clear-groups " : "";
   bool failed = false;
   for (int threads = 1; threads <= 12; ++threads) {
@@ -60,7 +60,7 @@ TEST(AProcessWithoutDescriptors, EndsWithAnError) {
   }
 }
 
-/// Two ranks, each of them started by `wrapper`.
+/// A command line for two ranks, each started by `wrapper`.
 std::string two_ranks(const std::string& wrapper) {
   return fmt::format("timeout 20 {} {} {} --steps 5", mpirun_line_on(2), wrapper,
                      LOCKSTEP_FAULTY_TRAINING);
@@ -79,7 +79,7 @@ TEST(RanksWithoutDescriptors, EndWithAnError) {
 
 TEST(RanksWithoutSharedMemory, StillTrain) {
   const std::string full = "unshare --mount sh -c 'mount -t tmpfs -o size=64k tmpfs /dev/shm && ";
-  if (run(full + "true'").status != 0) GTEST_SKIP() << "no right to mount a file system";
+  if (run(full + "true'").status != 0) GTEST_SKIP() << "no permission to mount a file system";
   const End end = run(full + two_ranks("") + "'");
   EXPECT_EQ(end.status, 0) << end.output;
   EXPECT_NE(end.output.find("trained 5 steps"), std::string::npos) << end.output;

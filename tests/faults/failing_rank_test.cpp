@@ -1,4 +1,4 @@
-// Trainings in which one rank fails: how they end, and whom they name.
+// Trainings in which one rank fails: their end, and the rank they name.
 #include <fmt/format.h>
 #include <csignal>
 #include <random>
@@ -14,7 +14,7 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kGoesOn =
+constexpr const char* kResumeAdvice =
     "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir";
 
 /// The rank that fails in job `index` of two for rank 0 and two for rank 1.
@@ -28,15 +28,15 @@ TEST(AKilledRank, IsNamed) {
     EXPECT_THAT(expect_failure(outcomes[i]),
                 AllOf(HasSubstr("[watchdog] expected every rank to stay connected; " +
                                 name_of_rank(rank_of(i)) + ", is gone ("),
-                      HasSubstr(kGoesOn)));
+                      HasSubstr(kResumeAdvice)));
 }
 
-TEST(ARankThatEndsWithoutAWord, IsNamedAlthoughItsStatusIsZero) {
+TEST(ARankThatExits, IsNamedAlthoughItsStatusIsZero) {
   for (const Outcome& outcome : on_all_routes({"--fault leaves"}))
     EXPECT_THAT(expect_failure(outcome), HasSubstr(name_of_rank(1) + ", is gone ("));
 }
 
-// Nobody waits for anybody any more, so it is the launcher that notices.
+// No rank waits for another any more, so only the launcher detects it.
 TEST(ARankThatEndsWithoutMpi, FailsTheJob) {
   for (const Outcome& outcome : on_all_routes({"--fault leaves-after-training"})) {
     EXPECT_GT(outcome.status, 0) << outcome.output;
@@ -46,7 +46,7 @@ TEST(ARankThatEndsWithoutMpi, FailsTheJob) {
   }
 }
 
-TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
+TEST(ARankWithAnotherLayout, EndsTheJobBeforeTheFirstStep) {
   for (const Outcome& outcome : on_all_routes({"--fault layout"})) {
     EXPECT_THAT(expect_failure(outcome),
                 HasSubstr("[all_reduce] expected the same parameters on all replicas; "
@@ -56,8 +56,9 @@ TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
   }
 }
 
-// The first error, which all ranks had and the program caught, is not that of the second training.
-TEST(ARankThatFailsAfterAllBeganAgain, EndsTheJobWithItsOwnError) {
+// The first error occurs on all ranks and is caught by the program. It must not hide that of the
+// second training.
+TEST(ARankThatFailsAfterARestart, EndsTheJobWithItsOwnError) {
   Jobs jobs;
   for (const Route& route : kRoutes)
     for (const char* when : {"training", "the-replicas"})
@@ -73,8 +74,8 @@ TEST(ARankThatFailsAfterAllBeganAgain, EndsTheJobWithItsOwnError) {
   }
 }
 
-// The delay is the subject: a program may take its time between two trainings.
-TEST(ATrainingThatBeginsAgain, MayDoSoAfterTheStallTimeout) {
+// The delay is the subject: a program may pause between two trainings.
+TEST(ARestartedTraining, IsAllowedAfterTheStallTimeout) {
   Jobs jobs;
   for (const Route& route : kRoutes)
     jobs.start(route.ranks, fmt::format("--allreduce {} --again --rest {} --stall-timeout {}",
@@ -92,38 +93,38 @@ TEST(AStoppedRank, IsNamed) {
     EXPECT_THAT(expect_failure(outcome),
                 AllOf(HasSubstr("[watchdog] expected a heartbeat from every rank within 2 s; " +
                                 name_of_rank(1) + ", has not been heard from for "),
-                      HasSubstr(kGoesOn)));
+                      HasSubstr(kResumeAdvice)));
     EXPECT_EQ(outcome.status, 4);
   }
 }
 
-/// A job in which rank 1 stood still in its sixth step, before `bucket`.
-void expect_standing(const Outcome& outcome, const std::string& bucket, const std::string& phase,
-                     const std::string& others) {
-  // In the program's own code, the message also tells what that can do.
+/// Expects that rank 1 stalled in its sixth step, before `bucket`.
+void expect_stalled(const Outcome& outcome, const std::string& bucket, const std::string& phase,
+                    const std::string& others) {
+  // For the program's own code, the message also has advice.
   const std::string hint = phase == "idle" ? "the awaited process neither .* overrides; " : "";
   EXPECT_THAT(expect_failure(outcome),
               AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) +
                               ", step 6, waiting before " + bucket + " for "),
                     ContainsRegex(" for [2-9] s in " + phase + "; " + others + " in it; " + hint +
-                                  kGoesOn)));
+                                  kResumeAdvice)));
   EXPECT_EQ(outcome.status, 4);
 }
 
 const std::string kFirstBucket = "bucket 0 (layers dense_3/kernel .. dense_2/kernel)";
 const std::string kSecondBucket = "bucket 1 (layers dense_2/bias .. dense_1/kernel)";
 
-// On the ring the first bucket has gone by the middle of backward; in shared memory all go at its
-// end.
-TEST(ARankThatStandsStill, IsNamedWithStepAndBucket) {
+// The ring has reduced the first bucket by the middle of the backward pass; shared memory reduces
+// all at its end.
+TEST(AStalledRank, IsNamedWithStepAndBucket) {
   const auto outcomes = on_all_routes({"--fault sleeps", "--fault sleeps-in-backward"});
-  expect_standing(outcomes[0], kFirstBucket, "idle", "rank 0 is");
-  expect_standing(outcomes[1], kFirstBucket, "idle", "ranks 0,2 are");
-  expect_standing(outcomes[2], kFirstBucket, "compute", "rank 0 is");
-  expect_standing(outcomes[3], kSecondBucket, "compute", "ranks 0,2 are");
+  expect_stalled(outcomes[0], kFirstBucket, "idle", "rank 0 is");
+  expect_stalled(outcomes[1], kFirstBucket, "idle", "ranks 0,2 are");
+  expect_stalled(outcomes[2], kFirstBucket, "compute", "rank 0 is");
+  expect_stalled(outcomes[3], kSecondBucket, "compute", "ranks 0,2 are");
 }
 
-TEST(AReplicaThatStandsStill, IsNamedAndNotItsRank) {
+TEST(AStalledReplica, IsNamedAndNotItsRank) {
   for (const Outcome& outcome :
        on_all_routes({"--fault sleeps-in-backward --replicas 2",
                       "--fault sleeps-in-backward --replicas 2 --replaces"}))
@@ -133,14 +134,14 @@ TEST(AReplicaThatStandsStill, IsNamedAndNotItsRank) {
               ContainsRegex(" for [2-9] s in compute; replicas 0,1,2(,4,5)? are in it; ")));
 }
 
-TEST(ARankOfSeveralReplicasThatStandsStill, IsNamedAndNotTheReplicasThatWait) {
+TEST(AStalledRankOfSeveralReplicas, IsNamedAndNotTheReplicasThatWait) {
   for (const Outcome& outcome : on_all_routes({"--fault sleeps --replicas 2"}))
     EXPECT_THAT(expect_failure(outcome),
                 AllOf(HasSubstr("; replica 2 (" + name_of_rank(1) + "), step 6, waiting before "),
                       ContainsRegex("; replicas 0,1(,4,5)? are in it; ")));
 }
 
-TEST(ARankThatDoesNotGetItsRecords, IsNamedWithStepAndPhase) {
+TEST(ARankThatWaitsForRecords, IsNamedWithStepAndPhase) {
   for (const Outcome& outcome : on_all_routes({"--fault sleeps-in-input"})) {
     EXPECT_THAT(
         expect_failure(outcome),
@@ -163,8 +164,8 @@ TEST(ARankThatReturnsEarly, IsNamedAtOnce) {
 
 // --- At any moment
 
-/// Kills ranks while 12 MB a step are in flight, on the two routes at once. `trial` decides which
-/// ranks, and when.
+/// Kills ranks with 12 MB per step in flight, on both routes concurrently. `trial` seeds the choice
+/// of ranks and times.
 void kill_in_mid_training(unsigned trial) {
   std::mt19937 random(trial);
   Jobs jobs;

@@ -1,5 +1,4 @@
-// A small training that goes wrong on one rank as it is told to: what the fault tests start under
-// mpirun.
+// A small training with a fault on one rank. The fault tests start it under mpirun.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -41,43 +40,42 @@ struct Arguments {
   bool replaces = false;
 };
 
-constexpr std::int64_t kPart = 4;  // records of a step and replica
+constexpr std::int64_t kPart = 4;  // records per step and replica
 constexpr std::int64_t kClasses = 4;
-constexpr std::int64_t kSpokenSteps = 20;
+constexpr std::int64_t kPrintedSteps = 20;
 
 int parse(int argc, char** argv, Arguments& arguments) {
-  CLI::App program("A small training that goes wrong on one rank", "faulty_training");
-  std::string faults = "What happens:";
+  CLI::App program("A small training with a fault on one rank", "faulty_training");
+  std::string faults = "The fault:";
   std::vector<std::string> names;
   for (const auto& [name, meaning] : kinds()) {
     names.push_back(name);
     faults += fmt::format("\n  {}: {}", name, meaning);
   }
   program.add_option("--fault", arguments.fault.kind, faults)->check(CLI::IsMember(names));
-  program.add_option("--rank", arguments.fault.rank, "Where it happens");
-  program.add_option("--step", arguments.fault.step, "When it happens: steps done before");
-  program.add_option("--job", arguments.job,
-                     "A name by which all processes of the job can be told");
+  program.add_option("--rank", arguments.fault.rank, "Rank of the fault");
+  program.add_option("--step", arguments.fault.step, "Number of steps before the fault");
+  program.add_option("--job", arguments.job, "A name that identifies all processes of the job");
   program.add_option("--data", arguments.data,
-                     "A data set that is opened, and not used, before the replicas are set up");
-  program.add_option("--allreduce", arguments.route, "As that of lockstep train");
-  program.add_option("--stall-timeout", arguments.stall_timeout, "As that of lockstep train");
-  program.add_option("--check-replicas", arguments.check_replicas, "As that of lockstep train");
-  program.add_option("--steps", arguments.steps, "Of the training");
-  program.add_option("--units", arguments.units, "Of each hidden layer");
-  program.add_option("--bucket-bytes", arguments.bucket_bytes, "Of a gradient bucket");
+                     "A data set to open before the setup of the replicas; not used");
+  program.add_option("--allreduce", arguments.route, "Like lockstep train");
+  program.add_option("--stall-timeout", arguments.stall_timeout, "Like lockstep train");
+  program.add_option("--check-replicas", arguments.check_replicas, "Like lockstep train");
+  program.add_option("--steps", arguments.steps, "Steps of the training");
+  program.add_option("--units", arguments.units, "Units of each hidden layer");
+  program.add_option("--bucket-bytes", arguments.bucket_bytes, "Size of a gradient bucket");
   program.add_option("--log-every", arguments.log_every,
-                     "Steps between looks for stragglers; 0 for none");
-  program.add_option("--prefetch", arguments.prefetch, "As that of lockstep train");
+                     "Steps between checks for stragglers; 0: none");
+  program.add_option("--prefetch", arguments.prefetch, "Like lockstep train");
   program.add_option("--pause", arguments.pause, "Milliseconds before each step");
-  program.add_option("--replicas", arguments.replicas, "Of each rank");
+  program.add_option("--replicas", arguments.replicas, "Replicas of each rank");
   program.add_flag("--wrapped", arguments.wrapped,
-                   "A loop of its own with a DistributedOptimizer, in place of a Trainer");
+                   "A custom loop with a DistributedOptimizer instead of a Trainer");
   program.add_flag("--again", arguments.again,
-                   "Begins with a training that fails on all ranks, and catches its error");
+                   "First runs a training that fails on all ranks, and catches its error");
   program.add_option("--rest", arguments.rest, "Seconds between the trainings of --again");
   program.add_flag("--replaces", arguments.replaces,
-                   "Trains with a strategy that has taken the place of another one");
+                   "Trains with a strategy that replaces another one");
   program.add_flag("--unguarded", arguments.unguarded, "Lets exceptions leave main");
   try {
     program.parse(argc, argv);
@@ -87,12 +85,13 @@ int parse(int argc, char** argv, Arguments& arguments) {
   return 0;
 }
 
-Network make_network(const Arguments& arguments, const std::shared_ptr<const Mischief>& mischief) {
+Network make_network(const Arguments& arguments,
+                     const std::shared_ptr<const FaultInjector>& injector) {
   Network network({16}, "faulty");
   network.add(Dense({.units = arguments.units}));
   network.add(ReLU());
-  network.add(Dense({.units = mischief->is("layout") ? arguments.units + 1 : arguments.units}));
-  network.add(FaultyLayer(mischief));
+  network.add(Dense({.units = injector->is("layout") ? arguments.units + 1 : arguments.units}));
+  network.add(FaultyLayer(injector));
   network.add(ReLU());
   network.add(Dense({.units = arguments.units}));
   network.add(ReLU());
@@ -100,42 +99,42 @@ Network make_network(const Arguments& arguments, const std::shared_ptr<const Mis
   return network;
 }
 
-/// Strikes at its step, and says where the training is.
+/// Injects the fault at its step, and prints the progress of the training.
 class Steps final : public Callback {
  public:
-  Steps(std::shared_ptr<const Mischief> mischief, Trainer& trainer, std::chrono::milliseconds pause,
-        bool speaks)
-      : mischief_(std::move(mischief)), trainer_(trainer), pause_(pause), speaks_(speaks) {}
+  Steps(std::shared_ptr<const FaultInjector> injector, Trainer& trainer,
+        std::chrono::milliseconds pause, bool prints)
+      : injector_(std::move(injector)), trainer_(trainer), pause_(pause), prints_(prints) {}
 
   void on_batch_begin(std::int64_t step) override {
     std::this_thread::sleep_for(pause_);
-    mischief_->strike_before(step, trainer_);
+    injector_->inject_before_step(step, trainer_);
   }
   void on_batch_end(const strategy::StepLogs& logs) override {
-    if (mischief_->is("stops-and-sleeps", logs.step)) {
-      mischief_->wait_for_sleeping_reader();
+    if (injector_->is("stops-and-sleeps", logs.step)) {
+      injector_->wait_for_sleeping_reader();
       request_stop();
     }
-    if (speaks_ && logs.step <= kSpokenSteps) say(fmt::format("step {} done\n", logs.step));
+    if (prints_ && logs.step <= kPrintedSteps) print_line(fmt::format("step {} done\n", logs.step));
   }
   void on_epoch_end(const strategy::EpochLogs& logs) override {
-    if (speaks_ && logs.verdict) say(fmt::format("verdict: {}\n", logs.verdict->text));
+    if (prints_ && logs.verdict) print_line(fmt::format("verdict: {}\n", logs.verdict->text));
   }
   void on_train_end(const strategy::TrainEnd& end) override {
-    if (speaks_) say(fmt::format("trained {} steps\n", end.steps));
+    if (prints_) print_line(fmt::format("trained {} steps\n", end.steps));
   }
-  bool may_stop_at_batches() const override { return mischief_->is("stops-and-sleeps"); }
+  bool may_stop_at_batches() const override { return injector_->is("stops-and-sleeps"); }
 
  private:
-  static void say(const std::string& line) {
+  static void print_line(const std::string& line) {
     fmt::print("{}", line);
     std::fflush(stdout);
   }
 
-  std::shared_ptr<const Mischief> mischief_;
+  std::shared_ptr<const FaultInjector> injector_;
   Trainer& trainer_;
   std::chrono::milliseconds pause_;
-  bool speaks_;
+  bool prints_;
 };
 
 int train(Session& session, const Arguments& arguments) {
@@ -159,14 +158,14 @@ int train(Session& session, const Arguments& arguments) {
   MultiWorkerMirroredStrategy strategy(session, devices, options);
   replaced.reset();
   const std::int64_t last_replica = strategy.first_replica() + strategy.local_replicas() - 1;
-  const auto mischief =
-      std::make_shared<const Mischief>(arguments.fault, session.rank(), kPart * last_replica);
-  if (mischief->is("leaves-before-training")) return 0;
-  if (mischief->is("throws-before-training")) throw std::runtime_error("a file cannot be read");
+  const auto injector =
+      std::make_shared<const FaultInjector>(arguments.fault, session.rank(), kPart * last_replica);
+  if (injector->is("leaves-before-training")) return 0;
+  if (injector->is("throws-before-training")) throw std::runtime_error("a file cannot be read");
   const std::int64_t batch = kPart * strategy.num_replicas_in_sync();
   const Dataset records = Dataset::synthetic({16}, kClasses, batch * arguments.steps).batch(batch);
   const auto bytes = static_cast<std::size_t>(arguments.bucket_bytes);
-  Trainer trainer(strategy, make_network(arguments, mischief),
+  Trainer trainer(strategy, make_network(arguments, injector),
                   {.buckets = {.first_bytes = bytes, .bytes = bytes}});
   strategy::FitOptions fit{.epochs = 1,
                            .progress = false,
@@ -174,13 +173,13 @@ int train(Session& session, const Arguments& arguments) {
                            .check_replicas = arguments.check_replicas};
   fit.signals = {SIGTERM, SIGINT};
   fit.callbacks.push_back(std::make_shared<Steps>(
-      mischief, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
+      injector, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
   if (arguments.log_every > 0 && session.is_chief())
     fit.callbacks.push_back(std::make_shared<strategy::Stragglers>(strategy, arguments.log_every));
   const strategy::History history = trainer.fit(
-      with_faulty_reading(records, mischief, kPart * strategy.local_replicas(), batch), fit);
-  session.barrier();  // everyone has said what it has to say
-  if (mischief->is("leaves-after-training")) _exit(0);
+      with_faulty_reading(records, injector, kPart * strategy.local_replicas(), batch), fit);
+  session.barrier();  // all output is written
+  if (injector->is("leaves-after-training")) _exit(0);
   return history.end.signal == 0 ? 0 : 128 + history.end.signal;
 }
 

@@ -1,4 +1,4 @@
-// Ranks that hang where no collective of a training is in flight: before the replicas are set up,
+// Ranks that hang while no collective of a training is in flight: before the setup of the replicas,
 // and after the training.
 #include <fmt/format.h>
 #include <csignal>
@@ -44,9 +44,9 @@ TEST(ARankWhoseReadsHang, IsNamedWhenTheTrainingIsOver) {
   }
 }
 
-// The text of the exception is there at once; what ends the job is that the rank does not come to
-// its end.
-TEST(ARankWhoseReadsHang, LeavesTheTextOfItsExceptionFirst) {
+// The text of the exception is printed at once; the job ends because the rank does not reach its
+// end.
+TEST(ARankWhoseReadsHang, PrintsItsExceptionFirst) {
   for (const Outcome& outcome : on_all_routes({"--fault throws-and-sleeps --prefetch 4"})) {
     EXPECT_GT(outcome.status, 0) << outcome.output;
     EXPECT_LT(outcome.seconds, kStallTimeout + kGrace);
@@ -60,7 +60,7 @@ TEST(ARankWhoseReadsHang, LeavesTheTextOfItsExceptionFirst) {
 }
 
 // The delay is the subject.
-TEST(LongSuspension, OfAllRanksForThreeTimeoutsIsNoFailure) {
+TEST(LongSuspension, IsNoFailureIfAllRanksAreSuspended) {
   Jobs jobs;
   std::vector<Job*> running;
   for (const Route& route : kRoutes)

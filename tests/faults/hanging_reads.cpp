@@ -1,8 +1,8 @@
-// A library for LD_PRELOAD whose reads of one file never return on one rank of a job, such as those
-// from a file server that is gone.
+// A library for LD_PRELOAD whose reads of one file never return on one rank of a job, like reads
+// from a lost file server.
 //
 //   HANGING_FILE   end of the file's path
-//   HANGING_RANK   its rank, as Open MPI or MPICH says it
+//   HANGING_RANK   its rank, from the environment of Open MPI or MPICH
 //   HANGING_WHEN   path of a file: reads return until it exists
 #include <dlfcn.h>
 #include <unistd.h>

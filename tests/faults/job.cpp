@@ -24,10 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook(5);
-constexpr double kPatience = 60;  // seconds for a word of a job that is well
-constexpr double kTidyingSeconds =
-    5;  // that mpirun's end may be ahead of its last files' and processes'
+constexpr milliseconds kPollInterval(5);
+constexpr double kPatience = 60;       // seconds to wait for output
+constexpr double kTidyingSeconds = 5;  // time to remove files and processes after the end of mpirun
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path);
@@ -59,7 +58,7 @@ bool is_mapped_somewhere(const fs::path& file) {
 }
 
 [[noreturn]] void become(const std::vector<std::string>& command, const fs::path& log) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // where the test itself is ended
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // if the test itself ends
   const int nothing = open("/dev/null", O_RDONLY);
   const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
   dup2(nothing, STDIN_FILENO);
@@ -114,17 +113,17 @@ Job::~Job() {
 
 std::string Job::output() const {
   std::string text = read_file(log_);
-  std::erase(text, '\0');  // which the mpirun of Open MPI 5 adds to some of what it passes on
+  std::erase(text, '\0');  // the mpirun of Open MPI 5 adds them to some output
   return text;
 }
 
 bool Job::wait_for(const std::string& text) {
   for (const auto begin = Clock::now();
        Clock::now() - begin < std::chrono::duration<double>(kPatience);) {
-    const bool ended = has_ended();  // before the look, so that last words count
+    const bool ended = has_ended();  // queried first, so that the last output is checked
     if (output().find(text) != std::string::npos) return true;
     if (ended) return false;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPollInterval);
   }
   return false;
 }
@@ -156,14 +155,14 @@ bool Job::has_ended() {
 }
 
 Outcome Job::finish(double seconds_at_most) {
-  while (!has_ended() && seconds() < seconds_at_most) std::this_thread::sleep_for(kLook);
+  while (!has_ended() && seconds() < seconds_at_most) std::this_thread::sleep_for(kPollInterval);
   Outcome outcome;
   const auto deadline = Clock::now() + std::chrono::duration<double>(kTidyingSeconds);
   do {
     outcome.seconds = seconds();
     outcome.left_behind = left_behind();
     if (outcome.left_behind.empty() || status_ < 0) break;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPollInterval);
   } while (Clock::now() < deadline);
   outcome.status = status_;
   outcome.output = output();
@@ -176,11 +175,11 @@ std::string Job::left_behind() const {
   for (const pid_t process : processes()) found += fmt::format("process {}; ", process);
   std::error_code gone;
   for (const auto& entry : fs::directory_iterator(fs::temp_directory_path(), gone)) {
-    const fs::path session = entry.path() / fmt::format("pid.{}", launcher_);  // of mpirun
+    const fs::path session = entry.path() / fmt::format("pid.{}", launcher_);  // mpirun's
     if (entry.path().filename().string().starts_with("ompi.") && fs::exists(session, gone))
       found += fmt::format("{}; ", session.string());
   }
-  // Files of other jobs are in use by those.
+  // Files that are mapped belong to other jobs.
   for (const auto& entry : fs::directory_iterator("/dev/shm", gone)) {
     struct stat status {};
     if (stat(entry.path().c_str(), &status) != 0 || status.st_uid != getuid()) continue;

@@ -1,4 +1,4 @@
-// A job of ranks as a user starts it, and what it leaves behind.
+// A job of ranks as a user starts it, and its leftovers.
 #pragma once
 
 #include <sys/types.h>
@@ -17,18 +17,18 @@ struct Outcome {
   double seconds = 0;  ///< from the start of the job, or since `Job::restart_clock`, to the end of
                        ///< its last process
   std::string output;  ///< standard output and standard error of all ranks
-  /// Processes, shared memory and directories; empty where there are none.
+  /// Remaining processes, shared memory and directories; empty if none.
   std::string left_behind;
 
   /// Lines of the output that contain `text`.
   std::vector<std::string> lines_with(const std::string& text) const;
 };
 
-/// mpirun with the program faulty_training. All processes of it are known by a name in their
-/// command lines. The destructor ends them.
+/// mpirun with the program faulty_training. A name in their command lines identifies its processes.
+/// The destructor ends them.
 class Job {
  public:
-  /// `arguments`: words for the program. `launcher`: in place of mpirun and its options.
+  /// `arguments`: arguments of the program. `launcher`: replaces mpirun and its options.
   Job(int ranks, const std::string& arguments);
   Job(std::vector<std::string> launcher, const std::string& arguments);
   Job(const Job&) = delete;
@@ -37,14 +37,12 @@ class Job {
 
   pid_t launcher() const { return launcher_; }
   std::string output() const;
-  /// Waits for a line that contains `text`. False where the job ends before, or says nothing of it
-  /// for long.
+  /// Waits for a line that contains `text`. False if the job ends first, or after a timeout.
   bool wait_for(const std::string& text);
-  /// The process that is rank `rank`, as it has told; waits for that. Throws where it does not.
+  /// The process of rank `rank`, from its output; waits for that. Throws if it is not printed.
   pid_t rank(int rank);
   void restart_clock() { start_ = Clock::now(); }
-  /// Waits for the end of all processes, `seconds` at most, and ends by force what is still there
-  /// then.
+  /// Waits up to `seconds` for the end of all processes, then kills the remaining ones.
   Outcome finish(double seconds);
 
  private:

@@ -1,5 +1,5 @@
-// Trainings in which one rank is not what the others are, and says nothing: it computes something
-// else, or is slow.
+// Trainings in which one rank silently differs from the others: its values are wrong, or it is
+// slow.
 #include "tests/faults/endings.h"
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-TEST(OneBitOfOneWeight, IsFoundAtTheNextCheckAndNamed) {
-  // Of two replicas nobody knows which one is right; the second is named.
+TEST(OneFlippedBit, IsFoundAtTheNextCheckAndNamed) {
+  // With two replicas, it is unknown which one is right; the second is named.
   for (const Outcome& outcome :
        on_all_routes({"--fault flips-a-bit --step 5 --check-replicas 4"})) {
     EXPECT_THAT(expect_failure(outcome),
@@ -25,7 +25,7 @@ TEST(OneBitOfOneWeight, IsFoundAtTheNextCheckAndNamed) {
   }
 }
 
-/// Rank 1 and nobody else is slow, and by `phase`.
+/// Expects that only rank 1 is named as slow, in `phase`.
 void expect_straggler(const Outcome& outcome, const std::string& phase) {
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_EQ(outcome.left_behind, "");
@@ -38,14 +38,14 @@ void expect_straggler(const Outcome& outcome, const std::string& phase) {
                           host_name(), phase)));
 }
 
-/// The verdict on the epoch too.
+/// Expects that the verdict on the epoch names rank 1 with `text`.
 void expect_verdict(const Outcome& outcome, const std::string& text) {
   const auto lines = outcome.lines_with("verdict: ");
   ASSERT_EQ(lines.size(), 1U) << outcome.output;
   EXPECT_THAT(lines.front(), HasSubstr("verdict: bound by straggler: rank 1 " + text));
 }
 
-/// For both kinds of slowness on all routes: expect(outcome, whether it computes slowly).
+/// Calls expect(outcome, is_compute) for slow computation and slow input on all routes.
 template <typename Expect>
 void for_slow_ranks(const Expect& expect) {
   const auto outcomes = on_all_routes({"--fault slow-backward --steps 9 --log-every 3",
@@ -53,14 +53,14 @@ void for_slow_ranks(const Expect& expect) {
   for (std::size_t i = 0; i < outcomes.size(); ++i) expect(outcomes[i], i < kRoutes.size());
 }
 
-TEST(ASlowRank, IsNamedWithWhatItIsSlowAtAndNobodyElse) {
+TEST(ASlowRank, IsTheOnlyOneNamedWithItsSlowPhase) {
   for_slow_ranks([](const Outcome& outcome, bool is_compute) {
     expect_straggler(outcome, is_compute ? "compute" : "input");
   });
 }
 
-// Where nothing else runs: other processes make ranks slow, too.
-TEST(LongSlowRank, IsWhatTheVerdictNames) {
+// Long, because other processes make ranks slow, too.
+TEST(LongSlowRank, IsNamedInTheVerdict) {
   for_slow_ranks([](const Outcome& outcome, bool is_compute) {
     expect_verdict(outcome, is_compute ? "has " : "waits ");
   });

@@ -1,4 +1,4 @@
-// Ends of jobs that depend on who is first, again and again.
+// Ends of jobs that depend on the order of events, repeated many times.
 #include <fmt/format.h>
 #include <atomic>
 #include <cstdlib>
@@ -26,8 +26,8 @@ class Stress {
 };
 
 int repeats(int usual) {
-  const char* asked = std::getenv("LOCKSTEP_REPEATS");
-  return asked == nullptr ? usual : std::atoi(asked);
+  const char* text = std::getenv("LOCKSTEP_REPEATS");
+  return text == nullptr ? usual : std::atoi(text);
 }
 
 TEST(LongKilledRank, IsNamedEachTimeWithAllProcessorsBusy) {
@@ -49,8 +49,8 @@ TEST(LongKilledRank, IsNamedEachTimeWithAllProcessorsBusy) {
 
 class LongFailingRing : public ::testing::TestWithParam<const char*> {};
 
-// The memory of messages that were in flight is poisoned where it is freed. The status is that of
-// the exception, or 4 where another rank finds the failure first; never that of a signal.
+// Freed memory of messages in flight is poisoned. The status is that of the exception, or 4 if
+// another rank detects the failure first; never that of a signal.
 TEST_P(LongFailingRing, EndsWithTheErrorEachTime) {
   setenv("OMPI_MCA_btl", GetParam(), 1);
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);

@@ -9,7 +9,7 @@
 namespace lockstep::faults {
 namespace {
 
-constexpr std::int64_t kSpokenLoopSteps = 20;
+constexpr std::int64_t kPrintedLoopSteps = 20;
 
 /// Two parameters, so that there are two buckets.
 struct Optimizer {
@@ -27,7 +27,7 @@ struct Optimizer {
   }
 };
 
-void say(const std::string& line) {
+void print_line(const std::string& line) {
   fmt::print("{}\n", line);
   std::fflush(stdout);
 }
@@ -35,24 +35,25 @@ void say(const std::string& line) {
 }  // namespace
 
 int run(Session& session, const WrappedLoop& loop) {
-  const Mischief mischief(loop.fault, session.rank(), 0);
+  const FaultInjector injector(loop.fault, session.rank(), 0);
   Workers workers(session, loop.workers);
   Optimizer inner;
   DistributedOptimizer optimizer(workers, inner, {.first_bucket_bytes = 1, .bucket_bytes = 1});
   optimizer.broadcast_parameters();
   for (std::int64_t step = 0; step < loop.steps; ++step) {
     std::this_thread::sleep_for(loop.pause);
-    mischief.strike_before(step);
-    if (mischief.is("returns", step)) return 0;
+    injector.inject_before_step(step);
+    if (injector.is("returns", step)) return 0;
     optimizer.begin_backward();
-    optimizer.gradient_ready(1);  // over a wire its reduction begins here
-    mischief.strike_in_backward(step);
+    optimizer.gradient_ready(1);  // over a network its reduction begins here
+    injector.inject_in_backward(step);
     optimizer.backward_done();
     optimizer.step();
-    if (session.is_chief() && step < kSpokenLoopSteps) say(fmt::format("step {} done", step + 1));
+    if (session.is_chief() && step < kPrintedLoopSteps)
+      print_line(fmt::format("step {} done", step + 1));
   }
-  if (session.is_chief()) say(fmt::format("trained {} steps", loop.steps));
-  if (mischief.is("leaves-after-training")) std::_Exit(0);
+  if (session.is_chief()) print_line(fmt::format("trained {} steps", loop.steps));
+  if (injector.is("leaves-after-training")) std::_Exit(0);
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// A loop of one's own around a DistributedOptimizer, which goes wrong as it is told to.
+// A custom training loop with a DistributedOptimizer and an injected fault.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@ struct WrappedLoop {
   std::chrono::milliseconds pause{0};  ///< before each step
 };
 
-/// Runs it on this rank; the chief tells of its first steps as faulty_training does. The exit
-/// status.
+/// Runs the loop on this rank and returns the exit status. The chief prints its first steps like
+/// faulty_training.
 int run(Session& session, const WrappedLoop& loop);
 
 }  // namespace lockstep::faults

@@ -1,5 +1,4 @@
-// How a user's own loops end, around a DistributedOptimizer: soon, with the right status, and
-// leaving nothing.
+// Custom loops with a DistributedOptimizer end soon, with the right status and without leftovers.
 #include <fmt/format.h>
 #include <csignal>
 
@@ -18,7 +17,7 @@ using ::testing::Le;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr double kLoopSeconds = 10;  // that the end may take
+constexpr double kLoopSeconds = 10;  // limit of the end
 
 std::string wrapped(const Route& route, const std::string& words) {
   return fmt::format("--wrapped --allreduce {} {}", route.name, words);
@@ -30,7 +29,7 @@ std::vector<Outcome> outcomes_of(const std::string& words, int more_ranks = 0) {
   return jobs.finish();
 }
 
-TEST(TheEndOfAWrappedLoop, IsQuietWhenItIsDone) {
+TEST(WrappedLoopEnd, IsSilentOnSuccess) {
   for (const Outcome& outcome : outcomes_of("", 1)) {
     EXPECT_EQ(outcome.status, 0) << outcome.output;
     EXPECT_LT(outcome.seconds, kLoopSeconds);
@@ -39,7 +38,7 @@ TEST(TheEndOfAWrappedLoop, IsQuietWhenItIsDone) {
   }
 }
 
-TEST(TheEndOfAWrappedLoop, ByAnExceptionOnOneRankIsOneLine) {
+TEST(WrappedLoopEnd, ByAnExceptionOnOneRankIsOneLine) {
   for (const auto& [fault, message] : {std::pair("throws", "a shard cannot be read"),
                                        std::pair("throws-in-backward", "a layer cannot go on")})
     for (const Outcome& outcome : outcomes_of(fmt::format("--fault {}", fault))) {
@@ -50,7 +49,7 @@ TEST(TheEndOfAWrappedLoop, ByAnExceptionOnOneRankIsOneLine) {
     }
 }
 
-TEST(TheEndOfAWrappedLoop, ByAnExceptionThatNobodyCatchesEndsAllRanks) {
+TEST(WrappedLoopEnd, ByAnUncaughtExceptionEndsAllRanks) {
   for (const Outcome& outcome : outcomes_of("--unguarded --fault throws")) {
     EXPECT_GT(outcome.status, 0) << outcome.output;
     EXPECT_LT(outcome.seconds, kLoopSeconds);
@@ -59,9 +58,9 @@ TEST(TheEndOfAWrappedLoop, ByAnExceptionThatNobodyCatchesEndsAllRanks) {
   }
 }
 
-// The loop does with signals what it will; this one dies of them. Whether the launcher sees that
-// first or the watchdog of the others is open.
-TEST(TheEndOfAWrappedLoop, ByASignalEndsAllRanks) {
+// This loop does not handle signals. Either the launcher or the watchdog of the others detects its
+// end first.
+TEST(WrappedLoopEnd, ByASignalEndsAllRanks) {
   for (const int signal : {SIGTERM, SIGINT}) {
     Jobs jobs;
     std::vector<Job*> running;
@@ -80,7 +79,7 @@ TEST(TheEndOfAWrappedLoop, ByASignalEndsAllRanks) {
   }
 }
 
-TEST(TheEndOfAWrappedLoop, ByASignalToMpirunIsItsOwn) {
+TEST(WrappedLoopEnd, ByASignalToMpirunHasItsStatus) {
   for (const int signal : {SIGTERM, SIGINT}) {
     Jobs jobs;
     for (const Route& route : kRoutes) {
@@ -97,7 +96,7 @@ TEST(TheEndOfAWrappedLoop, ByASignalToMpirunIsItsOwn) {
   }
 }
 
-TEST(AWrappedLoop, NamesTheRankThatDoesNotCome) {
+TEST(WrappedLoop, NamesTheRankThatIsAbsent) {
   for (const std::string fault : {"sleeps", "sleeps-in-backward"})
     for (const Outcome& outcome :
          outcomes_of(fmt::format("--stall-timeout {} --fault {} --step 7", kStallTimeout, fault))) {
@@ -109,15 +108,15 @@ TEST(AWrappedLoop, NamesTheRankThatDoesNotCome) {
     }
 }
 
-TEST(AWrappedLoop, NamesInItsErrorWhatAProgramCanDo) {
+TEST(WrappedLoop, ReportsHowAProgramCanAvoidTheError) {
   for (const Outcome& outcome :
        outcomes_of(fmt::format("--stall-timeout {} --fault sleeps", kStallTimeout)))
     EXPECT_THAT(expect_failure(outcome), AllOf(HasSubstr("tick()"), HasSubstr("stall_timeout"),
                                                HasSubstr("LOCKSTEP_STALL_TIMEOUT")));
 }
 
-// The delay is the subject. Its ranks wait in collectives, and may spin there.
-TEST(AWrappedLoop, GoesOnAfterWarningsWhereARankComputes) {
+// The delay is the subject. The waiting ranks may spin in collectives.
+TEST(WrappedLoop, ContinuesAfterWarningsIfARankComputes) {
   for (const int rank : {0, 1})
     for (const Outcome& outcome : outcomes_of(
              fmt::format("--stall-timeout {} --fault computes --rank {}", kStallTimeout, rank))) {
@@ -128,12 +127,12 @@ TEST(AWrappedLoop, GoesOnAfterWarningsWhereARankComputes) {
       EXPECT_THAT(warnings.front(),
                   AllOf(HasSubstr("expected progress within 2 s; " + name_of_rank(rank) +
                                   ", step 5, waiting before bucket 0 (layers back) for "),
-                        HasSubstr("the job goes on, because"), HasSubstr("tick()"),
+                        HasSubstr("the job continues, because"), HasSubstr("tick()"),
                         HasSubstr("stall_timeout"), HasSubstr("LOCKSTEP_STALL_TIMEOUT")));
     }
 }
 
-TEST(AWrappedLoop, EndsAtOnceWhereARankHasReturned) {
+TEST(WrappedLoop, EndsAtOnceIfARankHasReturned) {
   for (const int rank : {0, 1})
     for (const Outcome& outcome :
          outcomes_of(fmt::format("--stall-timeout 3600 --fault returns --rank {}", rank))) {
@@ -146,7 +145,7 @@ TEST(AWrappedLoop, EndsAtOnceWhereARankHasReturned) {
     }
 }
 
-TEST(AWrappedLoop, ObeysTheTimeoutOfItsEnvironment) {
+TEST(WrappedLoop, ObeysTheTimeoutOfItsEnvironment) {
   {
     const ScopedVariable timeout("LOCKSTEP_STALL_TIMEOUT", "2");
     for (const Outcome& outcome : outcomes_of("--stall-timeout 3600 --fault sleeps"))
@@ -163,7 +162,7 @@ TEST(AWrappedLoop, ObeysTheTimeoutOfItsEnvironment) {
   }
 }
 
-TEST(AWrappedLoop, EndsWhereARankIsKilled) {
+TEST(WrappedLoop, EndsIfARankIsKilled) {
   for (const Outcome& outcome : outcomes_of("--fault killed")) expect_failure(outcome);
 }
 

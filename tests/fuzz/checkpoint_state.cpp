@@ -7,7 +7,7 @@ void read_untrusted(Bytes bytes) {
   tolerate(ErrorCategory::checkpoint, [&] {
     const checkpoint::TrainingState state =
         checkpoint::parse_training_state(std::string(text_of(bytes)), "state.json");
-    // What was read must come through our own writer.
+    // Our own writer must accept any state that was read.
     checkpoint::parse_training_state(checkpoint::to_json_text(state), "state.json");
   });
 }

@@ -18,7 +18,7 @@ void read_untrusted(Bytes bytes) {
              .categorical = {"1"},
              .unknown_column = true,
              .like = file.path()});
-  } catch (const Error&) {  // what is no table of words may be one of numbers
+  } catch (const Error&) {  // the table may still be numeric
   }
   try {
     read_as({.targets = {"2"}});

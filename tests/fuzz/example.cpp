@@ -57,7 +57,7 @@ void read_untrusted(Bytes bytes) {
   Batch one(spec);
   Sample sample = one.sample();
   if (!decoder.decode(record, sample)) one.pad();
-  // What was read must come through our own writer unchanged.
+  // Our own writer must reproduce what was read.
   const std::string written = serialize_example(parse_example(record));
   LOCKSTEP_CHECK(serialize_example(parse_example(written)) == written);
 }

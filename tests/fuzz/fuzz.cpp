@@ -19,15 +19,15 @@ namespace lockstep::fuzz {
 
 namespace {
 
-/// The peak of the resident set since reset_peak(), or of the whole process where the kernel cannot
-/// reset it: then only growth beyond all earlier peaks is seen.
+/// Peak of the resident set since reset_peak(). If the kernel cannot reset it, it is that of the
+/// process, which detects growth beyond all earlier peaks only.
 std::uint64_t peak_bytes() {
   struct rusage usage = {};
   LOCKSTEP_CHECK_OP(::getrusage(RUSAGE_SELF, &usage), ==, 0);
   return static_cast<std::uint64_t>(usage.ru_maxrss) << 10U;
 }
 
-/// Sets the peak of the resident set to what is resident now, which it returns.
+/// Resets the peak of the resident set to its current size, and returns that.
 std::uint64_t reset_peak() {
   static const FileDescriptor file(::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC));
   [[maybe_unused]] const ssize_t written = ::write(file.get(), "5", 1);

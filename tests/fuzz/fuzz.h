@@ -1,4 +1,4 @@
-// What a fuzzer of ours is: one function over bytes that nobody vouches for.
+// The interface of a fuzzer: one function over untrusted bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@ namespace lockstep::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// Each fuzzer defines it: feeds `bytes` to what is tested. May throw Error, which is how damage is
-/// to be reported; anything else that leaves it, and any finding of a sanitizer, is a bug.
+/// Defined by each fuzzer: passes `bytes` to the code under test. May throw Error, which reports
+/// damaged input; any other exception, and any sanitizer report, is a bug.
 void read_untrusted(Bytes bytes);
 
-/// Calls `function`; an Error of `category` ends here. For readers of files that are no data.
+/// Calls `function` and ignores an Error of `category`, for readers whose errors have another
+/// category than data.
 template <typename Function>
 void tolerate(ErrorCategory category, Function function) {
   try {
@@ -27,24 +28,25 @@ void tolerate(ErrorCategory category, Function function) {
   }
 }
 
-/// What reading `bytes` may cost at most. A library may allocate or compute a thousand times what a
-/// file has, compressed texts of a PNG for example, before a limit of ours on the result applies.
+/// Memory and time of reading an input.
 struct Cost {
-  std::uint64_t resident_bytes = 0;  ///< growth of the resident set, at its peak
-  double seconds = 0;                ///< of processor time, so that other processes do not count
+  std::uint64_t resident_bytes = 0;  ///< growth of the peak resident set
+  double seconds = 0;                ///< processor time
 };
+/// Maximum cost of reading `bytes`. A library may allocate or compute a thousand times the size of
+/// a file, for example for compressed texts of a PNG, before our limit on the result applies.
 Cost allowed_cost(std::size_t bytes);
 
-/// read_untrusted(bytes); an Error (data) ends here. Any other kind of error is a bug too: the
-/// bytes are to blame and not the user's command line. Throws std::runtime_error if it costs more
-/// than allowed_cost().
+/// Calls read_untrusted(bytes) and ignores an Error (data). An Error of another category is a bug,
+/// because it would not blame the file. Throws std::runtime_error if the cost exceeds
+/// allowed_cost().
 void try_untrusted(Bytes bytes);
 
 inline std::string_view text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// A file in memory, for what reads files only. Gone with this object.
+/// A file in memory, for readers of files. Removed by the destructor.
 class MemoryFile {
  public:
   explicit MemoryFile(Bytes content);
@@ -58,7 +60,7 @@ class MemoryFile {
   int descriptor_;
 };
 
-/// A directory, for what reads a file by its name in one. Gone with this object.
+/// A directory, for readers of named files in one. Removed by the destructor.
 class Directory {
  public:
   Directory();

@@ -6,7 +6,7 @@ namespace lockstep::fuzz {
 void read_untrusted(Bytes bytes) {
   using namespace lockstep::data;
   static JpegDecoder decoder(
-      1 << 14);  // kept, as a reader keeps its own: one image must not spoil the next
+      1 << 14);  // reused, as in a reader: one image must not affect the next
   Image memory;
   for (const int denominator : {1, 2, 8}) {
     ImageHeader size = decoder.open(bytes);

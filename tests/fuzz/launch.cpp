@@ -1,5 +1,5 @@
-// Frames of a launch, and what is read of their texts: arrivals, calls of agents, facts for
-// daemons, targets, endings.
+// Frames of a launch and the parsers of their texts: arrivals, calls of agents, facts for daemons,
+// targets, endings.
 #include "apps/lockstep/launch/daemon.h"
 #include "apps/lockstep/launch/messages.h"
 #include "lockstep/base/error.h"
@@ -8,7 +8,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-/// What is read must be sent and read unchanged.
+/// A frame that was read must be sent and read again unchanged.
 template <typename Read>
 void read_again(const std::string& text, Read read) {
   try {
@@ -36,7 +36,7 @@ void read_untrusted(Bytes bytes) {
   net::FrameReader reader(apps::launch::kFrameLimits);
   reader.add(text);
   while (const auto frame = reader.next()) read_text(frame->body);
-  read_text(std::string(text));  // without a header that fits
+  read_text(std::string(text));  // without a valid header
 }
 
 }  // namespace lockstep::fuzz

@@ -15,7 +15,7 @@ void decode(Bytes bytes) {
   decode_png(bytes, 1, memory, 1 << 14);
 }
 
-/// `bytes` with the checksum of each chunk that follows another.
+/// `bytes` with valid checksums of chunks.
 std::vector<std::uint8_t> with_checksums(Bytes bytes) {
   constexpr std::size_t kSignature = 8;
   constexpr std::size_t kFrame = 12;  // length, type, checksum
@@ -40,7 +40,7 @@ std::vector<std::uint8_t> with_checksums(Bytes bytes) {
 
 void read_untrusted(Bytes bytes) {
   tolerate(ErrorCategory::data, [&] { decode(bytes); });
-  // With checksums that fit, or nothing behind them would ever be tried.
+  // With valid checksums; otherwise, the code after their check would never run.
   decode(with_checksums(bytes));
 }
 

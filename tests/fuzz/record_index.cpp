@@ -20,7 +20,7 @@ void load(std::string_view bytes) {
 
 void read_untrusted(Bytes bytes) {
   load(text_of(bytes));
-  // With a checksum that fits, or nothing behind it would ever be tried.
+  // With a valid checksum; otherwise, the code after its check would never run.
   std::string checked(text_of(bytes));
   const std::uint32_t crc = data::crc32c(checked);
   checked.append(reinterpret_cast<const char*>(&crc), sizeof(crc));

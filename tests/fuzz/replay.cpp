@@ -2,9 +2,9 @@
 //
 //     replay_NAME [--mutants N] [--seconds S] [--seed K] FOLDER...
 //
-// Every file of the folders is read as it is, cut short at every byte, and with each bit flipped
-// (at some 4,096 bytes of a larger file); then N mutants of them, or those of S seconds. A mutant
-// is a function of the folders, the seed and its number: what is found is found every time.
+// Reads every file of the folders unchanged, truncated at every byte, and with each bit flipped (at
+// some 4,096 bytes of a larger file); then N mutants of them, or mutants for S seconds. A mutant is
+// a function of the folders, the seed and its number, so failures are reproducible.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 using lockstep::fuzz::try_untrusted;
 using Input = std::vector<std::uint8_t>;
 
-/// Where a file is cut short, and its bits flipped.
+/// Positions at which a file is truncated and bits are flipped.
 constexpr std::size_t kMaxPlaces = 4096;
 constexpr std::size_t kMaxMutant = std::size_t{64} << 10U;
 
@@ -46,7 +46,7 @@ void replay(Input bytes) {
   try_untrusted(bytes);
   const std::size_t stride = 1 + bytes.size() / kMaxPlaces;
   for (std::size_t size = 0; size < bytes.size(); size += stride) {
-    // A copy of just this size, so that the address sanitizer sees who reads behind it.
+    // A copy of exactly this size, so that the address sanitizer detects reads past its end.
     try_untrusted(Input(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)));
   }
   for (std::size_t at = 0; at < bytes.size(); at += stride) {
@@ -122,7 +122,7 @@ class Mutation {
         return insert(part(any_input()));
       case 4:
         return overwrite(part(any_input()));
-      case 5: {  // a part again and again
+      case 5: {  // repeats a part
         const Input piece = part(bytes_);
         for (std::size_t times = std::size_t{1} << below(10);
              times > 0 && bytes_.size() < kMaxMutant; --times)
@@ -156,8 +156,8 @@ class Mutation {
 volatile sig_atomic_t current_number = 0;
 std::array<struct sigaction, NSIG> actions_before;
 
-/// Writes the number of the mutant that ends the process, and returns to where the signal came
-/// from, which ends it, or lets a sanitizer report it.
+/// Writes the number of the mutant that crashed, and returns, so that the signal ends the process
+/// or a sanitizer reports it.
 extern "C" void report_mutant(int signal) {
   std::array<char, 32> text{};
   std::size_t at = text.size();

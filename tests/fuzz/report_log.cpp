@@ -1,4 +1,4 @@
-// The log of a training, and the page about it.
+// The log of a training, and the HTML report about it.
 #include <vector>
 
 #include "apps/lockstep/report/page.h"

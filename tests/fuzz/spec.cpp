@@ -1,4 +1,4 @@
-// Texts of options with parts. What is read is written, and read again as the same.
+// Option specs. A spec that was parsed must be written and parsed again unchanged.
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -30,7 +30,7 @@ void read_untrusted(Bytes bytes) {
   const std::string text(text_of(bytes));
   try_spec([&] { split_specs("fuzz", text); });
   try_spec([&] { Spec::of_kind("fuzz", text).finish(); });
-  // What has braces would be expanded as a pattern of files.
+  // Text with braces would be expanded as a file pattern.
   if (text.find_first_of("*?[{~") == std::string::npos)
     try_spec([&] { data::CsvSpec::parse("/dev/null:" + text, "fuzz"); });
   try_spec([&] { data::ImageRecipe::parse(text); });

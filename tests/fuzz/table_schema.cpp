@@ -11,13 +11,13 @@
 namespace lockstep::fuzz {
 namespace {
 
-/// A schema may ask for up to TableSchema::kMaxFeatures floats in each row and as many names: that
-/// costs memory by design, and has nothing to do with the size of the file that says so.
+/// A schema may have up to TableSchema::kMaxFeatures floats in each row, and a name for each, which
+/// costs more memory than the size of the file allows.
 bool is_wide(const data::TableSchema& schema) {
-  constexpr std::int64_t kMost = 1 << 14;
+  constexpr std::int64_t kMaxWidth = 1 << 14;
   std::int64_t width = 0;
   for (const data::TableFeature& feature : schema.features) width += feature.width();
-  return width > kMost;
+  return width > kMaxWidth;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void read_untrusted(Bytes bytes) {
   for (std::string_view record; more;) {
     try {
       more = reader.next(record);
-    } catch (const RecordError&) {  // it may go on behind a damaged record
+    } catch (const RecordError&) {  // reading may continue after a damaged record
     }
   }
   RecordFile records(file.path(), RecordFile::PackedDamage::cut);

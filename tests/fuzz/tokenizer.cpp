@@ -15,7 +15,7 @@ void read_untrusted(Bytes bytes) {
       data::CharacterSet characters;
       if (are_chars) characters.add(text_of(bytes));
       const auto schema =
-          data::TextSchema::of(are_chars ? "chars" : "bytes", characters.vocabulary());
+          data::TextSchema::for_tokenizer(are_chars ? "chars" : "bytes", characters.vocabulary());
       const auto tokenizer = schema.open();
       tokenizer->decode(tokenizer->encode(text_of(bytes)));
     }

@@ -1,4 +1,4 @@
-// Messages of the watchdog, what is read of their bodies, and the handshake before them.
+// Messages of the watchdog, the parsers of their bodies, and the handshake before them.
 #include "lockstep/allreduce/watchdog/message.h"
 
 #include <fmt/format.h>

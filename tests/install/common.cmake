@@ -1,4 +1,4 @@
-# What the tests of this folder share.
+# Functions shared by the tests of this folder.
 cmake_policy(VERSION 3.25)
 set(prefix ${WORK}/prefix)
 
@@ -6,7 +6,7 @@ function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-# output_of(OUT COMMAND …): its standard output, without the last line's end.
+# output_of(OUT COMMAND …): sets OUT to the standard output, without the final newline.
 function(output_of OUT)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE
     COMMAND_ERROR_IS_FATAL ANY)
@@ -15,18 +15,18 @@ endfunction()
 
 function(expect_match TEXT REGEX)
   if(NOT TEXT MATCHES "${REGEX}")
-    message(FATAL_ERROR "needed '${REGEX}' in:\n${TEXT}")
+    message(FATAL_ERROR "expected '${REGEX}' in:\n${TEXT}")
   endif()
 endfunction()
 
-# The program trains on two ranks, as it says.
+# Checks that the program trains on two ranks.
 function(expect_training PROGRAM)
   output_of(said ${MPIEXEC} -np 2 ${PROGRAM})
   expect_match("${said}" "trained on 203 samples, 2 replicas")
 endfunction()
 
-# The program loads its plugin for TorchScript files: LibTorch refuses a file that only looks like
-# one.
+# Checks that the program loads its plugin for TorchScript files: LibTorch rejects a file that only
+# looks like one.
 function(expect_plugin PROGRAM FOLDER)
   string(ASCII 3 4 end)
   file(WRITE ${FOLDER}/pretended.pt "PK${end}/constants.pkl")

@@ -1,5 +1,5 @@
-# The packages that cpack makes: their names and what they need, and, unpacked into one folder as
-# into /, the program, and the object of pkg_config.cmake linked against them.
+# Tests the packages of cpack: their names and dependencies, and, extracted into one folder as into
+# /, the program and the object file of pkg_config.cmake linked against them.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(folder ${WORK}/debian)
 set(root ${folder}/root)
@@ -7,7 +7,7 @@ file(REMOVE_RECURSE ${folder})
 run(${CPACK} -G DEB --config ${BUILD}/CPackConfig.cmake -B ${folder})
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" soversion ${VERSION})
 set(packages lockstep liblockstep${soversion} liblockstep-dev)
-# not of a LibTorch of a wheel
+# absent if LibTorch is from a wheel
 file(STRINGS ${BUILD}/CPackConfig.cmake has_torch REGEX "CPACK_COMPONENTS_ALL .*;torch")
 if(has_torch)
   list(APPEND packages lockstep-torch)
@@ -17,7 +17,7 @@ foreach(package ${packages})
   list(LENGTH file count)
   if(NOT count EQUAL 1)
     file(GLOB files ${folder}/*)
-    message(FATAL_ERROR "needed one package ${package} ${VERSION}-1; there are ${files}")
+    message(FATAL_ERROR "expected one package ${package} ${VERSION}-1, got ${files}")
   endif()
   output_of(about dpkg --info ${file})
   expect_match("${about}" "\n Package: ${package}\n")

@@ -1,5 +1,5 @@
-# A project outside the tree finds the library of this KIND, builds, and trains. No CUDA toolkit is
-# in sight of those who take the shared library: they need none.
+# A separate project finds the library of this KIND, builds, and trains. The shared library does not
+# require the CUDA toolkit, which is hidden.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(options -DKIND=${KIND})
 if(KIND STREQUAL "shared")
@@ -13,6 +13,6 @@ output_of(needed ldd ${folder}/consumer)
 if(KIND STREQUAL "shared")
   expect_match("${needed}" "liblockstep.so.[0-9]+.[0-9]+ => ${prefix}")
 elseif(needed MATCHES lockstep.so)
-  message(FATAL_ERROR "the static library was asked for; the program needs ${needed}")
+  message(FATAL_ERROR "expected the static library, got a program that needs ${needed}")
 endif()
 expect_training(${folder}/consumer)

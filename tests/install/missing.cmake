@@ -1,7 +1,7 @@
-# What find_package(lockstep) cannot have, it says.
+# find_package(lockstep) reports missing components and dependencies.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
-# The words of CMake, which breaks lines, as one line.
+# Expects configure to fail with an error that matches REGEX after joining lines.
 function(expect_refusal REGEX)
   configure_consumer(${WORK}/missing ${prefix} ${ARGN})
   file(REMOVE_RECURSE ${WORK}/missing)
@@ -9,7 +9,7 @@ function(expect_refusal REGEX)
   string(REGEX REPLACE "[ \n]+" " " said "${said}")
   expect_match("${said}" "${REGEX}")
   if(status EQUAL 0)
-    message(FATAL_ERROR "configured all the same")
+    message(FATAL_ERROR "configured without an error")
   endif()
 endfunction()
 

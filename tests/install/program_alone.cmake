@@ -1,5 +1,5 @@
-# cmake --install where only the program has been built, as scripts/quickstart does: from a copy of
-# the build folder that has nothing else.
+# Runs cmake --install if only the program was built, as scripts/quickstart does: in a copy of the
+# build folder without anything else.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(copy ${WORK}/program_alone/build)
 set(installed ${WORK}/program_alone/prefix)
@@ -21,7 +21,7 @@ file(GLOB_RECURSE files RELATIVE ${installed} ${installed}/*)
 expect_match("${files}" "^bin/lockstep$")
 output_of(version ${installed}/bin/lockstep --version)
 expect_match("${version}" "^lockstep ")
-# A packager who asks for the libraries gets them or an error.
+# Installing the missing libraries explicitly is an error.
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${copy} --prefix ${installed} --component
   development RESULT_VARIABLE status ERROR_VARIABLE said
                 OUTPUT_QUIET)

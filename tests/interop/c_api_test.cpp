@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A session of one rank, as a program without a launcher has it.
+/// A session of one rank, without a launcher.
 class CApi : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -43,7 +43,7 @@ class CApi : public ::testing::Test {
   std::vector<lockstep_parameter> parameters_;
 };
 
-TEST_F(CApi, KnowsItsPlace) {
+TEST_F(CApi, ReturnsRankAndVersion) {
   EXPECT_EQ(lockstep_rank(session_), 0);
   EXPECT_EQ(lockstep_world_size(session_), 1);
   EXPECT_EQ(lockstep_local_rank(session_), 0);
@@ -91,7 +91,7 @@ TEST_F(CApi, StepsOnTheGradientOfAllPasses) {
   EXPECT_EQ(updated, 0);
 }
 
-TEST_F(CApi, ClipsAndTellsTheNorm) {
+TEST_F(CApi, ClipsAndReturnsTheNorm) {
   lockstep_options options = lockstep_default_options();
   options.clip_norm = 2.5;
   ASSERT_EQ(create(options), LOCKSTEP_OK);
@@ -103,7 +103,7 @@ TEST_F(CApi, ClipsAndTellsTheNorm) {
   EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_OK);
 }
 
-TEST_F(CApi, TellsErrorsByStatusAndInWords) {
+TEST_F(CApi, ReturnsErrorStatusAndMessage) {
   EXPECT_EQ(lockstep_init(nullptr, nullptr), LOCKSTEP_INPUT);
   EXPECT_STREQ(lockstep_last_error(),
                "[lockstep_init] expected a pointer for the session, got NULL");
@@ -122,7 +122,7 @@ TEST_F(CApi, TellsErrorsByStatusAndInWords) {
   EXPECT_EQ(lockstep_any(session_, 1, nullptr), LOCKSTEP_INPUT);
 }
 
-TEST_F(CApi, RefusesWhatIsNoOptimizer) {
+TEST_F(CApi, RejectsInvalidOptimizers) {
   lockstep_options options = lockstep_default_options();
   options.compression = LOCKSTEP_INT32;
   EXPECT_EQ(create(options), LOCKSTEP_INPUT);
@@ -144,7 +144,7 @@ TEST_F(CApi, RefusesWhatIsNoOptimizer) {
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected an update function, got NULL"));
 }
 
-TEST_F(CApi, TellsThatAnUpdateFailed) {
+TEST_F(CApi, ReportsAFailedUpdate) {
   ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
   fails_ = 3;
   EXPECT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
@@ -152,7 +152,7 @@ TEST_F(CApi, TellsThatAnUpdateFailed) {
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected the update function to return 0, got 3"));
 }
 
-TEST_F(CApi, RefusesNullWhereAnOptimizerIsNeeded) {
+TEST_F(CApi, RejectsNullOptimizers) {
   EXPECT_EQ(lockstep_broadcast_parameters(nullptr, 0), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_begin_backward(nullptr, 1), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_gradient_ready(nullptr, 0), LOCKSTEP_INPUT);
@@ -164,7 +164,7 @@ TEST_F(CApi, RefusesNullWhereAnOptimizerIsNeeded) {
   EXPECT_EQ(lockstep_gradient_norm(nullptr), 0);
 }
 
-TEST(CApiSession, TakesOptionsAndRefusesUnknownRoutes) {
+TEST(CApiSession, AcceptsOptionsAndRejectsUnknownRoutes) {
   lockstep_session_options options = lockstep_default_session_options();
   EXPECT_EQ(options.stall_timeout, 120);
   options.all_reduce = "pigeons";
@@ -187,7 +187,7 @@ TEST(CApiSession, TakesOptionsAndRefusesUnknownRoutes) {
   lockstep_finalize(session);
 }
 
-TEST_F(CApi, SaysWhichCallComesWhen) {
+TEST_F(CApi, ReportsTheExpectedCallOrder) {
   ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
   EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected a backward pass before step()"));
@@ -219,7 +219,7 @@ TEST_F(CApi, ContinuesAfterMisuse) {
   EXPECT_THAT(values_, ElementsAre(0, 1, 2));
 }
 
-TEST_F(CApi, ContinuesAfterAGradientWasChangedWithTheReportedOne) {
+TEST_F(CApi, UsesReportedGradientsAfterARejectedChange) {
   lockstep_options options = lockstep_default_options();
   options.backward_passes_per_step = 2;
   ASSERT_EQ(create(options), LOCKSTEP_OK);
@@ -234,7 +234,7 @@ TEST_F(CApi, ContinuesAfterAGradientWasChangedWithTheReportedOne) {
   EXPECT_THAT(gradients_, ElementsAre(1, 1, 1));
 }
 
-TEST_F(CApi, TakesTheReportedGradientOnOneRankToo) {
+TEST_F(CApi, UsesReportedGradientsOnOneRank) {
   ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
   for (int step = 0; step < 6; ++step) {
     gradients_ = {1, 1, 1};
@@ -249,8 +249,8 @@ TEST_F(CApi, TakesTheReportedGradientOnOneRankToo) {
   EXPECT_THAT(values_, ElementsAre(-5, -4, -3));
 }
 
-// Calls that are refused for another reason must not end the watch over reported gradients.
-TEST_F(CApi, RefusesAChangedGradientAfterAnotherMisuse) {
+// Calls that fail for another reason must not end the check of reported gradients.
+TEST_F(CApi, RejectsAChangedGradientAfterAnotherMisuse) {
   ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
   ASSERT_EQ(lockstep_begin_backward(optimizer_, 1), LOCKSTEP_OK);
   gradients_ = {1, 1, 1};
@@ -269,7 +269,7 @@ TEST(CApiOfNull, HasNoRanks) {
     EXPECT_EQ(number(nullptr), -1);
 }
 
-TEST_F(CApi, RefusesASecondSession) {
+TEST_F(CApi, RejectsASecondSession) {
   lockstep_session* const first = session_;
   EXPECT_EQ(lockstep_init(nullptr, &session_), LOCKSTEP_INPUT);
   EXPECT_STREQ(lockstep_last_error(),

@@ -1,6 +1,5 @@
-// A loop over the samples of tests/interop/own_network.h, as one process runs it and as ranks do.
-// Model and Inner are somebody's network and optimizer, those of that file or others that are used
-// like them.
+// A training loop over the samples of tests/interop/own_network.h, in one process and distributed.
+// Model and Inner are a user's network and optimizer, with the interface of those in that file.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +25,7 @@ inline data::Range batch_of(int step) {
           static_cast<std::int64_t>(std::min(begin + kGlobalBatch, kSamples))};
 }
 
-/// The parameters after kSteps steps of one process that knows nothing of ranks.
+/// The parameters after kSteps steps in one process without Lockstep.
 template <typename Model = Network, typename Inner = Momentum>
 std::vector<float> train_alone() {
   const Samples samples = make_samples(kSamples);
@@ -42,8 +41,8 @@ std::vector<float> train_alone() {
   return network.all_values();
 }
 
-/// The same on this rank of several: its part of each global batch, in as many passes as the
-/// options say.
+/// The parameters after kSteps steps on this rank, which trains its part of each global batch in
+/// `options.backward_passes_per_step` passes.
 template <typename Model = Network, typename Inner = Momentum>
 std::vector<float> train_as_rank(job::Workers& workers, const DistributedOptions& options,
                                  unsigned seed = 1, bool announces = false) {
@@ -73,7 +72,7 @@ std::vector<float> train_as_rank(job::Workers& workers, const DistributedOptions
   return network.all_values();
 }
 
-/// The largest difference, over the largest magnitude.
+/// The largest difference divided by the largest magnitude.
 inline double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0;
   double largest = 0;

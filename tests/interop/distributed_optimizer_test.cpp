@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 class Equivalence : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
-TEST_P(Equivalence, OfAnyRanksAndPassesWithOneProcess) {
+TEST_P(Equivalence, AnyRanksAndPassesEqualOneProcess) {
   const auto [ranks, passes] = GetParam();
   const std::vector<float> alone = own::train_alone();
   run_ranks(ranks, [&, passes = passes](job::Workers& workers) {
@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Equivalence,
                                   std::to_string(std::get<1>(param_info.param)) + "_passes";
                          });
 
-TEST(DistributedOptimizer, GivesTheSameResultWhereGradientsAreAnnounced) {
+TEST(DistributedOptimizer, GradientReadyDoesNotChangeTheResult) {
   const std::vector<float> alone = own::train_alone();
   run_ranks(3, [&](job::Workers& workers) {
     const auto ours =
@@ -49,7 +49,7 @@ TEST(DistributedOptimizer, GivesTheSameResultWhereGradientsAreAnnounced) {
   });
 }
 
-TEST(DistributedOptimizer, MakesDifferentStartsEqual) {
+TEST(DistributedOptimizer, BroadcastsInitialParameters) {
   const std::vector<float> alone = own::train_alone();
   run_ranks(3, [&](job::Workers& workers) {
     const auto ours =
@@ -58,7 +58,7 @@ TEST(DistributedOptimizer, MakesDifferentStartsEqual) {
   });
 }
 
-TEST(DistributedOptimizer, BroadcastsWhatTheOptimizerKeeps) {
+TEST(DistributedOptimizer, BroadcastsOptimizerState) {
   run_ranks(2, [](job::Workers& workers) {
     Network network;
     Momentum momentum(network);
@@ -69,7 +69,7 @@ TEST(DistributedOptimizer, BroadcastsWhatTheOptimizerKeeps) {
   });
 }
 
-TEST(DistributedOptimizer, TakesWhatAnEpochLeavesOver) {
+TEST(DistributedOptimizer, FlushesRemainingPassesOfAnEpoch) {
   run_ranks(2, [](job::Workers& workers) {
     Network network;
     Momentum momentum(network);
@@ -84,7 +84,7 @@ TEST(DistributedOptimizer, TakesWhatAnEpochLeavesOver) {
   });
 }
 
-TEST(DistributedOptimizer, MakesNoStepOfNoSamples) {
+TEST(DistributedOptimizer, SkipsAStepWithoutSamples) {
   run_ranks(2, [](job::Workers& workers) {
     Network network;
     Momentum momentum(network);
@@ -95,8 +95,8 @@ TEST(DistributedOptimizer, MakesNoStepOfNoSamples) {
   });
 }
 
-/// The warnings of steps of `ranks` ranks, in which the last rank's gradient is `values` one after
-/// the other, and which of them each rank makes.
+/// Trains one step per element of `values`, the gradient of the last rank. Returns the warnings,
+/// and which steps each rank makes.
 std::string warnings_of_steps(int ranks, const DistributedOptions& options,
                               const std::vector<float>& values, const std::vector<bool>& made) {
   ::testing::internal::CaptureStderr();
@@ -119,7 +119,7 @@ std::string warnings_of_steps(int ranks, const DistributedOptions& options,
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(DistributedOptimizer, SkipsAStepWhoseGradientIsNotFiniteWhereAsked) {
+TEST(DistributedOptimizer, SkipsStepsWithNonFiniteGradientsIfEnabled) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<float> values = {1, kNan, 2, -kInfinity};
@@ -132,7 +132,7 @@ TEST(DistributedOptimizer, SkipsAStepWhoseGradientIsNotFiniteWhereAsked) {
   EXPECT_EQ(warnings_of_steps(2, {}, values, {true, true, true, true}), "");
 }
 
-TEST(DistributedOptimizer, LetsGradientsBeChangedAfterTheyAreReduced) {
+TEST(DistributedOptimizer, AllowsChangesOfReducedGradients) {
   run_ranks(2, [](job::Workers& workers) {
     Network network;
     Momentum momentum(network);
@@ -147,10 +147,10 @@ TEST(DistributedOptimizer, LetsGradientsBeChangedAfterTheyAreReduced) {
   });
 }
 
-/// A loop that changes a gradient by hand in one step only, after it has been reported.
+/// A loop that changes a gradient in one step after it was reported.
 class ChangesOneGradient : public ::testing::TestWithParam<std::tuple<int, int, bool>> {};
 
-TEST_P(ChangesOneGradient, IsRefusedInThatStepOnAllRanks) {
+TEST_P(ChangesOneGradient, IsRejectedInThatStepOnAllRanks) {
   const auto [ranks, passes, announces] = GetParam();
   constexpr int kStep = 5;
   std::vector<int> updates(static_cast<std::size_t>(ranks));
@@ -193,8 +193,8 @@ INSTANTIATE_TEST_SUITE_P(Loops, ChangesOneGradient,
                                               std::get<2>(param_info.param) ? "_announced" : "");
                          });
 
-// Longer than the blocks in which gradients are hashed as they are copied, and not a multiple.
-TEST(DistributedOptimizer, TakesLongGradientsAsTheyAre) {
+// Longer than, and not a multiple of, the blocks in which gradients are hashed and copied.
+TEST(DistributedOptimizer, ReducesGradientsLongerThanAHashBlock) {
   run_ranks(2, [](job::Workers& workers) {
     struct Descent {
       std::vector<float> values = std::vector<float>(10001, 0.0F);
@@ -214,7 +214,7 @@ TEST(DistributedOptimizer, TakesLongGradientsAsTheyAre) {
   });
 }
 
-TEST(DistributedOptimizer, CountsAMissingGradientAsZeroAndTellsAllRanksAlike) {
+TEST(DistributedOptimizer, CountsMissingGradientsAsZeroAndReportsThemEquallyOnAllRanks) {
   struct Branches {
     std::vector<float> values = std::vector<float>(3);
     std::vector<float> gradients = {4, 4, 4};
@@ -245,7 +245,7 @@ TEST(DistributedOptimizer, CountsAMissingGradientAsZeroAndTellsAllRanksAlike) {
     });
 }
 
-TEST(DistributedOptimizer, RefusesStateOfOtherSizes) {
+TEST(DistributedOptimizer, RejectsStateOfOtherSizes) {
   const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
     Network network;
     Momentum momentum(network);
@@ -256,7 +256,7 @@ TEST(DistributedOptimizer, RefusesStateOfOtherSizes) {
   EXPECT_THAT(errors, Each(HasSubstr("hidden/bias/velocity")));
 }
 
-TEST(DistributedOptimizer, RefusesParametersThatWereNotThereAtFirst) {
+TEST(DistributedOptimizer, RejectsParametersAddedAfterWrapping) {
   const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
     Network network;
     Momentum momentum(network);
@@ -275,7 +275,7 @@ struct Misuse {
 
 class MisusedOptimizer : public ::testing::TestWithParam<Misuse> {};
 
-TEST_P(MisusedOptimizer, SaysOnAllRanksWhichCallComesWhen) {
+TEST_P(MisusedOptimizer, ReportsTheExpectedCallOrderOnAllRanks) {
   const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
     Network network;
     Momentum momentum(network);

@@ -1,4 +1,4 @@
-// The wrapper around a network and an optimizer in Eigen.
+// The wrapper for a network and an optimizer in Eigen.
 #include <gtest/gtest.h>
 
 #include <Eigen/Dense>
@@ -23,7 +23,7 @@ struct EigenArray {
   Matrix gradient = Matrix::Zero(values.rows(), values.cols());
 };
 
-/// y = v tanh(W x + b), the mean of squared errors.
+/// y = v tanh(W x + b) with mean squared error.
 class EigenNetwork {
  public:
   explicit EigenNetwork(unsigned seed = 1)
@@ -35,7 +35,7 @@ class EigenNetwork {
     for (EigenArray& array : arrays) array.gradient.setZero();
   }
 
-  /// Over samples [begin, end).
+  /// Computes gradients for samples [begin, end).
   void backward(const own::Samples& samples, std::size_t begin, std::size_t end) {
     if (begin == end) return;
     const auto count = static_cast<Eigen::Index>(end - begin);
@@ -103,7 +103,7 @@ class Nesterov {
 
 class EigenEquivalence : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
-TEST_P(EigenEquivalence, OfAnyRanksAndPassesWithOneProcess) {
+TEST_P(EigenEquivalence, AnyRanksAndPassesEqualOneProcess) {
   const auto [ranks, passes] = GetParam();
   const std::vector<float> alone = own::train_alone<EigenNetwork, Nesterov>();
   run_ranks(ranks, [&, passes = passes](job::Workers& workers) {

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 const std::vector<ParameterLayout> kParameters{{"a", {3, 5}}, {"b", {1}}, {"c", {16}}, {"d", {17}}};
 
-TEST(GradientLayout, BeginsWithTheLastParameterAndGivesEachItsOwnCacheLines) {
+TEST(GradientLayout, StartsWithTheLastParameterAndAlignsToCacheLines) {
   const GradientLayout layout = make_gradient_layout(kParameters, {});
   EXPECT_THAT(layout.offsets, ElementsAre(64, 48, 32, 0));
   EXPECT_THAT(layout.begins, ElementsAre(0, 32, 48, 64));
@@ -31,7 +31,7 @@ TEST(GradientLayout, KeepsNamedGroupsTogether) {
   EXPECT_THAT(layout.offsets, ElementsAre(32, 64, 48, 0));
 }
 
-TEST(GradientLayout, CutsParametersIntoAsManyGroupsAsAskedFor) {
+TEST(GradientLayout, SplitsParametersIntoGroupCountGroups) {
   EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 2}).entries,
               ElementsAre(1, 1, 0, 0));
   EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 3}).counts, ElementsAre(1, 1, 2));
@@ -39,14 +39,14 @@ TEST(GradientLayout, CutsParametersIntoAsManyGroupsAsAskedFor) {
               ElementsAre(1, 1, 1, 1));
 }
 
-TEST(GradientLayout, RefusesTwoParametersOfOneName) {
+TEST(GradientLayout, RejectsDuplicateParameterNames) {
   const std::vector<ParameterLayout> twice{{"w", {1}}, {"b", {1}}, {"w", {2}}};
   EXPECT_EQ(error_of([&] { make_gradient_layout(twice, {}); }),
             "[distributed_optimizer] expected a unique name for each parameter; parameters 0 and 2 "
             "are both named w");
 }
 
-TEST(GradientLayout, RefusesGroupsOfWhatIsNotThereOrTwiceThere) {
+TEST(GradientLayout, RejectsUnknownAndRepeatedNamesInGroups) {
   EXPECT_THAT(error_of([&] {
                 make_gradient_layout(kParameters, {.groups = {{"a", "x"}}});
               }),
@@ -71,7 +71,7 @@ struct BadOptions {
 
 class OptionsOutOfRange : public ::testing::TestWithParam<BadOptions> {};
 
-TEST_P(OptionsOutOfRange, AreRefusedByName) {
+TEST_P(OptionsOutOfRange, AreRejectedByName) {
   EXPECT_THAT(error_of([&] { check_options(GetParam().options); }), HasSubstr(GetParam().needed));
 }
 

@@ -1,4 +1,4 @@
-// What becomes of gradients, case by case.
+// Results of reductions for all options.
 #include "lockstep/interop/gradient_reducer.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +21,8 @@ const std::vector<ParameterLayout> kTwo{{"weights", {2}}, {"bias", {1}}};
 
 void pass(GradientReducer& reducer, double samples, float weights, float bias) {
   reducer.begin_pass(samples);
-  reducer.take(1, std::vector{bias});
-  reducer.take(0, std::vector{weights, -weights});
+  reducer.submit(1, std::vector{bias});
+  reducer.submit(0, std::vector{weights, -weights});
   reducer.end_pass();
 }
 
@@ -33,7 +33,7 @@ std::vector<float> result(const GradientReducer& reducer) {
   return all;
 }
 
-// Rank r hands over r + 1 and 10 (r + 1) in its first pass, the same times pass number after it.
+// Rank r submits p (r + 1) and 10 p (r + 1) in pass p, from 1.
 struct Case {
   std::string name;
   int ranks;
@@ -44,7 +44,7 @@ struct Case {
 
 class Reductions : public ::testing::TestWithParam<Case> {};
 
-TEST_P(Reductions, GiveWhatTheirOptionsSay) {
+TEST_P(Reductions, FollowTheirOptions) {
   run_ranks(GetParam().ranks, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo, GetParam().options);
     const auto own = static_cast<float>(workers.rank() + 1);
@@ -85,11 +85,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"clipped", 2, {.clip_norm = 1.5}, {0.1485221F, 1.4852213F}, 1e-5F}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST(GradientReducer, WeighsPassesAndRanksByTheirSamples) {
+TEST(GradientReducer, WeightsPassesAndRanksBySamples) {
   run_ranks(3, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 2});
-    // Samples of rank and pass; a gradient is the mean of the numbers of its samples, counted on
-    // from one to the next.
+    // Samples by rank and pass. Samples are numbered consecutively; a gradient is their mean
+    // number.
     const std::vector<std::vector<double>> samples{{4, 2}, {1, 3}, {5, 0}};
     const std::vector<std::vector<float>> means{
         {2.5F, 5.5F}, {7, 9}, {13, std::numeric_limits<float>::quiet_NaN()}};
@@ -113,8 +113,8 @@ struct WideCase {
 
 class WideParameters : public ::testing::TestWithParam<WideCase> {};
 
-// A third and a seventh are not exact in float32: an error of 1e-15 shows that no sum or factor of
-// a float64 gradient was.
+// A third and a seventh are not exact in float32, so an error of at most 1e-15 requires that all
+// sums and factors are float64.
 TEST_P(WideParameters, AreReducedAsFloat64) {
   run_ranks(3, [](job::Workers& workers) {
     const std::vector<ParameterLayout> parameters{
@@ -125,9 +125,9 @@ TEST_P(WideParameters, AreReducedAsFloat64) {
       for (int number = 0; number < passes; ++number) {
         const double own = (workers.rank() + 1.0 + number) / 3;
         reducer.begin_pass(step + 1 + workers.rank());
-        reducer.take(2, std::vector{own});
-        reducer.take(1, std::vector{static_cast<float>(own), 0.0F});
-        if (workers.rank() == 1) reducer.take(0, std::vector{own / 7, -own});
+        reducer.submit(2, std::vector{own});
+        reducer.submit(1, std::vector{static_cast<float>(own), 0.0F});
+        if (workers.rank() == 1) reducer.submit(0, std::vector{own / 7, -own});
         reducer.end_pass();
       }
       reducer.reduce();
@@ -165,19 +165,19 @@ INSTANTIATE_TEST_SUITE_P(
                       WideCase{"grouped", {.groups = {{"wide", "narrow"}}}}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST(GradientReducer, ReducesFloat64Alone) {
+TEST(GradientReducer, ReducesOnlyFloat64Parameters) {
   run_ranks(2, [](job::Workers& workers) {
     GradientReducer reducer(workers, {{"wide", {1}, true}},
                             {.compression = allreduce::WireType::float16});
     reducer.begin_pass(1);
-    reducer.take(0, std::vector{(workers.rank() + 1) / 3.0});
+    reducer.submit(0, std::vector{(workers.rank() + 1) / 3.0});
     reducer.end_pass();
     reducer.reduce();
     EXPECT_NEAR(reducer.wide_gradient(0)[0], 0.5, 1e-15);
   });
 }
 
-TEST(GradientReducer, CorrectsAStepOfOtherSizeThanTheOneBefore) {
+TEST(GradientReducer, CorrectsForAChangedNumberOfSamples) {
   run_ranks(2, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo);
     for (const double samples : {8.0, 8.0, 3.0, 0.0, 8.0}) {
@@ -189,14 +189,14 @@ TEST(GradientReducer, CorrectsAStepOfOtherSizeThanTheOneBefore) {
   });
 }
 
-TEST(GradientReducer, CountsMissingGradientsAsZeroAndSaysWhoHasNone) {
+TEST(GradientReducer, CountsMissingGradientsAsZeroAndReportsThem) {
   ::testing::internal::CaptureStderr();
   run_ranks(2, [](job::Workers& workers) {
     GradientReducer reducer(workers, {{"everywhere", {1}}, {"on_rank_1", {1}}, {"nowhere", {1}}});
     for (int step = 0; step < 101; ++step) {
       reducer.begin_pass(1);
-      reducer.take(0, std::vector{3.0F});
-      if (workers.rank() == 1) reducer.take(1, std::vector{5.0F});
+      reducer.submit(0, std::vector{3.0F});
+      if (workers.rank() == 1) reducer.submit(1, std::vector{5.0F});
       reducer.end_pass();
       reducer.reduce();
       EXPECT_EQ(reducer.gradient(0)[0], 3.0F);
@@ -213,7 +213,7 @@ TEST(GradientReducer, CountsMissingGradientsAsZeroAndSaysWhoHasNone) {
             "are not trained\n");
 }
 
-TEST(GradientReducer, TakesGradientsThatAreAddedInPlace) {
+TEST(GradientReducer, AcceptsGradientsAccumulatedInPlace) {
   run_ranks(2, [](job::Workers& workers) {
     GradientReducer reducer(workers, {{"w", {1}}}, {.backward_passes_per_step = 3});
     const float own = workers.rank() == 0 ? 1 : 3;
@@ -222,7 +222,7 @@ TEST(GradientReducer, TakesGradientsThatAreAddedInPlace) {
       for (const double samples : {4.0, 2.0, 1.0}) {
         reducer.begin_pass(samples);
         reducer.gradient(0)[0] += own;
-        reducer.written(0);
+        reducer.submit_in_place(0);
         reducer.end_pass();
       }
       reducer.reduce();
@@ -232,7 +232,7 @@ TEST(GradientReducer, TakesGradientsThatAreAddedInPlace) {
   });
 }
 
-TEST(GradientReducer, ReducesEachBucketOnceAStepWhateverThePasses) {
+TEST(GradientReducer, ReducesEachBucketOncePerStep) {
   run_ranks(2, [](job::Workers& workers) {
     GradientReducer reducer(
         workers, kTwo, {.backward_passes_per_step = 7, .first_bucket_bytes = 1, .bucket_bytes = 1});
@@ -245,13 +245,13 @@ TEST(GradientReducer, ReducesEachBucketOnceAStepWhateverThePasses) {
   });
 }
 
-TEST(GradientReducer, TakesWhatAnEpochLeavesOver) {
+TEST(GradientReducer, ReducesRemainingPassesOfAnEpoch) {
   run_ranks(3, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 4});
-    EXPECT_FALSE(reducer.reduce_rest());
+    EXPECT_FALSE(reducer.reduce_partial());
     for (int number = 0; number < workers.rank(); ++number)
       pass(reducer, 2, static_cast<float>(workers.rank()), 1);
-    EXPECT_TRUE(reducer.reduce_rest());  // of 0, 1 and 2 passes
+    EXPECT_TRUE(reducer.reduce_partial());  // ranks have 0, 1 and 2 passes
     EXPECT_NEAR(result(reducer)[0], (1 + 2 + 2) / 3.0, 1e-6);
     EXPECT_EQ(reducer.samples(), 6);
     reducer.applied();
@@ -262,13 +262,13 @@ TEST(GradientReducer, TakesWhatAnEpochLeavesOver) {
   });
 }
 
-TEST(GradientReducer, AddsUpWhatAnEpochLeavesOverAlikeOnAllRanks) {
+TEST(GradientReducer, SumsRemainingPassesEquallyOnAllRanks) {
   run_ranks(3, [](job::Workers& workers) {
     GradientReducer reducer(
         workers, kTwo, {.backward_passes_per_step = 4, .average_passes = false, .clip_norm = 1000});
     for (int number = 0; number < workers.rank(); ++number)
       pass(reducer, 2, static_cast<float>(workers.rank()), 0);
-    EXPECT_TRUE(reducer.reduce_rest());  // of 0, 1 and 2 passes: one on average
+    EXPECT_TRUE(reducer.reduce_partial());  // ranks have 0, 1 and 2 passes: one on average
     EXPECT_NEAR(result(reducer)[0], (1 + 2 + 2) / 3.0, 1e-6);
     EXPECT_NEAR(reducer.gradient_norm(), std::sqrt(2.0) * 5 / 3, 1e-6);
     reducer.applied();
@@ -279,7 +279,7 @@ TEST(GradientReducer, AddsUpWhatAnEpochLeavesOverAlikeOnAllRanks) {
   });
 }
 
-TEST(GradientReducer, TellsTheNormBeforeClippingAlikeOnAnyNumberOfRanks) {
+TEST(GradientReducer, ReportsTheSameNormBeforeClippingOnAnyNumberOfRanks) {
   for (const int ranks : {1, 4})
     run_ranks(ranks, [](job::Workers& workers) {
       GradientReducer reducer(workers, kTwo, {.clip_norm = 0.5});
@@ -290,7 +290,7 @@ TEST(GradientReducer, TellsTheNormBeforeClippingAlikeOnAnyNumberOfRanks) {
     });
 }
 
-TEST(GradientReducer, LeavesGradientsOfOneRankWhereTheyAre) {
+TEST(GradientReducer, DoesNotCopyGradientsOfASingleRank) {
   run_ranks(1, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo);
     EXPECT_TRUE(reducer.is_alone());
@@ -313,7 +313,7 @@ TEST(GradientReducer, NamesTheFirstParameterThatDiffersOnAllRanks) {
               Each(HasSubstr("parameter 1 is bias [1] on replica 0 and bias [1, 1] on replica 2")));
 }
 
-TEST(GradientReducer, ThrowsOnAllRanksWhatIsWrongOnOne) {
+TEST(GradientReducer, ThrowsOnAllRanksIfOneHasInvalidArguments) {
   const auto errors = errors_of_ranks(3, [](job::Workers& workers) {
     std::vector<ParameterLayout> parameters = kTwo;
     if (workers.rank() == 1) parameters[0].name = "bias";
@@ -322,7 +322,7 @@ TEST(GradientReducer, ThrowsOnAllRanksWhatIsWrongOnOne) {
   EXPECT_THAT(errors, Each(HasSubstr("parameters 0 and 1 are both named bias")));
 }
 
-TEST(GradientReducer, ThrowsOnAllRanksWhereOneHasOtherOptions) {
+TEST(GradientReducer, ThrowsOnAllRanksIfOptionsDiffer) {
   const auto errors = errors_of_ranks(3, [](job::Workers& workers) {
     GradientReducer(workers, kTwo, {.clip_norm = workers.rank() == 1 ? 0.5 : 0.0});
   });
@@ -332,7 +332,7 @@ TEST(GradientReducer, ThrowsOnAllRanksWhereOneHasOtherOptions) {
                  HasSubstr("clip_norm 0; rank 1 has average"), HasSubstr("clip_norm 0.5"))));
 }
 
-TEST(GradientReducer, RefusesGradientsOfAGpuWithoutItsMathematics) {
+TEST(GradientReducer, RejectsGpuGradientsWithoutGpuMath) {
   run_ranks(1, [](job::Workers& workers) {
     job::Workers on_gpu(workers.session(), workers.group(), {device::DeviceKind::gpu, 0});
     EXPECT_THAT(allreduce::error_of([&] { GradientReducer(on_gpu, kTwo); }),
@@ -348,7 +348,7 @@ struct ReducerMisuse {
 
 class MisusedReducer : public ::testing::TestWithParam<ReducerMisuse> {};
 
-TEST_P(MisusedReducer, SaysOnAllRanksWhichCallComesWhen) {
+TEST_P(MisusedReducer, ReportsTheExpectedCallOrderOnAllRanks) {
   const auto errors = errors_of_ranks(3, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 2});
     if (workers.rank() == 1) return GetParam().calls(reducer);  // the others do as they should
@@ -395,17 +395,17 @@ INSTANTIATE_TEST_SUITE_P(
         ReducerMisuse{"gradient_twice",
                       [](GradientReducer& r) {
                         r.begin_pass(1);
-                        r.take(1, std::vector{1.0F});
-                        r.take(1, std::vector{1.0F});
+                        r.submit(1, std::vector{1.0F});
+                        r.submit(1, std::vector{1.0F});
                       },
                       "expected one gradient per parameter in a backward pass; bias got two"},
         ReducerMisuse{
-            "gradient_outside", [](GradientReducer& r) { r.take(1, std::vector{1.0F}); },
+            "gradient_outside", [](GradientReducer& r) { r.submit(1, std::vector{1.0F}); },
             "expected an open backward pass for a gradient, got one for bias outside a pass"},
         ReducerMisuse{"gradient_of_other_size",
                       [](GradientReducer& r) {
                         r.begin_pass(1);
-                        r.take(0, std::vector{1.0F});
+                        r.submit(0, std::vector{1.0F});
                       },
                       "expected 2 elements of weights; its gradient has 1"},
         ReducerMisuse{"negative_samples", [](GradientReducer& r) { r.begin_pass(-1); },
@@ -438,7 +438,7 @@ INSTANTIATE_TEST_SUITE_P(
             [](GradientReducer& r) {
               pass(r, 1, 1, 1);
               pass(r, 1, 1, 1);
-              r.reduce_rest();
+              r.reduce_partial();
             },
             "expected step() after 2 backward passes (backward_passes_per_step); flush() was "
             "called"},

@@ -1,4 +1,4 @@
-// A network, an optimizer and data as somebody has them who has never heard of Lockstep.
+// A user's network, optimizer and data, independent of Lockstep.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ inline Samples make_samples(std::size_t count) {
   return samples;
 }
 
-/// y = v tanh(W x + b), the mean of squared errors; gradients are added to what is there.
+/// y = v tanh(W x + b) with mean squared error. Gradients are accumulated.
 class Network {
  public:
   explicit Network(unsigned seed = 1)
@@ -55,7 +55,7 @@ class Network {
     for (Array& array : arrays) std::ranges::fill(array.gradient, 0.0F);
   }
 
-  /// Over samples [begin, end); the loss.
+  /// Computes gradients for samples [begin, end). Returns the loss.
   double backward(const Samples& samples, std::size_t begin, std::size_t end) {
     Array& weights = arrays[0];
     Array& bias = arrays[1];

@@ -1,4 +1,4 @@
-// Ranks of a job as threads of the test, each with its Workers.
+// Ranks as threads of the test, each with its Workers.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lockstep::interop {
 
-/// body(workers) on `ranks` ranks at once.
+/// Runs body(workers) on `ranks` concurrent ranks.
 inline void run_ranks(int ranks, const std::function<void(job::Workers&)>& body) {
   job::Session session({.quiet = true});
   allreduce::run_members(allreduce::make_in_process_group(ranks),
@@ -22,7 +22,7 @@ inline void run_ranks(int ranks, const std::function<void(job::Workers&)>& body)
                          });
 }
 
-/// What each rank throws; "" for a rank that throws nothing.
+/// The error of each rank; "" for a rank that throws none.
 inline std::vector<std::string> errors_of_ranks(int ranks,
                                                 const std::function<void(job::Workers&)>& body) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));

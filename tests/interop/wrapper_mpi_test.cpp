@@ -1,5 +1,4 @@
-// Around an own training loop, over the routes that connect ranks; run under mpirun on 1 to 4
-// ranks.
+// Wraps an existing training loop, for each route between ranks; run under mpirun on 1 to 4 ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,13 +20,13 @@ struct OverRoute {
 
 class WrapperOverRoute : public ::testing::TestWithParam<OverRoute> {};
 
-TEST_P(WrapperOverRoute, TrainsAsOneProcessDoes) {
+TEST_P(WrapperOverRoute, TrainsLikeOneProcess) {
   job::Workers workers(job::mpi_session(), {.route = GetParam().route});
   const std::vector<float> alone = own::train_alone();
   const auto ours = own::train_as_rank(workers, GetParam().options,
                                        static_cast<unsigned>(1 + workers.rank()), true);
   EXPECT_LT(own::relative_difference(alone, ours), GetParam().tolerance);
-  EXPECT_EQ(workers.all_gather(std::span(std::as_const(ours))).front(), ours);  // the same bits
+  EXPECT_EQ(workers.all_gather(std::span(std::as_const(ours))).front(), ours);  // bitwise equal
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -36,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
         OverRoute{"automatic", allreduce::Route::automatic, {}},
         OverRoute{
             "automatic_7_passes", allreduce::Route::automatic, {.backward_passes_per_step = 7}},
-        // Over a wire buckets are reduced beside backward.
+        // Over the network, reductions overlap with the backward pass.
         OverRoute{"ring", allreduce::Route::ring, {.first_bucket_bytes = 1, .bucket_bytes = 1}},
         OverRoute{"ring_4_passes",
                   allreduce::Route::ring,
@@ -49,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
                   3e-3}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST(WrapperMpi, ReductionsOfTheSessionTakeTheirTurn) {
+TEST(WrapperMpi, OtherReductionsWaitForBuckets) {
   job::Workers workers(job::mpi_session(), {.route = allreduce::Route::ring});
   own::Network network;
   own::Momentum momentum(network);
@@ -65,8 +64,8 @@ TEST(WrapperMpi, ReductionsOfTheSessionTakeTheirTurn) {
   }
 }
 
-// As of a generator and its critic: while the buckets of one are in flight, the other's only one is
-// reduced.
+// Like a generator and its critic: while buckets of one are in flight, the only bucket of the other
+// is reduced.
 TEST(WrapperMpi, TwoOptimizersTakeTurns) {
   job::Workers workers(job::mpi_session(), {.route = allreduce::Route::ring});
   own::Network large;
@@ -87,7 +86,7 @@ TEST(WrapperMpi, TwoOptimizersTakeTurns) {
   }
 }
 
-TEST(WrapperMpi, AnotherModelOnOneRankIsAnErrorOnAll) {
+TEST(WrapperMpi, ADifferentModelOnOneRankFailsOnAll) {
   if (job::mpi_session().size() == 1) return;
   job::Workers workers(job::mpi_session());
   own::Network network;
@@ -97,7 +96,7 @@ TEST(WrapperMpi, AnotherModelOnOneRankIsAnErrorOnAll) {
               HasSubstr("output/weights [7] is on replica 0 and not on replica"));
 }
 
-TEST(WrapperMpi, TheSessionMakesItsWorkersOnce) {
+TEST(WrapperMpi, TheSessionCreatesItsWorkersOnce) {
   job::Workers& workers = job::mpi_session().workers();
   EXPECT_EQ(&workers, &job::mpi_session().workers());
   EXPECT_EQ(workers.size(), job::mpi_session().world_size());

@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::int64_t kMicrosecond = 1000;
 
-/// A message at `sent` whose way there and back take these times, to a clock that is `offset`
-/// ahead.
+/// An exchange sent at `sent` with a clock that is `offset` ahead; the request takes `there` and
+/// the answer `back`.
 ClockExchange exchange_of(std::int64_t sent, std::int64_t there, std::int64_t back,
                           std::int64_t offset) {
   return {.sent = sent, .theirs = sent + there + offset, .received = sent + there + back};
 }
 
-TEST(ClockOffset, OfOneExchangeIsHalfWay) {
+TEST(ClockOffset, IsTheMidpointOfOneExchange) {
   const trace::ClockOffset found =
       estimate_offset(std::vector{exchange_of(5'000, 300, 500, 70'000)});
   EXPECT_EQ(found.time, 75'300);
@@ -28,7 +28,7 @@ TEST(ClockOffset, OfOneExchangeIsHalfWay) {
   EXPECT_EQ(found.uncertainty, 400);
 }
 
-TEST(ClockOffset, CombinesTheFastestWayThereWithTheFastestWayBack) {
+TEST(ClockOffset, CombinesTheFastestRequestAndTheFastestAnswer) {
   const std::vector<ClockExchange> exchanges = {
       exchange_of(0, 20 * kMicrosecond, 200 * kMicrosecond, -7'000'000),
       exchange_of(300 * kMicrosecond, 100 * kMicrosecond, 100 * kMicrosecond, -7'000'000),
@@ -40,8 +40,8 @@ TEST(ClockOffset, CombinesTheFastestWayThereWithTheFastestWayBack) {
 
 TEST(ClockOffset, IsWithinItsUncertaintyForAnyDelaysAndDrifts) {
   std::mt19937_64 random(7);
-  const auto choose = [&](std::int64_t least, std::int64_t most) {
-    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  const auto choose = [&](std::int64_t lowest, std::int64_t highest) {
+    return std::uniform_int_distribution<std::int64_t>(lowest, highest)(random);
   };
   for (int trial = 0; trial < 500; ++trial) {
     const std::int64_t offset = choose(-1'000'000'000, 1'000'000'000);
@@ -65,7 +65,7 @@ TEST(ClockOffset, IsWithinItsUncertaintyForAnyDelaysAndDrifts) {
   }
 }
 
-TEST(ClockOffset, OfAClockThatWasSetInBetweenIsThatOfTheFastestExchange) {
+TEST(ClockOffset, IsThatOfTheFastestExchangeIfAClockWasSet) {
   const std::vector<ClockExchange> exchanges = {
       exchange_of(0, 50 * kMicrosecond, 50 * kMicrosecond, 3'600'000'000'000),
       exchange_of(200 * kMicrosecond, 40 * kMicrosecond, 40 * kMicrosecond, 0)};

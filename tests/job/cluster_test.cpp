@@ -84,7 +84,7 @@ std::string name_of_role(const ::testing::TestParamInfo<Role>& info) { return in
 
 class ClusterRole : public ::testing::TestWithParam<Role> {};
 
-TEST_P(ClusterRole, IsThatOfTfDistribute) {
+TEST_P(ClusterRole, MatchesTfDistribute) {
   const Role& role = GetParam();
   const Cluster cluster = cluster_of(role.jobs, role.type, role.index);
   EXPECT_EQ(cluster.is_chief(), role.chief);
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
         Role{"worker_alone", R"("cluster": {"worker": ["a:1"]})", "worker", 0, true, 0, 1}),
     name_of_role);
 
-TEST(Cluster, AParameterServerTakesNoPart) {
+TEST(Cluster, RejectsAParameterServer) {
   const Cluster server = cluster_of(kJobs, "ps", 0);
   EXPECT_FALSE(server.is_chief());
   EXPECT_EQ(refusal([&] { server.check_against_mpi(0, 3); }),
@@ -115,7 +115,7 @@ TEST(Cluster, AParameterServerTakesNoPart) {
             "task is ps:0");
 }
 
-TEST(Cluster, RefusesWhatIsNoTfConfig) {
+TEST(Cluster, RejectsInvalidText) {
   EXPECT_THAT(parse_refusal("{\"cluster\":"), StartsWith("[TF_CONFIG] expected JSON, got "));
   EXPECT_EQ(parse_refusal("[1]"),
             "[TF_CONFIG] expected an object with \"cluster\" and \"task\", got an array of 1");
@@ -128,20 +128,20 @@ TEST(Cluster, RefusesWhatIsNoTfConfig) {
             "[TF_CONFIG] expected a list of addresses \"host:port\" for worker, got an array of 1");
 }
 
-TEST(Cluster, RefusesUnknownTypes) {
+TEST(Cluster, RejectsUnknownTypes) {
   const std::string needed = "[TF_CONFIG] expected tasks of type chief, worker, ps or evaluator, ";
   EXPECT_EQ(parse_refusal(R"({"cluster": {"master": ["a:1"]}})"), needed + "got \"master\"");
   EXPECT_EQ(refusal([] { cluster_of(kWorkersAlone, "boss", 0); }), needed + "got \"boss\"");
 }
 
-TEST(Cluster, RefusesSeveralChiefsOrEvaluators) {
+TEST(Cluster, RejectsSeveralChiefsOrEvaluators) {
   EXPECT_EQ(parse_refusal(R"({"cluster": {"chief": ["a:1", "b:1"]}})"),
             "[TF_CONFIG] expected at most one chief, got 2");
   EXPECT_EQ(parse_refusal(R"({"cluster": {"evaluator": ["a:1", "b:1", "c:1"]}})"),
             "[TF_CONFIG] expected at most one evaluator, got 3");
 }
 
-TEST(Cluster, RefusesATaskThatIsNotInTheCluster) {
+TEST(Cluster, RejectsATaskOutsideTheCluster) {
   const std::string cluster = std::string("{") + kWorkersAlone;
   const std::string needed =
       "[TF_CONFIG] expected a \"task\" with \"type\" and \"index\" next to the cluster";
@@ -181,7 +181,7 @@ std::ostream& operator<<(std::ostream& out, const ValidForm& form) { return out 
 
 class ValidTfConfig : public ::testing::TestWithParam<ValidForm> {};
 
-TEST_P(ValidTfConfig, IsReadAsTfDistributeReadsIt) {
+TEST_P(ValidTfConfig, IsReadAsByTfDistribute) {
   const ValidForm& form = GetParam();
   const Cluster cluster = Cluster::parse(form.text).value();
   EXPECT_EQ(cluster.task_name(), form.task);
@@ -282,7 +282,7 @@ std::ostream& operator<<(std::ostream& out, const InvalidForm& form) { return ou
 
 class InvalidTfConfig : public ::testing::TestWithParam<InvalidForm> {};
 
-TEST_P(InvalidTfConfig, IsRefused) {
+TEST_P(InvalidTfConfig, IsRejected) {
   EXPECT_THAT(parse_refusal(GetParam().text), StartsWith(GetParam().message));
 }
 

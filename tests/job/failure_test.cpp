@@ -41,18 +41,18 @@ TEST(Failure, KeepsTheMessage) {
   EXPECT_EQ(failure_of(std::runtime_error("oops")).message, "oops");
 }
 
-TEST(Failure, TakesAFailedCollectiveForAConsequence) {
+TEST(Failure, CountsAFailedCollectiveAsAConsequence) {
   EXPECT_TRUE(failure_of(Error(ErrorCategory::communication, "w", "n", "g")).consequence);
   EXPECT_FALSE(failure_of(Error(ErrorCategory::data, "w", "n", "g")).consequence);
 }
 
-TEST(Failure, SaysWhatToDoWithoutMemory) {
+TEST(Failure, AdvisesOnExhaustedMemory) {
   const Failure failure = failure_of(std::bad_alloc());
   EXPECT_EQ(failure.exit_status, 5);
   EXPECT_NE(failure.message.find("reduce the batch"), std::string::npos);
 }
 
-TEST(Failure, OfAFileNamesIt) {
+TEST(Failure, NamesTheFile) {
   const Failure failure = failure_of(std::filesystem::filesystem_error(
       "status", "/root/private", std::make_error_code(std::errc::permission_denied)));
   EXPECT_EQ(failure.exit_status, 3);
@@ -61,7 +61,7 @@ TEST(Failure, OfAFileNamesIt) {
       "[/root/private] expected a file or directory that this user can use, got Permission denied");
 }
 
-TEST(Failure, OfTheSystemIsOneOfTheDevice) {
+TEST(Failure, IsADeviceErrorForSystemErrors) {
   const Failure failure = failure_of(
       std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread"));
   EXPECT_EQ(failure.exit_status, 5);
@@ -91,12 +91,12 @@ TEST(Failure, HasNoTextOfTheJsonLibrary) {
   }
 }
 
-TEST(Failure, OfOurOwnHasStatusOne) {
+TEST(Failure, HasStatusOneForInternalErrors) {
   EXPECT_EQ(failure_of(CheckFailure("check failed")).exit_status, 1);
   EXPECT_EQ(failure_of(42).exit_status, 1);
 }
 
-TEST(Session, OfOneProcessIsTheChiefOfOneRank) {
+TEST(Session, IsTheChiefOfOneRankInOneProcess) {
   const Session session(0, nullptr);
   EXPECT_TRUE(session.is_chief());
   EXPECT_EQ(session.size(), 1);
@@ -119,12 +119,12 @@ TEST(Session, IsOneAtATime) {
     const std::string refusal =
         "[session] expected one session per process, got a second one before the end of the first";
     EXPECT_EQ(second(), refusal);
-    EXPECT_EQ(second(), refusal) << "the refused one changes nothing";
+    EXPECT_EQ(second(), refusal) << "the rejected one changes nothing";
   }
   EXPECT_EQ(second(), "");
 }
 
-TEST(Session, GuardReturnsWhatTheBodyReturns) {
+TEST(Session, GuardReturnsTheResultOfTheBody) {
   Session session(0, nullptr);
   EXPECT_EQ(session.guard([] { return 143; }), 143);
 }

@@ -19,7 +19,7 @@ bool fails(const std::string& what) {
   return false;
 }
 
-/// The session includes all ranks, and does not finalize MPI.
+/// The session has all ranks, and does not finalize MPI.
 bool joins() {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -35,8 +35,8 @@ bool joins() {
   return value == ranks || fails("MPI does not work after the session");
 }
 
-/// Whether the session of `options` is refused with a text that contains `reason`.
-bool refuses(const lockstep::job::SessionOptions& options, const std::string& reason) {
+/// Whether a session with `options` throws an error whose text contains `reason`.
+bool throws(const lockstep::job::SessionOptions& options, const std::string& reason) {
   try {
     const lockstep::job::Session session(options);
   } catch (const lockstep::Error& error) {
@@ -51,8 +51,8 @@ int rank_in_world() {
   return rank;
 }
 
-/// Rank 0 has no session, the others have one each time.
-bool joins_in_part() {
+/// Rank 0 has no session; the others create two in turn.
+bool joins_subset() {
   const int rank = rank_in_world();
   MPI_Comm part = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 0, -rank, &part);
@@ -71,23 +71,23 @@ bool joins_in_part() {
   return true;
 }
 
-/// Two groups of one rank each, and what lies between them.
-bool refuses_others() {
+/// An intercommunicator between two groups of one rank, and MPI_COMM_NULL.
+bool rejects_invalid_communicators() {
   MPI_Comm between = MPI_COMM_NULL;
   MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - rank_in_world(), 0, &between);
-  const auto refuses_one = [](MPI_Comm communicator, const char* reason) {
-    return refuses({.communicator = lockstep::communicator_handle(communicator)}, reason);
+  const auto rejects = [](MPI_Comm communicator, const char* reason) {
+    return throws({.communicator = lockstep::communicator_handle(communicator)}, reason);
   };
-  const bool passed = refuses_one(between, "got an intercommunicator") &&
-                      refuses_one(MPI_COMM_NULL, "got MPI_COMM_NULL: a rank that is not in");
+  const bool passed = rejects(between, "got an intercommunicator") &&
+                      rejects(MPI_COMM_NULL, "got MPI_COMM_NULL: a rank that is not in");
   MPI_Comm_free(&between);
   const lockstep::job::Session session(
       {.communicator = lockstep::communicator_handle(MPI_COMM_SELF)});
   return passed && (session.size() == 1 || fails("a session of MPI_COMM_SELF has other ranks"));
 }
 
-/// This one rank is one of several tasks, as its environment says.
-bool refuses_tasks() {
+/// According to its environment, this one rank is one of several tasks.
+bool rejects_tasks() {
   bool passed = true;
   for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{
            {"TF_CONFIG",
@@ -97,13 +97,13 @@ bool refuses_tasks() {
     ::setenv("SLURM_PROCID", "0", 1);
     ::setenv("RANK", "0", 1);
     ::setenv(name, value, 1);
-    passed = refuses({}, "and would train alone") && passed;
+    passed = throws({}, "and would train alone") && passed;
     ::unsetenv(name);
   }
   return passed;
 }
 
-/// In a batch script of several tasks, which starts one.
+/// In a batch script with several tasks that starts only one.
 bool joins_in_a_script() {
   ::setenv("SLURM_PROCID", "0", 1);
   ::setenv("SLURM_NTASKS", "16", 1);
@@ -124,11 +124,11 @@ int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, mode == "single" ? MPI_THREAD_SINGLE : MPI_THREAD_SERIALIZED,
                   &provided);
-  const bool passed = mode == "serialized" ? joins()
-                      : mode == "single"   ? refuses({}, "call MPI_Init_thread with that level")
-                      : mode == "part"     ? joins_in_part()
-                      : mode == "communicators" ? refuses_others()
-                      : mode == "tasks"         ? refuses_tasks()
+  const bool passed = mode == "serialized"      ? joins()
+                      : mode == "single"        ? throws({}, "call MPI_Init_thread with that level")
+                      : mode == "part"          ? joins_subset()
+                      : mode == "communicators" ? rejects_invalid_communicators()
+                      : mode == "tasks"         ? rejects_tasks()
                       : mode == "script"        ? joins_in_a_script()
                       : mode == "late"          ? waits_for_a_missing_rank({})
                                                 : waits_for_a_missing_rank({.start_timeout = 1});

@@ -21,7 +21,7 @@ TEST(Launcher, IsNoneInAnEmptyEnvironment) {
   EXPECT_EQ(launch.ranks, 1);
 }
 
-TEST(Launcher, KnowsMpirunOfOpenMpi) {
+TEST(Launcher, DetectsOpenMpi) {
   const Launch launch =
       launch_in({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}});
   EXPECT_TRUE(launch.launched);
@@ -29,14 +29,14 @@ TEST(Launcher, KnowsMpirunOfOpenMpi) {
   EXPECT_EQ(launch.ranks, 4);
 }
 
-TEST(Launcher, KnowsPmi) {
+TEST(Launcher, DetectsPmi) {
   const Launch launch = launch_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
   EXPECT_TRUE(launch.launched);
   EXPECT_EQ(launch.rank, 1);
   EXPECT_EQ(launch.ranks, 2);
 }
 
-TEST(Launcher, KnowsPmixOfSrun) {
+TEST(Launcher, DetectsPmixOfSrun) {
   const Launch launch =
       launch_in({{"PMIX_RANK", "2"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "8"}});
   EXPECT_TRUE(launch.launched);
@@ -45,11 +45,9 @@ TEST(Launcher, KnowsPmixOfSrun) {
   EXPECT_TRUE(launch.connects);
 }
 
-TEST(Launcher, DoesNotKnowTheNumberOfRanksOfPmixAlone) {
-  EXPECT_EQ(launch_in({{"PMIX_RANK", "0"}}).ranks, 0);
-}
+TEST(Launcher, HasNoRankCountFromPmixAlone) { EXPECT_EQ(launch_in({{"PMIX_RANK", "0"}}).ranks, 0); }
 
-TEST(Launcher, KnowsAStepOfSrunWithoutPmi) {
+TEST(Launcher, DetectsSrunWithoutPmi) {
   const Launch launch = launch_in({{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "6"}});
   EXPECT_TRUE(launch.launched);
   EXPECT_EQ(launch.rank, 5);
@@ -57,12 +55,12 @@ TEST(Launcher, KnowsAStepOfSrunWithoutPmi) {
   EXPECT_FALSE(launch.connects);
 }
 
-TEST(Launcher, TakesABatchScriptForNoRank) {
+TEST(Launcher, IgnoresABatchScript) {
   EXPECT_FALSE(launch_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}}).launched);
   EXPECT_FALSE(launch_in({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).launched);
 }
 
-TEST(Launcher, IgnoresWhatIsNoNumber) {
+TEST(Launcher, IgnoresInvalidNumbers) {
   EXPECT_FALSE(launch_in({{"OMPI_COMM_WORLD_SIZE", "many"}, {"PMI_RANK", "-1"}}).launched);
 }
 

@@ -42,7 +42,7 @@ TEST(PlacementTable, ListsReplicasOnTheCpu) {
             "      1     0  a         0  cpu:0       4  -\n");
 }
 
-TEST(PlacementTable, TellsWhichGpuItIs) {
+TEST(PlacementTable, IdentifiesTheGpu) {
   EXPECT_EQ(placement_table({on_gpu(0, 0, 1, {0}), on_gpu(1, 2, -1, {})}),
             "replica  rank  host       local  device  cores  interface  GPU          UUID          "
             "NUMA     GiB\n"
@@ -52,7 +52,7 @@ TEST(PlacementTable, TellsWhichGpuItIs) {
             "   -   140.0\n");
 }
 
-TEST(PlacementTable, TellsLocalRanksAndTheInterfaceToOtherNodes) {
+TEST(PlacementTable, ListsLocalRanksAndTheInterfaceToOtherNodes) {
   Placement other = on_cpu(1, 1);
   other.local_rank = 3;
   other.interface = "enp65s0f0np0";
@@ -62,7 +62,7 @@ TEST(PlacementTable, TellsLocalRanksAndTheInterfaceToOtherNodes) {
             "      1     1  a         3  cpu:0       4  enp65s0f0np0\n");
 }
 
-TEST(Placements, AreReadAsTheyWereSent) {
+TEST(Placements, RoundTrip) {
   std::vector<Placement> sent = {on_gpu(3, 1, 1, {0, 2}), on_cpu(4, 2)};
   sent[1].local_rank = 1;
   sent[1].processor_list = "0-7";
@@ -81,7 +81,7 @@ TEST(Placements, AreReadAsTheyWereSent) {
   EXPECT_EQ(placement_table(read), placement_table(sent));
 }
 
-TEST(DescribePlace, KnowsThisProcess) {
+TEST(DescribePlace, DescribesThisProcess) {
   const Placement place = describe_place({});
   EXPECT_EQ(place.host, host_name());
   EXPECT_EQ(place.device, "cpu:0");
@@ -90,10 +90,10 @@ TEST(DescribePlace, KnowsThisProcess) {
   EXPECT_FALSE(place.is_on_gpu());
 }
 
-TEST(PlacementWarnings, SayNothingOfWhatIsWell) {
+TEST(PlacementWarnings, AreEmptyForAGoodPlacement) {
   EXPECT_THAT(placement_warnings({on_cpu(0, 0), on_gpu(1, 1, 1, {0, 1})}, 8), IsEmpty());
   EXPECT_THAT(placement_warnings({on_gpu(0, 0, -1, {0}), on_gpu(1, 1, 1, {})}, 1), IsEmpty())
-      << "nobody knows";
+      << "the NUMA nodes are unknown";
 }
 
 TEST(PlacementWarnings, NameProcessesWithFewerCoresThanDataThreads) {
@@ -104,7 +104,7 @@ TEST(PlacementWarnings, NameProcessesWithFewerCoresThanDataThreads) {
                           "4: start mpirun with --bind-to none, or --map-by slot:PE=5"));
 }
 
-/// A replica of a rank on node `node` that may run on one processor only: `list`.
+/// A replica whose rank, on node `node`, may run only on the processor `list`.
 Placement on_core(int replica, int rank, int node, const std::string& list) {
   Placement place = on_cpu(replica, rank);
   place.node = node;
@@ -113,7 +113,7 @@ Placement on_core(int replica, int rank, int node, const std::string& list) {
   return place;
 }
 
-TEST(PlacementWarnings, NameCoresWithMoreThreadsOfKernels) {
+TEST(PlacementWarnings, NameCoresWithTooManyKernelThreads) {
   const std::string end =
       ": start fewer ranks or replicas there, or, if they are bound, start mpirun with --bind-to "
       "none";
@@ -124,7 +124,7 @@ TEST(PlacementWarnings, NameCoresWithMoreThreadsOfKernels) {
       placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 0, 0, "0"), on_core(2, 0, 0, "0")}, 1),
       ElementsAre("rank 0 on a: 3 compute threads on 1 of the host's cores" + end));
   EXPECT_THAT(placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 1, 1, "0")}, 1), IsEmpty())
-      << "of two nodes";
+      << "on two nodes";
 }
 
 TEST(PlacementWarnings, NameProcessesFarFromTheirGpu) {

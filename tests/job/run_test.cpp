@@ -26,7 +26,7 @@ TEST(Run, ReturnsTheStatusOfItsBody) {
   EXPECT_TRUE(is_called);
 }
 
-TEST(Run, MakesAnExceptionOneLineAndAStatus) {
+TEST(Run, PrintsAnExceptionAndReturnsItsStatus) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_alone([](Session&) -> int { throw std::runtime_error("bad image 17.jpg"); }), 1);
   EXPECT_EQ(run_alone([](Session&) -> int {
@@ -38,7 +38,7 @@ TEST(Run, MakesAnExceptionOneLineAndAStatus) {
             "lockstep: error: [file] expected bytes, got none\n");
 }
 
-TEST(Run, MakesAnErrorOfTheSessionOneLineAndAStatus) {
+TEST(Run, PrintsASessionErrorAndReturnsItsStatus) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -49,10 +49,10 @@ TEST(Run, MakesAnErrorOfTheSessionOneLineAndAStatus) {
       ::testing::ExitedWithCode(2),
       "^lockstep: error: \\[session\\] expected the 2 tasks of RANK and WORLD_SIZE in one job: "
       "[^\n]*"
-      "; task 0 is a job of its own and would train alone\n$");
+      "; task 0 is a separate job and would train alone\n$");
 }
 
-TEST(Run, NeedsMpiForACommunicator) {
+TEST(Run, RequiresMpiForACommunicator) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run(0, nullptr, SessionOptions{.communicator = 0}, [](Session&) {}), 2);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
@@ -68,13 +68,13 @@ TEST(SignalRecording, ServesARequestFromBeforeTheSession) {
         std::raise(SIGUSR1);
         const Session session(0, nullptr);
         { const SignalRecording records(session); }
-        std::raise(SIGUSR1);  // too late to be served, and ignored
+        std::raise(SIGUSR1);  // ignored, because the recording has ended
         std::exit(0);
       },
       ::testing::ExitedWithCode(0), "the last events are in .*recorder-0.jsonl");
 }
 
-TEST(SignalRecording, LeavesAHandlerOfTheProgramAlone) {
+TEST(SignalRecording, KeepsAHandlerOfTheProgram) {
   const auto before = std::signal(SIGUSR1, [](int) {});
   const auto mine = std::signal(SIGUSR1, before);
   std::signal(SIGUSR1, mine);

@@ -11,7 +11,7 @@ namespace {
 
 const std::vector<int> kAll = {SIGTERM, SIGINT, SIGHUP};
 
-TEST(Signals, AreNotedWhileWatched) {
+TEST(Signals, AreRecordedWhileWatched) {
   for (const int signal : kAll) {
     const SignalWatch watch(kAll);
     EXPECT_EQ(watch.received(), 0);
@@ -20,7 +20,7 @@ TEST(Signals, AreNotedWhileWatched) {
   }
 }
 
-TEST(Signals, AreForgottenByANewWatch) {
+TEST(Signals, AreClearedByANewWatch) {
   {
     const SignalWatch watch(kAll);
     std::raise(SIGINT);
@@ -46,7 +46,7 @@ TEST(Signals, EndTheProcessAtTheSecondInterrupt) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
-TEST(Signals, OfTheFirstInterruptWriteANotice) {
+TEST(Signals, FirstInterruptPrintsANotice) {
   ::testing::internal::CaptureStderr();
   {
     const SignalWatch watch(kAll, "press it again");
@@ -61,23 +61,23 @@ TEST(Signals, OfTheFirstInterruptWriteANotice) {
 }
 
 // A rank receives one request twice if the scheduler and mpirun both send it.
-TEST(Signals, OfSchedulersMayComeTwice) {
+TEST(Signals, MayArriveTwice) {
   const SignalWatch watch(kAll);
   for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGHUP}) std::raise(signal);
   EXPECT_EQ(watch.received(), SIGHUP);
 }
 
-TEST(Signals, ThatAreNotAskedForKeepTheirAction) {
+TEST(Signals, KeepTheirActionUnlessWatched) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         const SignalWatch watch({SIGTERM, SIGINT});
-        std::raise(SIGALRM);  // which no library takes
+        std::raise(SIGALRM);  // not handled by any library
       },
       ::testing::KilledBySignal(SIGALRM), "");
 }
 
-TEST(Signals, RunOnAStackOfTheirOwn) {
+TEST(Signals, RunOnASeparateStack) {
   static std::uintptr_t place = 0;
   const auto distance = [] {
     std::raise(SIGUSR1);
@@ -86,8 +86,8 @@ TEST(Signals, RunOnAStackOfTheirOwn) {
   };
   // The address sanitizer already provides an alternate stack for its threads.
   const stack_t none = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
-  stack_t of_sanitizer = {};
-  ASSERT_EQ(sigaltstack(&none, &of_sanitizer), 0);
+  stack_t sanitizer_stack = {};
+  ASSERT_EQ(sigaltstack(&none, &sanitizer_stack), 0);
   struct sigaction action = {};
   struct sigaction before = {};
   action.sa_handler = [](int) {
@@ -102,10 +102,10 @@ TEST(Signals, RunOnAStackOfTheirOwn) {
   }
   EXPECT_LT(distance(), 1U << 20);
   sigaction(SIGUSR1, &before, nullptr);
-  sigaltstack(&of_sanitizer, nullptr);
+  sigaltstack(&sanitizer_stack, nullptr);
 }
 
-TEST(Signals, AHangupStaysIgnoredUnderNohup) {
+TEST(Signals, HangupStaysIgnoredUnderNohup) {
   const auto before = std::signal(SIGHUP, SIG_IGN);
   {
     const SignalWatch watch(kAll);

@@ -47,7 +47,7 @@ TEST(StartMonitor, EndsTheProcessAndNamesTheCall) {
       "is waiting: look at the other ranks\n");
 }
 
-TEST(StartMonitor, NamesTheRankThatTheLauncherHasGiven) {
+TEST(StartMonitor, NamesTheRankOfTheLauncher) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

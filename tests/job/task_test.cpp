@@ -51,7 +51,7 @@ Variables with(Variables variables, const std::string& name, const std::string& 
 TEST(FindTask, FindsNoneInAnEmptyEnvironment) {
   EXPECT_FALSE(find_task(environment_of({})).has_value());
   EXPECT_FALSE(find_task(environment_of({{"WORLD_SIZE", "4"}})).has_value())
-      << "one of two means nothing";
+      << "one of the two is not enough";
   EXPECT_FALSE(find_task(environment_of({{"TF_CONFIG", "{}"}})).has_value());
   EXPECT_FALSE(
       find_task(environment_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}})).has_value())
@@ -70,7 +70,7 @@ TEST(FindTask, ReadsPlainVariables) {
   EXPECT_EQ(task.job, task_in(with(kTorchrun, "RANK", "0")).job);
 }
 
-TEST(FindTask, KnowsTheHostOfTasksThatAreAllOnOne) {
+TEST(FindTask, KnowsTheHostOfTasksOnOneHost) {
   EXPECT_THAT(task_in(with(with(kTorchrun, "LOCAL_WORLD_SIZE", "4"), "LOCAL_RANK", "3")).hosts,
               ElementsAre("a", "a", "a", "a"));
 }
@@ -86,7 +86,7 @@ TEST(FindTask, ReadsTfConfig) {
   EXPECT_THAT(task.hosts, ElementsAre("a.b", "::1"));
 }
 
-TEST(FindTask, MeetsAtTheChief) {
+TEST(FindTask, UsesTheChiefAsRendezvous) {
   const Task task = task_in(
       {{"TF_CONFIG",
         R"({"cluster": {"worker": ["a:1", "b:1"], "chief": ["c:7"]}, "task": {"type": "worker", "index": 0}})"}});
@@ -96,7 +96,7 @@ TEST(FindTask, MeetsAtTheChief) {
   EXPECT_THAT(task.names, ElementsAre("chief:0", "worker:0", "worker:1"));
 }
 
-TEST(FindTask, TakesAnEvaluatorForAJobOfItsOwn) {
+TEST(FindTask, TreatsAnEvaluatorAsASeparateJob) {
   const Task task = task_in(
       {{"TF_CONFIG",
         R"({"cluster": {"worker": ["a:1", "b:1"], "evaluator": ["e:1"]}, "task": {"type": "evaluator", "index": 0}})"}});
@@ -126,7 +126,7 @@ TEST(FindTask, PrefersPlainVariablesToTfConfigToSlurm) {
   EXPECT_EQ(task_in(all).source, "RANK and WORLD_SIZE");
 }
 
-TEST(FindTask, RefusesNumbersThatCannotBe) {
+TEST(FindTask, RejectsInvalidNumbers) {
   const std::vector<std::tuple<std::string, std::string, std::string>> wrong = {
       {"RANK", "4", "[launch] expected a number from 0 to 3 in RANK, got \"4\""},
       {"RANK", "-1", "[launch] expected a number from 0 to 3 in RANK, got \"-1\""},
@@ -147,7 +147,7 @@ TEST(FindTask, RefusesNumbersThatCannotBe) {
             "[launch] expected a number from 0 to 4 in SLURM_PROCID, got \"5\"");
 }
 
-TEST(FindTask, RefusesParameterServersAndAddressesWithoutSense) {
+TEST(FindTask, RejectsParameterServersAndInvalidAddresses) {
   EXPECT_THAT(
       refusal_in(
           {{"TF_CONFIG",
@@ -160,7 +160,7 @@ TEST(FindTask, RefusesParameterServersAndAddressesWithoutSense) {
       "[TF_CONFIG] expected an address \"host:port\", got \"b:x\"");
 }
 
-TEST(ParseAddress, TakesNamesAndAddresses) {
+TEST(ParseAddress, AcceptsNamesAndAddresses) {
   for (const auto& [address, host, port] :
        std::vector<std::tuple<std::string, std::string, int>>{{"a:1", "a", 1},
                                                               {"a", "a", 0},
@@ -173,7 +173,7 @@ TEST(ParseAddress, TakesNamesAndAddresses) {
   }
 }
 
-TEST(ParseAddress, RefusesWhatIsNone) {
+TEST(ParseAddress, RejectsInvalidAddresses) {
   for (const char* address : {"", ":1", "a:", "a:0", "a:65536", "a:-1", "a:1x", "a b:1",
                               "http://a:1", "[::1", "[::1]:", "[::1]2", "a\nb:1", "a\x7f:1"})
     EXPECT_THAT(refusal([&] { parse_address("x", address); }),
@@ -181,26 +181,25 @@ TEST(ParseAddress, RefusesWhatIsNone) {
         << address;
 }
 
-TEST(RequireNoTask, RefusesToTrainOneOfSeveralTasksAlone) {
+TEST(RequireNoTask, RejectsOneOfSeveralTasks) {
   EXPECT_EQ(refusal([] { require_no_task(environment_of(kTorchrun)); }),
             "[session] expected the 4 tasks of RANK and WORLD_SIZE in one job: put \"lockstep "
-            "launch --\" in "
-            "front of the command, or start all of them with one mpirun; task 3 is a job of its "
-            "own and would train alone");
+            "launch --\" in front of the command, or start all of them with one mpirun; task 3 is "
+            "a separate job and would train alone");
   EXPECT_THAT(refusal([] { require_no_task(environment_of(kWorker1)); }),
               HasSubstr("the 2 tasks of TF_CONFIG"));
   EXPECT_THAT(refusal([] { require_no_task(environment_of(kStep)); }),
               HasSubstr("the 5 tasks of srun"));
 }
 
-TEST(RequireNoTask, LetsATaskOfOneBe) {
+TEST(RequireNoTask, AcceptsASingleTask) {
   EXPECT_NO_THROW(require_no_task(environment_of({})));
   EXPECT_NO_THROW(require_no_task(environment_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}})));
   EXPECT_NO_THROW(require_no_task(environment_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}})))
       << "a batch script";
 }
 
-TEST(SlurmList, OfHostsIsExpanded) {
+TEST(SlurmList, ExpandsHosts) {
   EXPECT_THAT(expand_slurm_hosts("a"), ElementsAre("a"));
   EXPECT_THAT(expand_slurm_hosts("node[08-10,3],gpu1"),
               ElementsAre("node08", "node09", "node10", "node3", "gpu1"));
@@ -213,9 +212,9 @@ TEST(SlurmList, OfHostsIsExpanded) {
         << list;
 }
 
-// Brackets multiply: each of these is short, but would exhaust the memory or the stack when
-// expanded.
-TEST(SlurmList, OfTooMuchIsRefused) {
+// Brackets multiply: each of these lists is short, but its expansion would exhaust the memory or
+// the stack.
+TEST(SlurmList, RejectsTooManyHosts) {
   std::string many;
   for (int i = 0; i < 100; ++i) many += "a[0-65535],";
   std::string deep;
@@ -232,7 +231,7 @@ TEST(SlurmList, OfTooMuchIsRefused) {
               HasSubstr("[launch] expected a Slurm list of counts"));
 }
 
-TEST(SlurmList, OfCountsIsExpanded) {
+TEST(SlurmList, ExpandsCounts) {
   EXPECT_THAT(expand_slurm_counts("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(expand_slurm_counts("4"), ElementsAre(4));
   for (const char* list : {"", "x", "2(x", "2(x)", "2(x3", "1,,2", "-1"})

@@ -24,7 +24,7 @@ class AlgorithmCacheTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
   void write(const std::string& text) const { std::ofstream(file_) << text; }
 
-  // Tests may run at the same time.
+  // Tests may run concurrently.
   fs::path folder_ = fs::path(testing::TempDir()) /
                      ("algorithm_cache_test_" +
                       std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
@@ -35,7 +35,7 @@ constexpr ConvolutionAlgorithm kOne{.number = 3, .math = 1, .workspace_bytes = 4
 constexpr ConvolutionAlgorithm kNone{.number = -1};
 constexpr ConvolutionAlgorithm kFolded{.number = 2, .math = kGraphMath, .folded = true};
 
-TEST_F(AlgorithmCacheTest, KeepsWhatWasFoundForTheNextRun) {
+TEST_F(AlgorithmCacheTest, PersistsResultsForTheNextRun) {
   AlgorithmCache(file_).add("forward of a", kOne);
   AlgorithmCache(file_).add("forward with sums of a", kNone);
   AlgorithmCache(file_).add("forward of c", kFolded);
@@ -46,7 +46,7 @@ TEST_F(AlgorithmCacheTest, KeepsWhatWasFoundForTheNextRun) {
   EXPECT_EQ(next.find("forward of b"), std::nullopt);
 }
 
-TEST_F(AlgorithmCacheTest, ReadsFilesFromBeforeThereWereSums) {
+TEST_F(AlgorithmCacheTest, ReadsFilesWithoutSums) {
   write(R"({"forward of a": [3, 1, 4096], "backward data of a": [1, 0, 0]})");
   AlgorithmCache cache(file_);
   EXPECT_EQ(cache.find("forward of a"), kOne);
@@ -54,14 +54,14 @@ TEST_F(AlgorithmCacheTest, ReadsFilesFromBeforeThereWereSums) {
   EXPECT_EQ(AlgorithmCache(file_).find("backward data of a"), (ConvolutionAlgorithm{.number = 1}));
 }
 
-TEST_F(AlgorithmCacheTest, KeepsWhatOthersHaveFoundMeanwhile) {
+TEST_F(AlgorithmCacheTest, MergesConcurrentResults) {
   AlgorithmCache mine(file_);
   AlgorithmCache(file_).add("theirs", kOne);
   mine.add("mine", kNone);
   EXPECT_EQ(AlgorithmCache(file_).find("theirs"), kOne);
 }
 
-TEST_F(AlgorithmCacheTest, PassesOverWhatIsDamaged) {
+TEST_F(AlgorithmCacheTest, SkipsDamagedEntries) {
   for (const char* text :
        {"", "{", "[1, 2]",
         R"({"a": 1, "b": [1, 2], "c": ["x", 0, 0], "d": [0, 0, -1], "e": [0, 0, 0, 1]})"}) {
@@ -75,9 +75,8 @@ TEST_F(AlgorithmCacheTest, PassesOverWhatIsDamaged) {
   }
 }
 
-// A process number alone names a file for all replicas of a process, and for processes of several
-// hosts.
-TEST_F(AlgorithmCacheTest, WritesUnderANameOfItsOwn) {
+// A process id alone is not unique among replicas of a process, or processes of several hosts.
+TEST_F(AlgorithmCacheTest, WritesToAUniqueTemporaryFile) {
   fs::create_directory(fs::path(fmt::format("{}.{}", file_.string(), ::getpid())));
   const auto add = [this](const std::string& name) {
     for (int i = 0; i < 20; ++i) AlgorithmCache(file_).add(fmt::format("{} {}", name, i), kOne);
@@ -93,7 +92,7 @@ TEST_F(AlgorithmCacheTest, WritesUnderANameOfItsOwn) {
       << "the file, and the folder made above";
 }
 
-TEST_F(AlgorithmCacheTest, LeavesNothingWhereItCannotWrite) {
+TEST_F(AlgorithmCacheTest, LeavesNoFileIfItCannotWrite) {
   fs::create_directory(file_);
   AlgorithmCache cache(file_);
   cache.add("a", kOne);
@@ -101,7 +100,7 @@ TEST_F(AlgorithmCacheTest, LeavesNothingWhereItCannotWrite) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
-TEST_F(AlgorithmCacheTest, NeedsNoFile) {
+TEST_F(AlgorithmCacheTest, WorksWithoutAFile) {
   AlgorithmCache cache{fs::path()};
   cache.add("a", kOne);
   EXPECT_EQ(cache.find("a"), kOne);

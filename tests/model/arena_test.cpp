@@ -12,7 +12,7 @@ namespace {
 bool live_together(const Lifetime& a, const Lifetime& b) {
   const auto is_live = [](const Lifetime& one, int time) {
     return (one.first <= time && time <= one.last) ||
-           (one.again_first <= time && time <= one.again_last);
+           (one.second_first <= time && time <= one.second_last);
   };
   for (int time = 0; time < 200; ++time)
     if (is_live(a, time) && is_live(b, time)) return true;
@@ -34,9 +34,9 @@ void expect_valid(const std::vector<Lifetime>& lifetimes, const ArenaLayout& lay
   }
 }
 
-TEST(Arena, OfNothingIsEmpty) { EXPECT_EQ(plan_arena({}).bytes, 0u); }
+TEST(Arena, IsEmptyWithoutBuffers) { EXPECT_EQ(plan_arena({}).bytes, 0u); }
 
-TEST(Arena, BuffersThatNeverMeetShareMemory) {
+TEST(Arena, DisjointLifetimesShareMemory) {
   const std::vector<Lifetime> chain = {{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 5}};
   const ArenaLayout layout = plan_arena(chain);
   expect_valid(chain, layout);
@@ -50,7 +50,7 @@ TEST(Arena, BothEndsOfALifetimeCount) {
   EXPECT_EQ(layout.bytes, 128u);
 }
 
-TEST(Arena, ABufferThatIsWrittenAgainLeavesItsMemoryInBetween) {
+TEST(Arena, MemoryIsReusedBetweenTwoLifetimes) {
   const std::vector<Lifetime> lifetimes = {{1000, 0, 1, 6, 7}, {1000, 2, 5}, {64, 8, 9}};
   const ArenaLayout layout = plan_arena(lifetimes);
   expect_valid(lifetimes, layout);
@@ -67,8 +67,8 @@ TEST(Arena, HoldsForManyBuffers) {
     lifetimes.push_back({static_cast<std::size_t>(random[i]), random[i + 1] % 50,
                          random[i + 1] % 50 + random[i + 2] % 10});
   for (std::size_t i = 0; i < lifetimes.size(); i += 3) {
-    lifetimes[i].again_first = 70 + static_cast<int>(i % 50);
-    lifetimes[i].again_last = lifetimes[i].again_first + 5;
+    lifetimes[i].second_first = 70 + static_cast<int>(i % 50);
+    lifetimes[i].second_last = lifetimes[i].second_first + 5;
   }
   const ArenaLayout layout = plan_arena(lifetimes);
   expect_valid(lifetimes, layout);

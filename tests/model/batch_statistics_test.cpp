@@ -14,7 +14,7 @@ BatchMoments moments_of(const std::vector<float>& values) {
   return all;
 }
 
-TEST(BatchStatistics, OfTwoPartsAreThoseOfTheWhole) {
+TEST(BatchStatistics, CombineTwoParts) {
   const BatchMoments whole = combine(moments_of({1, 2, 3}), moments_of({10, 20}));
   EXPECT_FLOAT_EQ(whole.count, 5);
   EXPECT_FLOAT_EQ(whole.mean, 7.2F);
@@ -22,11 +22,11 @@ TEST(BatchStatistics, OfTwoPartsAreThoseOfTheWhole) {
   EXPECT_FLOAT_EQ(unbiased_variance(whole), 63.7F);
 }
 
-TEST(BatchStatistics, KeepTheirDigitsWhereTheMeanIsLarge) {
+TEST(BatchStatistics, KeepPrecisionForALargeMean) {
   EXPECT_NEAR(biased_variance(moments_of({10001, 10002, 10003, 10004})), 1.25, 1e-3);
 }
 
-TEST(BatchStatistics, OfAnEmptyPartChangeNothing) {
+TEST(BatchStatistics, IgnoreAnEmptyPart) {
   const BatchMoments some = moments_of({3, 5});
   for (const BatchMoments& both : {combine(some, {}), combine({}, some)}) {
     EXPECT_EQ(both.count, 2);
@@ -56,7 +56,7 @@ TEST(BatchStatistics, AreReadFromAnArrayOfAllMembers) {
   EXPECT_FLOAT_EQ(kLayout.together(array.data(), 1).squares, 6);
 }
 
-TEST(BatchStatistics, GiveTheGradientOfANormalizedValue) {
+TEST(BatchStatistics, ComputeTheGradientOfANormalizedValue) {
   const std::vector<double> values{0.3, -1.2, 2.5, 0.9};
   const std::vector<double> gradients{0.7, -0.1, 0.4, -0.6};
   constexpr double kEpsilon = 1e-3;

@@ -30,8 +30,8 @@ using Sequence = std::vector<std::int32_t>;
 constexpr std::int32_t kTokenKinds = 4;
 constexpr std::int32_t kEndToken = 2;
 
-/// A model whose logits are random numbers for each sequence. With `steps`, they are multiples of
-/// 1 / steps, so many are the same.
+/// A model whose logits are random numbers for each sequence. With `steps`, they are multiples of 1
+/// / steps, so that many are equal.
 class MadeUpModel {
  public:
   explicit MadeUpModel(std::uint64_t seed, float steps = 0) : seed_(seed), steps_(steps) {}
@@ -51,7 +51,7 @@ class MadeUpModel {
   std::vector<float> logits_;
 };
 
-/// All sequences with their scores, the best first.
+/// All sequences with their scores, in descending order.
 std::vector<Beam> all_sequences(MadeUpModel model, const BeamOptions& options) {
   std::vector<Beam> all;
   std::vector<Beam> open(1);
@@ -86,7 +86,7 @@ std::vector<Beam> all_sequences(MadeUpModel model, const BeamOptions& options) {
   return all;
 }
 
-TEST(BeamSearch, WithAllBeamsFindsTheBestOfAllSequences) {
+TEST(BeamSearch, IsExhaustiveWithAllBeams) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed)
     for (const double penalty : {0.0, 0.6, 2.0}) {
       const BeamOptions options{
@@ -106,7 +106,7 @@ TEST(BeamSearch, WithAllBeamsFindsTheBestOfAllSequences) {
     }
 }
 
-TEST(BeamSearch, OfOneBeamTakesTheMostProbableTokens) {
+TEST(BeamSearch, IsGreedyWithOneBeam) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     MadeUpModel model(seed);
     Sequence greedy;
@@ -123,7 +123,7 @@ TEST(BeamSearch, OfOneBeamTakesTheMostProbableTokens) {
   }
 }
 
-// More beams find sequences that are as good at least, in all of these models.
+// More beams find sequences that are at least as good, in all of these models.
 TEST(BeamSearch, FindsBetterSequencesWithMoreBeams) {
   int better = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
@@ -179,7 +179,7 @@ TEST(BeamSearch, OrdersEqualSequencesByTheirTokens) {
   }
 }
 
-TEST(BeamSearch, StopsWhenNothingBetterCanFollow) {
+TEST(BeamSearch, StopsWhenNoResultCanImprove) {
   int passes = 0;
   std::vector<float> ends(kTokenKinds);
   ends[kEndToken] = 20;
@@ -194,7 +194,7 @@ TEST(BeamSearch, StopsWhenNothingBetterCanFollow) {
   EXPECT_TRUE(found.at(0).has_ended);
 }
 
-TEST(BeamSearch, RefusesWhatIsOutOfRange) {
+TEST(BeamSearch, RejectsOptionsOutOfRange) {
   const auto refusal = [](const BeamOptions& options) {
     return input_error_of([&] { beam_search(MadeUpModel(1), options); });
   };
@@ -214,8 +214,8 @@ TEST(BeamSearch, RefusesWhatIsOutOfRange) {
       HasSubstr("expected finite logits"));
 }
 
-// A gpt computes what its sequences do not share; the sequences are those of full passes.
-TEST(BeamSearch, OfAGeneratorIsThatOfFullPasses) {
+// A gpt recomputes only what its sequences do not share; the results match full passes.
+TEST(BeamSearch, MatchesFullPassesWithAGenerator) {
   const zoo::DataInput inputs[] = {
       {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 5}};
   Trial trial(zoo::gpt(inputs, {.layers = 2, .width = 8, .heads = 2}), 1);
@@ -231,7 +231,7 @@ TEST(BeamSearch, OfAGeneratorIsThatOfFullPasses) {
   EXPECT_EQ(found(Generator::Passes::incremental).size(), 5U);
 }
 
-/// Logits that are those of an embedding, plus those of the input "hints" [4, 5].
+/// Logits: an embedding plus the input "hints" [4, 5].
 Network hinted_network() {
   Network network({{.name = "hints", .shape = {4, 5}},
                    {.name = "tokens", .shape = {4}, .type = ElementType::int32}},

@@ -79,7 +79,7 @@ std::vector<std::size_t> counting(std::size_t count) {
   return numbers;
 }
 
-TEST(CompiledModel, TellsOfEveryGradientOnceInFlatOrder) {
+TEST(CompiledModel, ReportsEveryGradientOnceInFlatOrder) {
   Cnn cnn;
   std::vector<std::size_t> heard;
   cnn.train(0, 6, false, [&](std::size_t parameter) { heard.push_back(parameter); });
@@ -100,7 +100,7 @@ TEST(CompiledModel, AGradientIsCompleteWhenItIsReady) {
   }
 }
 
-TEST(CompiledModel, FrozenParametersLeaveTheOtherGradientsAsTheyAre) {
+TEST(CompiledModel, FrozenParametersDoNotChangeOtherGradients) {
   Cnn whole;
   whole.train(0, 4);
   whole.train(4, 2, true);
@@ -152,7 +152,7 @@ TEST(CompiledModel, AccumulatesMicroBatches) {
   EXPECT_THAT(heard, ElementsAreArray(counting(cnn.model().parameter_table().entries().size())));
 }
 
-TEST(CompiledModel, APartWithoutSamplesHasNoGradientAndStillTakesPart) {
+TEST(CompiledModel, APartWithoutSamplesHasZeroGradients) {
   Cnn cnn;
   cnn.train(0, 6);
   const std::vector<float> before = copy_of(cnn.model().gradients());
@@ -169,7 +169,7 @@ TEST(CompiledModel, APartWithoutSamplesHasNoGradientAndStillTakesPart) {
   EXPECT_THAT(heard, ElementsAreArray(counting(cnn.model().parameter_table().entries().size())));
 }
 
-TEST(CompiledModel, GivesTheSameBitsTwice) {
+TEST(CompiledModel, IsBitReproducible) {
   Cnn one;
   Cnn two;
   set_thread_budget(2);
@@ -179,7 +179,7 @@ TEST(CompiledModel, GivesTheSameBitsTwice) {
   EXPECT_THAT(one.model().gradients(), ElementsAreArray(copy_of(two.model().gradients())));
 }
 
-TEST(CompiledModel, EvaluatesAsItTrainsWhereNoLayerDiffers) {
+TEST(CompiledModel, EvaluationMatchesTrainingWithoutDropout) {
   Cnn cnn;
   const MetricSums trained = cnn.train(0, 6);
   const MetricSums evaluated =
@@ -190,7 +190,7 @@ TEST(CompiledModel, EvaluatesAsItTrainsWhereNoLayerDiffers) {
   EXPECT_EQ(cnn.model().evaluate_batch(cnn.part(0, 0), SparseCategoricalCrossentropy{}).samples, 0);
 }
 
-TEST(CompiledModel, EvaluationLeavesTheGradients) {
+TEST(CompiledModel, EvaluationKeepsTheGradients) {
   Cnn cnn;
   cnn.train(0, 6);
   const std::vector<float> before = copy_of(cnn.model().gradients());
@@ -208,7 +208,7 @@ TEST(CompiledModel, PredictsEachSampleAsInALargerBatch) {
                 Pointwise(FloatNear(1e-5f), copy_of(std::span(whole).subspan(sample * 10, 10))));
 }
 
-TEST(CompiledModel, TakesPixelsForTheirFeatures) {
+TEST(CompiledModel, ConvertsPixelsToFeatures) {
   Cnn cnn;
   std::vector<std::uint8_t> pixels(3 * 512);
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 7);
@@ -250,7 +250,7 @@ TEST(CompiledModel, ParametersOfUnusedLayersHaveNoGradientAndAreReported) {
   EXPECT_THAT(heard, ElementsAreArray(counting(6)));
 }
 
-TEST(CompiledModel, LeavesThePaddingOfItsGradientsAtZero) {
+TEST(CompiledModel, KeepsThePaddingOfGradientsAtZero) {
   Cnn cnn;
   cnn.train(0, 6);
   cnn.train(0, 6, true);
@@ -262,7 +262,7 @@ TEST(CompiledModel, LeavesThePaddingOfItsGradientsAtZero) {
   }
 }
 
-TEST(CompiledModel, KeepsItsPlannedMemoryInAStepItIsPreparedFor) {
+TEST(CompiledModel, AllocatesNothingInAPreparedStep) {
   Cnn cnn;
   cnn.model().prepare(6, true);
   const std::size_t prepared = cnn.model().memory().total();
@@ -273,7 +273,7 @@ TEST(CompiledModel, KeepsItsPlannedMemoryInAStepItIsPreparedFor) {
       << "a smaller batch fits where a larger one did";
 }
 
-TEST(CompiledModel, RefusesArraysWhoseBytesCannotBeCounted) {
+TEST(CompiledModel, RejectsArraysWhoseSizeOverflows) {
   Network network({32, 32, 1});
   network.add(UpSampling2D({.size = 1 << 25}));
   device::HostAllocator allocator;
@@ -285,7 +285,7 @@ TEST(CompiledModel, RefusesArraysWhoseBytesCannotBeCounted) {
                           samples));
 }
 
-// A sigmoid keeps its output alone, in the memory of its input; a GELU keeps its input too. Neither
+// A sigmoid keeps only its output, in the memory of its input; a GELU also keeps its input. Neither
 // needs a second gradient.
 TEST(CompiledModel, WritesTheGradientOfAFunctionOverThatOfItsOutput) {
   constexpr std::int64_t kSamples = 64;
@@ -335,7 +335,7 @@ TEST(CompiledModel, ReplicasInThreadsDoNotDisturbEachOther) {
     EXPECT_THAT(gradients[r], Pointwise(FloatNear(1e-6f), expected)) << "replica " << r;
 }
 
-TEST(CompiledModel, NeedsABackendForItsDevice) {
+TEST(CompiledModel, RequiresABackendForItsDevice) {
   device::HostAllocator allocator;
   EXPECT_THAT(error_of(ErrorCategory::device,
                        [&] {
@@ -345,7 +345,7 @@ TEST(CompiledModel, NeedsABackendForItsDevice) {
               HasSubstr("gpu:0"));
 }
 
-TEST(CompiledModel, NeedsALayer) {
+TEST(CompiledModel, RequiresALayer) {
   device::HostAllocator allocator;
   EXPECT_EQ(input_error_of([&] {
               CompiledModel(std::make_shared<const Network>(Shape{4}), device::Device{}, allocator);
@@ -454,7 +454,7 @@ TEST(CompiledModel, HasSeveralInputsAndOutputs) {
             "[house] expected a batch of 2 inputs, got 1");
 }
 
-TEST(CompiledModel, NeedsOutputsThatDependOnEveryInput) {
+TEST(CompiledModel, RequiresOutputsThatDependOnEveryInput) {
   device::HostAllocator allocator;
   Network network({{.name = "a", .shape = {2}}, {.name = "b", .shape = {2}}});
   network.add(ReLU());

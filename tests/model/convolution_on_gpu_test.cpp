@@ -1,5 +1,5 @@
-// Both interfaces of cuDNN compute convolutions as the CPU does: channels that do not fill what is
-// aligned, uneven zeros, groups. On a real GPU.
+// Both interfaces of cuDNN compute convolutions like the CPU: unaligned channels, uneven zeros,
+// groups. On a real GPU.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace {
 
 struct OddCase {
   std::string name;
-  Shape input;  // of the convolution
+  Shape input;  // input shape of the convolution
   Conv2D::Options options;
 
   friend std::ostream& operator<<(std::ostream& stream, const OddCase& one) {
@@ -74,7 +74,7 @@ class ConvolutionOnGpu : public testing::TestWithParam<std::tuple<OddCase, Preci
   }
 };
 
-TEST_P(ConvolutionOnGpu, IsThatOfTheCpu) {
+TEST_P(ConvolutionOnGpu, MatchesTheCpu) {
   const auto& [one, precision, choice] = GetParam();
   const double tolerance = precision == Precision::float32    ? 1e-4
                            : precision == Precision::bfloat16 ? 0.12
@@ -93,8 +93,10 @@ TEST_P(ConvolutionOnGpu, IsThatOfTheCpu) {
     GTEST_SKIP() << "cuDNN's legacy interface: " << error.what();
   }
   for (int step = 0; step < 2; ++step) {
-    const double expected = cpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss_sum;
-    const double loss = gpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss_sum;
+    const double expected =
+        cpu.model().train_batch(data.batch_for(kLoss), data.context(), kLoss).loss_sum;
+    const double loss =
+        gpu.model().train_batch(data.batch_for(kLoss), data.context(), kLoss).loss_sum;
     EXPECT_NEAR(loss, expected, tolerance * expected);
     EXPECT_LE(error(gpu.gradients(), cpu.gradients()), tolerance) << step;
   }

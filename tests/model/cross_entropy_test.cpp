@@ -20,11 +20,11 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-TEST(CrossEntropy, EqualOutputsGiveTheLogarithmOfTheClasses) {
+TEST(CrossEntropy, EqualsTheLogarithmOfTheClassesForEqualOutputs) {
   EXPECT_NEAR(entropy(Values(30, 7.5f), {0, 3, 9}).loss_sum, 3 * std::log(10.0), 1e-6);
 }
 
-TEST(CrossEntropy, TwoClassesGiveTheLogisticLoss) {
+TEST(CrossEntropy, EqualsTheLogisticLossForTwoClasses) {
   EXPECT_NEAR(entropy({1.5f, -0.5f}, {0}).loss_sum, std::log1p(std::exp(-2.0)), 1e-7);
   EXPECT_NEAR(entropy({1.5f, -0.5f}, {1}).loss_sum, std::log1p(std::exp(2.0)), 1e-6);
 }
@@ -34,20 +34,20 @@ TEST(CrossEntropy, StaysFiniteForHugeOutputs) {
   EXPECT_NEAR(entropy({20000, 10000}, {1}).loss_sum, 10000, 1e-3);
 }
 
-TEST(CrossEntropy, AClassRuledOutByMinusInfinityDoesNotSpoilTheOthers) {
+TEST(CrossEntropy, IgnoresClassesExcludedByMinusInfinity) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   EXPECT_NEAR(entropy({0, kNever, 0}, {2}).loss_sum, std::log(2.0), 1e-6);
 }
 
-TEST(CrossEntropy, NotANumberReachesTheLoss) {
+TEST(CrossEntropy, PropagatesNaN) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(entropy({0, kNan, 1}, {0}).loss_sum));
   EXPECT_TRUE(std::isnan(entropy({kNan, 0, 1}, {1}).loss_sum));
-  EXPECT_EQ(entropy(Values(10, kNan), {0}).correct, 0) << "a diverged model is not right";
+  EXPECT_EQ(entropy(Values(10, kNan), {0}).correct, 0) << "a diverged model is not correct";
 }
 
 // Rows of several blocks, and one that ends in the middle of one.
-TEST(CrossEntropy, OfManyClassesHasTheValuesOfItsFormula) {
+TEST(CrossEntropy, MatchesItsFormulaForManyClasses) {
   for (const std::size_t width : {16U, 512U, 1300U}) {
     Values outputs = numbers(width, 7);
     for (float& output : outputs) output *= 20;
@@ -142,7 +142,7 @@ TEST_P(MixedCrossEntropy, IsTheSumOfBothByWeight) {
       << "of the own labels";
 }
 
-TEST_P(MixedCrossEntropy, WithAllWeightOnOneLabelIsThatOfTheLabelToTheBit) {
+TEST_P(MixedCrossEntropy, IsBitIdenticalToOneLabelOfFullWeight) {
   const Values all(5, 1.0f);
   const Targets alone{.labels = labels_, .partner_labels = partners_, .weights = all};
   EXPECT_EQ(gradient_of(loss_, outputs_, kSamples, alone, 3),
@@ -153,7 +153,7 @@ TEST_P(MixedCrossEntropy, WithAllWeightOnOneLabelIsThatOfTheLabelToTheBit) {
 
 INSTANTIATE_TEST_SUITE_P(Smoothing, MixedCrossEntropy, ::testing::Values(0.0f, 0.2f));
 
-TEST(CrossEntropy, AClassRuledOutDoesNotSpoilAMixtureThatHasNothingOfIt) {
+TEST(CrossEntropy, IgnoresExcludedClassesOfWeightZero) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   const Values outputs = {0, kNever, 0};
   const auto loss_of = [&](Labels own, Labels partner, Values weight) {
@@ -165,7 +165,7 @@ TEST(CrossEntropy, AClassRuledOutDoesNotSpoilAMixtureThatHasNothingOfIt) {
   EXPECT_NEAR(loss_of({1}, {2}, {0}), std::log(2.0), 1e-6);
 }
 
-TEST(CrossEntropy, RefusesMixturesThatAreNone) {
+TEST(CrossEntropy, RejectsInvalidMixtures) {
   const Labels own = {0, 1};
   const auto refusal = [&](const Labels& partners, const Values& weights) {
     const Targets targets{.labels = own, .partner_labels = partners, .weights = weights};
@@ -198,14 +198,14 @@ TEST(CrossEntropy, TopFiveCountsEqualOutputsInTheirOrder) {
   EXPECT_EQ(entropy(falling, {5}).correct_top5, 0);
 }
 
-TEST(CrossEntropy, CountsSamplesAndKnowsClasses) {
+TEST(CrossEntropy, CountsSamplesAndHasClasses) {
   const MetricSums sums = entropy({1, 0, 0, 1, 1, 0}, {0, 0, 0});
   EXPECT_EQ(sums.samples, 3);
   EXPECT_EQ(sums.correct, 2);
   EXPECT_TRUE(sums.has_accuracy);
 }
 
-TEST(CrossEntropy, RefusesALabelOutsideTheClassesByItsSample) {
+TEST(CrossEntropy, RejectsALabelOutsideTheClasses) {
   EXPECT_EQ(error_of(ErrorCategory::data,
                      [] {
                        entropy(Values(30), {0, 9, 10});
@@ -216,7 +216,7 @@ TEST(CrossEntropy, RefusesALabelOutsideTheClassesByItsSample) {
               HasSubstr("sample 0 of the batch has label -1"));
 }
 
-TEST(CrossEntropy, RefusesTargetsOfAnotherKind) {
+TEST(CrossEntropy, RejectsTargetsOfAnotherKind) {
   const Values values(20);
   EXPECT_EQ(error_of(ErrorCategory::data,
                      [&] {
@@ -227,7 +227,7 @@ TEST(CrossEntropy, RefusesTargetsOfAnotherKind) {
             "labels and 20 target values");
 }
 
-TEST(CrossEntropy, RefusesSmoothingOutsideItsRange) {
+TEST(CrossEntropy, RejectsSmoothingOutsideItsRange) {
   EXPECT_THAT(input_error_of([] {
                 entropy({1, 2}, {0}, 1.0f);
               }),
@@ -258,10 +258,10 @@ class PositionsOfCrossEntropy : public ::testing::TestWithParam<float> {
     }
     return sum;
   }
-  static Values times_four(const Values& of_samples) {
-    Values of_rows;
-    for (const float weight : of_samples) of_rows.insert(of_rows.end(), 4, weight);
-    return of_rows;
+  static Values times_four(const Values& sample_weights) {
+    Values row_weights;
+    for (const float weight : sample_weights) row_weights.insert(row_weights.end(), 4, weight);
+    return row_weights;
   }
 
   const Loss loss_ = SparseCategoricalCrossentropy{GetParam()};
@@ -270,7 +270,7 @@ class PositionsOfCrossEntropy : public ::testing::TestWithParam<float> {
   const Values weights_ = {0.5f, 2, 0.25f};
 };
 
-TEST_P(PositionsOfCrossEntropy, HaveTheSumOfThoseThatAreNotMasked) {
+TEST_P(PositionsOfCrossEntropy, SumUnmaskedPositions) {
   const MetricSums sums = compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, {});
   EXPECT_NEAR(sums.loss_sum, expected(Values(12, 1)), 1e-5);
   EXPECT_EQ(sums.samples, 3);
@@ -284,29 +284,30 @@ TEST_P(PositionsOfCrossEntropy, HaveTheSumOfThoseThatAreNotMasked) {
                                            {.labels = labels_, .sample_weights = weights_}, 1, {});
   EXPECT_NEAR(weighted.loss_sum, expected(times_four(weights_)), 1e-5);
   EXPECT_EQ(weighted.weight_sum(), 3 * 0.5 + 3 * 2 + 2 * 0.25);
-  const Values of_rows = numbers(12, 9);
+  const Values values = numbers(12, 9);
   Values squares;
-  for (const float x : of_rows) squares.push_back(x * x);
+  for (const float x : values) squares.push_back(x * x);
   EXPECT_NEAR(
       compute_loss(loss_, outputs_, kSamples, {.labels = labels_, .sample_weights = squares}, 1, {})
           .loss_sum,
       expected(squares), 1e-5);
 }
 
-TEST_P(PositionsOfCrossEntropy, AreThoseOfAsManySamples) {
+TEST_P(PositionsOfCrossEntropy, MatchAnEqualNumberOfSamples) {
   Labels kept;
-  Values of_kept;
+  Values kept_outputs;
   for (std::size_t row = 0; row < labels_.size(); ++row) {
     if (labels_[row] == kMasked) continue;
     kept.push_back(labels_[row]);
-    of_kept.insert(of_kept.end(), &outputs_[row * kWidth], &outputs_[row * kWidth] + kWidth);
+    kept_outputs.insert(kept_outputs.end(), &outputs_[row * kWidth],
+                        &outputs_[row * kWidth] + kWidth);
   }
-  const MetricSums rows = compute_loss(loss_, of_kept, 8, {.labels = kept}, 1, {});
+  const MetricSums rows = compute_loss(loss_, kept_outputs, 8, {.labels = kept}, 1, {});
   const MetricSums sums = compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, {});
   EXPECT_EQ(sums.loss_sum, rows.loss_sum);
   EXPECT_EQ(sums.correct, rows.correct);
   EXPECT_EQ(sums.correct_top5, rows.correct_top5);
-  const Values expected_gradient = gradient_of(loss_, of_kept, 8, {.labels = kept}, 3);
+  const Values expected_gradient = gradient_of(loss_, kept_outputs, 8, {.labels = kept}, 3);
   const Values gradient = gradient_of(loss_, outputs_, kSamples, {.labels = labels_}, 3);
   auto next = expected_gradient.begin();
   for (std::size_t i = 0; i < gradient.size(); ++i)
@@ -321,7 +322,7 @@ TEST_P(PositionsOfCrossEntropy, GradientMatchesDifferences) {
   }
 }
 
-TEST_P(PositionsOfCrossEntropy, NothingReachesThemFromMaskedOnes) {
+TEST_P(PositionsOfCrossEntropy, IgnoreMaskedPositions) {
   const MetricSums expected = compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, {});
   for (std::size_t i = 0; i < outputs_.size(); ++i)
     if (labels_[i / kWidth] == kMasked) outputs_[i] = std::numeric_limits<float>::quiet_NaN();
@@ -333,7 +334,7 @@ TEST_P(PositionsOfCrossEntropy, NothingReachesThemFromMaskedOnes) {
 
 INSTANTIATE_TEST_SUITE_P(Smoothing, PositionsOfCrossEntropy, ::testing::Values(0.0f, 0.2f));
 
-TEST(CrossEntropy, OfMaskedPositionsAloneIsNothing) {
+TEST(CrossEntropy, IsZeroForMaskedPositionsOnly) {
   const Labels masked(6, kMasked);
   Values gradient(12, 5);
   const MetricSums sums = compute_loss(SparseCategoricalCrossentropy{}, numbers(12, 1), 3,
@@ -347,7 +348,7 @@ TEST(CrossEntropy, OfMaskedPositionsAloneIsNothing) {
             "all 6 positions of 3 samples");
 }
 
-TEST(CrossEntropy, RefusesLabelsOfPositionsThatAreNone) {
+TEST(CrossEntropy, RejectsInvalidLabelsOfPositions) {
   const Values outputs(24);  // 2 samples of 3 positions of 4 classes
   const auto refusal = [&](const Labels& labels, std::int64_t positions = 0) {
     return error_of(ErrorCategory::data, [&] {
@@ -367,11 +368,11 @@ TEST(CrossEntropy, RefusesLabelsOfPositionsThatAreNone) {
   EXPECT_THAT(refusal({0, 1, 2, 3}, 1), HasSubstr("expected 2 labels, one for each sample, got 4"));
   EXPECT_THAT(refusal({0, 1, 2, 3, 0}, 3), HasSubstr("expected 6 labels, 3 for each sample"));
   const Labels labels = {0, 1, 2, 3, 0, 0};
-  const Values of_labels = {1, 1, 1, 1, 1, -2};
+  const Values label_weights = {1, 1, 1, 1, 1, -2};
   EXPECT_THAT(error_of(ErrorCategory::data,
                        [&] {
                          check_targets(SparseCategoricalCrossentropy{}, 2, 12,
-                                       {.labels = labels, .sample_weights = of_labels});
+                                       {.labels = labels, .sample_weights = label_weights});
                        }),
               HasSubstr("weights of 0 or more; sample 1 of the batch has -2"));
   const Labels partners = {0, 1};
@@ -391,7 +392,7 @@ TEST(CrossEntropy, RefusesLabelsOfPositionsThatAreNone) {
         HasSubstr("expected 24 target values"));
 }
 
-TEST(Targets, AreProbabilitiesWhereTheLossExpectsThem) {
+TEST(Targets, MustBeProbabilitiesForCrossEntropies) {
   const auto refusal = [](const Loss& loss, std::vector<float> values,
                           std::vector<float> weights = {}) -> std::string {
     try {

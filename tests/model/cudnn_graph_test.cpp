@@ -1,5 +1,5 @@
-// What cuDNN itself, without a GPU, says to the graphs of convolutions and of attention: whether it
-// takes the description, and whether it has engines on a GPU of given properties.
+// Graphs of convolutions and attention in cuDNN itself, without a GPU: whether it accepts the
+// description, and whether it has engines for a GPU of given properties.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -21,8 +21,7 @@
 namespace lockstep::model::cuda {
 namespace {
 
-// An H200, or with another `capability` what differs for engines, as cuDNN 9 writes the properties
-// of a GPU.
+// The properties of an H200 in the format of cuDNN 9; another `capability` changes the engines.
 std::string properties(int capability) {
   const int shared = capability < 900 ? 166912 : 232448;
   return fmt::format(
@@ -43,7 +42,7 @@ cudnnDataType_t type_of(Precision precision) {
   return precision == Precision::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
 
-// Of each kind of convolution that ResNet-50 has, 32 images; its first comes first.
+// Each kind of convolution in ResNet-50, of 32 images; the first layer first.
 std::vector<Conv2DSpec> convolutions_of_resnet50() {
   const Network network = zoo::resnet50({224, 224, 3}, 1000);
   std::vector<Conv2DSpec> specs;
@@ -61,7 +60,7 @@ std::vector<Conv2DSpec> convolutions_of_resnet50() {
   return specs;
 }
 
-// Channels that do not fill what is aligned, uneven zeros, groups.
+// Unaligned channels, uneven zeros, groups.
 std::vector<Conv2DSpec> odd_convolutions() {
   const auto spec = [](const Shape& input, std::int64_t filters, std::int64_t kernel,
                        std::int64_t strides, Padding padding, std::int64_t groups = 1) {
@@ -77,7 +76,7 @@ std::vector<Conv2DSpec> odd_convolutions() {
 
 class CudnnGraph : public testing::Test {
  protected:
-  // False where this cuDNN writes the properties of GPUs in another way.
+  // False if this cuDNN has another format of GPU properties.
   bool knows(int capability) {
     gpu_.emplace(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     const std::string text = properties(capability);
@@ -87,8 +86,8 @@ class CudnnGraph : public testing::Test {
            cudnnBackendFinalize(gpu_->get()) == CUDNN_STATUS_SUCCESS;
   }
 
-  // Whether one of the configurations that cuDNN's rules propose for that GPU makes a plan with a
-  // workspace that is allowed.
+  // Whether a configuration that cuDNN's rules propose for that GPU yields a plan with an allowed
+  // workspace.
   bool has_plan(const ConvolutionGraph& graph, const EngineRequirements& required) {
     for (const GraphDescriptor& way : usable_configurations(graph.whole(), required, &*gpu_)) {
       GraphDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -140,8 +139,8 @@ TEST_F(CudnnGraph, HasEnginesForOddChannelsUnevenZerosAndGroups) {
     }
 }
 
-// Without TF32 fewer engines are left, which all others may also use.
-TEST_F(CudnnGraph, LeavesOutEnginesThatRoundOrChangeBits) {
+// Fewer engines remain without TF32; all of them are also valid with it.
+TEST_F(CudnnGraph, ExcludesInexactAndNondeterministicEngines) {
   if (!knows(900)) GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs otherwise";
   const Conv2DSpec spec = convolutions_of_resnet50().at(1);
   const auto count = [&](ConvolutionPass pass, const ComputeOptions& options) {
@@ -155,14 +154,14 @@ TEST_F(CudnnGraph, LeavesOutEnginesThatRoundOrChangeBits) {
             count(ConvolutionPass::backward_filter, any));
 }
 
-TEST_F(CudnnGraph, WithSumsIsTakenAsItIsDescribed) {
+TEST_F(CudnnGraph, AcceptsTheDescriptionWithSums) {
   for (const cudnnDataType_t type : {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16})
     for (const Conv2DSpec& spec : convolutions_of_resnet50())
       EXPECT_NO_THROW(ConvolutionGraph(nullptr, type, spec, ConvolutionPass::forward, true))
           << describe(spec);
 }
 
-TEST_F(CudnnGraph, WithSumsHasEnginesForFloat16) {
+TEST_F(CudnnGraph, HasEnginesWithSumsForFloat16) {
   std::vector<Conv2DSpec> specs = convolutions_of_resnet50();
   specs.erase(specs.begin());  // the first has none
   for (const int capability : {800, 900}) {
@@ -174,8 +173,8 @@ TEST_F(CudnnGraph, WithSumsHasEnginesForFloat16) {
   }
 }
 
-// Engines that compile their kernels ask for the driver's library. The one that CUDA has for
-// linking is enough to choose an engine, but not to make a plan.
+// Engines that compile their kernels load the driver's library. CUDA's stub for linking suffices to
+// choose an engine, but not to create a plan.
 bool has_library_of_driver() {
   static void* const library = [] {
     void* const found = dlopen("libcuda.so.1", RTLD_NOW);
@@ -218,7 +217,7 @@ std::vector<AttentionPass> passes_of(const AttentionSpec& spec) {
   return {AttentionPass::forward, AttentionPass::backward};
 }
 
-TEST_F(CudnnGraph, OfAttentionIsTakenAsItIsDescribed) {
+TEST_F(CudnnGraph, AcceptsTheDescriptionOfAttention) {
   for (const cudnnDataType_t type : {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16})
     for (const AttentionSpec& spec : attentions()) {
       const AttentionGraph forward(nullptr, type, spec, AttentionPass::forward);
@@ -228,7 +227,7 @@ TEST_F(CudnnGraph, OfAttentionIsTakenAsItIsDescribed) {
     }
 }
 
-TEST_F(CudnnGraph, OfAttentionHasEnginesForBothPasses) {
+TEST_F(CudnnGraph, HasEnginesForBothPassesOfAttention) {
   if (!has_library_of_driver()) GTEST_SKIP() << "neither a driver nor CUDA's stub of it";
   for (const int capability : {800, 900, 1000}) {
     if (!knows(capability))
@@ -249,8 +248,8 @@ TEST_F(CudnnGraph, OfAttentionHasEnginesForBothPasses) {
   }
 }
 
-// As reason_for_own_kernels() knows without asking.
-TEST_F(CudnnGraph, OfAttentionHasNoEngineForOddHeads) {
+// As reason_for_own_kernels() states without a query.
+TEST_F(CudnnGraph, HasNoAttentionEngineForOddHeads) {
   if (!has_library_of_driver()) GTEST_SKIP() << "neither a driver nor CUDA's stub of it";
   if (!knows(900)) GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs otherwise";
   AttentionSpec spec = attentions().front();

@@ -21,7 +21,7 @@ namespace {
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
-/// What a network predicts with random weights and statistics, and what it predicts folded.
+/// The predictions of a network with random weights and statistics, original and folded.
 void expect_the_same_predictions(Trial& before, std::size_t folded_layers) {
   const Network& network = before.network();
   before.model().parameters_changed();
@@ -95,7 +95,7 @@ TEST(FoldNormalizations, FoldsThroughMaxPoolingsWhereNoFactorIsNegative) {
   expect_folds_through_pooling(R"({"type": "average_pool2d"})", 0.5f, 0);
 }
 
-TEST(FoldNormalizations, LeavesNormalizationsOfAPoolingThatOthersRead) {
+TEST(FoldNormalizations, KeepsNormalizationsOfAPoolingWithOtherReaders) {
   Trial before(described_network(R"(
       {"type": "conv2d", "filters": 4, "kernel": 1},
       {"type": "max_pool2d", "name": "p"},
@@ -137,7 +137,7 @@ TEST(FoldNormalizations, KeepsNamesInputsAndOutputs) {
   EXPECT_TRUE(folded.buffers().entries().empty());
 }
 
-// The output has the name of the layer, also if that is folded.
+// The output keeps the name of the layer, also if the layer is folded.
 TEST(FoldNormalizations, KeepsTheNameOfAFoldedOutput) {
   Network network({4});
   network.add(Dense({.units = 2}));
@@ -149,7 +149,7 @@ TEST(FoldNormalizations, KeepsTheNameOfAFoldedOutput) {
   EXPECT_EQ(folded.outputs()[0].name, "end");
 }
 
-TEST(FoldNormalizations, LeavesNoneInReadyMadeNetworks) {
+TEST(FoldNormalizations, FoldsAllNormalizationsOfTheZoo) {
   for (const char* const name : {"fast_cifar", "resnet18", "resnet50", "mobilenet_v2"}) {
     const Network network = zoo::make(name, {32, 32, 3}, 10);
     const std::vector<float> parameters(network.parameters().flat_size());

@@ -1,5 +1,5 @@
-// Convolutions of folded images compute what those of the images do, with every algorithm. On
-// pretended GPUs and on a real one.
+// Convolutions of folded images equal those of the images, with every algorithm. On simulated GPUs
+// and on a real one.
 #include "lockstep/model/layers/conv_2d/folded_convolution.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ constexpr std::int64_t kFilters = 8;
 
 Conv2DSpec spec_of(const StemCase& stem, Precision precision) {
   Shape in_memory = stem.image;
-  in_memory[2] = std::max(in_memory[2], least_channels(precision));
+  in_memory[2] = std::max(in_memory[2], min_channels(precision));
   return {.batch = stem.batch,
           .window = window_geometry(in_memory, stem.kernel, stem.strides, stem.padding),
           .filters = kFilters,
@@ -105,14 +105,14 @@ class Array {
 
 Values result_of(Context& context, ConvolutionEngine& engine, const ConvolutionArrays& arrays,
                  const Array& written) {
-  fill_randomly(written.view(), context.native());  // what was there before is no result
+  fill_randomly(written.view(), context.native());  // previous content is not a result
   const device::Buffer workspace = context.allocator().allocate(engine.workspace_bytes());
   engine.run(arrays, workspace.data());
-  context.stream().synchronize();  // that of `written` is another one
+  context.stream().synchronize();  // `written` uses another stream
   return written.values();
 }
 
-TEST_P(FoldedConvolutionTest, ComputesWhatTheConvolutionDoes) {
+TEST_P(FoldedConvolutionTest, MatchesTheConvolution) {
   const auto& [stem, precision] = GetParam();
   constexpr std::size_t kMaxTried = 8;
   const double tolerance = precision == Precision::float32    ? 1e-5

@@ -1,5 +1,5 @@
-// When a convolution on a GPU finds the statistics for the normalization behind it, as pretended
-// GPUs show it.
+// When a convolution on a GPU computes the statistics for the following normalization, on simulated
+// GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr int kApart = -1;
-// The engines of the pretended cuDNN, in the order in which it proposes them.
+// The engines of the simulated cuDNN, in the order of its proposals.
 constexpr int kIdle = 0;  // does not work
 constexpr int kWorking = 1;
 constexpr int kWithWorkspace = 2;
@@ -51,7 +51,8 @@ ComputeOptions where_possible(Precision precision = Precision::bfloat16) {
 
 class FusedStatisticsTest : public testing::Test {
  protected:
-  // What training steps on three samples leave, and how many convolutions found statistics in them.
+  // The results of training steps on three samples, and the number of convolutions that computed
+  // statistics.
   struct Training {
     std::uint64_t found = 0;
     Values losses;
@@ -62,14 +63,14 @@ class FusedStatisticsTest : public testing::Test {
                         const ComputeHooks& hooks = {}) {
     const auto shared = std::make_shared<const Network>(network);
     Side gpu(kGpu, shared, options, hooks);
-    gpu.model().prepare(3, true);  // measures where it has to
+    gpu.model().prepare(3, true);  // measures if necessary
     const Data data(network, 3);
     Training training;
     const std::uint64_t before = pretend::graph_runs();
     for (int step = 0; step < steps; ++step) {
       if (step > 0) gpu.descend(0.2f);
       training.losses.push_back(static_cast<float>(
-          gpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss_sum));
+          gpu.model().train_batch(data.batch_for(kLoss), data.context(), kLoss).loss_sum));
     }
     training.found = pretend::graph_runs() - before;
     training.gradients = gpu.gradients();
@@ -77,7 +78,7 @@ class FusedStatisticsTest : public testing::Test {
     return training;
   }
 
-  // What the cache says of convolutions with sums: numbers of engines.
+  // The cache entries of convolutions with sums: numbers of engines.
   std::vector<int> remembered() const {
     std::vector<int> numbers;
     const nlohmann::json all = cache_.read();
@@ -95,15 +96,14 @@ class FusedStatisticsTest : public testing::Test {
   CacheFolder cache_;
 };
 
-TEST_F(FusedStatisticsTest, AreFoundByEveryConvolutionThatCan) {
+TEST_F(FusedStatisticsTest, AreComputedByEveryCapableConvolution) {
   for (const Precision precision : {Precision::bfloat16, Precision::float16})
     EXPECT_EQ(train(with_two_convolutions(), where_possible(precision)).found, 2U)
         << to_string(precision);
 }
 
-// Some of their normalizations add what the block adds; some convolutions read what others read
-// too.
-TEST_F(FusedStatisticsTest, AreFoundThroughoutAResNet) {
+// Some normalizations include the addition of the block; some convolutions share their input.
+TEST_F(FusedStatisticsTest, AreComputedThroughoutAResNet) {
   const Network network = zoo::resnet18({16, 16, 3}, 5, {.width = 4});
   ComputeOptions apart = where_possible(Precision::float16);
   apart.fused_statistics = FusedStatistics::never;
@@ -115,7 +115,7 @@ TEST_F(FusedStatisticsTest, AreFoundThroughoutAResNet) {
   EXPECT_LE(error(together.buffers, expected.buffers), 0.03);
 }
 
-TEST_F(FusedStatisticsTest, AreNotFoundWhereNobodyWantsThem) {
+TEST_F(FusedStatisticsTest, AreNotComputedIfUnused) {
   ComputeOptions never = where_possible();
   never.fused_statistics = FusedStatistics::never;
   ComputeOptions deterministic = where_possible();
@@ -126,7 +126,7 @@ TEST_F(FusedStatisticsTest, AreNotFoundWhereNobodyWantsThem) {
   EXPECT_EQ(train(with_two_convolutions(1, true), where_possible()).found, 0U) << "bias";
 }
 
-TEST_F(FusedStatisticsTest, AreNotFoundForAFrozenNormalization) {
+TEST_F(FusedStatisticsTest, AreNotComputedForAFrozenNormalization) {
   Network network = with_two_convolutions();
   const std::vector<std::string> first = {"batch_normalization/*"};
   network.freeze(first);
@@ -142,17 +142,17 @@ TEST_F(FusedStatisticsTest, AreNotFoundForAFrozenNormalization) {
   EXPECT_EQ(training.buffers, expected.buffers);
 }
 
-TEST_F(FusedStatisticsTest, AreNotFoundInInference) {
+TEST_F(FusedStatisticsTest, AreNotComputedInInference) {
   const Network network = with_two_convolutions();
   Side gpu(kGpu, std::make_shared<const Network>(network), where_possible());
   const Data data(network, 3);
   const std::uint64_t before = pretend::graph_runs();
-  EXPECT_EQ(gpu.model().evaluate_batch(data.of(kLoss), kLoss).samples, 3);
+  EXPECT_EQ(gpu.model().evaluate_batch(data.batch_for(kLoss), kLoss).samples, 3);
   EXPECT_THAT(gpu.model().predict_batch(data.samples, data.features), SizeIs(15));
   EXPECT_EQ(pretend::graph_runs(), before);
 }
 
-TEST_F(FusedStatisticsTest, AreFoundApartWhereCudnnHasNoEngine) {
+TEST_F(FusedStatisticsTest, AreComputedSeparatelyIfCudnnHasNoEngine) {
   ComputeOptions never = where_possible();
   never.fused_statistics = FusedStatistics::never;
   const Training plain = train(with_two_convolutions(), never);
@@ -166,13 +166,13 @@ TEST_F(FusedStatisticsTest, AreFoundApartWhereCudnnHasNoEngine) {
     EXPECT_EQ(training.losses, plain.losses);
     EXPECT_EQ(training.buffers, plain.buffers);
   }
-  EXPECT_THAT(remembered(), AllOf(SizeIs(2), Each(kApart))) << "nobody asks for them again";
+  EXPECT_THAT(remembered(), AllOf(SizeIs(2), Each(kApart))) << "they are not measured again";
 }
 
-TEST_F(FusedStatisticsTest, AreMeasuredOnceForEachShape) {
+TEST_F(FusedStatisticsTest, AreMeasuredOncePerShape) {
   const ComputeOptions where_faster{.precision = Precision::bfloat16};
   train(with_two_convolutions(), where_faster);
-  // Whichever was faster, it works.
+  // Whichever was faster works.
   EXPECT_THAT(remembered(), AllOf(SizeIs(2), Each(AnyOf(kApart, kWorking, kWithWorkspace, kSafe))));
 
   for (const int number : {kWorking, kWithWorkspace, kSafe}) {
@@ -180,14 +180,14 @@ TEST_F(FusedStatisticsTest, AreMeasuredOnceForEachShape) {
     EXPECT_EQ(train(with_two_convolutions(), where_faster).found, 2U) << number;
     EXPECT_THAT(remembered(), Each(number));
   }
-  // Other processes may have written it: what is remembered may not work here.
+  // Other processes may have written the cache: its entries may not work here.
   for (const int number : {kApart, kIdle, kSafe + 1}) {
     remember(number);
     EXPECT_EQ(train(with_two_convolutions(), where_faster).found, 0U) << number;
   }
 }
 
-TEST_F(FusedStatisticsTest, AreNotFoundByEnginesThatCompileTheirKernels) {
+TEST_F(FusedStatisticsTest, AreNotComputedByEnginesThatCompileTheirKernels) {
   const pretend::Machine machine({.compiles_at_run_time = true});
   const ComputeOptions where_faster{.precision = Precision::bfloat16};
   train(with_two_convolutions(), where_faster);
@@ -196,7 +196,7 @@ TEST_F(FusedStatisticsTest, AreNotFoundByEnginesThatCompileTheirKernels) {
   EXPECT_EQ(train(with_two_convolutions(), where_faster).found, 0U);
 }
 
-TEST_F(FusedStatisticsTest, AreTriedInAFewWays) {
+TEST_F(FusedStatisticsTest, AreMeasuredInAFewConfigurations) {
   const pretend::Machine machine({.idle_engines = 30});
   const std::uint64_t before = pretend::graph_plans();
   train(with_two_convolutions(), {.precision = Precision::bfloat16});
@@ -204,12 +204,12 @@ TEST_F(FusedStatisticsTest, AreTriedInAFewWays) {
   EXPECT_THAT(remembered(), Each(kApart));
 }
 
-TEST_F(FusedStatisticsTest, AreMeasuredInATimeThatIsKnown) {
+TEST_F(FusedStatisticsTest, ReportTheTimeOfMeasurements) {
   const auto seconds = [](const ComputeOptions& options) {
     Side gpu(kGpu, std::make_shared<const Network>(with_two_convolutions()), options);
-    EXPECT_EQ(gpu.model().backend().choosing_seconds(), 0);
+    EXPECT_EQ(gpu.model().backend().tuning_seconds(), 0);
     gpu.model().prepare(3, true);
-    return gpu.model().backend().choosing_seconds();
+    return gpu.model().backend().tuning_seconds();
   };
   const ComputeOptions where_faster{.precision = Precision::bfloat16};
   EXPECT_GT(seconds(where_faster), 0);
@@ -228,7 +228,7 @@ TEST_F(FusedStatisticsTest, AddNothingToAnOlderCache) {
   for (const auto& [name, value] : before.items()) EXPECT_EQ(after.at(name), value) << name;
 }
 
-TEST_F(FusedStatisticsTest, LeaveATrainingAsItIs) {
+TEST_F(FusedStatisticsTest, DoNotChangeATraining) {
   for (const auto& [precision, tolerance] :
        {std::pair{Precision::bfloat16, 0.12}, {Precision::float16, 0.03}}) {
     SCOPED_TRACE(to_string(precision));
@@ -243,12 +243,12 @@ TEST_F(FusedStatisticsTest, LeaveATrainingAsItIs) {
   }
 }
 
-TEST_F(FusedStatisticsTest, AreFoundInRecordedSteps) {
+TEST_F(FusedStatisticsTest, AreComputedInRecordedSteps) {
   const Network network = with_two_convolutions();
   const Data data(network, 3);
   const Training plain = train(network, where_possible());
   Side gpu(kGpu, std::make_shared<const Network>(network), where_possible());
-  gpu.model().load(data.of(kLoss), data.context(), kLoss);
+  gpu.model().load(data.batch_for(kLoss), data.context(), kLoss);
   device::Stream& stream = gpu.model().backend().stream();
   const std::uint64_t before = pretend::graph_runs();
   device::Recorder recorder(stream);
@@ -272,7 +272,7 @@ class Alone final : public StatisticsExchange {
   int calls = 0;
 };
 
-TEST_F(FusedStatisticsTest, AreExchangedAsOthersAre) {
+TEST_F(FusedStatisticsTest, AreExchangedLikeSeparateStatistics) {
   Alone alone;
   const Training exchanged =
       train(with_two_convolutions(), where_possible(), 1, {.statistics = &alone});
@@ -281,7 +281,7 @@ TEST_F(FusedStatisticsTest, AreExchangedAsOthersAre) {
   EXPECT_EQ(exchanged.buffers, train(with_two_convolutions(), where_possible()).buffers);
 }
 
-// Where sums of squares lose digits: all values of a channel are nearly the same.
+// Sums of squares lose precision: all values of a channel are nearly equal.
 TEST_F(FusedStatisticsTest, HaveNoVarianceBelowZero) {
   Network network({4, 4, 1});
   network.add(Conv2D({.filters = 4, .kernel = 1, .use_bias = false}));
@@ -291,7 +291,7 @@ TEST_F(FusedStatisticsTest, HaveNoVarianceBelowZero) {
   Side gpu(kGpu, std::make_shared<const Network>(network), where_possible());
   Data data(network, 3);
   std::ranges::fill(data.features, 30.1f);
-  gpu.model().train_batch(data.of(kLoss), data.context(), kLoss);
+  gpu.model().train_batch(data.batch_for(kLoss), data.context(), kLoss);
   const ParameterInfo& variance = gpu.model().buffer_table().entries()[1];
   ASSERT_EQ(variance.count, 4U);
   const Values buffers = gpu.buffers();

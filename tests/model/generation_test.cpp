@@ -53,7 +53,7 @@ std::vector<double> probabilities(const SamplingOptions& options) {
   return all;
 }
 
-TEST(SampleToken, DrawsByTheProbabilitiesThatRemain) {
+TEST(SampleToken, DrawsFromTheRemainingProbabilities) {
   constexpr int kDraws = 20'000;
   for (const SamplingOptions& options :
        {SamplingOptions{}, SamplingOptions{.temperature = 0.5}, SamplingOptions{.temperature = 3},
@@ -73,7 +73,7 @@ TEST(SampleToken, DrawsByTheProbabilitiesThatRemain) {
   }
 }
 
-TEST(SampleToken, TakesTheFirstOfTheLargestAtTemperatureZero) {
+TEST(SampleToken, ReturnsTheFirstLargestAtTemperatureZero) {
   for (std::int64_t position = 0; position < 20; ++position)
     EXPECT_EQ(sample_token(kLogits, {.temperature = 0, .top_k = 2, .top_p = 0.9}, position), 1);
 }
@@ -97,7 +97,7 @@ TEST(SampleToken, DependsOnSeedAndPositionAlone) {
   EXPECT_NE(drawn(1), drawn(2));
 }
 
-TEST(SampleToken, RefusesWhatIsOutOfRange) {
+TEST(SampleToken, RejectsOptionsOutOfRange) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const auto& [options, message] :
        {std::pair{SamplingOptions{.temperature = -0.5},
@@ -123,7 +123,7 @@ NetworkInput positions(const char* name, std::int64_t length = 4) {
   return {.name = name, .shape = {length}, .type = ElementType::int32};
 }
 
-/// After token t comes t + 1, and after the last one of 5 the first.
+/// Token t + 1 follows token t; the first of 5 follows the last.
 Network counting() {
   Network network({positions("tokens")}, "counting");
   network.add(Embedding({.vocabulary = 5, .dimension = 5}));
@@ -151,7 +151,7 @@ TEST(GeneratorOfTokens, ContinuesASequenceOfAnyLength) {
   }
 }
 
-TEST(GeneratorOfTokens, ReadsTheLastPositionsAlone) {
+TEST(GeneratorOfTokens, ReadsOnlyTheLastPositions) {
   const zoo::DataInput inputs[] = {{positions("tokens"), 5}, {positions("segments"), 0}};
   for (const std::size_t count : {1, 2}) {
     Trial trial(zoo::gpt(std::span(inputs).first(count), {.layers = 1, .width = 8}), 1);
@@ -165,14 +165,14 @@ TEST(GeneratorOfTokens, ReadsTheLastPositionsAlone) {
     };
     EXPECT_EQ(continued({1, 2, 3, 4}), continued({0, 0, 1, 2, 3, 4}));
     EXPECT_EQ(continued({2, 3, 4}), continued({0, 1, 2, 3, 4})) << "half of them at once";
-    // One at a time is as all at once.
+    // One at a time equals all together.
     const auto three = continued({2});
     EXPECT_EQ(continued({2, three[0]})[0], three[1]);
     EXPECT_EQ(continued({2, three[0], three[1]})[0], three[2]);
   }
 }
 
-/// A block as in Llama, with the operations that gpt has not.
+/// A block as in Llama, with operations that gpt lacks.
 Network llama(std::int64_t length, bool causal = true) {
   Network network({positions("tokens", length)}, "llama");
   const NodeId rows = network.add(Embedding({.vocabulary = 5, .dimension = 8}));
@@ -206,7 +206,7 @@ Network recurrent_cells(std::int64_t length) {
   return network;
 }
 
-/// Networks of which one position can be computed at a time.
+/// Networks that can compute one position at a time.
 std::vector<Network> incremental_networks(std::int64_t length) {
   const zoo::DataInput inputs[] = {{positions("tokens", length), 5},
                                    {positions("segments", length), 0}};
@@ -276,7 +276,7 @@ TEST(IncrementalPasses, ComputeTheRowsOfAFullPass) {
       const std::span<const float> logits = model.predict_row(batch, row);
       expected.emplace_back(logits.begin(), logits.end());
     }
-    for (const std::int64_t count : {1, 7, 64}) {  // 7 of the 64 are computed again
+    for (const std::int64_t count : {1, 7, 64}) {  // 7 of the 64 are recomputed
       device::Buffer cache;
       for (std::int64_t begin = 0; begin < kLength; begin += count) {
         const std::int64_t first = std::min(begin, kLength - count);
@@ -330,7 +330,7 @@ TEST(IncrementalPasses, StartWithoutTheNaNsOfOtherParameters) {
   EXPECT_NO_THROW(generator.next({}));
 }
 
-TEST(IncrementalPasses, AreOfRecurrentLayersThatReadForwards) {
+TEST(IncrementalPasses, SupportForwardRecurrentLayersOnly) {
   const auto is_incremental = [](const RecurrentOptions& options) {
     Network network({positions("tokens", 4)});
     network.add(Embedding({.vocabulary = 5, .dimension = 3}));
@@ -344,7 +344,7 @@ TEST(IncrementalPasses, AreOfRecurrentLayersThatReadForwards) {
   EXPECT_FALSE(is_incremental({.units = 3, .return_sequences = true, .bidirectional = true}));
 }
 
-TEST(IncrementalPasses, AreOfCausalNetworksAlone) {
+TEST(IncrementalPasses, SupportCausalNetworksOnly) {
   Trial trial(llama(4, false), 1);
   EXPECT_FALSE(trial.model().is_incremental());
   Generator generator(trial.model(), 5);
@@ -353,8 +353,8 @@ TEST(IncrementalPasses, AreOfCausalNetworksAlone) {
   EXPECT_EQ(generator.tokens().size(), 2U);
 }
 
-// A network that is wide enough for kernels of several threads.
-TEST(GeneratorOfTokens, DrawsTheSameOnAnyNumberOfThreads) {
+// A network wide enough for multi-threaded kernels.
+TEST(GeneratorOfTokens, DoesNotDependOnTheNumberOfThreads) {
   constexpr std::int64_t kKinds = 96;
   const auto drawn = [](Generator::Passes passes, int threads) {
     std::vector<std::int32_t> tokens;
@@ -377,7 +377,7 @@ TEST(GeneratorOfTokens, DrawsTheSameOnAnyNumberOfThreads) {
   }
 }
 
-TEST(GeneratorOfTokens, RefusesOtherNetworks) {
+TEST(GeneratorOfTokens, RejectsOtherNetworks) {
   const auto refusal = [](Network network, std::int64_t vocabulary = 5) {
     Trial trial(std::move(network), 1);
     return input_error_of([&] { Generator(trial.model(), vocabulary); });
@@ -386,7 +386,7 @@ TEST(GeneratorOfTokens, RefusesOtherNetworks) {
   floats.add(Dense({.units = 5}));
   EXPECT_EQ(refusal(std::move(floats)),
             "[floats] expected a network of tokens: one int32 input [T], called tokens if there "
-            "are others, and perhaps its segments [T], got features [4]");
+            "are others, and optionally its segments [T], got features [4]");
   Network classifier({positions("tokens")}, "classifier");
   classifier.add(Embedding({.vocabulary = 5, .dimension = 5}));
   classifier.add(Flatten());
@@ -397,7 +397,7 @@ TEST(GeneratorOfTokens, RefusesOtherNetworks) {
   Trial trial(counting(), 1);
   Generator generator(trial.model(), 5);
   EXPECT_EQ(input_error_of([&] { generator.start({}); }),
-            "[generate] expected at least one token to begin with, got none");
+            "[generate] expected at least one initial token, got none");
 }
 
 }  // namespace

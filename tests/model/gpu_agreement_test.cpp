@@ -1,5 +1,5 @@
-// A GPU computes what the CPU does, layer by layer, up to rounding. Runs on gpu:0, pretended or
-// not.
+// A GPU computes the same as the CPU, layer by layer, up to rounding. Runs on gpu:0, simulated or
+// real.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,8 +54,8 @@ class GpuAgreement : public testing::TestWithParam<AgreementSetting> {
   std::shared_ptr<const Network> network_ = std::make_shared<const Network>(test_case().make());
 };
 
-// A deep network's gradient jumps where an activation changes its sign: then as much as it changes
-// with parameters that differ by some roundings.
+// The gradient of a deep network jumps where an activation changes its sign. The tolerance is its
+// change for parameters that differ by some roundings.
 double GpuAgreement::gradient_tolerance(const Data& data, const Loss& loss,
                                         const Values& gradients) const {
   constexpr float kRoundings = 3e-6f;
@@ -65,7 +65,7 @@ double GpuAgreement::gradient_tolerance(const Data& data, const Loss& loss,
   for (std::uint64_t seed = 1; seed <= kTimes; ++seed) {
     Side other(Device{}, network_, {});
     other.perturb(kRoundings, seed);
-    other.model().train_batch(data.of(loss), data.context(), loss);
+    other.model().train_batch(data.batch_for(loss), data.context(), loss);
     largest = std::max(largest, error(other.gradients(), gradients));
   }
   return largest;
@@ -77,8 +77,9 @@ void GpuAgreement::expect_training_agrees(const ComputeOptions& options) {
   for (const Data& data : batches())
     for (const Loss& loss : {entropy_, Loss(MeanSquaredError{})}) {
       SCOPED_TRACE(to_string(loss) + " of " + std::to_string(data.samples));
-      const MetricSums expected = cpu.model().train_batch(data.of(loss), data.context(), loss);
-      const MetricSums sums = gpu.model().train_batch(data.of(loss), data.context(), loss);
+      const MetricSums expected =
+          cpu.model().train_batch(data.batch_for(loss), data.context(), loss);
+      const MetricSums sums = gpu.model().train_batch(data.batch_for(loss), data.context(), loss);
       EXPECT_EQ(sums.samples, data.samples);
       EXPECT_EQ(sums.has_accuracy, expected.has_accuracy);
       EXPECT_NEAR(sums.loss_sum, expected.loss_sum, tolerance() * expected.loss_sum);
@@ -99,13 +100,13 @@ TEST_P(GpuAgreement, PredictsAndEvaluatesAsTheCpuDoes) {
   Side gpu(kGpu, network_, options());
   for (const Data& data : batches()) {
     for (std::size_t k = 0; k < network_->outputs().size(); ++k) {
-      const auto reference = cpu.model().predict_batch(data.of(entropy_), k);
-      const auto outputs = gpu.model().predict_batch(data.of(entropy_), k);
+      const auto reference = cpu.model().predict_batch(data.batch_for(entropy_), k);
+      const auto outputs = gpu.model().predict_batch(data.batch_for(entropy_), k);
       EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}),
                 tolerance());
     }
-    const double expected = cpu.model().evaluate_batch(data.of(entropy_), entropy_).loss_sum;
-    EXPECT_NEAR(gpu.model().evaluate_batch(data.of(entropy_), entropy_).loss_sum, expected,
+    const double expected = cpu.model().evaluate_batch(data.batch_for(entropy_), entropy_).loss_sum;
+    EXPECT_NEAR(gpu.model().evaluate_batch(data.batch_for(entropy_), entropy_).loss_sum, expected,
                 tolerance() * expected);
   }
 }
@@ -114,7 +115,7 @@ TEST_P(GpuAgreement, AddsUpMicroBatches) {
   if (!network_->buffers().entries().empty()) return;  // statistics are of a micro-batch
   Side gpu(kGpu, network_, options());
   for (const Data& data : batches()) {
-    gpu.model().train_batch(data.of(entropy_), data.context(), entropy_);
+    gpu.model().train_batch(data.batch_for(entropy_), data.context(), entropy_);
     const Values whole = gpu.gradients();
     const std::int64_t half = data.samples / 2;
     gpu.model().train_batch(data.part(0, half), data.context(), entropy_);
@@ -124,11 +125,11 @@ TEST_P(GpuAgreement, AddsUpMicroBatches) {
   }
 }
 
-TEST_P(GpuAgreement, GivesTheSameBitsTwice) {
+TEST_P(GpuAgreement, IsBitReproducible) {
   for (const Data& data : batches()) {
     const auto run = [&](bool staged) {
       Side gpu(kGpu, network_, options());
-      const BatchView batch = data.of(entropy_);
+      const BatchView batch = data.batch_for(entropy_);
       if (staged) gpu.model().stage(batch);
       gpu.model().load(batch, data.context(), entropy_, staged);
       gpu.model().train_loaded(data.samples, data.context(), entropy_);
@@ -138,7 +139,7 @@ TEST_P(GpuAgreement, GivesTheSameBitsTwice) {
   }
 }
 
-// Convolutions that also find the statistics of the normalization behind them, where cuDNN has an
+// Convolutions that also compute the statistics of the following normalization, if cuDNN has an
 // engine for the shape.
 class GpuFusedStatistics : public GpuAgreement {};
 

@@ -1,5 +1,5 @@
-// Which interface of cuDNN computes a convolution, on pretended GPUs, whose graph API knows only
-// convolutions with sums.
+// The choice of the cuDNN interface for a convolution, on simulated GPUs, whose graph API supports
+// only convolutions with sums.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,13 +48,13 @@ std::shared_ptr<const Network> stem_network(bool is_normalized) {
 
 class GpuConvolution : public testing::Test {
  protected:
-  // Gradients of the second of two steps, which finds what the first has left.
+  // Gradients of the second of two steps, which starts from the state of the first.
   static Values train(device::Device device, const ComputeOptions& options,
                       const std::shared_ptr<const Network>& network = GpuConvolution::network()) {
     Side side(device, network, options);
     const Data data(*network, 3);
     for (int step = 0; step < 2; ++step)
-      side.model().train_batch(data.of(kLoss), data.context(), kLoss);
+      side.model().train_batch(data.batch_for(kLoss), data.context(), kLoss);
     return side.gradients();
   }
   static std::shared_ptr<const Network> network() {
@@ -71,7 +71,7 @@ TEST_F(GpuConvolution, AddsASecondGradientWithUnevenZeros) {
   EXPECT_LE(error(train(kGpu, {.deterministic = true}), expected), 1e-5);
 }
 
-TEST_F(GpuConvolution, IsLegacyWhereTheGraphInterfaceHasNone) {
+TEST_F(GpuConvolution, FallsBackToTheLegacyInterface) {
   const auto with = [](Convolutions convolutions) {
     return ComputeOptions{.deterministic = true, .convolutions = convolutions};
   };
@@ -95,8 +95,8 @@ TEST_F(GpuConvolution, IsMeasuredForEachChoice) {
   for (const auto& [name, value] : of_either.items()) EXPECT_EQ(all.at(name), value) << name;
 }
 
-// Other processes may have written it: what is remembered may not work here.
-TEST_F(GpuConvolution, IsMeasuredAgainWhereWhatIsRememberedDoesNotWork) {
+// Other processes may have written the cache: its entries may not work here.
+TEST_F(GpuConvolution, IsMeasuredAgainIfTheCachedAlgorithmFails) {
   const Values expected = train({}, {});
   train(kGpu, {});
   nlohmann::json all = cache_.read();
@@ -107,7 +107,7 @@ TEST_F(GpuConvolution, IsMeasuredAgainWhereWhatIsRememberedDoesNotWork) {
   for (const auto& [name, value] : again.items()) EXPECT_NE(value[1], cuda::kGraphMath) << name;
 }
 
-// As if that had been the fastest: without a workspace, and with one.
+// The cache lists the folded algorithm as fastest: without a workspace, and with one.
 TEST_F(GpuConvolution, ReadsAFoldedImageInBothPasses) {
   constexpr int kEnoughSpace = 1 << 16;
   for (const bool is_normalized : {false, true}) {
@@ -128,8 +128,8 @@ TEST_F(GpuConvolution, ReadsAFoldedImageInBothPasses) {
           if (value[0] >= 0) value = {algorithm, 0, algorithm * kEnoughSpace, true};
         cache_.write(all);
         Side gpu(kGpu, network, options);
-        gpu.model().train_batch(data.of(kLoss), data.context(), kLoss);
-        EXPECT_EQ(gpu.model().backend().choosing_seconds(), 0);
+        gpu.model().train_batch(data.batch_for(kLoss), data.context(), kLoss);
+        EXPECT_EQ(gpu.model().backend().tuning_seconds(), 0);
         EXPECT_LE(error(gpu.gradients(), expected), tolerance);
         if (is_normalized) continue;  // statistics are of a micro-batch
         gpu.model().train_batch(data.part(0, 1), data.context(), kLoss);
@@ -140,11 +140,11 @@ TEST_F(GpuConvolution, ReadsAFoldedImageInBothPasses) {
   }
 }
 
-TEST_F(GpuConvolution, ReadsTheImageItselfIfItIsDeterministic) {
+TEST_F(GpuConvolution, ReadsTheUnfoldedImageIfDeterministic) {
   const auto network = stem_network(false);
   Side gpu(kGpu, network, {.deterministic = true});
   gpu.model().prepare(3, true);
-  EXPECT_EQ(gpu.model().backend().choosing_seconds(), 0);
+  EXPECT_EQ(gpu.model().backend().tuning_seconds(), 0);
   EXPECT_LE(error(train(kGpu, {.deterministic = true}, network), train({}, {}, network)), 1e-5);
 }
 

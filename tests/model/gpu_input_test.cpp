@@ -1,5 +1,5 @@
-// A GPU takes inputs, targets and weights of every kind as the CPU does. Runs on gpu:0, pretended
-// or not.
+// A GPU accepts inputs, targets and weights of every kind, as the CPU does. Runs on gpu:0,
+// simulated or real.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class GpuInput : public testing::TestWithParam<Precision> {
   std::shared_ptr<Network> network_ = std::make_shared<Network>(Shape{1, 7, 3});
 };
 
-TEST_P(GpuInput, OfPixelsIsThatOfTheirFeatures) {
+TEST_P(GpuInput, ConvertsPixelsToFeatures) {
   Side gpu(kGpu, network_, {.precision = GetParam()});
   for (const std::int64_t samples : {1, 3, 12}) {
     const BatchView pixels = images(samples, 3);
@@ -64,13 +64,13 @@ TEST_P(GpuInput, OfPixelsIsThatOfTheirFeatures) {
     const BatchView converted{.samples = samples, .features = features, .targets = pixels.targets};
     EXPECT_EQ(train(gpu, pixels), train(gpu, converted)) << samples;
     const auto predicted = gpu.model().predict_batch(pixels);
-    const Values of_pixels(predicted.begin(), predicted.end());
+    const Values pixel_outputs(predicted.begin(), predicted.end());
     const auto expected = gpu.model().predict_batch(samples, features);
-    EXPECT_EQ(of_pixels, Values(expected.begin(), expected.end())) << samples;
+    EXPECT_EQ(pixel_outputs, Values(expected.begin(), expected.end())) << samples;
   }
 }
 
-TEST_P(GpuInput, ThatIsStagedIsTheSame) {
+TEST_P(GpuInput, StagesTheSameBatch) {
   Side gpu(kGpu, network_, {.precision = GetParam()});
   std::vector<BatchView> batches;
   for (const std::int64_t samples : {2, 12, 3, 3, 7})
@@ -80,18 +80,18 @@ TEST_P(GpuInput, ThatIsStagedIsTheSame) {
   const BatchView other = images(12, 100);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     gpu.model().stage(batches[i]);
-    // What comes between finds another place, also twice.
+    // Batches in between use other memory, also twice.
     for (std::size_t between = 0; between < i % 3; ++between)
       gpu.model().evaluate_batch(other, kLoss);
     EXPECT_EQ(train_staged(gpu, batches[i]), expected[i]) << i;
   }
-  gpu.model().stage(other);  // and is never used
+  gpu.model().stage(other);  // never used
   gpu.model().stage(batches[0]);
   EXPECT_EQ(train_staged(gpu, batches[0]), expected[0]);
 }
 
-/// Back and forth, since a GPU keeps what it did with the batch before.
-TEST_P(GpuInput, OfMixedSamplesHasTheGradientsOfTheCpu) {
+/// Alternates, since a GPU keeps state of the previous batch.
+TEST_P(GpuInput, MixedSamplesHaveTheGradientsOfTheCpu) {
   Side gpu(kGpu, network_, {.precision = GetParam()});
   Side cpu(Device{}, network_, {});
   const std::vector<std::int32_t> partners = {4, 1, 0, 0, 2, 3, 3, 1, 2, 0, 4, 4};
@@ -106,16 +106,16 @@ TEST_P(GpuInput, OfMixedSamplesHasTheGradientsOfTheCpu) {
       const Values expected = train(cpu, batch);
       EXPECT_LT(error(train(gpu, batch), expected), GetParam() == Precision::float32 ? 1e-5 : 2e-2)
           << mixed;
-      const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), kLoss);
-      const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), kLoss);
-      EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, 1e-2 * of_cpu.loss_sum);
+      const MetricSums gpu_sums = gpu.model().train_batch(batch, context(batch), kLoss);
+      const MetricSums cpu_sums = cpu.model().train_batch(batch, context(batch), kLoss);
+      EXPECT_NEAR(gpu_sums.loss_sum, cpu_sums.loss_sum, 1e-2 * cpu_sums.loss_sum);
       gpu.model().stage(batch);
       EXPECT_EQ(train_staged(gpu, batch), train(gpu, batch)) << mixed;
     }
 }
 
-/// With and without weights of the samples, in turn.
-TEST_P(GpuInput, OfTargetsAndWeightsHasTheLossOfTheCpu) {
+/// Alternates between batches with and without sample weights.
+TEST_P(GpuInput, TargetsAndWeightsHaveTheLossOfTheCpu) {
   const bool is_exact = GetParam() == Precision::float32;
   const std::vector<float> weights = {0.5f, 2, 0, 1, 3, 0, 0, 0.25f, 1, 1, 2, 0.5f};
   std::vector<float> values = numbers(60, 6);
@@ -152,21 +152,23 @@ TEST_P(GpuInput, OfTargetsAndWeightsHasTheLossOfTheCpu) {
     for (const bool weighted : {false, true, false}) {
       batch.targets.sample_weights =
           weighted ? std::span<const float>(weights) : decltype(batch.targets.sample_weights)();
-      const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
-      const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
-      EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);
-      EXPECT_EQ(of_gpu.weight_sum(), weighted ? 11.25 : 12);
-      EXPECT_EQ(of_gpu.has_accuracy, of_cpu.has_accuracy);
+      const MetricSums gpu_sums = gpu.model().train_batch(batch, context(batch), loss);
+      const MetricSums cpu_sums = cpu.model().train_batch(batch, context(batch), loss);
+      EXPECT_NEAR(gpu_sums.loss_sum, cpu_sums.loss_sum,
+                  (is_exact ? 1e-5 : 2e-2) * cpu_sums.loss_sum);
+      EXPECT_EQ(gpu_sums.weight_sum(), weighted ? 11.25 : 12);
+      EXPECT_EQ(gpu_sums.has_accuracy, cpu_sums.has_accuracy);
       if (is_exact) {
-        EXPECT_EQ(of_gpu.correct, of_cpu.correct);
+        EXPECT_EQ(gpu_sums.correct, cpu_sums.correct);
       }
       EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 2e-2);
     }
   }
 }
 
-/// Masked and not, without weights, with those of samples and with those of labels, in turn.
-TEST_P(GpuInput, OfLabelsAtPositionsHasTheLossOfTheCpu) {
+/// Alternates between masked and unmasked labels, without weights, with sample weights and with
+/// label weights.
+TEST_P(GpuInput, LabelsAtPositionsHaveTheLossOfTheCpu) {
   const bool is_exact = GetParam() == Precision::float32;
   const auto network = std::make_shared<Network>(Shape{7, 3});
   network->add(Conv1D({.filters = 5, .kernel = 1}));
@@ -175,42 +177,44 @@ TEST_P(GpuInput, OfLabelsAtPositionsHasTheLossOfTheCpu) {
   std::vector<std::int32_t> masked = all;
   for (const std::size_t at : {0U, 5U, 6U, 14U, 15U, 16U, 17U, 18U, 19U, 20U, 27U})
     masked[at] = kMasked;
-  const std::vector<float> of_samples = {0.5f, 2, 1, 0};
-  std::vector<float> of_labels = numbers(28, 5);
-  for (float& weight : of_labels) weight = (weight + 1) / 2;
+  const std::vector<float> sample_weights = {0.5f, 2, 1, 0};
+  std::vector<float> label_weights = numbers(28, 5);
+  for (float& weight : label_weights) weight = (weight + 1) / 2;
   Side gpu(kGpu, network, {.precision = GetParam()});
   Side cpu(Device{}, network, {});
   for (const Loss& loss : {kLoss, Loss(SparseCategoricalCrossentropy{0.1f})})
     for (const bool is_masked : {false, true, false})
-      for (const std::vector<float>& weights : {std::vector<float>(), of_samples, of_labels}) {
+      for (const std::vector<float>& weights :
+           {std::vector<float>(), sample_weights, label_weights}) {
         const BatchView batch{
             .samples = 4,
             .features = features,
             .targets = {.labels = is_masked ? masked : all, .sample_weights = weights}};
-        const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
-        const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
-        EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);
-        EXPECT_EQ(of_gpu.samples, 4);
-        EXPECT_EQ(of_gpu.more_positions, 24);
-        EXPECT_EQ(of_gpu.masked, is_masked ? 11 : 0);
-        EXPECT_NEAR(of_gpu.weight_sum(), of_cpu.weight_sum(), 1e-12);
+        const MetricSums gpu_sums = gpu.model().train_batch(batch, context(batch), loss);
+        const MetricSums cpu_sums = cpu.model().train_batch(batch, context(batch), loss);
+        EXPECT_NEAR(gpu_sums.loss_sum, cpu_sums.loss_sum,
+                    (is_exact ? 1e-5 : 2e-2) * cpu_sums.loss_sum);
+        EXPECT_EQ(gpu_sums.samples, 4);
+        EXPECT_EQ(gpu_sums.more_positions, 24);
+        EXPECT_EQ(gpu_sums.masked, is_masked ? 11 : 0);
+        EXPECT_NEAR(gpu_sums.weight_sum(), cpu_sums.weight_sum(), 1e-12);
         if (is_exact) {
-          EXPECT_EQ(of_gpu.correct, of_cpu.correct);
-          EXPECT_EQ(of_gpu.correct_top5, of_cpu.correct_top5);
+          EXPECT_EQ(gpu_sums.correct, cpu_sums.correct);
+          EXPECT_EQ(gpu_sums.correct_top5, cpu_sums.correct_top5);
         }
         EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 2e-2);
       }
 }
 
-/// The logits of some rows at a time: two blocks of 64, and one of 26.
-TEST_P(GpuInput, OfLogitsInBlocksHasTheLossOfTheCpu) {
+/// Logits in blocks of rows: two of 64, and one of 26.
+TEST_P(GpuInput, LogitsInBlocksHaveTheLossOfTheCpu) {
   const bool is_exact = GetParam() == Precision::float32;
   const std::vector<std::int32_t> all = labels(154, 5, 4);
   std::vector<std::int32_t> masked = all;
   for (const std::size_t at : {0U, 63U, 64U, 65U, 128U, 153U}) masked[at] = kMasked;
-  std::vector<float> of_samples = numbers(22, 6);
-  std::vector<float> of_labels = numbers(154, 5);
-  for (std::vector<float>* weights : {&of_samples, &of_labels})
+  std::vector<float> sample_weights = numbers(22, 6);
+  std::vector<float> label_weights = numbers(154, 5);
+  for (std::vector<float>* weights : {&sample_weights, &label_weights})
     for (float& weight : *weights) weight = std::max(weight, 0.0f);
   struct Head {
     bool tied;
@@ -231,28 +235,30 @@ TEST_P(GpuInput, OfLogitsInBlocksHasTheLossOfTheCpu) {
     Side cpu(Device{}, shared, {});
     const std::vector<std::int32_t> words = labels(154, 5, 3);
     for (const Loss& loss : {kLoss, Loss(SparseCategoricalCrossentropy{0.1f})})
-      for (const std::vector<float>& weights : {std::vector<float>(), of_samples, of_labels}) {
+      for (const std::vector<float>& weights :
+           {std::vector<float>(), sample_weights, label_weights}) {
         const BatchView batch{.samples = 22,
                               .indices = words,
                               .targets = {.labels = masked, .sample_weights = weights}};
         const StepContext scaled{.global_samples = 25, .loss_scale = 16};
-        const MetricSums of_gpu = gpu.model().train_batch(batch, scaled, loss);
-        const MetricSums of_cpu = cpu.model().train_batch(batch, scaled, loss);
-        EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);
-        EXPECT_EQ(of_gpu.samples, 22);
-        EXPECT_EQ(of_gpu.more_positions, 132);
-        EXPECT_EQ(of_gpu.masked, 6);
-        EXPECT_NEAR(of_gpu.weight_sum(), of_cpu.weight_sum(), 1e-12);
+        const MetricSums gpu_sums = gpu.model().train_batch(batch, scaled, loss);
+        const MetricSums cpu_sums = cpu.model().train_batch(batch, scaled, loss);
+        EXPECT_NEAR(gpu_sums.loss_sum, cpu_sums.loss_sum,
+                    (is_exact ? 1e-5 : 2e-2) * cpu_sums.loss_sum);
+        EXPECT_EQ(gpu_sums.samples, 22);
+        EXPECT_EQ(gpu_sums.more_positions, 132);
+        EXPECT_EQ(gpu_sums.masked, 6);
+        EXPECT_NEAR(gpu_sums.weight_sum(), cpu_sums.weight_sum(), 1e-12);
         if (is_exact) {
-          EXPECT_EQ(of_gpu.correct, of_cpu.correct);
+          EXPECT_EQ(gpu_sums.correct, cpu_sums.correct);
         }
         EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 3e-2);
       }
   }
 }
 
-/// A term with several positions beside one with a single one: each is a mean of its own.
-TEST_P(GpuInput, OfPositionsBesideSamplesHasTheGradientsOfTheCpu) {
+/// A term with several positions and one with a single position: each is a separate mean.
+TEST_P(GpuInput, PositionsAndSamplesHaveTheGradientsOfTheCpu) {
   const auto network = std::make_shared<Network>(Shape{7, 3});
   const NodeId rows = network->add(Conv1D({.filters = 5, .kernel = 1}));
   network->output("rows", rows);
@@ -261,30 +267,30 @@ TEST_P(GpuInput, OfPositionsBesideSamplesHasTheGradientsOfTheCpu) {
   const std::vector<float> features = numbers(63, 3);  // 3 samples
   std::vector<std::int32_t> at_positions = labels(21, 5, 4);
   at_positions[3] = at_positions[20] = kMasked;
-  const std::vector<std::int32_t> of_samples = {2, 0, 3};
+  const std::vector<std::int32_t> sample_labels = {2, 0, 3};
   for (const bool rows_first : {true, false}) {
-    const LossTerm of_rows{.loss = kLoss, .output = 0, .weight = 0.5f};
-    const LossTerm of_whole{.loss = kLoss, .output = 1, .weight = 2};
-    const TotalLoss loss(rows_first ? std::vector{of_rows, of_whole}
-                                    : std::vector{of_whole, of_rows});
-    const Targets more = {.labels = rows_first ? of_samples : at_positions};
+    const LossTerm row_term{.loss = kLoss, .output = 0, .weight = 0.5f};
+    const LossTerm sample_term{.loss = kLoss, .output = 1, .weight = 2};
+    const TotalLoss loss(rows_first ? std::vector{row_term, sample_term}
+                                    : std::vector{sample_term, row_term});
+    const Targets more = {.labels = rows_first ? sample_labels : at_positions};
     const BatchView batch{.samples = 3,
                           .features = features,
-                          .targets = {.labels = rows_first ? at_positions : of_samples},
+                          .targets = {.labels = rows_first ? at_positions : sample_labels},
                           .more_targets = std::span(&more, 1)};
     Side gpu(kGpu, network, {.precision = GetParam()});
     Side cpu(Device{}, network, {});
-    const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
-    const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
+    const MetricSums gpu_sums = gpu.model().train_batch(batch, context(batch), loss);
+    const MetricSums cpu_sums = cpu.model().train_batch(batch, context(batch), loss);
     const double tolerance = GetParam() == Precision::float32 ? 1e-5 : 2e-2;
-    EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, tolerance * of_cpu.loss_sum);
-    EXPECT_EQ(of_gpu.positions(), rows_first ? 19 : 3);
+    EXPECT_NEAR(gpu_sums.loss_sum, cpu_sums.loss_sum, tolerance * cpu_sums.loss_sum);
+    EXPECT_EQ(gpu_sums.positions(), rows_first ? 19 : 3);
     EXPECT_LT(error(gpu.gradients(), cpu.gradients()), tolerance);
   }
 }
 
-/// What was recorded for samples of one kind must not be done again for those of the other.
-TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
+/// A recording for samples of one kind must not be replayed for the other.
+TEST_P(GpuInput, ChangesThePlacementForAnotherKind) {
   Side gpu(kGpu, network_, {.precision = GetParam()});
   const BatchView plain = images(3, 3);
   BatchView mixed = plain;
@@ -292,23 +298,23 @@ TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
   const std::vector<float> weights = {0.5f, 0.25f, 0};
   mixed.targets.partner_labels = partners;
   mixed.targets.weights = weights;
-  train(gpu, mixed);  // makes room
+  train(gpu, mixed);  // allocates the memory
   train(gpu, plain);
-  const std::uint64_t of_plain = gpu.model().placement();
+  const std::uint64_t plain_placement = gpu.model().placement();
   train(gpu, plain);
-  EXPECT_EQ(gpu.model().placement(), of_plain);
+  EXPECT_EQ(gpu.model().placement(), plain_placement);
   train(gpu, mixed);
-  std::uint64_t of_mixed = gpu.model().placement();
-  EXPECT_NE(of_mixed, of_plain);
+  std::uint64_t mixed_placement = gpu.model().placement();
+  EXPECT_NE(mixed_placement, plain_placement);
   BatchView weighted = mixed;
   weighted.targets.sample_weights = weights;
   train(gpu, weighted);
-  EXPECT_NE(gpu.model().placement(), of_mixed);
+  EXPECT_NE(gpu.model().placement(), mixed_placement);
   train(gpu, mixed);
-  of_mixed = gpu.model().placement();
+  mixed_placement = gpu.model().placement();
   gpu.model().evaluate_batch(plain, kLoss);  // between epochs
   train(gpu, mixed);
-  EXPECT_EQ(gpu.model().placement(), of_mixed);
+  EXPECT_EQ(gpu.model().placement(), mixed_placement);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuInput,

@@ -1,5 +1,5 @@
-// What a training step costs on a GPU, as simulated GPUs count it: kernels, copies and memory. And
-// algorithms that the libraries propose but refuse to run.
+// The cost of a training step on simulated GPUs: kernels, copies and memory. Also algorithms that
+// the libraries propose but fail to run.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -16,12 +16,12 @@ namespace lockstep::model {
 namespace {
 
 struct StepCost {
-  std::uint64_t kernels = 0;  // of this project; those of cuDNN and cuBLASLt are not counted
-  std::uint64_t copies = 0;   // from the GPU's memory to the GPU's memory
+  std::uint64_t kernels = 0;  // our own, without those of cuDNN and cuBLASLt
+  std::uint64_t copies = 0;   // within the GPU's memory
   std::size_t activation_bytes = 0;
 };
 
-// Without the statistics of cuDNN's convolutions, which save a kernel at each normalization.
+// Without fused statistics, which save a kernel at each normalization.
 StepCost cost_of_step(const Network& network, std::int64_t samples) {
   const auto shared = std::make_shared<const Network>(network);
   Side gpu(kGpu, shared,
@@ -30,7 +30,7 @@ StepCost cost_of_step(const Network& network, std::int64_t samples) {
             .fused_statistics = FusedStatistics::never});
   const Data data(network, samples);
   gpu.model().prepare(samples, true);
-  gpu.model().load(data.of(kLoss), data.context(), kLoss);
+  gpu.model().load(data.batch_for(kLoss), data.context(), kLoss);
   StepCost cost{.activation_bytes = gpu.model().memory().activations};
   const std::uint64_t kernels = pretend::kernel_launches();
   const std::uint64_t copies = pretend::device_copies();
@@ -61,26 +61,27 @@ Network residual_blocks(int blocks, std::int64_t channels) {
 }
 
 // A block costs the kernels of one normalization. The gradient of its input comes from two readers,
-// and is not added in a kernel of its own.
+// and is not added in a separate kernel.
 TEST(GpuStep, RunsSixKernelsForANormalizationAndNoneForItsReluAndAddition) {
-  constexpr std::uint64_t kOfNormalization = 6;
+  constexpr std::uint64_t kNormalizationKernels = 6;
   const StepCost two = cost_of_step(residual_blocks(2, 8), 2);
   const StepCost five = cost_of_step(residual_blocks(5, 8), 2);
-  EXPECT_EQ(five.kernels - two.kernels, 3 * kOfNormalization) << "and no conversion of a gradient";
+  EXPECT_EQ(five.kernels - two.kernels, 3 * kNormalizationKernels)
+      << "and no conversion of a gradient";
   EXPECT_EQ(five.copies, 0U);
 }
 
 // 53 normalizations, whose kernels are above; the gradients in 16 bits are converted by a kernel
 // for each million elements.
-TEST(GpuStep, OfResNet50RunsFewerThan340KernelsAndCopiesNothing) {
+TEST(GpuStep, RunsFewerThan340KernelsAndNoCopiesForResNet50) {
   const StepCost cost =
       cost_of_step(zoo::resnet50({64, 64, 3}, 5, {.width = 8, .stem = zoo::Stem::imagenet}), 2);
   EXPECT_LE(cost.kernels, 53 * 6 + 1 + 14U);
   EXPECT_EQ(cost.copies, 0U);
 }
 
-// What a block adds to the memory that a step keeps: the outputs of its convolution and of its
-// normalization, and one bit for each element of the latter. Nothing for a second gradient.
+// The memory that a block adds to a step: the outputs of its convolution and of its normalization,
+// and one bit for each element of the latter. No memory for a second gradient.
 TEST(GpuStep, KeepsOneBitForAReluAndNoSecondGradient) {
   constexpr std::int64_t kChannels = 64;
   constexpr std::int64_t kSamples = 16;
@@ -90,29 +91,29 @@ TEST(GpuStep, KeepsOneBitForAReluAndNoSecondGradient) {
   const auto bytes = [](int blocks) {
     return cost_of_step(residual_blocks(blocks, kChannels), kSamples).activation_bytes;
   };
-  const std::size_t of_block = (bytes(6) - bytes(2)) / 4;
-  EXPECT_LE(of_block, 2 * 2 * kElements + kElements / 8 + kStatistics + kRounding);
+  const std::size_t block_bytes = (bytes(6) - bytes(2)) / 4;
+  EXPECT_LE(block_bytes, 2 * 2 * kElements + kElements / 8 + kStatistics + kRounding);
 }
 
 // On the GPU, too, normalizations move their statistics once. Fused sums of a convolution are
 // written again with it.
-TEST(GpuStep, ComputesActivationsAgainWithTheSameResultInLessMemory) {
+TEST(GpuStep, RecomputesActivationsWithTheSameResultInLessMemory) {
   const CacheFolder cache;
   const auto network = std::make_shared<const Network>(residual_blocks(6, 16));
   const Data data(*network, 4);
   const auto compare = [&](ComputeOptions options, double tolerance) {
     Side kept(kGpu, network, options);
     options.recompute = Recompute::blocks;
-    Side again(kGpu, network, options);
+    Side recomputed(kGpu, network, options);
     for (int step = 0; step < 2; ++step) {
-      for (Side* side : {&kept, &again}) {
+      for (Side* side : {&kept, &recomputed}) {
         side->model().train_batch(data.part(0, 3), data.context(), kLoss);
         side->model().train_batch(data.part(3, 1), data.context(3), kLoss, true);
       }
-      EXPECT_LE(error(again.gradients(), kept.gradients()), tolerance) << step;
-      EXPECT_LE(error(again.buffers(), kept.buffers()), tolerance) << step;
+      EXPECT_LE(error(recomputed.gradients(), kept.gradients()), tolerance) << step;
+      EXPECT_LE(error(recomputed.buffers(), kept.buffers()), tolerance) << step;
     }
-    EXPECT_LT(again.model().memory().activations, kept.model().memory().activations);
+    EXPECT_LT(recomputed.model().memory().activations, kept.model().memory().activations);
   };
   compare({.deterministic = true}, 0);
   compare({.precision = Precision::bfloat16, .deterministic = true}, 0);
@@ -134,18 +135,18 @@ TEST(GpuStep, AddsASecondGradientWhereTheConvolutionAddsIt) {
   Side cpu(device::Device{}, shared, {});
   Side gpu(kGpu, shared, {});
   for (int step = 0; step < 2; ++step) {
-    cpu.model().train_batch(data.of(kLoss), data.context(), kLoss);
-    gpu.model().train_batch(data.of(kLoss), data.context(), kLoss);
+    cpu.model().train_batch(data.batch_for(kLoss), data.context(), kLoss);
+    gpu.model().train_batch(data.batch_for(kLoss), data.context(), kLoss);
     EXPECT_LE(error(gpu.gradients(), cpu.gradients()), 1e-5) << step;
   }
 }
 
 class GpuStepInput : public testing::TestWithParam<Precision> {};
 
-// Images of three channels have four or eight in memory, where the network's first layer alone
-// reads them.
+// Images of three channels are padded to four or eight if only the network's first layer reads
+// them.
 TEST_P(GpuStepInput, HasTheChannelsThatTensorCoresRead) {
-  constexpr std::size_t kPixels = std::size_t{3} * 64 * 64;  // of three samples
+  constexpr std::size_t kPixels = std::size_t{3} * 64 * 64;  // in three samples
   const auto activations = [](bool read_twice) {
     Network network({64, 64, 3});
     const NodeId first = network.add(Conv2D({.filters = 8, .kernel = 1, .strides = 16}));
@@ -168,7 +169,7 @@ TEST_P(GpuStepInput, HasTheChannelsThatTensorCoresRead) {
   EXPECT_GE(activations(false), kPixels * (3 + additional) * element_bytes(GetParam()));
 }
 
-TEST_P(GpuStepInput, OfPixelsIsThatOfTheirFeaturesBeforeAConvolution) {
+TEST_P(GpuStepInput, ConvertsPixelsToFeaturesBeforeAConvolution) {
   for (const std::int64_t channels : {1, 3, 4}) {
     Network network({6, 5, channels});
     network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
@@ -204,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Types, GpuStepInput,
                                          Precision::float16),
                          [](const auto& test) { return to_string(test.param); });
 
-// The first proposal may not run; so says cuBLASLt only when it is asked to run it.
+// The first proposal may not run, which cuBLASLt reports only when it runs.
 TEST(GpuStep, RunsTheNextProposalForAProduct) {
   Network network({9});
   network.add(Dense({.units = 7}));
@@ -215,7 +216,7 @@ TEST(GpuStep, RunsTheNextProposalForAProduct) {
   const auto train = [&] {
     Side gpu(kGpu, shared, {.precision = Precision::bfloat16});
     for (int step = 0; step < 2; ++step)
-      gpu.model().train_batch(data.of(kLoss), data.context(), kLoss);
+      gpu.model().train_batch(data.batch_for(kLoss), data.context(), kLoss);
     return gpu.gradients();
   };
   const Values expected = train();

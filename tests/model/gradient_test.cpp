@@ -1,5 +1,5 @@
-// Whole networks against differences: what single layers cannot show, such as memory that a plan
-// reuses and gradients that meet.
+// Gradients of whole networks against differences: what single layers cannot show, such as reused
+// memory and accumulated gradients.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,11 +20,10 @@
 namespace lockstep::model {
 namespace {
 
-// Differences mean nothing where a ReLU changes sides within the step: the seed is one at which
-// none does.
+// Differences are wrong if a ReLU changes sign within the step; with this seed none does.
 constexpr DifferenceCheck kWithKinks{.samples = 4, .seed = 2, .step = 2e-3f, .tolerance = 2e-2};
 
-TEST(Gradients, OfAChainWithDropout) {
+TEST(Gradients, ChainWithDropout) {
   Network network({10});
   network.add(Dense({.units = 8}));
   network.add(ReLU());
@@ -35,7 +34,7 @@ TEST(Gradients, OfAChainWithDropout) {
   expect_gradients_match_differences(std::move(network), kWithKinks);
 }
 
-TEST(Gradients, OfAResidualBlock) {
+TEST(Gradients, ResidualBlock) {
   Network network({5, 5, 3});
   const NodeId stem = network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
   network.add(BatchNormalization());
@@ -50,9 +49,9 @@ TEST(Gradients, OfAResidualBlock) {
   expect_gradients_match_differences(std::move(network), kWithKinks);
 }
 
-// The convolutions before a normalization have no bias: it would subtract the bias again, so that
-// the gradient is 0 and a difference of losses only what they are rounded by.
-TEST(Gradients, OfABlockWithAProjection) {
+// The convolutions before a normalization have no bias: it would subtract the bias, so that the
+// gradient is 0 and the difference of losses is rounding noise.
+TEST(Gradients, BlockWithAProjection) {
   Network network({6, 6, 3});
   const NodeId input = network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
   network.add(Conv2D(
@@ -71,7 +70,7 @@ TEST(Gradients, OfABlockWithAProjection) {
   expect_gradients_match_differences(std::move(network), {.samples = 4});
 }
 
-TEST(Gradients, OfAnOutputThatManyRead) {
+TEST(Gradients, OutputWithManyReaders) {
   Network network({6});
   const NodeId shared = network.add(Dense({.units = 6}));
   const NodeId cut = network.add(ReLU(), {shared});
@@ -83,7 +82,7 @@ TEST(Gradients, OfAnOutputThatManyRead) {
   expect_gradients_match_differences(std::move(network), kWithKinks);
 }
 
-TEST(Gradients, OfTwoReLUsOnOneSum) {
+TEST(Gradients, TwoReLUsOnOneSum) {
   Network network({6});
   const NodeId first = network.add(Dense({.units = 6}));
   const NodeId sum = network.add(Add(), {first, kInput});
@@ -95,7 +94,7 @@ TEST(Gradients, OfTwoReLUsOnOneSum) {
   expect_gradients_match_differences(std::move(network), kWithKinks);
 }
 
-TEST(Gradients, OfReshapesInARow) {
+TEST(Gradients, ConsecutiveReshapes) {
   Network network({2, 2, 3});
   network.add(Shift());
   const NodeId flat = network.add(Flatten());
@@ -106,7 +105,7 @@ TEST(Gradients, OfReshapesInARow) {
   expect_gradients_match_differences(std::move(network));
 }
 
-TEST(Gradients, OfLayersBehindPartsWithoutParameters) {
+TEST(Gradients, LayersAfterPartsWithoutParameters) {
   Network network({6, 6, 2});
   network.add(MaxPool2D());
   const NodeId pooled = network.add(ReLU());
@@ -116,7 +115,7 @@ TEST(Gradients, OfLayersBehindPartsWithoutParameters) {
   expect_gradients_match_differences(std::move(network), {.step = 1e-2f, .floor = 0.02});
 }
 
-TEST(Gradients, OfPoolingBetweenReLUs) {
+TEST(Gradients, PoolingBetweenReLUs) {
   Network network({8, 8, 2});
   network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
   network.add(ReLU());
@@ -130,8 +129,8 @@ TEST(Gradients, OfPoolingBetweenReLUs) {
                                      {.samples = 2, .step = 1e-3f, .tolerance = 2e-2});
 }
 
-// A plan of a network with several outputs, and a loss of all of them: the sum of their products
-// with fixed factors.
+// A plan of a network with several outputs. The loss is the sum of their products with fixed
+// factors.
 class AllOutputs {
  public:
   AllOutputs(const Network& network, const BatchView& batch)
@@ -183,7 +182,7 @@ class AllOutputs {
 };
 
 // Outputs that others read: in place, under another shape, and with the gradient of the loss.
-TEST(Gradients, OfSeveralInputsAndOutputs) {
+TEST(Gradients, SeveralInputsAndOutputs) {
   Network network({{.name = "image", .shape = {4, 4, 1}}, {.name = "table", .shape = {3}}});
   const NodeId convolution =
       network.add(Conv2D({.filters = 2, .kernel = 3, .padding = Padding::same}));

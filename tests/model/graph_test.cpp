@@ -20,7 +20,7 @@ std::vector<NodeId> order(const Graph& graph) {
   return nodes;
 }
 
-// Nodes whose operation also applies the ReLU behind it.
+// Nodes whose operation also applies the following ReLU.
 std::vector<NodeId> fused(const Graph& graph) {
   std::vector<NodeId> nodes;
   for (const GraphStep& step : graph.steps)
@@ -38,7 +38,7 @@ TEST(Graph, FusesAReLUIntoTheLayerBeforeIt) {
   EXPECT_THAT(graph.outputs, ElementsAre(relu));
 }
 
-TEST(Graph, LeavesAReLUWhoseInputHasOtherReaders) {
+TEST(Graph, KeepsAReLUWhoseInputHasOtherReaders) {
   Network network({8});
   const NodeId dense = network.add(Dense({.units = 8}));
   const NodeId relu = network.add(ReLU());
@@ -46,7 +46,7 @@ TEST(Graph, LeavesAReLUWhoseInputHasOtherReaders) {
   EXPECT_THAT(fused(make_graph(network)), IsEmpty());
 }
 
-TEST(Graph, MovesAReLUBehindMaxPooling) {
+TEST(Graph, MovesAReLUAfterMaxPooling) {
   Network network({8, 8, 1});
   const NodeId conv = network.add(Conv2D({.filters = 2}));
   const NodeId relu = network.add(ReLU());
@@ -61,7 +61,7 @@ TEST(Graph, MovesAReLUBehindMaxPooling) {
   EXPECT_THAT(fused(graph), IsEmpty()) << "pooling does not apply one";
 }
 
-TEST(Graph, LeavesAReLUThatOthersReadBeforeMaxPooling) {
+TEST(Graph, KeepsAReLUWithOtherReadersBeforeMaxPooling) {
   Network network({8, 8, 2});
   const NodeId conv = network.add(Conv2D({.filters = 2, .padding = Padding::same}));
   const NodeId relu = network.add(ReLU());
@@ -71,7 +71,7 @@ TEST(Graph, LeavesAReLUThatOthersReadBeforeMaxPooling) {
   EXPECT_THAT(fused(make_graph(network)), ElementsAre(conv));
 }
 
-TEST(Graph, LeavesAReLUBeforeAnAverage) {
+TEST(Graph, KeepsAReLUBeforeAveragePooling) {
   Network network({8, 8, 2});
   network.add(BatchNormalization());
   network.add(ReLU());
@@ -101,13 +101,13 @@ Network residual_network() {
   return network;
 }
 
-TEST(FusedAddition, IsDoneByTheNormalizationBeforeIt) {
+TEST(FusedAddition, IsFusedIntoTheNormalizationBeforeIt) {
   const Network network = residual_network();
   const Graph graph = make_graph(network);
   ASSERT_EQ(graph.steps.size(), 5U);
   const GraphStep& normalized = graph.steps[2];
   EXPECT_TRUE(normalized.fused_add);
-  EXPECT_TRUE(normalized.fused_relu) << "the ReLU comes behind the sum";
+  EXPECT_TRUE(normalized.fused_relu) << "the ReLU follows the sum";
   EXPECT_EQ(normalized.inputs, (std::vector<NodeId>{1, 0}));
   EXPECT_EQ(normalized.input_shapes, (std::vector<Shape>{{4, 4, 2}, {4, 4, 2}}));
   for (const std::size_t absorbed : {3U, 4U})
@@ -115,7 +115,7 @@ TEST(FusedAddition, IsDoneByTheNormalizationBeforeIt) {
   EXPECT_EQ(graph.steps[3].inputs, (std::vector<NodeId>{2}));
 }
 
-TEST(FusedAddition, StaysWhereTheNormalizationIsReadElsewhereOrOfThree) {
+TEST(FusedAddition, IsNotFusedWithOtherReadersOrThreeInputs) {
   Network read_twice({4});
   const NodeId first = read_twice.add(Dense({.units = 4}));
   const NodeId normalized = read_twice.add(BatchNormalization());
@@ -123,15 +123,15 @@ TEST(FusedAddition, StaysWhereTheNormalizationIsReadElsewhereOrOfThree) {
   read_twice.add(Add(), {sum, normalized});
   EXPECT_FALSE(make_graph(read_twice).steps[1].fused_add);
 
-  Network of_three({4});
-  const NodeId one = of_three.add(Dense({.units = 4}));
-  const NodeId two = of_three.add(Dense({.units = 4}), {kInput});
-  of_three.add(BatchNormalization(), {one});
-  of_three.add(Add(), {of_three.last(), one, two});
-  EXPECT_FALSE(make_graph(of_three).steps[2].fused_add);
+  Network three_inputs({4});
+  const NodeId one = three_inputs.add(Dense({.units = 4}));
+  const NodeId two = three_inputs.add(Dense({.units = 4}), {kInput});
+  three_inputs.add(BatchNormalization(), {one});
+  three_inputs.add(Add(), {three_inputs.last(), one, two});
+  EXPECT_FALSE(make_graph(three_inputs).steps[2].fused_add);
 }
 
-// Nodes that may find the statistics of their output.
+// Nodes that may compute the statistics of their output.
 std::vector<NodeId> with_statistics(const Network& network) {
   std::vector<NodeId> nodes;
   for (const GraphStep& step : make_graph(network, true).steps)
@@ -139,7 +139,7 @@ std::vector<NodeId> with_statistics(const Network& network) {
   return nodes;
 }
 
-TEST(FusedStatistics, AreOfAConvolutionThatANormalizationAloneReads) {
+TEST(FusedStatistics, RequireANormalizationAsTheOnlyReader) {
   Network network({8, 8, 2});
   const NodeId first = network.add(Conv2D({.filters = 2, .use_bias = false}));
   network.add(BatchNormalization());
@@ -150,7 +150,7 @@ TEST(FusedStatistics, AreOfAConvolutionThatANormalizationAloneReads) {
   for (const GraphStep& step : make_graph(network).steps) EXPECT_FALSE(step.fused_statistics);
 }
 
-TEST(FusedStatistics, AreNotOfWhatChangesBehindTheSums) {
+TEST(FusedStatistics, AreNotUsedIfTheOutputChangesAfterTheSums) {
   Network with_bias({8, 8, 2});
   with_bias.add(Conv2D({.filters = 2}));
   with_bias.add(BatchNormalization());
@@ -163,7 +163,7 @@ TEST(FusedStatistics, AreNotOfWhatChangesBehindTheSums) {
   EXPECT_THAT(with_statistics(with_relu), IsEmpty());
 }
 
-TEST(FusedStatistics, AreNotForAFrozenNormalization) {
+TEST(FusedStatistics, AreNotUsedForAFrozenNormalization) {
   Network network({8, 8, 2});
   network.add(Conv2D({.filters = 2, .use_bias = false}));
   network.add(BatchNormalization());
@@ -174,7 +174,7 @@ TEST(FusedStatistics, AreNotForAFrozenNormalization) {
   EXPECT_THAT(with_statistics(network), ElementsAre(second)) << "beta is trained";
 }
 
-TEST(FusedStatistics, AreNotOfOtherLayersOrOfTheInput) {
+TEST(FusedStatistics, AreNotUsedForOtherLayersOrTheInput) {
   Network network({4});
   network.add(BatchNormalization());
   network.add(Dense({.units = 4, .use_bias = false}));
@@ -182,7 +182,7 @@ TEST(FusedStatistics, AreNotOfOtherLayersOrOfTheInput) {
   EXPECT_THAT(with_statistics(network), IsEmpty());
 }
 
-TEST(FusedStatistics, AreNotWhereTheConvolutionIsReadTwice) {
+TEST(FusedStatistics, AreNotUsedIfTheConvolutionHasTwoReaders) {
   Network network({4, 4, 2});
   const NodeId read_twice = network.add(Conv2D({.filters = 2, .kernel = 1, .use_bias = false}));
   const NodeId normalized = network.add(BatchNormalization());
@@ -198,14 +198,14 @@ TEST(FusedStatistics, AreNotWhereTheConvolutionIsReadTwice) {
   EXPECT_THAT(with_statistics(normalized_twice), IsEmpty());
 }
 
-// The graph of `network` with another output beside its last layer.
+// The graph of `network` with a further output besides its last layer.
 Graph with_output(Network network, NodeId node) {
   network.output("end", network.last());
   network.output("inner", node);
   return make_graph(network, true);
 }
 
-TEST(Graph, LeavesWhatIsAnOutputAsItIs) {
+TEST(Graph, DoesNotRewriteOutputs) {
   Network dense({8});
   dense.add(Dense({.units = 4}));
   dense.add(ReLU());

@@ -1,5 +1,5 @@
-// Sequences that a GPU computes in parts, with what layers keep of the positions before. Runs on
-// gpu:0, pretended or not.
+// Sequences that a GPU computes in parts, with the cached state of previous positions. Runs on
+// gpu:0, simulated or not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,7 +97,7 @@ TEST_P(IncrementalOnGpu, PassesComputeTheRowsOfAFullPass) {
       inputs[0].indices = part(tokens);
       inputs[1].indices = part(segments);
     };
-    std::map<std::int64_t, std::vector<float>> expected;  // of the rows that are compared
+    std::map<std::int64_t, std::vector<float>> expected;  // by compared row
     const auto full_pass = [&](std::int64_t row) {
       read(0, kLength);
       const std::span<const float> logits = model.predict_row(batch, row);

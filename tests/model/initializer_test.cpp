@@ -87,13 +87,13 @@ TEST(Initializer, OrthogonalMatricesHaveNoPreferredDirection) {
   EXPECT_NEAR(moment(values, 4, std::sqrt(1.0 / 200)), 3, 5 * std::sqrt(96.0) / 200);
 }
 
-TEST(Initializer, NormalHasTheGivenDeviation) {
+TEST(Initializer, NormalHasTheRequestedDeviation) {
   const auto values = drawn({.kind = Initializer::Kind::normal, .value = 0.5f}, kMany);
   EXPECT_NEAR(moment(values, 1, 0.5), 0, 5 * std::sqrt(1.0 / kMany));
   EXPECT_NEAR(moment(values, 2, 0.5), 1, 5 * std::sqrt(2.0 / kMany));
 }
 
-TEST(Initializer, NeighboursAreNotCorrelated) {
+TEST(Initializer, NeighborsAreNotCorrelated) {
   const auto values = drawn(kHeNormal, kMany);
   for (std::size_t lag = 1; lag <= 4; ++lag) {
     double product = 0;
@@ -118,19 +118,19 @@ TEST(Initializer, FillsSizesThatABlockDoesNotDivide) {
   }
 }
 
-TEST(Initializer, NeedsTheFanThatItUses) {
+TEST(Initializer, RequiresTheFanThatItUses) {
   EXPECT_THROW(drawn({.kind = Initializer::Kind::he_normal}, 1), CheckFailure);
   EXPECT_THROW(drawn({.kind = Initializer::Kind::glorot_uniform, .fan_in = 1}, 1), CheckFailure);
 }
 
-TEST(ParseInitializer, KnowsItsNames) {
+TEST(ParseInitializer, AcceptsAllNames) {
   EXPECT_EQ(parse_initializer("glorot_uniform"), Initializer::Kind::glorot_uniform);
   EXPECT_EQ(parse_initializer("he_normal"), Initializer::Kind::he_normal);
   EXPECT_EQ(parse_initializer("he_uniform"), Initializer::Kind::he_uniform);
   EXPECT_EQ(parse_initializer("zeros"), Initializer::Kind::constant);
 }
 
-TEST(ParseInitializer, RefusesWithTheNamesAndTheNearest) {
+TEST(ParseInitializer, RejectsUnknownNamesWithTheNearest) {
   EXPECT_THAT(input_error_of([] { parse_initializer("he_norm"); }),
               HasSubstr("[initializer] expected glorot_uniform, he_normal, he_uniform or zeros, "
                         "got \"he_norm\" (did you mean he_normal?)"));

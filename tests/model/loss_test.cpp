@@ -45,7 +45,7 @@ TEST(MeanSquaredErrorLoss, IsTheMeanOverOutputsSummedOverSamples) {
   EXPECT_FALSE(sums.has_accuracy);
 }
 
-TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
+TEST(MeanSquaredErrorLoss, RejectsMissingTargets) {
   const Labels label = {1, 2};
   EXPECT_EQ(error_of(ErrorCategory::data,
                      [&] {
@@ -56,7 +56,7 @@ TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
             "target values and 2 labels");
 }
 
-// Of weighted samples; scripts/make_reference wrote the file.
+// With weighted samples, from a file of scripts/make_reference.
 TEST(Loss, AgreesWithPyTorch) {
   const ReferenceFile reference("layers");
   const auto array = [&](const std::string& name) {
@@ -83,7 +83,7 @@ TEST(Loss, AgreesWithPyTorch) {
   }
 }
 
-TEST(Loss, OfNoSamplesIsZero) {
+TEST(Loss, IsZeroWithoutSamples) {
   const MetricSums sums = compute_loss(SparseCategoricalCrossentropy{}, {}, 0, {}, 64, {});
   EXPECT_EQ(sums.loss_sum, 0);
   EXPECT_EQ(sums.samples, 0);
@@ -149,7 +149,7 @@ class DenseLoss : public ::testing::TestWithParam<LossCase> {
   const Values values_ = {0.2f, 0.7f, 0.1f, 0, 1, 0.4f};
 };
 
-TEST_P(DenseLoss, HasTheValueOfItsFormula) {
+TEST_P(DenseLoss, MatchesItsFormula) {
   EXPECT_NEAR(loss_with({1, 0}), GetParam().first, 1e-6);
   EXPECT_NEAR(loss_with({}), GetParam().first + GetParam().second, 2e-6);
 }
@@ -174,7 +174,7 @@ TEST_P(DenseLoss, IsMultipliedByTheWeightOfASample) {
   EXPECT_NEAR(sums.loss(), (0.25 * GetParam().first + 4 * GetParam().second) / 4.25, 1e-5);
 }
 
-TEST_P(DenseLoss, NothingReachesItFromASampleOfWeight0) {
+TEST_P(DenseLoss, IgnoresSamplesOfWeight0) {
   Values outputs = outputs_;
   outputs[1] = std::numeric_limits<float>::quiet_NaN();
   const Values weights = {0, 1};
@@ -185,7 +185,7 @@ TEST_P(DenseLoss, NothingReachesItFromASampleOfWeight0) {
   EXPECT_THAT(Values(gradient.begin() + 3, gradient.end()), Each(::testing::Ne(5.0f)));
 }
 
-TEST_P(DenseLoss, RefusesWeightsThatAreNone) {
+TEST_P(DenseLoss, RejectsInvalidWeights) {
   const auto refusal = [&](const Values& weights) {
     return error_of(ErrorCategory::data, [&] { loss_with(weights); });
   };
@@ -220,7 +220,8 @@ TEST(CustomLossClass, ComparesOutputsWithTargetsOfAnotherWidth) {
       error_of(
           ErrorCategory::data,
           [&] { compute_loss(loss, outputs, 2, {.values = std::span(outputs).first(3)}, 1, {}); }),
-      "[squared_distance] expected a label, or as many target values, for each of 2 samples, "
+      "[squared_distance] expected a label, or an equal number of target values, for each of 2 "
+      "samples, "
       "got 3 target values and 0 labels");
   EXPECT_THAT(input_error_of([&] { check_runs_on_gpu(loss); }), HasSubstr("on the CPU only"));
   EXPECT_THAT(input_error_of([] { check_options(CustomLossPointer()); }), HasSubstr("null"));
@@ -254,11 +255,11 @@ TEST(CustomLossClass, HasAnAccuracyIfItsOutputsAreLogits) {
     return compute_loss(std::make_shared<FirstLogit>(activation), outputs, samples, targets, 1, {});
   };
   for (const Targets& targets : {Targets{.labels = label}, Targets{.values = dense}}) {
-    const MetricSums of_classes = sums("softmax", targets, 2);
-    EXPECT_TRUE(of_classes.has_accuracy);
-    EXPECT_EQ(of_classes.correct, 1);
-    EXPECT_EQ(of_classes.correct_top5, 2);
-    EXPECT_EQ(of_classes.loss_sum, 6);
+    const MetricSums class_sums = sums("softmax", targets, 2);
+    EXPECT_TRUE(class_sums.has_accuracy);
+    EXPECT_EQ(class_sums.correct, 1);
+    EXPECT_EQ(class_sums.correct_top5, 2);
+    EXPECT_EQ(class_sums.loss_sum, 6);
   }
   EXPECT_EQ(sums("sigmoid", {.values = wanted}, 4).correct, 2);
   EXPECT_FALSE(sums("", {.labels = label}, 2).has_accuracy);
@@ -294,7 +295,7 @@ struct InfiniteLogits {
   Values gradient;
 };
 
-TEST(CrossEntropies, OfInfiniteLogitsAreTheirLimits) {
+TEST(CrossEntropies, HaveTheirLimitsForInfiniteLogits) {
   constexpr float kBig = std::numeric_limits<float>::infinity();
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const std::vector<InfiniteLogits> cases = {
@@ -324,28 +325,28 @@ TEST(CrossEntropies, OfInfiniteLogitsAreTheirLimits) {
   EXPECT_NEAR(entropy(equal, {0}).loss_sum, std::log(2.0), 1e-6) << "they share the probability";
 }
 
-TEST(BinaryCrossentropyLoss, OfOneOutputTakesLabelsAndHasAnAccuracy) {
+TEST(BinaryCrossentropyLoss, AcceptsLabelsAndHasAnAccuracyForOneOutput) {
   const Values outputs = {2, -1, 0.5f, -3, std::numeric_limits<float>::quiet_NaN()};
   const Labels label = {1, 1, 0, 0, 0};
   const Values wanted = {1, 1, 0, 0, 0};
   const BinaryCrossentropy loss;
-  const MetricSums of_labels = compute_loss(loss, outputs, 5, {.labels = label}, 1, {});
-  EXPECT_TRUE(of_labels.has_accuracy);
-  EXPECT_EQ(of_labels.correct, 2) << "a NaN is not right";
+  const MetricSums label_sums = compute_loss(loss, outputs, 5, {.labels = label}, 1, {});
+  EXPECT_TRUE(label_sums.has_accuracy);
+  EXPECT_EQ(label_sums.correct, 2) << "a NaN is not correct";
   EXPECT_EQ(compute_loss(loss, outputs, 5, {.values = wanted}, 1, {}).correct, 2);
   const auto four = std::span(outputs).first(4);
   EXPECT_EQ(compute_loss(loss, four, 4, {.labels = std::span(label).first(4)}, 1, {}).loss_sum,
             compute_loss(loss, four, 4, {.values = std::span(wanted).first(4)}, 1, {}).loss_sum);
   EXPECT_FALSE(
       compute_loss(loss, four, 2, {.values = std::span(wanted).first(4)}, 1, {}).has_accuracy)
-      << "several labels a sample";
+      << "several labels per sample";
   const Labels beyond = {0, 1, 2, 0, 0};
   EXPECT_THAT(error_of(ErrorCategory::data,
                        [&] { compute_loss(loss, outputs, 5, {.labels = beyond}, 1, {}); }),
               HasSubstr("expected labels 0 .. 1 for 2 classes; sample 2 of the batch has label 2"));
 }
 
-TEST(CategoricalCrossentropyLoss, OfOneHotTargetsIsThatOfTheLabels) {
+TEST(CategoricalCrossentropyLoss, MatchesLabelsForOneHotTargets) {
   const Values outputs = numbers(12, 3);
   const Labels label = {2, 0, 1};
   const Values one_hot = {0, 0, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0};
@@ -365,41 +366,44 @@ TEST(CategoricalCrossentropyLoss, OfOneHotTargetsIsThatOfTheLabels) {
                          {.values = std::span(one_hot).subspan(8, 3)}, 1, {})
                 .loss_sum,
             std::numeric_limits<double>::infinity())
-      << "the class that is ruled out is the true one";
+      << "the excluded class is the true one";
   EXPECT_NEAR(compute_loss(CategoricalCrossentropy{}, impossible, 1,
                            {.values = std::span(one_hot).first(3)}, 1, {})
                   .loss_sum,
               std::log(2.0), 1e-6);
 }
 
-TEST(ClassWeights, BecomeWeightsOfSamples) {
+TEST(ClassWeights, AreAppliedToSamples) {
   std::vector<float> weights;
-  const Values of_classes = {1, 4, 0.5f};
+  const Values class_weights = {1, 4, 0.5f};
   const Labels label = {2, 0, 1};
-  const Values given = {2, 3, 0};
-  apply_class_weights({.labels = label}, of_classes, 3, weights);
+  const Values sample_weights = {2, 3, 0};
+  apply_class_weights({.labels = label}, class_weights, 3, weights);
   EXPECT_EQ(weights, Values({0.5f, 1, 4}));
-  apply_class_weights({.labels = label, .sample_weights = given}, of_classes, 3, weights);
+  apply_class_weights({.labels = label, .sample_weights = sample_weights}, class_weights, 3,
+                      weights);
   EXPECT_EQ(weights, Values({1, 3, 0}));
   const Labels partners = {1, 0, 0};
   const Values own = {0.5f, 0.25f, 0};
-  apply_class_weights({.labels = label, .partner_labels = partners, .weights = own}, of_classes, 3,
-                 weights);
+  apply_class_weights({.labels = label, .partner_labels = partners, .weights = own}, class_weights,
+                      3, weights);
   EXPECT_EQ(weights, Values({2.25f, 1, 1}));
   const Values dense = {0, 0.5f, 0.5f, 1, 0, 0};
-  apply_class_weights({.values = dense}, of_classes, 2, weights);
+  apply_class_weights({.values = dense}, class_weights, 2, weights);
   EXPECT_EQ(weights, Values({2.25f, 1}));
   apply_class_weights({.values = std::span(dense).first(2)}, Values({3, 5}), 2, weights);
   EXPECT_EQ(weights, Values({3, 4})) << "of one logit";
   const Labels at_positions = {0, 1, kMasked, 2, 2, 2};
-  apply_class_weights({.labels = at_positions, .sample_weights = given}, of_classes, 3, weights);
+  apply_class_weights({.labels = at_positions, .sample_weights = sample_weights}, class_weights, 3,
+                      weights);
   EXPECT_EQ(weights, Values({2, 8, 3, 1.5f, 0, 0})) << "of samples of two positions";
-  const Values of_positions = {2, 0.5f, 7, 4, 0, 1};
-  apply_class_weights({.labels = at_positions, .sample_weights = of_positions}, of_classes, 3, weights);
+  const Values position_weights = {2, 0.5f, 7, 4, 0, 1};
+  apply_class_weights({.labels = at_positions, .sample_weights = position_weights}, class_weights,
+                      3, weights);
   EXPECT_EQ(weights, Values({2, 2, 7, 2, 0, 0.5f})) << "with a weight for each position";
 }
 
-TEST(ClassWeights, AreRefusedForOtherClasses) {
+TEST(ClassWeights, AreRejectedForOtherClasses) {
   const auto refusal = [](const Loss& loss, std::int64_t outputs, const Values& weights) {
     return input_error_of([&] { check_class_weights(loss, outputs, weights); });
   };

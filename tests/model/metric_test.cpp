@@ -39,13 +39,13 @@ TEST(MetricSums, APartWithoutSamplesChangesNothing) {
   EXPECT_TRUE(total.has_accuracy);
 }
 
-TEST(MetricSums, OfNothingAreNotANumber) {
+TEST(MetricSums, AreNaNWithoutSamples) {
   EXPECT_TRUE(std::isnan(MetricSums{}.loss()));
   EXPECT_TRUE(std::isnan(MetricSums{}.accuracy()));
   EXPECT_TRUE(std::isnan(MetricSums{}.top5_accuracy()));
 }
 
-TEST(MetricSums, HaveANanWithoutASign) {
+TEST(MetricSums, HaveANaNWithoutASign) {
   const double negative = std::copysign(std::numeric_limits<double>::quiet_NaN(), -1.0);
   EXPECT_FALSE(std::signbit(MetricSums({.loss_sum = negative, .samples = 2}).loss()));
 }
@@ -77,7 +77,7 @@ TEST(MetricSums, AreMeansOverThePositionsThatCount) {
   EXPECT_TRUE(std::isnan(MetricSums({.samples = 2, .more_positions = 2, .masked = 4}).loss()));
 }
 
-TEST(SummableMetrics, TurnAGradientOverSamplesIntoOneOverWeights) {
+TEST(SummableMetrics, ConvertAGradientOverSamplesToOneOverWeights) {
   const auto factor = [](const MetricSums& sums) {
     std::array<float, SummableMetrics::kSize> values{};
     SummableMetrics(sums).write(values.data());
@@ -110,7 +110,7 @@ TEST(SummableMetrics, RoundCountsOfLongSequences) {
   EXPECT_EQ(SummableMetrics::gradient_factor(values.data()), 1);
 }
 
-TEST(SummableMetrics, CarryTheLossInTwoFloats) {
+TEST(SummableMetrics, StoreTheLossInTwoFloats) {
   std::array<float, SummableMetrics::kSize> values{};
   SummableMetrics({.loss_sum = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
       .write(values.data());
@@ -122,7 +122,7 @@ TEST(SummableMetrics, CarryTheLossInTwoFloats) {
   EXPECT_EQ(sums.correct_top5, 60);
 }
 
-TEST(SummableMetrics, CountAPartWhoseLossIsNotFiniteAndNothingElse) {
+TEST(SummableMetrics, CountOnlyNonFinitePartsAsNonFinite) {
   for (const double loss :
        {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
         std::numeric_limits<double>::quiet_NaN(), 1e39, -1e39, 3.5e38}) {
@@ -135,7 +135,7 @@ TEST(SummableMetrics, CountAPartWhoseLossIsNotFiniteAndNothingElse) {
   EXPECT_EQ(SummableMetrics({.loss_sum = 3.4e38, .samples = 5}).non_finite, 0);
 }
 
-TEST(SummableMetrics, AreFiniteWhereAllLossesAndTheirSumAre) {
+TEST(SummableMetrics, AreFiniteIfAllLossesAndTheirSumAre) {
   std::array<float, SummableMetrics::kSize> values{};
   SummableMetrics({.loss_sum = 3e38, .samples = 5}).write(values.data());
   EXPECT_TRUE(SummableMetrics::is_finite(values.data()));
@@ -210,10 +210,10 @@ std::vector<MetricValue> measure(const Metrics& metrics, const MetricData& data,
       const std::size_t width = all.size() / static_cast<std::size_t>(data.samples);
       return std::span(all).subspan(begin * width, (end - begin) * width);
     };
-    MetricTotals of_part;
+    MetricTotals part_totals;
     add_batch(metrics, of(data.outputs), {.labels = of(data.labels), .values = of(data.values)},
-              static_cast<std::int64_t>(end - begin), of_part);
-    add_totals(metrics, of_part, totals);
+              static_cast<std::int64_t>(end - begin), part_totals);
+    add_totals(metrics, part_totals, totals);
   }
   return values_of(metrics, totals);
 }
@@ -234,7 +234,7 @@ struct KnownMetric {
   double tolerance = 1e-12;
 };
 
-TEST(Metrics, AreThoseOfKerasAndScikitLearnInAnyNumberOfParts) {
+TEST(Metrics, MatchKerasAndScikitLearnForAnyNumberOfParts) {
   constexpr double kFloat = 1e-6;  // Keras computes in float32
   const KnownMetric known[] = {
       {"auc", kEntropy, binary_data(), {0.9}, kFloat},
@@ -281,7 +281,7 @@ TEST(Metrics, AreThoseOfKerasAndScikitLearnInAnyNumberOfParts) {
   }
 }
 
-TEST(Metrics, OfBinaryLogitsReadLabelsOrValues) {
+TEST(Metrics, ReadLabelsOrValuesForBinaryLogits) {
   const MetricData two = binary_data();
   MetricData one{.outputs = {}, .labels = two.labels, .values = {}, .samples = two.samples};
   for (std::size_t i = 0; i < two.labels.size(); ++i)
@@ -302,7 +302,7 @@ TEST(Metrics, OfBinaryLogitsReadLabelsOrValues) {
   }
 }
 
-TEST(Metrics, OfPositionsLeaveOutMaskedOnes) {
+TEST(Metrics, IgnoreMaskedPositions) {
   const MetricData samples = class_data();  // 9 of 4 classes
   MetricData data{.outputs = samples.outputs, .labels = samples.labels, .values = {}};
   data.samples = 3;
@@ -337,7 +337,7 @@ TEST(Metrics, OfPositionsLeaveOutMaskedOnes) {
   }
 }
 
-TEST(Metrics, ReadTheSumsOfTheLossIfTheseHaveAllTheyNeed) {
+TEST(Metrics, ReadTheSumsOfTheLossIfSufficient) {
   const MetricData data = class_data();
   const Metrics metrics = make_metrics("accuracy,top5,perplexity", kEntropy, 4);
   MetricTotals totals;
@@ -369,7 +369,7 @@ TEST(Metrics, CountNanAsWrong) {
     EXPECT_EQ(measure(make_metrics(name, kEntropy, 2), data)[0].values[0], 0) << name;
 }
 
-TEST(Metrics, WithoutSamplesOrClassesAreNotANumber) {
+TEST(Metrics, AreNaNWithoutSamplesOrClasses) {
   for (const char* names : {"auc,auc_pr,accuracy,perplexity,f1:average=macro"})
     for (const MetricValue& value : values_of(make_metrics(names, kEntropy, 2), {}))
       EXPECT_TRUE(std::isnan(value.values[0])) << value.name;
@@ -379,7 +379,7 @@ TEST(Metrics, WithoutSamplesOrClassesAreNotANumber) {
   EXPECT_TRUE(std::isnan(measure(make_metrics("auc:exact=true", kEntropy, 2), same)[0].values[0]));
 }
 
-TEST(Metrics, OfConstantTargetsHaveAnR2OfOneOrZero) {
+TEST(Metrics, HaveAnR2OfOneOrZeroForConstantTargets) {
   MetricData data{.outputs = {}, .labels = {}, .values = {}, .samples = 100};
   data.values.assign(100, 0.1F);
   data.outputs = data.values;
@@ -395,7 +395,7 @@ TEST(Metrics, OfConstantTargetsHaveAnR2OfOneOrZero) {
   EXPECT_NEAR(measure(metrics, data)[0].values[0], 0.75, 0.01);
 }
 
-TEST(Metrics, ThatDoNotFitAreRefused) {
+TEST(Metrics, RejectLossesThatDoNotFit) {
   struct RefusedMetric {
     const char* names;
     Loss loss;
@@ -449,7 +449,7 @@ TEST(Metrics, ThatDoNotFitAreRefused) {
             "auc, auc_pr (exact)");
 }
 
-/// A loss of the user's own, whatever it is called.
+/// A user-defined loss with any name.
 class NamedLoss final : public CustomLoss {
  public:
   NamedLoss(std::string name, std::string activation)
@@ -469,7 +469,7 @@ class NamedLoss final : public CustomLoss {
   std::string activation_;
 };
 
-TEST(Metrics, OfACustomLossFitItsActivationWhateverItsNameIs) {
+TEST(Metrics, FollowTheActivationOfACustomLoss) {
   struct Case {
     const char* name;
     const char* activation;
@@ -487,13 +487,13 @@ TEST(Metrics, OfACustomLossFitItsActivationWhateverItsNameIs) {
     const std::string what = std::string(one.name) + " " + one.activation;
     EXPECT_NO_THROW(make_metrics(one.fits, loss, one.width)) << what;
     EXPECT_THROW(make_metrics(one.refused, loss, one.width), Error) << what;
-    const auto of_output = make_loss_metric("price", loss, one.width);
-    EXPECT_EQ(values_of({of_output}, {}).size(), *one.activation == '\0' ? 1U : 2U)
+    const auto output_metric = make_loss_metric("price", loss, one.width);
+    EXPECT_EQ(values_of({output_metric}, {}).size(), *one.activation == '\0' ? 1U : 2U)
         << what << ": has an accuracy";
   }
 }
 
-TEST(Metrics, OfValuesRefuseTargetsThatAreNone) {
+TEST(Metrics, RejectInvalidTargetsForValues) {
   const Loss loss = std::make_shared<NamedLoss>("mse", "");
   const std::vector<float> outputs = {1, 2, 3, 4};
   const std::vector<std::int32_t> labels = {0, 1};

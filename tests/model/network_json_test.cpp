@@ -66,7 +66,7 @@ TEST(NetworkJson, InputsNameALayerWithItsActivation) {
     {"type": "batch_normalization", "name": "second"},
     {"type": "add", "inputs": ["first", "second", "input"], "name": "sum"})");
   EXPECT_THAT(network.nodes().back().inputs, ElementsAre(1, 2, kInput))
-      << "first is read behind its relu";
+      << "first is read after its relu";
 }
 
 TEST(NetworkJson, EveryOptionReachesItsLayer) {
@@ -115,7 +115,7 @@ TEST(NetworkJson, EveryOptionReachesItsLayer) {
   EXPECT_TRUE(dynamic_cast<const GELU&>(*activations.nodes()[2].layer).function().approximate);
 }
 
-TEST(NetworkJson, KnowsEveryLayer) {
+TEST(NetworkJson, BuildsEveryLayer) {
   const Network network = with_layers(R"(
     {"type": "conv2d", "filters": 8, "kernel": 1}, {"type": "batch_normalization"}, {"type": "relu"},
     {"type": "max_pool2d"}, {"type": "average_pool2d"}, {"type": "dropout", "rate": 0.25}, {"type": "dropout"}, {"type": "global_average_pooling2d"},
@@ -124,7 +124,7 @@ TEST(NetworkJson, KnowsEveryLayer) {
   EXPECT_EQ(with_layers(R"({"type": "flatten", "activation": "none"})").nodes().size(), 1u);
 }
 
-TEST(NetworkJson, KnowsEveryActivation) {
+TEST(NetworkJson, BuildsEveryActivation) {
   for (const LayerType& type : kLayerTypes) {
     SCOPED_TRACE(type.name);
     const std::string layers =
@@ -136,7 +136,7 @@ TEST(NetworkJson, KnowsEveryActivation) {
   }
 }
 
-TEST(NetworkJson, TakesShapeAndClassesFromTheData) {
+TEST(NetworkJson, UsesShapeAndClassesOfTheData) {
   const std::string text =
       R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": "classes"}]})";
   const Network network =
@@ -153,7 +153,7 @@ TEST(NetworkJson, TakesShapeAndClassesFromTheData) {
                         "1]; the key is missing"));
 }
 
-TEST(NetworkJson, RefusesDataOfAnotherShape) {
+TEST(NetworkJson, RejectsDataOfAnotherShape) {
   EXPECT_EQ(input_error_of([] {
               network_from_json(R"({"input": [28, 28, 1], "layers": [{"type": "flatten"}]})",
                                 "net.json", {.input = Shape{32, 32, 3}, .classes = 10});
@@ -161,7 +161,7 @@ TEST(NetworkJson, RefusesDataOfAnotherShape) {
             "[net.json] expected samples of shape [28, 28, 1]; the data set has [32, 32, 3]");
 }
 
-TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
+TEST(NetworkJson, RejectsAnUnknownLayerWithTheNearest) {
   EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
               ::testing::AllOf(
                   ::testing::StartsWith(
@@ -174,7 +174,7 @@ TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
                                       "dense?)")));
 }
 
-TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
+TEST(NetworkJson, RejectsAnUnknownKeyWithTheNearest) {
   EXPECT_EQ(refusal(R"({"type": "dropout", "rat": 0.5, "name": "drop"})"),
             "[net.json: layer 0 (dropout \"drop\")] expected one of the keys type, rate, "
             "activation, name, inputs, got "
@@ -188,7 +188,7 @@ TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
                 "\"optimizer\""));
 }
 
-TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
+TEST(NetworkJson, RejectsMissingKeysAndWrongTypes) {
   EXPECT_EQ(refusal(R"({"type": "conv2d", "kernel": 3})"),
             "[net.json: layer 0 (conv2d)] expected \"filters\"; the key is missing");
   EXPECT_THAT(refusal(R"({"name": "x"})"),
@@ -230,7 +230,7 @@ TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
               HasSubstr("expected \"layers\" to be a list of at least one layer, got none"));
 }
 
-TEST(NetworkJson, RefusesOutputsBeyondAllMemory) {
+TEST(NetworkJson, RejectsOutputsBeyondAllMemory) {
   const std::string image = R"({"type": "reshape", "shape": [2, 2, 64]}, )";
   const std::string most = "2147483647";
   for (const std::string& layer :
@@ -255,7 +255,7 @@ TEST(NetworkJson, RefusesOutputsBeyondAllMemory) {
               HasSubstr("expected extents of less than 2^31, got [9223372036854775807]"));
 }
 
-TEST(NetworkJson, RefusesUnknownWordsInOptions) {
+TEST(NetworkJson, RejectsUnknownWordsInOptions) {
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "padding": "full"})"),
               ::testing::AllOf(
                   HasSubstr("[net.json: layer 0 (conv2d)] expected a known name for \"padding\"; "),
@@ -269,7 +269,7 @@ TEST(NetworkJson, RefusesUnknownWordsInOptions) {
                                HasSubstr(", got \"rellu\" (did you mean relu?)")));
 }
 
-TEST(NetworkJson, RefusesInputsThatAreNotThereYet) {
+TEST(NetworkJson, RejectsInputsThatAreNotDefinedYet) {
   EXPECT_THAT(
       refusal(R"({"type": "relu", "name": "stem"}, {"type": "add", "inputs": ["stme", "input"]})"),
       HasSubstr("[net.json: layer 1 (add)] expected \"inputs\" to name earlier layers, got "
@@ -297,7 +297,7 @@ TEST(NetworkJson, HasNamedInputsAndOutputs) {
   ASSERT_EQ(network.outputs().size(), 2U);
   EXPECT_EQ(network.outputs()[0].name, "sum");
   EXPECT_EQ(network.outputs()[1].name, "columns");
-  EXPECT_EQ(network.outputs()[1].node, 2) << "behind its relu";
+  EXPECT_EQ(network.outputs()[1].node, 2) << "after its relu";
   expect_equal(network, read_back(network));
 
   const Network by_name = network_from_json(
@@ -334,7 +334,7 @@ TEST(NetworkJson, HasNamedInputsAndOutputs) {
   expect_equal(unordered, read);
 }
 
-TEST(NetworkJson, RefusesInputsAndOutputsThatDoNotFit) {
+TEST(NetworkJson, RejectsInputsAndOutputsThatDoNotFit) {
   const auto whole = [](const std::string& text) {
     return input_error_of([&] { network_from_json(text, "net"); });
   };
@@ -366,14 +366,14 @@ TEST(NetworkJson, RefusesInputsAndOutputsThatDoNotFit) {
               HasSubstr("\"a\" is reserved for the input of the network"));
 }
 
-TEST(NetworkJson, SaysWhichLayerOfTheFileDoesNotFit) {
+TEST(NetworkJson, NamesTheInvalidLayerOfTheFile) {
   EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "conv2d", "filters": 3, "kernel": 3})"),
               ::testing::AllOf(HasSubstr("[net.json: layer 1 (conv2d)] expected a valid layer; "),
                                HasSubstr("expected an input [height, width, channels]"),
                                HasSubstr("got [256]")));
 }
 
-TEST(NetworkJson, ShowsWhereTheTextIsNotJson) {
+TEST(NetworkJson, ReportsThePositionOfJsonErrors) {
   EXPECT_THAT(
       input_error_of([] { network_from_json("{\"input\": [28,\n 28,,]}", "net.json"); }),
       ::testing::AllOf(HasSubstr("[net.json] expected JSON, "), HasSubstr("line 2, column 5")));
@@ -385,7 +385,7 @@ TEST(NetworkJson, ShowsWhereTheTextIsNotJson) {
               HasSubstr("[net.json] expected an object {...}, got an array of 0"));
 }
 
-TEST(NetworkJson, RefusesDescriptionsThatNestWithoutRecursion) {
+TEST(NetworkJson, RejectsDescriptionsThatNestWithoutRecursion) {
   const std::string nested =
       "{\"layers\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
   EXPECT_EQ(input_error_of([&] { network_from_json(nested, "net.json"); }),
@@ -406,7 +406,7 @@ TEST(ReadNetwork, ReadsAFileAndNamesIt) {
                         file.string()));
 }
 
-TEST(ReadNetwork, RefusesADirectory) {
+TEST(ReadNetwork, RejectsADirectory) {
   EXPECT_THAT(input_error_of([] { read_network(::testing::TempDir()); }),
               HasSubstr("expected a readable model description; Is a directory"));
 }
@@ -462,7 +462,7 @@ void expect_equal(const Network& network, const Network& other) {
   }
 }
 
-TEST(NetworkToJson, EveryNetworkOfTheZooIsReadBack) {
+TEST(NetworkToJson, RoundTripsEveryNetworkOfTheZoo) {
   for (const std::string_view name : zoo::names()) {
     SCOPED_TRACE(name);
     const zoo::DataInput tokens{{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65};
@@ -525,7 +525,7 @@ TEST(NetworkToJson, WritesEveryOption) {
             parse_json(text, ErrorCategory::input, "net.json"));
 }
 
-TEST(NetworkToJson, RandomGraphsAreReadBack) {
+TEST(NetworkToJson, RoundTripsRandomGraphs) {
   std::mt19937 random(7);
   const auto one_of = [&](int count) { return static_cast<int>(random() % count); };
   for (int graph = 0; graph < 50; ++graph) {

@@ -30,7 +30,7 @@ TEST(Network, NamesItsLayersByKindAndNumber) {
   EXPECT_THAT(names, ElementsAre("conv2d", "mine", "conv2d_1", "conv2d_2"));
 }
 
-TEST(Network, KnowsEveryShape) {
+TEST(Network, ComputesEveryShape) {
   Network network({8, 8, 1});
   EXPECT_EQ(network.shape(kInput), Shape({8, 8, 1}));
   const NodeId conv = network.add(Conv2D({.filters = 2}));
@@ -110,15 +110,15 @@ TEST(Network, StoresASharedParameterOnce) {
   EXPECT_TRUE(without_bias.is_frozen(without_bias.nodes()[2]));
 }
 
-TEST(Network, RefusesATakenName) {
+TEST(Network, RejectsADuplicateName) {
   Network network({4});
   network.add(ReLU(), {kInput}, "x");
   EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {kInput}, "x"); }),
               HasSubstr("expected a unique name for each layer; \"x\" is already in use"));
-  EXPECT_EQ(network.nodes().size(), 1u) << "the refused layer is not there";
+  EXPECT_EQ(network.nodes().size(), 1u) << "the rejected layer is not added";
 }
 
-TEST(Network, RefusesInputsThatAreNotThere) {
+TEST(Network, RejectsUnknownInputs) {
   Network network({4});
   EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {0}); }),
               HasSubstr("[layer re_lu (re_lu)] expected inputs that were added before it"));
@@ -140,7 +140,7 @@ concept TakesNames = requires(N network) {
 || requires(N network) { network.add(Flatten(), {std::string("a")}); };
 static_assert(!TakesNames<Network>, "two pointers would be a range of ids");
 
-TEST(Network, TakesIdsAsInputs) {
+TEST(Network, AcceptsIdsAsInputs) {
   Network network({4});
   const NodeId first = network.add(Flatten(), {kInput});
   const NodeId second = network.add(Flatten(), {0}, "second");
@@ -149,7 +149,7 @@ TEST(Network, TakesIdsAsInputs) {
   EXPECT_THAT(network.nodes()[2].inputs, ElementsAre(0, 1, kInput));
 }
 
-TEST(Network, RefusesAnEmptyInput) {
+TEST(Network, RejectsAnEmptyInput) {
   EXPECT_EQ(input_error_of([] { Network({}); }), "[network] expected at least one input, got none");
   EXPECT_EQ(input_error_of([] { Network(Shape{}); }),
             "[network] expected an input shape of positive extents, got []");
@@ -192,7 +192,7 @@ TEST(Network, HasNamedInputsAndOutputs) {
     EXPECT_THAT(network.summary(), HasSubstr(row));
 }
 
-TEST(Network, RefusesInputsAndOutputsThatDoNotFit) {
+TEST(Network, RejectsInputsAndOutputsThatDoNotFit) {
   EXPECT_THAT(input_error_of([] { two_inputs().input("tabel"); }),
               HasSubstr("[two] expected an input of the network: image, table, got \"tabel\" (did "
                         "you mean table?)"));
@@ -213,15 +213,15 @@ TEST(Network, RefusesInputsAndOutputsThatDoNotFit) {
   const NodeId second = network.add(ReLU());
   network.output("first", first);
   EXPECT_THAT(input_error_of([&] { network.output("first", second); }),
-              HasSubstr("expected a name and a layer of its own for each output"));
+              HasSubstr("expected a unique name and layer for each output"));
   EXPECT_THAT(input_error_of([&] { network.output("again", first); }),
-              HasSubstr("\"again\", which is layer flatten, comes after \"first\""));
+              HasSubstr("\"again\" (layer flatten) after \"first\""));
   EXPECT_THAT(
       input_error_of([&] { network.output("raw", kInput); }),
       HasSubstr("expected a layer of the network for the output \"raw\", got node -1 of 2"));
 }
 
-// Its output would depend on no input.
+// Otherwise its output would not depend on any input.
 class Constant final : public CustomLayer {
  public:
   std::string kind() const override { return "constant"; }
@@ -230,12 +230,12 @@ class Constant final : public CustomLayer {
   void backward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
 };
 
-TEST(Network, RefusesALayerWithoutInputs) {
+TEST(Network, RejectsALayerWithoutInputs) {
   EXPECT_EQ(input_error_of([] { Network({4}).add(Constant(), std::vector<NodeId>{}); }),
             "[layer constant (constant)] expected at least one input, got none");
 }
 
-TEST(Network, SummarizesItselfForPeople) {
+TEST(Network, PrintsASummary) {
   Network network({8, 8, 1});
   network.add(Conv2D({.filters = 2}));
   network.add(Flatten());

@@ -235,7 +235,7 @@ TEST(Optimizer, LayerWiseRatesDoNotChangeWithTheScaleOfTheGradient) {
         std::vector<float> gradients =
             numbers(table.flat_size(), static_cast<std::uint64_t>(1 + step));
         for (float& gradient : gradients) gradient *= large == 1 ? 1024 : 1;
-        // Half of it is asked for by the scale, so that the norm must follow the scale too.
+        // The scale contributes a half, so that the norm must include the scale.
         optimizer.apply(moved[large], gradients, 0.1f, step, large == 1 ? 0.5f : 1);
       }
     }
@@ -244,7 +244,7 @@ TEST(Optimizer, LayerWiseRatesDoNotChangeWithTheScaleOfTheGradient) {
   }
 }
 
-TEST(Optimizer, LayerWiseRatesLeaveOutBiasesAndNormalization) {
+TEST(Optimizer, LayerWiseRatesExcludeBiasesAndNormalization) {
   const ParameterTable table = table_of({{40, false}});
   const std::vector<float> start = numbers(table.flat_size(), 1);
   const std::vector<float> gradients = numbers(table.flat_size(), 2);
@@ -284,7 +284,7 @@ TEST(Optimizer, LayerWiseRatesAreThePlainRateWhereANormIsZero) {
   EXPECT_EQ(still, ones);
 }
 
-TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
+TEST(UpdateRanges, AreOnePerLayerOnlyForLayerWiseOptimizers) {
   const ParameterTable table =
       table_of({{3, true}, {20, true}, {5, false}, {16, false}, {1, true}});
   const auto bounds = [&](const OptimizerOptions& options) {
@@ -388,13 +388,13 @@ TEST(Optimizer, ContinuesBitForBitFromItsSlots) {
   }
 }
 
-TEST(Optimizer, OfNoParametersDoesNothing) {
+TEST(Optimizer, DoesNothingWithoutParameters) {
   Optimizer optimizer(Adam{}, ParameterTable());
   optimizer.apply({}, {}, 0.1f, 1);
   EXPECT_TRUE(optimizer.slot("m").empty());
 }
 
-TEST(Optimizer, RefusesOptionsOutsideTheirRange) {
+TEST(Optimizer, RejectsOptionsOutsideTheirRange) {
   const ParameterTable table = table_of({{1, true}});
   const auto message = [&](const OptimizerOptions& options) {
     return input_error_of([&] { Optimizer(options, table); });
@@ -426,7 +426,7 @@ TEST(Optimizer, RefusesOptionsOutsideTheirRange) {
             "[adagrad] expected an initial accumulator of 0 or more, got -1");
 }
 
-TEST(Optimizer, ChecksTheSizesItIsGiven) {
+TEST(Optimizer, ChecksTheSizesOfItsArguments) {
   Optimizer optimizer(Sgd{}, table_of({{16, true}}));
   std::vector<float> right(16);
   std::vector<float> wrong(15);
@@ -453,25 +453,25 @@ TEST(OptimizerOptions, HaveNamesAndHyperparametersByName) {
   EXPECT_EQ(find_hyperparameter(sgd, "beta1"), nullptr);
 }
 
-TEST(OptimizerOptions, ReadsLikeItsConstructor) {
-  EXPECT_EQ(to_string(OptimizerOptions(Sgd{})), "sgd(weight_decay=0)");
+TEST(OptimizerOptions, PrintsInTheGrammarOfOptions) {
+  EXPECT_EQ(to_string(OptimizerOptions(Sgd{})), "sgd:momentum=0,weight_decay=0,nesterov=false");
   EXPECT_EQ(to_string(OptimizerOptions(Sgd{.momentum = 0.9f, .nesterov = true})),
-            "sgd(momentum=0.9, nesterov, weight_decay=0)");
+            "sgd:momentum=0.9,weight_decay=0,nesterov=true");
   EXPECT_EQ(to_string(OptimizerOptions(Adam{})),
-            "adam(beta1=0.9, beta2=0.999, epsilon=1e-07, weight_decay=0)");
+            "adam:beta1=0.9,beta2=0.999,epsilon=1e-07,weight_decay=0");
   EXPECT_EQ(to_string(OptimizerOptions(AdamW{})),
-            "adamw(beta1=0.9, beta2=0.999, epsilon=1e-07, weight_decay=0.01)");
+            "adamw:beta1=0.9,beta2=0.999,epsilon=1e-07,weight_decay=0.01");
   EXPECT_EQ(to_string(OptimizerOptions(Lars{})),
-            "lars(momentum=0.9, weight_decay=0.0005, trust_coefficient=0.001, epsilon=1e-09)");
+            "lars:momentum=0.9,weight_decay=0.0005,trust_coefficient=0.001,epsilon=1e-09");
   EXPECT_EQ(to_string(OptimizerOptions(Lamb{})),
-            "lamb(beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0.01)");
+            "lamb:beta1=0.9,beta2=0.999,epsilon=1e-06,weight_decay=0.01");
   EXPECT_EQ(to_string(OptimizerOptions(RmsProp{})),
-            "rmsprop(rho=0.9, momentum=0, epsilon=1e-07, weight_decay=0)");
+            "rmsprop:rho=0.9,momentum=0,epsilon=1e-07,weight_decay=0");
   EXPECT_EQ(to_string(OptimizerOptions(Adagrad{})),
-            "adagrad(initial_accumulator=0.1, epsilon=1e-07, weight_decay=0)");
+            "adagrad:initial_accumulator=0.1,epsilon=1e-07,weight_decay=0");
 }
 
-/// A CustomOptimizer with these names and this decay, which keeps its arguments and changes
+/// A CustomOptimizer with these names and this decay, which records its arguments and changes
 /// nothing.
 class NamedOptimizer final : public CustomOptimizer {
  public:
@@ -502,7 +502,7 @@ class NamedOptimizer final : public CustomOptimizer {
   float decay_;
 };
 
-TEST(CustomOptimizerClass, GetsTheElementsOfEachParameterWithItsNumbers) {
+TEST(CustomOptimizerClass, ReceivesTheElementsAndNumbersOfEachParameter) {
   ParameterInfo kernel{.name = "kernel", .shape = {5000}, .decay = true, .initializer = {}};
   ParameterInfo bias{.name = "bias", .shape = {3}, .initializer = {}};
   ParameterInfo head{.name = "head",
@@ -535,7 +535,7 @@ TEST(CustomOptimizerClass, GetsTheElementsOfEachParameterWithItsNumbers) {
   EXPECT_THAT(optimizer->steps, Each(9));
 }
 
-TEST(CustomOptimizerClass, DescribesItselfAndIsNotOfTheLibrary) {
+TEST(CustomOptimizerClass, DescribesItselfAndRunsOnTheCpuOnly) {
   const OptimizerOptions options =
       std::make_shared<NamedOptimizer>("named", std::vector<std::string>{});
   EXPECT_EQ(name_of(options), "named");
@@ -546,11 +546,11 @@ TEST(CustomOptimizerClass, DescribesItselfAndIsNotOfTheLibrary) {
   EXPECT_FALSE(is_layer_wise(options));
   EXPECT_NO_THROW(check_runs_on_gpu(Sgd{}));
   EXPECT_EQ(input_error_of([&] { check_runs_on_gpu(options); }),
-            "[named] expected an optimizer of the library on a GPU, got a CustomOptimizer, which "
+            "[named] expected a built-in optimizer on a GPU, got a CustomOptimizer, which "
             "runs on the CPU only");
 }
 
-TEST(CustomOptimizerClass, IsRefusedWithNamesThatCheckpointsCannotStore) {
+TEST(CustomOptimizerClass, IsRejectedWithNamesThatCheckpointsCannotStore) {
   const auto refusal = [](const CustomOptimizerPointer& optimizer) {
     return input_error_of([&] { Optimizer(optimizer, ParameterTable()); });
   };
@@ -590,7 +590,7 @@ TEST(GlobalNorm, NeitherOverflowsNorLosesSmallNumbers) {
   EXPECT_NEAR(global_norm(huge), 2e30, 1e24);
 }
 
-TEST(AllFinite, FindsAValueAtAnyPlaceOfAnyLength) {
+TEST(AllFinite, FindsAValueAtAnyPositionAndLength) {
   EXPECT_TRUE(all_finite({}));
   for (const std::size_t size :
        {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65}, std::size_t{200}}) {

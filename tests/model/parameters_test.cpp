@@ -37,7 +37,7 @@ TEST(ParameterTable, FindsByName) {
   EXPECT_THAT(table.indices_by_name(), ElementsAre(1, 0));
 }
 
-TEST(ParameterTable, OfNothingIsEmpty) {
+TEST(ParameterTable, IsEmptyWithoutParameters) {
   const ParameterTable table;
   EXPECT_EQ(table.flat_size(), 0u);
   EXPECT_TRUE(table.entries().empty());

@@ -26,7 +26,7 @@ TEST(Precision, IsReadByName) {
       "[precision] expected float32, bfloat16 or float16, got \"bfloat\" (did you mean bfloat16?)");
 }
 
-TEST(Precision, Float16NeedsAGpu) {
+TEST(Precision, Float16RequiresAGpu) {
   EXPECT_EQ(
       input_error_of([] { make_backend(device::Device{}, {.precision = Precision::float16}); }),
       "[precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32");
@@ -155,7 +155,7 @@ class Bfloat16 : public testing::TestWithParam<PrecisionCase> {
 };
 
 // 8 bits of precision: each rounding is off by up to 1/256, and several follow each other.
-TEST_P(Bfloat16, ComesCloseToFloat32) {
+TEST_P(Bfloat16, IsCloseToFloat32) {
   constexpr double kTolerance = 0.03;
   constexpr std::int64_t kSamples = 5;
   Trial exact(GetParam().make(), kSamples);
@@ -177,7 +177,7 @@ TEST_P(Bfloat16, ComesCloseToFloat32) {
   EXPECT_LE(distance(narrow.predict(), outputs), kTolerance * norm(outputs));
 }
 
-TEST_P(Bfloat16, RoundsWhatItComputes) {
+TEST_P(Bfloat16, RoundsItsResults) {
   Trial exact(GetParam().make(), 3);
   Trial narrow(GetParam().make(), 3, 1, Precision::bfloat16);
   exact.train();
@@ -186,7 +186,7 @@ TEST_P(Bfloat16, RoundsWhatItComputes) {
       << "the same bits: nothing was computed in 16 bits";
 }
 
-TEST_P(Bfloat16, GivesTheSameBitsTwice) {
+TEST_P(Bfloat16, IsBitReproducible) {
   Trial first(GetParam().make(), 4, 2, Precision::bfloat16);
   Trial second(GetParam().make(), 4, 2, Precision::bfloat16);
   first.train();

@@ -1,6 +1,6 @@
-// Networks of random layers: recomputation, logits in blocks, and both together give what a plan
-// without them gives. They have forks, aliases, layers that work in place, several outputs, frozen
-// parameters and micro-batches of several sizes.
+// Networks of random layers: recomputation, logits in blocks, and both together do not change
+// results. They have forks, aliases, layers that work in place, several outputs, frozen parameters
+// and micro-batches of several sizes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class RandomNetwork {
                      {network_.input("words")}, "table"));
     const unsigned layers = 12 + below(40);
     for (unsigned i = 0; i < layers; ++i) arrays_.push_back(add_layer());
-    // Reads the segments in any case.
+    // Always reads the segments.
     const NodeId packed = network_.add(Dense({.units = 3 * kRandomElements}), {arrays_.back()});
     arrays_.push_back(network_.add(Attention({.heads = 2}), {packed, network_.input("segments")}));
     std::vector<NodeId> outputs = {
@@ -153,7 +153,7 @@ TrainedOnce train_once(const Network& network, const ComputeOptions& options) {
   return result;
 }
 
-TEST(RandomNetworks, HaveTheSameGradientsHoweverTheyArePlanned) {
+TEST(RandomNetworks, HaveTheSameGradientsForAllPlans) {
   constexpr unsigned kNetworks = 24;
   std::size_t in_less_memory = 0;
   for (unsigned seed = 0; seed < kNetworks; ++seed) {
@@ -163,15 +163,15 @@ TEST(RandomNetworks, HaveTheSameGradientsHoweverTheyArePlanned) {
     const TrainedOnce rows = train_once(made.network(), {.logits_bytes = kFewLogits});
     EXPECT_LE(error(rows.gradients, whole.gradients), 1e-4);
     for (const auto& [kept, bytes] : {std::pair(&whole, kWholeLogits), {&rows, kFewLogits}}) {
-      const TrainedOnce again =
+      const TrainedOnce recomputed =
           train_once(made.network(), {.recompute = Recompute::blocks, .logits_bytes = bytes});
-      EXPECT_TRUE(std::ranges::equal(again.gradients, kept->gradients)) << bytes;
-      EXPECT_TRUE(std::ranges::equal(again.buffers, kept->buffers)) << bytes;
-      EXPECT_THAT(again.losses, ElementsAreArray(kept->losses));
-      in_less_memory += again.activation_bytes < kept->activation_bytes ? 1 : 0;
+      EXPECT_TRUE(std::ranges::equal(recomputed.gradients, kept->gradients)) << bytes;
+      EXPECT_TRUE(std::ranges::equal(recomputed.buffers, kept->buffers)) << bytes;
+      EXPECT_THAT(recomputed.losses, ElementsAreArray(kept->losses));
+      in_less_memory += recomputed.activation_bytes < kept->activation_bytes ? 1 : 0;
     }
   }
-  EXPECT_GT(in_less_memory, kNetworks) << "more than half of them run layers again";
+  EXPECT_GT(in_less_memory, kNetworks) << "more than half of them recompute layers";
 }
 
 }  // namespace

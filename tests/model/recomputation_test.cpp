@@ -1,5 +1,5 @@
-// Activations that are computed again: which steps run again, that results are the same bits, and
-// that less memory is needed.
+// Recomputed activations: which steps run again, that results are bit-identical, and that less
+// memory is used.
 #include "lockstep/model/recomputation.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::Le;
 
-// A step whose backward reads its inputs, as that of a dense layer.
+// A step whose backward reads its inputs, as in a dense layer.
 StepArrays reads_inputs(std::vector<int> inputs, std::size_t output_bytes) {
   return {.inputs = std::move(inputs),
           .output_bytes = output_bytes,
@@ -52,22 +52,22 @@ TEST(Recomputation, DividesAChainIntoAboutTheSquareRootOfItsSteps) {
   EXPECT_TRUE(std::ranges::is_sorted(plan.segments));
 }
 
-TEST(Recomputation, RunsAgainWhatIsReadAndNotKept) {
+TEST(Recomputation, RecomputesNeededOutputsThatAreNotKept) {
   const std::vector<StepArrays> chain = chain_of_steps(101, 1000);
   const Recomputation plan = plan_recomputation(chain);
   for (std::size_t i = 0; i + 1 < chain.size(); ++i)
-    EXPECT_EQ(plan.runs_again[i], plan.is_recomputed(i) && !plan.kept[i]) << i;
-  EXPECT_FALSE(plan.runs_again.back());
+    EXPECT_EQ(plan.is_rerun[i], plan.is_recomputed(i) && !plan.kept[i]) << i;
+  EXPECT_FALSE(plan.is_rerun.back());
 }
 
-TEST(Recomputation, OfOneStepKeepsIt) {
+TEST(Recomputation, KeepsASingleStep) {
   const Recomputation plan = plan_recomputation(chain_of_steps(1, 1000));
   EXPECT_THAT(plan.segments, ElementsAre(0));
-  EXPECT_THAT(plan.runs_again, ElementsAre(false));
+  EXPECT_THAT(plan.is_rerun, ElementsAre(false));
   EXPECT_TRUE(plan_recomputation({}).segments.empty());
 }
 
-TEST(Recomputation, OfStepsThatKeepNothingIsNone) {
+TEST(Recomputation, IsUnusedForStepsThatKeepNothing) {
   std::vector<StepArrays> chain = chain_of_steps(40, 1000);
   for (StepArrays& step : chain) step.inputs_in_backward = false;
   EXPECT_THAT(plan_recomputation(chain).segments, Each(0));
@@ -87,8 +87,8 @@ TEST(Recomputation, EndsSegmentsWhereLittleIsKept) {
   EXPECT_EQ(plan.segments.back(), 5);
 }
 
-// What many segments read, such as the output of an encoder, is kept once.
-TEST(Recomputation, KeepsWhatAllReadOnce) {
+// An output that many segments read, such as that of an encoder, is kept once.
+TEST(Recomputation, KeepsACommonInputOnce) {
   std::vector<StepArrays> steps = {reads_inputs({}, 5000)};
   for (int i = 1; i <= 60; ++i) steps.push_back(reads_inputs({i - 1, 0}, 1000));
   const Recomputation plan = plan_recomputation(steps);
@@ -96,7 +96,7 @@ TEST(Recomputation, KeepsWhatAllReadOnce) {
   EXPECT_GE(plan.segments.back(), 5);
 }
 
-TEST(Recomputation, EndsNoSegmentWhereItMayNot) {
+TEST(Recomputation, EndsSegmentsOnlyWhereAllowed) {
   std::vector<StepArrays> chain = chain_of_steps(50, 1000);
   for (std::size_t i = 0; i < chain.size(); ++i) chain[i].may_end_segment = i % 7 == 3;
   const Recomputation plan = plan_recomputation(chain);
@@ -105,18 +105,18 @@ TEST(Recomputation, EndsNoSegmentWhereItMayNot) {
     EXPECT_TRUE(plan.segments[i] == plan.segments[i + 1] || i % 7 == 3) << i;
 }
 
-// The mask of a dropout is saved: it is written again though the output is kept.
-TEST(Recomputation, WritesWhatAStepHasSavedAgain) {
+// The mask of a dropout is a saved value: it is written again although the output is kept.
+TEST(Recomputation, RewritesSavedValues) {
   std::vector<StepArrays> chain = chain_of_steps(64, 1000);
   for (StepArrays& step : chain) step.saved_bytes = 100;
   const Recomputation plan = plan_recomputation(chain);
   for (std::size_t i = 0; i < chain.size(); ++i)
-    EXPECT_EQ(plan.runs_again[i], plan.is_recomputed(i)) << i;
+    EXPECT_EQ(plan.is_rerun[i], plan.is_recomputed(i)) << i;
 }
 
 // Two steps of gradient descent on micro-batches of 3 and 2 samples.
 struct Descent {
-  std::vector<float> gradients;  // of all micro-batches
+  std::vector<float> gradients;  // sums over all micro-batches
   std::vector<float> parameters;
   std::vector<float> buffers;
   std::vector<double> losses;
@@ -234,7 +234,7 @@ Network frozen_in_part() {
 struct RecomputationCase {
   const char* name;
   Network (*make)();
-  double ratio;  // of activation bytes, at most
+  double ratio;  // maximum ratio of activation bytes
 };
 std::ostream& operator<<(std::ostream& out, const RecomputationCase& one) {
   return out << one.name;
@@ -242,17 +242,17 @@ std::ostream& operator<<(std::ostream& out, const RecomputationCase& one) {
 
 class RecomputationOf : public ::testing::TestWithParam<RecomputationCase> {};
 
-TEST_P(RecomputationOf, GivesTheSameBitsInLessMemory) {
+TEST_P(RecomputationOf, IsBitIdenticalInLessMemory) {
   const Network network = GetParam().make();
   const Descent kept = descent_of(network, {});
-  const Descent again = descent_of(network, {.recompute = Recompute::blocks});
-  EXPECT_THAT(again.losses, ElementsAreArray(kept.losses));
-  EXPECT_TRUE(std::ranges::equal(again.gradients, kept.gradients));
-  EXPECT_TRUE(std::ranges::equal(again.parameters, kept.parameters));
-  EXPECT_TRUE(std::ranges::equal(again.buffers, kept.buffers)) << "moving statistics";
-  EXPECT_LE(static_cast<double>(again.activation_bytes),
+  const Descent recomputed = descent_of(network, {.recompute = Recompute::blocks});
+  EXPECT_THAT(recomputed.losses, ElementsAreArray(kept.losses));
+  EXPECT_TRUE(std::ranges::equal(recomputed.gradients, kept.gradients));
+  EXPECT_TRUE(std::ranges::equal(recomputed.parameters, kept.parameters));
+  EXPECT_TRUE(std::ranges::equal(recomputed.buffers, kept.buffers)) << "moving statistics";
+  EXPECT_LE(static_cast<double>(recomputed.activation_bytes),
             GetParam().ratio * static_cast<double>(kept.activation_bytes))
-      << again.activation_bytes << " of " << kept.activation_bytes << " bytes";
+      << recomputed.activation_bytes << " of " << kept.activation_bytes << " bytes";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -286,16 +286,16 @@ INSTANTIATE_TEST_SUITE_P(
                           1.0}),
     [](const auto& setting) { return std::string(setting.param.name); });
 
-TEST(Recomputation, InBfloat16GivesTheSameBits) {
+TEST(Recomputation, IsBitIdenticalInBfloat16) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   const Network network = zoo::make("gpt:4x32,dropout=0.1", tokens_of(16), 0);
   const Descent kept = descent_of(network, {.precision = Precision::bfloat16});
-  const Descent again =
+  const Descent recomputed =
       descent_of(network, {.precision = Precision::bfloat16, .recompute = Recompute::blocks});
-  EXPECT_TRUE(std::ranges::equal(again.gradients, kept.gradients));
+  EXPECT_TRUE(std::ranges::equal(recomputed.gradients, kept.gradients));
 }
 
-// Asks for the statistics of other replicas, of which there are none.
+// Exchanges statistics in a group of one replica.
 class CountedExchange final : public StatisticsExchange {
  public:
   int members() const override { return 1; }
@@ -309,12 +309,12 @@ TEST(Recomputation, ExchangesSynchronizedStatisticsOnce) {
   CountedExchange first;
   CountedExchange second;
   const Descent kept = descent_of(network, {}, {.statistics = &first});
-  const Descent again =
+  const Descent recomputed =
       descent_of(network, {.recompute = Recompute::blocks}, {.statistics = &second});
   EXPECT_FALSE(first.sizes.empty());
-  EXPECT_THAT(second.sizes, ElementsAreArray(first.sizes)) << "replicas stay together";
-  EXPECT_TRUE(std::ranges::equal(again.gradients, kept.gradients));
-  EXPECT_TRUE(std::ranges::equal(again.buffers, kept.buffers));
+  EXPECT_THAT(second.sizes, ElementsAreArray(first.sizes)) << "replicas make the same exchanges";
+  EXPECT_TRUE(std::ranges::equal(recomputed.gradients, kept.gradients));
+  EXPECT_TRUE(std::ranges::equal(recomputed.buffers, kept.buffers));
 }
 
 // The identity, which backward reads. Counts calls of forward.
@@ -322,14 +322,14 @@ class CountedCalls final : public CustomLayer {
  public:
   struct Counts {
     int first = 0;
-    int again = 0;
+    int recomputed = 0;
   };
   explicit CountedCalls(std::shared_ptr<Counts> counts) : counts_(std::move(counts)) {}
   std::string kind() const override { return "counted_calls"; }
   Shape build(BuildContext& context) const override { return context.input(); }
   void forward(const Tensors& tensors, const PassContext& pass) const override {
     std::ranges::copy(tensors.inputs[0], tensors.output.begin());
-    ++(pass.recomputing ? counts_->again : counts_->first);
+    ++(pass.recomputing ? counts_->recomputed : counts_->first);
   }
   void backward(const Tensors& tensors, const PassContext& pass) const override {
     EXPECT_FALSE(pass.recomputing);
@@ -341,7 +341,7 @@ class CountedCalls final : public CustomLayer {
   std::shared_ptr<Counts> counts_;
 };
 
-TEST(Recomputation, TellsACustomLayerThatItRunsAgain) {
+TEST(Recomputation, InformsACustomLayer) {
   const auto counts = std::make_shared<CountedCalls::Counts>();
   Network network({16});
   for (int i = 0; i < 9; ++i) {
@@ -350,17 +350,17 @@ TEST(Recomputation, TellsACustomLayerThatItRunsAgain) {
   }
   network.add(Dense({.units = 3}));
   descent_of(network, {});
-  EXPECT_EQ(counts->again, 0);
+  EXPECT_EQ(counts->recomputed, 0);
   *counts = {};
   descent_of(network, {.recompute = Recompute::blocks});
   constexpr int kPasses = 4;
   EXPECT_EQ(counts->first, 9 * kPasses);
-  EXPECT_GT(counts->again, 0);
-  EXPECT_THAT(counts->again, Le(9 * kPasses));
+  EXPECT_GT(counts->recomputed, 0);
+  EXPECT_THAT(counts->recomputed, Le(9 * kPasses));
 }
 
 // A block of a transformer keeps about 16 arrays of the size of its input.
-TEST(Recomputation, OfAGptNeedsOneInputForEachFurtherBlock) {
+TEST(Recomputation, KeepsOneInputPerBlockOfAGpt) {
   const auto bytes = [](const char* name, Recompute recompute) {
     const Network network = zoo::make(name, tokens_of(64), 0);
     device::HostAllocator allocator;
@@ -371,10 +371,10 @@ TEST(Recomputation, OfAGptNeedsOneInputForEachFurtherBlock) {
   };
   constexpr double kInput = 4 * 64 * 64 * sizeof(float);
   const double kept = bytes("gpt:24x64", Recompute::none) - bytes("gpt:12x64", Recompute::none);
-  const double again =
+  const double recomputed =
       bytes("gpt:24x64", Recompute::blocks) - bytes("gpt:12x64", Recompute::blocks);
   EXPECT_GT(kept, 12 * 15 * kInput);
-  EXPECT_LT(again, 12 * 2 * kInput);
+  EXPECT_LT(recomputed, 12 * 2 * kInput);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The same weights and batches as in PyTorch give the same logits, gradients and losses;
-// scripts/make_reference wrote the files.
+// Logits, gradients and losses match PyTorch for equal weights and batches, from files of
+// scripts/make_reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Reference,
                                             ::testing::ValuesIn(reference_devices())),
                          name_of_reference);
 
-// Inference uses other kernels than training; without normalization their logits are the same.
+// Inference uses other kernels than training; without normalization their logits are equal.
 TEST(ReferenceInference, LogitsAreThoseOfPyTorch) {
   for (const ReferenceCase& c :
        {ReferenceCase{"mlp",

@@ -1,4 +1,4 @@
-// Cross-entropy and the layer of its logits, some rows at a time, beside logits that are stored
+// Cross-entropy and the layer of its logits in blocks of rows, compared with logits that are stored
 // whole.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -65,26 +65,26 @@ std::shared_ptr<const Network> texts_network(const HeadCase& head, std::int64_t 
 struct TextBatch {
   std::vector<std::int32_t> words = labels(kTexts * kTextLength, kWords, 1);
   std::vector<std::int32_t> next = labels(kTexts * kTextLength, kWords, 2);
-  std::vector<float> of_texts = numbers(kTexts, 3);
-  std::vector<float> of_words = numbers(kTexts * kTextLength, 4);
+  std::vector<float> per_text = numbers(kTexts, 3);
+  std::vector<float> per_word = numbers(kTexts * kTextLength, 4);
 
   TextBatch() {
     for (const std::size_t at : {0U, 5U, 63U, 64U, 65U, 127U, 128U, 153U}) next[at] = kMasked;
-    for (std::vector<float>* weights : {&of_texts, &of_words})
+    for (std::vector<float>* weights : {&per_text, &per_word})
       for (float& weight : *weights) weight = std::max(weight, 0.0f);  // half of them 0
   }
 
-  enum class Weights { none, of_texts, of_words };
+  enum class Weights { none, per_text, per_word };
   BatchView part(std::size_t first, std::size_t count, Weights weights = Weights::none) const {
     BatchView view{
         .samples = static_cast<std::int64_t>(count),
         .indices = std::span(words).subspan(first * kTextLength, count * kTextLength),
         .targets = {.labels = std::span(next).subspan(first * kTextLength, count * kTextLength)}};
-    if (weights == Weights::of_texts)
-      view.targets.sample_weights = std::span(of_texts).subspan(first, count);
-    if (weights == Weights::of_words)
+    if (weights == Weights::per_text)
+      view.targets.sample_weights = std::span(per_text).subspan(first, count);
+    if (weights == Weights::per_word)
       view.targets.sample_weights =
-          std::span(of_words).subspan(first * kTextLength, count * kTextLength);
+          std::span(per_word).subspan(first * kTextLength, count * kTextLength);
     return view;
   }
   BatchView all(Weights weights = Weights::none) const { return part(0, kTexts, weights); }
@@ -110,12 +110,12 @@ class RowLosses : public ::testing::TestWithParam<HeadCase> {
   TextBatch texts_;
 };
 
-TEST_P(RowLosses, AreThoseOfWholeLogits) {
+TEST_P(RowLosses, MatchWholeLogits) {
   Side whole(Device{}, network_, {.logits_bytes = kWhole});
   Side rows(Device{}, network_, {.logits_bytes = kInBlocks});
   for (const float smoothing : {0.0f, 0.1f})
     for (const auto weights :
-         {TextBatch::Weights::none, TextBatch::Weights::of_texts, TextBatch::Weights::of_words}) {
+         {TextBatch::Weights::none, TextBatch::Weights::per_text, TextBatch::Weights::per_word}) {
       SCOPED_TRACE(fmt::format("{}, {}", smoothing, static_cast<int>(weights)));
       const Loss loss = SparseCategoricalCrossentropy{smoothing};
       const BatchView batch = texts_.all(weights);
@@ -128,10 +128,10 @@ TEST_P(RowLosses, AreThoseOfWholeLogits) {
       << "their logits are in blocks";
 }
 
-TEST_P(RowLosses, OfPartsAddUp) {
+TEST_P(RowLosses, AddUpOverParts) {
   Side whole(Device{}, network_, {.logits_bytes = kWhole});
   const MetricSums expected = whole.model().train_batch(texts_.all(), kStepOfTexts, kLoss);
-  for (const std::size_t parts : {1U, 2U, 3U, 4U}) {  // of replicas, or micro-batches
+  for (const std::size_t parts : {1U, 2U, 3U, 4U}) {  // replicas or micro-batches
     Side rows(Device{}, network_, {.logits_bytes = kInBlocks});
     MetricSums sums;
     for (std::size_t k = 0; k < parts; ++k) {
@@ -166,7 +166,7 @@ TEST_P(RowLosses, RoundToBfloat16) {
 INSTANTIATE_TEST_SUITE_P(Heads, RowLosses, ::testing::ValuesIn(kHeadCases),
                          [](const auto& test) { return test.param.name; });
 
-TEST(RowLoss, OfManyWordsTakesTheMemoryOfABlock) {
+TEST(RowLoss, UsesTheMemoryOfABlock) {
   constexpr std::int64_t kManyWords = 50'257;
   constexpr std::int64_t kLongText = 64;
   constexpr std::int64_t kSamples = 8;
@@ -187,10 +187,10 @@ TEST(RowLoss, OfManyWordsTakesTheMemoryOfABlock) {
   expect_same_sums(rows.model().train_batch(batch, context, kLoss), expected, 1e-6);
   EXPECT_LE(error(rows.gradients(), whole.gradients()), 1e-6);
   EXPECT_LE(rows.model().memory().activations, logits / 2 + (std::size_t{16} << 20))
-      << "what was prepared is what is used";
+      << "the prepared plan is used";
 }
 
-TEST(RowLoss, OfClassesMixesSamples) {
+TEST(RowLoss, SupportsMixedSamples) {
   constexpr std::size_t kImages = 150;
   Network network({9});
   network.add(Dense({.units = 8}));
@@ -214,7 +214,7 @@ TEST(RowLoss, OfClassesMixesSamples) {
 }
 
 // Two outputs by rows, and one that is whole between them.
-TEST(RowLoss, OfOneOutputLeavesTheOthersAlone) {
+TEST(RowLoss, DoesNotAffectOtherOutputs) {
   Network network({{.name = "words", .shape = {kTextLength}, .type = ElementType::int32}});
   const NodeId table = network.add(Embedding({.vocabulary = kWords, .dimension = 8}));
   const NodeId next = network.add(Dense({.units = kWords}), {table});
@@ -240,8 +240,8 @@ TEST(RowLoss, OfOneOutputLeavesTheOthersAlone) {
   EXPECT_LE(error(rows.gradients(), whole.gradients()), 1e-6);
 }
 
-// Results are then the same to the bit.
-TEST(RowLoss, IsNotUsedWhereSomethingElseReadsTheLogits) {
+// Results are then bit-identical.
+TEST(RowLoss, IsNotUsedIfTheLogitsHaveOtherReaders) {
   const TextBatch texts;
   const auto expect_whole = [&](std::shared_ptr<const Network> network, bool keep) {
     Side whole(Device{}, network, {.logits_bytes = kWhole});

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Schedule, ConstantIsThePeakForEver) {
+TEST(Schedule, ConstantIsAlwaysThePeak) {
   const Schedule schedule{.peak = 0.5f};
   EXPECT_EQ(schedule.rate(0), 0.5f);
   EXPECT_EQ(schedule.rate(1'000'000), 0.5f);
@@ -65,7 +65,7 @@ TEST(Schedule, StepDecaysAtMultiplesFromTheStartOfTraining) {
 }
 
 // Each from its first update, without a warm-up; scripts/make_reference wrote the file.
-TEST(Schedule, FollowsThatOfPyTorch) {
+TEST(Schedule, MatchesPyTorch) {
   const ReferenceFile reference("optimizers");
   const Schedule schedule{.peak = 1,
                           .total_steps = 20,
@@ -87,7 +87,7 @@ TEST(Schedule, FollowsThatOfPyTorch) {
 
 // torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, 100), and (…, 1.0, 10, pct_start=0.2), of
 // PyTorch 2.15: get_last_lr() before each step.
-TEST(Schedule, OneCycleIsThatOfPyTorch) {
+TEST(Schedule, OneCycleMatchesPyTorch) {
   Schedule schedule{.kind = Schedule::Kind::one_cycle, .peak = 1, .total_steps = 100};
   for (const auto& [step, rate] : {std::pair(0, 0.04f),
                                    {10, 0.295163948f},
@@ -112,7 +112,7 @@ TEST(Schedule, OneCycleIsThatOfPyTorch) {
 }
 
 // torch.optim.lr_scheduler.PolynomialLR(optimizer, 10, power=2), after 4 steps at the peak.
-TEST(Schedule, PolynomialIsThatOfPyTorch) {
+TEST(Schedule, PolynomialMatchesPyTorch) {
   Schedule schedule{.kind = Schedule::Kind::polynomial,
                     .peak = 1,
                     .warmup_steps = 4,
@@ -150,7 +150,7 @@ TEST(Schedule, InverseSquareRootFollowsTheWarmUp) {
         << n;
 }
 
-TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
+TEST(Schedule, RequiresTheOptionsOfItsKind) {
   EXPECT_EQ(input_error_of([] {
               Schedule{.kind = Schedule::Kind::cosine, .warmup_steps = 5, .total_steps = 5}.check();
             }),
@@ -179,7 +179,7 @@ TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
               HasSubstr("expected a factor of 0 or more for each decay, got -1"));
 }
 
-TEST(Schedule, NamesGoBothWays) {
+TEST(Schedule, NamesRoundTrip) {
   for (const char* name : {"constant", "cosine", "step", "linear", "polynomial", "exponential",
                            "inverse-sqrt", "one-cycle"})
     EXPECT_EQ(to_string(parse_name<Schedule::Kind>("lr-schedule", name)), name);

@@ -1,5 +1,5 @@
-// Trainings of networks of sequences have the losses of PyTorch's, which scripts/make_reference
-// wrote. Initial parameters, tokens and labels are hashes, which both sides compute.
+// The losses of sequence networks in training match those of PyTorch, from scripts/make_reference.
+// Initial parameters, tokens and labels are hashes, which both sides compute.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -20,7 +20,7 @@ using ::testing::Pair;
 
 constexpr std::int64_t kProfiledSamples = 6;
 
-/// A profile of one step behind those that are not measured.
+/// A profile of one step after those that are not measured.
 Profile profile_of(Network network, double input_seconds = 0, std::int64_t micro_batches = 1,
                    const DeviceSpeed& speed = {}) {
   Trial trial(std::move(network), kProfiledSamples);
@@ -71,18 +71,18 @@ TEST(StepProfile, HasThePiecesOfAStepInTheOrderOfExecution) {
     EXPECT_GT(piece.milliseconds, 0) << piece.name;
     sum += piece.milliseconds;
   }
-  // Of one step: no piece is counted twice.
+  // In one step, no piece is counted twice.
   EXPECT_LE(sum, profile.step.milliseconds * (1 + 1e-9));
 }
 
 // The first product: x [6, 7], kernel [5, 7], bias [5], y [6, 5], whose ReLU is part of it.
-TEST(StepProfile, CountsWhatAProductMovesAndComputes) {
+TEST(StepProfile, CountsBytesAndOperationsOfAProduct) {
   constexpr std::int64_t kX = 4 * 6 * 7;
   constexpr std::int64_t kY = 4 * 6 * 5;
   constexpr std::int64_t kKernel = 4 * 5 * 7;
   constexpr std::int64_t kBias = 4 * 5;
   constexpr std::int64_t kFlop = 2 * 6 * 7 * 5;
-  constexpr std::int64_t kZ = 4 * 6 * 3;  // of the second product, without bias and ReLU
+  constexpr std::int64_t kZ = 4 * 6 * 3;  // elements of the second product, without bias and ReLU
   constexpr std::int64_t kKernel1 = 4 * 3 * 5;
   const auto works = work_in(profile_of(two_products()));
   EXPECT_THAT(works.at("dense forward"), Pair(kX + kKernel + kBias + kY, kFlop));
@@ -114,7 +114,7 @@ TEST(StepProfile, CountsTheProductsOfAConvolution) {
 }
 
 // By default, from the sizes of its operands: x and y [6, 7], an offset [7].
-TEST(StepProfile, CountsWhatACustomLayerMoves) {
+TEST(StepProfile, CountsTheBytesOfACustomLayer) {
   Network network({7});
   network.add(Shift());
   network.add(Dense({.units = 3}));
@@ -126,7 +126,7 @@ TEST(StepProfile, CountsWhatACustomLayerMoves) {
 }
 
 // The gradient of x comes from two readers: the second one adds to that of the first.
-TEST(StepProfile, CountsTheGradientThatIsAddedTo) {
+TEST(StepProfile, CountsAccumulatedGradients) {
   const auto network = [](bool adds) {
     Network made({7});
     const NodeId x = made.add(Shift());
@@ -135,10 +135,10 @@ TEST(StepProfile, CountsTheGradientThatIsAddedTo) {
     made.add(Dense({.units = 3}), {made.last()});
     return made;
   };
-  const auto of_product = [&](bool adds) {
+  const auto product_bytes = [&](bool adds) {
     return work_in(profile_of(network(adds))).at("dense data gradient").first;
   };
-  EXPECT_EQ(of_product(true) - of_product(false), 4 * 6 * 7);
+  EXPECT_EQ(product_bytes(true) - product_bytes(false), 4 * 6 * 7);
 }
 
 TEST(StepProfile, AddsUpMicroBatches) {
@@ -149,7 +149,7 @@ TEST(StepProfile, AddsUpMicroBatches) {
     EXPECT_THAT(work, Pair(2 * once.at(name).first, 2 * once.at(name).second)) << name;
 }
 
-TEST(StepProfile, HasWhatADeviceNeedsAtLeast) {
+TEST(StepProfile, ComputesMinimumTimes) {
   const Profile slow_memory =
       profile_of(two_products(), 0, 1, {.bytes_per_second = 1e3, .flop_per_second = 1e12});
   const Profile slow_arithmetic =
@@ -172,7 +172,7 @@ TEST(StepProfile, CountsWaitingForTheInput) {
   EXPECT_GE(profile.step.milliseconds, 3600e3);
 }
 
-TEST(StepProfile, MeasuresFullBatchesAlone) {
+TEST(StepProfile, MeasuresFullBatchesOnly) {
   device::Stream stream(device::Device{});
   StepProfile profile(stream);
   const auto step = [&](std::int64_t samples) {

@@ -1,5 +1,5 @@
-// A gradient or a loss that is not finite leaves a model as it was, with every optimizer and on
-// every device; others change it as on the CPU.
+// A gradient or a loss that is not finite does not change a model, with every optimizer and on
+// every device. Finite ones change it as on the CPU.
 #include "lockstep/model/updater.h"
 
 #include <gmock/gmock.h>
@@ -39,8 +39,8 @@ Report report_of(const MetricSums& sums) {
   return report;
 }
 
-/// Three parameters, the last one with a rate and a decay of its own, of a length that is no
-/// multiple of a vector, without layers around them.
+/// Three parameters without layers, the last one with a separate rate and decay. Their length is no
+/// multiple of a vector.
 class UpdaterTrial {
  public:
   /// With `narrow`, a copy of the parameters in bfloat16 follows them.
@@ -87,7 +87,8 @@ class UpdaterTrial {
     }
   }
 
-  /// With that value at that place of the gradient, in a step that left other statistics behind.
+  /// An update with `value` at position `place` of the gradient, after a step that changed the
+  /// statistics.
   bool update(std::size_t place, float value, const Report& report, double clip_norm) {
     device::HostView gradients(gradients_.as<float>(), backend_->stream());
     const float before = std::exchange(gradients.values()[place], value);
@@ -166,7 +167,7 @@ std::vector<OptimizerOptions> trial_optimizers() {
 }
 const Report kGood = report_of({.loss_sum = 2, .samples = 4});
 
-/// The gradient is that of the sum over samples / samples; the mean is over the sum of weights.
+/// The gradient is over the number of samples, the mean over the sum of weights.
 TEST_P(UpdaterOn, MultipliesTheGradientBySamplesOverWeights) {
   for (const auto& [excess, clip_norm, step] :
        {std::tuple(4.0, 0.0, 0.0125F), std::tuple(-2.0, 0.0, 0.05F),
@@ -178,7 +179,7 @@ TEST_P(UpdaterOn, MultipliesTheGradientBySamplesOverWeights) {
   }
 }
 
-/// Neither by momentum nor by decay.
+/// Also not by momentum or decay.
 TEST_P(UpdaterOn, ChangesNothingIfAllWeightsAre0) {
   for (const OptimizerOptions& options :
        {OptimizerOptions(Sgd{.momentum = 0.9F, .weight_decay = 0.1F}), OptimizerOptions(AdamW{})})
@@ -193,7 +194,7 @@ TEST_P(UpdaterOn, ChangesNothingIfAllWeightsAre0) {
     }
 }
 
-/// Whose sum is infinite, or so small that samples / weights is.
+/// The sum of the weights, or samples / weights, is infinite.
 TEST_P(UpdaterOn, SkipsWeightsWithoutAFiniteFactor) {
   for (const float weights : {kInfinity, 1e-39F}) {
     UpdaterTrial trial(GetParam(), Sgd{});
@@ -205,7 +206,7 @@ TEST_P(UpdaterOn, SkipsWeightsWithoutAFiniteFactor) {
   }
 }
 
-TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
+TEST_P(UpdaterOn, SkipsNonFiniteGradientsAtAnyPosition) {
   for (const OptimizerOptions& options : trial_optimizers()) {
     UpdaterTrial trial(GetParam(), options);
     trial.update(0, kNan, report_of({.loss_sum = kInfinity}),
@@ -225,7 +226,7 @@ TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
   }
 }
 
-TEST_P(UpdaterOn, ComputesWhatTheCpuDoes) {
+TEST_P(UpdaterOn, MatchesTheCpu) {
   for (const OptimizerOptions& options : trial_optimizers()) {
     UpdaterTrial cpu(device::DeviceKind::cpu, options);
     UpdaterTrial trial(GetParam(), options);
@@ -238,8 +239,8 @@ TEST_P(UpdaterOn, ComputesWhatTheCpuDoes) {
   }
 }
 
-/// Sizes that GPUs divide among blocks: nothing but a rest, a rest, and none.
-TEST_P(UpdaterOn, ComputesWhatTheCpuDoesWithParametersOfAnySize) {
+/// Sizes around the blocks of a GPU: less than a block, with and without a remainder.
+TEST_P(UpdaterOn, MatchesTheCpuForAnyParameterSize) {
   for (const OptimizerOptions& options : trial_optimizers())
     for (const std::int64_t size : {1, 2048 - 192, 2049, 60'001}) {
       UpdaterTrial cpu(device::DeviceKind::cpu, options, size);
@@ -261,7 +262,7 @@ TEST_P(UpdaterOn, ComputesWhatTheCpuDoesWithParametersOfAnySize) {
     }
 }
 
-TEST_P(UpdaterOn, TakesTheLargestFiniteGradient) {
+TEST_P(UpdaterOn, AcceptsTheLargestFiniteGradient) {
   for (const double clip_norm : {0.0, 1.0}) {
     UpdaterTrial trial(GetParam(), Sgd{});
     EXPECT_TRUE(trial.update(500, kLargest, kGood, clip_norm));

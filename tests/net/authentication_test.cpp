@@ -52,7 +52,7 @@ class Authentication : public ::testing::Test {
     listens.join();
     for (FileDescriptor& socket : pending_->advance(0)) authenticated_.push_back(std::move(socket));
   }
-  /// Why an end with `secret` is not authenticated; empty if it is.
+  /// The reason why an end with `secret` is not authenticated; empty if it is.
   std::string refusal_of(const FileDescriptor& socket, const JobSecret& secret) {
     std::string why;
     while_listening([&] { authenticate(socket, secret, kWatchPurpose, kSoon, why); });
@@ -63,7 +63,7 @@ class Authentication : public ::testing::Test {
   std::vector<FileDescriptor> authenticated_;
 };
 
-TEST_F(Authentication, LetsThroughWhatFollowsIt) {
+TEST_F(Authentication, KeepsDataAfterTheHandshake) {
   listen(kSecret);
   const FileDescriptor socket = connect();
   EXPECT_EQ(refusal_of(socket, kSecret), "");
@@ -75,7 +75,7 @@ TEST_F(Authentication, LetsThroughWhatFollowsIt) {
   EXPECT_EQ(recv(authenticated_[0].get(), text.data(), text.size(), 0), 5);
 }
 
-TEST_F(Authentication, RefusesAnotherSecretAtBothEnds) {
+TEST_F(Authentication, RejectsAnotherSecretAtBothEnds) {
   listen(kSecret);
   {
     const FileDescriptor socket = connect();
@@ -84,7 +84,7 @@ TEST_F(Authentication, RefusesAnotherSecretAtBothEnds) {
   // A client that continues although the other end has not authenticated itself.
   const FileDescriptor socket = connect();
   Handshake handshake(kOther, Handshake::Role::initiator, kWatchPurpose);
-  const std::string first = handshake.take_output();
+  const std::string first = handshake.drain_output();
   const std::string all = first + std::string(sizeof(JobSecret::Mac), 'x');
   ASSERT_EQ(::send(socket.get(), all.data(), all.size(), 0), static_cast<ssize_t>(all.size()));
   while_listening([&] {
@@ -96,40 +96,40 @@ TEST_F(Authentication, RefusesAnotherSecretAtBothEnds) {
   EXPECT_EQ(pending_->refused(), 2);
 }
 
-TEST_F(Authentication, WithoutASecretIsForOneUserOfOneHost) {
+TEST_F(Authentication, WithoutASecretRequiresTheSameUserAndHost) {
   listen(JobSecret::none());
   const FileDescriptor socket = connect();
   EXPECT_EQ(refusal_of(socket, JobSecret::none()), "");
   ASSERT_EQ(authenticated_.size(), 1U);
-  EXPECT_TRUE(is_of_this_user(socket.get()));
-  EXPECT_TRUE(is_of_this_user(authenticated_[0].get()));
+  EXPECT_TRUE(belongs_to_this_user(socket.get()));
+  EXPECT_TRUE(belongs_to_this_user(authenticated_[0].get()));
   if (geteuid() != 0) return;
-  // The same connection, as seen by another user.
+  // Another user checks this connection.
   ASSERT_EQ(seteuid(12345), 0);
-  const bool others = is_of_this_user(socket.get());
+  const bool others = belongs_to_this_user(socket.get());
   ASSERT_EQ(seteuid(0), 0);
   EXPECT_FALSE(others);
 }
 
-TEST_F(Authentication, KnowsNoUserOfWhatNobodyHolds) {
+TEST_F(Authentication, HasNoUserForAClosedSocket) {
   const Listener listener("127.0.0.1", 0);
   std::string why;
   const FileDescriptor socket = connect_to("127.0.0.1", listener.port(), kSoon, why);
-  EXPECT_FALSE(is_of_this_user(socket.get())) << "nobody has accepted it yet";
+  EXPECT_FALSE(belongs_to_this_user(socket.get())) << "not accepted yet";
   FileDescriptor accepted = listener.accept();
-  EXPECT_TRUE(is_of_this_user(socket.get()));
+  EXPECT_TRUE(belongs_to_this_user(socket.get()));
   accepted = FileDescriptor();
-  EXPECT_FALSE(is_of_this_user(socket.get()));
+  EXPECT_FALSE(belongs_to_this_user(socket.get()));
 }
 
-TEST_F(Authentication, IsKeptFromNobodyByThoseWhoSayNothing) {
+TEST_F(Authentication, SucceedsAmongSilentConnections) {
   listen(kSecret);
   std::vector<FileDescriptor> idle;
   for (int i = 0; i < 300; ++i) idle.push_back(connect());
   const FileDescriptor socket = connect();
   std::string why;
   std::atomic<bool> done{false};
-  std::thread comes([&] {
+  std::thread client([&] {
     EXPECT_TRUE(authenticate(socket, kSecret, kWatchPurpose, kSoon, why)) << why;
     done = true;
   });
@@ -142,11 +142,11 @@ TEST_F(Authentication, IsKeptFromNobodyByThoseWhoSayNothing) {
     now += 0.01;
     std::this_thread::sleep_for(milliseconds(2));
   }
-  comes.join();
+  client.join();
   EXPECT_LT(now, 3) << "seconds of the listening end's clock";
 }
 
-TEST_F(Authentication, DoesNotSpinWhileThoseWhoSayNothingFillAllPlaces) {
+TEST_F(Authentication, DoesNotSpinWhileSilentConnectionsFillAllSlots) {
   listen(kSecret);
   std::vector<FileDescriptor> idle;
   std::vector<pollfd> interests;
@@ -158,16 +158,17 @@ TEST_F(Authentication, DoesNotSpinWhileThoseWhoSayNothingFillAllPlaces) {
     pending_->advance(0);
   }
   pending_->add_interests(interests, 0);
-  ASSERT_EQ(interests.size(), PendingConnections::kMaxPending) << "there is no room";
+  ASSERT_EQ(interests.size(), PendingConnections::kMaxPending) << "all slots are in use";
   EXPECT_EQ(pending_->next_deadline(0), PendingConnections::kBusyPatience);
   EXPECT_EQ(pending_->next_deadline(PendingConnections::kBusyPatience),
             PendingConnections::kPatience);
   interests.clear();
   pending_->add_interests(interests, PendingConnections::kBusyPatience);
-  EXPECT_EQ(interests.size(), PendingConnections::kMaxPending + 1) << "a newcomer is an event";
+  EXPECT_EQ(interests.size(), PendingConnections::kMaxPending + 1)
+      << "a new connection is an event";
 }
 
-TEST_F(Authentication, IsGivenUpAfterAWhile) {
+TEST_F(Authentication, TimesOut) {
   listen(kSecret);
   const FileDescriptor socket = connect();
   pollfd interest{.fd = pending_->listeners().front().descriptor(), .events = POLLIN, .revents = 0};
@@ -184,7 +185,7 @@ TEST_F(Authentication, IsGivenUpAfterAWhile) {
   EXPECT_EQ(recv(socket.get(), &byte, 1, 0), 0);
 }
 
-TEST_F(Authentication, PausesWhereThereAreNoDescriptors) {
+TEST_F(Authentication, PausesWithoutDescriptors) {
   listen(kSecret);
   const FileDescriptor socket = connect();
   const FileDescriptor probe(dup(socket.get()));

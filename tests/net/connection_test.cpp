@@ -1,4 +1,4 @@
-// Frames in a byte stream, and connections that carry them.
+// Frames in a byte stream, and connections that transfer them.
 #include "lockstep/net/connection.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 enum class Kind : std::uint8_t { letter = 'L', sign = 'S' };
 constexpr FrameLimits kLimits{.kinds = "LS", .body = 100000, .queued = 1 << 20};
 
-TEST(Frame, ComesOutAsItWentInHoweverTheStreamIsCut) {
+TEST(Frame, RoundTripsForAnySplitOfTheStream) {
   const std::string longest(kLimits.body, 'x');
   const std::string stream = encode({Kind::letter, "orted -x"}) + encode(Kind::sign) +
                              encode({Kind::letter, std::string("a\0b", 3)}) +
@@ -43,8 +43,8 @@ TEST(Frame, ComesOutAsItWentInHoweverTheStreamIsCut) {
   }
 }
 
-// With all bytes moved for each frame this would take minutes.
-TEST(Frame, ComesOutOfALongStreamInTime) {
+// If all bytes were moved for each frame, this would take minutes.
+TEST(Frame, IsReadFromALongStreamInLinearTime) {
   constexpr int kFrames = 1'000'000;
   std::string stream;
   for (int i = 0; i < kFrames; ++i) stream += encode(Kind::sign);
@@ -55,7 +55,7 @@ TEST(Frame, ComesOutOfALongStreamInTime) {
   EXPECT_EQ(frames, kFrames);
 }
 
-TEST(Frame, IsNotWhatStrangersSend) {
+TEST(Frame, RejectsInvalidBytes) {
   for (const std::string& words : {std::string("GET / HTTP/1.1\r\n\r\n"),
                                    std::string("\0\0\0\0?", 5), std::string("\xFF\xFF\xFF\xFFL"),
                                    encode({Kind::letter, std::string(kLimits.body + 1, 'x')})}) {
@@ -64,7 +64,7 @@ TEST(Frame, IsNotWhatStrangersSend) {
     EXPECT_FALSE(reader.next().has_value());
     EXPECT_TRUE(reader.is_broken()) << words.substr(0, 20);
     reader.add(encode(Kind::sign));
-    EXPECT_FALSE(reader.next().has_value()) << "nothing comes after that";
+    EXPECT_FALSE(reader.next().has_value()) << "nothing is read after that";
   }
 }
 
@@ -82,7 +82,7 @@ class Connections : public ::testing::Test {
   Connection there_;
 };
 
-TEST_F(Connections, CarryFramesBothWaysAndSeeTheEnd) {
+TEST_F(Connections, CarryFramesBothWaysAndDetectTheEnd) {
   here_.send({Kind::letter, "one"});
   here_.send(Kind::sign);
   const auto frames = there_.receive();
@@ -111,7 +111,7 @@ TEST_F(Connections, SendTheRestWhenThePeerReads) {
   EXPECT_TRUE(here_.is_flushed());
 }
 
-TEST_F(Connections, KeepNoMoreThanTheirLimitForAPeerThatDoesNotRead) {
+TEST_F(Connections, LimitQueuedBytesForAPeerThatDoesNotRead) {
   const std::string body(kLimits.body, 'x');
   for (int i = 0; i < 100 && here_.is_open(); ++i) here_.send({Kind::letter, body});
   EXPECT_FALSE(here_.is_open());
@@ -125,7 +125,7 @@ TEST_F(Connections, EndWithAnInvalidMessage) {
   EXPECT_EQ(there_.reason(), "it sent an invalid message");
 }
 
-TEST_F(Connections, SendNoBodyOverTheLimit) {
+TEST_F(Connections, RejectABodyOverTheLimit) {
   EXPECT_THROW(here_.send({Kind::letter, std::string(kLimits.body + 1, 'x')}), CheckFailure);
 }
 
@@ -138,7 +138,7 @@ TEST_F(Connections, WaitUntilTheLastFrameIsRead) {
   reads.join();
 }
 
-TEST_F(Connections, WaitForAPeerThatStaysNoLongerThanAsked) {
+TEST_F(Connections, WaitForAPeerOnlyUntilTheLimit) {
   send_last_frame({&here_}, Kind::sign, milliseconds(20));
   EXPECT_TRUE(here_.is_open());
 }

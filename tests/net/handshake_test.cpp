@@ -15,43 +15,43 @@ const JobSecret kOtherSecret("a secret of another job", "test");
 
 /// Transfers bytes between the two ends until neither has output; returns everything that the
 /// initiator sent.
-std::string carry(Handshake& initiator, Handshake& responder) {
+std::string run_handshake(Handshake& initiator, Handshake& responder) {
   std::string sent;
   for (;;) {
-    const std::string there = initiator.take_output();
+    const std::string there = initiator.drain_output();
     if (!there.empty()) responder.receive(there);
     sent += there;
-    const std::string back = responder.take_output();
+    const std::string back = responder.drain_output();
     if (!back.empty()) initiator.receive(back);
     if (there.empty() && back.empty()) return sent;
   }
 }
 
-TEST(Handshake, SucceedsWhereBothKnowTheSecret) {
+TEST(Handshake, SucceedsIfBothKnowTheSecret) {
   Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
   Handshake responder(kHandshakeSecret, Role::responder, "watch");
-  carry(initiator, responder);
+  run_handshake(initiator, responder);
   EXPECT_TRUE(initiator.succeeded());
   EXPECT_TRUE(responder.succeeded());
   EXPECT_EQ(initiator.wanted(), 0U) << "what follows belongs to another reader";
   EXPECT_EQ(responder.wanted(), 0U);
 }
 
-TEST(Handshake, ComesThroughByteByByte) {
+TEST(Handshake, WorksByteByByte) {
   Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
   Handshake responder(kHandshakeSecret, Role::responder, "watch");
   for (Handshake* to : {&responder, &initiator, &responder}) {
     Handshake& from = to == &responder ? initiator : responder;
-    for (const char byte : from.take_output()) to->receive({&byte, 1});
+    for (const char byte : from.drain_output()) to->receive({&byte, 1});
   }
   EXPECT_TRUE(initiator.succeeded());
   EXPECT_TRUE(responder.succeeded());
 }
 
-TEST(Handshake, FailsAtBothEndsWhereTheSecretsDiffer) {
+TEST(Handshake, FailsAtBothEndsIfTheSecretsDiffer) {
   Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
   Handshake responder(kOtherSecret, Role::responder, "watch");
-  carry(initiator, responder);
+  run_handshake(initiator, responder);
   EXPECT_TRUE(initiator.failed());
   EXPECT_EQ(initiator.reason(), "it does not know the secret of this job");
   EXPECT_FALSE(responder.succeeded());
@@ -63,14 +63,14 @@ TEST(Handshake, FailsAtBothEndsWhereTheSecretsDiffer) {
 TEST(Handshake, FailsForAnotherPurpose) {
   Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
   Handshake responder(kHandshakeSecret, Role::responder, "launch");
-  carry(initiator, responder);
+  run_handshake(initiator, responder);
   EXPECT_TRUE(initiator.failed());
 }
 
-TEST(Handshake, TakesNoReplay) {
+TEST(Handshake, RejectsReplay) {
   Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
   Handshake responder(kHandshakeSecret, Role::responder, "watch");
-  const std::string recorded = carry(initiator, responder);
+  const std::string recorded = run_handshake(initiator, responder);
   ASSERT_TRUE(responder.succeeded());
   Handshake again(kHandshakeSecret, Role::responder, "watch");
   again.receive(recorded.substr(0, again.wanted()));
@@ -79,22 +79,22 @@ TEST(Handshake, TakesNoReplay) {
   EXPECT_TRUE(again.failed());
 }
 
-TEST(Handshake, TakesNoReflection) {
+TEST(Handshake, RejectsReflection) {
   // An attacker without the secret reflects the messages of a process back to it.
   Handshake victim(kHandshakeSecret, Role::initiator, "watch");
   Handshake unwilling(kHandshakeSecret, Role::responder, "watch");
-  unwilling.receive(victim.take_output());
-  const std::string answer = unwilling.take_output();
+  unwilling.receive(victim.drain_output());
+  const std::string answer = unwilling.drain_output();
   unwilling.receive(answer.substr(answer.size() - unwilling.wanted()));
   EXPECT_TRUE(unwilling.failed());
 }
 
-TEST(Handshake, KnowsStrangersByTheirFirstBytes) {
+TEST(Handshake, RejectsOtherProtocolsByTheirFirstBytes) {
   Handshake responder(kHandshakeSecret, Role::responder, "watch");
   responder.receive("GET");
   EXPECT_TRUE(responder.failed());
   EXPECT_EQ(responder.wanted(), 0U);
-  EXPECT_EQ(responder.take_output(), "");
+  EXPECT_EQ(responder.drain_output(), "");
 }
 
 }  // namespace

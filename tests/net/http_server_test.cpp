@@ -1,4 +1,4 @@
-// A server for texts, and clients that are slow, endless or wrong.
+// The HTTP server with slow, endless or invalid clients.
 #include "lockstep/net/http_server.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// A connection to a server on 127.0.0.1, whose calls block.
+/// A blocking connection to a server on 127.0.0.1.
 class HttpClient {
  public:
   explicit HttpClient(std::uint16_t port)
@@ -36,7 +36,7 @@ class HttpClient {
       throw std::runtime_error("no connection");
   }
 
-  /// How long read_all() waits for bytes.
+  /// Limits how long read_all() waits for bytes.
   void limit_waiting(std::chrono::seconds limit) const {
     const timeval time{.tv_sec = limit.count(), .tv_usec = 0};
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
@@ -46,7 +46,7 @@ class HttpClient {
     return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
-  /// Everything until the server closes.
+  /// Reads until the server closes.
   std::string read_all() const {
     std::string text;
     std::array<char, 4096> piece{};
@@ -91,7 +91,7 @@ TEST(HttpServer, SendsOnlyTheHeaderToHead) {
         << path;
 }
 
-TEST(HttpServer, RefusesWhatItDoesNotKnow) {
+TEST(HttpServer, RejectsUnknownRequests) {
   EXPECT_THAT(response_to("GET /other HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 404 "));
   EXPECT_THAT(response_to("GET /fails HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 500 "));
   EXPECT_THAT(response_to("POST /text HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody"),
@@ -109,14 +109,14 @@ TEST(HttpServer, ReadsARequestInPieces) {
   EXPECT_THAT(client.read_all(), EndsWith("a 1\nb 2\n"));
 }
 
-TEST(HttpServer, RefusesLongRequests) {
+TEST(HttpServer, RejectsLongRequests) {
   EXPECT_THAT(response_to("GET /" + std::string(9000, 'x') + " HTTP/1.1\r\n\r\n"),
               StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(response_to("GET /text HTTP/1.1\r\n" + std::string(20000, 'x')),
               StartsWith("HTTP/1.1 431 "));
 }
 
-TEST(HttpServer, ClosesOnAClientThatNeverStopsSending) {
+TEST(HttpServer, ClosesAClientThatNeverStopsSending) {
   const HttpServer server("127.0.0.1", 0, two_paths);
   const HttpClient client(server.port());
   const std::string piece(65536, 'x');
@@ -124,12 +124,12 @@ TEST(HttpServer, ClosesOnAClientThatNeverStopsSending) {
   }
 }
 
-TEST(HttpServer, ClosesOnAClientThatSendsNothing) {
+TEST(HttpServer, ClosesAClientThatSendsNothing) {
   const HttpServer server("127.0.0.1", 0, two_paths, {.duration = std::chrono::milliseconds(50)});
   EXPECT_EQ(HttpClient(server.port()).read_all(), "");
 }
 
-TEST(HttpServer, ClosesOnAClientThatDoesNotRead) {
+TEST(HttpServer, ClosesAClientThatDoesNotRead) {
   const std::string body(64 << 20, 'x');
   const HttpServer server(
       "127.0.0.1", 0,
@@ -153,8 +153,8 @@ TEST(HttpServer, ServesWhileOthersHoldConnections) {
   EXPECT_EQ(silent.front().read_all(), "") << "the oldest ones were closed";
 }
 
-// A scrape has a limit of 10 s. At one connection every 10 ms these would take 20.
-TEST(HttpServer, AnswersInTimeHoweverManyConnectionsAreBeforeIt) {
+// A scrape has a limit of 10 s. At one connection every 10 ms these would take 20 s.
+TEST(HttpServer, AnswersInTimeBehindManyConnections) {
   const HttpServer server("127.0.0.1", 0, two_paths);
   for (int i = 0; i < 2000; ++i) HttpClient(server.port());
   std::vector<HttpClient> silent;

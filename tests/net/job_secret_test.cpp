@@ -47,14 +47,14 @@ class SecretFile : public ::testing::Test {
                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
-TEST_F(SecretFile, IsReadWithoutTheEndOfItsLine) {
+TEST_F(SecretFile, IsReadWithoutTrailingNewline) {
   write(fmt::format("{}\n", kText), 0600);
   EXPECT_EQ(find_job_secret(path().c_str(), "another secret of 16 bytes")->text(), kText);
   std::filesystem::create_symlink("secret", path("link"));
   EXPECT_EQ(find_job_secret(path("link").c_str(), nullptr)->text(), kText);
 }
 
-TEST_F(SecretFile, IsForItsOwnerAlone) {
+TEST_F(SecretFile, IsAccessibleOnlyToItsOwner) {
   for (const mode_t mode : {0640, 0604, 0610, 0601, 0602}) {
     write(kText, mode);
     EXPECT_THAT(
@@ -74,25 +74,25 @@ TEST_F(SecretFile, IsARegularFile) {
   EXPECT_THAT(refusal_of("/dev/zero"), HasSubstr("is not a regular file"));
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   EXPECT_THAT(refusal_of(path("fifo")), HasSubstr("is not a regular file"))
-      << "and nobody waits for its other end";
+      << "without waiting for its other end";
 }
 
-TEST_F(SecretFile, HoldsASecretAndNothingLonger) {
+TEST_F(SecretFile, HasALimitedSize) {
   write("short\n", 0600);
   EXPECT_THAT(refusal_of(path()), HasSubstr("expected a secret of at least 16 bytes, got 5"));
   write(std::string(5000, 'x'), 0600);
   EXPECT_THAT(refusal_of(path()), HasSubstr("has more than 4096 bytes"));
 }
 
-TEST(JobSecret, ComesFromTheVariable) {
+TEST(JobSecret, IsReadFromTheVariable) {
   EXPECT_EQ(find_job_secret(nullptr, kText)->text(), kText);
   EXPECT_FALSE(find_job_secret(nullptr, nullptr));
   // An empty secret may be the result of a missing `openssl`: it does not mean that no secret is
-  // wanted.
+  // required.
   EXPECT_THROW(find_job_secret(nullptr, ""), Error);
 }
 
-TEST(JobSecret, OfTooFewBytesIsRefusedWithoutBeingPrinted) {
+TEST(JobSecret, IsRejectedIfShortAndNotPrinted) {
   try {
     find_job_secret(nullptr, "password");
     FAIL();
@@ -103,7 +103,7 @@ TEST(JobSecret, OfTooFewBytesIsRefusedWithoutBeingPrinted) {
   }
 }
 
-TEST(JobSecret, IsDrawnAnewEachTime) {
+TEST(JobSecret, IsRandom) {
   EXPECT_EQ(JobSecret::draw().text().size(), 64U);
   EXPECT_NE(JobSecret::draw().text(), JobSecret::draw().text());
   EXPECT_TRUE(JobSecret::draw().is_secret());
@@ -111,7 +111,7 @@ TEST(JobSecret, IsDrawnAnewEachTime) {
 }
 
 // Test case 1 of RFC 4231.
-TEST(JobSecret, SignsAsTheStandardSays) {
+TEST(JobSecret, MatchesTheHmacStandard) {
   const JobSecret key(std::string(20, '\x0b'), "test");
   std::string digits;
   for (const std::uint8_t byte : key.mac("Hi There")) digits += fmt::format("{:02x}", byte);

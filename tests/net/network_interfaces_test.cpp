@@ -7,7 +7,7 @@
 namespace lockstep::net {
 namespace {
 
-TEST(NetworkAddresses, LeaveOutLoopbackAndWhatMeansSomethingOnOneLinkAlone) {
+TEST(NetworkAddresses, ExcludeLoopbackAndLinkLocalAddresses) {
   for (const NetworkAddress& address : network_addresses()) {
     EXPECT_FALSE(address.interface.empty());
     EXPECT_NE(address.interface, "lo");
@@ -17,7 +17,7 @@ TEST(NetworkAddresses, LeaveOutLoopbackAndWhatMeansSomethingOnOneLinkAlone) {
   }
 }
 
-TEST(NetworkAddresses, KnowTheirLargestPacketAndPutIPv4First) {
+TEST(NetworkAddresses, ReportTheirMtuWithIPv4First) {
   const auto addresses = network_addresses();
   for (const NetworkAddress& address : addresses) EXPECT_GE(address.mtu, 68) << address.interface;
   EXPECT_TRUE(std::ranges::is_partitioned(addresses, [](const NetworkAddress& address) {
@@ -25,7 +25,7 @@ TEST(NetworkAddresses, KnowTheirLargestPacketAndPutIPv4First) {
   }));
 }
 
-TEST(InterfaceAddresses, KnowTheirNetwork) {
+TEST(InterfaceAddresses, ReportTheirNetwork) {
   const auto addresses = interface_addresses();
   const auto loopback = std::ranges::find(addresses, "127.0.0.1", &InterfaceAddress::address);
   ASSERT_NE(loopback, addresses.end());

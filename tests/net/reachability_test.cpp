@@ -1,4 +1,4 @@
-// Connecting to hosts, of which some answer, some refuse and some stay silent.
+// Connecting to hosts that answer, refuse or stay silent.
 #include "lockstep/net/reachability.h"
 
 #include <arpa/inet.h>
@@ -18,13 +18,13 @@ using ::testing::IsEmpty;
 
 constexpr milliseconds kLong{20000};
 
-std::uint16_t port_of_nobody() { return Listener().port(); }
+std::uint16_t unused_port() { return Listener().port(); }
 
 TEST(Reachability, TriesEveryEndpointOfEveryHost) {
   const Listener listener;
   const auto attempts = connect_to_hosts(
-      {{{"127.0.0.1", listener.port()}, {"nowhere", 1}}, {}, {{"127.0.0.1", port_of_nobody()}}},
-      kLong, Until::each_endpoint_answered);
+      {{{"127.0.0.1", listener.port()}, {"nowhere", 1}}, {}, {{"127.0.0.1", unused_port()}}}, kLong,
+      Until::each_endpoint_answered);
   ASSERT_EQ(attempts.size(), 3U);
   EXPECT_TRUE(attempts[0].socket.is_open());
   EXPECT_EQ(attempts[0].failure, "");
@@ -34,7 +34,7 @@ TEST(Reachability, TriesEveryEndpointOfEveryHost) {
   EXPECT_FALSE(attempts[2].socket.is_open());
 }
 
-TEST(Reachability, WaitsForNobodyAtHostsThatHaveAnswered) {
+TEST(Reachability, SkipsOtherEndpointsOfAHostThatAnswered) {
   const Silence silence;
   const Listener listener("127.0.0.1", 0);
   const auto attempts =
@@ -52,7 +52,7 @@ TEST(Reachability, EndsAtTheLimit) {
   EXPECT_EQ(why, "Connection timed out");
 }
 
-TEST(AddressesOf, KnowsNumbersAndSaysWhatItDoesNotKnow) {
+TEST(AddressesOf, ResolvesNumbersAndReportsUnknownNames) {
   std::string why;
   EXPECT_THAT(addresses_of("127.0.0.1", why), ElementsAre("127.0.0.1"));
   EXPECT_EQ(why, "");
@@ -60,7 +60,7 @@ TEST(AddressesOf, KnowsNumbersAndSaysWhatItDoesNotKnow) {
   EXPECT_THAT(why, ::testing::StartsWith("the name no such name has no address: "));
 }
 
-TEST(HostAddresses, AreOfOtherHostsToBeReachedWithoutLoopback) {
+TEST(HostAddresses, ExcludeLoopbackForOtherHosts) {
   for (const std::string& address : addresses_for_other_hosts())
     EXPECT_FALSE(is_loopback(address)) << address;
   EXPECT_THAT(host_addresses(), ::testing::Not(IsEmpty()));

@@ -11,7 +11,7 @@
 
 namespace lockstep::net {
 
-/// A port of 127.0.0.2 that answers no connection: it accepts one, which it has.
+/// A port of 127.0.0.2 that answers no connection: its backlog of one is full.
 class Silence {
  public:
   Silence() {

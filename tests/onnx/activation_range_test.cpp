@@ -22,19 +22,19 @@ ActivationRange range_of(const std::vector<float>& values, Calibration calibrati
   return histogram.range(calibration);
 }
 
-TEST(ActivationRange, OfMinMaxHasAllValuesAndZero) {
+TEST(ActivationRange, MinMaxIncludesAllValuesAndZero) {
   EXPECT_EQ(range_of({1, 2.5f}, Calibration::min_max), (ActivationRange{0, 2.5f}));
   EXPECT_EQ(range_of({-3, -1}, Calibration::min_max), (ActivationRange{-3, 0}));
   EXPECT_EQ(range_of({-3, 0, 7}, Calibration::min_max), (ActivationRange{-3, 7}));
 }
 
-TEST(ActivationRange, OfZerosIsZero) {
+TEST(ActivationRange, IsZeroForZeros) {
   for (const auto calibration :
        {Calibration::min_max, Calibration::percentile, Calibration::entropy})
     EXPECT_EQ(range_of({0, -0.0f, 0}, calibration), ActivationRange());
 }
 
-TEST(ActivationRange, IsTheSameInAnyOrderOfTheValues) {
+TEST(ActivationRange, DoesNotDependOnTheOrderOfValues) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> values(5000);
@@ -50,10 +50,10 @@ TEST(ActivationRange, IsTheSameInAnyOrderOfTheValues) {
   }
 }
 
-TEST(ActivationRange, OfAPercentileLeavesOutTheHighestAndTheLowestValues) {
+TEST(ActivationRange, PercentileExcludesExtremeValues) {
   std::vector<float> values(100'000);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000) / 1000;
-  for (std::size_t i = 0; i < 8; ++i) values[i] = 100;  // of 10 that may be left out
+  for (std::size_t i = 0; i < 8; ++i) values[i] = 100;  // 10 may be excluded
   EXPECT_EQ(range_of(values, Calibration::percentile), (ActivationRange{0, 1}));
   for (std::size_t i = 8; i < 16; ++i) values[i] = -100;
   EXPECT_EQ(range_of(values, Calibration::percentile), (ActivationRange{0, 1}));
@@ -61,7 +61,7 @@ TEST(ActivationRange, OfAPercentileLeavesOutTheHighestAndTheLowestValues) {
   EXPECT_EQ(range_of(values, Calibration::percentile).high, 100);
 }
 
-TEST(ActivationRange, OfEntropyClampsOutliers) {
+TEST(ActivationRange, EntropyClampsOutliers) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> values(50'000);
@@ -78,13 +78,13 @@ TEST(ActivationRange, OfEntropyClampsOutliers) {
   EXPECT_LT(positive.high, 20);
 }
 
-TEST(ActivationRange, OfEntropyKeepsWhatIntegersRepresentExactly) {
+TEST(ActivationRange, EntropyKeepsExactlyRepresentableValues) {
   std::vector<float> values;
   for (int i = 0; i < 4096; ++i) values.push_back(static_cast<float>(i % 256) / 256);
   EXPECT_GT(range_of(values, Calibration::entropy).high, 0.99f);
 }
 
-TEST(ActivationRange, CountsNothingThatIsNotFinite) {
+TEST(ActivationRange, RejectsNonFiniteValues) {
   ActivationHistogram histogram;
   EXPECT_TRUE(histogram.add(std::vector<float>{1, 2}));
   EXPECT_FALSE(histogram.add(std::vector<float>{5, std::numeric_limits<float>::quiet_NaN()}));
@@ -92,7 +92,7 @@ TEST(ActivationRange, CountsNothingThatIsNotFinite) {
   EXPECT_EQ(histogram.range(Calibration::min_max), (ActivationRange{0, 2}));
 }
 
-TEST(ActivationRange, MayHaveTheLargestAndTheSmallestNumbers) {
+TEST(ActivationRange, HandlesTheLargestAndTheSmallestNumbers) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
   for (const auto calibration :

@@ -1,5 +1,5 @@
 // The graphs of exported networks: operators, names, layouts and constants. export_test.py compares
-// what they compute.
+// their outputs.
 #include "lockstep/onnx/export.h"
 
 #include <fmt/format.h>
@@ -159,7 +159,7 @@ TEST(ExportOnnx, FoldsBatchNormalization) {
   EXPECT_EQ(kept.attribute<float>("n", "epsilon"), 0.21f);
 }
 
-TEST(ExportOnnx, FoldsOnlyWhereNothingElseReadsTheLayer) {
+TEST(ExportOnnx, FoldsOnlyLayersWithOneReader) {
   const Exported read_twice(model::network_from_json(
       R"({"input": [4], "layers": [{"type": "dense", "units": 4, "name": "d"},
       {"type": "batch_normalization", "name": "n"}, {"type": "add", "inputs": ["d", "n"]}]})",
@@ -190,7 +190,7 @@ TEST(ExportOnnx, KeepsDropoutInANetworkToTrainOn) {
   EXPECT_THAT(kept.floats(kept.model.graph.nodes[1].inputs[1]), ElementsAre(0.25f));
 }
 
-TEST(ExportOnnx, LeavesOutDropoutAndWhatNoOutputReads) {
+TEST(ExportOnnx, OmitsDropoutAndUnusedLayers) {
   const Exported exported(model::network_from_json(
       R"({"input": [4], "layers": [{"type": "dense", "units": 4}, {"type": "dropout"},
       {"type": "dense", "units": 3, "name": "y"}, {"type": "dense", "units": 2}],
@@ -200,7 +200,7 @@ TEST(ExportOnnx, LeavesOutDropoutAndWhatNoOutputReads) {
   EXPECT_EQ(exported.node("y").outputs, std::vector<std::string>{"answer"});
 }
 
-TEST(ExportOnnx, GivesOneValueToSeveralOutputs) {
+TEST(ExportOnnx, WritesOneValueToSeveralOutputs) {
   const Exported exported(model::network_from_json(
       R"({"input": [4], "layers": [{"type": "dense", "units": 4, "name": "h"},
       {"type": "dropout", "name": "d"}, {"type": "dense", "units": 3, "name": "y"}],
@@ -213,7 +213,7 @@ TEST(ExportOnnx, GivesOneValueToSeveralOutputs) {
   EXPECT_EQ(copy.outputs, std::vector<std::string>{"regularized"});
 }
 
-TEST(ExportOnnx, GivesImagesAtOutputsTheChannelsFirst) {
+TEST(ExportOnnx, WritesOutputImagesChannelsFirst) {
   const Exported exported(model::network_from_json(
       R"({"input": [4, 6, 3], "layers": [{"type": "conv2d", "filters": 5, "kernel": 1}]})",
       "net.json"));
@@ -249,7 +249,7 @@ TEST(ExportOnnx, SharesTheTableOfATiedDense) {
   EXPECT_EQ(gpt.model.graph.inputs[0].type, TensorType::int32);
 }
 
-TEST(ExportOnnx, PutsPreprocessingIntoTheGraph) {
+TEST(ExportOnnx, AddsPreprocessingToTheGraph) {
   const ChannelNormalization normalization{
       .channels = 3, .mean = {0.1f, 0.2f, 0.3f}, .deviation = {1, 2, 3}};
   const Exported images(zoo::linear({4, 4, 3}, 2), {.preprocessing = {.pixels = normalization}});
@@ -266,7 +266,7 @@ TEST(ExportOnnx, PutsPreprocessingIntoTheGraph) {
               ElementsAre(std::numeric_limits<float>::infinity(), 4));
 }
 
-// In float32: what an offset has beyond float32 is subtracted, too.
+// In float32; the remainder of an offset beyond float32 is subtracted, too.
 TEST(ExportOnnx, ScalesColumnsAsExactlyAsInFloat64) {
   const double offset = 16777217.3;
   const double divisor = 0.1;
@@ -282,7 +282,7 @@ TEST(ExportOnnx, ScalesColumnsAsExactlyAsInFloat64) {
   }
 }
 
-TEST(ExportOnnx, RefusesPreprocessingOfOtherInputs) {
+TEST(ExportOnnx, RejectsPreprocessingOfOtherInputs) {
   const auto message = [](Network network, const ExportOptions& options) -> std::string {
     try {
       Exported(std::move(network), options);
@@ -302,7 +302,7 @@ TEST(ExportOnnx, RefusesPreprocessingOfOtherInputs) {
             "[preprocessing] expected an input of 1 columns to scale, got the input features [4]");
   EXPECT_THAT(
       message(zoo::linear({1}, 2), {.preprocessing = {.offsets = {1}, .divisors = {1e-60}}}),
-      HasSubstr("expected offsets and divisors that float32 can have; column 0"));
+      HasSubstr("expected offsets and divisors that float32 can represent; column 0"));
   const std::vector<zoo::DataInput> inputs{
       {.input = {.name = "tokens", .shape = {8}, .type = ElementType::int32}, .categories = 11}};
   EXPECT_EQ(
@@ -310,7 +310,7 @@ TEST(ExportOnnx, RefusesPreprocessingOfOtherInputs) {
       "[preprocessing] expected an input of float32, got none in gpt:1x16");
 }
 
-TEST(ExportOnnx, RefusesSegmentsOfSeveralDocumentsInRecurrentLayers) {
+TEST(ExportOnnx, RejectsSegmentsOfSeveralDocumentsInRecurrentLayers) {
   const char* const description = R"({"inputs": {"segments": {"shape": [5], "type": "int32"},
       "x": {"shape": [5, 2]}}, "layers": [{"type": "gru", "name": "g", "units": 3,
       "inputs": ["x", "segments"], "segments": true}]})";
@@ -330,7 +330,7 @@ class OwnLayer final : public model::CustomLayer {
                 const model::PassContext& /*pass*/) const override {}
 };
 
-TEST(ExportOnnx, RefusesALayerOfAProgram) {
+TEST(ExportOnnx, RejectsUserDefinedLayers) {
   Network network({4});
   network.add(OwnLayer(), {model::kInput}, "mine");
   try {
@@ -339,7 +339,7 @@ TEST(ExportOnnx, RefusesALayerOfAProgram) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "[mine (own)] expected a layer of Lockstep that ONNX has operators for, got a "
-                 "layer of a program or of a TorchScript file");
+                 "user-defined layer or one of a TorchScript file");
   }
 }
 

@@ -24,14 +24,14 @@ import zlib
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-4
-UNDECIDED = 1e-5  # the largest outputs of a sample may be that close in either order
+UNDECIDED = 1e-5  # outputs this close may be in either order
 BATCH = 100
 PYTHONS = [os.environ.get("LOCKSTEP_ONNX_PYTHON"), ROOT / "build/onnx-venv/bin/python"]
 PEERS = ("onnx", "onnxruntime")
 TORCH_PYTHONS = [os.environ.get("LOCKSTEP_TORCH_PYTHON"), ROOT / "build/bench-venv/bin/python"]
 
 
-def go_on_with_peers():
+def exec_python_with_peers():
     """Continues in the first Python that has them; installs nothing."""
     has_peers = ("import importlib.util, sys; "
                  f"sys.exit(any(importlib.util.find_spec(peer) is None for peer in {PEERS}))")
@@ -46,7 +46,7 @@ def go_on_with_peers():
 
 
 if any(importlib.util.find_spec(peer) is None for peer in PEERS):
-    go_on_with_peers()
+    exec_python_with_peers()
 
 import numpy  # noqa: E402
 import onnx  # noqa: E402
@@ -67,7 +67,7 @@ def session(path, weight_bits=8):
     options = onnxruntime.SessionOptions()
     if weight_bits > 7 and integer_sums_may_saturate() and b"QuantizeLinear" in pathlib.Path(
             path).read_bytes():
-        # As the graph is written, layer by layer.
+        # Executes the graph as written, layer by layer.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -80,7 +80,7 @@ def channels_first(array):
 
 
 def computed(path, feeds):
-    """The outputs of a model, in batches: one of all samples would take much memory."""
+    """The outputs of a model, in batches to limit the memory."""
     runner = session(path)
     samples = len(next(iter(feeds.values())))
     parts = [runner.run(None, {name: values[start:start + BATCH] for name, values in feeds.items()})
@@ -108,7 +108,7 @@ def python_with(module, pythons):
 
 
 def losses(output):
-    """Of the steps of a training with --json, and the hash of the parameters after them."""
+    """Losses of a training with --json, and the hash of the final parameters."""
     events = [json.loads(line) for line in output.splitlines()]
     return ([event["loss"] for event in events if event["event"] == "step"],
             events[-1]["parameter_hash"])
@@ -188,7 +188,7 @@ class Export(unittest.TestCase):
                                                                 numpy.abs(expected).max()))
 
     def assert_same_top(self, actual, expected):
-        """Of each sample the same class, if rounding does not decide which."""
+        """Expects equal classes for each sample, unless rounding decides them."""
         largest = numpy.sort(expected, axis=1)
         if expected.shape[1] > 1:
             decided = largest[:, -1] - largest[:,
@@ -269,7 +269,7 @@ class Export(unittest.TestCase):
         lockstep("data", "convert", "images", "--input", self.directory / "images", "--output",
                  shards)
         for options, names in (([], ["cat", "dog"]), (["--classes",
-                                                       3], None)):  # of which two have names
+                                                       3], None)):  # two of them named
             with self.subTest(str(options)):
                 shutil.rmtree(run, ignore_errors=True)
                 lockstep("train", "--model", "linear", "--data", f"{shards}:train", "--images",
@@ -306,7 +306,7 @@ class Export(unittest.TestCase):
                 before = model.read_bytes()
                 onnx.checker.check_model(onnx.load(model), full_check=True)
                 logits = session(model, bits).run(None, {"features": channels_first(pixels)})[0]
-                # Where a value is between two integers, either may be the nearest.
+                # A value between two integers may be rounded to either.
                 self.assertAlmostEqual((logits.argmax(1) == labels).mean(), report["accuracy"],
                                        delta=0.02)
                 self.assertLessEqual(report["drop"], 2)

@@ -1,5 +1,5 @@
-// Operators whose inputs are constants: what onnxruntime computes, and what depends on how many
-// samples there are.
+// Operators on constants, compared with onnxruntime, and results that depend on the number of
+// samples.
 #include "lockstep/onnx/folding.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ constexpr TensorType kInt = TensorType::int64;
 constexpr TensorType kInt8 = TensorType::int8;
 constexpr TensorType kBool = TensorType::boolean;
 
-/// An array; `kNone` is an input that is left out.
+/// An array; `kNone` is an omitted input.
 struct Values {
   TensorType type;
   Ints shape;
@@ -126,7 +126,7 @@ const Values kPositive{kFloat, {3}, {0.25, 1, 4}};
 const Values kStacked{kFloat, {2, 1, 2, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
 const Values kMatrices{kFloat, {2, 3, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
 
-// Of onnxruntime 1.32.
+// Results of onnxruntime 1.32.
 const FoldedNode kFoldedNodes[] = {
     {"Abs", {kNumbers}, {}, {3}, {2, 0.25, 3}},
     {"Abs", {{kInt, {2}, {-7, 3}}}, {}, {2}, {7, 3}},
@@ -462,7 +462,7 @@ INSTANTIATE_TEST_SUITE_P(Nodes, OnnxFolding, ::testing::ValuesIn(kFoldedNodes),
 TEST(OnnxFoldingOfShapes, FollowsTheNumberOfSamples) {
   const Constant shape = constant_of(Ints{kSampleCount, -1, 4});
   const Constant minus_one = constant_of(Ints{-1});
-  // What PyTorch writes for expand(x.shape[0], -1, 4) of an array of one row.
+  // The export of PyTorch's expand(x.shape[0], -1, 4) of an array of one row.
   const Folded is_kept = fold("Equal", {shape, minus_one});
   ASSERT_TRUE(is_kept);
   EXPECT_THAT(*is_kept->integers(), ElementsAre(0, 1, 0));
@@ -498,7 +498,7 @@ TEST(OnnxFoldingOfShapes, ExtendsZerosOfAFixedNumberOfSamples) {
   EXPECT_FALSE(fold("Expand", {constant_from({kFloat, {1, 2, 1}, {0, 1}}), shape}));
 }
 
-TEST(OnnxFoldingOfShapes, RefusesWhatDependsOnHowManySamplesThereAre) {
+TEST(OnnxFoldingOfShapes, RejectsResultsThatDependOnTheNumberOfSamples) {
   const Constant samples = constant_of(Ints{kSampleCount});
   const Constant two = constant_of(Ints{2});
   const Constant row = constant_from({kFloat, {3}, {1, 2, 3}});
@@ -515,14 +515,14 @@ TEST(OnnxFoldingOfShapes, RefusesWhatDependsOnHowManySamplesThereAre) {
   EXPECT_FALSE(fold("ReduceSum", {*zeros}));
   EXPECT_FALSE(fold("Cast", {samples}, {{"to", std::int64_t{1}}}));
   EXPECT_FALSE(fold("Pow", {row, samples}));
-  // Zeros stay zeros, but the shape of a part of them is not followed.
+  // Zeros remain zeros, but the shape of a slice is not tracked.
   const Folded part = fold("Slice", {*zeros, constant_of(Ints{0}), constant_of(Ints{1})});
   ASSERT_TRUE(part);
   EXPECT_TRUE(part->is_zero());
   EXPECT_FALSE(fold("Shape", {*part}));
 }
 
-TEST(OnnxFoldingLimits, RefusesASummandThatDoesNotFitTheProduct) {
+TEST(OnnxFoldingLimits, RejectsASummandThatDoesNotFitTheProduct) {
   const Constant a = constant_from({kFloat, {2, 2}, {1, 2, 3, 4}});
   const Constant b = constant_from({kFloat, {2, 3}, {1, 2, 3, 4, 5, 6}});
   EXPECT_TRUE(fold("Gemm", {a, b, constant_from({kFloat, {3}, {1, 2, 3}})}));
@@ -530,7 +530,7 @@ TEST(OnnxFoldingLimits, RefusesASummandThatDoesNotFitTheProduct) {
   EXPECT_FALSE(fold("Gemm", {a, b, constant_from({kFloat, {2, 1, 1}, {1, 2}})}));
 }
 
-TEST(OnnxFoldingLimits, RefusesIntegersThatDoNotFit) {
+TEST(OnnxFoldingLimits, RejectsIntegersThatDoNotFit) {
   const Constant large = constant_of(Ints{std::int64_t{1} << 40});
   EXPECT_FALSE(fold("Mul", {large, large}));
   EXPECT_FALSE(fold("Div", {constant_of(Ints{1}), constant_of(Ints{0})}));
@@ -539,7 +539,7 @@ TEST(OnnxFoldingLimits, RefusesIntegersThatDoNotFit) {
   EXPECT_FALSE(fold("Gather", {constant_of(Ints{1, 2}), constant_of(Ints{2})}));
 }
 
-TEST(OnnxFoldingLimits, MakesNoMoreElementsThanAllowed) {
+TEST(OnnxFoldingLimits, LimitsTheNumberOfElements) {
   const Constant row = constant_from({kFloat, {1, 10}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}});
   const auto expand_to = [&](std::int64_t rows) {
     return fold("Expand", {row, constant_of(Ints{rows, 1})}, {}, 100);

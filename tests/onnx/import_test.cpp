@@ -1,5 +1,5 @@
-// Files that scripts/make_reference_onnx.py wrote, as PyTorch's two exporters and as tf2onnx write
-// them: the imported networks have PyTorch's outputs, and the loss and the weights after a step.
+// Imports files of PyTorch's two exporters and of tf2onnx (scripts/make_reference_onnx.py):
+// outputs, and loss and weights after a step, match PyTorch.
 #include "lockstep/onnx/import.h"
 
 #include <gmock/gmock.h>
@@ -116,9 +116,9 @@ TEST_P(OnnxImport, HasADescriptionOfAnEqualNetwork) {
   const ImportedNetwork imported = import_file(onnx_file(GetParam().name));
   const auto description = model::network_to_json(imported.network);
   ASSERT_TRUE(description);
-  const model::Network again = model::network_from_json(dump_json(*description), "net.json");
-  EXPECT_EQ(again.summary(), imported.network.summary());
-  EXPECT_EQ(model::network_to_json(again), description);
+  const model::Network rebuilt = model::network_from_json(dump_json(*description), "net.json");
+  EXPECT_EQ(rebuilt.summary(), imported.network.summary());
+  EXPECT_EQ(model::network_to_json(rebuilt), description);
 }
 
 TEST_P(OnnxImport, TrainsAStepAsPyTorchDoes) {
@@ -165,7 +165,7 @@ const OnnxCase kOnnxCases[] = {
 INSTANTIATE_TEST_SUITE_P(Files, OnnxImport, ::testing::ValuesIn(kOnnxCases),
                          [](const auto& one) { return std::string(one.param.name); });
 
-TEST(OnnxImportOfImages, NeedsNoLayerThatMovesElements) {
+TEST(OnnxImportOfImages, AddsNoLayerThatMovesElements) {
   for (const char* const name : {"residual", "mobile", "tensorflow"}) {
     const ImportedNetwork imported = import_file(onnx_file(name));
     for (const model::Node& node : imported.network.nodes()) {

@@ -1,4 +1,4 @@
-// Weights of 8 and 16 bits, and graphs of the form QDQ, out and in.
+// Weights of 8 and 16 bits, and export and import of QDQ graphs.
 #include <fmt/format.h>
 
 #include <gmock/gmock.h>
@@ -74,7 +74,7 @@ TEST(QuantizeChannels, WidensScalesForBiasesOfTinyKernels) {
   EXPECT_NEAR(bias[0], 100, 1e-4);
 }
 
-TEST(QuantizeChannels, KeepsWhatIsRounded) {
+TEST(QuantizeChannels, IsIdempotent) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   std::vector<float> kernel(8 * 40);
@@ -189,7 +189,7 @@ TEST(ExportInt8, StoresKernelsAndBiasesAsIntegers) {
   EXPECT_EQ(zero_point->bytes, std::string(1, static_cast<char>(-128)));
 }
 
-TEST(ExportInt8, IsReadBackAsTheRoundedNetwork) {
+TEST(ExportInt8, IsImportedAsTheRoundedNetwork) {
   const RandomNetwork random(kQuantized);
   const ImportedNetwork imported = import_network(random.exported(kStoredInt8), "net.onnx");
   const ImportedNetwork floats = import_network(random.exported({}), "net.onnx");
@@ -213,9 +213,9 @@ TEST(ExportInt8, IsReadBackAsTheRoundedNetwork) {
   EXPECT_THAT(imported.parameters, Pointwise(FloatNear(1e-6f), rounded));
 }
 
-TEST(ExportQdq, ComputesTheSameAfterItIsReadBack) {
+TEST(ExportQdq, ComputesTheSameAfterImport) {
   const RandomNetwork random(kQuantized);
-  // Of the same operators, so that no value is rounded the other way.
+  // Equal operators, so that no value is rounded differently.
   const ImportedNetwork floats = import_network(random.exported({.fold = false}), "net.onnx");
   EXPECT_THAT(predictions_of(floats),
               Pointwise(FloatNear(1e-3f),
@@ -235,16 +235,16 @@ std::string int8_refusal(const std::string& description, const ExportOptions& op
   return "no error";
 }
 
-TEST(ExportInt8, RefusesLayersWithoutAFormOfIntegers) {
+TEST(ExportInt8, RejectsLayersWithoutAFormOfIntegers) {
   const std::string expected =
       "expected a layer of convolutions or a dense one after a fake_quantize, to store its kernel "
       "as int8";
   const char* const plain = R"({"input": [4], "layers": [
       {"type": "dense", "units": 4, "name": "d"}, {"type": "relu", "name": "r"}]})";
   EXPECT_THAT(int8_refusal(plain, {.int8_layers = {"d"}}),
-              HasSubstr("[d] " + expected + ", got one whose input is no fake_quantize"));
+              HasSubstr("[d] " + expected + ", got an input that is no fake_quantize"));
   EXPECT_THAT(int8_refusal(plain, {.int8_layers = {"r"}}),
-              HasSubstr("[r] " + expected + ", got one whose type has no form of integers"));
+              HasSubstr("[r] " + expected + ", got a type without an integer form"));
   EXPECT_THAT(int8_refusal(plain, {.int8_layers = {"x"}}), HasSubstr("[x] " + expected));
   EXPECT_THAT(int8_refusal(R"({"input": [4], "layers": [{"type": "fake_quantize", "scale": 1},
                                {"type": "dense", "units": 4, "name": "d"}]})",
@@ -257,7 +257,7 @@ TEST(ExportInt8, RefusesLayersWithoutAFormOfIntegers) {
 constexpr const char* kWide = R"({"input": [20], "layers": [
     {"type": "dense", "units": 16, "name": "d"}, {"type": "dense", "units": 3, "name": "e"}]})";
 
-TEST(ExportFloat16, StoresLargeArraysInHalfOfTheBytes) {
+TEST(ExportFloat16, StoresLargeArraysInHalfTheBytes) {
   const RandomNetwork random(kWide);
   const Model model = random.exported({.weights = WeightStorage::float16});
   EXPECT_EQ(operators_of(model), "Cast Gemm Gemm ");
@@ -273,7 +273,7 @@ TEST(ExportFloat16, StoresLargeArraysInHalfOfTheBytes) {
                         predictions_of(random.network, random.parameters, random.buffers)));
 }
 
-TEST(ExportFloat16, RefusesNumbersThatFloat16CannotHold) {
+TEST(ExportFloat16, RejectsNumbersThatFloat16CannotHold) {
   EXPECT_EQ(int8_refusal(kWide, {.weights = WeightStorage::float16}, 65519.0f), "no error");
   EXPECT_EQ(int8_refusal(kWide, {.weights = WeightStorage::float16}, -70000.0f),
             "[d/kernel] expected weights that float16 can hold, at most 65504, got -70000");
@@ -299,7 +299,7 @@ Node operator_of(std::string type, std::vector<std::string> inputs, std::string 
           .attributes = {}};
 }
 
-/// x, quantized and read back, times weights that are quantized in the file, or in the graph.
+/// x, quantized and dequantized, times weights that are quantized in the file, or in the graph.
 Model quantized_product() {
   Model model;
   model.graph.inputs = {{.name = "x", .shape = {std::string("N"), std::int64_t{2}}}};
@@ -370,7 +370,7 @@ std::string import_refusal(const Model& model) {
   return "no error";
 }
 
-TEST(ImportQdq, RefusesIntegersThatOtherOperatorsRead) {
+TEST(ImportQdq, RejectsIntegersThatOtherOperatorsRead) {
   Model model = quantized_product();
   model.graph.nodes[1] = operator_of("Relu", {"xq"}, "xd");
   EXPECT_EQ(import_refusal(model),
@@ -381,16 +381,16 @@ TEST(ImportQdq, RefusesIntegersThatOtherOperatorsRead) {
   EXPECT_THAT(import_refusal(model), HasSubstr("QuantizeLinear (node \"xq\")"));
 }
 
-TEST(ImportQdq, RefusesScalesThatDiffer) {
+TEST(ImportQdq, RejectsScalesThatDiffer) {
   Model model = quantized_product();
   model.graph.initializers.push_back(initializer_of<float>("s2", TensorType::float32, {}, {0.75f}));
   model.graph.nodes[1].inputs[1] = "s2";
   EXPECT_THAT(import_refusal(model),
               HasSubstr("expected the scale and the zero point of the QuantizeLinear before it; "
-                        "DequantizeLinear (node \"xd\"): 0.75 and 4, of that 0.5 and 4"));
+                        "DequantizeLinear (node \"xd\"): got 0.75 and 4 instead of 0.5 and 4"));
 }
 
-TEST(ImportQdq, RefusesScalesOfChannelsAndOtherTypesForActivations) {
+TEST(ImportQdq, RejectsScalesOfChannelsAndOtherTypesForActivations) {
   Model model = quantized_product();
   model.graph.nodes[0].inputs[1] = "ws";
   EXPECT_THAT(import_refusal(model), HasSubstr("expected one constant scale and zero point"));
@@ -402,7 +402,7 @@ TEST(ImportQdq, RefusesScalesOfChannelsAndOtherTypesForActivations) {
   EXPECT_THAT(import_refusal(model), HasSubstr("expected a scale above 0, got 0"));
 }
 
-TEST(ImportQdq, RefusesWeightsWhoseScalesDoNotFit) {
+TEST(ImportQdq, RejectsWeightsWhoseScalesDoNotFit) {
   Model model = quantized_product();
   model.graph.initializers[3] = initializer_of<float>("ws", TensorType::float32, {3}, {1, 2, 3});
   EXPECT_THAT(import_refusal(model),

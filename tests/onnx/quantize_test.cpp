@@ -1,4 +1,4 @@
-// Which values are rounded, what a quantized network computes, and which layers stay in float32.
+// Which values are rounded, the outputs of a quantized network, and which layers remain in float32.
 // export_test.py compares the files with onnxruntime.
 #include "lockstep/onnx/quantize.h"
 
@@ -125,7 +125,7 @@ TEST(QuantizedNetwork, RoundsOnlyForTheLayersThatAreInt8) {
             "c1(features) r1(c1) p(r1) c2(p) a(p, c2) r2(a) f(r2) d(f)");
 }
 
-TEST(QuantizedNetwork, GivesLayersThatKeepValuesTheRangeBeforeThem) {
+TEST(QuantizedNetwork, PropagatesRangesThroughLayersThatKeepValues) {
   const model::FoldedNetwork original = residual_network();
   const model::Network& network = original.network;
   const auto all = layers_for_int8(network);
@@ -137,7 +137,7 @@ TEST(QuantizedNetwork, GivesLayersThatKeepValuesTheRangeBeforeThem) {
   EXPECT_EQ(last.range_of(node_called(network, "f")), node_called(network, "f"));
 }
 
-TEST(QuantizedNetwork, KeepsOutputsAsTheyAre) {
+TEST(QuantizedNetwork, DoesNotRoundOutputs) {
   const model::FoldedNetwork original = random_network(R"({"input": [4, 4, 1], "layers": [
       {"type": "conv2d", "name": "c", "filters": 2, "kernel": 1},
       {"type": "flatten", "name": "f"}, {"type": "dense", "name": "d", "units": 3}],
@@ -171,7 +171,7 @@ TEST(Quantize, KeepsSignalsFarAboveTheNoise) {
   }
 }
 
-TEST(Quantize, GivesWhatCanBeExported) {
+TEST(Quantize, IsExportable) {
   const model::FoldedNetwork original = residual_network();
   const QuantizedModel model = quantize(original, samples_for(original), nothing);
   const Model file =
@@ -183,7 +183,7 @@ TEST(Quantize, GivesWhatCanBeExported) {
       << "three kernels and their zero points";
 }
 
-TEST(Quantize, UsesAsManyBitsOfWeightsAsAsked) {
+TEST(Quantize, UsesTheRequestedWeightBits) {
   const model::FoldedNetwork original = residual_network();
   for (const auto& [bits, most] : {std::pair(7, 63), std::pair(8, 127)}) {
     const QuantizedModel model =
@@ -207,7 +207,7 @@ TEST(Quantize, UsesAsManyBitsOfWeightsAsAsked) {
         fmt::format("[weight-bits] expected 7 or 8, got {}", bits));
 }
 
-TEST(Quantize, GivesTheSameNetworkEachTime) {
+TEST(Quantize, IsDeterministic) {
   const model::FoldedNetwork original = residual_network();
   const QuantizedModel first = quantize(original, samples_for(original), nothing);
   const QuantizedModel second = quantize(original, samples_for(original), nothing);
@@ -218,7 +218,7 @@ TEST(Quantize, GivesTheSameNetworkEachTime) {
   }
 }
 
-TEST(Quantize, CalibratesWithNoMoreSamplesThanAsked) {
+TEST(Quantize, LimitsTheCalibrationSamples) {
   const model::FoldedNetwork original = chain_of(1);
   EXPECT_EQ(quantize(original, samples_for(original, 100), nothing, {.samples = 33}).samples, 33);
 }
@@ -242,7 +242,7 @@ TEST(Quantize, KeepsTheNoisiestLayerInFloat) {
   }
 }
 
-TEST(Quantize, KeepsAsFewLayersInFloatAsHold) {
+TEST(Quantize, KeepsTheFewestLayersInFloat) {
   const model::FoldedNetwork original = chain_of(6);
   for (int allowed = 1; allowed <= 6; ++allowed) {
     int calls = 0;
@@ -284,7 +284,7 @@ TEST(Quantize, KeepsLayersInFloatByTheirNames) {
   EXPECT_THAT(keep("*"), HasSubstr("expected a convolution or a dense layer to compute with int8"));
 }
 
-TEST(Quantize, RefusesANetworkWithoutSuchLayers) {
+TEST(Quantize, RejectsANetworkWithoutSuchLayers) {
   const model::FoldedNetwork original =
       random_network(R"({"input": [6], "layers": [{"type": "relu"}]})");
   EXPECT_THAT(
@@ -293,14 +293,14 @@ TEST(Quantize, RefusesANetworkWithoutSuchLayers) {
       HasSubstr("expected a convolution or a dense layer to compute with int8; it has none"));
 }
 
-TEST(Quantize, RefusesTooFewSamples) {
+TEST(Quantize, RejectsTooFewSamples) {
   const model::FoldedNetwork original = chain_of(1);
   EXPECT_THAT(quantize_error(ErrorCategory::data,
                              [&] { quantize(original, samples_for(original, 15), nothing); }),
               HasSubstr("expected at least 16 samples to calibrate with, got 15"));
 }
 
-TEST(Quantize, RefusesValuesThatAreNotFinite) {
+TEST(Quantize, RejectsValuesThatAreNotFinite) {
   model::FoldedNetwork original = chain_of(2);
   original.parameters[original.network.parameters().find("d0/bias")->offset] =
       std::numeric_limits<float>::infinity();

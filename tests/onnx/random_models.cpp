@@ -1,5 +1,5 @@
-// Networks of all kinds with random weights: writes each as ONNX, with random inputs and what
-// Lockstep computes from them, for export_test.py.
+// Writes networks of all kinds with random weights as ONNX, with random inputs and Lockstep's
+// outputs, for export_test.py.
 //
 //   random_models NETWORKS DIRECTORY
 //
@@ -38,18 +38,18 @@ using nlohmann::json;
 using zoo::DataInput;
 
 constexpr std::int64_t kSamples = 1000;
-constexpr std::int64_t kFewSamples = 8;            // of networks with more parameters than
-constexpr std::int64_t kLargeNetwork = 1'500'000;  // this, which take longer
+constexpr std::int64_t kFewSamples = 8;            // for networks with more parameters than
+constexpr std::int64_t kLargeNetwork = 1'500'000;  // this, which are slower
 constexpr std::int64_t kBatch = 100;
 constexpr std::int64_t kClasses = 10;
-constexpr std::int64_t kCategories = 5;  // of int32 inputs
+constexpr std::int64_t kCategories = 5;  // range of int32 inputs
 constexpr const char* kSegments = "segments";
 constexpr const char* kPadded = "padded";  // an int32 input whose first sample is padding alone
 
 enum class Preparation { none, pixels, columns };
 
 struct Case {
-  std::string name;  ///< of the files
+  std::string name;  ///< name of the files
   std::shared_ptr<const model::Network> network;
   bool fold = true;
   bool one_document = false;
@@ -134,7 +134,7 @@ class Writer {
   }
 
  private:
-  /// Biases and statistics are no longer 0 and 1.
+  /// Replaces the initial biases and statistics, 0 and 1.
   void randomize(model::CompiledModel& compiled) {
     std::normal_distribution<float> normal(0, 0.2f);
     std::uniform_real_distribution<float> near_one(0.7f, 1.4f);
@@ -148,7 +148,7 @@ class Writer {
     compiled.parameters_changed();
   }
 
-  /// Rounds the weights to those of the file.
+  /// Rounds the weights as stored in the file.
   static void store_rounded(const Case& one, model::CompiledModel& compiled) {
     const std::span<float> parameters = compiled.parameters();
     if (one.is_float16) {
@@ -166,7 +166,8 @@ class Writer {
     compiled.parameters_changed();
   }
 
-  /// What the network computes, in batches: a batch of all samples would take much memory.
+  /// The outputs of the network, in batches, because one batch of all samples would use much
+  /// memory.
   static std::vector<std::vector<float>> predicted(const Case& one, model::CompiledModel& compiled,
                                                    const std::vector<RandomInput>& inputs) {
     std::vector<std::vector<float>> outputs(one.network->outputs().size());
@@ -279,7 +280,7 @@ std::vector<Case> ready_made() {
   halves.name += "-float16";
   halves.fold = false;  // the weights of the file are those that are rounded
   halves.is_float16 = true;
-  // Single layers: of several, a difference of 1e-7 may round a value the other way.
+  // Single layers: after several, a difference of 1e-7 may round a value differently.
   for (const char* const layer :
        {R"({"type": "conv2d", "filters": 6, "kernel": [3, 2], "name": "y"})",
         R"({"type": "depthwise_conv2d", "kernel": 3, "padding": "same", "name": "y"})",
@@ -331,7 +332,7 @@ std::vector<Case> ready_made() {
   return cases;
 }
 
-/// Those of the descriptions, which together have every layer.
+/// The networks of the descriptions, which together contain every layer.
 std::vector<Case> described(const fs::path& folder) {
   std::vector<Case> cases;
   std::set<std::string> types;

@@ -1,4 +1,4 @@
-// What files of ONNX may contain, and damage to them.
+// Valid and damaged ONNX files.
 #include "lockstep/onnx/read_model.h"
 
 #include <gmock/gmock.h>
@@ -157,7 +157,7 @@ std::ostream& operator<<(std::ostream& out, const BadFile& one) { return out << 
 
 class OnnxBadFile : public ::testing::TestWithParam<BadFile> {};
 
-TEST_P(OnnxBadFile, IsRefused) {
+TEST_P(OnnxBadFile, IsRejected) {
   EXPECT_THAT(read_error(GetParam().bytes),
               AllOf(HasSubstr("[net.onnx] expected "), HasSubstr(GetParam().message)));
 }
@@ -230,14 +230,14 @@ const BadFile kBadFiles[] = {
 INSTANTIATE_TEST_SUITE_P(Files, OnnxBadFile, ::testing::ValuesIn(kBadFiles),
                          [](const auto& one) { return std::string(one.param.name); });
 
-TEST(OnnxReader, RefusesAFileThatIsCutShort) {
+TEST(OnnxReader, RejectsAFileThatIsCutShort) {
   const std::string whole = tensor_of(1, {2, 3}, 24);
   EXPECT_EQ(read_error(whole), "no error");
   for (std::size_t size = 0; size < whole.size() - 4; ++size)  // the version comes last
     EXPECT_NE(read_error(whole.substr(0, size)), "no error") << size;
 }
 
-TEST(OnnxReader, LimitsWhatALittleFileMakesOfTheMemory) {
+TEST(OnnxReader, LimitsTheMemoryOfSmallFiles) {
   const std::string bytes = file_with_attribute([](pbf_writer& attribute) {
     const std::vector<std::int64_t> many((std::size_t{1} << 20) + 1, 1);
     attribute.add_packed_int64(8, many.begin(), many.end());

@@ -1,4 +1,4 @@
-// Graphs that are no network of ours: the message names the operator and its node.
+// Unsupported graphs: the message names the operator and its node.
 #include <fmt/format.h>
 
 #include <gmock/gmock.h>
@@ -190,7 +190,7 @@ const RefusedGraph kRefusedGraphs[] = {
        model.graph.outputs.front().name = "z";
        return model;
      },
-     "no node makes \"z\""},
+     "no node computes \"z\""},
     {"two_tensors_of_one_name",
      [] {
        return graph_of(kRow, {node_of("Relu", {"x"}), node_of("Tanh", {"x"})}, {});
@@ -202,7 +202,7 @@ const RefusedGraph kRefusedGraphs[] = {
        late.outputs = {"z"};
        return graph_of(kRow, {node_of("Relu", {"z"}), late}, {});
      },
-     "Relu (node \"the Relu\"): it reads \"z\", which nothing before it makes"},
+     "Relu (node \"the Relu\"): it reads \"z\", which no earlier node computes"},
     {"no_layer", [] { return graph_of(kRow, {node_of("Identity", {"x"})}, {}); },
      "expected outputs that layers compute"},
     {"dilation",
@@ -267,8 +267,8 @@ const RefusedGraph kRefusedGraphs[] = {
      [] {
        return graph_of(kSequence, {node_of("MatMul", {"x", "x"})}, {});
      },
-     "MatMul (node \"the MatMul\"): both are computed, and not as in attention that Lockstep "
-     "exports"},
+     "MatMul (node \"the MatMul\"): both are computed, in no form of attention that "
+     "Lockstep exports"},
     {"product_of_other_rows",
      [] {
        return graph_of(kRow, {node_of("MatMul", {"x", "w"})}, {floats("w", {5, 2})});
@@ -350,7 +350,7 @@ const RefusedGraph kRefusedGraphs[] = {
        return graph_of(kImage, {node_of("Pad", {"x", "p"})},
                        {integers("p", {0, 1, 1, 1, 0, 1, 1, 1})});
      },
-     "Pad (node \"the Pad\"): it adds them elsewhere"},
+     "Pad (node \"the Pad\"): it pads other axes"},
     {"order_that_is_none",
      [] {
        return graph_of(
@@ -379,7 +379,7 @@ const RefusedGraph kRefusedGraphs[] = {
      [] {
        return recurrent("LSTM", {}, {"", "", "state"});
      },
-     "LSTM (node \"the LSTM\"): it is another"},
+     "LSTM (node \"the LSTM\"): it is not 0"},
     {"other_activations",
      [] {
        return recurrent(
@@ -395,13 +395,13 @@ const RefusedGraph kRefusedGraphs[] = {
      },
      "LSTM (node \"the LSTM\"): it has some"},
     {"operator_of_constants_alone", [] { return graph_of(kRow, {node_of("Sqrt", {"x"})}, {}); },
-     "Sqrt (node \"the Sqrt\"): this one is computed of constants alone"},
+     "Sqrt (node \"the Sqrt\"): this one is supported on constants only"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Graphs, OnnxRefusal, ::testing::ValuesIn(kRefusedGraphs),
                          [](const auto& one) { return std::string(one.param.name); });
 
-TEST(OnnxRefusals, DoNotConcernDefaultsThatAreWrittenOut) {
+TEST(OnnxRefusals, AcceptExplicitDefaults) {
   using Names = std::vector<std::string>;
   const Attribute limit = option("clip", std::numeric_limits<float>::infinity());
   EXPECT_EQ(message_of(recurrent(
@@ -416,16 +416,16 @@ TEST(OnnxRefusals, DoNotConcernDefaultsThatAreWrittenOut) {
             "no error");
 }
 
-TEST(OnnxRefusals, ConcernOnlyNodesThatTheOutputsDependOn) {
+TEST(OnnxRefusals, IgnoreUnusedNodes) {
   Node other = node_of("Einsum", {"x"});
   other.outputs = {"unused"};
   EXPECT_EQ(message_of(graph_of(kRow, {other, node_of("Relu", {"x"})}, {})), "no error");
 }
 
-TEST(OnnxRefusals, EndAGraphThatMakesTooManyConstants) {
+TEST(OnnxRefusals, LimitTheElementsOfConstants) {
   std::vector<Node> nodes;
   std::string last = "w";
-  for (int i = 0; i < 40; ++i) {  // each is twice as large
+  for (int i = 0; i < 40; ++i) {  // each doubles the size
     Node twice = node_of("Concat", {last, last}, {option("axis", std::int64_t{0})});
     last = fmt::format("c{}", i);
     twice.outputs = {last};
@@ -436,7 +436,7 @@ TEST(OnnxRefusals, EndAGraphThatMakesTooManyConstants) {
               HasSubstr("expected constants that can be computed in memory; node \"the Concat\""));
 }
 
-TEST(OnnxRefusals, EndALongChainOfFunctions) {
+TEST(OnnxRefusals, LimitChainsOfFunctions) {
   std::vector<Node> nodes;
   std::string last = "x";
   for (int i = 0; i < 5000; ++i) {

@@ -1,4 +1,4 @@
-// Networks that are exported and imported again: the same layers, names and outputs.
+// Exported networks are imported with equal layers, names and outputs.
 #include <fmt/format.h>
 
 #include <gmock/gmock.h>
@@ -152,7 +152,7 @@ TEST(OnnxRoundTrip, KeepsTheLayersOfReadyMadeNetworksOfTexts) {
   }
 }
 
-// But for the rows of positions and token types that no sample uses, which the export leaves out.
+// The export omits the rows of positions and token types that no sample uses.
 TEST(OnnxRoundTrip, KeepsTheUsedRowsOfTheEmbeddingsOfBerts) {
   const std::vector<DataInput> documents{text_of_length("tokens", 12),
                                          text_of_length("segments", 12)};
@@ -252,7 +252,7 @@ TEST(OnnxRoundTrip, KeepsRecurrentLayersOfEveryKind) {
           R"("bidirectional": true, "recurrent_bias": true)"})
       for (const bool has_segments : {false, true}) {
         if (type == std::string_view("gru") && std::string_view(options).ends_with("_bias\": true"))
-          continue;  // it always has one
+          continue;  // always has one
         SCOPED_TRACE(fmt::format("{} {} {}", type, options, has_segments));
         expect_round_trip(
             model::network_from_json(
@@ -298,8 +298,8 @@ TEST(OnnxRoundTrip, SplitsAnArray) {
   }
 }
 
-// Each change makes it another function, which no layer computes.
-TEST(OnnxRoundTrip, TakesNothingElseForAttention) {
+// Each change results in a function that no layer computes.
+TEST(OnnxRoundTrip, RecognizesOnlyAttention) {
   const RoundTrip trip(zoo::make("gpt:1x32", std::vector{text_of_length("tokens", 6)}, 3));
   const Model model = trip.exported();
   const auto node_of = [](Model& changed, std::string_view type) -> Node& {
@@ -328,7 +328,7 @@ TEST(OnnxRoundTrip, TakesNothingElseForAttention) {
   EXPECT_NO_THROW(import_network(model, "net.onnx"));
 }
 
-/// The error of importing an exported network that `change` has changed.
+/// The error of importing an exported network modified by `change`.
 std::string error_of_changed(const std::string& layer, const auto& change) {
   const RoundTrip trip(
       model::network_from_json(R"({"input": [6, 24], "layers": [)" + layer + "]}", "net.json"));
@@ -342,7 +342,7 @@ std::string error_of_changed(const std::string& layer, const auto& change) {
   return "no error";
 }
 
-TEST(OnnxRoundTrip, RefusesLayersOfOtherShapes) {
+TEST(OnnxRoundTrip, RejectsLayersOfOtherShapes) {
   EXPECT_EQ(error_of_changed(R"({"type": "attention", "heads": 2, "name": "a"})",
                              [](Graph& graph) {
                                graph.inputs[0].shape[1] = std::int64_t{12};

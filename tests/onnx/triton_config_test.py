@@ -73,11 +73,11 @@ class Repository(unittest.TestCase):
         return config, onnxruntime.InferenceSession(folder / "1/model.onnx",
                                                     providers=["CPUExecutionProvider"])
 
-    def assert_same_values(self, values, of_model, max_batch_size):
+    def assert_same_values(self, values, model_values, max_batch_size):
         """The server refuses a configuration whose names, types or extents are not those of the
         model."""
-        self.assertEqual([value.name for value in values], [value.name for value in of_model])
-        for value, expected in zip(values, of_model):
+        self.assertEqual([value.name for value in values], [value.name for value in model_values])
+        for value, expected in zip(values, model_values):
             self.assertEqual(model_config_pb2.DataType.Name(value.data_type),
                              ONNX_TYPES[expected.type])
             self.assertGreater(max_batch_size, 0)
@@ -102,14 +102,14 @@ class Repository(unittest.TestCase):
             self.assertEqual("TYPE_" + np_to_triton_dtype(result.dtype),
                              model_config_pb2.DataType.Name(value.data_type))
 
-    def test_of_a_table_has_labels(self):
+    def test_table_has_labels(self):
         config, session = self.export("iris", IRIS, "--with-preprocessing", model="mlp:10")
         self.check("iris", config, session)
         self.assertEqual(config.output[0].label_filename, "labels.txt")
         labels = (self.directory / "models/iris/labels.txt").read_text().splitlines()
         self.assertEqual(labels, ["setosa", "versicolor", "virginica"])
 
-    def test_of_images_takes_pixels_or_numbers(self):
+    def test_images_accept_pixels_or_numbers(self):
         data = "synthetic-images:32x32x3,10,64"
         config, session = self.export("numbers", data, model="cnn")
         self.check("numbers", config, session)
@@ -119,7 +119,7 @@ class Repository(unittest.TestCase):
         self.check("pixels", config, session)
         self.assertEqual(numpy_type(config.input[0]), numpy.uint8)
 
-    def test_of_texts_has_an_input_for_each_array(self):
+    def test_texts_have_an_input_for_each_array(self):
         mails = self.directory / "mails.csv"
         mails.write_text("body,topic\n" + "cats purr,pets\nstocks rise,money\n" * 20)
         config, session = self.export(

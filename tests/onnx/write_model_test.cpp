@@ -17,7 +17,7 @@ std::string little_endian(std::vector<T> values) {
   return bytes_of(std::span<const T>(values));
 }
 
-/// One of everything.
+/// A model with one of each element.
 Model mixed_model() {
   Model model;
   model.producer = "lockstep";
@@ -57,7 +57,7 @@ std::string hexadecimal(const std::string& bytes) {
   return text;
 }
 
-// What SerializeToString() of Python's onnx 1.23 returns for the same model.
+// The result of SerializeToString() of Python's onnx 1.23 for this model.
 constexpr const char* kMixedBytes =
     "080812086c6f636b737465701a01313adb010a93010a01780a000a01771201791a017922054d697865642a0b"
     "0a0166150000003fa001012a110a016918feffffffffffffffff01a001022a0c0a0173220474657874a00103"
@@ -71,7 +71,7 @@ TEST(WriteModel, WritesTheBytesOfPythonsOnnx) {
   EXPECT_EQ(hexadecimal(write_model(mixed_model())), kMixedBytes);
 }
 
-TEST(WriteModel, RefusesMoreThanProtobufReads) {
+TEST(WriteModel, RejectsModelsBeyondTheProtobufLimit) {
   const std::size_t bytes = write_model(mixed_model()).size();
   EXPECT_EQ(write_model(mixed_model(), bytes).size(), bytes);
   for (const std::size_t limit : {bytes - 1, std::size_t{7}}) {

@@ -13,22 +13,22 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
-// Runs steps whose time is that of the size in use, and returns the sizes in the order in which
-// they were used, with how many steps each had.
+// Runs steps with times by size, and returns the sizes in the order of their use, with their number
+// of steps.
 std::vector<std::pair<std::size_t, int>> tune(BucketTuner& tuner,
                                               const std::map<std::size_t, double>& seconds) {
   std::vector<std::pair<std::size_t, int>> used = {{0, 0}};
   for (int step = 0; step < 1000 && !tuner.has_tried_all(); ++step) {
     ++used.back().second;
     const auto known = seconds.find(used.back().first);
-    // A pause now and then, which a median does not see.
+    // An occasional pause, which does not affect the median.
     const double time = step % 9 == 0 ? 5.0 : known == seconds.end() ? 1.0 : known->second;
     if (const auto next = tuner.add_step(time)) used.emplace_back(*next, 0);
   }
   return used;
 }
 
-TEST(BucketTuner, TriesEverySizeOnceAfterItHasWarmedUp) {
+TEST(BucketTuner, TriesEverySizeOnceAfterWarmUp) {
   BucketTuner tuner(100 * kMebibyte);
   const auto used = tune(tuner, {});
   ASSERT_EQ(used.size(), 7U);
@@ -41,7 +41,7 @@ TEST(BucketTuner, TriesEverySizeOnceAfterItHasWarmedUp) {
   EXPECT_FALSE(tuner.add_step(1).has_value());
 }
 
-TEST(BucketTuner, TakesTheSizeWithTheShortestMedianStep) {
+TEST(BucketTuner, ChoosesTheSizeWithTheShortestMedianStep) {
   BucketTuner tuner(100 * kMebibyte);
   tune(tuner, {{8 * kMebibyte, 0.25}, {4 * kMebibyte, 0.5}});
   EXPECT_EQ(tuner.choose(), 8 * kMebibyte);
@@ -50,14 +50,14 @@ TEST(BucketTuner, TakesTheSizeWithTheShortestMedianStep) {
                         "500.0 ms, 8 MiB 250.0 ms, 16 MiB 1000.0 ms"));
 }
 
-TEST(BucketTuner, ListensToTheSlowestRank) {
+TEST(BucketTuner, UsesTimesOfTheSlowestRank) {
   BucketTuner tuner(3 * kMebibyte);
   tune(tuner, {{kMebibyte, 0.1}, {2 * kMebibyte, 0.2}});
   tuner.seconds_of_sizes() = {0.4, 0.3};  // as all ranks agreed
   EXPECT_EQ(tuner.choose(), 2 * kMebibyte);
 }
 
-TEST(BucketTuner, LeavesOutSizesBeyondTheGradient) {
+TEST(BucketTuner, SkipsSizesBeyondTheGradient) {
   EXPECT_THAT(BucketTuner(5 * kMebibyte).sizes(),
               ElementsAre(kMebibyte, 2 * kMebibyte, 4 * kMebibyte));
   EXPECT_THAT(BucketTuner(10).sizes(), ElementsAre(kMebibyte));

@@ -1,5 +1,4 @@
-// An optimizer of the user's own in a training: with the formula of one of the library it gives the
-// same bits.
+// User-defined optimizers in a training match the library's optimizer with the same formula.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +57,7 @@ FitOptions saving_in(const checkpoint::ScratchDirectory& directory, std::int64_t
   return fit;
 }
 
-/// To the rounding of products and sums that the compiler may have fused in the library alone.
+/// Equal up to rounding: the compiler may fuse products and sums differently in the library.
 TEST(OwnOptimizer, TrainsAsTheSameFormulaInTheLibrary) {
   for (const int replicas : {1, 2, 3}) {
     const auto with = [&](const model::OptimizerOptions& optimizer) {
@@ -74,7 +73,7 @@ TEST(OwnOptimizer, TrainsAsTheSameFormulaInTheLibrary) {
   }
 }
 
-/// Clipping scales gradients before the optimizer sees them; decay is that of the group.
+/// Clipping scales gradients before the optimizer; decay is that of the group.
 TEST(OwnOptimizer, WorksWithGroupsFrozenParametersClippingAndAverages) {
   TrainerOptions options{.schedule = {.peak = 0.05F},
                          .ema = 0.75F,
@@ -89,7 +88,7 @@ TEST(OwnOptimizer, WorksWithGroupsFrozenParametersClippingAndAverages) {
     const Outcome ours = train(replicas, plain_network(), shuffled_data(), options, fit);
     options.optimizer = std::make_shared<OwnMomentum>(0.9F, 0.125F);
     const Outcome outcome = train(replicas, plain_network(), shuffled_data(), options, fit);
-    // To rounding: a compiler may round product and sum together.
+    // Up to rounding: a compiler may fuse products and sums.
     EXPECT_THAT(outcome.parameters,
                 ::testing::Pointwise(::testing::FloatNear(1e-5F), ours.parameters));
     EXPECT_NEAR(outcome.history.epochs[0].validation->loss(),
@@ -111,7 +110,7 @@ TEST(OwnOptimizer, ResumesExactly) {
   }
 }
 
-/// As with optimizers of the library: other slots are refused, other hyperparameters warned of.
+/// As for the library's optimizers, other slots are an error, and other hyperparameters a warning.
 TEST(OwnOptimizer, IsInCheckpointsByItsSlots) {
   const checkpoint::ScratchDirectory directory;
   const auto train_with = [&](const model::OptimizerOptions& optimizer, std::int64_t steps) {
@@ -138,7 +137,7 @@ TEST(OwnOptimizer, IsInCheckpointsByItsSlots) {
   EXPECT_EQ(ours.losses.size(), 1U);
 }
 
-TEST(OwnOptimizer, IsRefusedBeforeTheTrainingIfItIsNone) {
+TEST(OwnOptimizer, IsRejectedIfInvalid) {
   for (const int replicas : {1, 2}) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);

@@ -1,4 +1,4 @@
-// Classes and features have the names that they had in the training.
+// Classes and features are matched by their names in the training.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ class TrainedOnFruit : public ::testing::Test {
   History history_;
 };
 
-TEST_F(TrainedOnFruit, ItsNamesCountInValidationAndEvaluation) {
+TEST_F(TrainedOnFruit, ItsNamesApplyToValidationAndEvaluation) {
   EXPECT_EQ(history_.epochs.back().validation->accuracy(), 1);
   expect_names_to_count(*trainer_);
 }
@@ -106,7 +106,7 @@ TEST_F(TrainedOnFruit, ItsCheckpointHasTheNames) {
   expect_names_to_count(trainer);
 }
 
-TEST_F(TrainedOnFruit, PredictionNeedsTheFeaturesAlone) {
+TEST_F(TrainedOnFruit, PredictionRequiresOnlyTheFeatures) {
   std::int64_t records = 0;
   const auto count = [&](const Predictions& predictions) {
     records += static_cast<std::int64_t>(predictions.record_ids.size());
@@ -119,7 +119,7 @@ TEST_F(TrainedOnFruit, PredictionNeedsTheFeaturesAlone) {
               HasSubstr("number 1 of which is width"));
 }
 
-TEST_F(TrainedOnFruit, ResumingNeedsTheSameNames) {
+TEST_F(TrainedOnFruit, ResumingRequiresTheSameNames) {
   const auto error = [&](const data::Dataset& dataset) {
     FitOptions fit{.epochs = 41};
     fit.checkpoint.directory = directory_.path();
@@ -137,7 +137,7 @@ TEST_F(TrainedOnFruit, ResumingNeedsTheSameNames) {
                         path));
 }
 
-TEST(DataNames, TargetsMustBeThoseOfTheTraining) {
+TEST(DataNames, TargetsMustMatchTheTraining) {
   const checkpoint::ScratchDirectory directory;
   const auto table = [&](const std::string& header) {
     const auto file = directory.path() / (header + ".csv");
@@ -156,7 +156,7 @@ TEST(DataNames, TargetsMustBeThoseOfTheTraining) {
                     HasSubstr("got rate")));
 }
 
-TEST(DataNames, AreOfATableWithItsSchema) {
+TEST(DataNames, IncludeTheSchemaOfATable) {
   const checkpoint::ScratchDirectory directory;
   const auto table = [&](const std::string& row, const data::CsvOptions& options = {}) {
     const auto file = directory.path() / "table.csv";
@@ -172,7 +172,7 @@ TEST(DataNames, AreOfATableWithItsSchema) {
   EXPECT_NO_THROW(matched(table("5,1", {.schema = restored.table}), trained));
   EXPECT_THAT(error_of([&] { matched(table("5,1"), trained); }),
               HasSubstr("expected a table that is read with the schema of the training data"));
-  DataNames shards;  // of a table as it is stored
+  DataNames shards;  // shards of a table
   shards.features = {"x"};
   EXPECT_THAT(error_of([&] { matched(table("3,1"), shards); }),
               HasSubstr("expected numbers as stored, as in the training (scale=none)"));
@@ -182,7 +182,7 @@ TEST(DataNames, AreOfATableWithItsSchema) {
                         "\"divisor\" to be at least 0"));
 }
 
-TEST(DataNames, AreOfATextWithItsTokenizer) {
+TEST(DataNames, IncludeTheTokenizerOfAText) {
   const checkpoint::ScratchDirectory directory;
   const auto text = [&](const std::string& content, const data::DataSpecOptions& options = {}) {
     const auto file = directory.path() / "a.txt";
@@ -205,7 +205,7 @@ TEST(DataNames, AreOfATextWithItsTokenizer) {
                         "another hash"));
 }
 
-TEST(DataFit, NeedsTwoClassesToTrainOn) {
+TEST(DataFit, TrainingRequiresTwoClasses) {
   model::Network network({2}, "one");
   network.add(model::Dense({.units = 1}));
   const auto loss = model::SparseCategoricalCrossentropy();
@@ -244,7 +244,7 @@ class Photos final : public data::RecordSource {
   void read(std::int64_t /*record_id*/, data::Sample& /*sample*/) const override {}
 };
 
-TEST(ImagesOfAnotherSize, AreRefusedWithWhatResizesThem) {
+TEST(ImagesOfAnotherSize, AreRejectedWithAdviceOnResizing) {
   const auto error = [](const data::Dataset& photos, std::int64_t height) {
     model::Network network({height, height, 3}, "net");
     network.add(model::Flatten());
@@ -307,7 +307,7 @@ TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {
   EXPECT_EQ(scale_warning(table(500, 600, kSmall).map(standardize)), "");
 }
 
-TEST(LengthWarning, IsOfAFewVeryLongSamples) {
+TEST(LengthWarning, DetectsAFewVeryLongSamples) {
   const checkpoint::ScratchDirectory scratch;
   const std::string file = (scratch.path() / "a.txt").string();
   checkpoint::overwrite(file, std::string(15 * 4096 + 1, 'a'));
@@ -342,7 +342,7 @@ TEST(DataFit, NamesTheLossOfTargets) {
   EXPECT_NO_THROW(check_data_fits(fruit({"apple", "pear"}), two, model::BinaryCrossentropy()));
 }
 
-TEST(DataFit, AdvisesToFlattenWhereEachPositionHasARow) {
+TEST(DataFit, AdvisesToFlattenOutputsPerPosition) {
   const auto images = data::Dataset::synthetic({4, 4, 1}, 3, 20).batch(5);
   model::Network network({4, 4, 1}, "pixels");
   network.add(model::Dense({.units = 3}));
@@ -358,7 +358,7 @@ TEST(DataFit, AdvisesToFlattenWhereEachPositionHasARow) {
       Not(HasSubstr("flatten")));
 }
 
-TEST(DataFit, ListsBothSidesOfNamesThatDoNotMatch) {
+TEST(DataFit, ListsNamesThatDoNotMatch) {
   const model::Network network = house_network();
   const auto error = [&](const std::function<void(data::SampleSpec&)>& change,
                          DataUse use = DataUse::training) {
@@ -394,7 +394,7 @@ TEST(DataFit, ListsBothSidesOfNamesThatDoNotMatch) {
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets.clear(); }, DataUse::prediction), "");
 }
 
-TEST(DataFit, NamesLossesThatTheNetworkDoesNotHave) {
+TEST(DataFit, NamesLossesWithoutOutputs) {
   const auto error = [](const std::function<void(TrainerOptions&)>& change) {
     TrainerOptions options = house_options();
     change(options);

@@ -1,4 +1,4 @@
-// A training that diverges costs no sound checkpoint, and says so.
+// A training that diverges keeps healthy checkpoints, and reports the newest.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,14 +34,14 @@ using ::testing::Not;
 constexpr std::int64_t kBatch = 4;
 
 enum class Damage { none, loss, gradient };
-/// What is wrong with a step of an epoch; both count from 1.
+/// Returns the damage of a step in an epoch; both count from 1.
 using DamageOf = std::function<Damage(std::int64_t step, std::int64_t epoch)>;
 
 /// One feature and one target a record, in the order of their ids. The network below begins with
 /// zeros and hardly moves, so that a gradient is -2 * target * feature.
-class SpoiltSource final : public data::RecordSource {
+class DamagedSource final : public data::RecordSource {
  public:
-  SpoiltSource(std::int64_t steps, DamageOf damage)
+  DamagedSource(std::int64_t steps, DamageOf damage)
       : RecordSource({.spec = data::SampleSpec::regression({1}, 1),
                       .size = steps * kBatch,
                       .description = "spoilt samples"}),
@@ -62,12 +62,12 @@ class SpoiltSource final : public data::RecordSource {
   DamageOf damage_;
 };
 
-data::Dataset spoilt(std::int64_t steps, DamageOf damage) {
-  return data::Dataset::from_source(std::make_shared<SpoiltSource>(steps, std::move(damage)))
+data::Dataset damaged_data(std::int64_t steps, DamageOf damage) {
+  return data::Dataset::from_source(std::make_shared<DamagedSource>(steps, std::move(damage)))
       .batch(kBatch);
 }
 data::Dataset sound(std::int64_t steps) {
-  return spoilt(steps, [](auto, auto) { return Damage::none; });
+  return damaged_data(steps, [](auto, auto) { return Damage::none; });
 }
 
 model::Network flat_network() {
@@ -103,8 +103,7 @@ std::string path_of(const checkpoint::ScratchDirectory& directory, std::int64_t 
   return (directory.path() / checkpoint::checkpoint_name(step)).string();
 }
 
-/// What a training of `replicas` says on standard error, and the Error (diverged) that it ends
-/// with.
+/// The standard error of a training, and its Error (diverged).
 struct Ended {
   std::string error;
   std::string errors;
@@ -126,7 +125,7 @@ Ended end_of(int replicas, const data::Dataset& dataset, const FitOptions& fit,
 
 TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
   const data::Dataset dataset =
-      spoilt(4, [](auto step, auto) { return step == 2 ? Damage::gradient : Damage::none; });
+      damaged_data(4, [](auto step, auto) { return step == 2 ? Damage::gradient : Damage::none; });
   for (const model::Precision precision : {model::Precision::float32, model::Precision::bfloat16}) {
     try {
       model::make_backend(device::Device{}, {.precision = precision});
@@ -152,13 +151,13 @@ TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
   }
 }
 
-TEST(Divergence, SavesAfterTheNextGoodStepWhatWasDueInASkippedOne) {
+TEST(Divergence, PostponesASaveToTheNextGoodStep) {
   for (const int replicas : {1, 2}) {
     const checkpoint::ScratchDirectory directory;
     const auto damage = [](std::int64_t step, std::int64_t) {
       return step == 4 || step == 6 || step == 7 ? Damage::gradient : Damage::none;
     };
-    EXPECT_EQ(end_of(replicas, spoilt(10, damage), saving_to(directory, 2, 9)).error, "none");
+    EXPECT_EQ(end_of(replicas, damaged_data(10, damage), saving_to(directory, 2, 9)).error, "none");
     EXPECT_THAT(steps_of(directory), ElementsAre(10, 8, 5, 2));
   }
 }
@@ -170,7 +169,7 @@ TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
       const auto after_5 = [kind](std::int64_t step, std::int64_t) {
         return step > 5 ? kind : Damage::none;
       };
-      const Ended ended = end_of(replicas, spoilt(120, after_5), saving_to(directory, 1, 2));
+      const Ended ended = end_of(replicas, damaged_data(120, after_5), saving_to(directory, 1, 2));
       const std::string reason = kind == Damage::gradient ? "non-finite gradient"
                                  : replicas == 1          ? "non-finite loss on rank 0"
                                                           : "non-finite loss on rank 0 (replica 1)";
@@ -180,7 +179,7 @@ TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
                                          "last one (105) for a {}; the "
                                          "newest healthy checkpoint is {}",
                                          reason, path_of(directory, 4)));
-      // That of step 5 was followed by skipped steps alone.
+      // Only skipped steps followed the checkpoint of step 5.
       EXPECT_THAT(steps_of(directory), ElementsAre(4, 3));
       EXPECT_THAT(steps_of(directory, false), ElementsAre(5));
       FitOptions fit = saving_to(directory, 1, 2);
@@ -196,13 +195,13 @@ TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
   }
 }
 
-TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
+TEST(Divergence, MarksACheckpointSavedAmongSkippedSteps) {
   const checkpoint::ScratchDirectory directory;
   const auto after_8 = [](std::int64_t step, std::int64_t) {
     return step > 8 ? Damage::loss : Damage::none;
   };
   for (int run = 0; run < 2; ++run) {  // the second does the same: nothing accumulates
-    const Ended ended = end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1));
+    const Ended ended = end_of(1, damaged_data(10, after_8), saving_to(directory, 4, 1));
     EXPECT_EQ(ended.error,
               fmt::format("[train] expected finite losses, gradients and parameters; try a lower "
                           "learning rate, warm-up or clipping, got 2 skipped steps at the end; the "
@@ -222,7 +221,7 @@ TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
   EXPECT_THAT(steps_of(directory), ElementsAre(10));
 }
 
-TEST(Divergence, AtTheEndOfARunIsNotHiddenByGoodStepsBefore) {
+TEST(Divergence, AtTheEndIsNotHiddenByEarlierGoodSteps) {
   for (const int replicas : {1, 2}) {
     FitOptions fit{.epochs = 1};
     CapturedFile events;
@@ -232,7 +231,7 @@ TEST(Divergence, AtTheEndOfARunIsNotHiddenByGoodStepsBefore) {
     const auto after_3 = [](std::int64_t step, std::int64_t) {
       return step > 3 ? Damage::gradient : Damage::none;
     };
-    EXPECT_THAT(end_of(replicas, spoilt(30, after_3), fit).error,
+    EXPECT_THAT(end_of(replicas, damaged_data(30, after_3), fit).error,
                 HasSubstr("got 27 skipped steps at the end"));
     const nlohmann::json end =
         nlohmann::json::parse(events.text().substr(events.text().find(R"({"event":"end")")));
@@ -246,7 +245,7 @@ TEST(Divergence, AtTheEndOfARunIsNotHiddenByGoodStepsBefore) {
 
 TEST(Divergence, BeforeTheEndIsCountedAtTheEnd) {
   const auto dataset =
-      spoilt(30, [](auto step, auto) { return step < 28 ? Damage::loss : Damage::none; });
+      damaged_data(30, [](auto step, auto) { return step < 28 ? Damage::loss : Damage::none; });
   ::testing::internal::CaptureStderr();
   const History history = train(1, flat_network(), dataset, slow(), {.epochs = 1}).history;
   ::testing::internal::GetCapturedStderr();
@@ -254,7 +253,7 @@ TEST(Divergence, BeforeTheEndIsCountedAtTheEnd) {
   EXPECT_TRUE(history.end.healthy);
 }
 
-TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {
+TEST(Divergence, KeepsHealthyCheckpointsOnASignal) {
   const checkpoint::ScratchDirectory directory;
   const auto after_4 = [](std::int64_t step, std::int64_t) {
     return step > 4 ? Damage::gradient : Damage::none;
@@ -262,7 +261,7 @@ TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {
   FitOptions fit = saving_to(directory, 2, 1);
   fit.callbacks = {std::make_shared<RaiseAfter>(7)};
   fit.signals = {SIGTERM};
-  EXPECT_EQ(end_of(2, spoilt(50, after_4), fit).error, "none");
+  EXPECT_EQ(end_of(2, damaged_data(50, after_4), fit).error, "none");
   EXPECT_THAT(steps_of(directory), ElementsAre(4, 2));
   EXPECT_THAT(steps_of(directory, false), ElementsAre(8));
   EXPECT_EQ(train(2, flat_network(), sound(50), slow(), saving_to(directory, 2, 1)).steps.size(),
@@ -271,7 +270,7 @@ TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {
 
 TEST(Divergence, InAnEpochWithoutAGoodStepIsReportedAsNull) {
   const auto dataset = [](std::int64_t bad_epoch) {
-    return spoilt(
+    return damaged_data(
         3, [=](auto, auto epoch) { return epoch == bad_epoch ? Damage::loss : Damage::none; });
   };
   FitOptions fit{.epochs = 2};
@@ -298,7 +297,7 @@ TEST(Divergence, InAnEpochWithoutAGoodStepIsReportedAsNull) {
   EXPECT_TRUE(std::isfinite(outcome.history.epochs[1].metrics.loss()));
 }
 
-TEST(Divergence, OfParametersIsNeverSaved) {
+TEST(Divergence, NonFiniteParametersAreNeverSaved) {
   const checkpoint::ScratchDirectory directory;
   TrainerOptions options = slow();
   options.schedule.peak = 3e38F;
@@ -311,7 +310,7 @@ TEST(Divergence, OfParametersIsNeverSaved) {
   EXPECT_THAT(steps_of(directory, false), IsEmpty());
 }
 
-TEST(Divergence, IsNotWhatALossScaleThatIsStillTooLargeMeans) {
+TEST(Divergence, DoesNotIncludeOverflowsOfTheLossScale) {
   const checkpoint::ScratchDirectory directory;
   TrainerOptions options = slow();
   // The gradient of about 56 fits after some halvings; after one it does not yet.
@@ -359,7 +358,7 @@ TEST_F(Retention, CountsHealthyCheckpoints) {
   EXPECT_THAT(steps_of(scratch_, false), IsEmpty());
 }
 
-TEST_F(Retention, IsLeftToTheCallerWhereItAsks) {
+TEST_F(Retention, IsDeferredOnRequest) {
   checkpoint::CheckpointDirectory checkpoints = directory(1);
   save(checkpoints, 1);
   checkpoints.save(replica_.arrays(), checkpoint::at_step(2), {.prune = false});
@@ -384,7 +383,7 @@ TEST_F(Retention, KeepsTheBestUntilABetterOneIsComplete) {
     for (std::int64_t step = 2; step <= 4; ++step) save(checkpoints, step);
     EXPECT_THAT(steps_of(scratch_), ElementsAre(4, 1));
     EXPECT_EQ(best(), "step-00000001");
-    save_best(checkpoints, 5, 0.25, false);  // killed before it removes the others
+    save_best(checkpoints, 5, 0.25, false);  // interrupted before it removes the others
   }
   EXPECT_EQ(best(), "step-00000005");
   EXPECT_THAT(steps_of(scratch_), ElementsAre(5, 4, 1));
@@ -412,7 +411,7 @@ TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 3) << "better than none";
 }
 
-TEST_F(Retention, KeepsAllIfSoManyAreToStay) {
+TEST_F(Retention, KeepsAllUpToTheLimit) {
   checkpoint::CheckpointDirectory checkpoints = directory(std::numeric_limits<int>::max());
   save(checkpoints, 1);
   save(checkpoints, 2);
@@ -423,8 +422,8 @@ TEST_F(Retention, KeepsAllIfSoManyAreToStay) {
 
 constexpr std::int64_t kLargestEpoch = std::numeric_limits<std::int64_t>::max();
 
-// Of files that were edited: their manifest is right.
-TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
+// The files were edited, but their manifest is valid.
+TEST(Resumed, RejectsInvalidNumbers) {
   const auto error = [](const std::string& name, const nlohmann::json& value) {
     const checkpoint::ScratchDirectory directory;
     FitOptions fit = saving_to(directory, 0, 3);
@@ -460,7 +459,7 @@ TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
     EXPECT_THAT(error("epoch", epoch), HasSubstr("expected an epoch that step 2 is in, of "));
 }
 
-/// A metric of a user: how many samples it has seen.
+/// A user-defined metric: the number of samples.
 class SamplesSeen final : public model::Metric {
  public:
   std::string name() const override { return "seen"; }
@@ -476,8 +475,8 @@ class SamplesSeen final : public model::Metric {
   }
 };
 
-TEST(Divergence, LeavesSkippedStepsOutOfMetrics) {
-  const data::Dataset dataset = spoilt(5, [](std::int64_t step, auto) {
+TEST(Divergence, ExcludesSkippedStepsFromMetrics) {
+  const data::Dataset dataset = damaged_data(5, [](std::int64_t step, auto) {
     return step == 2 ? Damage::loss : step == 4 ? Damage::gradient : Damage::none;
   });
   TrainerOptions options = slow();

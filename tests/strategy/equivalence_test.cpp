@@ -1,4 +1,4 @@
-// N replicas compute what one computes: the promise that everything else stands on.
+// N replicas compute the same as one.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ Kind layer_wise_adam() {
 data::Dataset ragged_houses() { return house_data().shuffle().batch(40); }
 Kind several_outputs() { return {"SeveralOutputs", house_network, house_options(), ragged_houses}; }
 
-/// Two of five words, the second of which follows from the first, as does the next.
+/// Samples of two of five words; each word determines the next one.
 data::Dataset ragged_words() {
   std::mt19937 random(5);
   std::vector<std::int32_t> words;
@@ -100,7 +100,7 @@ data::Dataset ragged_words() {
       .shuffle()
       .batch(40);
 }
-/// Outputs are products with the table that the words are looked up in.
+/// Outputs are products with the embedding table.
 model::Network tied_network() {
   model::Network network({{.name = "words", .shape = {2}, .type = ElementType::int32}}, "tied");
   network.add(model::Embedding({.vocabulary = 5, .dimension = 6}));
@@ -126,8 +126,8 @@ TEST_P(ReplicaEquivalence, LossesOfTwentyStepsAreThoseOfOneReplica) {
   EXPECT_EQ(one.losses.size(), 20U);
   EXPECT_LT(one.losses.back(), one.losses.front());
   expect_close(several.losses, one.losses, 1e-5);
-  // Adam divides by the root of a gradient that may be rounding alone, so a parameter can differ by
-  // more than a loss does.
+  // Adam divides by the root of a gradient that may be only rounding, so parameters can differ more
+  // than losses.
   expect_close(several.parameters, one.parameters, 1e-4);
   for (std::size_t i = 0; i < one.steps.size(); ++i) {
     EXPECT_EQ(several.steps[i].metrics.samples, one.steps[i].metrics.samples);
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
                                             ::testing::Values(2, 3, 4)),
                          name_of_kind);
 
-/// Partners come from the whole epoch, so that they do not depend on who reads what.
+/// Partners are from the whole epoch, so that they do not depend on the distribution of records.
 TEST(Mixup, IsTheSameForAnyNumberOfReplicasAndMicroBatches) {
   const FitOptions fit{.epochs = 0, .steps = 20};
   const data::Dataset mixed = ragged_data().mixup(0.4);
@@ -192,7 +192,7 @@ TEST_P(Accumulation, DoesNotChangeTheResultOfLayerWiseRates) {
   expect_the_same_in_pieces(
       {.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}}, accumulate,
       replicas, 1e-6);
-  // As of Adam, a step of an element may be that of rounding alone.
+  // As with Adam, the step of an element may be due to rounding only.
   expect_the_same_in_pieces({.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}, accumulate,
                             replicas, 1e-4);
 }
@@ -247,7 +247,7 @@ class DistanceFromLabel final : public model::CustomLoss {
   }
 };
 
-TEST(LossOfTheUser, IsTheSameForAnyNumberOfReplicas) {
+TEST(UserDefinedLoss, IsTheSameForAnyNumberOfReplicas) {
   const TrainerOptions options{.loss = std::make_shared<DistanceFromLabel>(),
                                .optimizer = model::Sgd{},
                                .schedule = {.peak = 0.02F}};
@@ -267,7 +267,7 @@ TEST(SeveralOutputs, AreReportedTheSameForAnyNumberOfReplicasAndMicroBatches) {
     EXPECT_TRUE(found) << name;
     return found.value_or(NAN);
   };
-  // The sample weights are those of both, so the means add up as the sums do.
+  // Both losses have the same sample weights, so the means add up like the sums.
   EXPECT_NEAR(value(expected, "loss"),
               value(expected, "kind_loss") + 0.5 * value(expected, "cost_loss"), 1e-6);
   EXPECT_EQ(value(expected, "accuracy"), value(expected, "kind_accuracy"));
@@ -287,7 +287,7 @@ TEST(SeveralOutputs, AreReportedTheSameForAnyNumberOfReplicasAndMicroBatches) {
   }
 }
 
-TEST(ClassWeights, CountByTheirRatios) {
+TEST(ClassWeights, OnlyRatiosMatter) {
   const FitOptions fit{.epochs = 1};
   const auto with = [&](std::vector<float> weights) {
     return train(2, plain_network(), ragged_data(),
@@ -311,7 +311,7 @@ TEST(Equivalence, HoldsForABatchSmallerThanTheReplicas) {
   expect_close(four.parameters, one.parameters, 1e-4);
 }
 
-TEST(Equivalence, SameSeedGivesTheSameBits) {
+TEST(Equivalence, SameSeedIsBitwiseEqual) {
   const FitOptions fit{.epochs = 2};
   for (const model::OptimizerOptions& optimizer :
        {model::OptimizerOptions(model::Adam{}), model::OptimizerOptions(model::Lamb{})})
@@ -325,7 +325,7 @@ TEST(Equivalence, SameSeedGivesTheSameBits) {
     }
 }
 
-TEST(Equivalence, ActivationsThatAreComputedAgainGiveTheSameBits) {
+TEST(Equivalence, RecomputationIsBitwiseEqual) {
   model::Network network({16}, "deep");
   for (int block = 0; block < 6; ++block) {
     network.add(model::Dense({.units = 16}));
@@ -350,13 +350,13 @@ TEST(Equivalence, ActivationsThatAreComputedAgainGiveTheSameBits) {
       }
 }
 
-TEST(Equivalence, AnotherSeedGivesAnotherResult) {
+TEST(Equivalence, SeedsDiffer) {
   const FitOptions fit{.epochs = 1};
   EXPECT_NE(train(1, plain_network(), ragged_data(), {.seed = 1}, fit).parameter_hash,
             train(1, plain_network(), ragged_data(), {.seed = 2}, fit).parameter_hash);
 }
 
-TEST(Equivalence, ReducesEachBucketOncePerStepWhateverTheMicroBatches) {
+TEST(Equivalence, ReducesEachBucketOncePerStepForAnyMicroBatches) {
   for (const int accumulate : {1, 4}) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, 2);

@@ -1,5 +1,4 @@
-// The parts of a training loop alone: health of steps, saved state, micro-batches, names of
-// buckets.
+// Parts of the training loop: health of steps, saved state, micro-batches, names of buckets.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -75,7 +74,7 @@ TEST_F(StepHealthTest, LogsTheFirstTheTenthAndTheHundredthInARow) {
             "lockstep: warning: step 102 skipped: non-finite gradient\n");
 }
 
-TEST_F(StepHealthTest, AtTheEndIsThatOfTheLastStep) {
+TEST_F(StepHealthTest, AtTheEndDependsOnTheLastStep) {
   ::testing::internal::CaptureStderr();
   const auto at_end = [&](int good, int skipped, int overflows, int signal) {
     StepHealth health(*strategy_);
@@ -95,7 +94,7 @@ TEST_F(StepHealthTest, AtTheEndIsThatOfTheLastStep) {
   ::testing::internal::GetCapturedStderr();
 }
 
-TEST(FitState, IsReadAsItWasWritten) {
+TEST(FitState, RoundTrips) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 1);
   const auto network = std::make_shared<const model::Network>(plain_network());
@@ -155,7 +154,7 @@ TEST(MicroBatches, DivideAPart) {
   EXPECT_THAT(sizes(7, 14, 2, 0), ElementsAre(3, 4));
   EXPECT_THAT(sizes(2, 4, 5, 0), ElementsAre(1, 1));
   EXPECT_THAT(sizes(0, 4, 5, 0), ElementsAre(0));
-  // Those that normalize together make as many passes as the one with the most samples.
+  // Replicas that normalize together have as many micro-batches as the one with the most samples.
   EXPECT_THAT(sizes(1, 5, 4, 3), ElementsAre(0, 1));
   EXPECT_THAT(sizes(0, 5, 4, 3), ElementsAre(0, 0));
 }
@@ -183,7 +182,7 @@ TEST(MicroBatches, FindInputsAndTargetsByName) {
   const auto* const inputs = view.inputs.data();
   EXPECT_EQ(named.view(part).inputs.data(), inputs) << "allocates nothing for a further batch";
 
-  // One input: that of its name among several, the only one whatever its name.
+  // A single input matches by name among several, or the only one of any name.
   model::Network table({{.name = "table", .shape = {3}}}, "table");
   table.add(model::Dense({.units = 1}));
   MicroBatches of_table(table, 1, 0);
@@ -195,7 +194,7 @@ TEST(MicroBatches, FindInputsAndTargetsByName) {
             "[table] expected inputs table, got image, word");
 }
 
-TEST(MicroBatches, OfAPartThatIsOrderedByThemFollowTheOrder) {
+TEST(MicroBatches, FollowTheOrderOfThePart) {
   const model::Network network = plain_network();
   data::Batch part;
   part.samples = 4;  // 5, 6, 7 and 8 of 12, in the order 6, 7, 5, 8

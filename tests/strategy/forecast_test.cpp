@@ -1,5 +1,4 @@
-// Training on windows of a table's rows: what several replicas, a resume and predictions make of
-// them.
+// Training on windows of a table's rows: several replicas, a resume, and predictions.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

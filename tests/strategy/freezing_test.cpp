@@ -1,4 +1,4 @@
-// Frozen parameters: what is trained, stored and reduced without them.
+// Frozen parameters are not trained, stored or reduced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ Named parameters_of(Trainer& trainer) {
   return by_name(model.parameter_table(), model.parameters());
 }
 
-/// After each step, sets parameters back to the values that they had before the training.
+/// Restores parameters to their initial values after each step.
 class Restores final : public Callback {
  public:
   Restores(Trainer& trainer, std::vector<std::string> names)
@@ -124,7 +124,7 @@ TEST(Freezing, LetsNormalizationUseItsMovingStatistics) {
     }
 }
 
-TEST(Freezing, ResumesExactlyWithTheSameFrozenParametersAlone) {
+TEST(Freezing, ResumesOnlyWithTheSameFrozenParameters) {
   for (const int replicas : {1, 3}) {
     const auto train_frozen = [&](std::vector<std::string> patterns, const FitOptions& fit,
                                   const model::OptimizerOptions& optimizer = model::Adam{}) {
@@ -182,7 +182,7 @@ TEST(ParameterGroups, FollowTheScheduleWithTheirOwnPeakAndDecay) {
     plain.optimizer = model::Sgd{.learning_rate = 0.2F};
     plain.schedule.peak = model::Schedule{}.peak;
     plain.freeze = {"dense_1/kernel", "*/bias"};
-    // The same parameter by two trainings: with a group, and with its options for all.
+    // Two trainings of this parameter match: with a group, and with its options for all parameters.
     EXPECT_THAT(
         outcome.losses,
         Pointwise(::testing::DoubleNear(1e-6),
@@ -198,7 +198,7 @@ TEST(ParameterGroups, FollowTheScheduleWithTheirOwnPeakAndDecay) {
             "[group] expected a learning rate and a weight decay of 0 or more, got dense/*:lr=-1");
 }
 
-/// After each step: the average of the parameters, in double.
+/// Computes the average of the parameters after each step, in double.
 class Averages final : public Callback {
  public:
   Averages(Trainer& trainer, double decay) : trainer_(trainer), decay_(decay) {}
@@ -217,7 +217,7 @@ class Averages final : public Callback {
   double decay_;
 };
 
-TEST(MovingAverage, IsWhatEvaluationComputesWith) {
+TEST(MovingAverage, IsUsedByEvaluation) {
   for (const int replicas : {1, 3}) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
@@ -281,7 +281,7 @@ TEST(MovingAverage, IsInCheckpointsAndResumesExactly) {
             "[ema] expected a decay from 0 to below 1, got 1");
 }
 
-TEST(Freezing, RefusesPatternsThatMatchNothingOrEverything) {
+TEST(Freezing, RejectsPatternsThatMatchNothingOrEverything) {
   const auto error = [](std::vector<std::string> patterns) {
     return error_of([&] {
       train(1, plain_network(), shuffled_data(), freezing(std::move(patterns)), {.steps = 1});

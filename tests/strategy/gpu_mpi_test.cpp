@@ -1,4 +1,4 @@
-// Ranks that divide, share or contend for pretended GPUs; run under mpirun on 1 to 4 ranks.
+// Ranks that divide, share or contend for simulated GPUs; run under mpirun on 1 to 4 ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(GpusOfRanks, AreOneEachByLocalRank) {
   EXPECT_EQ(strategy->selection().reason, fmt::format("GPUs of {} ranks", ranks()));
 }
 
-TEST(GpusOfRanks, AreDividedWhereAllAreAskedFor) {
+TEST(GpusOfRanks, AreDividedOnRequestOfAll) {
   const pretend::Machine machine({.gpus = 2 * ranks()});
   EXPECT_EQ(job::choose_devices(job::mpi_session(), "gpu:all"), pretend::gpus(2, 2 * rank()));
 }
@@ -66,7 +66,7 @@ TEST(GpusOfRanks, AreTooFewForMoreRanks) {
   EXPECT_EQ(job::choose_devices(job::mpi_session(), "auto", true), pretend::gpus(1));
 }
 
-TEST(GpusOfRanks, AreNotTheSameByAccident) {
+TEST(GpusOfRanks, MustDifferByDefault) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
   for (const Route route : {Route::automatic, Route::nccl, Route::staged}) {
     try {
@@ -84,7 +84,7 @@ TEST(GpusOfRanks, AreNotTheSameByAccident) {
   }
 }
 
-TEST(GpusOfRanks, MayBeShownOneToEachRank) {
+TEST(GpusOfRanks, MayBeVisibleToOneRankEach) {
   const pretend::Machine machine({.gpus = 1, .first_gpu = rank()});
   EXPECT_EQ(job::choose_devices(job::mpi_session(), "auto"), pretend::gpus(1));
   const auto strategy =
@@ -92,7 +92,7 @@ TEST(GpusOfRanks, MayBeShownOneToEachRank) {
   expect_sum_of_replicas(*strategy);
 }
 
-TEST(GpusOfRanks, AreTheSameUnderDifferentNumbersToo) {
+TEST(GpusOfRanks, AreComparedByIdentity) {
   if (ranks() != 2) GTEST_SKIP() << "two ranks are enough";
   const pretend::Machine machine({.gpus = 2 - rank(), .first_gpu = rank()});
   EXPECT_THAT(
@@ -101,7 +101,7 @@ TEST(GpusOfRanks, AreTheSameUnderDifferentNumbersToo) {
                 " both have GPU-00000001-"));
 }
 
-TEST(GpusOfRanks, AreSharedOnPurpose) {
+TEST(GpusOfRanks, AreSharedOnRequest) {
   for (const Route route : {Route::automatic, Route::staged}) {
     const auto strategy = make_strategy(job::mpi_session(), "auto", pretend::gpus(1),
                                         {.route = route, .share_gpus = true});
@@ -118,7 +118,7 @@ TEST(GpusOfRanks, AreSharedByTheReplicasOfARank) {
   expect_sum_of_replicas(*strategy);
 }
 
-TEST(GpusOfRanks, WhichShareThemAreNotServedByNccl) {
+TEST(GpusOfRanks, DoNotUseNcclWhenShared) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
   if (allreduce::error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is none";
@@ -134,7 +134,7 @@ struct Trained {
   Outcome outcome;
 };
 
-// 203 samples in batches of 40: the last one of an epoch has 3, fewer than some ranks there are.
+// 203 samples in batches of 40: the last one of an epoch has 3, which may be fewer than ranks.
 Trained train_on_gpus(const std::vector<device::Device>& devices,
                       const StrategyOptions& strategy_options, const TrainerOptions& options,
                       const model::Network& network) {
@@ -150,8 +150,8 @@ Trained train_on_gpus(const std::vector<device::Device>& devices,
   return trained;
 }
 
-// With NCCL between one GPU of each rank, its sums are part of the recordings.
-TEST(GpusOfRanks, RecordTheirSums) {
+// With NCCL between one GPU of each rank, reductions are part of the recordings.
+TEST(GpusOfRanks, RecordTheirReductions) {
   if (error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is no NCCL";
   const std::vector<device::Device> mine = pretend::gpus(1, rank());
@@ -170,7 +170,7 @@ TEST(GpusOfRanks, RecordTheirSums) {
   }
 }
 
-// Of all replicas of this process, in the middle of a training.
+// Changes the bucket size of all local replicas in the middle of a training.
 class ChangeBuckets final : public Callback {
  public:
   explicit ChangeBuckets(LocalReplicas& replicas) : replicas_(replicas) {}
@@ -183,8 +183,8 @@ class ChangeBuckets final : public Callback {
   LocalReplicas& replicas_;
 };
 
-// The recordings before use memory of the buckets before, which is gone.
-TEST(GpusOfRanks, RecordTheirSumsAnewWhenBucketsChange) {
+// Earlier recordings refer to freed memory of the buckets.
+TEST(GpusOfRanks, RecordAgainWhenBucketsChange) {
   if (error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is no NCCL";
   std::vector<double> losses[2];
@@ -202,7 +202,7 @@ TEST(GpusOfRanks, RecordTheirSumsAnewWhenBucketsChange) {
   EXPECT_EQ(losses[1], losses[0]);
 }
 
-TEST(GpusOfRanks, SayWhetherNcclReachesAllNodes) {
+TEST(GpusOfRanks, ReportWhetherNcclReachesAllNodes) {
   if (ranks() == 1 ||
       error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is no NCCL, or nothing to reach";
@@ -213,7 +213,7 @@ TEST(GpusOfRanks, SayWhetherNcclReachesAllNodes) {
   EXPECT_EQ(strategy->route(), "nccl");
 }
 
-TEST(GpusOfRanks, RecordTheSumsOfStatistics) {
+TEST(GpusOfRanks, RecordReductionsOfStatistics) {
   if (error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is no NCCL";
   TrainerOptions options{.optimizer = model::Sgd{},
@@ -227,7 +227,7 @@ TEST(GpusOfRanks, RecordTheSumsOfStatistics) {
             train_on_gpus(mine, {}, plainly, normalized_network()).outcome.losses);
 }
 
-// Else gpu:0 would hold a context of each rank.
+// Otherwise gpu:0 would hold a context of each rank.
 TEST(GpusOfRanks, AreNotTouchedByOtherRanks) {
   for (const Route route : {Route::automatic, Route::staged}) {
     const pretend::NewProcess process;
@@ -237,7 +237,7 @@ TEST(GpusOfRanks, AreNotTouchedByOtherRanks) {
   }
 }
 
-/// A rank that trains for itself.
+/// A strategy of a rank that trains alone.
 class Alone final : public Strategy {
  public:
   explicit Alone(device::Device gpu)
@@ -246,7 +246,7 @@ class Alone final : public Strategy {
   std::string name() const override { return "alone"; }
 };
 
-// One GPU is what all of them come to.
+// All ranks match training on one GPU.
 TEST(GpusOfRanks, HaveTheLossesOfOneGpu) {
   const TrainerOptions options{.optimizer = model::Adam{}};
   Alone alone(pretend::gpus(1, rank()).front());
@@ -263,8 +263,8 @@ TEST(GpusOfRanks, HaveTheLossesOfOneGpu) {
   }
 }
 
-// What the host sums is done between pieces of the recordings.
-TEST(GpusOfRanks, RecordStepsAroundTheSumsOfTheHost) {
+// Host reductions run between pieces of the recordings.
+TEST(GpusOfRanks, RecordStepsAroundHostReductions) {
   TrainerOptions options{.optimizer = model::Adam{}};
   options.buckets = {.first_bytes = 64, .bytes = 256};
   TrainerOptions plainly = options;
@@ -279,7 +279,7 @@ TEST(GpusOfRanks, RecordStepsAroundTheSumsOfTheHost) {
   }
 }
 
-TEST(GpusOfRanks, RefuseRoutesOfTheCpu) {
+TEST(GpusOfRanks, RejectCpuRoutes) {
   if (ranks() == 1) GTEST_SKIP() << "one rank needs no route";
   EXPECT_EQ(error_of([] {
               make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()),

@@ -1,4 +1,4 @@
-// Strategies on a machine that pretends to have GPUs.
+// Strategies on simulated GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using ::testing::HasSubstr;
 
 const std::vector<device::Device> kOneGpuTwice(2, pretend::gpus(1).front());
 
-// What all replicas add up to: 0 + 1 + …, in memory of their GPUs.
+// Sums the ranks of all replicas, 0 + 1 + …, in the memory of their GPUs.
 float sum_over(Strategy& strategy) {
   std::vector<float> sums(static_cast<std::size_t>(strategy.local_replicas()));
   strategy.run([&](int local) {
@@ -55,7 +55,7 @@ TEST(GpuStrategy, OfOneGpuHasNothingToReduce) {
   EXPECT_EQ(strategy->group(0).allocate(100).device(), pretend::gpus(1, 3).front());
 }
 
-/// Steps of one replica whose next batch is always known, as in a training that reads ahead.
+/// Steps of one replica with the next batch known, as in a training that reads ahead.
 class ReadAhead {
  public:
   static constexpr std::int64_t kSteps = 8;
@@ -108,7 +108,7 @@ TEST(GpuTraining, MakesFewCallsBetweenTwoRecordings) {
     training.train(step);
     if (step <= StepRecordings::kPlainSteps) continue;
     EXPECT_EQ(pretend::calls(Call::graph) - graphs, 1U);
-    // The constants of the update.
+    // The upload of the update's constants.
     EXPECT_EQ(pretend::commands_before_graph() - commands, 1U);
     if (step + 1 == ReadAhead::kSteps) continue;
     // Afterwards: the end of the step; for the next batch its transfer, with a wait and an event,
@@ -118,8 +118,8 @@ TEST(GpuTraining, MakesFewCallsBetweenTwoRecordings) {
   }
 }
 
-// An evaluation, or another pass, uses the memory in which the next batch is already.
-TEST(GpuTraining, LoadsABatchAgainThatAnotherPassHasOverwritten) {
+// An evaluation or another pass overwrites the memory of the staged next batch.
+TEST(GpuTraining, ReloadsABatchThatAnotherPassOverwrote) {
   std::array<std::vector<double>, 2> losses;
   for (const bool records_steps : {false, true}) {
     ReadAhead training(records_steps);
@@ -137,13 +137,13 @@ class StandsStill final : public model::CustomOptimizer {
               const model::UpdateNumbers& /*numbers*/) const override {}
 };
 
-TEST(GpuStrategy, RefusesAnOptimizerOfTheUsersOwn) {
+TEST(GpuStrategy, RejectsUserDefinedOptimizers) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
   EXPECT_EQ(error_of([&] {
               Trainer(*strategy, plain_network(), {.optimizer = std::make_shared<StandsStill>()});
             }),
-            "[custom_optimizer] expected an optimizer of the library on a GPU, got a "
+            "[custom_optimizer] expected a built-in optimizer on a GPU, got a "
             "CustomOptimizer, which runs on the CPU only");
 }
 
@@ -156,7 +156,7 @@ TEST(GpuStrategy, ReducesLogicalReplicasOnTheirGpu) {
   }
 }
 
-TEST(GpuStrategy, ReducesByWayOfTheHostWhereAskedTo) {
+TEST(GpuStrategy, ReducesThroughTheHostOnRequest) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", pretend::gpus(3), {.route = Route::staged});
   EXPECT_EQ(strategy->route(), "staged + in-process");
@@ -181,8 +181,8 @@ TEST(GpuStrategy, ReducesWithNcclOnOneGpuOnRequest) {
   EXPECT_EQ(sum_over(*strategy), 0.0F);
 }
 
-// Where CUDA waits for all GPUs of the process, no GPU may wait for this replica in a sum.
-TEST(GpuStrategy, HasNoSumInFlightWhereItAllocatesOrLoadsKernels) {
+// CUDA may wait for all GPUs of the process, so none may wait for this replica in a reduction.
+TEST(GpuStrategy, HasNoReductionInFlightDuringAllocation) {
   if (allreduce::nccl_built_version() == "absent") GTEST_SKIP() << "this build has no NCCL";
   const pretend::Machine machine({.waits_for_all = true});
   for (const auto wire : {allreduce::WireType::float32, allreduce::WireType::float16}) {
@@ -196,7 +196,7 @@ TEST(GpuStrategy, HasNoSumInFlightWhereItAllocatesOrLoadsKernels) {
   }
 }
 
-TEST(GpuStrategy, TellsWhichGpusItUses) {
+TEST(GpuStrategy, ReportsItsGpus) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", kOneGpuTwice);
   const job::Placement& place = strategy->placements()[1];
@@ -207,7 +207,7 @@ TEST(GpuStrategy, TellsWhichGpusItUses) {
   EXPECT_THAT(strategy->table(), HasSubstr("Pretended GPU  GPU-00000000"));
 }
 
-TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
+TEST(GpuStrategy, RejectsCpuRoutes) {
   job::Session session(0, nullptr);
   EXPECT_EQ(
       error_of([&] { make_strategy(session, "auto", pretend::gpus(2), {.route = Route::ring}); }),
@@ -222,9 +222,9 @@ TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
             "[--allreduce] expected replicas on GPUs for staged (or use auto), got cpu:0, cpu:0");
 }
 
-// Each context takes half a gigabyte of a real GPU, and in a node where each rank has its GPU,
-// gpu:0 is rank 0's alone.
-TEST(GpuTraining, TouchesNoGpuButItsOwn) {
+// Each context uses half a gigabyte of a real GPU, and if each rank has its GPU, only rank 0 uses
+// gpu:0.
+TEST(GpuTraining, UsesOnlyItsGpu) {
   const auto touched = [](const std::vector<device::Device>& devices, Route route) {
     const pretend::NewProcess process;
     {
@@ -247,7 +247,7 @@ TEST(GpuTraining, TouchesNoGpuButItsOwn) {
   EXPECT_THAT(touched(pretend::gpus(2, 5), Route::nccl), ElementsAre(5, 6));
 }
 
-TEST(GpuTraining, TriesFusedStatisticsOnlyIfItMay) {
+TEST(GpuTraining, TriesFusedStatisticsOnlyIfAllowed) {
   const std::string folder = testing::TempDir() + "/fused_statistics_of_a_trainer";
   std::filesystem::remove_all(folder);
   ::setenv("LOCKSTEP_CACHE_DIR", folder.c_str(), 1);
@@ -267,8 +267,8 @@ TEST(GpuTraining, TriesFusedStatisticsOnlyIfItMay) {
   std::filesystem::remove_all(folder);
 }
 
-// The graph API of the pretended cuDNN knows only convolutions with sums.
-TEST(GpuTraining, ComputesConvolutionsByTheInterfaceThatIsSelected) {
+// The graph API of the simulated cuDNN supports only convolutions with sums.
+TEST(GpuTraining, ConvolvesWithTheSelectedInterface) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
   EXPECT_THAT(device_error_of([&] {
@@ -279,7 +279,7 @@ TEST(GpuTraining, ComputesConvolutionsByTheInterfaceThatIsSelected) {
               HasSubstr("a graph other than a convolution and its sums"));
 }
 
-TEST(ChooseDevices, OfOneProcessTakesAllGpus) {
+TEST(ChooseDevices, SelectsAllGpusForOneProcess) {
   const job::Session session(0, nullptr);
   const pretend::Machine machine({.gpus = 3});
   EXPECT_EQ(job::choose_devices(session, "auto"), pretend::gpus(3));
@@ -288,7 +288,7 @@ TEST(ChooseDevices, OfOneProcessTakesAllGpus) {
             (std::vector<device::Device>(2, pretend::gpus(1, 2).front())));
 }
 
-TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
+TEST(ChooseDevices, ReportsGpuProblems) {
   job::Session session(0, nullptr);
   {
     const pretend::Machine machine({.gpus = 2});
@@ -304,7 +304,7 @@ TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
               HasSubstr("[devices] expected gpu:0; the NVIDIA driver supports CUDA 11.8"));
 }
 
-TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
+TEST(GpuStrategy, ReportsRequiredAndFreeMemory) {
   job::Session session(0, nullptr);
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = 1'000'000});
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
@@ -313,7 +313,7 @@ TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
       "[memory] expected 2000000 bytes on gpu:0; 1000000 are free");
 }
 
-TEST(GpuMemory, RefusesABatchThatDoesNotFitAndNamesOneThatWould) {
+TEST(GpuMemory, RejectsALargeBatchAndSuggestsASmallerOne) {
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = std::size_t{16} << 20});
   const auto fit = [&](std::int64_t batch) {
     job::Session session(0, nullptr);

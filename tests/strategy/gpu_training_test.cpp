@@ -1,4 +1,4 @@
-// Training on GPUs, pretended or not, comes to what training on the CPU comes to.
+// Training on real or simulated GPUs matches training on the CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,8 +87,8 @@ const Kind kKinds[] = {
      {.optimizer = model::Sgd{.momentum = 0.9F, .nesterov = true}, .schedule = {.peak = 0.05F}}},
     {"adam", plain_network, {.optimizer = model::Adam{}}},
     {"adamw", plain_network, {.optimizer = model::AdamW{}}},
-    // No Adam, which would make steps of the rounding errors that are the gradient of a bias before
-    // a normalization.
+    // Not Adam: the gradient of a bias before a normalization is only rounding errors, which Adam
+    // would amplify.
     {"normalization",
      normalized_network,
      {.optimizer = model::Sgd{.momentum = 0.9F}, .schedule = {.peak = 0.02F}}},
@@ -110,7 +110,7 @@ class GpuTraining : public testing::TestWithParam<Kind> {
   static model::Network network() { return GetParam().network(); }
 };
 
-TEST(GpuOutputs, HaveTheLossesOfTheCpu) {
+TEST(GpuOutputs, MatchTheLossesOfTheCpu) {
   if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
   const Trained on_cpu = train_on({Device{}}, house_network(), house_options(), house_data());
   const Trained on_gpu = train_on({kGpu}, house_network(), house_options(), house_data());
@@ -118,7 +118,7 @@ TEST(GpuOutputs, HaveTheLossesOfTheCpu) {
   EXPECT_LT(on_cpu.losses.back(), on_cpu.losses.front());
 }
 
-TEST(GpuMetrics, AreOfTheOutputsThatTheGpuCounts) {
+TEST(GpuMetrics, MatchTheOutputsOfTheGpu) {
   if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
   TrainerOptions options{.optimizer = model::Sgd{}, .schedule = {.peak = 0.05F}};
   options.metrics = model::make_metrics("confusion", options.loss, kClasses);
@@ -143,7 +143,7 @@ TEST(GpuMetrics, AreOfTheOutputsThatTheGpuCounts) {
     }
 }
 
-TEST_P(GpuTraining, HasTheLossesOfTheCpu) {
+TEST_P(GpuTraining, MatchesTheLossesOfTheCpu) {
   const Trained cpu = train_on({Device{}}, network(), GetParam().options);
   const Trained gpu = train_on({kGpu}, network(), GetParam().options);
   expect_close(gpu.losses, cpu.losses, 1e-4);
@@ -155,16 +155,16 @@ TEST_P(GpuTraining, HasTheLossesOfTheCpu) {
 }
 
 TEST_P(GpuTraining, IsTheSameOnTwoReplicasOfOneGpu) {
-  if (network().buffers().element_count() > 0) return;  // statistics are a replica's own
+  if (network().buffers().element_count() > 0) return;  // statistics are per replica
   const Trained one = train_on({kGpu}, network(), GetParam().options);
   const Trained two = train_on({kGpu, kGpu}, network(), GetParam().options);
   expect_close(two.losses, one.losses, 1e-4);
 }
 
-TEST_P(GpuTraining, GivesTheSameBitsWithAndWithoutRecordings) {
+TEST_P(GpuTraining, IsBitwiseEqualWithAndWithoutRecordings) {
   TrainerOptions plainly = GetParam().options;
   plainly.records_steps = false;
-  // Two replicas pause for their sums.
+  // Two replicas pause for reductions.
   for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu}}) {
     const Trained recorded = train_on(devices, network(), GetParam().options);
     const Trained plain = train_on(devices, network(), plainly);
@@ -183,8 +183,8 @@ class GpuStep : public testing::Test {
   }
 };
 
-// A rate that makes the loss infinite within some steps of the first epoch.
-TEST_F(GpuStep, IsSkippedWhereTheLossIsNotFinite) {
+// The learning rate makes the loss infinite within the first epoch.
+TEST_F(GpuStep, IsSkippedIfTheLossIsNotFinite) {
   const TrainerOptions wild{.optimizer = model::Sgd{}, .schedule = {.peak = 1e30F}};
   const Trained gpu = train_on({kGpu}, normalized_network(), wild, small_data(), 6);
   const Trained cpu = train_on({Device{}}, normalized_network(), wild, small_data(), 6);
@@ -241,8 +241,8 @@ class PixelSource final : public data::RecordSource {
   data::Dataset source_ = small_data();
 };
 
-// In 16 bits, with a loss scale that changes, and with images that travel beside the step before.
-TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
+// In 16 bits, with a changing loss scale, and with images that are copied during the previous step.
+TEST_F(GpuStep, IsBitwiseEqualRecordedAndNotInEveryPrecision) {
   const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
   for (const auto precision :
        {model::Precision::float32, model::Precision::bfloat16, model::Precision::float16}) {
@@ -262,7 +262,7 @@ TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
   }
 }
 
-TEST_F(GpuStep, ComputesActivationsAgainInRecordings) {
+TEST_F(GpuStep, RecomputesActivationsInRecordings) {
   model::Network network({16}, "deep");
   for (int block = 0; block < 6; ++block) {
     network.add(model::Dense({.units = 16}));
@@ -281,7 +281,7 @@ TEST_F(GpuStep, ComputesActivationsAgainInRecordings) {
   }
 }
 
-TEST_F(GpuStep, TellsWhereItsTimeWentRecordedAndNot) {
+TEST_F(GpuStep, HasABreakdownRecordedAndNot) {
   for (const bool records : {true, false})
     for (const std::size_t replicas : {1, 2}) {
       const Trained trained = train_on(std::vector<Device>(replicas, kGpu), plain_network(),
@@ -297,9 +297,9 @@ TEST_F(GpuStep, TellsWhereItsTimeWentRecordedAndNot) {
     }
 }
 
-// Batches that are read in time travel to the GPU during the step before; validation comes between
-// two of them.
-TEST_F(GpuStep, TakesImagesAsPixels) {
+// Batches that are read in time are copied to the GPU during the previous step; a validation
+// separates two of them.
+TEST_F(GpuStep, AcceptsImagesAsPixels) {
   const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
   const auto run = [&](std::vector<Device> devices, int accumulate) {
     job::Session session(0, nullptr);
@@ -354,7 +354,7 @@ TEST_F(GpuStep, IsTimedLayerByLayer) {
   }
 }
 
-/// Counts the right predictions of each validation.
+/// Counts the correct predictions of each validation.
 class RightPredictions final : public Callback {
  public:
   void on_predictions(const ImagePredictions& predictions) override {
@@ -365,7 +365,7 @@ class RightPredictions final : public Callback {
 };
 
 // Histograms copy the parameters and gradients to the host between recorded steps, and images are
-// predicted in a batch of their own.
+// predicted in a separate batch.
 TEST_F(GpuStep, IsObservedForTensorBoardWithoutChangingIt) {
   const checkpoint::ScratchDirectory directory;
   const auto images = [](std::int64_t records) {

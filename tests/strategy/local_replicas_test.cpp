@@ -19,7 +19,7 @@ namespace {
 
 using allreduce::error_of;
 
-// One bit of one number: the smallest difference there is.
+// One bit of one number: the smallest difference.
 void flip_a_bit(float& value) {
   value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1U);
 }
@@ -52,7 +52,7 @@ TEST(LocalReplicas, NameASlotAndTheMinority) {
                         slot, entry.name, host_name()));
 }
 
-// Their hashes are compared in pieces.
+// Hashes of many tensors are compared in pieces.
 TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 2);
@@ -68,8 +68,8 @@ TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
                         entry.name, host_name()));
 }
 
-/// The error that a bit flipped in the last moving statistic of the last replica gives after one
-/// training of `replicas` replicas.
+/// Trains on `replicas`, flips a bit in the last moving statistic of the last replica, and returns
+/// the error.
 std::string error_of_statistics(int replicas, const NormalizationScope& scope, bool adopts_mean) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, replicas);
@@ -84,7 +84,7 @@ std::string error_of_statistics(int replicas, const NormalizationScope& scope, b
   return error_of([&] { local.check_agreement(7); });
 }
 
-TEST(LocalReplicas, CompareMovingStatisticsThatMustBeTheSame) {
+TEST(LocalReplicas, CompareMovingStatisticsThatMustAgree) {
   const NormalizationScope together{.kind = NormalizationScope::Kind::sync};
   for (const int replicas : {2, 3, 4})
     for (const auto& [scope, adopts_mean] :
@@ -98,7 +98,7 @@ TEST(LocalReplicas, CompareMovingStatisticsThatMustBeTheSame) {
   EXPECT_EQ(error_of_statistics(3, {}, false), "") << "replicas have their own";
 }
 
-TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {
+TEST(LocalReplicas, AverageMovingStatisticsWeightedBySamples) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 2);
   Trainer trainer(*strategy, normalized_network());

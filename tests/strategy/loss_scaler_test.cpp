@@ -26,7 +26,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ScalingKind = LossScaling::Kind;
 
-TEST(LossScaling, IsRead) {
+TEST(LossScaling, IsParsed) {
   EXPECT_FALSE(parse_loss_scaling("auto"));
   EXPECT_EQ(parse_loss_scaling("none")->kind, ScalingKind::none);
   EXPECT_EQ(parse_loss_scaling("dynamic")->kind, ScalingKind::dynamic);
@@ -40,14 +40,14 @@ TEST(LossScaling, IsRead) {
                     text));
 }
 
-TEST(LossScaling, IsDynamicForFloat16UnlessAskedFor) {
+TEST(LossScaling, IsDynamicForFloat16ByDefault) {
   EXPECT_EQ(loss_scaling_for({}, model::Precision::float16).kind, ScalingKind::dynamic);
   EXPECT_EQ(loss_scaling_for({}, model::Precision::bfloat16).kind, ScalingKind::none);
   EXPECT_EQ(loss_scaling_for({}, model::Precision::float32).kind, ScalingKind::none);
   EXPECT_EQ(loss_scaling_for(LossScaling{}, model::Precision::float16).kind, ScalingKind::none);
 }
 
-TEST(LossScaler, HalvesAtOnceAndDoublesAfterManyGoodSteps) {
+TEST(LossScaler, HalvesImmediatelyAndDoublesAfterManyGoodSteps) {
   LossScaler scaler(kDynamicLossScaling);
   EXPECT_EQ(scaler.scale(), 65536);
   EXPECT_TRUE(scaler.update(false));
@@ -57,7 +57,7 @@ TEST(LossScaler, HalvesAtOnceAndDoublesAfterManyGoodSteps) {
   scaler.update(true);
   EXPECT_EQ(scaler.scale(), 65536);
   for (int step = 0; step < 1999; ++step) scaler.update(true);
-  scaler.update(false);  // starts the count anew
+  scaler.update(false);  // resets the count
   for (int step = 0; step < 1999; ++step) scaler.update(true);
   EXPECT_EQ(scaler.scale(), 32768);
 }
@@ -73,7 +73,7 @@ TEST(LossScaler, HasBounds) {
   EXPECT_EQ(scaler.scale(), LossScaler::kLargest);
 }
 
-TEST(LossScaler, ChangesOnlyWhereItIsDynamic) {
+TEST(LossScaler, ChangesOnlyIfDynamic) {
   LossScaler none({});
   EXPECT_FALSE(none.is_on());
   LossScaler fixed({.kind = ScalingKind::fixed, .scale = 128});
@@ -86,7 +86,7 @@ TEST(LossScaler, ChangesOnlyWhereItIsDynamic) {
   }
 }
 
-// A power of two rounds nothing.
+// Scaling by a power of two is exact.
 TEST(LossScale, DoesNotChangeTheResult) {
   for (const model::Precision precision : {model::Precision::float32, model::Precision::bfloat16}) {
     try {
@@ -113,7 +113,7 @@ TEST(LossScale, DoesNotChangeTheResult) {
   }
 }
 
-/// Its gradients are in the tens.
+/// A network with gradients of about 10 to 100.
 model::Network steep_network() {
   model::Network network({16}, "steep");
   network.add(model::Dense({.units = 12}));
@@ -122,7 +122,7 @@ model::Network steep_network() {
   return network;
 }
 
-/// So large that these overflow float32 too.
+/// So large that these gradients overflow even float32.
 LossScaling too_large() {
   return {.kind = ScalingKind::dynamic, .scale = std::ldexp(1.0F, 127), .steps_to_double = 1000};
 }
@@ -153,7 +153,7 @@ TEST(LossScale, IsLoweredUntilTheGradientFits) {
   }
 }
 
-TEST(LossScale, OfACheckpointGoesOn) {
+TEST(LossScale, ContinuesFromACheckpoint) {
   const checkpoint::ScratchDirectory directory;
   const TrainerOptions options{
       .optimizer = model::Adam{},
@@ -176,7 +176,7 @@ TEST(LossScale, OfACheckpointGoesOn) {
   EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
 }
 
-TEST(LossScale, IsNotBlamedForALossThatIsNotFinite) {
+TEST(LossScale, IsUnchangedByANonFiniteLoss) {
   const auto source = std::make_shared<WatchedSource>(40);
   source->infinite = 25;
   ::testing::internal::CaptureStderr();
@@ -189,7 +189,7 @@ TEST(LossScale, IsNotBlamedForALossThatIsNotFinite) {
   EXPECT_EQ(outcome.steps[3].loss_scale, 65536);
 }
 
-TEST(LossScale, ThatIsFixedAndTooLargeEndsTheTraining) {
+TEST(LossScale, EndsTheTrainingIfFixedAndTooLarge) {
   const TrainerOptions options{
       .optimizer = model::Sgd{},
       .loss_scaling = LossScaling{.kind = ScalingKind::fixed, .scale = std::ldexp(1.0F, 127)}};
@@ -202,7 +202,7 @@ TEST(LossScale, ThatIsFixedAndTooLargeEndsTheTraining) {
       ContainsRegex("got 100 skipped steps in a row, the last one .* for a non-finite gradient"));
 }
 
-TEST(LossScale, IsToldInTheEventsOfSteps) {
+TEST(LossScale, IsInStepEvents) {
   CapturedFile file;
   FitOptions fit{.epochs = 1};
   fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 1)};

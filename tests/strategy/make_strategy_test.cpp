@@ -25,7 +25,7 @@ TEST(MakeStrategy, ChoosesByRanksAndDevices) {
   EXPECT_EQ(make_strategy(session, "auto", cpus(3))->name(), "mirrored");
 }
 
-TEST(MakeStrategy, TakesANameAtItsWord) {
+TEST(MakeStrategy, UsesTheNamedStrategy) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "multi-worker-mirrored", cpus(2));
   EXPECT_EQ(strategy->name(), "multi-worker-mirrored");
@@ -35,7 +35,7 @@ TEST(MakeStrategy, TakesANameAtItsWord) {
   EXPECT_EQ(make_strategy(session, "mirrored", cpus(1))->num_replicas_in_sync(), 1);
 }
 
-TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
+TEST(MakeStrategy, RejectsUnknownNames) {
   job::Session session(0, nullptr);
   EXPECT_EQ(error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
             "[strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got "
@@ -47,7 +47,7 @@ TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
               HasSubstr("at least one device"));
 }
 
-TEST(MakeStrategy, SaysWhatToUseForAStrategyOfTfDistribute) {
+TEST(MakeStrategy, SuggestsReplacementsForTfDistribute) {
   for (const char* name : {"tpu", "TPUStrategy"})
     EXPECT_EQ(error_of([&] { parse_strategy("--strategy", name); }),
               fmt::format("[--strategy] expected mirrored for the processors or GPUs of one host, "
@@ -63,14 +63,14 @@ TEST(MakeStrategy, SaysWhatToUseForAStrategyOfTfDistribute) {
               HasSubstr("[strategy] expected multi-worker-mirrored"));
 }
 
-TEST(MakeStrategy, RefusesRoutesBetweenRanksForOneProcess) {
+TEST(MakeStrategy, RejectsRoutesBetweenRanksForOneProcess) {
   job::Session session(0, nullptr);
   EXPECT_EQ(
       error_of([&] { make_strategy(session, "auto", cpus(2), {.route = Route::ring}); }),
       "[--allreduce] expected ranks started by mpirun for ring; this process was started alone");
 }
 
-TEST(Strategy, TellsWhatRunsWhere) {
+TEST(Strategy, ListsPlacements) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", cpus(2));
   ASSERT_EQ(strategy->placements().size(), 2U);
@@ -81,7 +81,7 @@ TEST(Strategy, TellsWhatRunsWhere) {
   EXPECT_THAT(strategy->table(), HasSubstr(strategy->placements()[0].host));
 }
 
-TEST(Strategy, ErrorOfOneReplicaWakesTheOthers) {
+TEST(Strategy, ErrorOfOneReplicaAbortsTheOthers) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", cpus(3));
   const auto body = [&](int local) {
@@ -91,7 +91,7 @@ TEST(Strategy, ErrorOfOneReplicaWakesTheOthers) {
   EXPECT_EQ(error_of([&] { strategy->run(body); }), "[replica] expected luck; had none");
 }
 
-/// Sets a variable for the time of a test.
+/// Sets TF_CONFIG during a test.
 class WithTfConfig {
  public:
   explicit WithTfConfig(const char* text) { setenv("TF_CONFIG", text, 1); }
@@ -108,7 +108,7 @@ TEST(MultiWorkerMirroredStrategy, ChecksTfConfigAgainstMpi) {
           "expected a TF_CONFIG that agrees with the launcher on every rank, or none; rank 0: "));
 }
 
-TEST(MakeStrategy, RefusesToTrainOneOfTheWorkersThatTfConfigNamesAlone) {
+TEST(MakeStrategy, RejectsASingleWorkerOfSeveralInTfConfig) {
   job::Session session(0, nullptr);
   const WithTfConfig two(
       R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})");

@@ -1,4 +1,4 @@
-// Decisions that one rank has the reason for and all must take; run under mpirun on 1 to 4 ranks.
+// Decisions of all ranks for a reason on one rank; run under mpirun on 1 to 4 ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ MultiWorkerMirroredStrategy ranks_with(int local_replicas) {
 
 bool is_last_rank() { return job::mpi_session().rank() == job::mpi_session().size() - 1; }
 
-/// A directory that all ranks name alike: that of the chief.
+/// The scratch directory of the chief, known to all ranks.
 class SharedDirectory {
  public:
   SharedDirectory() : path_(job::mpi_session().all_gather(scratch_.path()).front()) {}
@@ -50,7 +50,7 @@ class SharedDirectory {
   std::filesystem::path path_;
 };
 
-TEST(MpiSession, KnowsAllRanksAndTheirNode) {
+TEST(MpiSession, HasAllRanksAndNodes) {
   const job::Session& session = job::mpi_session();
   EXPECT_EQ(session.nodes(), 1);
   EXPECT_EQ(session.local_rank(), session.rank());
@@ -59,7 +59,7 @@ TEST(MpiSession, KnowsAllRanksAndTheirNode) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) EXPECT_EQ(all[rank].size(), rank);
 }
 
-// As if each rank, or each pair of ranks, were a host: they have one clock, so the offset is 0.
+// Each rank, or each pair of ranks, acts as a host; they share a clock, so the offset is 0.
 TEST(MpiSession, ComparesTheClocksOfHosts) {
   const job::Session& session = job::mpi_session();
   for (const int ranks_of_host : {1, 2}) {
@@ -98,7 +98,7 @@ TEST(MpiIndexExchange, GathersFromAllRanks) {
   }
 }
 
-TEST(MpiIndexExchange, LetsOneRankReadForTheNode) {
+TEST(MpiIndexExchange, ReadsOnOneRankPerNode) {
   const SharedDirectory directory;
   const int rank = job::mpi_session().rank();
   const auto own = directory.path() / fmt::format("{}", rank);
@@ -108,7 +108,7 @@ TEST(MpiIndexExchange, LetsOneRankReadForTheNode) {
       data::serialize_example({{"features", data::FloatList{1}}, {"label", data::Int64List{1}}}));
   writer.close();
   std::ofstream(own / "table.csv") << "a,b,k\n1,2,0\n3,4,1\n";
-  for (const char* const name : {"a.tfrecord", "table.csv"})  // damages those of other ranks
+  for (const char* const name : {"a.tfrecord", "table.csv"})  // damages the copies of other ranks
     if (rank > 0) std::fstream(own / name).seekp(14) << "\"\"\"";
   const data::IndexExchange exchange = index_exchange(job::mpi_session());
   const auto table = data::Dataset::from_csv(
@@ -132,7 +132,7 @@ TEST(MpiPretrained, ReachesAllRanksOrFailsOnAll) {
   trainer.replicas().check_agreement(0);
   EXPECT_EQ(trainer.parameter_hash(), saved.parameter_hash);
 
-  // The chief alone reads; what it finds wrong is everybody's.
+  // Only the chief reads; all ranks throw its error.
   Trainer other(strategy, plain_network());
   const std::uint64_t before = other.parameter_hash();
   EXPECT_THAT(error_of([&] { other.initialize_from({.path = directory.path()}); }),
@@ -156,7 +156,7 @@ TEST(MpiTrainer, EndsWithTheSameParametersOnAllRanks) {
     EXPECT_EQ(hash, std::to_string(outcome.parameter_hash));
 }
 
-// On the ring, buckets are reduced beside backward, and statistics are exchanged between them.
+// On the ring, buckets overlap with the backward pass, and statistics are exchanged between them.
 TEST(MpiTrainer, NormalizesOverAllReplicasAsOneProcessDoes) {
   const NormalizedTraining one = train_alone(unequal_images(), 5, normalizing({}));
   for (const allreduce::Route route :
@@ -173,15 +173,14 @@ TEST(MpiTrainer, NormalizesInGroupsWithinAndAcrossRanks) {
   MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2));
   const int half =
       job::mpi_session()
-          .size();  // of all replicas: one rank of two, two ranks of four, one and a half of three
+          .size();  // two replicas per rank: groups of one rank, of two ranks, or of one and a half
   const auto trained =
       train_on(strategy, unequal_images(), 5,
                normalizing({.kind = NormalizationScope::Kind::group, .group = half}));
   const auto buffers = std::as_bytes(std::span(trained.back().buffers));
   const std::string mine(reinterpret_cast<const char*>(buffers.data()), buffers.size());
   const auto all = job::mpi_session().all_gather(mine);
-  // The last replica of each rank: those of one group hold the same statistics, those of different
-  // groups do not.
+  // The last replica of each rank: statistics are equal within a group, and differ between groups.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const bool in_first_group = static_cast<int>(2 * rank + 1) < half;
     EXPECT_EQ(all[rank] == all.front(), in_first_group == (1 < half)) << "rank " << rank;
@@ -189,7 +188,7 @@ TEST(MpiTrainer, NormalizesInGroupsWithinAndAcrossRanks) {
 }
 
 // A replica that fails while the others wait for its statistics.
-TEST(MpiTrainer, EndsEverywhereWhereOneReplicaDoesNotNormalizeWithTheOthers) {
+TEST(MpiTrainer, EndsOnAllRanksIfOneReplicaDoesNotNormalize) {
   for (const allreduce::Route route : {allreduce::Route::automatic, allreduce::Route::ring}) {
     MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2),
                                          {.route = route});
@@ -219,14 +218,14 @@ class StopOnLastRank final : public Callback {
   }
 };
 
-TEST(MpiTrainer, StopsEverywhereWhenOneRankAsks) {
+TEST(MpiTrainer, StopsOnAllRanksOnRequestOfOne) {
   auto strategy = ranks_with(1);
   FitOptions fit{.epochs = 3};
   fit.callbacks = {std::make_shared<StopOnLastRank>()};
   EXPECT_EQ(train(strategy, plain_network(), shuffled_data(), {}, fit).history.end.steps, 4);
 }
 
-TEST(MpiTrainer, TakesTheRateAndTheStatesOfTheChief) {
+TEST(MpiTrainer, UsesTheRateAndTheStatesOfTheChief) {
   const SharedDirectory directory;
   auto strategy = ranks_with(1);
   const auto fit_to = [&](std::int64_t steps) {
@@ -261,7 +260,7 @@ class RaiseOnLastRank final : public Callback {
   bool in_validation_;
 };
 
-TEST(MpiTrainer, LeavesEverywhereWithOneCheckpointWhenOneRankIsSignalled) {
+TEST(MpiTrainer, EndsOnAllRanksWithOneCheckpointOnASignal) {
   for (const bool in_validation : {false, true}) {
     const SharedDirectory directory;
     auto strategy = ranks_with(1);
@@ -294,7 +293,7 @@ TEST(MpiTrainer, ResumesExactly) {
   EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
 }
 
-TEST(MpiTrainer, TakesTheMeanOfAllRanksMovingStatistics) {
+TEST(MpiTrainer, AveragesMovingStatisticsOverAllRanks) {
   auto strategy = ranks_with(1);
   Trainer trainer(strategy, normalized_network());
   trainer.fit(shuffled_data(), {.epochs = 1});
@@ -330,7 +329,7 @@ TEST(MpiTrainer, HasTheSameMetricsOnAllRanks) {
   }
 }
 
-TEST(MpiTrainer, RefusesRanksWithDifferentData) {
+TEST(MpiTrainer, RejectsRanksWithDifferentData) {
   if (job::mpi_session().size() == 1) return;
   const int last = job::mpi_session().size() - 1;
   const auto error = [](const data::Dataset& dataset, const FitOptions& fit = {}) {
@@ -359,7 +358,7 @@ TEST(MpiTrainer, RefusesRanksWithDifferentData) {
                         last));
 }
 
-TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {
+TEST(MpiTrainer, NamesTheOptionThatDiffersBetweenRanks) {
   if (job::mpi_session().size() == 1) return;
   model::Network network({16}, "one");
   network.output("kind", network.add(model::Dense({.units = kClasses})));
@@ -378,7 +377,7 @@ TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {
   struct Case {
     TrainerOptions options;
     const char* what;
-    const char* first;  // what rank 0 has, or its beginning
+    const char* first;  // value on rank 0, or its beginning
     const char* other;
   };
   const std::vector<Case> cases = {
@@ -394,8 +393,8 @@ TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {
       {{.class_weights = {1, 1, 1, is_last ? 2.0F : 1.0F}}, "class weights", "1,1,1,1", "1,1,1,2"},
       {{.optimizer = is_last ? model::OptimizerOptions(model::Sgd{}) : model::Adam{}},
        "optimizer",
-       "adam(",
-       "sgd("},
+       "adam:",
+       "sgd:"},
       {{.schedule = schedule}, "warm-up steps", "1", "2"},
       {{.freeze = is_last ? frozen : std::vector<std::string>()},
        "frozen parameters",
@@ -415,7 +414,7 @@ TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {
   }
 }
 
-TEST(MpiStrategy, RefusesRoutesThatAreNotTheSameOnAllRanks) {
+TEST(MpiStrategy, RejectsRoutesThatDifferBetweenRanks) {
   if (job::mpi_session().size() == 1) return;
   const allreduce::Route route = is_last_rank() ? allreduce::Route::mpi : allreduce::Route::ring;
   EXPECT_EQ(error_of([&] {
@@ -427,7 +426,7 @@ TEST(MpiStrategy, RefusesRoutesThatAreNotTheSameOnAllRanks) {
                         job::mpi_session().size() - 1));
 }
 
-TEST(MpiTrainer, NamesTheLayerThatIsNotTheSameOnAllRanks) {
+TEST(MpiTrainer, NamesTheLayerThatDiffersBetweenRanks) {
   if (job::mpi_session().size() == 1) return;
   model::Network network({16});
   network.add(model::Dense({.units = kClasses}));

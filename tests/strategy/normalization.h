@@ -28,8 +28,8 @@ inline model::Network normalized_images() {
   return network;
 }
 
-/// 55 samples in batches of 13: four replicas get parts of unequal size, and in the last batch, of
-/// 3, one gets none.
+/// 55 samples in batches of 13: four replicas have parts of unequal size, and one has none of the
+/// last batch of 3.
 inline data::Dataset unequal_images() {
   return data::Dataset::synthetic({5, 5, 2}, kClasses, 55).shuffle().batch(13);
 }
@@ -38,13 +38,13 @@ inline TrainerOptions normalizing(const NormalizationScope& scope) {
   return {.loss = model::SparseCategoricalCrossentropy{},
           .optimizer = model::Sgd{.momentum = 0.9F},
           .normalization = scope,
-          // Several buckets, so that where they overlap, exchanges come between them.
+          // Several buckets, so that exchanges interleave with overlapped buckets.
           .buckets = {.first_bytes = 64, .bytes = 64}};
 }
 
 inline constexpr NormalizationScope kSync{.kind = NormalizationScope::Kind::sync};
 
-/// What the steps came to, and one replica's arrays after the last one.
+/// Results of the steps, and one replica's arrays after the last one.
 struct NormalizedTraining {
   std::vector<double> losses;
   std::vector<float> gradients;
@@ -66,12 +66,12 @@ inline StepRequest request_of(std::int64_t step) {
   return {.step = step, .update = step + 1, .learning_rate = 0.05F};
 }
 
-/// The order of parts that Trainer::fit() asks for.
+/// The number of micro-batches that order the parts, as in Trainer::fit().
 inline int shared_micro_batches(const TrainerOptions& options) {
   return options.normalization.kind == NormalizationScope::Kind::sync ? options.accumulate : 1;
 }
 
-/// `steps` steps on one replica of its own, whatever the job.
+/// Runs `steps` steps on a single replica, independent of the job.
 inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t steps,
                                       const TrainerOptions& options) {
   set_thread_budget(1);  // as a strategy does
@@ -88,7 +88,7 @@ inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t
   return arrays_of(replica, std::move(losses));
 }
 
-/// The same steps on all replicas of `strategy`; what each local one ends with.
+/// Runs the steps on all replicas of `strategy`, and returns the result of each local one.
 inline std::vector<NormalizedTraining> train_on(Strategy& strategy, const data::Dataset& dataset,
                                                 std::int64_t steps, const TrainerOptions& options) {
   LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()),

@@ -24,7 +24,7 @@ using allreduce::Route;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kSteps = 5;  // of unequal_images(): the last one is of 3 samples
+constexpr std::int64_t kSteps = 5;  // one epoch of unequal_images(); the last step has 3 samples
 
 std::vector<NormalizedTraining> train_in_process(int replicas, const data::Dataset& dataset,
                                                  std::int64_t steps,
@@ -34,7 +34,7 @@ std::vector<NormalizedTraining> train_in_process(int replicas, const data::Datas
   return train_on(*strategy, dataset, steps, options);
 }
 
-TEST(NormalizationScope, IsReadAndWritten) {
+TEST(NormalizationScope, RoundTrips) {
   for (const char* name : {"local", "sync", "group:3"})
     EXPECT_EQ(to_string(parse_normalization_scope(name)), name);
   EXPECT_EQ(parse_normalization_scope("group:12").members(24), 12);
@@ -48,7 +48,7 @@ TEST(NormalizationScope, IsReadAndWritten) {
                     name));
 }
 
-TEST(NormalizationScope, RefusesGroupsThatDoNotDivideTheReplicas) {
+TEST(NormalizationScope, RejectsGroupsThatDoNotDivideTheReplicas) {
   EXPECT_EQ(error_of([] {
               train(4, normalized_network(), small_data().batch(8),
                     {.normalization = parse_normalization_scope("group:3")}, {.epochs = 1});
@@ -56,7 +56,7 @@ TEST(NormalizationScope, RefusesGroupsThatDoNotDivideTheReplicas) {
             "[bn] expected groups whose size divides the number of replicas, 4, got group:3");
 }
 
-TEST(Normalization, OfASingleValueIsFound) {
+TEST(Normalization, FindsASingleValue) {
   const auto found = [](const model::Network& network, std::int64_t samples, int replicas,
                         int accumulate, const char* scope) {
     const model::Node* const node = find_normalization_of_one_value(
@@ -77,7 +77,7 @@ TEST(Normalization, OfASingleValueIsFound) {
   EXPECT_EQ(found(plain_network(), 1, 1, 1, "local"), "");
 }
 
-TEST(Normalization, OfASingleValueIsAWarning) {
+TEST(Normalization, WarnsOfASingleValue) {
   const auto errors_of = [](std::int64_t records, std::int64_t batch) {
     ::testing::internal::CaptureStderr();
     train(2, normalized_network(), small_data(records).batch(batch), {}, {.epochs = 1});
@@ -106,14 +106,14 @@ TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheGlobalBatch) {
 
 TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheSameMicroBatches) {
   TrainerOptions options = normalizing(kSync);
-  options.accumulate = 3;  // of 5, 4 and 4 samples
+  options.accumulate = 3;  // micro-batches of 5, 4 and 4 samples
   const NormalizedTraining one = train_alone(unequal_images(), kSteps - 1, options);
   for (const NormalizedTraining& replica :
        train_in_process(GetParam(), unequal_images(), kSteps - 1, options))
     expect_same_training(replica, one, 1e-4);
 }
 
-TEST_P(SynchronizedNormalization, OfMicroBatchesIsThatOfATrainerWithOneReplica) {
+TEST_P(SynchronizedNormalization, OfMicroBatchesMatchesOneReplica) {
   model::Network network({16}, "normalized, with dropout");
   network.add(model::Dense({.units = 12}));
   network.add(model::BatchNormalization({.momentum = 0.9F}));
@@ -132,8 +132,8 @@ TEST_P(SynchronizedNormalization, OfMicroBatchesIsThatOfATrainerWithOneReplica) 
   expect_within(several.buffers, one.buffers, 1e-4, "moving statistic");
 }
 
-// A single step: normalized values of two samples are near 1 and -1 whatever they come from, so
-// later ones differ by more than the rounding of this one.
+// Only one step: normalized values of two samples are always near 1 and -1, which amplifies
+// rounding errors in later steps.
 TEST_P(SynchronizedNormalization, EqualsOneProcessWithABatchSmallerThanTheReplicas) {
   const data::Dataset pairs = data::Dataset::synthetic({5, 5, 2}, kClasses, 12).batch(2);
   const NormalizedTraining one = train_alone(pairs, 1, normalizing({}));
@@ -192,7 +192,7 @@ TEST(Normalization, OfGroupsEqualsThatOfSeparateJobs) {
     EXPECT_NEAR(groups[0].gradients[i], low[0].gradients[i] + high[0].gradients[i], 1e-6) << i;
 }
 
-// Of a batch of 12 in three micro-batches, the second has the second samples of each of four
+// In a batch of 12 with three micro-batches, the second has the second samples of each of four
 // replicas.
 TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
   const data::Dataset dataset = data::Dataset::synthetic({5, 5, 2}, kClasses, 24).batch(12);
@@ -224,7 +224,7 @@ TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
   expect_within(together[3].buffers, copy_of(model.buffers()), 1e-5, "moving statistic");
 }
 
-TEST(Normalization, GoesOnWhereMicroBatchesOfSomeReplicasAreEmpty) {
+TEST(Normalization, SupportsEmptyMicroBatchesOnSomeReplicas) {
   TrainerOptions options = normalizing(kSync);
   options.accumulate = 3;
   // 13 samples on 4 replicas: parts of 4 and 3; then 3 samples: parts of 1 and none.
@@ -238,7 +238,7 @@ TEST(Normalization, GoesOnWhereMicroBatchesOfSomeReplicasAreEmpty) {
   EXPECT_EQ(grouped[2].buffers, grouped[3].buffers);
 }
 
-TEST(Normalization, OfBfloat16IsOverAllReplicasToo) {
+TEST(Normalization, OfBfloat16IsOverAllReplicas) {
   TrainerOptions options = normalizing({});
   options.compute.precision = model::Precision::bfloat16;
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
@@ -251,7 +251,7 @@ TEST(Normalization, OfBfloat16IsOverAllReplicasToo) {
   }
 }
 
-TEST(Normalization, EndsOnAllReplicasWhereOneFails) {
+TEST(Normalization, EndsOnAllReplicasIfOneFails) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 3);
   LocalReplicas replicas(*strategy, std::make_shared<const model::Network>(normalized_images()),
@@ -270,7 +270,7 @@ TEST(Normalization, EndsOnAllReplicasWhereOneFails) {
             "[record] expected a whole one, got half");
 }
 
-TEST(Normalization, OfAllReplicasGoesOnExactlyFromACheckpoint) {
+TEST(Normalization, OfAllReplicasResumesExactly) {
   const TrainerOptions options{.optimizer = model::Adam{}, .accumulate = 2, .normalization = kSync};
   const data::Dataset dataset = small_data().shuffle().batch(40);
   const Outcome straight = train(3, normalized_network(), dataset, options, {.epochs = 2});
@@ -285,7 +285,7 @@ TEST(Normalization, OfAllReplicasGoesOnExactlyFromACheckpoint) {
   EXPECT_EQ(resumed.buffers, straight.buffers);
 }
 
-TEST(Normalization, HoldsTheSameForCheckpointsAndEvaluation) {
+TEST(Normalization, IsTheSameForCheckpointsAndEvaluation) {
   const data::Dataset dataset = small_data().shuffle().batch(40);
   const auto evaluated = [&](int replicas) {
     job::Session session(0, nullptr, {.quiet = true});
@@ -305,7 +305,7 @@ TEST(Normalization, HoldsTheSameForCheckpointsAndEvaluation) {
 
 TEST(MovingStatistics, BecomeTheMeanWeightedBySamples) {
   allreduce::run_ranks(3, Route::in_process, [](const Communicator& group) {
-    // Replica 2 has seen nothing, so what it holds does not count.
+    // Replica 2 has no samples, so its statistics are ignored.
     const std::array<std::int64_t, 3> samples{1, 3, 0};
     const auto i = static_cast<std::size_t>(group.rank());
     std::vector<float> buffers{static_cast<float>(4 * group.rank()), 8};
@@ -314,7 +314,7 @@ TEST(MovingStatistics, BecomeTheMeanWeightedBySamples) {
   });
 }
 
-TEST(MovingStatistics, LeaveOutWhatIsNotFiniteOnAReplicaWithoutSamples) {
+TEST(MovingStatistics, IgnoreReplicasWithoutSamples) {
   allreduce::run_ranks(3, Route::in_process, [](const Communicator& group) {
     constexpr float kInfinite = std::numeric_limits<float>::infinity();
     std::vector<float> buffers{2, 4};
@@ -324,7 +324,7 @@ TEST(MovingStatistics, LeaveOutWhatIsNotFiniteOnAReplicaWithoutSamples) {
   });
 }
 
-TEST(MovingStatistics, StayWhereNobodyTrained) {
+TEST(MovingStatistics, AreUnchangedWithoutTraining) {
   allreduce::run_ranks(2, Route::in_process, [](const Communicator& group) {
     std::vector<float> buffers{5, 7};
     average_moving_statistics(group, buffers, 0);
@@ -332,7 +332,7 @@ TEST(MovingStatistics, StayWhereNobodyTrained) {
   });
 }
 
-TEST(MovingStatistics, OfOneReplicaKeepTheirBits) {
+TEST(MovingStatistics, AreUnchangedOnOneReplica) {
   allreduce::run_ranks(1, Route::in_process, [](const Communicator& group) {
     std::vector<float> buffers{0.1F, 1e-30F, 3e30F};
     average_moving_statistics(group, buffers, 77);
@@ -340,7 +340,7 @@ TEST(MovingStatistics, OfOneReplicaKeepTheirBits) {
   });
 }
 
-TEST(MovingStatistics, AreNothingForAModelWithoutThem) {
+TEST(MovingStatistics, MayBeEmpty) {
   allreduce::run_ranks(2, Route::in_process, [](const Communicator& group) {
     const auto activity = std::make_shared<allreduce::Activity>();
     average_moving_statistics(group.watched_by(activity), {}, 5);

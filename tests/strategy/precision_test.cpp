@@ -49,7 +49,7 @@ TEST_F(TrainingInBfloat16, LearnsAsWellAsInFloat32) {
   }
 }
 
-TEST_F(TrainingInBfloat16, OnTwoReplicasIsThatOfOne) {
+TEST_F(TrainingInBfloat16, OnTwoReplicasMatchesOne) {
   const TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F},
                                .compute = {.precision = Precision::bfloat16}};
   const FitOptions fit{.epochs = 0, .steps = 20};
@@ -74,7 +74,7 @@ TEST_F(TrainingInBfloat16, ResumesExactly) {
   EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
 }
 
-TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
+TEST_F(TrainingInBfloat16, IsRecordedInCheckpointsAndWarnsOnAnotherType) {
   const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 2, .steps = 3};
   fit.checkpoint.directory = directory.path();
@@ -94,7 +94,7 @@ TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
   EXPECT_EQ(outcome.losses.size(), 2U);
 }
 
-TEST(TrainingInFloat16, NeedsAGpu) {
+TEST(TrainingInFloat16, RequiresAGpu) {
   for (const int replicas : {1, 2})
     EXPECT_EQ(error_of([&] {
                 train(replicas, plain_network(), small_data().batch(40),

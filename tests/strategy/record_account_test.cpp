@@ -39,13 +39,13 @@ bool complete(const std::vector<std::vector<Ids>>& ranks, std::int64_t records,
   return answers.front() != 0;
 }
 
-TEST(RecordAccount, IsCompleteWhereEveryRecordWasTakenOnceByAnyRank) {
+TEST(RecordAccount, IsCompleteIfAnyRankReadEachRecordOnce) {
   EXPECT_TRUE(complete({{{4, 0}, {2}}, {{1, 3}}}, 5));
   EXPECT_TRUE(complete({{{}}, {{0}}}, 1));
   EXPECT_TRUE(complete({{{0, 1, 2}}, {{2, 1, 0}}}, 3, 2));
 }
 
-TEST(RecordAccount, IsNotWhereOneIsMissingDoubledOrForeign) {
+TEST(RecordAccount, DetectsMissingDuplicateAndForeignRecords) {
   EXPECT_FALSE(complete({{{4, 0}, {2}}, {{1}}}, 5));
   EXPECT_FALSE(complete({{{4, 0}, {2}}, {{1, 1}}}, 5));
   EXPECT_FALSE(complete({{{4, 0}, {2}}, {{1, 5}}}, 5));
@@ -53,7 +53,8 @@ TEST(RecordAccount, IsNotWhereOneIsMissingDoubledOrForeign) {
   EXPECT_FALSE(complete({{{0, 1}}, {{0, 1}}}, 2));
 }
 
-// The ids of large data sets take seconds: each rank hashes its share, and ticks meanwhile.
+// Hashing the ids of large data sets takes seconds: each rank hashes its share, and reports
+// progress.
 TEST(RecordAccount, DividesTheIdsBetweenTheRanks) {
   constexpr std::int64_t kRecords = std::int64_t{4} << 20;
   std::array<std::uint64_t, 2> ticks = {};
@@ -68,11 +69,11 @@ TEST(RecordAccount, DividesTheIdsBetweenTheRanks) {
     const std::uint64_t of_one_id = changes_with(1);
     ticks[static_cast<std::size_t>(group.rank())] = changes_with(kRecords) - of_one_id;
   });
-  // One for 2^20 ids. Of one record, the last rank has the only one.
+  // One tick per 2^20 ids. A single record is on the last rank.
   EXPECT_THAT(ticks, ::testing::ElementsAre(2, 1));
 }
 
-TEST(RecordAccount, CanBeginAgain) {
+TEST(RecordAccount, CanBeCleared) {
   data::Batch batch;
   batch.record_ids = {7};
   RecordAccount account;
@@ -113,7 +114,7 @@ TEST(BadRecordsOfRanks, AreCountedOnceByFile) {
               ::testing::ElementsAre(BadFile{"", 2, "one"}));
 }
 
-TEST(BadRecordsOfRanks, AreTooManyForAllTogether) {
+TEST(BadRecordsOfRanks, ExceedTheLimitInTotal) {
   std::vector<std::string> messages(2);
   run_ranks(2, Route::in_process, [&](const Communicator& rank) {
     const std::int64_t first = rank.rank() * 3;

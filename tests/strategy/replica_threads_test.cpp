@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(ReplicaThreads, RunsEveryReplicaOnAThreadOfItsOwnAlwaysTheSame) {
+TEST(ReplicaThreads, RunsEachReplicaOnItsThread) {
   ReplicaThreads threads(4, 1);
   std::vector<std::thread::id> first(4);
   std::vector<std::thread::id> second(4);
@@ -51,17 +51,17 @@ TEST(ReplicaThreads, ThrowsTheErrorOfAReplica) {
   EXPECT_EQ(replicas, 3);
 }
 
-TEST(ReplicaThreads, ThrowsTheFirstErrorAndTellsOfItBeforeTheOthersEnd) {
-  std::atomic<bool> told = false;
+TEST(ReplicaThreads, ReportsTheFirstErrorBeforeOthersEnd) {
+  std::atomic<bool> reported = false;
   std::vector<std::string> reasons;
   ReplicaThreads threads(2, 1, [&](int replica, const std::string& reason) {
     reasons.push_back(std::to_string(replica) + ": " + reason);
-    told = true;
-    told.notify_all();
+    reported = true;
+    reported.notify_all();
   });
   const auto body = [&](int replica) {
     if (replica == 1) throw std::runtime_error("the cause");
-    told.wait(false);  // as in a collective that replica 1 will never come to
+    reported.wait(false);  // like a collective that replica 1 never enters
     throw std::runtime_error("the consequence");
   };
   try {

@@ -1,4 +1,4 @@
-// Losses at each position of a sample: masks, weights, and what N replicas make of them.
+// Losses at each position of a sample: masks, weights, and N replicas.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,11 +25,11 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kPositions = 6;
 constexpr std::int64_t kTokens = 5;
 
-/// The tokens of some records, and of each the token that follows it.
+/// The tokens of some records, and the next token of each.
 struct Texts {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> next;
-  std::vector<std::int32_t> lengths;  // of each record, without padding
+  std::vector<std::int32_t> lengths;  // length of each record, without padding
   std::vector<float> weights;
 
   /// Arrays [records, positions].
@@ -128,7 +128,7 @@ TEST(Sequences, OfAnyNumberOfReplicasAndMicroBatchesHaveTheSameLosses) {
 }
 
 /// The texts of 0 to 6 tokens are sorted by length, so that micro-batches have very different
-/// numbers of them: means of each would be others than the mean over all tokens.
+/// numbers of them: their means would differ from the mean over all tokens.
 TEST(Sequences, OfMicroBatchesAreDividedByTheTokensOfTheGlobalBatch) {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> next;
@@ -157,8 +157,8 @@ TEST(Sequences, OfMicroBatchesAreDividedByTheTokensOfTheGlobalBatch) {
     }
 }
 
-/// Rows that are masked at the end are those of a shorter network.
-TEST(Sequences, LearnFromTheirUnmaskedPositionsAlone) {
+/// Masking trailing positions equals a shorter network.
+TEST(Sequences, LearnOnlyFromUnmaskedPositions) {
   Texts masked = texts(0, 60);
   Texts cut;
   for (std::size_t i = 0; i < masked.tokens.size(); ++i) {
@@ -186,11 +186,11 @@ TEST(Sequences, LearnFromTheirUnmaskedPositionsAlone) {
   }
 }
 
-TEST(Sequences, LearnNothingFromAStepThatIsMasked) {
+TEST(Sequences, LearnNothingFromAMaskedStep) {
   const auto part = [](int first, int records, int first_unmasked) {
     return texts(first, records, first_unmasked).dataset();
   };
-  // 12 divides by all numbers of replicas: otherwise who has one more depends on the step.
+  // 12 is divisible by all numbers of replicas; otherwise the largest part depends on the step.
   for (const int replicas : {1, 2, 3}) {
     const Outcome expected =
         train(replicas, sequence_network(), part(0, 12, 0).concatenate(part(24, 24, 0)).batch(12),
@@ -265,7 +265,7 @@ TEST(Sequences, AreEvaluatedAtTheirUnmaskedPositions) {
   }
 }
 
-TEST(Sequences, OfTheirOwnLengthsArePaddedWithMaskedLabels) {
+TEST(Sequences, OfDifferentLengthsArePaddedWithMaskedLabels) {
   const Texts all = texts(0, 61);
   Texts ragged = all;
   ragged.tokens.clear();
@@ -287,7 +287,7 @@ TEST(Sequences, OfTheirOwnLengthsArePaddedWithMaskedLabels) {
             hash_of(all.dataset()));
 }
 
-TEST(Sequences, WithoutAClassAtEachPositionAreRefused) {
+TEST(Sequences, RequireAClassAtEachPosition) {
   const auto refusal = [](const data::Dataset& data, const TrainerOptions& options = sgd()) {
     return error_of([&] { train(1, sequence_network(), data.batch(10), options, {}); });
   };

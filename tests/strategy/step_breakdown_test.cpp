@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 constexpr double kMs = 1e-3;
 constexpr std::int64_t kJudgedSteps = 100;
 
-/// What made a training slow, as it shows in a step of 10 to 1000 ms.
+/// A planted bottleneck, and its breakdown of a step of 10 to 1000 ms.
 struct PlantedCause {
   const char* name;
   StepBreakdown step;                        // in ms
@@ -32,7 +32,7 @@ struct PlantedCause {
   const char* text;  // a part of it
   TrainingFacts facts = {};
   int data_workers = 1;
-  double processors = 0;  // that the data threads used, on average; 0: unknown
+  double processors = 0;  // mean number used by data threads; 0: unknown
   double queued_share = 0;
 };
 
@@ -62,7 +62,7 @@ TrainingFacts with_processors(double processors) { return {.processors = process
 
 class PlantedCauses : public ::testing::TestWithParam<PlantedCause> {};
 
-TEST_P(PlantedCauses, AreNamedWithWhatWouldHelp) {
+TEST_P(PlantedCauses, AreNamedWithARemedy) {
   const auto verdict = verdict_on(GetParam());
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->bound_by, GetParam().bound_by);
@@ -251,14 +251,14 @@ INSTANTIATE_TEST_SUITE_P(
             kTwo}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
-TEST(Verdicts, NeedEnoughStepsAndTime) {
+TEST(Verdicts, RequireEnoughStepsAndTime) {
   const PlantedCause cause{"", {.input = 60, .compute = 40}, {}, "", ""};
   EXPECT_FALSE(verdict_on(cause, VerdictLimits::kLeastSteps - 1));
   EXPECT_TRUE(verdict_on(cause, VerdictLimits::kLeastSteps));
   EXPECT_FALSE(verdict_on({"", {.compute = 0.001}, {}, "", ""}, kJudgedSteps));
 }
 
-TEST(Verdicts, SayNothingIfTheTimeIsElsewhere) {
+TEST(Verdicts, AreUnknownIfTheTimeIsElsewhere) {
   const auto verdict = verdict_on({"", {.input = 20, .compute = 40, .other = 40}, {}, "", ""});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->bound_by, "");
@@ -277,7 +277,7 @@ TEST(Verdicts, IgnorePartsBelowTheirThresholds) {
   EXPECT_EQ(bound_by({.input = 11, .compute = 77, .checkpoint = 12}), "checkpoint");
 }
 
-TEST(StepBreakdownText, HasThePartsThatCount) {
+TEST(StepBreakdownText, OmitsSmallParts) {
   const StepBreakdown step{.input = 0.1 * kMs,
                            .compute = 5.4 * kMs,
                            .communication = 0.2 * kMs,
@@ -317,14 +317,14 @@ TEST(QueuedShare, IsAShare) {
       });
     constexpr double kWaiting = 0.25;  // three of four wait
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    double share = 0;  // kept: the threads' own running lowers the next one at times
+    double share = 0;  // reused below, because a later value may be lower
     do share = queued_share();
     while (share < kWaiting && std::chrono::steady_clock::now() < end);
     EXPECT_GE(share, kWaiting);
   }
 }
 
-TEST(StepIntervals, LeaveOutTheFirstStepOfARun) {
+TEST(StepIntervals, ExcludeTheFirstStepOfARun) {
   TrainBegin begin;
   begin.first_step = 40;
   StepInterval interval;
@@ -351,7 +351,7 @@ TEST(StepIntervals, LeaveOutTheFirstStepOfARun) {
   EXPECT_EQ(interval.sums().data_processor_seconds, 4) << "since the last step before restart()";
 }
 
-TEST(StepClocks, CountSavingAndLeaveOutWhatIsExcluded) {
+TEST(StepClocks, CountSavingAndOmitExcludedTime) {
   StepClock clock;
   clock.begin();
   clock.add_checkpoint(2);

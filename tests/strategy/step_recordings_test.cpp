@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Writes down how each step came to be done.
+// Logs how each step was executed.
 class Recorded : public testing::Test {
  protected:
   void step(std::int64_t samples, std::uint64_t placement = 0, bool plain = false) {
@@ -24,9 +24,9 @@ class Recorded : public testing::Test {
         plain);
   }
 
-  StepRecordings::Enqueue record(const StepRecordings::Enqueue& put) {
+  StepRecordings::Enqueue record(const StepRecordings::Enqueue& enqueue) {
     records_ = true;
-    put();
+    enqueue();
     records_ = false;
     const int number = ++recorded_;
     const auto replay = [this, number] { done_.push_back("recording " + std::to_string(number)); };
@@ -37,9 +37,10 @@ class Recorded : public testing::Test {
   bool records_ = false;
   int recorded_ = 0;
   std::vector<std::string> done_;
-  StepKind another_ = StepKind::replay;  // what another replica needs
-  StepRecordings recordings_{[this](const StepRecordings::Enqueue& put) { return record(put); },
-                             [this](StepKind mine) { return std::min(mine, another_); }};
+  StepKind another_ = StepKind::replay;  // the kind that another replica needs
+  StepRecordings recordings_{
+      [this](const StepRecordings::Enqueue& enqueue) { return record(enqueue); },
+      [this](StepKind mine) { return std::min(mine, another_); }};
 };
 
 TEST_F(Recorded, AreRecordedAfterTwoPlainSteps) {
@@ -49,7 +50,7 @@ TEST_F(Recorded, AreRecordedAfterTwoPlainSteps) {
   EXPECT_EQ(recorded_, 1);
 }
 
-TEST_F(Recorded, HaveAShapeEach) {
+TEST_F(Recorded, ExistPerShape) {
   for (int i = 0; i < 3; ++i) step(64);
   step(10);
   step(64);
@@ -58,14 +59,14 @@ TEST_F(Recorded, HaveAShapeEach) {
                                  "plain 10", "recording 2", "recording 2"));
 }
 
-TEST_F(Recorded, AreMadeAnewWhenMemoryMoves) {
+TEST_F(Recorded, AreRecordedAgainWhenMemoryMoves) {
   for (int i = 0; i < 3; ++i) step(64, 1);
   for (int i = 0; i < 3; ++i) step(64, 2);
   EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "plain 64",
                                  "recording 2"));
 }
 
-TEST_F(Recorded, AreNotUsedWhereAnotherReplicaHasNone) {
+TEST_F(Recorded, AreNotUsedIfAnotherReplicaHasNone) {
   for (int i = 0; i < 3; ++i) step(64);
   another_ = StepKind::plain;
   step(64);
@@ -77,15 +78,15 @@ TEST_F(Recorded, AreNotUsedWhereAnotherReplicaHasNone) {
                                  "recording 2"));
 }
 
-// Where its layers are timed.
-TEST_F(Recorded, AreNotUsedForAStepThatIsToBePlain) {
+// As for steps whose layers are timed.
+TEST_F(Recorded, AreNotUsedForPlainSteps) {
   for (int i = 0; i < 3; ++i) step(64);
   step(64, 0, true);
   step(64);
   EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "recording 1"));
 }
 
-TEST_F(Recorded, AreMadeAnewAfterAsManyPlainStepsWhenForgotten) {
+TEST_F(Recorded, AreRecordedAgainAfterPlainStepsWhenCleared) {
   for (int i = 0; i < 3; ++i) step(64);
   recordings_.clear();
   for (int i = 0; i < 3; ++i) step(64);

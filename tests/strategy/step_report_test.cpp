@@ -9,7 +9,7 @@ namespace {
 
 using Scalars = std::array<float, GradientMemory::kReport>;
 
-TEST(StepReport, ComesBackAsItWasWritten) {
+TEST(StepReport, RoundTrips) {
   StepReport report;
   report.terminate = 1;
   Scalars step_scalars{};
@@ -53,7 +53,7 @@ TEST(StepReport, AddsUpElementByElement) {
   EXPECT_EQ(read.terminate, 0);
 }
 
-TEST(StepReport, NamesTheSignalToLeaveOn) {
+TEST(StepReport, HasTheSignalThatEndsTheJob) {
   EXPECT_EQ(StepReport{}.signal(), 0);
   EXPECT_EQ(StepReport{.interrupt = 1}.signal(), SIGINT);
   EXPECT_EQ((StepReport{.terminate = 2, .interrupt = 1}.signal()), SIGTERM);

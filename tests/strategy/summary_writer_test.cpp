@@ -34,7 +34,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-/// One event, as far as these tests look.
+/// The parts of an event that these tests read.
 struct SeenEvent {
   double wall_time = 0;
   std::int64_t step = 0;
@@ -50,7 +50,7 @@ struct SeenEvent {
   std::string text;
   std::vector<std::string> texts;
   std::vector<double> doubles;
-  std::string content;  // of the plugin
+  std::string content;  // content of the plugin
   std::string graph;
 };
 
@@ -198,7 +198,7 @@ TEST(SummaryWriter, WritesAScalarByteForByte) {
   EXPECT_EQ(checkpoint::contents_of(writer.path()).substr(start), record);
 }
 
-TEST(SummaryWriter, MetadataComesWithTheFirstValueOfATag) {
+TEST(SummaryWriter, WritesMetadataWithTheFirstValueOfATag) {
   const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
   for (const int step : {0, 1, 2}) writer.scalar("epoch_loss", step, 1.0 / (step + 1));
@@ -253,7 +253,7 @@ TEST(SummaryWriter, WritesAnImageAsTensorFlowDoes) {
   EXPECT_THAT(std::vector<int>(pixels.pixels, pixels.pixels + 6), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
-TEST(Histogram, HasBucketsOfEqualWidthWithAllFiniteValues) {
+TEST(Histogram, CountsFiniteValuesInBucketsOfEqualWidth) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> values = {0, 30, 30, 15, 0.5F, kInfinity, -kInfinity, std::nanf("")};
   const std::vector<HistogramBucket> buckets = histogram_of(values);
@@ -266,7 +266,7 @@ TEST(Histogram, HasBucketsOfEqualWidthWithAllFiniteValues) {
   EXPECT_EQ(count, 5);
 }
 
-TEST(Histogram, OfEqualValuesIsOneBucketAndOfNoneIsEmpty) {
+TEST(Histogram, HasOneBucketForEqualValuesAndNoneWithoutValues) {
   const std::vector<float> same = {2, 2, 2};
   EXPECT_THAT(histogram_of(same), ElementsAre(HistogramBucket{1.5, 2.5, 3}));
   EXPECT_TRUE(histogram_of({}).empty());
@@ -319,7 +319,7 @@ TEST(SummaryWriter, MarksTheBeginningOfARun) {
   EXPECT_GE(events[1].wall_time, events[0].wall_time);
 }
 
-TEST(SummaryWriter, FlushesOnTheWayAndAtTheEnd) {
+TEST(SummaryWriter, FlushesRegularlyAndAtTheEnd) {
   const checkpoint::ScratchDirectory scratch;
   fs::path path;
   {
@@ -333,7 +333,7 @@ TEST(SummaryWriter, FlushesOnTheWayAndAtTheEnd) {
   EXPECT_EQ(events_in(path).size(), 2001u);
 }
 
-TEST(SummaryWriter, SeveralInOneDirectoryHaveNamesOfTheirOwn) {
+TEST(SummaryWriter, SeveralInOneDirectoryHaveDifferentNames) {
   const checkpoint::ScratchDirectory scratch;
   const SummaryWriter first(scratch.path());
   const SummaryWriter second(scratch.path());
@@ -351,7 +351,7 @@ std::string data_error(const std::function<void()>& call) {
   return "no error";
 }
 
-TEST(SummaryWriter, ADirectoryThatCannotBeMade) {
+TEST(SummaryWriter, ReportsADirectoryThatCannotBeCreated) {
   const checkpoint::ScratchDirectory scratch;
   checkpoint::overwrite(scratch.path() / "file", "");
   EXPECT_EQ(data_error([&] { SummaryWriter writer(scratch.path() / "file" / "train"); }),
@@ -381,7 +381,7 @@ TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
   EXPECT_EQ(events[2].step, 3);
 }
 
-TEST(SummaryWriter, CountsWhatAFullDiskLosesAndRepeatsTheMetadata) {
+TEST(SummaryWriter, CountsEventsLostOnAFullDiskAndRepeatsTheMetadata) {
   const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
   {
@@ -400,7 +400,7 @@ TEST(SummaryWriter, CountsWhatAFullDiskLosesAndRepeatsTheMetadata) {
   EXPECT_EQ(writer.lost_events(), 3);
 }
 
-TEST(SummaryWriter, BeginsLaterWhereTheDiskIsFullAtFirst) {
+TEST(SummaryWriter, BeginsLaterIfTheDiskIsFullAtFirst) {
   const checkpoint::ScratchDirectory scratch;
   std::optional<SummaryWriter> writer;
   {
@@ -417,7 +417,7 @@ TEST(SummaryWriter, BeginsLaterWhereTheDiskIsFullAtFirst) {
   EXPECT_EQ(events[1].step, 2);
 }
 
-TEST(SummaryWriter, MarksTheBeginningOfARunWhereTheDiskIsFullThen) {
+TEST(SummaryWriter, MarksTheBeginningOfARunAfterAFullDisk) {
   const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
   writer.begin_run(7);
@@ -455,7 +455,7 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
     GTEST_SKIP() << python << " has no tensorboard";
   const checkpoint::ScratchDirectory scratch;
   {
-    SummaryWriter train(scratch.path() / "train");  // of a run that was killed
+    SummaryWriter train(scratch.path() / "train");  // a run that was killed
     train.begin_run(0);
     train.scalar("epoch_loss", 1, 5, 1000.0);
     train.histogram("weights/fc", 2, std::vector<float>{5});
@@ -570,7 +570,7 @@ TEST(Summaries, OfATrainingThatResumesHaveEachPointOnce) {
   EXPECT_THAT(points_in(scratch.path() / "validation")["epoch_loss"], ElementsAre(0, 1));
 }
 
-TEST(Summaries, OfAKilledTrainingAreReplacedFromTheCheckpointOn) {
+TEST(Summaries, OfAKilledTrainingAreReplacedAfterTheCheckpoint) {
   const checkpoint::ScratchDirectory scratch;
   report_run(scratch.path(), 0, 8, true);
   report_run(scratch.path(), 4, 7, true);
@@ -621,7 +621,7 @@ std::map<std::string, std::string> session_in(const fs::path& directory) {
   return contents;
 }
 
-TEST(Summaries, HaveTheHyperparametersOfTheLastRunAlone) {
+TEST(Summaries, HaveOnlyTheHyperparametersOfTheLastRun) {
   const checkpoint::ScratchDirectory scratch;
   TrainBegin begin;
   for (const double rate : {0.25, 0.5}) {

@@ -1,4 +1,4 @@
-// When a trainer calls its callbacks, and how they and signals end a training.
+// Calls of callbacks, and the end of a training by callbacks and signals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ class StopAfterEpoch final : public Callback {
   bool may_stop_at_batches() const override { return false; }
 };
 
-TEST(Trainer, StopsAfterTheStepInWhichACallbackAsks) {
+TEST(Trainer, StopsAfterTheStepOfARequest) {
   FitOptions fit{.epochs = 3};
   fit.callbacks = {std::make_shared<StopAt>(4)};
   const History history = train(2, plain_network(), small_data().batch(40), {}, fit).history;
@@ -85,7 +85,7 @@ TEST(Trainer, StopsAfterTheStepInWhichACallbackAsks) {
   EXPECT_TRUE(history.end.stopped);
 }
 
-TEST(Trainer, StopsAfterTheEpochInWhichACallbackAsks) {
+TEST(Trainer, StopsAfterTheEpochOfARequest) {
   FitOptions fit{.epochs = 5};
   fit.callbacks = {std::make_shared<StopAfterEpoch>()};
   EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, fit).history.end.steps, 12);
@@ -103,7 +103,7 @@ class RaiseAt final : public Callback {
   std::int64_t step_;
 };
 
-TEST(Trainer, LeavesOneStepAfterASignal) {
+TEST(Trainer, EndsOneStepAfterASignal) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     FitOptions fit{.epochs = 3};
     fit.signals = {SIGTERM, SIGINT, SIGHUP};
@@ -134,14 +134,14 @@ class Thrower final : public Callback {
   }
 };
 
-TEST(Trainer, GivesTheErrorOfACallback) {
+TEST(Trainer, ThrowsTheErrorOfACallback) {
   FitOptions fit;
   fit.callbacks = {std::make_shared<Thrower>()};
   EXPECT_EQ(error_of([&] { train(2, plain_network(), small_data().batch(40), {}, fit); }),
             "the callback has had enough");
 }
 
-/// Has a state that it does not read itself.
+/// Its restore() cannot read its own state.
 struct Forgetful : Callback {
   std::string name() const override { return "forgetful"; }
   checkpoint::Configuration state() const override { return nlohmann::json{{"count", "two"}}; }
@@ -151,7 +151,7 @@ struct Forgetful : Callback {
   int count = 0;
 };
 
-TEST(Trainer, SaysWhichCallbackCannotReadItsStateWithoutTheTextOfTheJsonLibrary) {
+TEST(Trainer, NamesTheCallbackThatCannotReadItsState) {
   const checkpoint::ScratchDirectory scratch;
   FitOptions fit;
   fit.callbacks = {std::make_shared<Forgetful>()};

@@ -58,7 +58,7 @@ TEST(Trainer, EpochMetricsAreTheSumsOfTheSteps) {
 
 // ---- Length
 
-TEST(Trainer, EndsAtTheFirstOfEpochsAndSteps) {
+TEST(Trainer, EndsAtTheFirstLimit) {
   EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, {.epochs = 2, .steps = 100})
                 .history.end.steps,
             12);
@@ -79,12 +79,12 @@ TEST(Trainer, ReportsAnEpochThatWasNotFinished) {
   EXPECT_EQ(history.epochs[1].samples, 80);
 }
 
-TEST(Trainer, NeedsAnEnd) {
+TEST(Trainer, RequiresAnEnd) {
   EXPECT_EQ(error_of([] { train(1, plain_network(), small_data().batch(40), {}, {.epochs = 0}); }),
             "[fit] expected a number of epochs or of steps; both are 0");
 }
 
-TEST(Trainer, NeedsParameters) {
+TEST(Trainer, RequiresParameters) {
   model::Network network({kClasses}, "bare");
   network.add(model::Flatten());
   network.add(model::ReLU());
@@ -109,7 +109,7 @@ TEST(Trainer, EvaluatesExactlyOnAnyNumberOfReplicas) {
     EXPECT_TRUE(sums.has_accuracy);
     if (replicas == 1) expected = sums;
     EXPECT_EQ(sums.correct, expected.correct);
-    EXPECT_EQ(sums.correct_top5, 1003);  // of 4 classes
+    EXPECT_EQ(sums.correct_top5, 1003);  // there are only 4 classes
     EXPECT_NEAR(sums.loss_sum, expected.loss_sum, 1e-6 * expected.loss_sum);
   }
 }
@@ -186,7 +186,7 @@ TEST(Trainer, ContinuesWithTheOptimizerOfTheTrainingBefore) {
   }
 }
 
-TEST(Trainer, NamesTheErrorAfterWhichItsStrategyCannotBeUsed) {
+TEST(Trainer, NamesTheErrorThatMadeTheStrategyUnusable) {
   for (const int replicas : {1, 2}) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
@@ -204,7 +204,7 @@ TEST(Trainer, NamesTheErrorAfterWhichItsStrategyCannotBeUsed) {
   }
 }
 
-/// Samples of `classes` classes, which only their labels tell, as in files without names.
+/// Samples of `classes` classes without names: the number is inferred from labels.
 class Counted final : public data::RecordSource {
  public:
   explicit Counted(std::int64_t classes) : source_(data::Dataset::synthetic({16}, classes, 20)) {
@@ -221,7 +221,7 @@ class Counted final : public data::RecordSource {
   data::Dataset source_;
 };
 
-TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
+TEST(Trainer, EvaluatesDataWithoutAClassOfTheModel) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 1);
   Trainer trainer(*strategy, plain_network());
@@ -320,10 +320,10 @@ std::string problem_of(std::int64_t id) {
       id);
 }
 
-TEST(Trainer, LeavesOutUnreadableRecordsAndReportsThem) {
+TEST(Trainer, SkipsUnreadableRecordsAndReportsThem) {
   const std::set<std::int64_t> bad = {0, 9, 10, 11, 12, 13, 14, 15, 24};
-  std::vector<float> expected;  // of all records
-  double loss_sum = 0;          // of those that can be read
+  std::vector<float> expected;  // outputs of all records
+  double loss_sum = 0;          // over the readable records
   for (const int replicas : {1, 3}) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
@@ -364,7 +364,7 @@ TEST(Trainer, LeavesOutUnreadableRecordsAndReportsThem) {
   }
 }
 
-TEST(Trainer, RefusesMoreUnreadableRecordsThanItMayLeaveOut) {
+TEST(Trainer, RejectsTooManyUnreadableRecords) {
   for (const int replicas : {1, 2}) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
@@ -415,7 +415,7 @@ TEST(TrainerOptions, ScaleTheRateWithTheBatch) {
   EXPECT_EQ(effective_schedule(options, 256, 10).total_steps, 10);
 }
 
-TEST(TrainerOptions, TakeTheRateOfTheOptimizerAsThePeak) {
+TEST(TrainerOptions, UseTheRateOfTheOptimizerAsThePeak) {
   const auto rate = [](const TrainerOptions& options) {
     return effective_schedule(options, 64, 10).rate(0);
   };
@@ -438,7 +438,7 @@ TEST(TrainerOptions, TakeTheRateOfTheOptimizerAsThePeak) {
             "[constant schedule] expected a learning rate of 0 or more, got -1");
 }
 
-TEST(TrainerOptions, NameTheWaysToScaleTheRate) {
+TEST(TrainerOptions, ListRateScalings) {
   EXPECT_EQ(parse_name<RateScaling>("lr-scaling", "sqrt"), RateScaling::sqrt);
   EXPECT_EQ(error_of([] { parse_name<RateScaling>("lr-scaling", "cubic"); }),
             "[lr-scaling] expected none, linear or sqrt, got \"cubic\"");

@@ -1,5 +1,4 @@
-// What a trainer does about losses that are not finite, damaged records, and data and options that
-// make no sense.
+// Losses that are not finite, damaged records, and invalid data and options.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +40,7 @@ TEST(Trainer, SkipsAStepWithoutAFiniteLossOnAllReplicas) {
   for (const float value : outcome.buffers) ASSERT_TRUE(std::isfinite(value));
 }
 
-TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
+TEST(Trainer, EndsIfNoStepHasAFiniteLoss) {
   const auto source = std::make_shared<WatchedSource>(1);
   source->infinite = 0;
   ::testing::internal::CaptureStderr();
@@ -74,7 +73,7 @@ data::Dataset weighted_data(int first, int records, int first_weighted) {
       std::move(weights));
 }
 
-/// As if the step had not been: momentum, decay, bias correction, averages and statistics.
+/// The step has no effect: momentum, decay, bias correction, averages and statistics.
 TEST(Trainer, LearnsNothingFromAStepOfWeight0) {
   for (const model::OptimizerOptions& optimizer :
        {model::OptimizerOptions(model::Sgd{.momentum = 0.9F, .weight_decay = 0.1F}),
@@ -82,7 +81,7 @@ TEST(Trainer, LearnsNothingFromAStepOfWeight0) {
     for (const int replicas : {1, 2, 3}) {
       const TrainerOptions options{.optimizer = optimizer, .ema = 0.5F};
       FitOptions fit{.epochs = 1};
-      // 12 divides by all numbers of replicas: otherwise who has one more depends on the step.
+      // 12 is divisible by all numbers of replicas; otherwise the largest part depends on the step.
       fit.validation = weighted_data(0, 48, 0).batch(12);
       const data::Dataset first = weighted_data(0, 12, 0);
       const data::Dataset rest = weighted_data(24, 24, 0);
@@ -107,7 +106,7 @@ TEST(Trainer, LearnsNothingFromAStepOfWeight0) {
     }
 }
 
-TEST(Trainer, RefusesRecordsThatAllHaveWeight0) {
+TEST(Trainer, RejectsRecordsThatAllHaveWeight0) {
   const data::Dataset weightless = weighted_data(0, 40, 40).batch(10);
   const std::string expected =
       "expected weights whose sum is above 0, got weight 0 for all 40 samples";
@@ -129,7 +128,7 @@ TEST(Trainer, RefusesRecordsThatAllHaveWeight0) {
   }
 }
 
-TEST(Trainer, GivesTheErrorOfADamagedRecord) {
+TEST(Trainer, ThrowsTheErrorOfADamagedRecord) {
   const auto source = std::make_shared<WatchedSource>(40);
   source->damaged = 17;
   EXPECT_EQ(error_of([&] {
@@ -168,7 +167,7 @@ TEST(Trainer, WarnsOfAnActivationBeforeTheCrossEntropy) {
               HasSubstr("applies a sigmoid to its outputs too: training"));
 }
 
-TEST(Trainer, RefusesDataThatDoNotFit) {
+TEST(Trainer, RejectsDataThatDoNotFit) {
   const auto error = [](const data::Dataset& dataset, const TrainerOptions& options = {}) {
     return error_of([&] { train(1, plain_network(), dataset, options); });
   };
@@ -183,14 +182,14 @@ TEST(Trainer, RefusesDataThatDoNotFit) {
               HasSubstr("expected 4 targets per sample"));
 }
 
-TEST(Trainer, RefusesValidationDataOfAnotherShape) {
+TEST(Trainer, RejectsValidationDataOfAnotherShape) {
   FitOptions fit;
   fit.validation = data::Dataset::synthetic({15}, kClasses, 10).batch(2);
   EXPECT_THAT(error_of([&] { train(1, plain_network(), small_data().batch(40), {}, fit); }),
               HasSubstr("expected samples of shape [16]"));
 }
 
-TEST(Trainer, RefusesOptionsThatMakeNoSense) {
+TEST(Trainer, RejectsInvalidOptions) {
   EXPECT_THAT(
       error_of([] { train(1, plain_network(), small_data().batch(40), {.accumulate = 0}); }),
       HasSubstr("[accumulate] expected at least 1"));

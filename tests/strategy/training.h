@@ -1,5 +1,4 @@
-// Small trainings for tests: a few hundred made-up samples, a network of a few hundred parameters,
-// replicas as threads.
+// Small trainings for tests: a few hundred generated samples and parameters, replicas as threads.
 #pragma once
 
 #include <csignal>
@@ -55,7 +54,7 @@ inline model::Network normalized_network() {
 }
 
 /// Houses with an image, a word and a table, a price and a kind, and weights of 0 to 2. Pixels and
-/// numbers say what the price and the kind are.
+/// numbers determine the price and the kind.
 inline data::Dataset house_data(std::int64_t records = 203) {
   std::mt19937 random(7);
   std::vector<std::uint8_t> images;
@@ -129,7 +128,7 @@ inline std::unique_ptr<Strategy> local_strategy(job::Session& session, int repli
       session, std::vector<device::Device>(static_cast<std::size_t>(replicas)));
 }
 
-/// Sends this process SIGTERM when a step has ended.
+/// Raises SIGTERM in this process after a step.
 class RaiseAfter final : public Callback {
  public:
   explicit RaiseAfter(std::int64_t step) : step_(step) {}
@@ -141,7 +140,7 @@ class RaiseAfter final : public Callback {
   std::int64_t step_;
 };
 
-/// Keeps what each step came to.
+/// Records the result of each step.
 class StepRecorder final : public Callback {
  public:
   void on_batch_end(const StepLogs& logs) override {
@@ -152,7 +151,7 @@ class StepRecorder final : public Callback {
   std::vector<double> losses;
 };
 
-/// What a training left behind.
+/// The results of a training.
 struct Outcome {
   History history;
   std::vector<double> losses;
@@ -162,7 +161,7 @@ struct Outcome {
   std::uint64_t parameter_hash = 0;
 };
 
-/// Trains `network` on `strategy`. What `fit` asks for stays, a recorder is added.
+/// Trains `network` on `strategy` with the options `fit` and a recorder.
 inline Outcome train(Strategy& strategy, model::Network network, const data::Dataset& dataset,
                      const TrainerOptions& options, FitOptions fit) {
   const auto recorder = std::make_shared<StepRecorder>();
@@ -179,7 +178,7 @@ inline Outcome train(Strategy& strategy, model::Network network, const data::Dat
   return outcome;
 }
 
-/// The same on `replicas` threads.
+/// Trains on `replicas` threads.
 inline Outcome train(int replicas, model::Network network, const data::Dataset& dataset,
                      const TrainerOptions& options = {}, FitOptions fit = {}) {
   job::Session session(0, nullptr, {.quiet = true});

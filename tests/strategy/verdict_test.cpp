@@ -1,4 +1,4 @@
-// Trainings that are slow for a planted reason, and what they say of it.
+// Verdicts on trainings with a planted bottleneck.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ void compute_for(std::chrono::milliseconds time) {
   while (std::chrono::steady_clock::now() < end) continue;
 }
 
-/// On the second epoch of a training: in the first one, caches and threads settle.
+/// Returns the second epoch of a training: in the first one, caches and threads warm up.
 EpochLogs second_epoch(int replicas, const model::Network& network, const data::Dataset& dataset,
                        FitOptions fit = {}) {
   fit.epochs = 2;
@@ -72,7 +72,7 @@ TEST(LongVerdict, OfASlowReaderIsInput) {
   EXPECT_THAT(verdict->text, HasSubstr("slow storage"));
 }
 
-TEST(LongVerdict, OfShortEpochsIsOnSeveralOfThem) {
+TEST(LongVerdict, CoversSeveralShortEpochs) {
   const auto slow = [](data::Sample&, const data::SampleKey&) {
     std::this_thread::sleep_for(4 * kPlanted);
   };
@@ -95,7 +95,7 @@ TEST(LongVerdict, OfSlowDecodingIsInputToo) {
   EXPECT_THAT(verdict->text, Not(HasSubstr("slow storage")));
 }
 
-/// Hands on what it gets, and sleeps in backward on the replica of the second half of each batch.
+/// An identity layer that sleeps in backward on the replica of the second half of each batch.
 class SlowLayer final : public model::CustomLayer {
  public:
   std::string kind() const override { return "slow"; }

@@ -1,4 +1,4 @@
-// Records that are watched, and some of them spoilt.
+// A source that counts reads, and damages some records.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace lockstep::strategy {
 
-/// Made-up samples that count how often each record was read, and spoil those they are told to.
+/// Generated samples. Counts the reads of each record, and damages selected ones.
 class WatchedSource final : public data::RecordSource {
  public:
   explicit WatchedSource(std::int64_t records)

@@ -1,4 +1,4 @@
-"""Includes point downwards only: no module includes one above it or beside it, and no two
+"""Includes point downwards only: no module includes one above it or at its level, and no two
 components of a module include each other, nor
 two of its folders.
 
@@ -13,7 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]
 
-# What each module may include beside itself.
+# The modules that each module may include.
 BELOW = {
     "base": [],
     "net": ["base"],

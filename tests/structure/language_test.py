@@ -41,28 +41,59 @@ WORDS = {
     r"\bCheckpoints that stay\b": "number of checkpoints to keep",
     r"\bShare of the rate\b": "fraction of the peak",
 }
-# A subcommand of scripts/cluster is called mend.
-EXCEPT = {"scripts/cluster"}
+# What a text must contain for each pattern to match, which is faster to find: "mend" of mend(s|ed).
+LITERALS = {pattern: re.match(r"(\\b)?([\w ']*\w(?![?]))?", pattern)[2] or "" for pattern in WORDS}
+# A subcommand of scripts/cluster is called mend; this file lists the words.
+EXCEPT = {"scripts/cluster", "tests/structure/language_test.py"}
+# What a comment may not begin with: it is a sentence about the declaration it stands on.
+FRAGMENT = re.compile(r"(of|likewise|the same)\b", re.IGNORECASE)
+COMMENT = re.compile(r"(?P<code>.*?)(?P<mark>///?<?|#)(?= |$) ?(?P<text>.*)")
+
+
+def fragments(text, mark):
+    """Line numbers of comments, or of sentences in comments, that are no sentences."""
+    found = []
+    continues = False  # a comment on the line before whose sentence has not ended
+    for number, line in enumerate(text.splitlines(), 1):
+        match = COMMENT.fullmatch(line) if mark in line else None
+        if not match or not match["mark"].startswith(mark) or match["code"].count('"') % 2:
+            continues = False
+            continue
+        alone = not match["code"].strip()
+        if FRAGMENT.match(match["text"]) and not (alone and continues):
+            found.append(number)
+        continues = bool(match["text"]) and match["text"][-1] not in ".:;"
+    return found
 
 
 class Language(unittest.TestCase):
     def test_is_that_of_the_field(self):
         paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-        for folder in ("lockstep", "apps", "docs", "scripts", "third_party"):
+        for folder in ("lockstep", "apps", "docs", "scripts", "third_party", "tests"):
             paths += sorted((ROOT / folder).rglob("*"))
         found = []
         for path in paths:
             name = str(path.relative_to(ROOT))
             if name in EXCEPT or path.suffix not in SUFFIXES or not path.is_file():
                 continue
-            if "__pycache__" in name:
+            if "__pycache__" in name or "/corpus/" in name:
                 continue
             text = path.read_text(errors="replace")
             for pattern, better in WORDS.items():
                 found += [
                     f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}: {better}"
-                    for match in re.finditer(pattern, text)
+                    for match in (re.finditer(pattern, text) if LITERALS[pattern] in text else ())
                 ]
+        self.assertEqual([], found)
+
+    def test_comments_are_sentences(self):
+        found = []
+        for folder in ("lockstep", "apps", "scripts", "tests"):
+            for path in sorted((ROOT / folder).rglob("*")):
+                mark = {".py": "#"}.get(path.suffix, "//")
+                if path.suffix in {".h", ".cpp", ".cu", ".cuh", ".py"} and "/corpus/" not in str(path):
+                    name = path.relative_to(ROOT)
+                    found += [f"{name}:{line}" for line in fragments(path.read_text(), mark)]
         self.assertEqual([], found)
 
 

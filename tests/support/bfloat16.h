@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Why the processor does not compute in bfloat16, for GTEST_SKIP; nothing if it does.
+/// Returns why the processor cannot compute in bfloat16, for GTEST_SKIP; nullopt if it can.
 inline std::optional<std::string> why_no_bfloat16() {
   try {
     model::make_backend(device::Device{}, {.precision = model::Precision::bfloat16});

@@ -1,4 +1,4 @@
-// What a call that a GPU cannot serve says.
+// Checks errors of calls that fail on a GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The message of the Error that `call` throws, whose exit status is that of devices.
+/// Returns the message of the Error (device) that `call` throws.
 template <typename Call>
 std::string device_error_of(Call call) {
   try {

@@ -1,17 +1,17 @@
-// Preloaded, or linked into a test program, it makes a disk that is slow, full, failing, without
-// locks or without exchange of names, or that loses power; or it records what is asked of the disk.
-// By environment variables, which are looked at with each call:
+// Preloaded, or linked into a test program, it simulates a disk that is slow, full or failing, has
+// no locks or no exchange of names, or loses power; or it records disk operations. It is controlled
+// by environment variables, which are read in each call:
 //
-//   LOCKSTEP_DISK_UNDER=TEXT            only paths that contain TEXT are meant
-//   LOCKSTEP_DISK_RECORD=FILE           appends a line for each operation that changes names or
-//   syncs LOCKSTEP_DISK_CRASH_AT=N            the process ends after the N-th of these operations
+//   LOCKSTEP_DISK_UNDER=TEXT            affects only paths that contain TEXT
+//   LOCKSTEP_DISK_RECORD=FILE           appends a line per operation that changes names or syncs
+//   LOCKSTEP_DISK_CRASH_AT=N            the process ends after the N-th of these operations
 //   LOCKSTEP_DISK_NO_EXCHANGE=1         renameat2 fails with EINVAL
 //   LOCKSTEP_DISK_NO_LOCKS=1            flock fails with ENOLCK
 //   LOCKSTEP_DISK_FAIL_AT=N, _ERROR=E   the N-th write, fsync, rename or close fails with errno E
 //   LOCKSTEP_DISK_FAIL_ONLY=write       counts calls of this name only
 //   LOCKSTEP_DISK_FULL=FILE             while FILE exists, writes fail with ENOSPC
-//   LOCKSTEP_DISK_DAMAGE=TEXT           of what is written to paths that contain TEXT a bit is lost
-//   LOCKSTEP_DISK_FSYNC_MS, _READ_MS    an fsync, or a read, takes so long
+//   LOCKSTEP_DISK_DAMAGE=TEXT           flips a bit of writes to paths that contain TEXT
+//   LOCKSTEP_DISK_FSYNC_MS, _READ_MS    duration of an fsync, or of a read
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
-// Preloaded, it lets one call fail that writes, syncs, renames or closes a file below a directory:
-// the number FAILING_CALL of them, counted from 1, with the error number FAILING_ERROR.
-// FAILING_BELOW is the directory. What a disk that fills up, or fails, looks like to a program.
+// Preloaded, it simulates a full or failing disk: one call that writes, syncs, renames or closes a
+// file below the directory FAILING_BELOW fails. It is the call number FAILING_CALL, from 1, and
+// fails with the errno FAILING_ERROR.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -29,7 +29,7 @@ bool is_below(int descriptor) {
   return is_below(path);
 }
 
-/// Counts the call; whether it is the one to fail.
+/// Counts a call, and returns whether it must fail.
 bool fails(const char* name) {
   static std::atomic<int> calls{0};
   const char* wanted = std::getenv("FAILING_CALL");
@@ -92,7 +92,7 @@ int renameat2(int from_directory, const char* from, int to_directory, const char
   return call(from_directory, from, to_directory, to, flags);
 }
 
-// The descriptor is gone, as with an error of a network file system.
+// The descriptor is closed despite the error, as on a network file system.
 int close(int descriptor) {
   static auto* const call = real<int(int)>("close");
   const bool counts = is_below(descriptor);

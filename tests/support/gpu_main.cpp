@@ -1,5 +1,4 @@
-// The main program of tests that need a GPU of this machine: without one they are skipped, all at
-// once.
+// The main program of tests that need a GPU of this machine: without one, all are skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

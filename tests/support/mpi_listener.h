@@ -1,5 +1,5 @@
-// How the ranks of a test program report: rank 0 as usual, each other rank its failures alone. A
-// rank that is still in a test shortly before ctest ends the program says in which.
+// Test reports of ranks: rank 0 reports as usual, other ranks only their failures. A rank that is
+// still in a test shortly before ctest's timeout reports which one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class RankListener final : public ::testing::EmptyTestEventListener {
     running()[std::min(text.size(), running().size() - 1)] = '\0';
   }
 
-  // Called under googletest's lock: asking it for the current test here would wait for ever.
+  // Called under googletest's lock: querying the current test here would deadlock.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed() || rank_ == 0) return;
     std::cerr << "rank " << rank_ << ": " << test_ << ": "
@@ -44,7 +44,7 @@ class RankListener final : public ::testing::EmptyTestEventListener {
   }
 
  private:
-  // What the signal handler writes.
+  // The message of the signal handler.
   static std::array<char, 512>& running() {
     static std::array<char, 512> text{};
     return text;

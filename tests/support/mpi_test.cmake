@@ -1,16 +1,15 @@
-# How tests start ranks: the machine may have fewer cores than ranks, and the tests may run as root
+# Starts ranks in tests: the machine may have fewer cores than ranks, and the tests may run as root
 # in a container.
 if(MPI_CXX_LIBRARY_VERSION_STRING MATCHES "^Open MPI")
-  # Open MPI 5 cannot pair the addresses of a host that has IPv6 beside IPv4 with each other, and
-  # says so.
+  # Open MPI 5 warns that it cannot pair the addresses of a host with IPv6 and IPv4.
   set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none --mca
     mpi_yield_when_idle 1
                       --mca btl_tcp_disable_family 6)
 else()
   set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} -bind-to none)
 endif()
-# The same where mpirun is called as users call it: the variables of Open MPI 4 (OMPI_MCA) and 5
-# (PRTE_MCA).
+# The same as environment variables of Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA), for tests that call a
+# plain mpirun.
 set(lockstep_mpi_environment
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
   OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
@@ -32,8 +31,8 @@ function(lockstep_mpi_test NAME RANKS TARGET)
 endfunction()
 
 # lockstep_mpi_tests(TARGET RANKS N… [MORE_RANKS N…]): the same for each number of ranks, in tests
-# named TARGET_N. Two and three ranks show all but nodes of two ranks each; MORE_RANKS have the
-# label more_ranks, and run with scripts/test --all.
+# named TARGET_N. Two and three ranks cover everything except nodes of two ranks each; MORE_RANKS
+# have the label more_ranks, and run with scripts/test --all.
 function(lockstep_mpi_tests TARGET)
   cmake_parse_arguments(TEST "" "" "RANKS;MORE_RANKS" ${ARGN})
   foreach(ranks ${TEST_RANKS} ${TEST_MORE_RANKS})

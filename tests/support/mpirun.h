@@ -1,5 +1,5 @@
-// How tests start ranks: by the launcher of the MPI that the program is linked to, with the options
-// that let ranks outnumber cores and run as root in a container (LOCKSTEP_MPIRUN, mpi_test.cmake).
+// Starts ranks for tests: with the launcher of the linked MPI, and options that allow more ranks
+// than cores, and root in a container (LOCKSTEP_MPIRUN, mpi_test.cmake).
 #pragma once
 
 #include <sstream>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// The words of its command line before those of the program.
+/// The arguments before those of the program.
 inline std::vector<std::string> mpirun_on(int ranks) {
   std::istringstream text(LOCKSTEP_MPIRUN);
   std::vector<std::string> words;
@@ -18,7 +18,7 @@ inline std::vector<std::string> mpirun_on(int ranks) {
   return words;
 }
 
-/// The same for a shell, without a space behind it.
+/// For a shell, without a trailing space.
 inline std::string mpirun_line_on(int ranks) {
   std::string line = LOCKSTEP_MPIRUN " -np ";
   line += std::to_string(ranks);

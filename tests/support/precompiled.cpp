@@ -1,1 +1,1 @@
-// Nothing but what CMake puts in front of it: the headers that the programs of tests share.
+// Contains only the precompiled headers of test programs, which CMake includes.

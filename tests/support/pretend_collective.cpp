@@ -20,14 +20,14 @@ using allreduce::ReduceOp;
 
 constexpr std::size_t kChunkBytes = 16384;
 
-// What all members must agree on.
-struct Said {
+// Arguments that must be equal on all members.
+struct Arguments {
   int kind = 0;
   int type = 0;
   int op = 0;
   int root = 0;
   std::size_t count = 0;
-  bool operator==(const Said&) const = default;
+  bool operator==(const Arguments&) const = default;
 };
 
 ElementType type_of(ncclDataType_t type) {
@@ -60,16 +60,16 @@ enum Kind { all_reduce, reduce, broadcast };
 
 }  // namespace
 
-struct alignas(64) MeetingPlace::Place {
+struct alignas(64) SharedCollective::Slot {
   std::atomic<std::uint64_t> round;
   int gpu;
-  Said said;
+  Arguments arguments;
   std::byte chunk[kChunkBytes];
 };
 
-struct MeetingPlace::Board {
+struct SharedCollective::Board {
   std::atomic<int> joined;
-  Place places[kMaxMembers];
+  Slot slots[kMaxMembers];
 };
 
 void usage_error(const char* how) {
@@ -81,9 +81,9 @@ std::size_t width_of(ncclDataType_t type) {
   return type == ncclUint8 ? 1 : allreduce::bytes_per_element(type_of(type));
 }
 
-SharedSegment MeetingPlace::create() { return SharedSegment::create(sizeof(Board)); }
+SharedSegment SharedCollective::create() { return SharedSegment::create(sizeof(Board)); }
 
-MeetingPlace::MeetingPlace(SharedSegment segment, int rank, int size)
+SharedCollective::SharedCollective(SharedSegment segment, int rank, int size)
     : segment_(std::move(segment)),
       board_(std::launder(reinterpret_cast<Board*>(segment_.data()))),
       rank_(rank),
@@ -91,71 +91,74 @@ MeetingPlace::MeetingPlace(SharedSegment segment, int rank, int size)
   if (size > kMaxMembers) usage_error("too many members");
 }
 
-MeetingPlace::Place& MeetingPlace::place(int rank) const { return board_->places[rank]; }
+SharedCollective::Slot& SharedCollective::slot(int rank) const { return board_->slots[rank]; }
 
-void MeetingPlace::join(int gpu) {
-  place(rank_).gpu = gpu;
+void SharedCollective::join(int gpu) {
+  slot(rank_).gpu = gpu;
   board_->joined.fetch_add(1);
 }
 
-bool MeetingPlace::all_have_joined() const { return board_->joined == size_; }
+bool SharedCollective::all_have_joined() const { return board_->joined == size_; }
 
-bool MeetingPlace::share_a_gpu() const {
+bool SharedCollective::share_a_gpu() const {
   for (int one = 0; one < size_; ++one)
     for (int other = 0; other < one; ++other)
-      if (place(one).gpu == place(other).gpu) return true;
+      if (slot(one).gpu == slot(other).gpu) return true;
   return false;
 }
 
-// False once aborted.
-bool MeetingPlace::meet() {
-  place(rank_).round.store(++round_, std::memory_order_release);
+// Returns false once aborted.
+bool SharedCollective::synchronize() {
+  slot(rank_).round.store(++round_, std::memory_order_release);
   for (int rank = 0; rank < size_; ++rank)
-    while (place(rank).round.load(std::memory_order_acquire) < round_) {
+    while (slot(rank).round.load(std::memory_order_acquire) < round_) {
       if (aborted_) return false;
       std::this_thread::yield();
     }
   return true;
 }
 
-void MeetingPlace::check_agreement() const {
+void SharedCollective::check_agreement() const {
   for (int rank = 1; rank < size_; ++rank)
-    if (!(place(rank).said == place(0).said)) usage_error("members put different operations");
+    if (!(slot(rank).arguments == slot(0).arguments))
+      usage_error("members enqueued different operations");
 }
 
-void MeetingPlace::take(const Collective& collective, std::size_t begin, std::size_t count) {
+void SharedCollective::reduce_chunks(const Collective& collective, std::size_t begin,
+                                     std::size_t count) {
   const std::size_t width = width_of(collective.type);
   std::byte* to = collective.receive + begin * width;
   if (collective.kind == Collective::broadcast) {
-    std::memcpy(to, place(collective.root).chunk, count * width);
+    std::memcpy(to, slot(collective.root).chunk, count * width);
     return;
   }
   if (collective.kind == Collective::reduce && collective.root != rank_) return;
   if (size_ == 1) {
-    std::memcpy(to, place(0).chunk, count * width);
+    std::memcpy(to, slot(0).chunk, count * width);
     return;
   }
   std::vector<const std::byte*> chunks;
-  for (int rank = 0; rank < size_; ++rank) chunks.push_back(place(rank).chunk);
+  for (int rank = 0; rank < size_; ++rank) chunks.push_back(slot(rank).chunk);
   allreduce::reduce_slice(chunks, std::array{to}, {0, count}, type_of(collective.type),
                           operation_of(collective.op));
 }
 
-void MeetingPlace::perform(const Collective& collective) {
-  Place& own = place(rank_);
-  own.said = {collective.kind, collective.type, collective.op, collective.root, collective.count};
-  if (!meet()) return;
+void SharedCollective::perform(const Collective& collective) {
+  Slot& own = slot(rank_);
+  own.arguments = {collective.kind, collective.type, collective.op, collective.root,
+                   collective.count};
+  if (!synchronize()) return;
   check_agreement();
-  if (!meet()) return;
+  if (!synchronize()) return;
   const std::size_t width = width_of(collective.type);
   const std::size_t most = kChunkBytes / width;
   for (std::size_t begin = 0; begin < collective.count; begin += most) {
     const std::size_t count = std::min(most, collective.count - begin);
     if (collective.kind != Collective::broadcast || collective.root == rank_)
       std::memcpy(own.chunk, collective.send + begin * width, count * width);
-    if (!meet()) return;
-    take(collective, begin, count);
-    if (!meet()) return;
+    if (!synchronize()) return;
+    reduce_chunks(collective, begin, count);
+    if (!synchronize()) return;
   }
 }
 

@@ -1,5 +1,5 @@
-// How pretended members of one host reduce: by memory that all of them see, whether they are
-// threads or processes.
+// Collectives of simulated members on one host through shared memory; members are threads or
+// processes.
 #pragma once
 
 #include <nccl.h>
@@ -14,7 +14,7 @@ namespace lockstep::pretend {
 
 constexpr int kMaxMembers = 8;
 
-/// Ends the program: NCCL would do anything.
+/// Ends the program after a misuse that is undefined in NCCL.
 [[noreturn]] void usage_error(const char* how);
 
 struct Collective {
@@ -30,17 +30,18 @@ struct Collective {
 
 std::size_t width_of(ncclDataType_t type);
 
-/// One member's place where all meet. What is between the members is in shared memory.
-class MeetingPlace {
+/// One member of a group that communicates through shared memory.
+class SharedCollective {
  public:
   static SharedSegment create();
-  MeetingPlace(SharedSegment segment, int rank, int size);
+  SharedCollective(SharedSegment segment, int rank, int size);
 
   void join(int gpu);
   bool all_have_joined() const;
-  bool share_a_gpu() const;  ///< once all have joined
+  bool share_a_gpu() const;  ///< after all have joined
 
-  /// Does the member's part, and waits for the others; gives up once aborted.
+  /// Executes the member's part of a collective, and waits for the others; returns early once
+  /// aborted.
   void perform(const Collective& collective);
   void abort() { aborted_ = true; }
   bool is_aborted() const { return aborted_; }
@@ -49,13 +50,13 @@ class MeetingPlace {
   int size() const { return size_; }
 
  private:
-  struct Place;
+  struct Slot;
   struct Board;
 
-  Place& place(int rank) const;
-  bool meet();
+  Slot& slot(int rank) const;
+  bool synchronize();
   void check_agreement() const;
-  void take(const Collective& collective, std::size_t begin, std::size_t count);
+  void reduce_chunks(const Collective& collective, std::size_t begin, std::size_t count);
 
   SharedSegment segment_;
   Board* board_;

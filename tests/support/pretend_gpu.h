@@ -1,5 +1,5 @@
-// A machine with eight GPUs for tests, on any machine: short words for what pretend_cuda/ stands in
-// for. The sources of the project that call CUDA run as they are.
+// Eight simulated GPUs for tests on any machine: helpers for pretend_cuda/. The project's sources
+// that call CUDA run unchanged.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@ namespace lockstep::pretend {
 /// gpu:first, gpu:first + 1, … .
 std::vector<device::Device> gpus(int count, int first = 0);
 
-/// Puts `work` on a stream of a GPU.
+/// Enqueues `work` on a stream of a GPU.
 void enqueue(device::Stream& stream, std::function<void()> work);
 
 class AllMemoryIsOnGpus {
  public:
-  /// As long as this lives, memory that nobody allocated on a GPU counts as such too: for tests
-  /// that know no GPUs.
+  /// During its lifetime, host memory counts as a GPU's, too: for tests that do not allocate GPU
+  /// memory.
   AllMemoryIsOnGpus();
   ~AllMemoryIsOnGpus();
   AllMemoryIsOnGpus(const AllMemoryIsOnGpus&) = delete;
   AllMemoryIsOnGpus& operator=(const AllMemoryIsOnGpus&) = delete;
 };
 
-/// Memory that counts as a GPU's; to be given back to free_on_gpu.
+/// Memory that counts as a GPU's; release it with free_on_gpu.
 void* allocate_on_gpu(std::size_t bytes);
 void free_on_gpu(void* memory);
 

@@ -39,17 +39,17 @@ Faults& faults() {
   return faults;
 }
 
-std::atomic<int> aborts{0};  // that have begun and not ended
+std::atomic<int> aborts{0};  // in progress
 
 }  // namespace
 
 struct ncclComm {
   ncclComm(SharedSegment segment, int rank, int size) : place(std::move(segment), rank, size) {}
 
-  pretend::MeetingPlace place;
+  pretend::SharedCollective place;
   std::atomic<bool> finalized{false};
   std::atomic<int> inside{0};
-  int polls = 0;  // of its state, until what is pending is done
+  int polls = 0;  // polls of its state until pending work completes
   std::vector<std::pair<cudaStream_t, Collective>> pending;
 };
 
@@ -82,12 +82,12 @@ class Inside {
   std::shared_ptr<ncclComm> comm_;
 };
 
-// Collectives of a thread's group, until it ends.
+// Collectives of the open group of a thread.
 thread_local int group_depth = 0;
 thread_local std::vector<std::function<void()>> group;
 
-// What NCCL has not put on a stream yet when it returns.
-ncclResult_t put(ncclComm_t handle, const Collective& collective, cudaStream_t stream) {
+// Enqueues later: NCCL may return before a collective is on the stream.
+ncclResult_t submit(ncclComm_t handle, const Collective& collective, cudaStream_t stream) {
   const Inside comm(handle);
   if (comm->place.is_aborted()) return ncclInvalidUsage;
   const int rank = comm->place.rank();
@@ -162,7 +162,7 @@ void lose_library() {
   const std::lock_guard lock(faults().mutex);
   faults().library_is_lost = true;
 }
-void mend() {
+void reset_faults() {
   const std::lock_guard lock(faults().mutex);
   faults().answers.clear();
   faults().broken.clear();
@@ -195,9 +195,9 @@ ncclResult_t ncclGetVersion(int* version) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::mutex mutex;
-  static std::vector<SharedSegment> segments;  // until all have found them
+  static std::vector<SharedSegment> segments;  // until all members have mapped them
   const std::lock_guard lock(mutex);
-  segments.push_back(pretend::MeetingPlace::create());
+  segments.push_back(pretend::SharedCollective::create());
   const SharedSegment::Handle handle = segments.back().handle();
   std::memcpy(id->internal, &handle, sizeof(handle));
   return ncclSuccess;
@@ -264,23 +264,23 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return put(comm,
-             part({.kind = Collective::all_reduce, .count = count, .type = type, .op = op}, send,
-                  receive, 0),
-             stream);
+  return submit(comm,
+                part({.kind = Collective::all_reduce, .count = count, .type = type, .op = op}, send,
+                     receive, 0),
+                stream);
 }
 
 ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return put(comm,
-             part({.kind = Collective::reduce, .count = count, .type = type, .op = op}, send,
-                  receive, root),
-             stream);
+  return submit(comm,
+                part({.kind = Collective::reduce, .count = count, .type = type, .op = op}, send,
+                     receive, root),
+                stream);
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
-  return put(
+  return submit(
       comm,
       part({.kind = Collective::broadcast, .count = count, .type = type}, send, receive, root),
       stream);

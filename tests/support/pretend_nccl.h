@@ -1,27 +1,26 @@
-// NCCL for the machine of pretend_gpu.h, between threads and between processes of one host: the
-// program links pretend_nccl.cpp in the place of the library. It is strict where NCCL leaves wrong
-// use undefined: it ends the program.
+// NCCL for the simulated machine of pretend_gpu.h, between threads and between processes of one
+// host. Programs link pretend_nccl.cpp instead of the library. Misuse that is undefined in NCCL
+// ends the program.
 #pragma once
 
 #include <nccl.h>
 
 namespace lockstep::pretend {
 
-/// The next collective of members `rank` answers `result` and does nothing.
+/// The next collective of members `rank` returns `result` and does nothing.
 void answer_next_call(int rank, ncclResult_t result);
-/// From now on ncclCommGetAsyncError of members `rank` tells `result`.
+/// ncclCommGetAsyncError of members `rank` returns `result` from now on.
 void break_communicators(int rank, ncclResult_t result);
-/// From now on collectives of members `rank` come to their end without meeting the others, who wait
-/// for ever.
+/// Collectives of members `rank` complete without the others from now on; the others hang.
 void lose_operations(int rank);
-/// From now on ncclCommAbort of members `rank` does not return.
+/// ncclCommAbort of members `rank` hangs from now on.
 void hang_aborts(int rank);
-/// From now on there is no library: a call throws as those of load_nccl.cpp do.
+/// There is no library from now on: calls throw as in load_nccl.cpp.
 void lose_library();
-/// All of the above never was.
-void mend();
+/// Resets all of the above.
+void reset_faults();
 
-/// Calls of ncclCommAbort that have not returned.
+/// Number of calls of ncclCommAbort that have not returned.
 int unfinished_aborts();
 
 }  // namespace lockstep::pretend

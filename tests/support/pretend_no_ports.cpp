@@ -1,4 +1,4 @@
-// Preloaded, it makes a host on which no program can listen for connections.
+// Preloaded, it simulates a host on which no program can listen for connections.
 #include <cerrno>
 
 extern "C" int listen(int /*socket*/, int /*backlog*/) {

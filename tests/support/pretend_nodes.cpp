@@ -15,7 +15,7 @@ RanksAreNodes::~RanksAreNodes() { ranks_are_nodes = false; }
 
 }  // namespace lockstep::pretend
 
-// Takes precedence over MPI's, as MPI's profiling interface allows.
+// Overrides MPI's function through the MPI profiling interface.
 extern "C" int MPI_Comm_split_type(MPI_Comm ranks, int type, int key, MPI_Info info,
                                    MPI_Comm* part) {
   if (!ranks_are_nodes) return PMPI_Comm_split_type(ranks, type, key, info, part);

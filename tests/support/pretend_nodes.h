@@ -1,11 +1,11 @@
-// Ranks of this host that MPI reports as nodes of their own.
+// Makes MPI report each rank of this host as a separate node.
 #pragma once
 
 namespace lockstep::pretend {
 
 class RanksAreNodes {
  public:
-  /// As long as this lives, each rank is alone on its node. On all ranks at the same time.
+  /// During its lifetime, each rank is alone on its node. Use it on all ranks at the same time.
   RanksAreNodes();
   ~RanksAreNodes();
   RanksAreNodes(const RanksAreNodes&) = delete;

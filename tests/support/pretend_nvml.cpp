@@ -1,5 +1,4 @@
-// NVIDIA's management library of a host with two GPUs: a sound one, and one whose memory is
-// failing.
+// NVIDIA's management library on a host with two GPUs: a healthy one, and one with failing memory.
 #include <cstdio>
 
 namespace {
@@ -10,7 +9,7 @@ struct MemoryBytes {
   unsigned long long used;
 };
 
-char gpus[2];  // stand for themselves by their addresses
+char gpus[2];  // handles are their addresses
 
 bool is_sick(const void* gpu) { return gpu == &gpus[1]; }
 

@@ -15,14 +15,14 @@
 
 namespace lockstep::allreduce {
 
-/// What one member does.
+/// The work of one member.
 using MemberBody = std::function<void(const Communicator&)>;
 
-/// 0 + 1 + … + (members - 1): what the ranks add up to.
+/// 0 + 1 + … + (members - 1).
 inline int sum_of_ranks(int members) { return members * (members - 1) / 2; }
 
 /// Runs `body` as one member. An exception fails the test with the member's rank; either that or a
-/// fatal assertion makes the other members leave too, so that they do not wait for this one.
+/// fatal assertion aborts the other members, so that they do not wait for this one.
 inline void run_member(const Communicator& member, const MemberBody& body) {
   try {
     body(member);
@@ -42,8 +42,8 @@ inline void run_members(const std::vector<Communicator>& members, const MemberBo
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Runs `body` on a group of `ranks` members: threads for Route::in_process; for others the ranks
-/// of the MPI job, which must be as many, the calling one among them.
+/// Runs `body` on a group of `ranks` members: threads for Route::in_process, else the ranks of the
+/// MPI job, which must have this size.
 inline void run_ranks(int ranks, Route route, const MemberBody& body) {
   if (route == Route::in_process) return run_members(make_in_process_group(ranks), body);
   const Communicator member = make_mpi_group(MPI_COMM_WORLD, route);

@@ -1,5 +1,5 @@
-// Preloaded, it takes SIGHUP before main runs, and does nothing with it: what UCX does, which Open
-// MPI loads.
+// Preloaded, it installs an empty SIGHUP handler before main runs, as UCX does, which Open MPI
+// loads.
 #include <csignal>
 
 namespace {

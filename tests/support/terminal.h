@@ -1,4 +1,4 @@
-// A new terminal, as a launcher or a terminal window makes it.
+// A pseudo-terminal.
 #pragma once
 
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Both ends of a terminal of so many columns; 0: without a size.
+/// Both ends of a terminal with this number of columns; 0: without a size.
 struct Terminal {
   explicit Terminal(unsigned short columns) {
     const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
@@ -23,8 +23,7 @@ struct Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  /// All that was written to `inner` so far, until nothing has come for some milliseconds; a line
-  /// ends with "\r\n".
+  /// Reads the output to `inner` until none arrives for some milliseconds; a line ends with "\r\n".
   const std::string& text() {
     std::array<char, 4096> part;
     pollfd ready{.fd = outer, .events = POLLIN, .revents = 0};
@@ -41,7 +40,7 @@ struct Terminal {
   bool opened = false;
 
  private:
-  static constexpr int kIdleMilliseconds = 10;  // the kernel passes the text on by itself
+  static constexpr int kIdleMilliseconds = 10;  // the kernel forwards the text
 
   std::string text_;
 };

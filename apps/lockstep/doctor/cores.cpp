@@ -140,7 +140,7 @@ CoreFacts measure_cores() {
 
 Outcome judge_cores(const Reports<CoreFacts>& reports) {
   Outcome outcome{.check = "cores"};
-  add_missing(outcome, reports.missing, kLookAtTheHost);
+  add_missing(outcome, reports.missing, kCheckTheHost);
   std::map<int, std::vector<const CoreReport*>> nodes;
   for (const CoreReport& report : reports.answered) nodes[report.place.node].push_back(&report);
   std::size_t fewest =
@@ -168,7 +168,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr dnnl_dim_t kSide = 512;
 constexpr std::size_t kCopied = std::size_t{16} << 20;  // larger than the private caches of a core
-constexpr double kSlow = 0.75;                          // of the fastest rank's speed
+constexpr double kSlow = 0.75;                          // fraction of the fastest rank's speed
 constexpr double kMinUsefulShare = 1.0 / 3;
 
 SpeedFacts multiply(int cores, double seconds) {
@@ -253,14 +253,15 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
   const Extent extent = extent_of(reports, &SpeedFacts::gigaflops);
   for (const auto& [place, facts] : reports.answered) {
     if (facts.gigaflops < kSlow * extent.fastest)
-      outcome.add({{place.rank},
-                   facts.gigaflops < kMinUsefulShare * extent.fastest ? Level::problem : Level::warning,
-                   fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest "
-                               "rank at {:.3g}: every step waits for the slowest",
-                               facts.gigaflops, place.host, facts.cores,
-                               facts.cores == 1 ? "" : "s", extent.fastest),
-                   "check its binding (see the check cores), other programs there (top), and its "
-                   "temperature and clock frequency (turbostat); or exclude the host"});
+      outcome.add(
+          {{place.rank},
+           facts.gigaflops < kMinUsefulShare * extent.fastest ? Level::problem : Level::warning,
+           fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest "
+                       "rank at {:.3g}: every step waits for the slowest",
+                       facts.gigaflops, place.host, facts.cores, facts.cores == 1 ? "" : "s",
+                       extent.fastest),
+           "check its binding (see the check cores), other programs there (top), and its "
+           "temperature and clock frequency (turbostat); or exclude the host"});
     if (facts.share_of_cores < kAlone)
       outcome.warn(place,
                    fmt::format("got at most {:.0f} % of the time of its cores on {}",

@@ -98,7 +98,7 @@ class Survey {
     }
   }
 
-  /// All files, or a sample of them for folders of images.
+  /// All files; for folders of images, a sample.
   const std::vector<fs::path>& files() const { return files_; }
   DataFacts facts() const {
     DataFacts facts = facts_;
@@ -143,7 +143,7 @@ void require_meaning(const Reports<DataFacts>& reports) {
 
 }  // namespace
 
-DataFacts look_at_data(const std::string& spec, const std::string& data_dir, bool measures) {
+DataFacts examine_data(const std::string& spec, const std::string& data_dir, bool measures) {
   try {
     data::DataSpecOptions options;
     options.data_dir = data_dir;
@@ -167,16 +167,16 @@ Reports<DataFacts> measure_data(Ranks& ranks, const std::string& spec,
                                 const std::string& data_dir) {
   auto reports =
       ranks.measure<DataFacts>("data", [spec, data_dir, measures = ranks.mine().local_rank == 0] {
-        return look_at_data(spec, data_dir, measures);
+        return examine_data(spec, data_dir, measures);
       });
   require_meaning(reports);
   return reports;
 }
 
 Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec) {
-  if (spec.empty()) return not_asked_for("data", "--data SPEC");
+  if (spec.empty()) return skipped_without("data", "--data SPEC");
   Outcome outcome{.check = "data"};
-  add_missing(outcome, reports.missing, kLookAtTheDisk);
+  add_missing(outcome, reports.missing, kCheckTheDisk);
   const Reported<DataFacts>* first = nullptr;
   for (const auto& report : reports.answered) {
     const DataFacts& facts = report.facts;

@@ -27,7 +27,7 @@ struct DataFacts {
 
 /// Examines the data in one process. `measures`: whether to measure the read rate of the first
 /// file.
-DataFacts look_at_data(const std::string& spec, const std::string& data_dir, bool measures);
+DataFacts examine_data(const std::string& spec, const std::string& data_dir, bool measures);
 
 /// Collective. `spec`, `data_dir`: the values of --data and --data-dir. Throws Error (input) on all
 /// ranks if `spec` is invalid on every rank.

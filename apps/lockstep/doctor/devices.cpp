@@ -19,7 +19,7 @@
 namespace lockstep::apps::doctor {
 namespace {
 
-constexpr double kUsedShare = 0.1;  // of a GPU's memory, used by other programs
+constexpr double kUsedShare = 0.1;  // fraction of a GPU's memory that other programs use
 
 /// "8 x NVIDIA H100"; "no GPU".
 std::string describe(const std::vector<std::string>& gpus) {
@@ -43,7 +43,7 @@ void judge_health(Outcome& outcome, const Place& place, std::size_t index,
     add(Level::problem, fmt::format("has {} uncorrected ECC errors", gpu.uncorrected_errors),
         "end its processes and reset it: nvidia-smi --gpu-reset; replace it if the errors occur "
         "again");
-  if (gpu.wants_reset)
+  if (gpu.needs_reset)
     add(Level::problem, "has memory rows that wait for remapping",
         "end its processes and reset it: nvidia-smi --gpu-reset");
   if (gpu.lacks_spare_rows)
@@ -143,8 +143,8 @@ constexpr std::int64_t kShmOfGpus =
     128'000'000;  // per host: the 64 MiB default of containers is too small for NCCL
 constexpr std::int64_t kMemoryOfRank = 1'000'000'000;
 
-/// Why this rank cannot map the memory; empty if it can.
-std::string look_at(const OfferedSegment& offered) {
+/// Maps the memory. Returns the error; empty on success.
+std::string map_failure(const OfferedSegment& offered) {
   try {
     SharedSegment::open(offered.handle);
     return "";
@@ -153,10 +153,10 @@ std::string look_at(const OfferedSegment& offered) {
   }
 }
 
-void look_at_others(const Place& mine, const Reports<OfferedSegment>& offers, MemoryFacts& facts) {
+void map_others(const Place& mine, const Reports<OfferedSegment>& offers, MemoryFacts& facts) {
   for (const auto& [place, offered] : offers.answered) {
     if (place.node != mine.node || place.rank == mine.rank || !offered.failure.empty()) continue;
-    const std::string why = look_at(offered);
+    const std::string why = map_failure(offered);
     if (why.empty()) continue;
     if (facts.why.empty()) facts.why = why;
     facts.unseen.push_back(place.rank);
@@ -164,7 +164,7 @@ void look_at_others(const Place& mine, const Reports<OfferedSegment>& offers, Me
 }
 
 /// Suffix of a remedy.
-std::string way_out(bool wanted) {
+std::string consequence(bool wanted) {
   return wanted ? "" : "; without it, training uses slower messages";
 }
 
@@ -173,11 +173,11 @@ std::string remedy_of(const std::string& why, bool wanted) {
     return "start all ranks as the same user, and allow them to access /proc (hidepid=0) and each "
            "other's files there "
            "(--cap-add SYS_PTRACE, kernel.yama.ptrace_scope=0)" +
-           way_out(wanted);
+           consequence(wanted);
   return "start the ranks of a host in one container, or in containers that share processes "
          "(--pid=host), with /proc "
          "mounted" +
-         way_out(wanted);
+         consequence(wanted);
 }
 
 void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report, bool wanted) {
@@ -188,7 +188,7 @@ void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report, bool wan
        fmt::format("cannot create shared memory: {}", report.facts.offer_failure),
        "allow memfd_create in the container's seccomp profile, and increase its memory limit "
        "(--memory, memory.max)" +
-           way_out(wanted)});
+           consequence(wanted)});
 }
 
 void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_of_host,
@@ -232,7 +232,7 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
   const auto offers = ranks.share<OfferedSegment>(kMemoryCheck, {.facts = offered});
   return ranks.measure<MemoryFacts>(kMemoryCheck, [place = ranks.mine(), offers, offered] {
     MemoryFacts facts{.offer_failure = offered.failure};
-    look_at_others(place, offers, facts);
+    map_others(place, offers, facts);
     const std::int64_t available = available_host_memory();
     if (available < std::numeric_limits<std::int64_t>::max()) facts.available_bytes = available;
     struct statvfs shm {};
@@ -247,7 +247,7 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
 Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
                             const std::set<int>& nodes_with_gpus) {
   Outcome outcome{.check = kMemoryCheck};
-  add_missing(outcome, reports.missing, kLookAtTheHost);
+  add_missing(outcome, reports.missing, kCheckTheHost);
   std::map<int, int> ranks_of_node;
   for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
   std::int64_t least = std::numeric_limits<std::int64_t>::max();

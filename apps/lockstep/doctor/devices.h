@@ -18,7 +18,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SharedSegment::Handle, owner, de
 
 namespace lockstep::device {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuHealth, name, uuid, total_bytes, used_bytes,
-                                                uncorrected_errors, wants_reset, lacks_spare_rows,
+                                                uncorrected_errors, needs_reset, lacks_spare_rows,
                                                 is_slowed)
 }  // namespace lockstep::device
 
@@ -29,7 +29,7 @@ struct DeviceFacts {
   std::vector<std::string> uuids = {};         ///< UUIDs of the same GPUs
   std::string unavailable = {};                ///< why this program can use no GPU
   bool has_cuda = false;                       ///< whether this program was compiled for CUDA
-  std::vector<device::GpuHealth> health = {};  ///< of all GPUs of the host
+  std::vector<device::GpuHealth> health = {};  ///< health of all GPUs of the host
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(DeviceFacts, gpus, uuids, unavailable, has_cuda,
                                               health)
@@ -40,7 +40,7 @@ DeviceFacts measure_devices();
 /// The nodes that have GPUs.
 std::set<int> nodes_with_gpus(const Reports<DeviceFacts>& reports);
 
-/// `devices`.
+/// `devices`: GPUs that are unusable, unhealthy, in use, or fewer than ranks.
 Outcome judge_devices(const Reports<DeviceFacts>& reports);
 
 /// A shared segment of one rank, which the other ranks of its host try to map.
@@ -63,13 +63,13 @@ struct MemoryFacts {
                                               available_bytes, offer_failure, unseen, why)
 };
 
-/// Collective. Each rank creates a segment like the route shared-memory, and maps those of the
-/// other ranks of its host.
+/// Collective. Each rank creates a segment, as the route shared-memory does, and maps the segments
+/// of the other ranks of its host.
 Reports<MemoryFacts> measure_memory(Ranks& ranks);
 
 /// `shared-memory`: segments that cannot be created or mapped, a small /dev/shm. `wanted`: whether
-/// the user requested this route, so that another one is no alternative. `nodes_with_gpus`: nodes
-/// on which NCCL needs space.
+/// the user requested this route, which then cannot be replaced by another. `nodes_with_gpus`:
+/// nodes on which NCCL needs space.
 Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
                             const std::set<int>& nodes_with_gpus = {});
 /// `memory`: too little free memory.

@@ -186,9 +186,9 @@ Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& 
 }
 
 Outcome judge_checkpoint_folder(const Reports<FolderFacts>& reports, const std::string& folder) {
-  if (folder.empty()) return not_asked_for("checkpoints", "--checkpoint-dir DIR");
+  if (folder.empty()) return skipped_without("checkpoints", "--checkpoint-dir DIR");
   Outcome outcome{.check = "checkpoints"};
-  add_missing(outcome, reports.missing, kLookAtTheDisk);
+  add_missing(outcome, reports.missing, kCheckTheDisk);
   for (const auto& report : reports.answered) {
     if (!report.facts.failure.empty())
       outcome.fail(report.place, report.facts.failure,
@@ -227,7 +227,7 @@ Reports<FolderFacts> measure_temporary_folder(Ranks& ranks) {
 Outcome judge_temporary_folder(const Reports<FolderFacts>& reports) {
   Outcome outcome{.check = "temporary-files"};
   const std::string remedy = "set TMPDIR to a folder with free space, on every host";
-  add_missing(outcome, reports.missing, kLookAtTheDisk);
+  add_missing(outcome, reports.missing, kCheckTheDisk);
   for (const auto& report : reports.answered) {
     if (!report.facts.writes) continue;
     if (!report.facts.failure.empty())

@@ -11,7 +11,7 @@
 namespace lockstep::apps::doctor {
 
 /// Remedy for a file access that did not finish in time.
-inline constexpr const char* kLookAtTheDisk =
+inline constexpr const char* kCheckTheDisk =
     "the disk or file server does not respond: check df, mount and dmesg on that host";
 
 struct FolderFacts {

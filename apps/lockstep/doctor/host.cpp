@@ -26,7 +26,7 @@ constexpr int kTag = 24;
 
 /// Estimates the offset from the shortest of several round trips, which has the smallest possible
 /// asymmetry.
-ClockReading ask(MPI_Comm ranks, const Place& place) {
+ClockReading query_clock(MPI_Comm ranks, const Place& place) {
   ClockReading reading{.place = place, .seconds_uncertain = std::numeric_limits<double>::max()};
   for (int round = 0; round < kRounds; ++round) {
     double there = 0;
@@ -41,7 +41,7 @@ ClockReading ask(MPI_Comm ranks, const Place& place) {
   return reading;
 }
 
-void answer(MPI_Comm ranks) {
+void send_clock(MPI_Comm ranks) {
   for (int round = 0; round < kRounds; ++round) {
     double asked = 0;
     MPI_Recv(&asked, 1, MPI_DOUBLE, 0, kTag, ranks, MPI_STATUS_IGNORE);
@@ -59,11 +59,11 @@ std::vector<ClockReading> measure_clocks(Ranks& ranks) {
   if (ranks.mine().rank == 0) {
     for (const Place& place : ranks.places()) {
       if (place.local_rank != 0 || place.rank == 0) continue;
-      readings.push_back(ask(ranks.session().ranks(), place));
+      readings.push_back(query_clock(ranks.session().ranks(), place));
       ranks.activity().tick();
     }
   } else if (ranks.mine().local_rank == 0) {
-    answer(ranks.session().ranks());
+    send_clock(ranks.session().ranks());
   }
   return readings;
 }
@@ -126,7 +126,7 @@ std::int64_t open_files_needed(int ranks) {
 
 Outcome judge_open_files(const Reports<LimitFacts>& reports) {
   Outcome outcome{.check = "open-files"};
-  add_missing(outcome, reports.missing, kLookAtTheHost);
+  add_missing(outcome, reports.missing, kCheckTheHost);
   const std::int64_t needed =
       open_files_needed(static_cast<int>(reports.answered.size() + reports.missing.size()));
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -176,8 +176,8 @@ Outcome judge_locked_memory(const Reports<LimitFacts>& reports) {
 
 namespace {
 
-/// Whether this may differ between hosts of a job; the cost is speed, or differences in the last
-/// bit.
+/// Whether this may differ between the hosts of a job, at the cost of speed or of differences in
+/// the last bit.
 bool may_differ(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"processor", "cores", "compiler", "build"};
   return std::ranges::find(kNames, name) != kNames.end();
@@ -198,12 +198,12 @@ std::string look_up(const VersionFacts& facts, const std::string& name) {
 void compare(Outcome& outcome, const std::string& name, const Reported<VersionFacts>& first,
              const Reported<VersionFacts>& other) {
   const std::string expected = look_up(first.facts, name);
-  const std::string given = look_up(other.facts, name);
-  if (given == expected || name == "cores") return;
+  const std::string found = look_up(other.facts, name);
+  if (found == expected || name == "cores") return;
   const bool harmless = may_differ(name);
   outcome.add({{other.place.rank},
                harmless ? Level::warning : Level::problem,
-               fmt::format("{} is {} on {}, and {} on rank {}", name, given, other.place.host,
+               fmt::format("{} is {} on {}, and {} on rank {}", name, found, other.place.host,
                            expected, first.place.rank),
                harmless ? "use hosts of one kind, or expect the speed of the slowest"
                         : "install the same packages on every host, or start the program "

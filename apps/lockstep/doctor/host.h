@@ -21,7 +21,7 @@ struct ClockReading {
 /// ranks.
 std::vector<ClockReading> measure_clocks(Ranks& ranks);
 
-/// `clocks`.
+/// `clocks`: clocks that differ too much.
 Outcome judge_clocks(const std::vector<ClockReading>& readings);
 
 // Checks: limits of a process on open files and locked memory.
@@ -38,8 +38,8 @@ struct LimitFacts {
 
 LimitFacts measure_limits();
 
-/// Number of descriptors that a rank of a job of `ranks` may need: data files, connections,
-/// libraries.
+/// Number of descriptors that a rank of a job of `ranks` ranks may need for data files, connections
+/// and libraries.
 std::int64_t open_files_needed(int ranks);
 
 /// `open-files`: too few descriptors.
@@ -49,14 +49,14 @@ Outcome judge_locked_memory(const Reports<LimitFacts>& reports);
 
 // Check: all ranks run the same program with the same libraries.
 
-/// The output of `lockstep version --json` by name: "lockstep", "mpi built", "mpi loaded",
+/// The output of `lockstep version --json`, by name: "lockstep", "mpi built", "mpi loaded",
 /// "processor", ….
 using VersionFacts = std::map<std::string, std::string>;
 
 VersionFacts version_facts(const nlohmann::ordered_json& versions);
 
-/// Whether all ranks that answered have the same version of Lockstep; other versions may have
-/// incompatible messages.
+/// Whether all ranks that answered have the same version of Lockstep. Messages of other versions
+/// may be incompatible.
 bool is_one_program(const Reports<VersionFacts>& reports);
 
 /// `versions`: versions that differ between ranks, and libraries older than those this program was

@@ -18,8 +18,8 @@ namespace lockstep::apps::doctor {
 namespace {
 
 constexpr const char* kNetworkCheck = "network";
-constexpr std::size_t kMaxHosts = 16;     // that one host connects to
-constexpr std::size_t kMaxAddresses = 8;  // of a host
+constexpr std::size_t kMaxHosts = 16;     // other hosts that one host connects to
+constexpr std::size_t kMaxAddresses = 8;  // per host
 constexpr std::chrono::milliseconds kConnectLimit{1500};
 constexpr std::chrono::milliseconds kLeast =
     2 * kConnectLimit + std::chrono::milliseconds(1000);  // connect and reply
@@ -27,15 +27,15 @@ constexpr const char* kNoPort = "it could not open a port";
 constexpr const char* kNoAddress = "it has no address";
 
 /// The addresses at which a host accepts connections.
-struct Calling {
+struct Contact {
   std::vector<net::NetworkAddress> addresses = {};
-  std::vector<int> ports = {};  ///< of each address; 0: it could not open one
+  std::vector<int> ports = {};  ///< port of each address; 0: none could be opened
 
   bool has_port() const {
     return std::ranges::any_of(ports, [](int port) { return port > 0; });
   }
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Calling, addresses, ports)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Contact, addresses, ports)
 };
 
 /// Sent to every client, so that it can identify the host: several hosts may have the same address,
@@ -43,8 +43,8 @@ struct Calling {
 std::string greeting(int rank) { return fmt::format("lockstep {:<10}", rank); }
 
 /// Waits for the greeting of a rank. Returns the error; empty if this rank answered.
-std::string hear(const FileDescriptor& socket, int rank,
-                 std::chrono::steady_clock::time_point deadline) {
+std::string receive_greeting(const FileDescriptor& socket, int rank,
+                             std::chrono::steady_clock::time_point deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
@@ -56,10 +56,10 @@ std::string hear(const FileDescriptor& socket, int rank,
   return text == greeting(rank) ? "" : "another host answers there";
 }
 
-/// The first ranks of the other hosts, in ring order after that of `mine`.
-std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Place& mine) {
-  std::vector<Reported<Calling>> before;
-  std::vector<Reported<Calling>> others;
+/// The first ranks of the other hosts, in ring order after `mine`.
+std::vector<Reported<Contact>> others_of(const Reports<Contact>& all, const Place& mine) {
+  std::vector<Reported<Contact>> before;
+  std::vector<Reported<Contact>> others;
   for (const auto& report : all.answered) {
     if (report.place.local_rank != 0 || report.place.node == mine.node) continue;
     (report.place.node < mine.node ? before : others).push_back(report);
@@ -69,10 +69,10 @@ std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Plac
   return others;
 }
 
-std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
+std::vector<Attempt> call_all(const std::vector<Reported<Contact>>& others) {
   std::vector<Attempt> attempts;
   std::vector<std::vector<net::Endpoint>>
-      endpoints;  // of each attempt: one, or none if it has failed already
+      endpoints;  // by attempt: one, or none if it has failed already
   const auto add = [&](const Attempt& attempt, int port) {
     attempts.push_back(attempt);
     endpoints.emplace_back();
@@ -80,15 +80,15 @@ std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
       endpoints.back().push_back(
           {.address = attempt.address, .port = static_cast<std::uint16_t>(port)});
   };
-  for (const auto& [place, calling] : others) {
-    if (calling.addresses.empty()) {
+  for (const auto& [place, contact] : others) {
+    if (contact.addresses.empty()) {
       add({.rank = place.rank, .failure = kNoAddress}, 0);
-    } else if (!calling.has_port()) {
+    } else if (!contact.has_port()) {
       add({.rank = place.rank, .failure = kNoPort}, 0);
     } else {
-      for (std::size_t i = 0; i < calling.addresses.size(); ++i) {
-        const net::NetworkAddress& to = calling.addresses[i];
-        const int port = calling.ports.at(i);
+      for (std::size_t i = 0; i < contact.addresses.size(); ++i) {
+        const net::NetworkAddress& to = contact.addresses[i];
+        const int port = contact.ports.at(i);
         add({.rank = place.rank,
              .interface = to.interface,
              .address = to.address,
@@ -103,7 +103,8 @@ std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
   const auto deadline = std::chrono::steady_clock::now() + kConnectLimit;
   for (const net::Attempt& one : tried) {
     Attempt& attempt = attempts[one.host];
-    attempt.failure = one.failure.empty() ? hear(one.socket, attempt.rank, deadline) : one.failure;
+    attempt.failure =
+        one.failure.empty() ? receive_greeting(one.socket, attempt.rank, deadline) : one.failure;
   }
   return attempts;
 }
@@ -128,12 +129,12 @@ std::string host_of(const Reports<NetworkFacts>& reports, int rank) {
 }
 
 /// The interface to recommend for MPI and NCCL on all hosts.
-struct Way {
+struct NetworkChoice {
   /// An interface, or a network if its interfaces have different names; empty: none.
   std::string mpi = {};
   std::string nccl = {};  ///< interfaces
 
-  bool is_of(const Attempt& attempt) const {
+  bool includes(const Attempt& attempt) const {
     return mpi == attempt.interface || mpi == attempt.network;
   }
 };
@@ -149,7 +150,7 @@ std::string most_successful(const Reports<NetworkFacts>& reports, std::string At
   return best == successes.end() ? "" : best->first;
 }
 
-Way best_way(const Reports<NetworkFacts>& reports) {
+NetworkChoice choose_network(const Reports<NetworkFacts>& reports) {
   const std::string interface = most_successful(reports, &Attempt::interface);
   const bool all_have_it =
       std::ranges::all_of(reports.answered, [&](const Reported<NetworkFacts>& report) {
@@ -166,12 +167,12 @@ Way best_way(const Reports<NetworkFacts>& reports) {
   return {.mpi = network, .nccl = fmt::format("{}", fmt::join(interfaces, ","))};
 }
 
-std::string remedy_of(const Attempt& attempt, bool otherwise, const Way& best) {
+std::string remedy_of(const Attempt& attempt, bool otherwise, const NetworkChoice& best) {
   if (attempt.failure == kNoPort)
     return "check the limits of that host: ulimit -n, and see the check ports";
   if (attempt.failure == kNoAddress)
     return "configure an address: check its interfaces (ip address)";
-  if (otherwise && !best.mpi.empty() && !best.is_of(attempt))
+  if (otherwise && !best.mpi.empty() && !best.includes(attempt))
     return fmt::format(
         "restrict MPI to what works: mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include "
         "{0}; for NCCL, set NCCL_SOCKET_IFNAME={1}",
@@ -181,7 +182,7 @@ std::string remedy_of(const Attempt& attempt, bool otherwise, const Way& best) {
 }
 
 void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports,
-                    const Reported<NetworkFacts>& from, const Way& best) {
+                    const Reported<NetworkFacts>& from, const NetworkChoice& best) {
   std::set<int> reached;
   for (const Attempt& attempt : from.facts.attempts)
     if (attempt.failure.empty()) reached.insert(attempt.rank);
@@ -263,24 +264,24 @@ void Greeter::greet(const std::stop_token& stop, const std::string& text) const 
 }
 
 Reports<NetworkFacts> measure_network(Ranks& ranks) {
-  const bool speaks = ranks.mine().local_rank == 0;
+  const bool is_first = ranks.mine().local_rank == 0;
   std::unique_ptr<Greeter> greeter;
-  Calling calling;
-  if (speaks) {
-    calling.addresses = addresses_of_this_host();
+  Contact contact;
+  if (is_first) {
+    contact.addresses = addresses_of_this_host();
     try {
-      greeter = std::make_unique<Greeter>(ranks.mine().rank, calling.addresses);
-      calling.ports = greeter->ports();
+      greeter = std::make_unique<Greeter>(ranks.mine().rank, contact.addresses);
+      contact.ports = greeter->ports();
     } catch (const std::exception&) {
-      calling.ports.clear();  // no thread is available; the attempts of other hosts report it
+      contact.ports.clear();  // no thread is available; the attempts of other hosts report it
     }
   }
-  const auto all = ranks.share<Calling>(kNetworkCheck, {.facts = calling});
+  const auto all = ranks.share<Contact>(kNetworkCheck, {.facts = contact});
   return ranks.measure<NetworkFacts>(
       kNetworkCheck,
-      [calling, speaks, others = others_of(all, ranks.mine())] {
-        NetworkFacts facts{.addresses = calling.addresses};
-        if (speaks) facts.attempts = call_all(others);
+      [contact, is_first, others = others_of(all, ranks.mine())] {
+        NetworkFacts facts{.addresses = contact.addresses};
+        if (is_first) facts.attempts = call_all(others);
         facts.ports = count_ports();
         return facts;
       },
@@ -292,7 +293,7 @@ Outcome judge_network(const Reports<NetworkFacts>& reports) {
   add_missing(outcome, reports.missing, "log in to that host and check its interfaces: ip address");
   std::set<int> nodes;
   std::size_t attempts = 0;
-  const Way best = best_way(reports);
+  const NetworkChoice best = choose_network(reports);
   for (const auto& report : reports.answered) {
     nodes.insert(report.place.node);
     attempts += report.facts.attempts.size();

@@ -38,7 +38,7 @@ struct NetworkFacts {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(NetworkFacts, addresses, attempts, ports)
 };
 
-/// A server that tells every client of which rank it is, at these addresses only.
+/// A server that sends its rank to every client. It listens at `addresses` only.
 class Greeter {
  public:
   Greeter(int rank, const std::vector<net::NetworkAddress>& addresses);

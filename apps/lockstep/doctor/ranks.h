@@ -29,7 +29,7 @@ struct Reported {
   Facts facts = {};
 };
 
-/// A rank that has nothing to report.
+/// A rank without a measurement, and the reason.
 struct Missing {
   Place place = {};
   std::string why = {};
@@ -62,7 +62,7 @@ std::optional<Result> within(std::chrono::milliseconds limit, std::function<Resu
   return result.get();
 }
 
-/// The same, with the error as a message.
+/// Calls within(), and converts the error to a message.
 template <typename Facts>
 Measured<Facts> measured_within(std::chrono::milliseconds limit, std::function<Facts()> work) {
   try {
@@ -120,7 +120,7 @@ class Ranks {
     return reports;
   }
 
-  /// Every rank's text, in rank order.
+  /// All-gathers the texts of the ranks, in rank order.
   std::vector<std::string> gather(const char* check, const std::string& mine);
   void barrier(const char* check);
 
@@ -131,11 +131,11 @@ class Ranks {
   std::vector<Place> places_;
 };
 
-/// Remedy for a check that did not finish for no known reason.
-inline constexpr const char* kLookAtTheHost =
+/// Remedy for a check that did not finish for an unknown reason.
+inline constexpr const char* kCheckTheHost =
     "log in to that host and check what its processes are waiting for";
 
-/// Adds a problem for each of the ranks that have nothing to report.
+/// Adds a problem for each missing rank.
 void add_missing(Outcome& outcome, const std::vector<Missing>& missing, const std::string& remedy);
 
 }  // namespace lockstep::apps::doctor

@@ -19,10 +19,10 @@
 namespace lockstep::apps::doctor {
 namespace {
 
-constexpr std::int64_t kImages = 64;  // for each core
+constexpr std::int64_t kImages = 64;  // per core
 constexpr std::int64_t kClasses = 10;
-constexpr int kMaxCores = 16;    // that are measured
-constexpr double kBetter = 1.1;  // what is worth another command line
+constexpr int kMaxCores = 16;    // maximum number of cores to measure
+constexpr double kBetter = 1.1;  // minimum speedup that is recommended
 
 // A replica that has computed one step.
 class Replica {
@@ -42,7 +42,7 @@ class Replica {
     step();
   }
 
-  /// Images that were trained until `deadline`.
+  /// Trains until `deadline`, and returns the number of images.
   std::int64_t train_until(std::chrono::steady_clock::time_point deadline) {
     set_thread_budget(threads_);
     std::int64_t trained = 0;
@@ -102,7 +102,7 @@ Reports<ReplicaFacts> measure_replicas(Ranks& ranks, double seconds) {
 Outcome judge_replicas(const Reports<ReplicaFacts>& reports) {
   Outcome outcome{.check = "replicas"};
   for (const Missing& missing : reports.missing)
-    outcome.warn(missing.place, missing.why, kLookAtTheHost);
+    outcome.warn(missing.place, missing.why, kCheckTheHost);
   // Every step waits for the slowest rank.
   const Reported<ReplicaFacts>* slowest = nullptr;
   for (const Reported<ReplicaFacts>& report : reports.answered)

@@ -46,7 +46,7 @@ void Outcome::fail(const Place& place, std::string what, std::string remedy) {
   add({{place.rank}, Level::problem, std::move(what), std::move(remedy)});
 }
 
-Outcome not_asked_for(const std::string& check, const std::string& option) {
+Outcome skipped_without(const std::string& check, const std::string& option) {
   return {.check = check, .summary = "not requested: " + option, .skipped = true};
 }
 

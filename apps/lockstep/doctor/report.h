@@ -11,8 +11,8 @@
 
 namespace lockstep::apps::doctor {
 
-/// `skipped`: the check was not requested, or there is nothing to compare. `warning`: costs speed
-/// or convenience. `problem`: ends a run, or makes it useless.
+/// `skipped`: the check was not requested, or there is nothing to compare. `warning`: affects speed
+/// or convenience. `problem`: ends a training, or makes it useless.
 enum class Level { skipped, ok, warning, problem };
 
 /// "skipped", "ok", …
@@ -54,7 +54,7 @@ struct Outcome {
 };
 
 /// A skipped outcome for a check that requires an option, such as "--data SPEC".
-Outcome not_asked_for(const std::string& check, const std::string& option);
+Outcome skipped_without(const std::string& check, const std::string& option);
 
 /// "rank 3", "ranks 0-2,5"; empty for none.
 std::string rank_list(const std::vector<int>& ranks);

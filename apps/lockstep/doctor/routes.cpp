@@ -20,23 +20,22 @@ constexpr double kGigabyte = 1e9;
 constexpr double kMegabit = 1e6;
 
 /// A communicator of the ranks that send in a ring; MPI_COMM_NULL on the others.
-class Circle {
+class RankRing {
  public:
-  explicit Circle(const Ranks& ranks) {
+  explicit RankRing(const Ranks& ranks) {
     const bool takes_part = ranks.session().nodes() == 1 || ranks.mine().local_rank == 0;
     MPI_Comm_split(ranks.session().ranks(), takes_part ? 0 : MPI_UNDEFINED, ranks.mine().rank,
                    &members_);
   }
-  Circle(const Circle&) = delete;
-  Circle& operator=(const Circle&) = delete;
-  ~Circle() {
+  RankRing(const RankRing&) = delete;
+  RankRing& operator=(const RankRing&) = delete;
+  ~RankRing() {
     if (members_ != MPI_COMM_NULL) MPI_Comm_free(&members_);
   }
 
   bool contains_this() const { return members_ != MPI_COMM_NULL; }
 
-  /// Sends to the next rank. Returns the seconds until the message of the previous rank has
-  /// arrived.
+  /// Sends to the next rank. Returns the seconds until the message of the previous rank arrives.
   double pass(std::vector<char>& to_next, std::vector<char>& from_previous,
               std::size_t bytes) const {
     int rank = 0;
@@ -67,21 +66,21 @@ class Circle {
 
 /// Receive rate in bytes per second. Increases the message size until a message takes its share of
 /// `seconds`, because short ones may fit into the burst size of a rate-limited link.
-double receive_rate(const Circle& circle, double seconds) {
+double receive_rate(const RankRing& ring, double seconds) {
   constexpr std::size_t kFirst = std::size_t{64} << 10;
   constexpr std::size_t kLargest = std::size_t{16} << 20;
   std::vector<char> to_next(kLargest, 1);
   std::vector<char> from_previous(kLargest);
-  circle.pass(to_next, from_previous, kFirst);  // connects
+  ring.pass(to_next, from_previous, kFirst);  // connects
   std::size_t bytes = kFirst;
   // The shortest of several passes, to exclude disturbances.
   const auto shortest = [&](int passes) {
     double best = std::numeric_limits<double>::max();
     for (int pass = 0; pass < passes; ++pass)
-      best = std::min(best, circle.pass(to_next, from_previous, bytes));
+      best = std::min(best, ring.pass(to_next, from_previous, bytes));
     return best;
   };
-  while (bytes < kLargest && circle.slowest(shortest(2)) < seconds / kRounds / 2) bytes *= 2;
+  while (bytes < kLargest && ring.slowest(shortest(2)) < seconds / kRounds / 2) bytes *= 2;
   return static_cast<double>(bytes) / shortest(kRounds);
 }
 
@@ -102,9 +101,9 @@ Reports<LinkFacts> measure_links(Ranks& ranks, double seconds) {
   LinkFacts facts;
   {
     const allreduce::CollectiveScope scope(&ranks.activity(), kLinksCheck);
-    const Circle circle(ranks);
-    if (circle.contains_this()) facts.gigabytes = receive_rate(circle, seconds) / kGigabyte;
-    if (circle.contains_this()) facts.from = 0;
+    const RankRing ring(ranks);
+    if (ring.contains_this()) facts.gigabytes = receive_rate(ring, seconds) / kGigabyte;
+    if (ring.contains_this()) facts.from = 0;
   }
   Reports<LinkFacts> links = ranks.share<LinkFacts>(kLinksCheck, {.facts = facts});
   int previous = -1;

@@ -42,8 +42,8 @@ struct RouteReading {
   std::string failure = {};  ///< why there is no result; empty on success
 };
 
-/// Collective. Times `routes`. If empty: all that connect these ranks, or two replicas of a single
-/// process.
+/// Collective. Times `routes`; if empty, all routes that connect these ranks, or two replicas of a
+/// single process.
 std::vector<RouteReading> measure_routes(Ranks& ranks, std::vector<allreduce::Route> routes,
                                          double seconds);
 

@@ -53,7 +53,7 @@ Pipe make_pipe() {
 std::vector<std::string> environment_without_task() {
   std::vector<std::string> kept;
   for (char** entry = environ; *entry != nullptr; ++entry)
-    if (const std::string whole = *entry; !is_of_a_task(whole.substr(0, whole.find('='))))
+    if (const std::string whole = *entry; !identifies_task(whole.substr(0, whole.find('='))))
       kept.push_back(whole);
   return kept;
 }
@@ -101,8 +101,8 @@ void run_on(const std::vector<int>& processors) {
 /// The errno of a failed exec; 0 if exec succeeded, which closes the child's end of the pipe.
 int error_of(Pipe& started) {
   started.writing = FileDescriptor();
-  pollfd told{.fd = started.reading.get(), .events = POLLIN, .revents = 0};
-  poll(&told, 1, -1);
+  pollfd interest{.fd = started.reading.get(), .events = POLLIN, .revents = 0};
+  poll(&interest, 1, -1);
   int error = 0;
   return read(started.reading.get(), &error, sizeof(error)) == static_cast<ssize_t>(sizeof(error))
              ? error
@@ -132,7 +132,7 @@ bool is_rank(pid_t process) {
 
 }  // namespace
 
-bool is_of_a_task(const std::string& name) {
+bool identifies_task(const std::string& name) {
   constexpr std::array kNames = {
       "TF_CONFIG",        "RANK",         "WORLD_SIZE",     "LOCAL_RANK",
       "LOCAL_WORLD_SIZE", "NODE_RANK",    "GROUP_RANK",     "SLURM_PROCID",
@@ -224,7 +224,7 @@ SignalQueue::~SignalQueue() {
   sigprocmask(SIG_UNBLOCK, &watched, nullptr);
 }
 
-std::vector<int> SignalQueue::take() const {
+std::vector<int> SignalQueue::drain() const {
   std::vector<int> signals;
   signalfd_siginfo info{};
   while (read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))

@@ -13,9 +13,9 @@
 namespace lockstep::apps::launch {
 
 struct ChildOptions {
-  /// Affinity; empty, or if the system refuses it: that of this process.
+  /// Affinity; the default, also if the system refuses it, is that of this process.
   std::vector<int> processors = {};
-  bool captured = false;  ///< its output is read by this process, and its input is empty
+  bool captured = false;  ///< this process reads its output; its input is empty
 };
 
 /// Ends mpirun and its daemons. They ignore SIGTERM: schedulers send it to all processes of a job,
@@ -77,7 +77,7 @@ class SignalQueue {
   /// Readable when a signal is pending.
   int descriptor() const { return descriptor_.get(); }
   /// The pending signals, without SIGCHLD.
-  std::vector<int> take() const;
+  std::vector<int> drain() const;
 
  private:
   FileDescriptor descriptor_;
@@ -85,6 +85,6 @@ class SignalQueue {
 
 /// Whether the environment variable identifies a task of a job, would make mpirun run as part of
 /// one, or is the secret of the tasks.
-bool is_of_a_task(const std::string& name);
+bool identifies_task(const std::string& name);
 
 }  // namespace lockstep::apps::launch

@@ -249,8 +249,8 @@ int run_agent(const std::vector<std::string>& words) {
   // mpirun starts the agent with SIGTERM unblocked, and would treat its end as the end of the
   // daemon.
   std::signal(SIGTERM, SIG_IGN);
-  const char* given = std::getenv(kAgentVariable);
-  const std::string address = given == nullptr ? "" : given;
+  const char* value = std::getenv(kAgentVariable);
+  const std::string address = value == nullptr ? "" : value;
   const std::size_t space = address.find(' ');
   if (space == std::string::npos || words.size() < 2) return fail("it has no job or no command");
   try {

@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kNotOurs = "it sent an invalid message";
+constexpr const char* kInvalidMessage = "it sent an invalid message";
 constexpr int kSshFailed = 255;       // the exit status of ssh for its own errors
 constexpr std::size_t kMaxNamed = 8;  // ranks and pairs in a message
 constexpr seconds kProbeTime(5);      // for a host to answer another
@@ -32,7 +32,7 @@ constexpr seconds kLeaveTime(7);  // for the other tasks to exit
 constexpr seconds kEndTime(10);   // for mpirun to end its ranks after the signal
 constexpr seconds kSameStop(2);   // signals within this time count as one request
 constexpr seconds kPollInterval(1);
-constexpr double kLongestPause = 3;  // seconds between two looks at mpirun of a process that runs
+constexpr double kLongestPause = 3;  // seconds between two checks while this process runs
 
 double seconds_now() {
   return std::chrono::duration<double>(Rendezvous::Clock::now().time_since_epoch()).count();
@@ -155,7 +155,7 @@ void FirstTask::admit(Client& client, const net::Frame& frame) {
   try {
     task = parse_join_request(frame.body);
   } catch (const Error&) {
-    return client.link.close(kNotOurs);
+    return client.link.close(kInvalidMessage);
   }
   admit(client, std::move(*task));
 }
@@ -171,7 +171,7 @@ void FirstTask::admit(Client& client, JoinRequest task) {
                                     mine.job, task.job)})});
     return;
   }
-  task.towards = net::way_to(net::peer_address(client.link.socket())).interface;
+  task.towards = net::route_to(net::peer_address(client.link.socket())).interface;
   client.task = task;  // from now on it belongs to the job, and receives its errors
   if (task.ranks != mine.ranks)
     throw Error(ErrorCategory::input, "launch",
@@ -200,7 +200,7 @@ std::string FirstTask::missing_ranks() const {
 }
 
 void FirstTask::stop_on_signals() {
-  for (const int signal : signals_.take())
+  for (const int signal : signals_.drain())
     if (is_stop_signal(signal)) throw Stopped{signal};
 }
 
@@ -242,7 +242,7 @@ void FirstTask::probe() {
       try {
         add(host->name, parse_failures(event.frame->body));
       } catch (const Error&) {
-        event.client->link.close(kNotOurs);
+        event.client->link.close(kInvalidMessage);
         throw lost(*event.client);
       }
       ++reports;
@@ -276,12 +276,12 @@ int FirstTask::run_mpirun() {
   while (!mpirun.status()) {
     for (const Event& event : rendezvous_.wait(signals_, Clock::now() + kPollInterval))
       serve(event, mpirun);
-    for (const int signal : signals_.take()) take_signal(signal, task_.rank, mpirun);
+    for (const int signal : signals_.drain()) handle_signal(signal, task_.rank, mpirun);
     // mpirun waits for its daemons without a timeout. Ranks may have ended unseen; then mpirun ends
     // soon too.
     started_ = started_ || plan_.hosts.size() == 1 || !mpirun.ranks().empty();
     if (!started_ && !failure_ && Clock::now() >= start_deadline) failure_ = unstarted();
-    look_at(mpirun);
+    check_mpirun(mpirun);
     if (failure_ && deadline == Clock::time_point::max()) {
       mpirun.signal(kEndSignal);
       if (mpirun.is_stopped()) mpirun.signal(SIGCONT);
@@ -295,7 +295,7 @@ int FirstTask::run_mpirun() {
 
 /// A stopped mpirun forwards no output and ends no job. Time in which this process was stopped as
 /// well does not count.
-void FirstTask::look_at(const Child& mpirun) {
+void FirstTask::check_mpirun(const Child& mpirun) {
   const double now = awake_.advance(seconds_now());
   if (!mpirun.is_stopped()) {
     ran_at_ = now;
@@ -320,7 +320,7 @@ void FirstTask::wait_for_daemons(Child& mpirun) {
   const auto deadline = Clock::now() + kLeaveTime;
   while (!running_daemons_.empty() && !failure_ && Clock::now() < deadline) {
     for (const Event& event : rendezvous_.wait(signals_, deadline)) serve(event, mpirun);
-    signals_.take();  // a pending signal would end every wait at once
+    signals_.drain();  // a pending signal would end every wait at once
   }
   std::vector<std::string> hosts;
   for (const int rank : running_daemons_) hosts.push_back(tasks_.at(rank).host);
@@ -356,18 +356,18 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
   switch (event.frame->kind<FrameKind>()) {
     case FrameKind::ended:
       running_daemons_.erase(client.task->rank);
-      return pass_to_agent(client, *event.frame);
+      return forward_to_agent(client, *event.frame);
     case FrameKind::output:
     case FrameKind::errors:
-      return pass_to_agent(client, *event.frame);
+      return forward_to_agent(client, *event.frame);
     case FrameKind::started:
       started_ = true;
       return;
     case FrameKind::signal:
       try {
-        take_signal(parse_integer(event.frame->body, 1, SIGRTMAX), client.task->rank, mpirun);
+        handle_signal(parse_integer(event.frame->body, 1, SIGRTMAX), client.task->rank, mpirun);
       } catch (const Error&) {
-        client.link.close(kNotOurs);
+        client.link.close(kInvalidMessage);
       }
       return;
     default:
@@ -395,13 +395,13 @@ void FirstTask::answer_call(Client& agent, const std::string& text) {
   running_daemons_.insert(host->ranks.front());
 }
 
-void FirstTask::pass_to_agent(const Client& client, const net::Frame& frame) {
+void FirstTask::forward_to_agent(const Client& client, const net::Frame& frame) {
   for (Client& other : rendezvous_.clients())
     if (other.agent_of && plan_.hosts[*other.agent_of].ranks.front() == client.task->rank)
       other.link.send(frame);
 }
 
-void FirstTask::take_signal(int signal, int rank, Child& mpirun) {
+void FirstTask::handle_signal(int signal, int rank, Child& mpirun) {
   if (signal == SIGUSR1 || signal == SIGUSR2)
     return mpirun.signal(signal);  // mpirun forwards it to all ranks
   if (!is_stop_signal(signal)) return;
@@ -440,7 +440,7 @@ void FirstTask::shut_down_tasks(const Ending& ending, FrameKind kind) {
          std::ranges::any_of(rendezvous_.clients(),
                              [](const Client& one) { return one.task && !one.left; })) {
     rendezvous_.wait(signals_, deadline);
-    signals_.take();  // a pending signal would end every wait at once
+    signals_.drain();  // a pending signal would end every wait at once
   }
 }
 

@@ -37,12 +37,12 @@ class FirstTask {
   std::vector<Target> targets_of(std::size_t host) const;
   int run_mpirun();
   Error unstarted() const;
-  void look_at(const Child& mpirun);
+  void check_mpirun(const Child& mpirun);
   void wait_for_daemons(Child& mpirun);
   void serve(const Event& event, Child& mpirun);
   void answer_call(Client& agent, const std::string& text);
-  void pass_to_agent(const Client& client, const net::Frame& frame);
-  void take_signal(int signal, int rank, Child& mpirun);
+  void forward_to_agent(const Client& client, const net::Frame& frame);
+  void handle_signal(int signal, int rank, Child& mpirun);
   void stop_on_signals();
   void shut_down_tasks(const Ending& ending, FrameKind kind);
   Client& client_of(int rank);
@@ -55,7 +55,7 @@ class FirstTask {
   Rendezvous rendezvous_;
   std::map<int, JoinRequest> tasks_;  // by rank
   JobPlan plan_;
-  net::JobSecret token_ = net::JobSecret::draw();  // of the agents of this mpirun
+  net::JobSecret token_ = net::JobSecret::draw();  // shared with the agents of this mpirun
   int stops_ = 0;                                  // requests to end the job
   std::set<int> requested_;                        // ranks whose tasks received a stop signal
   Clock::time_point last_stop_{};
@@ -63,8 +63,8 @@ class FirstTask {
   bool started_ = false;           // whether ranks have been seen
   std::optional<Error> failure_;   // why the job is ended early
   allreduce::AwakeClock awake_;
-  double ran_at_ = 0;        // by that clock: when mpirun was last seen running
-  bool has_warned_ = false;  // that it is stopped
+  double ran_at_ = 0;        // time of `awake_` at which mpirun was last seen running
+  bool has_warned_ = false;  // whether the warning of a stopped mpirun was logged
 };
 
 }  // namespace lockstep::apps::launch

@@ -59,13 +59,13 @@ struct Host {
 struct RankRun {
   std::size_t host = 0;  ///< among the hosts
   int ranks = 0;
-  std::string gpus = {};  ///< CUDA_VISIBLE_DEVICES; empty: that of the host's first task
+  std::string gpus = {};  ///< CUDA_VISIBLE_DEVICES; empty: inherited from the host's first task
 };
 
 struct JobPlan {
   std::vector<Host> hosts = {};  ///< the host of rank 0 first
   std::vector<RankRun> runs = {};
-  /// That connects every host to the first; empty if they differ or there is one host.
+  /// The interface that connects every host to the first; empty if it differs or there is one host.
   std::string interface = {};
 };
 

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// In bytes or elements.
+// Limits in bytes or elements.
 constexpr int kMaxDepth = 3;
 constexpr std::size_t kMaxName = 255;
 constexpr std::size_t kMaxGpuList = 4096;
@@ -29,8 +29,8 @@ constexpr std::size_t kMaxProcessors = 8192;
 constexpr int kMaxRanks = 1'000'000;
 constexpr std::size_t kMaxJob = 256;
 constexpr std::size_t kMaxPlace = 512;
-constexpr std::size_t kMaxAddresses = 16;      // of a host
-constexpr std::size_t kMaxJoinFields = 10000;  // of a JoinRequest
+constexpr std::size_t kMaxAddresses = 16;      // per host
+constexpr std::size_t kMaxJoinFields = 10000;  // per JoinRequest
 constexpr std::size_t kMaxTargets = 100000;
 constexpr std::size_t kMaxTargetFields = kMaxTargets * (kMaxAddresses + 4);
 constexpr int kMaxStatus = 255;

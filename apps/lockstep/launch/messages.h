@@ -31,8 +31,7 @@ enum class FrameKind : std::uint8_t {
   leave = 'L',    ///< to all: the job has ended, with this exit status
 };
 
-/// A body may hold the addresses of ten thousand hosts; the queue, the output of a host while
-/// nobody reads it.
+/// A body may contain the addresses of ten thousand hosts; the queue, the unread output of a host.
 inline constexpr net::FrameLimits kFrameLimits{
     .kinds = "AWRPQCXOETZSL", .body = std::size_t{4} << 20, .queued = std::size_t{256} << 20};
 
@@ -81,7 +80,7 @@ struct JoinRequest {
   std::string gpus = {};             ///< CUDA_VISIBLE_DEVICES
   std::string interface = {};        ///< its interface to the first task
   std::string towards = {};          ///< the first task's interface to it; set by the first task
-  std::vector<std::string> addresses = {};  ///< of its host
+  std::vector<std::string> addresses = {};  ///< addresses of its host
   std::uint16_t port = 0;  ///< port at which other hosts test whether they can reach this one
 
   bool operator==(const JoinRequest&) const = default;
@@ -98,7 +97,7 @@ JoinRequest describe_this_task(const job::Task& task, const std::string& job,
 /// Another host, with a port at which it accepts connections.
 struct Target {
   std::string host = {};
-  std::vector<std::string> addresses = {};  ///< numeric; one that answers is enough
+  std::vector<std::string> addresses = {};  ///< numeric; a single one that answers is sufficient
   std::uint16_t port = 0;
 
   bool operator==(const Target&) const = default;
@@ -110,7 +109,7 @@ std::vector<Target> parse_targets(const std::string& text);
 /// How a task is to exit.
 struct Ending {
   int status = 0;
-  std::string message = {};  ///< error message; empty if there is none, or another task prints it
+  std::string message = {};  ///< error message; empty if none, or if another task prints it
 
   bool operator==(const Ending&) const = default;
 };

@@ -24,8 +24,8 @@ using std::chrono::seconds;
 
 constexpr milliseconds kAttempt(2000);    // to connect to one address
 constexpr milliseconds kPause(200);       // between attempts
-constexpr milliseconds kHandshake(2000);  // signals are delayed by it; it is repeated
-constexpr int kNoSuchCommand = 127;       // the exit status of shells for this
+constexpr milliseconds kHandshake(2000);  // delays signals; is repeated
+constexpr int kNoSuchCommand = 127;       // the exit status of shells
 constexpr milliseconds kProbeLimit(5000);
 constexpr seconds kDaemonEnds(2);    // for the daemon to end by itself after mpirun
 constexpr seconds kDaemonLeaves(6);  // for the daemon to end after the signal
@@ -53,12 +53,12 @@ Ending OtherTask::run() {
                             task_.rendezvous.host, task_.rendezvous.port, options_.timeout),
                 failure_);
   try {
-    if (!ending_) stay();
+    if (!ending_) serve();
   } catch (...) {
-    let_daemon_end();  // which also ends its ranks
+    wait_for_daemon();  // which also ends its ranks
     throw;
   }
-  let_daemon_end();
+  wait_for_daemon();
   return *ending_;
 }
 
@@ -67,15 +67,15 @@ bool OtherTask::arrive() {
   do {
     failure_.clear();
     for (const std::string& address : rendezvous_addresses(task_, options_.secret, failure_))
-      if (come_to(address, deadline) || ending_) return !ending_;
+      if (connect_to_first_task(address, deadline) || ending_) return !ending_;
     leave_on_signals();
     if (!ending_) wait_for({to_read(signals_.descriptor())}, kPause);
   } while (!ending_ && Clock::now() < deadline);
   return false;
 }
 
-bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) {
-  const net::NetworkWay way = net::way_to(address);
+bool OtherTask::connect_to_first_task(const std::string& address, Clock::time_point deadline) {
+  const net::NetworkRoute way = net::route_to(address);
   std::string why;
   FileDescriptor socket = net::connect_to(address, task_.rendezvous.port, kAttempt, why);
   const std::string from =
@@ -91,7 +91,7 @@ bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) 
     failure_ = fmt::format("{}: the process there is not rank 0 of this job: {}", from, why);
     return false;
   }
-  net::limit_silence(socket, options_.stall_limit());
+  net::set_keepalive_timeout(socket, options_.stall_limit());
   link_ = net::Connection(std::move(socket), kFrameLimits);
   join_request_.interface = is_interface_name(way.interface) ? way.interface : "";
   listen_for_hosts(way.address);
@@ -119,7 +119,7 @@ bool OtherTask::is_welcome(Clock::time_point deadline) {
     bool welcome = false;
     for (const net::Frame& frame : link_.receive()) {
       welcome = welcome || frame.is(FrameKind::welcome);
-      take(frame);  // other frames may have arrived with the welcome
+      handle(frame);  // other frames may have arrived with the welcome
     }
     if (welcome && !ending_) return true;
     leave_on_signals();
@@ -128,26 +128,26 @@ bool OtherTask::is_welcome(Clock::time_point deadline) {
 }
 
 void OtherTask::leave_on_signals() {
-  for (const int signal : signals_.take())
+  for (const int signal : signals_.drain())
     if (is_stop_signal(signal)) ending_ = Ending{.status = kSignalStatus + signal};
 }
 
-void OtherTask::stay() {
+void OtherTask::serve() {
   while (!ending_) {
     std::vector<pollfd> interests = {link_.interest(), to_read(signals_.descriptor())};
-    // Output that the first task does not read yet stays in the daemon.
+    // Output that the first task has not read remains in the daemon.
     if (daemon_ && link_.is_flushed()) {
       interests.push_back(to_read(daemon_->output().get()));
       interests.push_back(to_read(daemon_->errors().get()));
     }
     wait_for(std::move(interests), seconds(1));
-    for (const net::Frame& frame : link_.receive()) take(frame);
-    for (const int signal : signals_.take())
+    for (const net::Frame& frame : link_.receive()) handle(frame);
+    for (const int signal : signals_.drain())
       link_.send({FrameKind::signal, std::to_string(signal)});
     if (daemon_ && link_.is_flushed()) announce_daemon();
-    if (daemon_ && !told_of_ranks_ && !daemon_->ranks().empty()) {
+    if (daemon_ && !ranks_reported_ && !daemon_->ranks().empty()) {
       link_.send(FrameKind::started);
-      told_of_ranks_ = true;
+      ranks_reported_ = true;
     }
     if (!ending_ && !link_.is_open())
       throw Error(ErrorCategory::communication, "launch",
@@ -157,15 +157,15 @@ void OtherTask::stay() {
   }
 }
 
-void OtherTask::take(const net::Frame& frame) {
+void OtherTask::handle(const net::Frame& frame) {
   try {
-    act_on(frame);
+    dispatch(frame);
   } catch (const Error& error) {
     link_.close(fmt::format("it sent an invalid message ({})", error.what()));
   }
 }
 
-void OtherTask::act_on(const net::Frame& frame) {
+void OtherTask::dispatch(const net::Frame& frame) {
   switch (frame.kind<FrameKind>()) {
     case FrameKind::probe:
       link_.send({FrameKind::probed,
@@ -208,15 +208,15 @@ void OtherTask::require_own_addresses(const DaemonFacts& facts) const {
 }
 
 void OtherTask::announce_daemon() {
-  const bool prints = pass_on(daemon_->output(), FrameKind::output);
-  const bool complains = pass_on(daemon_->errors(), FrameKind::errors);
-  if (prints || complains || !daemon_->status()) return;
+  const bool has_output = forward(daemon_->output(), FrameKind::output);
+  const bool has_errors = forward(daemon_->errors(), FrameKind::errors);
+  if (has_output || has_errors || !daemon_->status()) return;
   link_.send({FrameKind::ended, std::to_string(*daemon_->status())});
   daemon_.reset();
 }
 
 /// Forwards available output. Returns whether there was any.
-bool OtherTask::pass_on(FileDescriptor& from, FrameKind kind) {
+bool OtherTask::forward(FileDescriptor& from, FrameKind kind) {
   std::array<char, 65536> piece{};
   const ssize_t got = from.is_open() ? read(from.get(), piece.data(), piece.size()) : 0;
   if (got > 0) link_.send({kind, {piece.data(), static_cast<std::size_t>(got)}});
@@ -225,15 +225,15 @@ bool OtherTask::pass_on(FileDescriptor& from, FrameKind kind) {
 }
 
 /// Without mpirun the daemon ends by itself, with the same grace period for its ranks.
-void OtherTask::let_daemon_end() {
+void OtherTask::wait_for_daemon() {
   const auto start = Clock::now();
-  bool told = false;
+  bool signaled = false;
   while (daemon_ && !daemon_->status() && Clock::now() < start + kDaemonLeaves) {
     wait_for({to_read(signals_.descriptor())}, kPause);
-    signals_.take();
-    if (told || Clock::now() < start + kDaemonEnds) continue;
+    signals_.drain();
+    if (signaled || Clock::now() < start + kDaemonEnds) continue;
     daemon_->signal_group(kEndSignal);
-    told = true;
+    signaled = true;
   }
   daemon_.reset();
 }

@@ -24,18 +24,18 @@ class OtherTask {
   using Clock = std::chrono::steady_clock;
 
   bool arrive();
-  bool come_to(const std::string& address, Clock::time_point deadline);
+  bool connect_to_first_task(const std::string& address, Clock::time_point deadline);
   void listen_for_hosts(const std::string& own_address);
   bool is_welcome(Clock::time_point deadline);
   void leave_on_signals();
-  void stay();
-  void take(const net::Frame& frame);
-  void act_on(const net::Frame& frame);
+  void serve();
+  void handle(const net::Frame& frame);
+  void dispatch(const net::Frame& frame);
   void start_daemon(const std::string& text);
   void require_own_addresses(const DaemonFacts& facts) const;
   void announce_daemon();
-  bool pass_on(FileDescriptor& from, FrameKind kind);
-  void let_daemon_end();
+  bool forward(FileDescriptor& from, FrameKind kind);
+  void wait_for_daemon();
 
   const LaunchOptions& options_;
   const job::Task& task_;
@@ -45,7 +45,7 @@ class OtherTask {
   net::Connection link_;
   std::string failure_;  // why the last attempt to connect failed
   std::unique_ptr<Child> daemon_;
-  bool told_of_ranks_ = false;
+  bool ranks_reported_ = false;
   std::optional<Ending> ending_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 
 /// Whether the environment states that all tasks are on one host.
-bool is_of_one_host(const job::Task& task) {
+bool is_on_one_host(const job::Task& task) {
   if (task.local_ranks == task.ranks) return true;
   return task.hosts.size() == static_cast<std::size_t>(task.ranks) &&
          std::ranges::all_of(task.hosts,
@@ -47,7 +47,7 @@ bool is_of_one_host(const job::Task& task) {
 
 std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret,
                                               std::string& why) {
-  if (is_of_one_host(task)) return {kLoopback};
+  if (is_on_one_host(task)) return {kLoopback};
   std::vector<std::string> addresses = net::addresses_of(task.rendezvous.host, why);
   if (secret.is_secret() || addresses.empty()) return addresses;
   std::vector<std::string> loopback;
@@ -67,7 +67,7 @@ std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::Jo
   const bool at_loopback = std::ranges::all_of(rendezvous, net::is_loopback);
   // Many hosts resolve their own name to 127.0.1.1, while other hosts resolve it to the real
   // address.
-  const bool means_loopback = is_of_one_host(task) || !secret.is_secret() ||
+  const bool means_loopback = is_on_one_host(task) || !secret.is_secret() ||
                               task.rendezvous.host == "localhost" ||
                               net::is_loopback(task.rendezvous.host);
   std::vector<std::string> here;
@@ -102,12 +102,12 @@ constexpr rlim_t kOtherFiles = 128;
 /// errors, then an address that this host has too, such as that of a container bridge.
 int vagueness(const net::Attempt& attempt) {
   const std::string& address = attempt.endpoint.address;
-  if (net::way_to(address).address == address) return 2;
+  if (net::route_to(address).address == address) return 2;
   return attempt.timed_out ? 0 : 1;
 }
 
 std::string describe(const Target& target, const net::Attempt& attempt) {
-  const net::NetworkWay way = net::way_to(attempt.endpoint.address);
+  const net::NetworkRoute way = net::route_to(attempt.endpoint.address);
   return fmt::format("{} at {} by {}: {}", target.host, attempt.endpoint.address,
                      way.interface.empty() ? "no interface" : way.interface, attempt.failure);
 }
@@ -171,9 +171,9 @@ std::uint16_t Rendezvous::expect_agents(const net::JobSecret& token) {
   return port;
 }
 
-void Rendezvous::let_in(net::PendingConnections& pending, bool agents) {
+void Rendezvous::accept_from(net::PendingConnections& pending, bool agents) {
   for (FileDescriptor& socket : pending.advance(seconds_of(Clock::now()))) {
-    net::limit_silence(socket, stall_timeout_);
+    net::set_keepalive_timeout(socket, stall_timeout_);
     clients_.push_back(
         {.link = net::Connection(std::move(socket), kFrameLimits), .is_agent = agents});
   }
@@ -194,8 +194,8 @@ std::vector<Event> Rendezvous::wait(const SignalQueue& signals, Clock::time_poin
   const bool all_open =
       std::ranges::all_of(clients_, [](const Client& client) { return client.link.is_open(); });
   poll(interests.data(), interests.size(), all_open ? milliseconds_until(deadline, next, now) : 0);
-  let_in(tasks_, false);
-  if (agents_) let_in(*agents_, true);
+  accept_from(tasks_, false);
+  if (agents_) accept_from(*agents_, true);
   std::vector<Event> events;
   for (Client& client : clients_) {
     for (net::Frame& frame : client.link.receive())

@@ -82,7 +82,7 @@ class Rendezvous {
   std::vector<Event> wait(const SignalQueue& signals, Clock::time_point deadline);
 
  private:
-  void let_in(net::PendingConnections& pending, bool agents);
+  void accept_from(net::PendingConnections& pending, bool agents);
 
   std::chrono::seconds stall_timeout_;
   net::PendingConnections tasks_;

@@ -15,7 +15,7 @@
 namespace lockstep::apps::report {
 namespace {
 
-// Of the drawing, in units that are about one pixel.
+// Dimensions of the drawing; one unit is about a pixel.
 constexpr double kTotalWidth = 560;
 constexpr double kTotalHeight = 250;
 constexpr double kLeft = 54;
@@ -47,7 +47,7 @@ std::vector<double> ticks(double low, double high, double count, double least_st
   return values;
 }
 
-/// Powers of ten in [low, high]; of many, some.
+/// Powers of ten in [low, high], thinned out if there are many.
 std::vector<double> logarithmic_ticks(double low, double high) {
   const int first = static_cast<int>(std::floor(std::log10(low)));
   const int last = static_cast<int>(std::ceil(std::log10(high)));
@@ -70,7 +70,7 @@ class Scale {
         to_(to) {}
   double operator()(double value) const {
     const double at = is_logarithmic_ ? std::log10(std::max(value, 1e-300)) : value;
-    // Beyond the edge, where it is clipped, but not by numbers that SVG cannot have.
+    // Points beyond the edge are clipped; the clamp keeps numbers within the range of SVG.
     const double share = std::clamp((at - low_) / (high_ - low_), -4.0, 5.0);
     return from_ + share * (to_ - from_);
   }
@@ -95,7 +95,7 @@ double quantile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(at)];
 }
 
-/// All means, and all but the outermost twentieth of the bands.
+/// Covers all means, and all but the outermost twentieth of the bands.
 Range range_of_values(const Chart& chart) {
   std::vector<double> minima;
   std::vector<double> maxima;
@@ -137,7 +137,7 @@ Range range_of_x(const Chart& chart) {
   return {low, high};
 }
 
-/// As many decimals as the distance of ticks has.
+/// Formats a tick with the decimals of the distance between ticks.
 std::string tick_text(double value, double step) {
   if (value == 0) return "0";
   const double size = std::abs(value);
@@ -201,7 +201,7 @@ std::string axes(const Chart& chart, const Range& steps, const Range& values, co
   return svg;
 }
 
-/// A whole chart around `drawing`, with what the page's script shows at the pointer.
+/// A complete chart around `drawing`, with the values that the page's script shows at the pointer.
 std::string card(const Chart& chart, const std::string& drawing, const nlohmann::json& values) {
   std::string legend;
   if (chart.curves.size() > 1) {
@@ -225,7 +225,7 @@ std::string value_text(const ChartPoint& point) {
                      short_number(point.max));
 }
 
-/// For the script: the horizontal places of the points, and their texts.
+/// Data of the script: the horizontal positions of the points, and their texts.
 nlohmann::json curve_values(const Curve& curve, const Scale& x, const Scale& y, bool has_marks) {
   nlohmann::json points = nlohmann::json::array();
   const auto tenth = [](double at) { return std::round(10 * at) / 10; };
@@ -255,8 +255,8 @@ std::string legend_entry(int color, std::string_view name) {
                      is_dashed(color) ? " dashed" : "", escape_html(name));
 }
 
-std::string line_chart(const Chart& given) {
-  const Chart chart = without_empty_curves(given);
+std::string line_chart(const Chart& unfiltered) {
+  const Chart chart = without_empty_curves(unfiltered);
   if (chart.curves.empty()) return {};
   const Range steps = range_of_x(chart);
   const Range values = range_of_values(chart);
@@ -284,8 +284,8 @@ std::string line_chart(const Chart& given) {
               {{"x", chart.x_name}, {"curves", texts}});
 }
 
-std::string stacked_chart(const Chart& given) {
-  Chart chart = without_empty_curves(given);
+std::string stacked_chart(const Chart& unfiltered) {
+  Chart chart = without_empty_curves(unfiltered);
   if (chart.curves.empty()) return {};
   std::vector<double> sums(chart.curves.front().points.size(), 0);
   Chart tops = chart;
@@ -303,7 +303,7 @@ std::string stacked_chart(const Chart& given) {
   const Scale y(values.low, values.high, kTop + kInnerHeight, kTop);
   std::string areas;
   nlohmann::json texts = nlohmann::json::array();
-  // Without a mark, the topmost part first, as they are drawn.
+  // In drawing order: the topmost part first. Points are not marked.
   for (std::size_t i = tops.curves.size(); i-- > 0;) {
     areas += fmt::format("<path class=\"area f{}\" d=\"{}\"/>", color_of(tops.curves[i].color),
                          band_of(tops.curves[i].points, x, y));

@@ -9,11 +9,11 @@
 
 namespace lockstep::apps::report {
 
-inline constexpr int kColors = 8;           ///< of curves: --c0 to --c7 of the style sheet
+inline constexpr int kColors = 8;           ///< curve colors --c0 to --c7 of the style sheet
 inline constexpr int kGray = kColors;       ///< one more color, --c8, for "everything else"
-inline constexpr std::size_t kWidth = 180;  ///< points that a curve of a chart needs at most
+inline constexpr std::size_t kWidth = 180;  ///< maximum number of points of a curve
 
-/// A point of a curve, and the range of the values that it stands for.
+/// A point of a curve, and the range of the values that it represents.
 struct ChartPoint {
   double x = 0;
   double y = 0;
@@ -21,22 +21,21 @@ struct ChartPoint {
   double max = 0;
 };
 
-/// A curve. The range of its points is drawn as a pale band, in
-/// charts of few curves.
+/// A curve. Charts of few curves draw the range of its points as a pale band.
 struct Curve {
   std::string name;
   int color = 0;                   ///< from 0; after kGray, the colors repeat, dashed
-  bool has_dots = false;           ///< whether its points are marked: for few ones
+  bool has_dots = false;           ///< whether its points are marked
   std::vector<ChartPoint> points;  ///< ascending
 };
 
 /// One chart.
 struct Chart {
   std::string title;
-  std::string unit = {};        ///< of the values; shown behind the title
+  std::string unit = {};        ///< unit of the values, shown after the title
   std::string x_name = "step";  ///< such as "minutes"
-  double x_end = 0;             ///< the horizontal axis reaches at least to here
-  bool begins_at_0 = false;     ///< whether the axis of values begins at 0, and is linear
+  double x_end = 0;             ///< minimum end of the horizontal axis
+  bool begins_at_0 = false;     ///< whether the axis of values is linear from 0
   std::vector<Curve> curves;
 };
 
@@ -45,17 +44,17 @@ struct Chart {
 /// positive and span more than a factor of 200.
 std::string line_chart(const Chart& chart);
 
-/// The same with each curve on top of those before it. All have the same x.
+/// Stacks the curves on top of each other. All have the same x.
 std::string stacked_chart(const Chart& chart);
 
-/// A horizontal bar of parts with lengths in proportion to their values.
+/// A part of a horizontal bar, with a length in proportion to its value.
 struct BarPart {
   std::string name;
   int color = 0;
   double value = 0;
   std::string text = {};  ///< the value as the legend shows it
 };
-/// The bar, and below it a legend with all values and percentages.
+/// A bar, with a legend of all values and percentages below it.
 std::string share_bar(const std::vector<BarPart>& parts);
 
 /// A row of a legend: a patch of color and a name.

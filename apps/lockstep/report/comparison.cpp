@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kTarget = "--target";
 constexpr const char* kMissing = "–";
 
-/// Members of `start` that say what happened, or that a page shows elsewhere.
+/// Members of `start` that are not settings, or that the page shows elsewhere.
 constexpr auto kNotSettings = std::to_array<std::string_view>(
     {"event", "time", "run", "options", "start_seconds", "resident_bytes", "devices", "shares",
      "damaged_files", "restored_from", "initialized_from", "first_step", "allreduce_reason"});
@@ -54,8 +54,9 @@ Goal parse_goal(const std::string& text) {
   return goal;
 }
 
-std::optional<Goal> choose_goal(std::span<const RunLog> runs, const std::optional<Goal>& given) {
-  std::optional<Goal> goal = given;
+std::optional<Goal> choose_goal(std::span<const RunLog> runs,
+                                const std::optional<Goal>& requested) {
+  std::optional<Goal> goal = requested;
   if (goal) {
     std::set<std::string> names;
     for (const RunLog& run : runs)
@@ -65,12 +66,12 @@ std::optional<Goal> choose_goal(std::span<const RunLog> runs, const std::optiona
     for (const char* name : {"validation_accuracy", "validation_loss", "accuracy", "loss"})
       if (!goal && have_all(runs, name)) goal = Goal{.metric = {.name = name}, .value = {}};
   }
-  // The name that the option of a training accepts.
-  const auto is_of_a_run = [&](const std::string& name) {
+  // Accepts the short name, as options of a training do.
+  const auto has_metric = [&](const std::string& name) {
     return std::ranges::any_of(runs,
                                [&](const RunLog& run) { return run.epoch_values.contains(name); });
   };
-  if (goal && !is_of_a_run(goal->metric.name) && is_of_a_run(goal->metric.name + "_accuracy"))
+  if (goal && !has_metric(goal->metric.name) && has_metric(goal->metric.name + "_accuracy"))
     goal->metric.name += "_accuracy";
   if (!goal || goal->value) return goal;
   for (const RunLog& run : runs) {
@@ -102,7 +103,7 @@ std::optional<Point> first_reached(const RunLog& run, const Goal& goal) {
 double samples_per_second(const RunLog& run) {
   const auto epochs = run.epoch_values.find("samples_per_second");
   if (epochs != run.epoch_values.end() && !epochs->second.empty()) {
-    // Of all epochs but the first, which begins slowly, if there are several.
+    // Excludes the first of several epochs, which starts slowly.
     const std::size_t first = epochs->second.size() > 1 ? 1 : 0;
     double sum = 0;
     for (std::size_t i = first; i < epochs->second.size(); ++i) sum += epochs->second[i].value;

@@ -1,5 +1,5 @@
-// Several trainings side by side: the metric that they are compared by, times and costs, and the
-// differences of their configurations.
+// Comparison of several trainings: the metric, times and costs, and the differences of their
+// configurations.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace lockstep::apps::report {
 /// A value of a metric that a training should reach.
 struct Goal {
   strategy::MonitoredMetric metric;
-  std::optional<double> value;  ///< nullopt: choose_goal() takes what all runs have reached
+  std::optional<double> value;  ///< nullopt: choose_goal() selects a value that all runs reached
 
   std::string text() const;  ///< "validation_accuracy of 0.9"
 };
@@ -25,13 +25,13 @@ struct Goal {
 /// Parses METRIC[:max|:min][=X], the value of --target. Throws Error (input).
 Goal parse_goal(const std::string& text);
 
-/// `given`, or the first of validation_accuracy, validation_loss, accuracy and loss that all runs
-/// have at the end of epochs; its value is by default the best one that every run has reached.
-/// nullopt if the runs have no metric in common. Throws Error (input) if no run has the given
-/// metric.
-std::optional<Goal> choose_goal(std::span<const RunLog> runs, const std::optional<Goal>& given);
+/// `requested`, or the first of validation_accuracy, validation_loss, accuracy and loss that all
+/// runs have at the end of epochs; its value is by default the best one that every run has reached.
+/// nullopt if the runs have no metric in common. Throws Error (input) if no run has the
+/// requested metric.
+std::optional<Goal> choose_goal(std::span<const RunLog> runs, const std::optional<Goal>& requested);
 
-/// The best value of a metric, the first of equal ones.
+/// The best value of a metric; the first of equal ones.
 std::optional<Point> best_point(const RunLog& run, const strategy::MonitoredMetric& metric);
 /// The first point that is at least as good as the goal.
 std::optional<Point> first_reached(const RunLog& run, const Goal& goal);
@@ -43,17 +43,17 @@ double samples_per_second(const RunLog& run);
 /// Cost of `seconds` of the run at `price` per host and hour.
 double cost_of(const RunLog& run, double seconds, double price);
 
-/// What a training was configured with: the options of its command line (with "--") and the numbers
+/// The configuration of a training: the options of its command line (with "--") and the numbers
 /// and texts of the event `start`, without those that are different in every run.
 std::map<std::string, std::string> configuration_of(const RunLog& run);
 
 /// A row of the table of configurations.
 struct Setting {
   std::string name;
-  std::vector<std::string> values;  ///< one of each run; "–" where a run does not have it
+  std::vector<std::string> values;  ///< one per run; "–" if the run lacks it
   bool differs() const;
 };
-/// By their names, those of the command line first.
+/// Settings sorted by name, those of the command line first.
 std::vector<Setting> settings_of(std::span<const RunLog> runs);
 
 }  // namespace lockstep::apps::report

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kOfValidation = "validation_";
 constexpr const char* kRate = "samples_per_second";
 
-/// What a chart has on its horizontal axis.
+/// The horizontal axis of a chart.
 struct Horizontal {
   bool is_time = false;
   TimeUnit unit = {"step", "", 1};
@@ -68,7 +68,7 @@ Curve curve_of(const RunLog& run, const std::string& metric, const Horizontal& x
   return curve;
 }
 
-/// A curve of each run. `chart` has the title and what else is to be set.
+/// Adds a curve of each run to `chart`, which has the title and the other settings.
 std::string run_chart(std::span<const RunLog> runs, const std::string& metric, Chart chart,
                       const Horizontal& x = {}) {
   chart.x_name = x.unit.name;

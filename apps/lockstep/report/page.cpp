@@ -216,7 +216,7 @@ std::string comparison(std::span<const RunLog> runs, const std::optional<Goal>& 
   return table.html();
 }
 
-/// What a reader should know of the logs.
+/// Notes on incomplete or damaged logs.
 std::string notes_of(std::span<const RunLog> runs) {
   std::string notes;
   const auto add = [&](const RunLog& run, const std::string& what) {

@@ -12,32 +12,32 @@
 
 namespace lockstep::apps::report {
 
-inline constexpr std::size_t kMaxRuns = 16;  ///< that can be told apart: 8 colors, solid and dashed
+inline constexpr std::size_t kMaxRuns = 16;  ///< distinguishable curves: 8 colors, solid and dashed
 
-/// What a report is made with, in addition to the logs.
+/// Options of a report.
 struct PageOptions {
   std::optional<Goal> goal;    ///< nullopt: choose_goal()
-  std::vector<double> prices;  ///< per host and hour: none, one, or one of each run
+  std::vector<double> prices;  ///< per host and hour: none, one, or one per run
 };
 
-/// The page, without external resources: 1 to kMaxRuns runs. Throws Error (input) if no run has the
-/// metric of the goal.
+/// The page of 1 to kMaxRuns runs, without external resources. Throws Error (input) if no run has
+/// the metric of the goal.
 std::string report_page(std::span<const RunLog> runs, const PageOptions& options);
 
-/// Curves of the metrics, the rate of samples, the learning rate and the like.
+/// Curves of the metrics, the samples per second, the learning rate and other values.
 std::string curves_section(std::span<const RunLog> runs, const std::optional<Goal>& goal);
-/// Where the time of a step goes.
+/// Breakdown of the time of a step.
 std::string breakdown_section(std::span<const RunLog> runs);
 /// Replicas, their hosts, and their times.
 std::string replicas_section(std::span<const RunLog> runs);
 /// Starts, checkpoints, skipped steps, damaged records, ends.
 std::string events_section(std::span<const RunLog> runs);
-/// How the trainings were configured, differences first.
+/// Configurations of the trainings, differences first.
 std::string settings_section(std::span<const RunLog> runs);
 
 /// A section with its heading; empty if `content` is.
 std::string section(std::string_view heading, const std::string& content);
-/// The color of the curves of run number `run`.
+/// The color of run number `run`.
 int color_of_run(std::size_t run);
 /// A heading with the name and color of a run, if there are several.
 std::string run_heading(std::span<const RunLog> runs, std::size_t run);

@@ -19,14 +19,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Longer lines are damaged: an event of 10,000 replicas has less.
+/// Maximum length of a line; an event of 10,000 replicas is shorter.
 constexpr std::size_t kMaxLine = std::size_t{16} << 20;
-constexpr std::size_t kMaxNames = 200;      // of curves
-constexpr std::size_t kMaxReplicas = 4096;  // in the events `step`
-constexpr double kMaxSeconds = 1e10;        // of a training
+constexpr std::size_t kMaxNames = 200;      // maximum number of curves
+constexpr std::size_t kMaxReplicas = 4096;  // per event `step`
+constexpr double kMaxSeconds = 1e10;        // per training
 constexpr double kMaxStep = 9e15;           // exact as a double
 
-/// Numbers of events that are not curves, or that are drawn elsewhere.
+/// Members of events that are not curves, or that are drawn elsewhere.
 constexpr auto kNotCurves = std::to_array<std::string_view>(
     {"time", "step", "epoch", "samples", "seconds", "skipped_samples", "times_seen", "data_workers",
      "validation_samples", "validation_seconds", "input_wait_seconds", "waiting_seconds",
@@ -91,7 +91,7 @@ class Reader {
   }
 
   void finish() {
-    if (log_.breakdown.empty()) log_.breakdown = std::move(of_epochs_);  // --log-every 0
+    if (log_.breakdown.empty()) log_.breakdown = std::move(epoch_breakdown_);  // --log-every 0
     for (ReplicaTimes& times : log_.replicas) {
       times.input /= intervals_;
       times.compute /= intervals_;
@@ -109,7 +109,8 @@ class Reader {
       ++log_.occurrences_left_out;
   }
 
-  /// Where two parts of a step are about as long, it changes often: other events must have a place.
+  /// Limits the changes to list, because the verdict changes often if two parts of a step are about
+  /// equally long.
   void note_bound(const std::string& bound) {
     constexpr std::int64_t kMaxChanges = 100;
     if (++bound_changes_ <= kMaxChanges)
@@ -143,7 +144,7 @@ class Reader {
   /// The steps after `step` are repeated.
   void repeat_from(std::int64_t step) {
     const auto is_later = [step](const Point& point) { return point.step > step; };
-    for (auto* curves : {&log_.step_values, &log_.breakdown, &of_epochs_})
+    for (auto* curves : {&log_.step_values, &log_.breakdown, &epoch_breakdown_})
       for (auto& [name, series] : *curves) series.drop_after(step);
     for (Series& series : log_.replica_busy) series.drop_after(step);
     for (auto& [name, points] : log_.epoch_values) std::erase_if(points, is_later);
@@ -211,7 +212,7 @@ class Reader {
     };
     if (count == 0 || count > kMaxReplicas) return;
     if (!are_numbers(compute) || !are_numbers(input) || !are_numbers(waiting)) return;
-    if (log_.replicas.size() != count) {  // also where a run was resumed on another number
+    if (log_.replicas.size() != count) {  // e.g. resumed with another number
       log_.replicas.assign(count, {});
       log_.replica_busy.assign(std::min(count, RunLog::kMaxCurves), {});
       intervals_ = 0;
@@ -227,13 +228,13 @@ class Reader {
   }
 
   void add_epoch(const json& event) {
-    // The training metrics of an epoch that ended early are of fewer samples.
+    // The training metrics of an incomplete epoch cover fewer samples.
     const auto complete = event.find("complete");
     const bool is_partial = complete != event.end() && *complete == false;
     for (const auto& [name, value] : event.items())
       if (is_curve(name, value) && (!is_partial || name.starts_with("validation_")))
         add_curve(log_.epoch_values, name, number_in(event, name.c_str()));
-    if (log_.breakdown.empty()) add_breakdown(event, of_epochs_);
+    if (log_.breakdown.empty()) add_breakdown(event, epoch_breakdown_);
     if (const double skipped = number_in(event, "skipped_samples").value_or(0); skipped > 0)
       note(fmt::format("{:.0f} samples in skipped steps", skipped));
     for (const json& bad : array_in(event, "bad_records"))
@@ -250,19 +251,19 @@ class Reader {
   }
 
   RunLog& log_;
-  std::map<std::string, Series> of_epochs_;  // breakdown
+  std::map<std::string, Series> epoch_breakdown_;
   std::string last_bound_;
   std::int64_t bound_changes_ = 0;
   std::int64_t step_ = 0;
   double base_ = 0;  // time at 0 seconds
   bool has_base_ = false;
   double last_time_ = 0;
-  double intervals_ = 0;  // with times of replicas
+  double intervals_ = 0;  // number of events with replica times
 };
 
-/// Calls `take(line, is_whole)` with each line of the file. Lines above kMaxLine are empty.
-template <typename Take>
-void for_each_line(const InputFile& file, Take take) {
+/// Calls `process(line, is_whole)` with each line of the file. Lines above kMaxLine are empty.
+template <typename Process>
+void for_each_line(const InputFile& file, Process process) {
   constexpr std::size_t kChunk = std::size_t{1} << 20;
   std::string chunk(kChunk, '\0');
   std::string open;
@@ -275,11 +276,11 @@ void for_each_line(const InputFile& file, Take take) {
       const std::string_view line = rest.substr(0, end);
       rest.remove_prefix(end + 1);
       if (open.empty() && !is_too_long) {
-        take(line, true);
+        process(line, true);
         continue;
       }
       open += line;
-      take(is_too_long ? std::string_view("?") : std::string_view(open), true);
+      process(is_too_long ? std::string_view("?") : std::string_view(open), true);
       open.clear();
       is_too_long = false;
     }
@@ -289,7 +290,7 @@ void for_each_line(const InputFile& file, Take take) {
     }
     if (!is_too_long) open += rest;
   }
-  if (!open.empty() || is_too_long) take(open, false);
+  if (!open.empty() || is_too_long) process(open, false);
 }
 
 constexpr const char* kExpected = "expected what lockstep train --json printed (> run.jsonl)";

@@ -19,7 +19,7 @@ namespace lockstep::apps::report {
 inline constexpr std::array kBreakdownParts = {"input",  "compute",    "communication", "waiting",
                                                "update", "checkpoint", "other"};
 
-/// Something that happened in a training.
+/// A remarkable event of a training.
 struct Occurrence {
   std::int64_t step = 0;
   double seconds = 0;  ///< since the start of the training
@@ -30,21 +30,21 @@ struct Occurrence {
 struct ReplicaTimes {
   double input = 0;
   double compute = 0;
-  double waiting = 0;  ///< for the slowest replica
+  double waiting = 0;  ///< waiting for the slowest replica
 };
 
-/// What is known of a training from its events. A log that several runs of the training have
-/// appended to is one training: what a resumed run repeats replaces what was there.
+/// A training according to its events. A log to which several runs have appended is one training:
+/// repeated steps of a resumed run replace the earlier ones.
 struct RunLog {
-  std::string name;            ///< of the file or directory
-  std::filesystem::path path;  ///< of the file
+  std::string name;            ///< name of the file or directory
+  std::filesystem::path path;  ///< path of the file
   nlohmann::json start;        ///< the first event `start`; null if it is missing
-  nlohmann::json last_start;   ///< that of the last run, which may have other replicas
+  nlohmann::json last_start;   ///< the last event `start`; its replicas may differ
   std::vector<Point> hosts;    ///< `value`: number of hosts, from the beginning of each run
   nlohmann::json end;      ///< the last event `end`; null if the training still runs or was killed
   std::int64_t runs = 0;   ///< number of events `start`
-  std::int64_t steps = 0;  ///< completed ones
-  /// Of all runs: from the start of the program to the last event.
+  std::int64_t steps = 0;  ///< completed steps
+  /// Time from the start of the program to the last event, summed over the runs.
   double seconds = 0;
 
   std::map<std::string, Series> step_values;  ///< numbers of the events `step` and `scalar`
@@ -56,30 +56,30 @@ struct RunLog {
   std::string verdict;                           ///< the last one; empty if there is none
 
   std::vector<ReplicaTimes> replicas;  ///< empty if the log does not have them
-  std::vector<Series> replica_busy;    ///< milliseconds per step, of the first kMaxCurves
+  std::vector<Series> replica_busy;    ///< milliseconds per step, for the first kMaxCurves replicas
   static constexpr std::size_t kMaxCurves = 64;
 
-  std::vector<Occurrence> occurrences;  ///< in their order; at most kMaxOccurrences
+  std::vector<Occurrence> occurrences;  ///< in order; at most kMaxOccurrences
   std::int64_t occurrences_left_out = 0;
   static constexpr std::size_t kMaxOccurrences = 500;
-  std::vector<Point> checkpoints;  ///< `value`: seconds for which the training was paused
+  std::vector<Point> checkpoints;  ///< `value`: seconds of the pause of the training
 
   bool is_cut_off = false;         ///< the last line is incomplete
   std::int64_t damaged_lines = 0;  ///< other lines that are not events
-  std::int64_t first_damaged = 0;  ///< the number of the first one, from 1
+  std::int64_t first_damaged = 0;  ///< line number of the first one, from 1
 
-  /// The member of `start`, if it is a number or a string; empty or 0 otherwise.
+  /// The member of `start` as a string or number; empty or 0 otherwise.
   std::string text(const char* key) const;
   double number(const char* key) const;
-  double last_number(const char* key) const;  ///< the same of `last_start`
-  /// "finished", "stopped by signal 15", "still running, or killed" and the like.
+  double last_number(const char* key) const;  ///< a member of `last_start`
+  /// "finished", "stopped by signal 15", "still running, or killed", ….
   std::string status() const;
-  bool is_finished() const;  ///< it reached its last step, or a callback stopped it
+  bool is_finished() const;  ///< whether it reached its last step or was stopped by a callback
 };
 
-/// Reads `path`: what `lockstep train --json` printed, also of a training that still runs, or a
-/// directory that has one such file (*.jsonl, *.json or *.log). Throws Error (data) unless there
-/// is one that can be read and has events.
+/// Reads the output of `lockstep train --json`, also of a running training. `path`: the file, or a
+/// directory with one such file (*.jsonl, *.json or *.log). Throws Error (data) unless there is one
+/// readable file with events.
 RunLog read_run(const std::filesystem::path& path);
 
 }  // namespace lockstep::apps::report

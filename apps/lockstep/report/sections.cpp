@@ -11,7 +11,7 @@
 namespace lockstep::apps::report {
 namespace {
 
-/// More occurrences, and more checkpoints, are not listed one by one.
+/// Maximum number of occurrences, and of checkpoints, that are listed individually.
 constexpr std::size_t kMaxEvents = 200;
 constexpr std::size_t kMaxCheckpoints = 20;
 

@@ -20,7 +20,7 @@ Bin joined(const Bin& first, const Bin& second) {
           .points = first.points + second.points};
 }
 
-/// Each `group` neighbors as one bin.
+/// Merges each `group` adjacent bins.
 std::vector<Bin> grouped(const std::vector<Bin>& bins, std::size_t group) {
   std::vector<Bin> result;
   for (std::size_t i = 0; i < bins.size(); ++i) {

@@ -14,12 +14,12 @@ struct Point {
   double value = 0;       ///< finite
 };
 
-/// Consecutive points of a Series.
+/// Consecutive points of a Series, combined.
 struct Bin {
-  std::int64_t first_step = 0;  ///< of the first point
-  std::int64_t last_step = 0;   ///< of the last point
-  double first_seconds = 0;     ///< of the first point
-  double last_seconds = 0;      ///< of the last point
+  std::int64_t first_step = 0;
+  std::int64_t last_step = 0;
+  double first_seconds = 0;
+  double last_seconds = 0;
   double min = 0;
   double max = 0;
   double sum = 0;
@@ -30,9 +30,9 @@ struct Bin {
   double seconds() const { return 0.5 * (first_seconds + last_seconds); }            ///< middle
 };
 
-/// Points in the order of their steps, as at most kMaxBins bins of equally many points: whenever
-/// all bins are full, each two become one. The minimum and maximum of all points are kept, so a
-/// curve that is drawn from the bins hides no peak.
+/// Points in step order, combined to at most kMaxBins bins of equal size. When all bins are full,
+/// adjacent pairs are merged. Bins keep the minimum and maximum of their points, so that a curve
+/// drawn from them shows every peak.
 class Series {
  public:
   static constexpr std::size_t kMaxBins = 512;  ///< even
@@ -40,20 +40,20 @@ class Series {
   /// Appends a point. Ignores values that are not finite (or above 1e100), and steps before
   /// the last one.
   void add(const Point& point);
-  /// Removes the bins that begin after `step`, from where a training was repeated.
+  /// Removes the bins that begin after `step`, from which a resumed training repeats.
   void drop_after(std::int64_t step);
 
   bool empty() const { return bins_.empty(); }
-  const std::vector<Bin>& bins() const { return bins_; }  ///< ascending; the last may be part full
-  /// At most `count` bins, of neighbors of bins(). `count` is positive.
+  const std::vector<Bin>& bins() const { return bins_; }  ///< ascending; the last may be incomplete
+  /// bins() merged to at most `count` bins. `count` is positive.
   std::vector<Bin> coarse(std::size_t count) const;
   /// The mean of the bin nearest to `step`; 0 if there is none.
   double mean_at(double step) const;
-  double mean() const;  ///< of all points; 0 if there are none
+  double mean() const;  ///< mean of all points; 0 if there are none
 
  private:
   std::vector<Bin> bins_;
-  std::int64_t stride_ = 1;  // points of a full bin
+  std::int64_t stride_ = 1;  // points per full bin
 };
 
 }  // namespace lockstep::apps::report

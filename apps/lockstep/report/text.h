@@ -1,4 +1,4 @@
-// Numbers and times for readers, and text for HTML.
+// Human-readable numbers and times, and text for HTML.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace lockstep::apps::report {
 /// `text` for HTML, between tags or quotes.
 std::string escape_html(std::string_view text);
 
-/// Four digits: "0.4259", "1,234", "12.3k".
+/// Up to four digits: "0.4259", "1,234", "12.3k".
 std::string short_number(double value);
-/// "350 ms", "12.3 s", "4 min 10 s", "1 h 23 min". Negative rounding errors are 0.
+/// "350 ms", "12.3 s", "4 min 10 s", "1 h 23 min". Negative rounding errors count as 0.
 std::string time_text(double seconds);
 
 /// A unit in which times up to `seconds` are easy to read: "minutes", 60.

@@ -106,7 +106,7 @@ std::string meter(const ReplicaTimes& times, double longest) {
 
 std::string replica_table(const RunLog& run) {
   const nlohmann::json none = nlohmann::json::array();
-  const nlohmann::json& start = run.last_start;  // whose replicas the times are of
+  const nlohmann::json& start = run.last_start;  // the replicas to which the times belong
   const auto found = start.is_object() ? start.find("devices") : start.end();
   const nlohmann::json& devices =
       start.is_object() && found != start.end() && found->is_array() ? *found : none;
@@ -150,8 +150,7 @@ std::string replica_table(const RunLog& run) {
           : "");
 }
 
-/// One sentence on the slowest replica, by the thresholds of the warnings of a training
-/// (allreduce::StragglerReport).
+/// A sentence about the slowest replica, with the thresholds of allreduce::StragglerReport.
 std::string slowest_sentence(const RunLog& run) {
   if (run.replicas.size() < 2) return {};
   std::vector<double> busy;
@@ -163,7 +162,7 @@ std::string slowest_sentence(const RunLog& run) {
   std::ranges::nth_element(others, middle);
   if (*slowest < 1.2 * *middle || *slowest < *middle + 1)
     return "<p>No replica was much slower than the others over the whole training.</p>";
-  // Replicas without samples, of a global batch that is smaller than their number, take no time.
+  // Replicas without samples (if the global batch is smaller than their number) have a time of 0.
   const std::string longer =
       *middle > 0 ? fmt::format("{:.0f} % longer than", 100 * (*slowest / *middle - 1))
                   : time_text(*slowest / 1000) + " longer than";
@@ -173,7 +172,7 @@ std::string slowest_sentence(const RunLog& run) {
       slowest - busy.begin(), time_text(*slowest / 1000), longer);
 }
 
-/// From milliseconds to `unit`.
+/// Converts milliseconds to `unit`.
 std::vector<ChartPoint> busy_points(const Series& series, const TimeUnit& unit) {
   const double factor = 1e-3 / unit.seconds;
   std::vector<ChartPoint> points;

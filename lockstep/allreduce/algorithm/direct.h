@@ -15,9 +15,9 @@ namespace lockstep::allreduce {
 class Addresses {
  public:
   virtual ~Addresses() = default;
-  /// The place of `bytes` bytes at `data`, for the other members.
+  /// The location of `bytes` bytes at `data`, which the other members pass to at().
   virtual Place place_of(const std::byte* data, std::size_t bytes) = 0;
-  /// The address of `place` of `member` in this process.
+  /// The address in this process of a `place` that `member` reported.
   virtual std::byte* at(int member, const Place& place) = 0;
 };
 
@@ -34,10 +34,11 @@ std::vector<std::byte*> buffers_of_all(const Barrier& barrier, Addresses& addres
 /// Collective over the members of `barrier`, whose `values` are in shared memory. Throws Error
 /// (communication), the same on all, if calls differ or a member has failed.
 void direct_all_reduce(Barrier& barrier, Addresses& addresses, const Values& values, ReduceOp op);
-/// Its second part, for members that have exchanged the places of their values.
+/// Completes direct_all_reduce() for members that have already exchanged the places of their
+/// values.
 void direct_all_reduce_arrived(Barrier& barrier, Addresses& addresses, const Values& values,
                                ReduceOp op);
-/// The same for values of at most Barrier::kNoteBytes in any memory.
+/// All-reduces values of at most Barrier::kNoteBytes, which may be in any memory.
 void reduce_notes(Barrier& barrier, const Values& values, ReduceOp op);
 
 /// Completes slice_of(values.count, type, parts, m) in member m's own values; members from `parts`

@@ -59,12 +59,12 @@ class Hierarchical final : public MpiGroup {
 
   void run_reduce_scatter(const Values& values, ReduceOp op) override {
     announce(Call::reduce_scatter(values, op));
-    go_around(comm(), values, op, RingReduction::Part::reduce_scatter);
+    run_ring(comm(), values, op, RingReduction::Part::reduce_scatter);
   }
 
   void run_gather_slices(const Values& values) override {
     announce(Call::gather_slices(values));
-    go_around(comm(), values, ReduceOp::sum, RingReduction::Part::all_gather);
+    run_ring(comm(), values, ReduceOp::sum, RingReduction::Part::all_gather);
   }
 
   void publish_failure(const ErrorMessage& failure) override { barrier_.fail(failure); }
@@ -78,12 +78,12 @@ class Hierarchical final : public MpiGroup {
       const Slice slice = slice_of(values.count, values.type, lanes_, barrier_.member());
       const Values lane{values.data + slice.begin * bytes_per_element(values.type),
                         slice.end - slice.begin, values.type};
-      go_around(lane_, lane, op, RingReduction::Part::all);
+      run_ring(lane_, lane, op, RingReduction::Part::all);
     }
     at_barrier(barrier_, [&] { direct_gather(barrier_, *memory_, values, lanes_); });
   }
 
-  void go_around(MPI_Comm ring, const Values& values, ReduceOp op, RingReduction::Part part) {
+  void run_ring(MPI_Comm ring, const Values& values, ReduceOp op, RingReduction::Part part) {
     RingReduction reduction(ring, values, op, part, options_, buffers_);
     run_checked(reduction);
   }

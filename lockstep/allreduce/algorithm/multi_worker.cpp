@@ -189,18 +189,18 @@ class MultiWorker final : public GroupMember {
   }
 
   void exchange(const Call& call, const std::byte* data = nullptr) {
-    telling_other_ranks([&] { barrier_.exchange(call, addresses_.place_of(data, 0)); });
+    forwarding_failures([&] { barrier_.exchange(call, addresses_.place_of(data, 0)); });
     buffers_ = buffers_of_all(barrier_, addresses_);
   }
 
   void wait() {
-    telling_other_ranks([&] { barrier_.wait(); });
+    forwarding_failures([&] { barrier_.wait(); });
   }
 
   // After a failure within this rank the other ranks are still waiting for it, so the leader
   // reports the failure.
   template <typename Operation>
-  auto telling_other_ranks(Operation operation) -> decltype(operation()) {
+  auto forwarding_failures(Operation operation) -> decltype(operation()) {
     try {
       return operation();
     } catch (const Error& error) {

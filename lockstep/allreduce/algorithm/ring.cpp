@@ -24,21 +24,21 @@ class Ring final : public MpiGroup {
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {
     announce(Call::all_reduce(values, op));
-    go_around(values, op, RingReduction::Part::all);
+    run_ring(values, op, RingReduction::Part::all);
   }
 
   void run_reduce_scatter(const Values& values, ReduceOp op) override {
     announce(Call::reduce_scatter(values, op));
-    go_around(values, op, RingReduction::Part::reduce_scatter);
+    run_ring(values, op, RingReduction::Part::reduce_scatter);
   }
 
   void run_gather_slices(const Values& values) override {
     announce(Call::gather_slices(values));
-    go_around(values, ReduceOp::sum, RingReduction::Part::all_gather);
+    run_ring(values, ReduceOp::sum, RingReduction::Part::all_gather);
   }
 
  private:
-  void go_around(const Values& values, ReduceOp op, RingReduction::Part part) {
+  void run_ring(const Values& values, ReduceOp op, RingReduction::Part part) {
     RingReduction reduction(comm(), values, op, part, options_, buffers_);
     run_checked(reduction);
   }

@@ -41,7 +41,7 @@ bool RingReduction::advance() {
   while (may_receive()) post_receive();
   if (receives_done_ < receives_posted_ &&
       is_complete(buffers_.request(receive_buffer(receives_done_))))
-    take_received();
+    process_received();
   while (may_send()) post_send();
   return sends_done_ + sends_posted_ + receives_done_ + receives_posted_ != before;
 }
@@ -67,7 +67,7 @@ bool RingReduction::may_receive() const {
     return false;
   // A complete segment overwrites the partial one that was sent n - 1 steps ago; that send must be
   // complete.
-  return !goes_to_place(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
+  return !is_received_in_place(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
 }
 
 bool RingReduction::may_send() const {
@@ -83,9 +83,9 @@ void RingReduction::post_receive() {
   const Slice slice = received_in(slot);
   if (slice.begin == slice.end) return;
   const std::size_t buffer = receive_buffer(slot);
-  std::byte* to = goes_to_place(slot) ? at(slice.begin) : buffers_.slot(buffer);
-  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kRingTag, comm_,
-                 &buffers_.request(buffer)));
+  std::byte* to = is_received_in_place(slot) ? at(slice.begin) : buffers_.slot(buffer);
+  record(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kRingTag, comm_,
+                   &buffers_.request(buffer)));
 }
 
 void RingReduction::post_send() {
@@ -95,14 +95,14 @@ void RingReduction::post_send() {
   const std::size_t buffer = send_buffer(slot);
   std::byte* from = is_kept_ ? at(slice.begin) : buffers_.slot(buffer);
   if (!is_kept_) std::memcpy(from, at(slice.begin), static_cast<std::size_t>(bytes_of(slice)));
-  keep(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kRingTag, comm_,
-                 &buffers_.request(buffer)));
+  record(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kRingTag, comm_,
+                   &buffers_.request(buffer)));
 }
 
-void RingReduction::take_received() {
+void RingReduction::process_received() {
   const std::size_t slot = receives_done_++;
   const Slice slice = received_in(slot);
-  if (slice.begin == slice.end || goes_to_place(slot)) return;
+  if (slice.begin == slice.end || is_received_in_place(slot)) return;
   const std::byte* received = buffers_.slot(receive_buffer(slot));
   if (is_reduced(slot))
     reduce_into(at(slice.begin), received, slice.end - slice.begin, values_.type, op_);
@@ -114,11 +114,11 @@ void RingReduction::take_received() {
 bool RingReduction::is_complete(MPI_Request& request) {
   if (request == MPI_REQUEST_NULL) return true;
   int complete = 0;
-  keep(MPI_Test(&request, &complete, MPI_STATUS_IGNORE));
+  record(MPI_Test(&request, &complete, MPI_STATUS_IGNORE));
   return complete != 0 && status_ == MPI_SUCCESS;
 }
 
-void RingReduction::keep(int status) {
+void RingReduction::record(int status) {
   if (status_ == MPI_SUCCESS) status_ = status;
 }
 

@@ -12,14 +12,14 @@
 namespace lockstep::allreduce {
 
 struct RingOptions {
-  std::size_t small_bytes = std::size_t{16} << 10;     ///< up to which values travel with the call
+  std::size_t small_bytes = std::size_t{16} << 10;     ///< largest values sent with the call
   std::size_t segment_bytes = std::size_t{256} << 10;  ///< a multiple of 64
   std::size_t segments_in_flight = 4;                  ///< in each direction
 };
 
-/// Between nodes. Open MPI sends a message of up to 64 KiB (btl_tcp_eager_limit) at once. A larger
-/// one waits until the receiver answers, and over TCP the answer queues behind what the receiver
-/// itself sends: two hosts then send in turn, at half the speed of the link.
+/// The options between nodes. Open MPI sends a message of up to 64 KiB (btl_tcp_eager_limit) at
+/// once. A larger one waits for an answer, which TCP queues behind the data that the receiver sends
+/// itself: two hosts then send in turn, at half the speed of the link.
 inline constexpr RingOptions kRingBetweenNodes{.segment_bytes = std::size_t{60} << 10,
                                                .segments_in_flight = 16};
 
@@ -60,16 +60,16 @@ class RingReduction {
   int bytes_of(Slice slice) const;
   std::size_t receive_buffer(std::size_t slot) const { return slot % in_flight_; }
   std::size_t send_buffer(std::size_t slot) const { return in_flight_ + slot % in_flight_; }
-  bool goes_to_place(std::size_t slot) const { return is_kept_ && !is_reduced(slot); }
+  bool is_received_in_place(std::size_t slot) const { return is_kept_ && !is_reduced(slot); }
   bool is_reduced(std::size_t slot) const { return slot < reduce_slots_; }
 
   bool may_receive() const;
   bool may_send() const;
   void post_receive();
   void post_send();
-  void take_received();
+  void process_received();
   bool is_complete(MPI_Request& request);
-  void keep(int status);
+  void record(int status);
 
   MPI_Comm comm_;
   int rank_ = 0;
@@ -79,12 +79,11 @@ class RingReduction {
   MessageBuffers& buffers_;
   bool is_kept_;  // the values are in a buffer that outlives all messages
   std::size_t segment_bytes_;
-  std::size_t in_flight_;     // segments in each direction
-  std::size_t segments_ = 0;  // in the largest chunk
-  std::size_t reduce_slots_ =
-      0;  // slots of the reduce-scatter; the same number for the all-gather follows
-  std::size_t first_ = 0;  // the first slot
-  std::size_t slots_ = 0;  // one past the last slot
+  std::size_t in_flight_;         // segments in each direction
+  std::size_t segments_ = 0;      // in the largest chunk
+  std::size_t reduce_slots_ = 0;  // slots of the reduce-scatter, and of the all-gather after it
+  std::size_t first_ = 0;         // the first slot
+  std::size_t slots_ = 0;         // one past the last slot
   std::size_t receives_posted_ = 0;
   std::size_t receives_done_ = 0;
   std::size_t sends_posted_ = 0;

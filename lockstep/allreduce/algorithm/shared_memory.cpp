@@ -86,8 +86,8 @@ class SharedMemory final : public MpiGroup {
     for (std::size_t begin = 0; begin < values.count; begin += piece) {
       const Values part{values.data + begin * width, std::min(piece, values.count - begin),
                         values.type};
-      by_way_of_shared(
-          part, [&](const Values& shared) { direct_all_reduce(barrier_, *memory_, shared, op); });
+      via_shared(part,
+                 [&](const Values& shared) { direct_all_reduce(barrier_, *memory_, shared, op); });
     }
   }
 
@@ -95,11 +95,11 @@ class SharedMemory final : public MpiGroup {
   template <typename Operation>
   void with_shared(const Call& call, const Values& values, Operation operation) {
     barrier_.exchange(call);
-    by_way_of_shared(values, operation);
+    via_shared(values, operation);
   }
 
   template <typename Operation>
-  void by_way_of_shared(const Values& values, Operation operation) {
+  void via_shared(const Values& values, Operation operation) {
     if (memory_->place_of(values.data, bytes_of(values)).segment != 0) return operation(values);
     if (scratch_.size() < bytes_of(values)) scratch_ = allocate(bytes_of(values));
     const Values shared{static_cast<std::byte*>(scratch_.data()), values.count, values.type};

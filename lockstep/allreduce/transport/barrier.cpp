@@ -45,13 +45,13 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kCacheLine = 64;
-constexpr int kLooks = 2000;  // a few microseconds: the usual delay of the other members
+constexpr int kPolls = 2000;  // a few microseconds: the usual delay of the other members
 // Replicas of a training step usually arrive within this time of each other; sleep and wake-up
 // would take longer.
 constexpr auto kYieldFor = 2ms;
 // If members share cores, the other member may need this one.
-constexpr int kLooksOfSharers = 50;
-constexpr auto kYieldForOfSharers = 2us;
+constexpr int kPollsWhenSharing = 50;
+constexpr auto kYieldWhenSharing = 2us;
 constexpr auto kLongestSleep = 10ms;  // between two checks of the group
 
 constexpr std::size_t round_up(std::size_t bytes) {
@@ -171,8 +171,8 @@ bool Barrier::has_arrived(const Line& line) const {
 }
 
 void Barrier::wait_for(Line& line) {
-  const int looks = options_.own_cores ? kLooks : kLooksOfSharers;
-  for (int look = 0; look < looks; ++look)
+  const int polls = options_.own_cores ? kPolls : kPollsWhenSharing;
+  for (int poll = 0; poll < polls; ++poll)
     if (has_arrived(line)) return;
   const trace::Span span("wait for others");
   const Clock::time_point begin = Clock::now();
@@ -182,14 +182,14 @@ void Barrier::wait_for(Line& line) {
 
 void Barrier::wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const {
   const auto deadline =
-      begin + (options_.own_cores ? Clock::duration(kYieldFor) : kYieldForOfSharers);
+      begin + (options_.own_cores ? Clock::duration(kYieldFor) : kYieldWhenSharing);
   do {
     std::this_thread::yield();
     if (has_arrived(line)) return;
     throw_if_failed();
   } while (Clock::now() < deadline);
   while (!has_arrived(line)) {
-    finish_for_the_dead();
+    report_dead_writer();
     throw_if_failed();
     if (options_.poll_group) options_.poll_group();
     line.sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -206,7 +206,7 @@ void Barrier::throw_if_failed() const {
 
 // If a process is killed while it writes a failure, the member that detects this writes one
 // instead.
-void Barrier::finish_for_the_dead() const {
+void Barrier::report_dead_writer() const {
   const std::uint32_t writer = board_->state.load(std::memory_order_acquire);
   if (writer == Board::kFine || writer == Board::kFailed || is_alive(writer)) return;
   fail({"all_reduce", fmt::format("expected all {} members of the group", members_),

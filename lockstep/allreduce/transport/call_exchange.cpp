@@ -10,21 +10,21 @@
 namespace lockstep::allreduce {
 namespace {
 
-constexpr int kTagOfCalls = 2;
-// Indices of requests in MessageBuffers. The slots of its memory change their roles.
+constexpr int kCallTag = 2;
+// Indices of requests in MessageBuffers. The roles of the memory slots alternate.
 constexpr std::size_t kSend = 0;
 constexpr std::size_t kReceive = 1;
 
 }  // namespace
 
 CallExchange::CallExchange(MPI_Comm comm, std::size_t value_bytes)
-    : comm_(comm), most_bytes_(value_bytes) {
+    : comm_(comm), max_bytes_(value_bytes) {
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   while (core_ * 2 <= size_) core_ *= 2;
   calls_.resize(static_cast<std::size_t>(size_));
-  most_bytes_ += calls_.size() * sizeof(Call);
-  buffers_.reserve(2, most_bytes_);
+  max_bytes_ += calls_.size() * sizeof(Call);
+  buffers_.reserve(2, max_bytes_);
 }
 
 void CallExchange::start(const Call& call, const std::byte* values) {
@@ -33,11 +33,11 @@ void CallExchange::start(const Call& call, const std::byte* values) {
   has_values_ = values != nullptr;
   if (has_values_) {
     const std::size_t bytes = call.count * bytes_per_element(call.type);
-    LOCKSTEP_CHECK_OP(bytes + calls_.size() * sizeof(Call), <=, most_bytes_);
+    LOCKSTEP_CHECK_OP(bytes + calls_.size() * sizeof(Call), <=, max_bytes_);
     std::memcpy(buffers_.slot(sums_), values, bytes);
   }
   distance_ = 1;
-  stage_ = Stage::hand_over;
+  stage_ = Stage::to_core;
   begin_stage();
 }
 
@@ -46,12 +46,12 @@ int CallExchange::partner() const {
   return is_extra() ? rank_ - core_ : rank_ + core_;
 }
 
-// A rank of the core knows the calls of those that differ from it in lower bits, and of the ranks
-// that have handed theirs over to these.
-CallExchange::Ranks CallExchange::known_to(int rank) const {
-  if (stage_ == Stage::hand_over) return {std::pair(rank, rank + 1), std::pair(0, 0)};
-  const int width = stage_ == Stage::hand_back ? core_ : distance_;
-  const int first = stage_ == Stage::hand_back ? 0 : rank & ~(width - 1);
+// A rank of the core has the calls of the ranks that differ from it in lower bits, and of the extra
+// ranks that sent theirs to these.
+CallExchange::Ranks CallExchange::calls_of(int rank) const {
+  if (stage_ == Stage::to_core) return {std::pair(rank, rank + 1), std::pair(0, 0)};
+  const int width = stage_ == Stage::from_core ? core_ : distance_;
+  const int first = stage_ == Stage::from_core ? 0 : rank & ~(width - 1);
   return {std::pair(first, first + width),
           std::pair(std::min(core_ + first, size_), std::min(core_ + first + width, size_))};
 }
@@ -59,7 +59,7 @@ CallExchange::Ranks CallExchange::known_to(int rank) const {
 void CallExchange::begin_stage() {
   const bool has_extra = is_extra() || rank_ + core_ < size_;
   switch (stage_) {
-    case Stage::hand_over:
+    case Stage::to_core:
       if (is_extra()) return send();
       if (has_extra) return receive();
       return next_stage();
@@ -67,7 +67,7 @@ void CallExchange::begin_stage() {
       if (is_extra() || distance_ >= core_) return next_stage();
       receive();
       return send();
-    case Stage::hand_back:
+    case Stage::from_core:
       if (is_extra()) return receive();
       if (has_extra) return send();
       return next_stage();
@@ -78,8 +78,8 @@ void CallExchange::begin_stage() {
 
 // Called when the send and the receive of the stage are complete.
 void CallExchange::end_stage() {
-  const bool only_sent = is_extra() ? stage_ == Stage::hand_over : stage_ == Stage::hand_back;
-  if (!only_sent) take_received();
+  const bool only_sent = is_extra() ? stage_ == Stage::to_core : stage_ == Stage::from_core;
+  if (!only_sent) unpack_received();
   if (stage_ != Stage::exchange) return next_stage();
   distance_ *= 2;
   begin_stage();
@@ -93,7 +93,7 @@ void CallExchange::next_stage() {
 bool CallExchange::advance() {
   if (is_done()) return false;
   int complete = 0;
-  keep(MPI_Testall(2, &buffers_.request(kSend), &complete, statuses_.data()));
+  record(MPI_Testall(2, &buffers_.request(kSend), &complete, statuses_.data()));
   if (complete == 0 || status_ != MPI_SUCCESS) return false;
   end_stage();
   return true;
@@ -104,25 +104,25 @@ void CallExchange::send() {
   const Call& mine = calls_[rank_];
   std::byte* const begin = buffers_.slot(sums_);
   std::byte* end = begin + (has_values_ ? mine.count * bytes_per_element(mine.type) : 0);
-  for (const auto& [first, last] : known_to(rank_)) {
+  for (const auto& [first, last] : calls_of(rank_)) {
     const std::size_t bytes = static_cast<std::size_t>(last - first) * sizeof(Call);
     std::memcpy(end, calls_.data() + first, bytes);
     end += bytes;
   }
-  keep(MPI_Isend(begin, static_cast<int>(end - begin), MPI_BYTE, partner(), kTagOfCalls, comm_,
-                 &buffers_.request(kSend)));
+  record(MPI_Isend(begin, static_cast<int>(end - begin), MPI_BYTE, partner(), kCallTag, comm_,
+                   &buffers_.request(kSend)));
 }
 
-// Of any length: the partner may have another call.
+// Accepts any length, because the partner's call may differ.
 void CallExchange::receive() {
-  keep(MPI_Irecv(buffers_.slot(1 - sums_), static_cast<int>(most_bytes_), MPI_BYTE, partner(),
-                 kTagOfCalls, comm_, &buffers_.request(kReceive)));
+  record(MPI_Irecv(buffers_.slot(1 - sums_), static_cast<int>(max_bytes_), MPI_BYTE, partner(),
+                   kCallTag, comm_, &buffers_.request(kReceive)));
 }
 
-void CallExchange::take_received() {
-  const Ranks ranks = known_to(partner());
+void CallExchange::unpack_received() {
+  const Ranks ranks = calls_of(partner());
   int length = 0;
-  keep(MPI_Get_count(&statuses_[kReceive], MPI_BYTE, &length));
+  record(MPI_Get_count(&statuses_[kReceive], MPI_BYTE, &length));
   const std::byte* from = buffers_.slot(1 - sums_) + length;
   for (const auto& [first, last] : ranks) from -= (last - first) * sizeof(Call);
   const auto values = from - buffers_.slot(1 - sums_);
@@ -145,14 +145,14 @@ void CallExchange::add_received() {
   const Call& call = calls_[rank_];
   std::byte* const sums = buffers_.slot(sums_);
   std::byte* const received = buffers_.slot(1 - sums_);
-  if (stage_ != Stage::hand_back && partner() < rank_)
+  if (stage_ != Stage::from_core && partner() < rank_)
     return reduce_into(sums, received, call.count, call.type, call.op);
   // Into the received values, so that both partners add in the same order.
-  if (stage_ != Stage::hand_back) reduce_into(received, sums, call.count, call.type, call.op);
+  if (stage_ != Stage::from_core) reduce_into(received, sums, call.count, call.type, call.op);
   sums_ = 1 - sums_;
 }
 
-void CallExchange::keep(int status) {
+void CallExchange::record(int status) {
   if (status_ == MPI_SUCCESS) status_ = status;
 }
 

@@ -1,13 +1,13 @@
-// The comparison of the calls of all ranks in log2(n) messages, which carry the values of a small
-// all-reduce along.
+// The comparison of the calls of all ranks in log2(n) messages, which also carry the values of a
+// small all-reduce.
 //
-// In step k every rank exchanges the calls that it knows, and its partial sums, with the rank whose
+// In step k every rank exchanges the calls that it has, and its partial sums, with the rank whose
 // number differs in bit k, and adds the sums. After log2(n) steps every rank has all calls and the
 // total. If n is not a power of two, the ranks above the largest power of two first send theirs to
 // a lower rank, and receive the result at the end. (Recursive doubling: Thakur, Rabenseifner and
 // Gropp, "Optimization of collective communication operations in MPICH", 2005.)
 //
-// A rank that learns of a different call sends no more values, and all ranks still get all calls.
+// A rank that receives a different call sends no more values; all ranks still receive all calls.
 // Both partners of an exchange add the lower rank's values first, so results are bitwise equal on
 // all ranks.
 #pragma once
@@ -27,7 +27,7 @@ namespace lockstep::allreduce {
 /// One exchange at a time, driven by advance().
 class CallExchange {
  public:
-  /// `value_bytes`: the most that a call carries along, the same on all ranks of `comm`.
+  /// `value_bytes`: maximum size of the values sent with a call, the same on all ranks of `comm`.
   CallExchange(MPI_Comm comm, std::size_t value_bytes);
 
   /// Starts the exchange of `call`. If `values` is not null, `call` is an all-reduce of that many
@@ -45,31 +45,31 @@ class CallExchange {
   const std::byte* result() const { return buffers_.slot(sums_); }
 
  private:
-  enum class Stage { hand_over, exchange, hand_back, done };
+  enum class Stage { to_core, exchange, from_core, done };
   /// Ranks whose calls are in one message: two ranges, [first, second).
   using Ranks = std::array<std::pair<int, int>, 2>;
 
   bool is_extra() const { return rank_ >= core_; }
   int partner() const;
-  Ranks known_to(int rank) const;
+  Ranks calls_of(int rank) const;
   void begin_stage();
   void end_stage();
   void next_stage();
   void send();
   void receive();
-  void take_received();
+  void unpack_received();
   void add_received();
-  void keep(int status);
+  void record(int status);
 
   MPI_Comm comm_;
   int rank_ = 0;
   int size_ = 1;
   int core_ = 1;  // the largest power of two that is not above size_
-  std::size_t most_bytes_;
+  std::size_t max_bytes_;
   MessageBuffers buffers_;
   std::size_t sums_ = 0;  // the slot of the partial sums; the other one is for received ones
   std::vector<Call> calls_;
-  bool has_values_ = false;  // and all calls that are known are the same
+  bool has_values_ = false;  // there are values, and all known calls are equal
   std::array<MPI_Status, 2> statuses_{};
   Stage stage_ = Stage::done;
   int distance_ = 1;

@@ -23,7 +23,7 @@ class GpuRequest final : public PendingOperation {
       : member_(std::move(member)), event_(std::move(event)) {}
 
   void wait() override { member_->wait_for(event_); }
-  bool test() override { return member_->has_come(event_); }
+  bool test() override { return member_->has_completed(event_); }
 
   void wait(device::Stream& stream) override {
     member_->throw_if_failed();
@@ -49,12 +49,12 @@ auto GpuMember::guarded(Operation operation) -> decltype(operation()) {
   try {
     return operation();
   } catch (const std::exception& error) {
-    give_up(error);
+    handle_failure(error);
     throw;
   }
 }
 
-void GpuMember::give_up(const std::exception& error) {
+void GpuMember::handle_failure(const std::exception& error) {
   const ErrorMessage failure{
       "all_reduce", fmt::format("expected all members to continue, but member {} failed", rank()),
       error.what()};
@@ -62,11 +62,11 @@ void GpuMember::give_up(const std::exception& error) {
     host_->throw_if_failed();
   } catch (const Error&) {
     stop(failure);
-    await_end();
+    wait_for_local_work();
     throw;
   }
   fail(failure);
-  await_end();
+  wait_for_local_work();
 }
 
 template <typename Condition>
@@ -81,7 +81,7 @@ bool GpuMember::wait_until(std::chrono::steady_clock::time_point deadline, Condi
 
 // The caller may free its values when it gets the error, so waits for GPU work, for a limited time
 // because a failed GPU may never complete it.
-void GpuMember::await_end() noexcept {
+void GpuMember::wait_for_local_work() noexcept {
   const auto deadline = std::chrono::steady_clock::now() + kEndLimit;
   can_enqueue_ = false;
   try {
@@ -123,7 +123,7 @@ void GpuMember::wait_for(const device::Event& event) {
   });
 }
 
-bool GpuMember::has_come(const device::Event& event) {
+bool GpuMember::has_completed(const device::Event& event) {
   return guarded([&] {
     const bool complete = event.is_complete();
     poll_group();
@@ -159,7 +159,7 @@ void GpuMember::compare(const Call& call) {
 
 void GpuMember::arrive(const Call& call, std::byte* /*data*/) { compare(call); }
 
-// CUDA is not asked during a recording, whose values have been reduced before.
+// CUDA is not queried during a recording, whose values have been reduced before.
 bool GpuMember::is_on_gpu(const std::byte* values) {
   if (records_)
     LOCKSTEP_CHECK(on_gpu_.contains(values));
@@ -233,9 +233,9 @@ bool GpuMember::any(bool mine) {
   return guarded([&] { return host_->any(mine); });
 }
 
-std::vector<std::shared_ptr<GroupMember>> connected(
+std::vector<std::shared_ptr<GroupMember>> connect_members(
     const std::vector<std::shared_ptr<GpuMember>>& members) {
-  for (const auto& member : members) member->know({members.begin(), members.end()});
+  for (const auto& member : members) member->set_local_members({members.begin(), members.end()});
   return {members.begin(), members.end()};
 }
 

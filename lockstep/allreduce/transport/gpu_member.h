@@ -26,7 +26,7 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   int size() const final { return host_->size(); }
   double seconds_waited() const final { return host_->seconds_waited(); }
 
-  /// Not freed after a failure of the group that leaves work of its members on a GPU.
+  /// Leaked if the group fails while its members still have work on a GPU.
   device::Buffer allocate(std::size_t bytes) final;
   void start_after(device::Stream& stream) final;
   std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) final;
@@ -41,14 +41,14 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   void set_recording(bool on) final { records_ = on; }
 
   /// `local_members` are all members in this process, including this one.
-  void know(std::vector<std::weak_ptr<GpuMember>> local_members) {
+  void set_local_members(std::vector<std::weak_ptr<GpuMember>> local_members) {
     local_members_ = std::move(local_members);
   }
 
   /// Blocks until `event` is complete. Throws if the group fails first.
   void wait_for(const device::Event& event);
   /// Whether `event` is complete. Throws if the group has failed.
-  bool has_come(const device::Event& event);
+  bool has_completed(const device::Event& event);
 
  protected:
   // Derived classes implement these. They enqueue their work on stream(), on values of this
@@ -86,8 +86,8 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   template <typename OnHost, typename OnGpu>
   std::unique_ptr<PendingOperation> run(const Call& call, std::span<std::byte> values,
                                         OnHost on_host, OnGpu on_gpu);
-  void give_up(const std::exception& error);
-  void await_end() noexcept;
+  void handle_failure(const std::exception& error);
+  void wait_for_local_work() noexcept;
   bool is_on_gpu(const std::byte* values);
   template <typename Condition>
   static bool wait_until(std::chrono::steady_clock::time_point deadline, Condition condition);
@@ -106,7 +106,7 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
 
 /// Connects the members of a group in this process: after a failure of the group, each waits until
 /// the work of all of them has ended before it throws, because that work may use its values.
-std::vector<std::shared_ptr<GroupMember>> connected(
+std::vector<std::shared_ptr<GroupMember>> connect_members(
     const std::vector<std::shared_ptr<GpuMember>>& members);
 
 }  // namespace lockstep::allreduce

@@ -8,14 +8,12 @@
 namespace lockstep::allreduce {
 namespace {
 
-void leave_to_mpi(device::Buffer& buffer) {
-  static_cast<void>(new device::Buffer(std::move(buffer)));
-}
+void leak(device::Buffer& buffer) { static_cast<void>(new device::Buffer(std::move(buffer))); }
 
 }  // namespace
 
 MessageBuffers::State::~State() {
-  if (in_flight()) leave_to_mpi(memory);
+  if (in_flight()) leak(memory);
 }
 
 bool MessageBuffers::State::in_flight() const {
@@ -45,7 +43,7 @@ device::Buffer MessageBuffers::keep(device::Buffer buffer) {
   return {data, bytes, place, [state = state_, inner](void* memory) {
             const std::lock_guard lock(state->kept_mutex);
             state->kept.erase(static_cast<const std::byte*>(memory));
-            if (state->in_flight()) leave_to_mpi(*inner);
+            if (state->in_flight()) leak(*inner);
           }};
 }
 

@@ -13,14 +13,14 @@
 
 namespace lockstep::allreduce {
 
-/// Memory that MPI may use without a time limit, with the requests of its messages. MPI gets no
-/// other memory, because a matched receive, or any send, cannot be cancelled, and MPI reads or
-/// writes its memory until the message is complete.
+/// Memory that MPI may use without a time limit, with the requests of its messages. MPI uses no
+/// other memory, because a matched receive, or any send, cannot be canceled: MPI accesses its
+/// memory until the message is complete.
 ///
 /// There are two kinds of memory: slots of this object, with one message at a time in each, and
 /// callers' buffers that this object keeps alive (keep()). All other memory is copied through the
 /// slots. If messages are in flight at destruction, which happens only after a failure, the memory
-/// is leaked. That needs no call of MPI, so any thread may destroy the object.
+/// is leaked. This requires no MPI call, so any thread may destroy the object.
 class MessageBuffers {
  public:
   MessageBuffers() = default;

@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kLooksWithoutYield = 100;
+constexpr int kPollsWithoutYield = 100;
 // A network transfer takes longer than this, so the core is then left to other threads.
 constexpr auto kMessageYield = 200us;
 constexpr auto kSleep = 20us;
@@ -17,9 +17,9 @@ constexpr auto kLongestMessageSleep = 1000us;
 }  // namespace
 
 bool Backoff::pause() {
-  if (looks_++ < kLooksWithoutYield) return false;
+  if (polls_++ < kPollsWithoutYield) return false;
   const auto now = std::chrono::steady_clock::now();
-  if (looks_ == kLooksWithoutYield + 1) begin_ = now;
+  if (polls_ == kPollsWithoutYield + 1) begin_ = now;
   const auto waited = now - begin_;
   if (waited < kMessageYield)
     std::this_thread::yield();

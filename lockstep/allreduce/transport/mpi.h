@@ -35,10 +35,10 @@ class Backoff {
   /// Pauses once. Returns true if the wait is long, so that the caller can check for other events.
   bool pause();
   /// Restarts after progress.
-  void restart() { looks_ = 0; }
+  void restart() { polls_ = 0; }
 
  private:
-  int looks_ = 0;
+  int polls_ = 0;
   std::chrono::steady_clock::time_point begin_;
 };
 

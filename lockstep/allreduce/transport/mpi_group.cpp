@@ -22,10 +22,10 @@ constexpr int kTag = 0;
 constexpr std::size_t kLongestNotice =
     2000;  // short enough for an eager send, which needs no receiver
 constexpr const char* kWaiting =
-    "wait for others";  // from the announcement of a call to that of all
-constexpr std::size_t kLargestMessage = std::size_t{1} << 26;  // of a broadcast
+    "wait for others";  // from the announcement of this call until all calls are known
+constexpr std::size_t kLargestMessage = std::size_t{1} << 26;  // bytes per message of a broadcast
 
-/// The memory of an MPI collective. Collectives cannot be cancelled, so the memory is leaked unless
+/// The memory of an MPI collective. Collectives cannot be canceled, so the memory is leaked unless
 /// release() is called: MPI may still write to it.
 template <typename Memory>
 class Lease {
@@ -34,14 +34,14 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
   ~Lease() {
-    if (!is_back_) static_cast<void>(memory_.release());
+    if (!is_released_) static_cast<void>(memory_.release());
   }
   Memory* operator->() const { return memory_.get(); }
-  void release() { is_back_ = true; }
+  void release() { is_released_ = true; }
 
  private:
   std::unique_ptr<Memory> memory_;
-  bool is_back_ = false;
+  bool is_released_ = false;
 };
 
 struct Gathering {
@@ -93,11 +93,11 @@ std::timed_mutex& mpi_turn() {
 
 /// Failures that a thread could not send to other ranks because another thread was in MPI. Shared
 /// by all groups of the process, because that thread may be in MPI for another group.
-class MpiGroup::LeftOver {
+class MpiGroup::PendingFailures {
  public:
-  static LeftOver& of_process() {
-    static LeftOver& all =
-        *new LeftOver;  // leaked, for groups that are destroyed after static objects
+  static PendingFailures& of_process() {
+    static PendingFailures& all =
+        *new PendingFailures;  // leaked, for groups that are destroyed after static objects
     return all;
   }
 
@@ -106,7 +106,7 @@ class MpiGroup::LeftOver {
     failures_.emplace_back(&group, failure);
     has_any_.store(true, std::memory_order_release);
   }
-  void forget(const MpiGroup& group) {
+  void remove(const MpiGroup& group) {
     const std::lock_guard lock(mutex_);
     std::erase_if(failures_, [&](const auto& one) { return one.first == &group; });
   }
@@ -120,7 +120,7 @@ class MpiGroup::LeftOver {
     failures_.clear();
   }
   /// Called by a thread that is not in MPI.
-  void spread_if_unused() {
+  void broadcast_if_mpi_is_free() {
     if (!has_any_.load(std::memory_order_acquire)) return;
     const std::unique_lock turn(mpi_turn(), std::try_to_lock);
     if (turn.owns_lock()) broadcast_failure();
@@ -144,8 +144,8 @@ MpiGroup::MpiGroup(MPI_Comm ranks, std::size_t small_bytes)
 }
 
 MpiGroup::~MpiGroup() {
-  LeftOver::of_process().spread_if_unused();
-  LeftOver::of_process().forget(*this);
+  PendingFailures::of_process().broadcast_if_mpi_is_free();
+  PendingFailures::of_process().remove(*this);
   // MPI_Comm_free is collective, so it may hang after a failure.
   if (!is_usable()) return;
   const std::lock_guard turn(mpi_turn());
@@ -170,13 +170,13 @@ void MpiGroup::raise(const ErrorMessage& failure) {
 
 class MpiGroup::Operation {
  public:
-  Operation() : turn_(mpi_turn()) { LeftOver::of_process().broadcast_failure(); }
+  Operation() : turn_(mpi_turn()) { PendingFailures::of_process().broadcast_failure(); }
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
   ~Operation() {
     turn_.unlock();
     // A failure may have been added after the last check of this operation.
-    LeftOver::of_process().spread_if_unused();
+    PendingFailures::of_process().broadcast_if_mpi_is_free();
   }
 
  private:
@@ -184,8 +184,8 @@ class MpiGroup::Operation {
 };
 
 void MpiGroup::fail(const ErrorMessage& failure) {
-  LeftOver::of_process().add(*this, failure);
-  LeftOver::of_process().spread_if_unused();
+  PendingFailures::of_process().add(*this, failure);
+  PendingFailures::of_process().broadcast_if_mpi_is_free();
 }
 
 void MpiGroup::broadcast_failure(const ErrorMessage& failure) {
@@ -204,7 +204,7 @@ void MpiGroup::broadcast_failure(const ErrorMessage& failure) {
 }
 
 void MpiGroup::receive_failure() {
-  LeftOver::of_process().broadcast_failure();
+  PendingFailures::of_process().broadcast_failure();
   if (failure_) throw Error(ErrorCategory::communication, *failure_);
   int arrived = 0;
   MPI_Status status;
@@ -254,8 +254,8 @@ bool MpiGroup::agreed() {
   return true;
 }
 
-// The last member that arrives waits for messages alone, so the others do so for as long; the rest
-// of their time is for members.
+// The last member to arrive waits only for messages, and all others wait for them equally long. The
+// remaining time of the others is spent on waiting for members.
 void MpiGroup::count_waiting() {
   double shortest = last_seconds_;
   for (const Call& call : exchange_.calls()) shortest = std::min(shortest, call.last_seconds);

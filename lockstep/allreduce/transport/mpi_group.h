@@ -1,5 +1,6 @@
 // The base class of routes between ranks: a separate communicator, waits that yield the core, and
-// the comparison of calls. Derived classes add the reduction of what does not travel with a call.
+// the comparison of calls. Derived classes reduce the values that are too large to be sent with a
+// call.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,8 +25,8 @@ namespace lockstep::allreduce {
 
 class MpiGroup : public GroupMember {
  public:
-  /// Duplicates `ranks`. Collective over it. Values of an all-reduce of up to `small_bytes` travel
-  /// with the calls.
+  /// Duplicates `ranks`. Collective over it. Values of an all-reduce of up to `small_bytes` are
+  /// sent with the calls.
   explicit MpiGroup(MPI_Comm ranks, std::size_t small_bytes = 0);
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
@@ -56,8 +57,8 @@ class MpiGroup : public GroupMember {
 
   MPI_Comm comm() const { return comm_; }
 
-  // Derived classes implement the operations of the same names; they are complete on return. An
-  // all-reduce of few bytes does not get there.
+  // Derived classes implement the operations of the same names; they are complete on return. Small
+  // all-reduces do not call them.
   virtual void run_all_reduce(const Values& values, ReduceOp op) = 0;
   virtual void run_reduce_scatter(const Values& values, ReduceOp op) = 0;
   virtual void run_gather_slices(const Values& values) = 0;
@@ -66,7 +67,7 @@ class MpiGroup : public GroupMember {
   /// Throws Error (communication), the same on all, if they differ. Overridden by routes with a
   /// faster barrier.
   virtual const std::vector<Call>& compare(const Call& call);
-  /// Makes members throw that wait in ways of the derived class.
+  /// Makes members throw that wait in the derived class, for example at its barrier.
   virtual void publish_failure(const ErrorMessage& /*failure*/) {}
 
   /// Starts the exchange of calls with the other members; it is in progress until agree() returns.
@@ -120,8 +121,8 @@ class MpiGroup : public GroupMember {
       if (failure_) throw;
       if (const auto known = barrier.failure()) raise_known(*known);
       broadcast_failure({"all_reduce",
-              fmt::format("expected all ranks to continue, but rank {} failed", rank()),
-              error.what()});
+                         fmt::format("expected all ranks to continue, but rank {} failed", rank()),
+                         error.what()});
       throw;
     }
   }
@@ -133,10 +134,10 @@ class MpiGroup : public GroupMember {
   void check(int status, const char* call);
 
  private:
-  // Only one thread of the process may call MPI at a time. A failure that is reported while another
-  // thread is in MPI, for any group, is left to that thread.
+  // Only one thread of the process may call MPI at a time. If a failure is reported while another
+  // thread is in MPI, for any group, that thread sends it.
   class Operation;
-  class LeftOver;
+  class PendingFailures;
 
   [[noreturn]] void raise(const ErrorMessage& failure);
   void announce(const Call& call, const std::byte* values);
@@ -153,7 +154,7 @@ class MpiGroup : public GroupMember {
   bool is_comparing_ = false;
   std::optional<ErrorMessage> failure_;
   std::chrono::steady_clock::time_point announced_;
-  double last_seconds_ = 0;  // that the last exchange took
+  double last_seconds_ = 0;  // duration of the last exchange
   double waited_ = 0;
 };
 

@@ -85,11 +85,11 @@ std::shared_ptr<NcclCommunicators> NcclCommunicators::create(
                 fmt::format("expected a rendezvous for {} members on {}", size, host_name()),
                 invitation.problem.data());
   std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(participants, size, end_limit));
-  made->serves_one_each_ = size == (ranks == MPI_COMM_NULL ? 1 : size_of(ranks));
+  made->has_one_member_per_process_ = size == (ranks == MPI_COMM_NULL ? 1 : size_of(ranks));
   std::optional<ErrorMessage> problem;
   try {
     problem = made->join(invitation.id, {.limit = join_limit});
-  } catch (const Error& error) {  // of a GPU
+  } catch (const Error& error) {  // a GPU failed
     problem = error.message();
   }
   if (problem) made->abort();
@@ -101,20 +101,20 @@ NcclCommunicators::NcclCommunicators(const std::vector<Participant>& participant
                                      std::chrono::milliseconds end_limit)
     : size_(size), end_limit_(end_limit) {
   for (const Participant& participant : participants) {
-    own_.push_back(std::make_shared<Own>());
-    own_.back()->participant = participant;
+    members_.push_back(std::make_shared<LocalMember>());
+    members_.back()->participant = participant;
   }
 }
 
 NcclCommunicators::~NcclCommunicators() {
   if (!aborted_) finish();
   const Clock::time_point deadline = Clock::now() + end_limit_;
-  for (const auto& own : own_) {
-    if (!own->abort.joinable()) continue;
-    if (poll_until(deadline, [&] { return own->has_aborted.load(); }))
-      own->abort.join();
+  for (const auto& member : members_) {
+    if (!member->abort.joinable()) continue;
+    if (poll_until(deadline, [&] { return member->has_aborted.load(); }))
+      member->abort.join();
     else
-      own->abort.detach();  // the GPU may have failed
+      member->abort.detach();  // the GPU may have failed
   }
 }
 
@@ -123,8 +123,8 @@ std::optional<ErrorMessage> NcclCommunicators::join(const ncclUniqueId& id,
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const auto problem =
-      run_together(fmt::format("{} members to join", size_), deadline, [&](Own& own) {
-        return ncclCommInitRankConfig(&own.comm, size_, id, own.participant.rank, &config);
+      run_together(fmt::format("{} members to join", size_), deadline, [&](LocalMember& member) {
+        return ncclCommInitRankConfig(&member.comm, size_, id, member.participant.rank, &config);
       });
   return problem ? problem : sum_once(deadline);
 }
@@ -134,35 +134,37 @@ std::optional<ErrorMessage> NcclCommunicators::join(const ncclUniqueId& id,
 std::optional<ErrorMessage> NcclCommunicators::sum_once(const Deadline& deadline) {
   const std::string what = fmt::format("a first sum of {} members", size_);
   constexpr float kOne = 1;
-  for (const auto& own : own_) {
-    const device::Device gpu = own->participant.gpu;
-    own->first_sum =
+  for (const auto& member : members_) {
+    const device::Device gpu = member->participant.gpu;
+    member->first_sum =
         FirstSum{device::Stream(gpu), device::make_gpu_allocator(gpu.index)->allocate(sizeof(kOne)),
                  std::nullopt};
-    FirstSum& sum = *own->first_sum;
+    FirstSum& sum = *member->first_sum;
     gpu::copy(&kOne, sum.value.data(), sizeof(kOne), sum.stream);
   }
-  if (auto problem = run_together(what, deadline, [](Own& own) {
-        FirstSum& sum = *own.first_sum;
-        return ncclAllReduce(sum.value.data(), sum.value.data(), 1, ncclFloat32, ncclSum, own.comm,
-                             device::cuda::native(sum.stream));
+  if (auto problem = run_together(what, deadline, [](LocalMember& member) {
+        FirstSum& sum = *member.first_sum;
+        return ncclAllReduce(sum.value.data(), sum.value.data(), 1, ncclFloat32, ncclSum,
+                             member.comm, device::cuda::native(sum.stream));
       }))
     return problem;
-  for (const auto& own : own_) own->first_sum->end = own->first_sum->stream.record();
-  if (auto problem = wait_for_all(what, deadline, [this](Own& own) {
-        const ncclResult_t state = state_of(own);
-        return state == ncclSuccess && !own.first_sum->end->is_complete() ? ncclInProgress : state;
+  for (const auto& member : members_) member->first_sum->end = member->first_sum->stream.record();
+  if (auto problem = wait_for_all(what, deadline, [this](LocalMember& member) {
+        const ncclResult_t state = state_of(member);
+        return state == ncclSuccess && !member.first_sum->end->is_complete() ? ncclInProgress
+                                                                             : state;
       }))
     return problem;
-  for (const auto& own : own_) {
+  for (const auto& member : members_) {
     float value = 0;
-    gpu::copy(own->first_sum->value.data(), &value, sizeof(value), own->first_sum->stream);
-    own->first_sum->stream.synchronize();
+    gpu::copy(member->first_sum->value.data(), &value, sizeof(value), member->first_sum->stream);
+    member->first_sum->stream.synchronize();
     if (value != static_cast<float>(size_))
-      return ErrorMessage{"nccl", fmt::format("expected {} on {}", what, name_of(own->participant)),
+      return ErrorMessage{"nccl",
+                          fmt::format("expected {} on {}", what, name_of(member->participant)),
                           fmt::format("got {}", value)};
   }
-  for (const auto& own : own_) own->first_sum.reset();
+  for (const auto& member : members_) member->first_sum.reset();
   return std::nullopt;
 }
 
@@ -170,52 +172,52 @@ std::optional<ErrorMessage> NcclCommunicators::sum_once(const Deadline& deadline
 // enqueued or done it.
 std::optional<ErrorMessage> NcclCommunicators::run_together(
     std::string_view what, const Deadline& deadline,
-    const std::function<ncclResult_t(Own&)>& call) {
+    const std::function<ncclResult_t(LocalMember&)>& call) {
   ncclResult_t result = ncclGroupStart();
-  const Own* last = own_.front().get();
-  for (const auto& own : own_) {
+  const LocalMember* last = members_.front().get();
+  for (const auto& member : members_) {
     if (!is_fine(result)) break;
-    last = own.get();
-    const DeviceScope scope(own->participant.gpu.index);
-    result = call(*own);
+    last = member.get();
+    const DeviceScope scope(member->participant.gpu.index);
+    result = call(*member);
   }
   const ncclResult_t end = ncclGroupEnd();
   if (is_fine(result)) result = end;
   if (!is_fine(result)) return failure_of(*last, what, result);
-  return wait_for_all(what, deadline, [this](Own& own) { return state_of(own); });
+  return wait_for_all(what, deadline, [this](LocalMember& member) { return state_of(member); });
 }
 
 std::optional<ErrorMessage> NcclCommunicators::wait_for_all(
     std::string_view what, const Deadline& deadline,
-    const std::function<ncclResult_t(Own&)>& state) {
-  for (const auto& own : own_) {
+    const std::function<ncclResult_t(LocalMember&)>& state) {
+  for (const auto& member : members_) {
     ncclResult_t result = ncclInProgress;
-    if (!poll_until(deadline.end, [&] { return (result = state(*own)) != ncclInProgress; }))
+    if (!poll_until(deadline.end, [&] { return (result = state(*member)) != ncclInProgress; }))
       return ErrorMessage{
           "nccl",
           fmt::format("expected {} within {} s", what,
                       static_cast<double>(deadline.limit.count()) / 1000),
-          fmt::format("member {} on {} ({}) is still waiting for others", own->participant.rank,
-                      host_name(), device::to_string(own->participant.gpu))};
-    if (result != ncclSuccess) return failure_of(*own, what, result);
+          fmt::format("member {} on {} ({}) is still waiting for others", member->participant.rank,
+                      host_name(), device::to_string(member->participant.gpu))};
+    if (result != ncclSuccess) return failure_of(*member, what, result);
   }
   return std::nullopt;
 }
 
-ErrorMessage NcclCommunicators::failure_of(const Own& own, std::string_view what,
+ErrorMessage NcclCommunicators::failure_of(const LocalMember& member, std::string_view what,
                                            ncclResult_t result) const {
-  return {"nccl", fmt::format("expected {} on {}", what, name_of(own.participant)),
+  return {"nccl", fmt::format("expected {} on {}", what, name_of(member.participant)),
           aborted_ ? "the group has ended" : text_of(result)};
 }
 
-ncclResult_t NcclCommunicators::call_inside(Own& own, const Call& call) {
+ncclResult_t NcclCommunicators::call_inside(LocalMember& member, const Call& call) {
   if (aborted_) return ncclInvalidUsage;  // does not wait for the abort, which may take long
-  const std::lock_guard lock(own.inside);
-  return own.comm == nullptr ? ncclInvalidUsage : call(own.comm);
+  const std::lock_guard lock(member.inside);
+  return member.comm == nullptr ? ncclInvalidUsage : call(member.comm);
 }
 
-ncclResult_t NcclCommunicators::state_of(Own& own) {
-  return call_inside(own, [](ncclComm_t comm) {
+ncclResult_t NcclCommunicators::state_of(LocalMember& member) {
+  return call_inside(member, [](ncclComm_t comm) {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t result = ncclCommGetAsyncError(comm, &state);
     return result == ncclSuccess ? state : result;
@@ -225,66 +227,66 @@ ncclResult_t NcclCommunicators::state_of(Own& own) {
 std::optional<ErrorMessage> NcclCommunicators::run(std::size_t participant, std::string_view what,
                                                    const Call& call,
                                                    const std::function<void()>& poll_group) {
-  Own& own = *own_[participant];
-  const DeviceScope scope(own.participant.gpu.index);
-  ncclResult_t result = call_inside(own, call);
+  LocalMember& member = *members_[participant];
+  const DeviceScope scope(member.participant.gpu.index);
+  ncclResult_t result = call_inside(member, call);
   Backoff backoff;
   while (result == ncclInProgress) {
     if (backoff.pause()) poll_group();
-    result = state_of(own);
+    result = state_of(member);
   }
   if (result == ncclSuccess) return std::nullopt;
-  return failure_of(own, what, result);
+  return failure_of(member, what, result);
 }
 
 std::optional<ErrorMessage> NcclCommunicators::check(std::size_t participant) {
-  Own& own = *own_[participant];
-  const ncclResult_t state = state_of(own);
+  LocalMember& member = *members_[participant];
+  const ncclResult_t state = state_of(member);
   if (state == ncclSuccess || state == ncclInProgress) return std::nullopt;
-  return failure_of(own, "NCCL operations to continue", state);
+  return failure_of(member, "NCCL operations to continue", state);
 }
 
 // An abort may wait for aborts of other members of this process, so all start at once on separate
 // threads.
 void NcclCommunicators::abort() noexcept {
   if (aborted_.exchange(true)) return;
-  for (const auto& own : own_) {
+  for (const auto& member : members_) {
     try {
-      own->abort = std::thread([own] { abort_one(*own); });
+      member->abort = std::thread([member] { abort_one(*member); });
     } catch (const std::exception&) {
-      abort_one(*own);  // no thread available; if this hangs, the watchdog ends the job
+      abort_one(*member);  // no thread available; if this hangs, the watchdog ends the job
     }
   }
 }
 
-void NcclCommunicators::abort_one(Own& own) noexcept {
+void NcclCommunicators::abort_one(LocalMember& member) noexcept {
   try {
-    const std::lock_guard inside(own.inside);
-    if (own.comm != nullptr) ncclCommAbort(own.comm);
-    own.comm = nullptr;
-    if (own.first_sum) own.first_sum->stream.synchronize();  // before its memory is freed
+    const std::lock_guard inside(member.inside);
+    if (member.comm != nullptr) ncclCommAbort(member.comm);
+    member.comm = nullptr;
+    if (member.first_sum) member.first_sum->stream.synchronize();  // before its memory is freed
   } catch (const Error&) {
     // The GPU has failed: no work is running.
   }
-  own.first_sum.reset();
-  own.has_aborted = true;
+  member.first_sum.reset();
+  member.has_aborted = true;
 }
 
 // NCCL waits for the finalization of all communicators, so all are finalized before any is
 // destroyed.
 void NcclCommunicators::finish() noexcept {
-  for (const auto& own : own_)
-    if (own->comm != nullptr) ncclCommFinalize(own->comm);
+  for (const auto& member : members_)
+    if (member->comm != nullptr) ncclCommFinalize(member->comm);
   const Clock::time_point deadline = Clock::now() + end_limit_;
-  const auto is_finished = [&](const std::shared_ptr<Own>& own) {
+  const auto is_finished = [&](const std::shared_ptr<LocalMember>& member) {
     ncclResult_t state = ncclSuccess;
-    return own->comm == nullptr ||
-           (poll_until(deadline, [&] { return (state = state_of(*own)) != ncclInProgress; }) &&
+    return member->comm == nullptr ||
+           (poll_until(deadline, [&] { return (state = state_of(*member)) != ncclInProgress; }) &&
             state == ncclSuccess);
   };
-  if (!std::ranges::all_of(own_, is_finished)) return abort();
-  for (const auto& own : own_)
-    if (own->comm != nullptr) ncclCommDestroy(own->comm);
+  if (!std::ranges::all_of(members_, is_finished)) return abort();
+  for (const auto& member : members_)
+    if (member->comm != nullptr) ncclCommDestroy(member->comm);
 }
 
 }  // namespace lockstep::allreduce

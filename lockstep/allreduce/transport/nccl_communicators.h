@@ -32,7 +32,7 @@ inline bool is_fine(ncclResult_t result) {
 class NcclCommunicators {
  public:
   struct Participant {
-    int rank = 0;  ///< of the member
+    int rank = 0;  ///< the member's rank in the group
     device::Device gpu;
   };
   using Call = std::function<ncclResult_t(ncclComm_t)>;
@@ -58,8 +58,8 @@ class NcclCommunicators {
                                   const std::function<void()>& poll_group);
   /// The asynchronous failure of the communicator, if any.
   std::optional<ErrorMessage> check(std::size_t participant);
-  /// Whether no process has more than one of the members.
-  bool serves_one_each() const { return serves_one_each_; }
+  /// Whether each process has one member.
+  bool has_one_member_per_process() const { return has_one_member_per_process_; }
   /// Aborts all current and later operations. Thread-safe; does not wait.
   void abort() noexcept;
 
@@ -78,7 +78,7 @@ class NcclCommunicators {
   };
 
   // A member of this process. Its abort keeps it alive.
-  struct Own {
+  struct LocalMember {
     Participant participant;
     std::mutex inside;  // held during each NCCL call, so that no abort runs at the same time
     ncclComm_t comm = nullptr;          // null: not joined, or aborted
@@ -92,19 +92,20 @@ class NcclCommunicators {
   std::optional<ErrorMessage> join(const ncclUniqueId& id, const Deadline& deadline);
   std::optional<ErrorMessage> sum_once(const Deadline& deadline);
   std::optional<ErrorMessage> run_together(std::string_view what, const Deadline& deadline,
-                                           const std::function<ncclResult_t(Own&)>& call);
+                                           const std::function<ncclResult_t(LocalMember&)>& call);
   std::optional<ErrorMessage> wait_for_all(std::string_view what, const Deadline& deadline,
-                                           const std::function<ncclResult_t(Own&)>& state);
-  ncclResult_t call_inside(Own& own, const Call& call);
-  ncclResult_t state_of(Own& own);
-  ErrorMessage failure_of(const Own& own, std::string_view what, ncclResult_t result) const;
-  static void abort_one(Own& own) noexcept;
+                                           const std::function<ncclResult_t(LocalMember&)>& state);
+  ncclResult_t call_inside(LocalMember& member, const Call& call);
+  ncclResult_t state_of(LocalMember& member);
+  ErrorMessage failure_of(const LocalMember& member, std::string_view what,
+                          ncclResult_t result) const;
+  static void abort_one(LocalMember& member) noexcept;
   void finish() noexcept;
 
-  std::vector<std::shared_ptr<Own>> own_;
+  std::vector<std::shared_ptr<LocalMember>> members_;
   int size_;
   std::chrono::milliseconds end_limit_;
-  bool serves_one_each_ = false;
+  bool has_one_member_per_process_ = false;
   std::atomic<bool> aborted_{false};
 };
 

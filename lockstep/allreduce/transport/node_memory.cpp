@@ -36,16 +36,16 @@ device::Buffer NodeMemory::allocate(const std::shared_ptr<NodeMemory>& self, std
   std::byte* data = segment.data();
   const std::uint64_t id = make_id(segment.handle());
   const std::lock_guard lock(self->mutex_);
-  self->own_[data] = {std::move(segment), id};
+  self->segments_[data] = {std::move(segment), id};
   return {data, bytes, device::Device{}, [self](void* memory) {
             const std::lock_guard freeing(self->mutex_);
-            self->own_.erase(static_cast<std::byte*>(memory));
+            self->segments_.erase(static_cast<std::byte*>(memory));
           }};
 }
 
 Place NodeMemory::place_of(const std::byte* data, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  for (const auto& [begin, owned] : own_)
+  for (const auto& [begin, owned] : segments_)
     if (owned.memory.contains(data, bytes))
       return {owned.id, static_cast<std::uint64_t>(data - begin)};
   return {};
@@ -55,7 +55,7 @@ std::byte* NodeMemory::at(int member, const Place& place) {
   if (place.segment == 0) return nullptr;  // no memory
   if (member == rank_) {
     const std::lock_guard lock(mutex_);
-    for (const auto& [begin, owned] : own_)
+    for (const auto& [begin, owned] : segments_)
       if (owned.id == place.segment) return begin + place.offset;
     LOCKSTEP_CHECK(false && "a place in memory of this rank that it does not have");
   }

@@ -22,12 +22,12 @@ class NodeMemory final : public Addresses {
   /// Collective over `ranks`, which are on one node.
   explicit NodeMemory(MPI_Comm ranks);
 
-  /// Zeroed memory of this rank. The other ranks map it when it is first used in an operation; once
-  /// it is freed, they unmap it when they map something else of this rank. The buffer keeps `self`
-  /// alive, and may be freed by any thread while no operation uses it.
+  /// Zeroed memory of this rank. The other ranks map it when it is first used in an operation;
+  /// after it is freed, they unmap it when they map another segment of this rank. The buffer keeps
+  /// `self` alive, and may be freed by any thread while no operation uses it.
   static device::Buffer allocate(const std::shared_ptr<NodeMemory>& self, std::size_t bytes);
 
-  /// Returns segment 0 for memory that is not of this object.
+  /// Returns segment 0 for memory that this object did not allocate.
   Place place_of(const std::byte* data, std::size_t bytes) override;
   /// Throws Error (communication) if the other rank's memory cannot be mapped.
   std::byte* at(int member, const Place& place) override;
@@ -40,13 +40,13 @@ class NodeMemory final : public Addresses {
 
   std::vector<SharedSegment::Owner> owners_;  // by rank
   int rank_;
-  std::mutex mutex_;                 // of own_
-  std::map<std::byte*, Owned> own_;  // by address
+  std::mutex mutex_;                      // guards segments_
+  std::map<std::byte*, Owned> segments_;  // by address
   std::map<std::pair<int, std::uint64_t>, SharedSegment> mapped_;
 };
 
 /// Maps `bytes` bytes of memory shared by all `ranks`, which are on one node. Collective. Throws
-/// Error (communication), the same on all, if one of them cannot.
+/// Error (communication), the same on all, if any rank cannot.
 std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes);
 
 /// Whether the ranks of every node can share memory. Collective over `ranks`, and over `node`, the

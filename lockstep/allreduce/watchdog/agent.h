@@ -25,7 +25,7 @@ struct Finding {
   std::chrono::milliseconds patience{
       0};             ///< for one_per_host: time to wait for lower ranks to print it
   std::string job{};  ///< for one_per_host: a text that identifies the job, the same on its ranks
-  bool is_warning = false;   ///< this rank prints it, and the job goes on
+  bool is_warning = false;   ///< this rank prints it, and the job continues
   bool takes_advice = true;  ///< whether WatchdogOptions::advice may help
 };
 
@@ -50,15 +50,15 @@ class Agent {
   /// Sends the state of this rank's replicas and judges the job. Call it at every heartbeat.
   virtual std::optional<Finding> beat(double now, const std::vector<ReplicaView>& mine,
                                       const std::vector<std::string>& buckets) = 0;
-  /// Tells connected ranks to exit too. Returns when they do, or after `limit`.
+  /// Makes connected ranks exit, too. Returns when they do, or after `limit`.
   virtual void broadcast_failure(const std::string& text, std::chrono::milliseconds limit) = 0;
   /// Announces that this rank has failed and will exit: for kEndingSeconds the exit of a rank is
   /// not a finding. This rank is still watched.
   virtual void announce_error(double now) = 0;
   /// Whether a rank, this one or another, has announced its failure within the last kEndingSeconds.
   virtual bool is_ending(double now) const = 0;
-  /// Ends the watch of this rank. Returns when the others know, or after `limit`.
-  virtual void say_goodbye(bool after_error, std::chrono::milliseconds limit) = 0;
+  /// Ends the watch of this rank. Returns when the others have been notified, or after `limit`.
+  virtual void send_goodbye(bool after_error, std::chrono::milliseconds limit) = 0;
 };
 
 }  // namespace lockstep::allreduce

@@ -58,14 +58,14 @@ void Coordinator::add_interests(std::vector<pollfd>& interests) const {
 
 std::optional<Finding> Coordinator::receive(double now) {
   now_ = now;
-  greet(now);
+  accept_connections(now);
   bool lost = false;
   for (std::size_t rank = 1; rank < peers_.size(); ++rank)
-    if (hear(static_cast<int>(rank), now)) lost = true;
-  return lost ? signs_of_life() : std::nullopt;
+    if (receive_from(static_cast<int>(rank), now)) lost = true;
+  return lost ? liveness_finding() : std::nullopt;
 }
 
-void Coordinator::greet(double now) {
+void Coordinator::accept_connections(double now) {
   if (!pending_) return;
   for (FileDescriptor& socket : pending_->advance(now))
     newcomers_.push_back(
@@ -94,29 +94,30 @@ bool Coordinator::admit(Newcomer& newcomer, double now) {
   peer.connection->send(Kind::welcome);
   peer.connection->send({Kind::beat, write_beat(views_.front().replicas)});
   views_[rank].host = hello->host;
-  for (std::size_t i = 1; i < messages.size(); ++i) take(static_cast<int>(rank), messages[i], now);
+  for (std::size_t i = 1; i < messages.size(); ++i)
+    process(static_cast<int>(rank), messages[i], now);
   return true;
 }
 
 /// Reads from a rank. Returns whether it has just been lost.
-bool Coordinator::hear(int rank, double now) {
+bool Coordinator::receive_from(int rank, double now) {
   Peer& peer = peers_[rank];
   RankView& view = views_[rank];
   if (!peer.connection) return false;
-  for (const net::Frame& message : peer.connection->receive()) take(rank, message, now);
+  for (const net::Frame& message : peer.connection->receive()) process(rank, message, now);
   const bool closed = !peer.connection->is_open();
   const std::string reason = peer.connection->reason();
   if (closed || view.link != Link::connected) peer.connection.reset();
   if (!closed || view.link != Link::connected || view.replicas.empty()) return false;
   view.reason = reason;
-  view.silent_seconds = now - peer.heard_at;
+  view.silent_seconds = now - peer.received_at;
   view.link = is_ending(now) ? Link::failed : Link::gone;
   return view.link == Link::gone;
 }
 
-void Coordinator::take(int rank, const net::Frame& message, double now) {
+void Coordinator::process(int rank, const net::Frame& message, double now) {
   RankView& view = views_[rank];
-  peers_[rank].heard_at = now;
+  peers_[rank].received_at = now;
   if (message.is(Kind::beat)) {
     if (auto replicas = read_beat(message.body)) view.replicas = std::move(*replicas);
   } else if (message.is(Kind::goodbye)) {
@@ -134,12 +135,12 @@ std::optional<Finding> Coordinator::beat(double now, const std::vector<ReplicaVi
   views_.front().replicas = mine;
   for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
     Peer& peer = peers_[rank];
-    views_[rank].silent_seconds = now - peer.heard_at;
+    views_[rank].silent_seconds = now - peer.received_at;
     // Skipped for a rank that does not read, to limit the send buffer.
     if (peer.connection && peer.connection->is_flushed())
       peer.connection->send({Kind::beat, write_beat(mine)});
   }
-  if (auto finding = signs_of_life()) return finding;
+  if (auto finding = liveness_finding()) return finding;
   // A rank that has failed reports its error first.
   if (const auto left = is_ending(now) ? std::nullopt : judge_departures(views_, buckets_))
     return Finding{.text = left->text, .takes_advice = false};
@@ -148,16 +149,16 @@ std::optional<Finding> Coordinator::beat(double now, const std::vector<ReplicaVi
   return warning(find_long_wait(views_, timeout, buckets_));
 }
 
-/// After each warning of a wait, the next one comes when it has lasted twice as long.
+/// Warns of a wait again each time its length has doubled.
 std::optional<Finding> Coordinator::warning(const std::optional<LongWait>& wait) {
-  if (!wait) warns_at_ = 0;
-  if (!wait || wait->seconds < warns_at_) return std::nullopt;
-  warns_at_ = 2 * wait->seconds;
+  if (!wait) next_warning_ = 0;
+  if (!wait || wait->seconds < next_warning_) return std::nullopt;
+  next_warning_ = 2 * wait->seconds;
   return Finding{.text = wait->text, .is_warning = true};
 }
 
-std::optional<Finding> Coordinator::signs_of_life() const {
-  return reported_here(judge_signs_of_life(views_, invitation_.stall_timeout, buckets_));
+std::optional<Finding> Coordinator::liveness_finding() const {
+  return reported_here(judge_liveness(views_, invitation_.stall_timeout, buckets_));
 }
 
 std::vector<net::Connection*> Coordinator::connections() {
@@ -176,7 +177,7 @@ void Coordinator::announce_error(double now) {
   for (net::Connection* connection : connections()) connection->send(Kind::ending);
 }
 
-void Coordinator::say_goodbye(bool after_error, std::chrono::milliseconds limit) {
+void Coordinator::send_goodbye(bool after_error, std::chrono::milliseconds limit) {
   net::send_last_frame(connections(), {Kind::goodbye, write_goodbye(after_error)}, limit);
 }
 

@@ -32,7 +32,7 @@ class Coordinator final : public Agent {
   void broadcast_failure(const std::string& text, std::chrono::milliseconds limit) override;
   void announce_error(double now) override;
   bool is_ending(double now) const override { return now < ending_until_; }
-  void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
+  void send_goodbye(bool after_error, std::chrono::milliseconds limit) override;
 
  private:
   /// An authenticated connection whose rank is not known yet.
@@ -42,14 +42,14 @@ class Coordinator final : public Agent {
   };
   struct Peer {
     std::optional<net::Connection> connection;
-    double heard_at = 0;
+    double received_at = 0;
   };
 
-  void greet(double now);
+  void accept_connections(double now);
   bool admit(Newcomer& newcomer, double now);
-  bool hear(int rank, double now);
-  void take(int rank, const net::Frame& message, double now);
-  std::optional<Finding> signs_of_life() const;
+  bool receive_from(int rank, double now);
+  void process(int rank, const net::Frame& message, double now);
+  std::optional<Finding> liveness_finding() const;
   std::optional<Finding> warning(const std::optional<LongWait>& wait);
   std::vector<net::Connection*> connections();
 
@@ -61,7 +61,7 @@ class Coordinator final : public Agent {
   std::vector<RankView> views_;  // by rank
   std::vector<std::string> buckets_;
   double ending_until_ = 0;
-  double warns_at_ = 0;  // seconds of the present wait
+  double next_warning_ = 0;  // length of the wait, in seconds
 };
 
 }  // namespace lockstep::allreduce

@@ -36,14 +36,15 @@ bool is_welcomed(net::Connection& connection, milliseconds limit) {
   }
 }
 
-std::optional<net::Connection> knock(const net::Endpoint& endpoint, const Hello& hello,
-                                     const net::JobSecret& secret, milliseconds limit,
-                                     std::string& why) {
+std::optional<net::Connection> try_connect(const net::Endpoint& endpoint, const Hello& hello,
+                                           const net::JobSecret& secret, milliseconds limit,
+                                           std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   FileDescriptor socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
   if (!socket.is_open()) return std::nullopt;
   while (!net::authenticate(socket, secret, net::kWatchPurpose, limit, why)) {
-    if (why != net::kNoRoom || std::chrono::steady_clock::now() >= deadline) return std::nullopt;
+    if (why != net::kClosedByPeer || std::chrono::steady_clock::now() >= deadline)
+      return std::nullopt;
     std::this_thread::sleep_for(kPause);
     socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
     if (!socket.is_open()) return std::nullopt;
@@ -55,14 +56,14 @@ std::optional<net::Connection> knock(const net::Endpoint& endpoint, const Hello&
   return std::nullopt;
 }
 
-net::Connection reach(const Hello& hello, const Invitation& invitation) {
+net::Connection connect_to_rank_zero(const Hello& hello, const Invitation& invitation) {
   const net::JobSecret secret(invitation.secret, "watchdog");
   std::vector<std::string> tried;
   for (const milliseconds limit : kPatience) {
     tried.clear();
     for (const net::Endpoint& endpoint : invitation.endpoints) {
       std::string why;
-      if (auto connection = knock(endpoint, hello, secret, limit, why))
+      if (auto connection = try_connect(endpoint, hello, secret, limit, why))
         return std::move(*connection);
       tried.push_back(fmt::format("{} port {} ({})", endpoint.address, endpoint.port, why));
     }
@@ -94,7 +95,7 @@ Member::Member(int rank, std::string host, const Invitation& invitation)
       // Rank 0 judges first because it has more information.
       grace_(2 * invitation.heartbeat + 1) {
   rank_zero_.host = invitation.host;
-  connection_ = reach({.rank = rank, .host = host_}, invitation);
+  connection_ = connect_to_rank_zero({.rank = rank, .host = host_}, invitation);
 }
 
 void Member::add_interests(std::vector<pollfd>& interests) const {
@@ -104,7 +105,7 @@ void Member::add_interests(std::vector<pollfd>& interests) const {
 std::optional<Finding> Member::receive(double now) {
   if (!connection_) return std::nullopt;
   for (const net::Frame& message : connection_->receive())
-    if (auto finding = take(message, now)) return finding;
+    if (auto finding = process(message, now)) return finding;
   if (rank_zero_.link != Link::connected) {
     connection_.reset();
     return std::nullopt;
@@ -112,7 +113,7 @@ std::optional<Finding> Member::receive(double now) {
   if (connection_->is_open()) return std::nullopt;
   rank_zero_.link = Link::gone;
   rank_zero_.reason = connection_->reason();
-  rank_zero_.silent_seconds = now - heard_at_;
+  rank_zero_.silent_seconds = now - received_at_;
   connection_.reset();
   if (is_ending(now))
     return Finding{.text = "the job ends after an error",
@@ -120,8 +121,8 @@ std::optional<Finding> Member::receive(double now) {
   return lost_rank_zero();
 }
 
-std::optional<Finding> Member::take(const net::Frame& message, double now) {
-  heard_at_ = now;
+std::optional<Finding> Member::process(const net::Frame& message, double now) {
+  received_at_ = now;
   if (message.is(Kind::verdict))
     return Finding{.text = message.body, .reporter = Finding::Reporter::other_rank};
   if (message.is(Kind::ending)) ending_until_ = now + kEndingSeconds;
@@ -137,13 +138,13 @@ std::optional<Finding> Member::beat(double now, const std::vector<ReplicaView>& 
   buckets_ = buckets;
   if (!connection_) return stuck_without_rank_zero(mine);
   if (connection_->is_flushed()) connection_->send({Kind::beat, write_beat(mine)});
-  rank_zero_.silent_seconds = now - heard_at_;
+  rank_zero_.silent_seconds = now - received_at_;
   if (rank_zero_.silent_seconds < stall_timeout_ + grace_) return std::nullopt;
   return lost_rank_zero();
 }
 
 std::optional<Finding> Member::lost_rank_zero() const {
-  const auto verdict = judge_signs_of_life(std::span(&rank_zero_, 1), stall_timeout_, buckets_);
+  const auto verdict = judge_liveness(std::span(&rank_zero_, 1), stall_timeout_, buckets_);
   if (!verdict) return std::nullopt;
   return found_by_all(verdict->text);
 }
@@ -174,7 +175,7 @@ void Member::announce_error(double now) {
   if (connection_) connection_->send(Kind::ending);
 }
 
-void Member::say_goodbye(bool after_error, milliseconds limit) {
+void Member::send_goodbye(bool after_error, milliseconds limit) {
   if (connection_)
     net::send_last_frame({&*connection_}, {Kind::goodbye, write_goodbye(after_error)}, limit);
 }

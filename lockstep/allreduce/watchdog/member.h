@@ -26,10 +26,10 @@ class Member final : public Agent {
   void broadcast_failure(const std::string& text, std::chrono::milliseconds limit) override;
   void announce_error(double now) override;
   bool is_ending(double now) const override { return now < ending_until_; }
-  void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
+  void send_goodbye(bool after_error, std::chrono::milliseconds limit) override;
 
  private:
-  std::optional<Finding> take(const net::Frame& message, double now);
+  std::optional<Finding> process(const net::Frame& message, double now);
   std::optional<Finding> lost_rank_zero() const;
   std::optional<Finding> stuck_without_rank_zero(const std::vector<ReplicaView>& mine) const;
   Finding found_by_all(std::string text) const;
@@ -41,7 +41,7 @@ class Member final : public Agent {
   double grace_;
   std::optional<net::Connection> connection_;  // none once rank 0 has left
   RankView rank_zero_;
-  double heard_at_ = 0;
+  double received_at_ = 0;
   double ending_until_ = 0;
   std::vector<std::string> buckets_;
 };

@@ -24,7 +24,7 @@ enum class MessageKind : std::uint8_t {
   goodbye,  ///< ends the watch of the sender: Goodbye
 };
 
-/// Of connections between ranks and rank 0.
+/// Limits of connections to rank 0.
 inline constexpr net::FrameLimits kMessageLimits{
     .kinds = {"\0\1\2\3\4\5", 6}, .body = std::size_t{256} << 10, .queued = std::size_t{2} << 20};
 

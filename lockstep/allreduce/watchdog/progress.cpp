@@ -8,7 +8,7 @@
 namespace lockstep::allreduce {
 namespace {
 
-constexpr double kShare = 0.02;            // of one core; a thread that only polls uses less
+constexpr double kShare = 0.02;  // fraction of one core; a thread that only polls uses less
 constexpr std::uint64_t kBytes = 1 << 14;  // far more than the calling thread's own reads of /proc
 
 /// Bytes read and written by system calls.
@@ -23,24 +23,25 @@ std::uint64_t bytes_moved() {
 
 }  // namespace
 
-bool ProcessProgress::moved() {
+bool ProcessProgress::made_progress() {
   const Clock::time_point now = Clock::now();
   const double seconds =
       processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_seconds(CLOCK_THREAD_CPUTIME_ID);
   const std::uint64_t bytes = bytes_moved();
-  const double elapsed = std::chrono::duration<double>(now - looked_at_).count();
-  const bool moved = seconds - seconds_ > kShare * elapsed || bytes - bytes_ > kBytes;
-  looked_at_ = now;
+  const double elapsed = std::chrono::duration<double>(now - checked_at_).count();
+  const bool is_active = seconds - seconds_ > kShare * elapsed || bytes - bytes_ > kBytes;
+  checked_at_ = now;
   seconds_ = seconds;
   bytes_ = bytes;
-  return moved;
+  return is_active;
 }
 
-ReplicaView ActivityAge::look(const ActivityState& state, double now, bool process_moved) {
-  const bool moved = !seen_ || state.entered != last_.entered || state.left != last_.left;
-  if (moved) collective_changed_at_ = now;
-  if (moved || state.changes != last_.changes) reported_at_ = changed_at_ = now;
-  if (process_moved) changed_at_ = now;
+ReplicaView ActivityAge::update(const ActivityState& state, double now,
+                                bool process_made_progress) {
+  const bool has_moved = !seen_ || state.entered != last_.entered || state.left != last_.left;
+  if (has_moved) collective_changed_at_ = now;
+  if (has_moved || state.changes != last_.changes) reported_at_ = changed_at_ = now;
+  if (process_made_progress) changed_at_ = now;
   seen_ = true;
   last_ = state;
   return {.state = state,

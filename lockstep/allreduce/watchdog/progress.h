@@ -9,8 +9,8 @@
 
 namespace lockstep::allreduce {
 
-/// Counts seconds, but at most `longest_pause` between two readings. So after a whole job was
-/// suspended and resumed, no rank is reported as silent.
+/// Counts seconds, but at most `longest_pause` between two readings. After a whole job was
+/// suspended and resumed, no rank is therefore reported as silent.
 class AwakeClock {
  public:
   /// `start`: seconds of a monotonic clock.
@@ -24,14 +24,14 @@ class AwakeClock {
     awake_ += std::min(pause, longest_pause_);
     if (pause > longest_pause_) {
       suspension_ = pause;
-      woke_at_ = awake_;
+      resumed_at_ = awake_;
     }
     return awake_;
   }
 
   /// Length of the last shortened pause if it ended less than `seconds` ago; else 0.
   double recent_suspension(double seconds) const {
-    return awake_ - woke_at_ < seconds ? suspension_ : 0;
+    return awake_ - resumed_at_ < seconds ? suspension_ : 0;
   }
 
  private:
@@ -39,7 +39,7 @@ class AwakeClock {
   double longest_pause_;
   double awake_ = 0;
   double suspension_ = 0;
-  double woke_at_ = 0;
+  double resumed_at_ = 0;
 };
 
 // Progress of a process, as seen by the operating system.
@@ -51,12 +51,12 @@ class ProcessProgress {
  public:
   /// Whether the process has made progress since the last call. The calling thread does not count.
   /// Always called by the same thread.
-  bool moved();
+  bool made_progress();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  Clock::time_point looked_at_ = Clock::now();
+  Clock::time_point checked_at_ = Clock::now();
   double seconds_ = 0;
   std::uint64_t bytes_ = 0;
 };
@@ -68,8 +68,8 @@ class ProcessProgress {
 /// count as late.
 inline constexpr std::uint64_t kCollectivesBeforeTheEnd = std::uint64_t{1} << 62;
 
-/// Whether the program runs its own code in `phase`, not that of a training of this library, which
-/// reports its progress itself.
+/// Whether the program runs its own code in `phase`, rather than a training of this library, which
+/// reports its own progress.
 inline bool is_outside_training(Phase phase) {
   return phase == Phase::idle || phase == Phase::starting || phase == Phase::ending;
 }
@@ -82,13 +82,13 @@ struct ReplicaView {
   double collective_seconds = 0;  ///< since a collective was entered or left
 };
 
-/// Computes the ages of one replica. They are exact to within the time between two calls of look(),
-/// and never too long.
+/// Computes the ages of one replica. They are exact to within the time between two calls of
+/// update(), and never too long.
 class ActivityAge {
  public:
-  /// `now` is in seconds and does not decrease. `process_moved`: whether the replica's process made
-  /// progress that counts for it.
-  ReplicaView look(const ActivityState& state, double now, bool process_moved = false);
+  /// `now` is in seconds and does not decrease. `process_made_progress`: whether the replica's
+  /// process made progress that counts for it.
+  ReplicaView update(const ActivityState& state, double now, bool process_made_progress = false);
 
  private:
   bool seen_ = false;

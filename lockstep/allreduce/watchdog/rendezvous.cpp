@@ -47,7 +47,8 @@ std::vector<std::string> addresses_for_ranks(MPI_Comm ranks) {
   if (alone) return {"127.0.0.1"};
   std::set<std::string> ways;
   for (const std::string& other : others)
-    if (const std::string way = net::way_to(other).address; !way.empty() && !net::is_loopback(way))
+    if (const std::string way = net::route_to(other).address;
+        !way.empty() && !net::is_loopback(way))
       ways.insert(way);
   return {ways.begin(), ways.end()};
 }

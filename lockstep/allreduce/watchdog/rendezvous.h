@@ -1,4 +1,4 @@
-// Where the other ranks can reach rank 0, which they find out over MPI before the watchdog starts.
+// The addresses of rank 0, determined over MPI before the watchdog starts.
 #pragma once
 
 #include <mpi.h>

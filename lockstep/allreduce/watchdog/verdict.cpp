@@ -13,7 +13,7 @@ namespace {
 using Link = RankView::Link;
 
 constexpr std::size_t kMaxNamed = 4;  // keeps the line readable
-/// A collective that has stood still for so long after the end of another rank is not about to end.
+/// Seconds after which a collective that lacks a departed rank counts as unable to complete.
 constexpr double kCertainSeconds = 1;
 
 // "a; b; c; d; and 12 more"
@@ -56,7 +56,7 @@ std::vector<ReplicaPlace> select(std::span<const ReplicaPlace> places, Keep keep
 /// `when`: time of its last report, "0.4 s before".
 std::string last_known(const RankView& rank, const std::string& when, const Words& words) {
   if (rank.replicas.empty()) return "it had not reported yet";
-  return fmt::format("{} it was {}", when, words.whereabouts(rank.replicas.front().state));
+  return fmt::format("{} it was {}", when, words.position(rank.replicas.front().state));
 }
 
 std::optional<Verdict> find_gone(std::span<const RankView> ranks, const Words& words) {
@@ -129,7 +129,7 @@ std::string describe_absent(const ReplicaPlace& place, double seconds, const std
 /// Replicas that have been in a collective for long, and those that have not entered it.
 struct Wait {
   double seconds = 0;                // the longest
-  std::vector<ReplicaPlace> behind;  // none: nobody waits
+  std::vector<ReplicaPlace> behind;  // empty: no replica waits
 };
 
 Wait longest_wait(std::span<const ReplicaPlace> all, double timeout) {
@@ -148,7 +148,7 @@ Wait longest_wait(std::span<const ReplicaPlace> all, double timeout) {
 }
 
 /// "[watchdog] expected progress within 120 s; ABSENT; ABSENT; ranks 0,1 are in it" for those of
-/// `behind` that are furthest behind, which `named` receives. `age`: what has lasted too long.
+/// `behind` that are furthest behind, which `named` receives. `age`: the duration to report.
 std::string describe_wait(std::span<const ReplicaPlace> all, std::span<const ReplicaPlace> behind,
                           double ReplicaView::*age, double timeout, const Words& words,
                           std::vector<ReplicaPlace>& named) {
@@ -167,7 +167,7 @@ std::string describe_wait(std::span<const ReplicaPlace> all, std::span<const Rep
                      join(parts), words.replicas_are(in_it));
 }
 
-/// What a program may do about a wait of others for its own code.
+/// What a program can do if other ranks wait for its own code.
 constexpr std::string_view kHowToWork =
     "call tick() (in C lockstep_still_at_work()), or set a longer stall_timeout, which "
     "LOCKSTEP_STALL_TIMEOUT=SECONDS in the environment overrides";
@@ -184,7 +184,7 @@ std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double tim
   std::vector<ReplicaPlace> absent;
   std::string text =
       describe_wait(all, wait.behind, &ReplicaView::still_seconds, timeout, words, absent);
-  if (const auto left = words.who_left(); !left.empty()) text += "; " + join(left);
+  if (const auto left = words.departed(); !left.empty()) text += "; " + join(left);
   if (is_outside_training(absent.front().view->state.phase))
     text += fmt::format(
         "; the awaited process neither computes, reads nor writes: if it waits on purpose, {}",
@@ -197,7 +197,7 @@ std::string positions(std::span<const ReplicaPlace> all, const Words& words) {
   std::vector<std::string> places;
   std::vector<std::vector<ReplicaPlace>> groups;
   for (const ReplicaPlace& place : all) {
-    const std::string where = words.whereabouts(place.view->state);
+    const std::string where = words.position(place.view->state);
     const auto found = static_cast<std::size_t>(std::ranges::find(places, where) - places.begin());
     if (found == places.size()) {
       places.push_back(where);
@@ -219,24 +219,24 @@ std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double
         return place.view->still_seconds >= timeout;
       }))
     return std::nullopt;
-  const bool anyone_waits =
+  const bool any_waits =
       std::ranges::any_of(all, [](const auto& place) { return place.view->state.in_collective(); });
-  const bool someone_is_free = std::ranges::any_of(all, [](const auto& place) {
+  const bool any_is_idle = std::ranges::any_of(all, [](const auto& place) {
     return place.view->state.phase == Phase::idle || place.view->state.phase == Phase::starting;
   });
-  if (!anyone_waits && someone_is_free) return std::nullopt;
+  if (!any_waits && any_is_idle) return std::nullopt;
 
   const double still = std::ranges::min_element(all, {}, [](const auto& place) {
                          return place.view->still_seconds;
                        })->view->still_seconds;
-  const auto left = words.who_left();
+  const auto left = words.departed();
   std::string text = fmt::format("[watchdog] expected progress within {:g} s; ", timeout);
   if (!left.empty()) text += fmt::format("{}; ", join(left));
   text += fmt::format("no{} rank has made progress for {:.0f} s: {}", left.empty() ? "" : " other",
                       still, positions(all, words));
-  if (anyone_waits && left.empty())
+  if (any_waits && left.empty())
     text += "; no rank is missing, so a connection between them may be broken";
-  return Verdict{.kind = anyone_waits ? Verdict::Kind::stuck : Verdict::Kind::still,
+  return Verdict{.kind = any_waits ? Verdict::Kind::stuck : Verdict::Kind::still,
                  .ranks = {},
                  .text = std::move(text)};
 }
@@ -250,8 +250,8 @@ bool RankView::waits_for_end() const {
   return link == Link::connected && !replicas.empty() && std::ranges::all_of(replicas, waits);
 }
 
-std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, double stall_timeout,
-                                           std::span<const std::string> buckets) {
+std::optional<Verdict> judge_liveness(std::span<const RankView> ranks, double stall_timeout,
+                                      std::span<const std::string> buckets) {
   const Words words(ranks, buckets);
   if (auto gone = find_gone(ranks, words)) return gone;
   return find_silent(ranks, stall_timeout, words);
@@ -259,7 +259,7 @@ std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, doub
 
 std::optional<Verdict> judge_departures(std::span<const RankView> ranks,
                                         std::span<const std::string> buckets) {
-  // What those that have left completed, they may have completed before the others.
+  // The ranks that have left may have completed these collectives before the others.
   std::uint64_t completed = kCollectivesBeforeTheEnd;
   Verdict verdict{.kind = Verdict::Kind::left};
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -277,7 +277,7 @@ std::optional<Verdict> judge_departures(std::span<const RankView> ranks,
   const Words words(ranks, buckets);
   verdict.text =
       fmt::format("[watchdog] expected every rank to make the same calls to its end; {}; {}",
-                  join(words.who_left()), positions(waiting, words));
+                  join(words.departed()), positions(waiting, words));
   return verdict;
 }
 
@@ -296,7 +296,7 @@ std::optional<LongWait> find_long_wait(std::span<const RankView> ranks, double s
       describe_wait(all, at_work, &ReplicaView::unreported_seconds, stall_timeout, words, named);
   return LongWait{
       .seconds = std::min(wait.seconds, named.front().view->unreported_seconds),
-      .text = fmt::format("{}; the job goes on, because the awaited process computes, reads "
+      .text = fmt::format("{}; the job continues, because the awaited process computes, reads "
                           "or writes: in such work {}",
                           text, kHowToWork)};
 }
@@ -367,7 +367,7 @@ std::string Words::next_bucket(const ActivityState& state) const {
   return bucket((state.bucket + 1) % static_cast<int>(buckets_.size()));
 }
 
-std::string Words::whereabouts(const ActivityState& state) const {
+std::string Words::position(const ActivityState& state) const {
   if (state.in_collective())
     return fmt::format("{}, in {}", step_of(state), collective(state.operation, state.bucket));
   const std::string next = next_bucket(state);
@@ -375,7 +375,7 @@ std::string Words::whereabouts(const ActivityState& state) const {
                      next.empty() ? "" : ", before " + next);
 }
 
-std::vector<std::string> Words::who_left() const {
+std::vector<std::string> Words::departed() const {
   std::vector<std::string> clauses;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const RankView::Link link = ranks_[r].link;

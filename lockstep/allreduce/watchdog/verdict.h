@@ -49,11 +49,11 @@ struct Verdict {
 /// Finds ranks that are gone or have been silent for `stall_timeout` seconds. Element r of `ranks`
 /// is rank r; not all ranks need to be included. `buckets`: the contents of each bucket, for the
 /// text; may be empty.
-std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, double stall_timeout,
-                                           std::span<const std::string> buckets);
+std::optional<Verdict> judge_liveness(std::span<const RankView> ranks, double stall_timeout,
+                                      std::span<const std::string> buckets);
 
-/// Finds collectives that ranks have entered after others have reached the end of their session: an
-/// error of the program that no time can repair. `ranks` has all ranks.
+/// Finds collectives that ranks have entered after others have reached the end of their session: a
+/// programming error that waiting cannot resolve. `ranks` has all ranks.
 std::optional<Verdict> judge_departures(std::span<const RankView> ranks,
                                         std::span<const std::string> buckets);
 
@@ -62,8 +62,8 @@ std::optional<Verdict> judge_departures(std::span<const RankView> ranks,
 std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double stall_timeout,
                                       std::span<const std::string> buckets);
 
-/// A collective that ranks have been in for long because others, outside of a training, are at work
-/// without calls on their Activity. The job goes on.
+/// A long wait in a collective for ranks that work outside of a training without calls on their
+/// Activity. The job continues.
 struct LongWait {
   double seconds = 0;  ///< so far
   std::string text{};  ///< "[watchdog] expected …; rank 2, host H, …"
@@ -96,19 +96,19 @@ class Words {
   std::string replica(const ReplicaPlace& place) const;
   /// "ranks 0,1,3 are", or "replica 2 is" if any rank has several replicas.
   std::string replicas_are(std::span<const ReplicaPlace> places) const;
-  /// The same without the verb.
+  /// replicas_are() without the verb.
   std::string replicas(std::span<const ReplicaPlace> places) const;
   /// "bucket 3 (layers conv4 .. fc1)"
   std::string bucket(int number) const;
   /// "all_reduce of bucket 3 (layers conv4 .. fc1)"
   std::string collective(const std::string& operation, int bucket) const;
   /// "at step 100, in all_reduce of bucket 3 (…)", "before the first step, in starting"
-  std::string whereabouts(const ActivityState& state) const;
+  std::string position(const ActivityState& state) const;
   /// "bucket 3 (…)", the bucket after the last one entered; empty if unknown.
   std::string next_bucket(const ActivityState& state) const;
   /// "rank 2, host H, has left", "rank 3, host H, has left after an error": one per rank that has
   /// left.
-  std::vector<std::string> who_left() const;
+  std::vector<std::string> departed() const;
 
  private:
   std::span<const RankView> ranks_;

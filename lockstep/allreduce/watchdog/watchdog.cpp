@@ -39,7 +39,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFarewell{1000};  // limit for one message to the user or to the other ranks
+constexpr milliseconds kMessageLimit{
+    1000};  // limit for one message to the user or to the other ranks
 constexpr milliseconds kHoldsReport{
     2000};                         // longer than the delay between findings of ranks of a host
 constexpr double kSuspension = 2;  // seconds; a shorter pause means a busy machine
@@ -63,9 +64,9 @@ WatchdogOptions complete(WatchdogOptions options) {
   return options;
 }
 
-/// Gives the calling thread real-time priority, if the process has the privilege. The thread sleeps
-/// most of the time.
-void run_before_others() {
+/// Sets real-time priority for the calling thread if the process has the privilege. The thread
+/// sleeps most of the time.
+void raise_priority() {
   const sched_param first{.sched_priority = sched_get_priority_min(SCHED_RR)};
   pthread_setschedparam(pthread_self(), SCHED_RR | SCHED_RESET_ON_FORK, &first);
 }
@@ -93,7 +94,7 @@ std::optional<double> stall_timeout_of_environment() {
 
 class Watchdog::Thread {
  public:
-  Thread(std::unique_ptr<Agent> post, std::vector<std::shared_ptr<const Activity>> replicas,
+  Thread(std::unique_ptr<Agent> agent, std::vector<std::shared_ptr<const Activity>> replicas,
          WatchdogOptions options);
   ~Thread();
   Thread(const Thread&) = delete;
@@ -106,13 +107,13 @@ class Watchdog::Thread {
   void run() noexcept;
   void watch_until_the_end();
   void wait_until(double time) const;
-  std::vector<ReplicaView> look(double now);
+  std::vector<ReplicaView> observe(double now);
   std::vector<std::string> buckets();
-  bool is_to_speak(const Finding& finding);
+  bool must_print(const Finding& finding);
   std::string text_of(const Finding& finding) const;
   void conclude(const Finding& finding);
 
-  std::unique_ptr<Agent> post_;
+  std::unique_ptr<Agent> agent_;
   std::mutex replicas_mutex_;
   std::vector<std::shared_ptr<const Activity>> replicas_;
   std::vector<ActivityAge> ages_;
@@ -121,17 +122,17 @@ class Watchdog::Thread {
   FileDescriptor wake_;
   FileDescriptor reporter_;
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> error_is_coming_{false};
+  std::atomic<bool> error_announced_{false};
   int exceptions_at_start_ = std::uncaught_exceptions();
   bool after_error_ = false;  // written before stopping_
   bool has_recorded_ = false;
   std::thread thread_;
 };
 
-Watchdog::Thread::Thread(std::unique_ptr<Agent> post,
+Watchdog::Thread::Thread(std::unique_ptr<Agent> agent,
                          std::vector<std::shared_ptr<const Activity>> replicas,
                          WatchdogOptions options)
-    : post_(std::move(post)),
+    : agent_(std::move(agent)),
       replicas_(std::move(replicas)),
       ages_(replicas_.size()),
       options_(std::move(options)),
@@ -140,7 +141,7 @@ Watchdog::Thread::Thread(std::unique_ptr<Agent> post,
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // Rank 0 can report a rank as lost only after its first report. On a busy machine the thread may
   // start too late for that.
-  if (post_->rank() != 0) static_cast<void>(post_->beat(0, look(0), buckets()));
+  if (agent_->rank() != 0) static_cast<void>(agent_->beat(0, observe(0), buckets()));
   thread_ = start_quiet_thread("the watchdog", [this] { run(); });
 }
 
@@ -158,81 +159,82 @@ void Watchdog::Thread::watch(std::vector<std::shared_ptr<const Activity>> replic
 }
 
 void Watchdog::Thread::announce_error() {
-  error_is_coming_.store(true);
+  error_announced_.store(true);
   eventfd_write(wake_.get(), 1);
 }
 
 // A rank without a watchdog counts as lost, so it exits on an error.
 void Watchdog::Thread::run() noexcept {
   try {
-    run_before_others();
+    raise_priority();
     watch_until_the_end();
   } catch (const std::exception& error) {
     std::array<char, 512> line{};
     const auto end =
         fmt::format_to_n(line.data(), line.size(),
                          "lockstep: error: [watchdog] expected to monitor rank {}, got {}\n",
-                         post_ ? post_->rank() : 0, printable(error.what()));
-    print_error({line.data(), std::min(end.size, line.size())}, kFarewell);
+                         agent_ ? agent_->rank() : 0, printable(error.what()));
+    print_error({line.data(), std::min(end.size, line.size())}, kMessageLimit);
     std::_Exit(exit_status(ErrorCategory::communication));
   }
 }
 
 void Watchdog::Thread::watch_until_the_end() {
   for (double next_beat = seconds_now();; wait_until(next_beat)) {
-    // First: a write that comes after the test of its flag wakes the thread once more.
+    // Read first: a write after the check of its flag then wakes the thread again.
     eventfd_t count = 0;
     eventfd_read(wake_.get(), &count);
-    if (error_is_coming_.exchange(false)) {
-      post_->announce_error(clock_.advance(seconds_now()));
+    if (error_announced_.exchange(false)) {
+      agent_->announce_error(clock_.advance(seconds_now()));
       has_recorded_ = true;  // this rank records its own failure
     }
     if (stopping_.load()) {
-      post_->say_goodbye(after_error_, kFarewell);
+      agent_->send_goodbye(after_error_, kMessageLimit);
       break;
     }
     const double real = seconds_now();
     const double now = clock_.advance(real);
-    auto finding = post_->receive(now);
+    auto finding = agent_->receive(now);
     // Ranks that wait in a collective may be killed before they fail themselves.
-    if (!has_recorded_ && post_->is_ending(now)) {
+    if (!has_recorded_ && agent_->is_ending(now)) {
       has_recorded_ = true;
       trace::write_recording_of_bystander();
     }
     if (!finding && real >= next_beat) {
-      finding = post_->beat(now, look(now), buckets());
+      finding = agent_->beat(now, observe(now), buckets());
       next_beat = real + options_.heartbeat;
     }
     if (finding && finding->is_warning) {
       print_error(
           fmt::format("{}lockstep: warning: {}\n", message_start(), printable(finding->text)),
-          kFarewell);
+          kMessageLimit);
     } else if (finding) {
       conclude(*finding);
       break;
     }
   }
-  post_.reset();
+  agent_.reset();
 }
 
 void Watchdog::Thread::wait_until(double time) const {
   std::vector<pollfd> interests = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
-  post_->add_interests(interests);
+  agent_->add_interests(interests);
   const double left = std::max(0.0, time - seconds_now());
   poll(interests.data(), interests.size(), static_cast<int>(std::ceil(left * 1000)));
 }
 
-std::vector<ReplicaView> Watchdog::Thread::look(double now) {
-  const bool moves = options_.moves && options_.moves();
+std::vector<ReplicaView> Watchdog::Thread::observe(double now) {
+  const bool made_progress = options_.made_progress && options_.made_progress();
   const std::lock_guard lock(replicas_mutex_);
   std::vector<ActivityState> states;
   for (const auto& replica : replicas_) states.push_back(replica->state());
   // A wait in a collective may use a processor, so it hides whether another thread computes.
-  const bool is_at_work = moves && std::ranges::none_of(states, &ActivityState::in_collective);
+  const bool is_at_work =
+      made_progress && std::ranges::none_of(states, &ActivityState::in_collective);
   std::vector<ReplicaView> views;
   for (std::size_t i = 0; i < states.size(); ++i)
     views.push_back(
-        ages_[i].look(states[i], now, is_at_work && is_outside_training(states[i].phase)));
+        ages_[i].update(states[i], now, is_at_work && is_outside_training(states[i].phase)));
   return views;
 }
 
@@ -243,7 +245,7 @@ std::vector<std::string> Watchdog::Thread::buckets() {
   return {};
 }
 
-bool Watchdog::Thread::is_to_speak(const Finding& finding) {
+bool Watchdog::Thread::must_print(const Finding& finding) {
   if (finding.reporter != Finding::Reporter::one_per_host)
     return finding.reporter == Finding::Reporter::this_rank;
   std::this_thread::sleep_for(finding.patience);
@@ -257,7 +259,7 @@ std::string Watchdog::Thread::text_of(const Finding& finding) const {
   if (const double suspension = clock_.recent_suspension(kSecondsAfterSuspension);
       suspension >= kSuspension)
     text += fmt::format("; rank {}, host {}, was itself suspended for {:.0f} s until just now",
-                        post_->rank(), options_.host, suspension);
+                        agent_->rank(), options_.host, suspension);
   if (finding.takes_advice && !options_.advice.empty()) text += "; " + options_.advice;
   return text;
 }
@@ -265,33 +267,33 @@ std::string Watchdog::Thread::text_of(const Finding& finding) const {
 void Watchdog::Thread::conclude(const Finding& finding) {
   const std::string text = printable(text_of(finding));
   std::future<std::filesystem::path> recording;
-  // First of all: mpirun kills the other ranks a second after one has ended.
+  // Started first, because mpirun kills the other ranks a second after one has ended.
   if (!options_.on_failure) recording = trace::start_recording_of_failure(text);
-  const WatchdogReport report{.text = text, .speaks = is_to_speak(finding)};
-  if (report.speaks && !options_.on_failure)
-    print_error(fmt::format("{}lockstep: error: {}\n", message_start(), text), kFarewell);
-  post_->broadcast_failure(finding.text, kFarewell);
+  const WatchdogReport report{.text = text, .prints = must_print(finding)};
+  if (report.prints && !options_.on_failure)
+    print_error(fmt::format("{}lockstep: error: {}\n", message_start(), text), kMessageLimit);
+  agent_->broadcast_failure(finding.text, kMessageLimit);
   if (!options_.on_failure) {
     const std::filesystem::path file = trace::finish_recording(std::move(recording));
-    if (report.speaks && !file.empty())
-      print_error(fmt::format("lockstep: {}\n", trace::recording_hint(file)), kFarewell);
+    if (report.prints && !file.empty())
+      print_error(fmt::format("lockstep: {}\n", trace::recording_hint(file)), kMessageLimit);
     if (reporter_.is_open()) std::this_thread::sleep_for(kHoldsReport);
     std::_Exit(exit_status(ErrorCategory::communication));
   }
   options_.on_failure(report);
 }
 
-Watchdog::Watchdog(std::unique_ptr<Agent> post, std::vector<const Activity*> replicas,
+Watchdog::Watchdog(std::unique_ptr<Agent> agent, std::vector<const Activity*> replicas,
                    WatchdogOptions options)
-    : thread_(std::make_unique<Thread>(std::move(post), unowned(replicas),
+    : thread_(std::make_unique<Thread>(std::move(agent), unowned(replicas),
                                        complete(std::move(options)))) {}
 
 Watchdog::Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options) {
   options = complete(std::move(options));
   if (options.stall_timeout == 0) return;
-  auto post =
+  auto agent =
       std::make_unique<Coordinator>(1, options.host, options.stall_timeout, options.heartbeat);
-  thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
+  thread_ = std::make_unique<Thread>(std::move(agent), unowned(replicas), std::move(options));
 }
 
 Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, WatchdogOptions options) {
@@ -301,15 +303,15 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
   MPI_Comm_rank(ranks, &rank);
   MPI_Comm_size(ranks, &size);
 
-  std::unique_ptr<Coordinator> center;
+  std::unique_ptr<Coordinator> coordinator;
   std::optional<ErrorMessage> error;
   std::string mine;
   const std::vector<std::string> addresses = addresses_for_ranks(ranks);
   try {
     if (rank == 0) {
-      center = std::make_unique<Coordinator>(size, options.host, options.stall_timeout,
-                                             options.heartbeat, addresses);
-      mine = write_invitation(center->invitation());
+      coordinator = std::make_unique<Coordinator>(size, options.host, options.stall_timeout,
+                                                  options.heartbeat, addresses);
+      mine = write_invitation(coordinator->invitation());
     }
   } catch (const Error& caught) {
     error = caught.message();
@@ -321,9 +323,9 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
 
   options.heartbeat = invitation->heartbeat;
   try {
-    std::unique_ptr<Agent> post = std::move(center);
-    if (!post) post = std::make_unique<Member>(rank, options.host, *invitation);
-    thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
+    std::unique_ptr<Agent> agent = std::move(coordinator);
+    if (!agent) agent = std::make_unique<Member>(rank, options.host, *invitation);
+    thread_ = std::make_unique<Thread>(std::move(agent), unowned(replicas), std::move(options));
   } catch (const Error& caught) {
     error = caught.message();
   }

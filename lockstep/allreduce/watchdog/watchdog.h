@@ -19,11 +19,11 @@ class Agent;
 /// The finding of the watchdog.
 struct WatchdogReport {
   std::string text;     ///< "[watchdog] expected …; rank 2, host H, …; ADVICE"
-  bool speaks = false;  ///< whether this rank prints the report
+  bool prints = false;  ///< whether this rank prints the report
 };
 
-/// The stall timeout in seconds that LOCKSTEP_STALL_TIMEOUT sets in the environment, for operators
-/// of a program whose own value does not fit. Throws Error (input) if it is not a number of
+/// The stall timeout in seconds that LOCKSTEP_STALL_TIMEOUT sets in the environment, so that
+/// operators can override the value of a program. Throws Error (input) if it is not a number of
 /// seconds.
 std::optional<double> stall_timeout_of_environment();
 
@@ -36,7 +36,7 @@ struct WatchdogOptions {
   /// Called at every heartbeat on the watchdog's thread: whether this process has made progress
   /// without calls on an Activity. Applies to replicas outside of a training (is_outside_training)
   /// in a process none of whose replicas is in a collective. Empty: only those calls count.
-  std::function<bool()> moves{};
+  std::function<bool()> made_progress{};
   /// Called once on the watchdog's thread instead of the message and the exit. For tests.
   std::function<void(const WatchdogReport&)> on_failure{};
 };
@@ -54,11 +54,10 @@ struct WatchdogOptions {
 ///   - a rank's process ends without a goodbye: immediately;
 ///   - a rank sends no heartbeat for stall_timeout: it was stopped, or its host is unreachable;
 ///   - a replica has been in a collective for stall_timeout, and those that have not entered it
-///   have
 ///     made no progress for as long: no call on their Activity and, outside of a training, no use
 ///     of a processor, input or output. These are named. While they make progress, the others wait
 ///     without a limit; warnings name those that compute, read or write without calls on their
-///     Activity: after stall_timeout, and each time when the wait has lasted twice as long;
+///     Activity: after stall_timeout, and each time the wait has doubled;
 ///   - a rank has reached the end of its session, and another is in a collective that needs it:
 ///     within a few seconds;
 ///   - no replica has made progress for stall_timeout, unless none is in a collective and one is
@@ -77,10 +76,10 @@ class Watchdog {
   Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options);
   /// For the job of `ranks`. Collective; MPI is used only in this constructor. `replicas`: the
   /// replicas of this rank, at least one; the number may differ between ranks. Throws Error
-  /// (communication), the same on all ranks, if one of them cannot reach rank 0.
+  /// (communication), the same on all ranks, if any of them cannot reach rank 0.
   Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, WatchdogOptions options);
   /// For ranks that connect without MPI.
-  Watchdog(std::unique_ptr<Agent> post, std::vector<const Activity*> replicas,
+  Watchdog(std::unique_ptr<Agent> agent, std::vector<const Activity*> replicas,
            WatchdogOptions options);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -53,8 +53,8 @@ int available_cores() {
 std::string processor_list() { return number_list(allowed_processors()); }
 
 // oneDNN's kernels run in OpenMP regions; the number of threads is a setting of the thread that
-// enters them. They partition their work for the number of threads they request, so they must get
-// that many: neither OMP_DYNAMIC nor OMP_THREAD_LIMIT may reduce it.
+// enters them. They partition their work for the number of threads that they request, so neither
+// OMP_DYNAMIC nor OMP_THREAD_LIMIT may reduce it.
 void set_thread_budget(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(std::clamp(threads, 1, std::max(1, omp_get_thread_limit())));
@@ -86,7 +86,7 @@ std::string host_name() {
 
 namespace {
 
-constexpr std::size_t kMaxWords = 1024;  // of 1024 processors each
+constexpr std::size_t kMaxWords = 1024;  // for 1024 processors each
 
 /// The affinity mask, as large as the kernel requires; empty on any other error.
 std::vector<cpu_set_t> read_mask() {
@@ -127,8 +127,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds the directory of `group` below `mounted`, and those of all its parent groups.
-void add_with_those_above(std::vector<fs::path>& folders, const fs::path& mounted, fs::path group) {
+/// Adds the directories of `group` and of all its parent groups below `mounted`.
+void add_with_parents(std::vector<fs::path>& folders, const fs::path& mounted, fs::path group) {
   for (;; group = group.parent_path()) {
     folders.push_back(mounted / group.relative_path());
     if (group == group.parent_path()) return;
@@ -152,10 +152,10 @@ std::vector<fs::path> folders_of_groups(const fs::path& root, const std::string&
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const fs::path group = line.substr(second + 1);
-    if (controllers.empty()) add_with_those_above(folders, mounted, group);
+    if (controllers.empty()) add_with_parents(folders, mounted, group);
     if (!contains_word(controllers, controller)) continue;
-    add_with_those_above(folders, mounted / controllers, group);
-    if (controllers != controller) add_with_those_above(folders, mounted / controller, group);
+    add_with_parents(folders, mounted / controllers, group);
+    if (controllers != controller) add_with_parents(folders, mounted / controller, group);
   }
   return folders;
 }
@@ -174,13 +174,13 @@ std::optional<double> quota_in(const fs::path& folder) {
 }
 
 std::optional<std::int64_t> memory_left_in(const fs::path& folder) {
-  const auto left = [&](const char* most, const char* used,
+  const auto left = [&](const char* limit_name, const char* usage_name,
                         const char* droppable) -> std::optional<std::int64_t> {
-    const auto limit = number_of(folder / most);
-    const auto taken = number_of(folder / used);
-    if (!limit || !taken) return std::nullopt;
+    const auto limit = number_of(folder / limit_name);
+    const auto usage = number_of(folder / usage_name);
+    if (!limit || !usage) return std::nullopt;
     return std::max<std::int64_t>(
-        0, *limit - *taken + number_in(folder / "memory.stat", droppable).value_or(0));
+        0, *limit - *usage + number_in(folder / "memory.stat", droppable).value_or(0));
   };
   if (const auto bytes = left("memory.max", "memory.current", "inactive_file")) return bytes;
   return left("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file");

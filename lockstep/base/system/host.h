@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// The number at the start of `file`; nullopt if there is none, as in "max", or if there is no such
-/// file.
+/// The number at the start of `file`; nullopt if the file does not exist or starts with something
+/// else, such as "max".
 std::optional<std::int64_t> number_of(const std::filesystem::path& file);
 
 /// The number after `name` in a file of lines "name number ...".
@@ -30,10 +30,10 @@ int available_cores();
 /// These processors as number_list(); empty if unknown.
 std::string processor_list();
 
-/// Sets how many threads the kernels of the calling thread may use. Thread-local: each replica
-/// thread sets its own.
+/// Sets the number of threads that kernels of the calling thread may use. Thread-local: each
+/// replica thread sets its own.
 void set_thread_budget(int threads);
-/// What set_thread_budget() has set in the calling thread, else the threads that OpenMP uses.
+/// The thread budget of the calling thread; by default, the number of threads that OpenMP uses.
 int thread_budget();
 
 /// Current resident memory of this process in bytes; 0 if unknown.
@@ -51,8 +51,8 @@ std::string host_name();
 /// if unknown.
 std::vector<int> allowed_processors();
 
-/// Processors that a mask could contain: those of the host, or of the cpuset that a container or
-/// batch system confines this process to. Temporarily changes the mask of the calling thread.
+/// Processors that a mask could contain: those of the host, or of the cpuset to which a container
+/// or batch system confines this process. Temporarily changes the mask of the calling thread.
 std::vector<int> processors_of_cpu_set();
 
 // Limits from the control groups of this process, as set up by containers and batch systems.
@@ -63,8 +63,8 @@ std::vector<int> processors_of_cpu_set();
 /// limit.
 double processor_quota(const std::filesystem::path& root = "/");
 
-/// Bytes of memory left to the group, including file cache that the kernel can drop; the maximum
-/// value for no limit.
+/// Bytes of memory that the group may still allocate, including file cache that the kernel can
+/// drop; the maximum value for no limit.
 std::int64_t memory_left_in_group(const std::filesystem::path& root = "/");
 
 /// Bytes that this process can still use without swapping: the memory that the kernel reports as
@@ -72,8 +72,8 @@ std::int64_t memory_left_in_group(const std::filesystem::path& root = "/");
 /// that the kernel can drop counts as free. The maximum value if unknown.
 std::int64_t available_host_memory(const std::filesystem::path& root = "/");
 
-/// Asks for huge pages where the array fills them: fewer page faults while it is written, and fewer
-/// TLB misses while it is read. Call it before the first access.
+/// Requests huge pages where the array fills them, for fewer page faults and TLB misses. Call it
+/// before the first access.
 void use_huge_pages(void* data, std::size_t bytes);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ struct LibraryWanted {
   std::string folder;  ///< directory to search after the loader's own, or empty
   std::string use;     ///< purpose: "layers on GPUs"
   std::string advice;  ///< what to do if it is missing: "install cuDNN 9"
-  ErrorCategory category = ErrorCategory::device;  ///< of all errors
+  ErrorCategory category = ErrorCategory::device;  ///< category of all errors
 };
 
 /// A library loaded into this process. It is never unloaded, because its threads may run until the

@@ -32,14 +32,14 @@ std::vector<int> parse_number_list(std::string_view text) {
   const char* const end = at + text.size();
   while (at != end) {
     int first = 0;
-    const auto [behind_first, error] = std::from_chars(at, end, first);
+    const auto [first_end, error] = std::from_chars(at, end, first);
     if (error != std::errc{}) break;
-    at = behind_first;
+    at = first_end;
     int last = first;
     if (at != end && *at == '-') {
-      const auto [behind_last, no_number] = std::from_chars(at + 1, end, last);
+      const auto [last_end, no_number] = std::from_chars(at + 1, end, last);
       if (no_number != std::errc{}) break;
-      at = behind_last;
+      at = last_end;
     }
     for (int number = first; number <= last; ++number) numbers.push_back(number);
     if (at == end || *at != ',') break;

@@ -23,7 +23,7 @@ std::string foreign_writer(int descriptor, uid_t user) {
 }
 
 std::optional<SymbolicLink> read_link(const std::filesystem::path& path) {
-  // What is checked is the link that is read, whatever becomes of its name meanwhile.
+  // Checks and reads the same link, even if its name is reused meanwhile.
   const FileDescriptor opened(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat link = {};
   if (!opened.is_open() || ::fstat(opened.get(), &link) != 0 || !S_ISLNK(link.st_mode))

@@ -38,7 +38,7 @@ std::string read_process_namespace() {
   return fmt::format("{}-{:x}", boot.substr(0, kBootDigits), status.st_ino);
 }
 
-/// 0 if there is no such process, or another user may not know it.
+/// Start time of a process; 0 if it does not exist or is hidden from this user.
 std::uint64_t start_of(pid_t process) {
   constexpr int kStart = 22;  // number of the field in /proc/ID/stat (man 5 proc)
   std::ifstream file(fmt::format("/proc/{}/stat", process));
@@ -94,10 +94,10 @@ void throw_no_thread(std::string_view purpose, const std::system_error& error) {
 
 namespace {
 
-// Starts the OpenMP threads of the calling thread, which are `helpers` and itself.
+// Starts `helpers` OpenMP threads besides the calling thread.
 void start_team(int helpers) {
   {
-    // Probe with as many concurrent threads as OpenMP is going to start.
+    // Probe with the number of concurrent threads that OpenMP will start.
     std::latch all_started(1);
     std::vector<std::jthread> probes;
     try {
@@ -116,13 +116,13 @@ void start_team(int helpers) {
   LOCKSTEP_CHECK_OP(started, >=, 1);
 }
 
-// Rare and small reads: for the watchdog, a process that does no more than this makes no progress
+// Reads must be rare and small: the watchdog must not count them as progress
 // (allreduce/watchdog/progress.cpp).
 constexpr std::chrono::milliseconds kBusyInterval(250);
 constexpr int kThreadsRead = 16;
 constexpr double kBusyThreads = 0.5;  // threads that wait for a core, on average
 
-// Time that the first threads of this process have been ready to run and had no core.
+// Time for which the first threads of this process were runnable without a core.
 std::chrono::nanoseconds waited_for_cores() {
   std::int64_t sum = 0;
   int count = 0;
@@ -151,15 +151,15 @@ void wait_until_cores_are_busy() {
 }
 
 // Idle threads of GNU OpenMP spin for milliseconds, unless its threads in this process outnumber
-// the cores: then they sleep after microseconds. Spinning is faster while the cores are free. So as
-// soon as they are not, this thread starts so many threads of its own that the total is above the
-// number of cores, and all of these sleep until the process ends.
+// the cores: then they sleep after microseconds. Spinning is faster while cores are free. Once they
+// are busy, this thread starts enough additional threads to outnumber the cores. These sleep until
+// the process ends.
 void outnumber_cores_once_busy(int helpers) {
   try {
     wait_until_cores_are_busy();
     start_team(std::max(1, omp_get_num_procs() - helpers));
   } catch (const std::exception&) {
-    return;  // no thread or memory to spare: kernels are slower
+    return;  // no thread or memory available: kernels are slower
   }
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
@@ -179,7 +179,7 @@ void start_kernel_threads() {
       outnumber_cores_once_busy(helpers);
     }).detach();
   } catch (const Error&) {
-    // No thread to spare: kernels are slower on a busy machine.
+    // No thread available: kernels are slower on a busy machine.
   }
 }
 

@@ -18,8 +18,8 @@ namespace lockstep {
 /// unknown.
 const std::string& process_namespace();
 
-/// A process of this boot and PID namespace. The ID alone does not identify it: the system assigns
-/// the IDs of ended processes again.
+/// A process of this boot and PID namespace. The ID alone does not identify it: the system reuses
+/// the IDs of ended processes.
 struct ProcessIdentity {
   pid_t id = 0;             ///< 0: unknown
   std::uint64_t start = 0;  ///< in clock ticks after the boot, as in /proc/ID/stat; 0: unknown
@@ -31,8 +31,8 @@ ProcessIdentity this_process();
 /// "NAMESPACE-ID-START" of the calling process, for names of files.
 std::string process_mark();
 
-/// The process of this boot and PID namespace in the name of a file, "…-NAMESPACE-ID-START-…";
-/// unknown if there is none, or it is of another namespace.
+/// Parses a file name "…-NAMESPACE-ID-START-…" with process_mark(). Unknown if it has none, or if
+/// the namespace is another one.
 ProcessIdentity maker_of(std::string_view name);
 
 /// Whether `process` is known and has ended.
@@ -71,7 +71,8 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-/// start_thread() for a thread that blocks all signals: the program's are for its own threads.
+/// start_thread() for a thread that blocks all signals, which the program handles on its own
+/// threads.
 template <typename Body>
 std::thread start_quiet_thread(std::string_view purpose, Body&& body) {
   const SignalsBlocked blocked;
@@ -82,9 +83,9 @@ std::thread start_quiet_thread(std::string_view purpose, Body&& body) {
 /// start with the first kernel. Throws Error (device) if the system cannot start them; the OpenMP
 /// runtime would end the process instead. Not thread-safe.
 ///
-/// Also lets idle OpenMP threads of this process sleep at once instead of spinning, from the moment
-/// that its threads wait for cores that others use; not if GOMP_SPINCOUNT or OMP_WAIT_POLICY is
-/// set, which decide it. For this the first call with several threads starts a thread, which stays.
+/// Also makes idle OpenMP threads of this process sleep instead of spinning, as soon as its threads
+/// have to wait for cores, unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set. For this, the first
+/// call with several threads starts a thread that never ends.
 void start_kernel_threads();
 
 }  // namespace lockstep

@@ -69,46 +69,45 @@ FileDescriptor open_file(const SharedSegment::Handle& handle) {
 }
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-// MADV_COLLAPSE of Linux 6.1, which the C library of a build may not have yet; older systems
-// refuse.
-constexpr int kMoveToHugePages = 25;
+// MADV_COLLAPSE of Linux 6.1, which headers of the C library may not define yet. Older systems
+// return an error.
+constexpr int kMadvCollapse = 25;
 
-/// Maps a file of shared memory at an address that makes it fast; MAP_FAILED if that fails.
+/// Maps a file of shared memory at an address with fast access. Returns MAP_FAILED on errors.
 ///
-/// Processors of AMD look up a line in the nearest cache by a hash of address bits 12 to 27, and
-/// hold one of two lines at a time whose place in a page and hash are the same. (Lipp et al., "Take
-/// A Way: Exploring the Security Implications of AMD's Cache Way Predictors", 2020.) A sum reads
-/// several segments at the same distance from their beginnings, and takes up to 8 times as long if
-/// these are a multiple of 256 MiB apart. So segments begin at different multiples of 2 MiB within
-/// 256 MiB.
+/// AMD processors select the way of the L1 cache by a hash of address bits 12 to 27: of lines with
+/// the same hash and page offset, only one is cached (Lipp et al., "Take A Way: Exploring the
+/// Security Implications of AMD's Cache Way Predictors", 2020). A sum reads several segments at
+/// equal offsets, and is up to 8 times slower if these are a multiple of 256 MiB apart. So segments
+/// begin at different multiples of 2 MiB within 256 MiB.
 ///
-/// Pages of 4 KiB take up to two thirds of the speed in a virtual machine, and the system gives
-/// shared memory no others by default (/sys/kernel/mm/transparent_hugepage/shmem_enabled). So what
-/// fills huge pages is moved there.
+/// In a virtual machine, pages of 4 KiB cost up to two thirds of the speed. Shared memory has no
+/// others by default (/sys/kernel/mm/transparent_hugepage/shmem_enabled), so complete huge pages
+/// are collapsed explicitly.
 void* map(int file, std::size_t bytes) {
   constexpr std::size_t kDistance = std::size_t{256} << 20;
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   constexpr int kFlags = MAP_SHARED | MAP_POPULATE;
   static std::atomic<std::size_t> count = 0;
 
-  void* const room = ::mmap(nullptr, bytes + kDistance, PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return ::mmap(nullptr, bytes, kAccess, kFlags, file, 0);
-  auto* const begin = static_cast<std::byte*>(room);
+  void* const reserved = ::mmap(nullptr, bytes + kDistance, PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return ::mmap(nullptr, bytes, kAccess, kFlags, file, 0);
+  auto* const begin = static_cast<std::byte*>(reserved);
   const std::size_t before =
-      (++count * kHugePage - reinterpret_cast<std::uintptr_t>(room)) % kDistance;
+      (++count * kHugePage - reinterpret_cast<std::uintptr_t>(reserved)) % kDistance;
   void* const data = ::mmap(begin + before, bytes, kAccess, kFlags | MAP_FIXED, file, 0);
   if (data == MAP_FAILED) {
     const int error = errno;
-    ::munmap(room, bytes + kDistance);
+    ::munmap(reserved, bytes + kDistance);
     errno = error;
     return MAP_FAILED;
   }
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t end = before + (bytes + page - 1) / page * page;
-  if (before > 0) ::munmap(room, before);
+  if (before > 0) ::munmap(reserved, before);
   if (end < bytes + kDistance) ::munmap(begin + end, bytes + kDistance - end);
-  if (bytes >= kHugePage) ::madvise(data, bytes / kHugePage * kHugePage, kMoveToHugePages);
+  if (bytes >= kHugePage) ::madvise(data, bytes / kHugePage * kHugePage, kMadvCollapse);
   return data;
 }
 

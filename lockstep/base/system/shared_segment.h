@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// Zeroed anonymous shared memory (memfd). The system frees it when the last process that maps it
-/// has ended, however it ended, and no limit on /dev/shm applies. Move-only; the destructor unmaps.
+/// ends, even by a signal, and no limit on /dev/shm applies. Move-only; the destructor unmaps.
 class SharedSegment {
  public:
   /// A process that owns segments. A process ID may refer to a different process in another PID
@@ -23,7 +23,7 @@ class SharedSegment {
     std::int32_t process = 0;
   };
 
-  /// How another process of this host and this user opens a segment, while its owner keeps it.
+  /// Lets another process of this host and user open a segment while its owner keeps it.
   /// Trivially copyable.
   struct Handle {
     Owner owner;
@@ -51,13 +51,13 @@ class SharedSegment {
 
   std::byte* data() const { return data_; }  ///< page-aligned
   std::size_t size() const { return bytes_; }
-  Handle handle() const;  ///< of a segment that this object created
+  Handle handle() const;  ///< only for a segment that this object created
   bool contains(const std::byte* data, std::size_t bytes) const;
 
  private:
   SharedSegment(const FileDescriptor& file, std::size_t bytes, std::uint32_t serial);
 
-  FileDescriptor file_;  // only of the owner
+  FileDescriptor file_;  // open in the owner only
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   std::uint32_t serial_ = 0;

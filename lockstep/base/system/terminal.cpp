@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kUsualColumns = 80;
+constexpr int kDefaultColumns = 80;
 
 bool is_launchers_terminal(int descriptor) {
   std::error_code unreadable;
@@ -23,8 +23,8 @@ bool is_launchers_terminal(int descriptor) {
   return launchers.starts_with("/dev/pts/") || launchers.starts_with("/dev/tty");
 }
 
-/// A terminal without a size was made by a program.
-bool is_of_launcher(int descriptor) {
+/// Whether a program such as mpirun created the terminal: it has no size.
+bool is_pseudo_terminal(int descriptor) {
   winsize size{};
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col == 0;
 }
@@ -37,9 +37,9 @@ bool is_watched(int descriptor) {
   return size.ws_col > 0 || is_launchers_terminal(descriptor);
 }
 
-// mpirun gives its ranks a terminal as standard output, but a pipe as standard error.
+// Under mpirun, standard output is a terminal, but standard error is a pipe.
 std::string_view message_start() {
-  const bool is_on_terminal = is_watched(STDERR_FILENO) || (is_of_launcher(STDOUT_FILENO) &&
+  const bool is_on_terminal = is_watched(STDERR_FILENO) || (is_pseudo_terminal(STDOUT_FILENO) &&
                                                             is_launchers_terminal(STDERR_FILENO));
   return is_on_terminal ? "\r\x1b[K" : "";
 }
@@ -47,9 +47,9 @@ std::string_view message_start() {
 int terminal_columns(int descriptor) {
   winsize size{};
   if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* given = std::getenv("COLUMNS");
-  const int columns = given == nullptr ? 0 : std::atoi(given);
-  return columns > 0 ? columns : kUsualColumns;
+  const char* text = std::getenv("COLUMNS");
+  const int columns = text == nullptr ? 0 : std::atoi(text);
+  return columns > 0 ? columns : kDefaultColumns;
 }
 
 }  // namespace lockstep

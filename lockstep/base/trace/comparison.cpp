@@ -43,14 +43,14 @@ std::string name_with_step(const RecordedCollective& one, const std::vector<std:
 struct RankState {
   int rank = 0;
   std::optional<RecordedCollective> last;
-  std::string position;  // "step > input": of its main thread; may be empty
+  std::string position;  // open spans of its main thread, "step > input"; may be empty
 };
 
 std::string joined(const std::vector<std::string>& spans) {
   return fmt::format("{}", fmt::join(spans, " > "));
 }
 
-/// What the thread of a rank does that runs its steps.
+/// The open spans of the thread that runs the steps.
 std::string main_position(const Recording& recording) {
   for (const ThreadState& state : thread_states(recording))
     if (!state.spans.empty() && (state.thread == "main" || state.thread.starts_with("replica")))
@@ -58,13 +58,13 @@ std::string main_position(const Recording& recording) {
   return {};
 }
 
-/// How a rank that is behind relates to its last collective.
+/// State of a rank that has not entered the collective `front`.
 std::string progress_of(const RankState& rank, const RecordedCollective& front,
                         const std::vector<std::string>& buckets) {
   const std::string place = rank.position.empty() ? "" : ", and is in " + rank.position;
   if (!rank.last) return "entered none" + place;
   const RecordedCollective& last = *rank.last;
-  // The step is said once if it is the same.
+  // Omits a repeated step.
   const std::string name =
       last.step == front.step ? name_of(last, buckets) : name_with_step(last, buckets);
   if (last.has_failed) return "failed in " + name;
@@ -72,7 +72,7 @@ std::string progress_of(const RankState& rank, const RecordedCollective& front,
   return fmt::format("left {} and entered none since{}", name, place);
 }
 
-/// Ranks of the same text, in the order of their first ranks.
+/// Groups ranks with the same text, in the order of their first ranks.
 class Groups {
  public:
   void add(const std::string& text, int rank) {
@@ -143,13 +143,13 @@ std::string describe(const Recording& recording) {
 struct Comparison {
   RecordedRank job;
   double written = 0;                 // seconds since 1970
-  std::int64_t others = 0;            // number of recordings of other jobs
-  std::int64_t requested = 0;         // number of those of this job from long before a failure
+  std::int64_t others = 0;            // number of skipped recordings of other jobs
+  std::int64_t requested = 0;         // number of skipped recordings requested before the failure
   std::vector<Recording> recordings;  // in the order of ranks
   std::vector<int> missing;           // ranks without a recording
-  std::vector<int> causes;            // ranks that failed first, if others recorded because of it
-  std::vector<int> bystanders;        // those
-  std::string reading;                // of the collectives
+  std::vector<int> causes;            // ranks that failed themselves, if there are bystanders
+  std::vector<int> bystanders;        // ranks that recorded because another one failed
+  std::string reading;                // comparison of the collectives
 };
 
 Comparison compare(std::vector<Recording> recordings) {
@@ -160,7 +160,7 @@ Comparison compare(std::vector<Recording> recordings) {
   found.written = newest.seconds_since_1970;
   found.others = static_cast<std::int64_t>(std::erase_if(
       recordings, [&](const Recording& one) { return one.rank.job != found.job.job; }));
-  // What a rank did when somebody asked is not what it did when another one failed later.
+  // A recording on request does not show the state at a later failure.
   constexpr double kSameMoment = 5;
   const auto is_failure = [](const Recording& one) { return one.reason != kRequestReason; };
   if (std::ranges::any_of(recordings, is_failure))
@@ -185,7 +185,7 @@ Comparison compare(std::vector<Recording> recordings) {
   return found;
 }
 
-/// "rank 1 failed; ranks 0, 2 recorded because of that".
+/// "rank 1 failed; ranks 0, 2 did not, and recorded because of that"
 std::string cause_text(const Comparison& found) {
   if (found.bystanders.empty()) return {};
   const std::vector<int>& first = found.causes.empty() ? found.missing : found.causes;
@@ -326,9 +326,9 @@ std::vector<std::string> compare_recordings(std::vector<Recording> recordings) {
                               found.recordings.size(), found.job.ranks, time_text(found.written)));
   if (found.others > 0)
     lines.push_back(
-        fmt::format("{} of other jobs left out", counted(found.others, "older recording")));
+        fmt::format("skipped {} of other jobs", counted(found.others, "older recording")));
   if (found.requested > 0)
-    lines.push_back(fmt::format("{} that somebody asked for earlier left out",
+    lines.push_back(fmt::format("skipped {} requested before the failure",
                                 counted(found.requested, "recording")));
   Groups reasons;
   for (const Recording& one : found.recordings)

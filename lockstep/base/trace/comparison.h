@@ -1,5 +1,5 @@
-// What the recordings of the ranks of a job say, in words: where each rank is, and which rank the
-// others wait for.
+// Compares the recordings of the ranks of a job: where each rank is, and which rank the others wait
+// for.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace lockstep::trace {
 struct RecordedCollective {
   std::uint64_t sequence = 0;  ///< its number, the same on all ranks
   const char* name = "";       ///< "all_reduce"
-  std::int32_t bucket = -1;    ///< of the gradient; -1: none
+  std::int32_t bucket = -1;    ///< gradient bucket; -1: none
   std::int64_t step = 0;
   bool has_left = false;  ///< whether the rank has completed it; false if it failed
   bool has_failed = false;
@@ -28,14 +28,14 @@ std::optional<RecordedCollective> last_collective(const Recording& recording);
 /// What a thread was doing when its recording was written.
 struct ThreadState {
   std::string thread;              ///< its name
-  std::vector<std::string> spans;  ///< the open ones, from the outside: "step", "conv1 backward"
-  double seconds = 0;              ///< since the innermost one began, or since the last event
+  std::vector<std::string> spans;  ///< open spans, outermost first: "step", "conv1 backward"
+  double seconds = 0;              ///< since the innermost span began, or since the last event
 };
 
 /// The states of the threads of a rank, those with open spans first.
 std::vector<ThreadState> thread_states(const Recording& recording);
 
-/// An event of a recording, which it does not outlive.
+/// An event of a recording. Valid as long as the recording.
 struct RecordedEvent {
   const Event* event;
   const std::string* thread;  ///< name of its thread
@@ -45,12 +45,12 @@ struct RecordedEvent {
 std::vector<RecordedEvent> last_events(const Recording& recording, std::int64_t count);
 
 /// Compares the recordings of a job, in sentences: "rank 2 entered bucket 3 (conv1 .. conv2) of
-/// step 100; rank 0 never left bucket 2 (fc1)". Recordings of other jobs than that of the newest
-/// one, and ranks without a recording, are named. At least one recording.
+/// step 100; rank 0 never left bucket 2 (fc1)". Names ranks without a recording, and counts skipped
+/// recordings: only those of the job of the newest one are compared. Requires at least one.
 std::vector<std::string> compare_recordings(std::vector<Recording> recordings);
 
-/// The same as one JSON object: "job", "size", "time" and "older_recordings"; "reasons", "missing"
-/// ranks and the "reading" in words; for each of "ranks" its "last_collective" and "threads", and
+/// The comparison as a JSON object: "job", "size", "time", "older_recordings", "reasons", "missing"
+/// ranks, and the "reading" in words; for each of "ranks" its "last_collective" and "threads", and
 /// its last `events` events.
 nlohmann::ordered_json comparison_json(std::vector<Recording> recordings, std::int64_t events);
 

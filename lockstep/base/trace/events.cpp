@@ -47,11 +47,11 @@ class Ring {
     Slot& slot = slots_[count % kRingEvents];
     slot.time.store(nanoseconds_now(), std::memory_order_release);
     slot.name.store(name, std::memory_order_release);
-    slot.where.store(static_cast<std::uint64_t>(step) << kNumberBits |
-                         (static_cast<std::uint32_t>(number) & kNumberMask),
-                     std::memory_order_release);
-    slot.what.store(sequence << kKindBits | static_cast<std::uint8_t>(kind),
-                    std::memory_order_release);
+    slot.step_and_number.store(static_cast<std::uint64_t>(step) << kNumberBits |
+                                   (static_cast<std::uint32_t>(number) & kNumberMask),
+                               std::memory_order_release);
+    slot.sequence_and_kind.store(sequence << kKindBits | static_cast<std::uint8_t>(kind),
+                                 std::memory_order_release);
     count_.store(count + 1, std::memory_order_release);
   }
 
@@ -76,21 +76,21 @@ class Ring {
   struct Slot {
     std::atomic<std::int64_t> time{0};
     std::atomic<const char*> name{""};
-    std::atomic<std::uint64_t> where{0};  // step and number
-    std::atomic<std::uint64_t> what{0};   // sequence and kind
+    std::atomic<std::uint64_t> step_and_number{0};
+    std::atomic<std::uint64_t> sequence_and_kind{0};
 
     Event event() const {
       Event event;
       event.time = time.load(std::memory_order_acquire);
       event.name = name.load(std::memory_order_acquire);
-      const std::uint64_t at = where.load(std::memory_order_acquire);
-      const std::uint64_t is = what.load(std::memory_order_acquire);
-      event.step = static_cast<std::int64_t>(at >> kNumberBits);
+      const std::uint64_t position = step_and_number.load(std::memory_order_acquire);
+      const std::uint64_t identity = sequence_and_kind.load(std::memory_order_acquire);
+      event.step = static_cast<std::int64_t>(position >> kNumberBits);
       constexpr int kUnused = 32 - kNumberBits;  // extends the sign
       event.number =
-          static_cast<std::int32_t>(static_cast<std::uint32_t>(at) << kUnused) >> kUnused;
-      event.sequence = is >> kKindBits;
-      event.kind = static_cast<EventKind>(is & kKindMask);
+          static_cast<std::int32_t>(static_cast<std::uint32_t>(position) << kUnused) >> kUnused;
+      event.sequence = identity >> kKindBits;
+      event.kind = static_cast<EventKind>(identity & kKindMask);
       return event;
     }
   };
@@ -101,14 +101,14 @@ class Ring {
 
 struct OwnedRing {
   std::unique_ptr<Ring> ring;
-  std::string name;     // of its threads
-  std::string thread;   // the same, with a number if other rings have it
-  bool is_used = true;  // its thread has not ended
+  std::string name;     // name of its threads
+  std::string thread;   // unique name: numbered if other rings have the same name
+  bool is_used = true;  // whether its thread is running
 };
 
 struct Registry {
   std::mutex mutex;
-  std::vector<OwnedRing> rings;  // never removed: a Collector numbers them
+  std::vector<OwnedRing> rings;  // never removed: a Collector refers to them by index
   std::set<std::string, std::less<>> names;
 };
 
@@ -127,7 +127,7 @@ struct ThreadName {
 };
 
 thread_local Ring* ring_of_thread = nullptr;
-thread_local bool is_without_ring = false;  // ended, or there was no ring for it
+thread_local bool is_without_ring = false;  // the thread has ended, or no ring was available
 thread_local ThreadName name_of_thread;
 
 std::string text_of(const ThreadName& thread) {
@@ -152,8 +152,8 @@ struct RingOfThread {
 };
 
 Ring* find_ring() noexcept try {
-  thread_local const RingOfThread returns_it;
-  static_cast<void>(&returns_it);
+  thread_local const RingOfThread releases_ring;
+  static_cast<void>(&releases_ring);
   const std::string name = text_of(name_of_thread);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
@@ -244,7 +244,7 @@ Collector::Collector() {
 Collector::~Collector() { collectors.fetch_sub(1, std::memory_order_relaxed); }
 
 void Collector::collect() {
-  // A ring that was made after the first collection begins with its event 0.
+  // A ring that was created after the first collection begins with its event 0.
   read_rings(threads_);
   size_ = 0;
   for (const ThreadEvents& thread : threads_) size_ += thread.events.size();

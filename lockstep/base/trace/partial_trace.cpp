@@ -26,7 +26,7 @@ constexpr std::chrono::seconds kPartialLimit(2);
 struct PartialTrace {
   std::mutex mutex;
   fs::path file;
-  TakeTrace take;
+  TraceSnapshot snapshot;
   std::shared_future<fs::path> written;
 };
 
@@ -58,20 +58,20 @@ fs::path partial_trace_file(const fs::path& file, int rank, int ranks) {
   return file.parent_path() / name;
 }
 
-void set_partial_trace(fs::path file, TakeTrace take) {
+void set_partial_trace(fs::path file, TraceSnapshot snapshot) {
   PartialTrace& one = partial_trace();
   const std::lock_guard lock(one.mutex);
   one.file = std::move(file);
-  one.take = std::move(take);
-  if (one.take) one.written = {};
+  one.snapshot = std::move(snapshot);
+  if (one.snapshot) one.written = {};
 }
 
 void start_partial_trace() noexcept {
   try {
     PartialTrace& one = partial_trace();
     const std::lock_guard lock(one.mutex);
-    if (!one.take) return;
-    std::optional<RankTrace> part = std::exchange(one.take, nullptr)();
+    if (!one.snapshot) return;
+    std::optional<RankTrace> part = std::exchange(one.snapshot, nullptr)();
     if (!part) return;
     // The thread may outlive its caller, on a disk that does not respond.
     const auto written = std::make_shared<std::promise<fs::path>>();

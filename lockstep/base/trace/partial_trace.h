@@ -1,4 +1,4 @@
-// What a process that fails has recorded of a trace that is not complete yet.
+// Writes the incomplete trace of a process that fails.
 #pragma once
 
 #include <filesystem>
@@ -13,16 +13,17 @@ namespace lockstep::trace {
 /// the job has one rank.
 std::filesystem::path partial_trace_file(const std::filesystem::path& file, int rank, int ranks);
 
-/// Returns what was recorded; nullopt: nothing. Called once, by any thread.
-using TakeTrace = std::function<std::optional<RankTrace>()>;
+/// Returns the incomplete trace; nullopt: nothing was recorded. Called once, by any thread.
+using TraceSnapshot = std::function<std::optional<RankTrace>()>;
 
-/// From now on, a failure of this process writes what `take` returns to `file`. Without `take`, it
-/// writes nothing. Waits while another thread calls the previous one. Thread-safe.
-void set_partial_trace(std::filesystem::path file, TakeTrace take);
+/// From now on, a failure of this process writes the result of `snapshot` to `file`; nothing if
+/// `snapshot` is empty. Waits while another thread calls the previous one. Thread-safe.
+void set_partial_trace(std::filesystem::path file, TraceSnapshot snapshot);
 
-/// Starts to write the file, unless that was done before. Thread-safe.
+/// Starts writing the file, unless it was started before. Thread-safe.
 void start_partial_trace() noexcept;
-/// Waits at most 2 seconds for it. Returns the file; empty if nothing was written. Thread-safe.
+/// Waits at most 2 seconds for the file. Returns its path; empty if nothing was written.
+/// Thread-safe.
 std::filesystem::path finish_partial_trace() noexcept;
 
 }  // namespace lockstep::trace

@@ -33,7 +33,7 @@ struct PackedEvent {
   throw Error(ErrorCategory::communication, "trace", "expected the trace of a rank", actual);
 }
 
-/// Ends what is open, from the inside.
+/// Stack of open slices; the innermost ends first.
 class OpenSlices {
  public:
   explicit OpenSlices(std::vector<Slice>& slices) : slices_(slices) {}
@@ -45,7 +45,8 @@ class OpenSlices {
   void end_lap(std::int64_t time) {
     if (!open_.empty() && open_.back().is_lap) end_last(time);
   }
-  /// Ends the innermost span of this name and all in it; nothing if it began before the trace.
+  /// Ends the innermost span of this name and all slices within it. Does nothing if the span began
+  /// before the trace.
   void end(std::string_view name, std::int64_t time) {
     const auto found = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& one) {
       return !one.is_lap && slices_[one.slice].name == name;
@@ -75,26 +76,26 @@ class OpenSlices {
 /// When a host was in a collective, in nanoseconds on the common clock.
 struct Visit {
   std::size_t host;
-  std::int64_t last_begin;  // of its replicas
-  std::int64_t first_end;
+  std::int64_t last_begin;  // last begin of its replicas
+  std::int64_t first_end;   // first end of its replicas
 };
 
-/// The hosts in each all-reduce that none has only begun.
+/// Visits of each all-reduce by at least two hosts.
 std::vector<std::vector<Visit>> visits_of(std::span<const RankTrace> ranks,
                                           std::span<const std::size_t> host_of_rank) {
-  std::map<std::pair<std::int64_t, std::uint64_t>, std::map<std::size_t, Visit>> of_collective;
+  std::map<std::pair<std::int64_t, std::uint64_t>, std::map<std::size_t, Visit>> by_collective;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     for (const ThreadEvents& thread : ranks[rank].threads)
       for (const Slice& slice : slices_of(ranks[rank], thread)) {
         if (slice.sequence == 0 || std::string_view(slice.name) != "all_reduce") continue;
         const std::size_t host = host_of_rank[rank];
-        const auto [visit, is_new] = of_collective[{slice.step, slice.sequence}].try_emplace(
+        const auto [visit, is_new] = by_collective[{slice.step, slice.sequence}].try_emplace(
             host, Visit{host, slice.begin, slice.end});
         visit->second.last_begin = std::max(visit->second.last_begin, slice.begin);
         visit->second.first_end = std::min(visit->second.first_end, slice.end);
       }
   std::vector<std::vector<Visit>> all;
-  for (const auto& [key, visits] : of_collective) {
+  for (const auto& [key, visits] : by_collective) {
     if (visits.size() < 2) continue;
     std::vector<Visit>& one = all.emplace_back();
     for (const auto& [host, visit] : visits) one.push_back(visit);

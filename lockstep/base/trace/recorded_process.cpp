@@ -37,7 +37,7 @@ fs::path note_of(pid_t process) {
   return temporary_recordings() / fmt::format("{}{}", kNote, process);
 }
 
-/// The process of a note that is called `name`; nullopt for another file.
+/// The process of a note with the file name `name`; nullopt for other files.
 std::optional<pid_t> process_of(std::string_view name) {
   if (!name.starts_with(kNote)) return std::nullopt;
   const auto process = parse_number<pid_t>(name.substr(kNote.size()));
@@ -61,7 +61,7 @@ std::optional<RecordedProcess> running_process(const fs::path& note) {
                           .recording = decode_bytes(json_member<std::string>(object, "recording"))};
     if (is_process_gone({noted.process, noted.start})) return std::nullopt;
     return noted;
-  } catch (const std::exception&) {  // of another program
+  } catch (const std::exception&) {  // a file of another program
     return std::nullopt;
   }
 }
@@ -118,9 +118,10 @@ void note_process(const std::string& job, const fs::path& recording) noexcept {
     make_private_directory(temporary_recordings());
     remove_old(temporary_recordings());
     std::error_code unknown;
-    const fs::path whole = recording.empty() ? recording : fs::absolute(recording, unknown);
-    const nlohmann::json note = {
-        {"job", job}, {"start", this_process().start}, {"recording", encode_bytes(whole.native())}};
+    const fs::path absolute = recording.empty() ? recording : fs::absolute(recording, unknown);
+    const nlohmann::json note = {{"job", job},
+                                 {"start", this_process().start},
+                                 {"recording", encode_bytes(absolute.native())}};
     write_file_atomically(note_of(::getpid()), dump_json(note) + "\n", Durability::cached);
   } catch (const std::exception&) {
     return;

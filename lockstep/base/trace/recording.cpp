@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
-constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;  // of kMaxThreads full rings
+constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;  // kMaxThreads full rings fit
 constexpr std::chrono::seconds kFailureLimit(2);
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
 
@@ -45,7 +45,7 @@ struct Settings {
 };
 
 struct SharedSettings {
-  std::mutex writing;  // of one file at a time; may be held for as long as a disk does not respond
+  std::mutex writing;  // serializes files; held while a disk does not respond
   std::mutex mutex;    // protects `now`
   Settings now;
 };
@@ -82,7 +82,7 @@ struct Line {
   const std::string* thread;  // quoted
 };
 
-/// All events in the order of their times.
+/// All events, sorted by time.
 std::string lines_of(const std::vector<ThreadEvents>& threads) {
   std::vector<std::string> names;
   names.reserve(threads.size());
@@ -207,7 +207,7 @@ fs::path write_locked(std::string_view reason) {
     try {
       return write_in(now.directory, text, now.rank);
     } catch (const Error&) {
-      // A directory that another host's rank writes, or a full disk.
+      // The directory may be writable on another host only, or the disk is full.
     }
   }
   const fs::path own = temporary_recordings();
@@ -264,14 +264,14 @@ void write_recording_of_bystander() noexcept {
     std::thread([] {
       try {
         {
-          // A failure of this process either has its recording by now, or will replace this one.
+          // A failure of this process has already been recorded, or will replace this recording.
           const std::lock_guard lock(settings().writing);
           if (has_failed) return;
           write_locked(kBystanderReason);
         }
         start_partial_trace();
       } catch (const std::exception&) {
-        return;  // as if it had been killed before
+        return;  // as if the process had been killed
       }
     }).detach();
   } catch (const std::exception&) {
@@ -283,8 +283,8 @@ std::string recording_hint(const fs::path& recording) {
   std::string hint = fmt::format("the last events of the ranks are in {0} (lockstep inspect {0})",
                                  printable(recording.parent_path().native()));
   if (const fs::path trace = finish_partial_trace(); !trace.empty())
-    hint += fmt::format("; what was traced is in {}{}", printable(trace.native()),
-                        recorded_rank().ranks > 1 ? ", and of other ranks beside it" : "");
+    hint += fmt::format("; the incomplete trace is in {}{}", printable(trace.native()),
+                        recorded_rank().ranks > 1 ? "; those of other ranks are next to it" : "");
   return hint;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using Tag = protozero::pbf_tag_type;
 
-// The fields of Perfetto's messages that are written.
+// Fields of Perfetto's messages.
 enum class TraceField : Tag { packet = 1 };
 enum class PacketField : Tag {
   timestamp = 8,
@@ -43,8 +43,8 @@ constexpr std::uint32_t kNeedsState = 2;
 enum AnnotationName : std::uint64_t { kStep = 1, kNumber = 2, kCollective = 3 };
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-/// Viewers need numbers of processes and threads that no other rank has. Those of the system may be
-/// the same on two hosts.
+/// Viewers need process and thread numbers that are unique among ranks. Those of the system may
+/// collide between hosts.
 constexpr std::int32_t kNumbersOfRank = 2 * static_cast<std::int32_t>(kMaxThreads);
 std::int32_t process_number(const RankTrace& rank) { return (rank.rank + 1) * kNumbersOfRank; }
 std::int32_t thread_number(const RankTrace& rank, std::size_t thread) {
@@ -78,7 +78,7 @@ class Pieces {
 
 class PerfettoWriter {
  public:
-  /// `sequence`: another one for each writer of a file; files that are joined count as one.
+  /// `sequence`: unique among writers of a file, and among files that are concatenated.
   PerfettoWriter(const WriteBytes& write, std::uint32_t sequence)
       : pieces_(write), sequence_(sequence) {}
 
@@ -147,7 +147,7 @@ class PerfettoWriter {
     pieces_.flush_full();
   }
 
-  /// Beginnings and ends in the order of time; the inner ones end first.
+  /// Adds begin and end events in the order of time; inner slices end first.
   void add_slices(const std::vector<Slice>& slices, std::uint64_t track) {
     std::vector<std::int64_t> open;  // the ends of slices
     for (const Slice& slice : slices) {
@@ -192,7 +192,7 @@ class PerfettoWriter {
 
   Pieces pieces_;
   std::uint32_t sequence_;
-  std::string bytes_;  // of a packet; a member, so that its memory is used again
+  std::string bytes_;  // buffer of a packet; a member, so that its memory is reused
   std::map<std::string_view, std::uint64_t> names_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::trace {
 
-/// Receives a file in pieces.
+/// Receives the bytes of a file, in order.
 using WriteBytes = std::function<void(std::string_view bytes)>;
 
 /// Writes a trace in the protobuf format of Perfetto, for https://ui.perfetto.dev: a process for
@@ -22,7 +22,7 @@ void write_perfetto_trace(std::span<const RankTrace> ranks, const WriteBytes& wr
 /// Format: "Trace Event Format", Google.
 void write_chrome_trace(std::span<const RankTrace> ranks, const WriteBytes& write);
 
-/// Writes a trace in the format that the name of `file` says: Chrome's for *.json, else Perfetto's.
+/// Writes a trace in the format given by the name of `file`: Chrome's for *.json, else Perfetto's.
 void write_trace(const std::filesystem::path& file, std::span<const RankTrace> ranks,
                  const WriteBytes& write);
 

@@ -46,9 +46,9 @@ std::string_view image_format_name(ImageFormat format) {
   return format == ImageFormat::jpeg ? "jpeg" : "png";
 }
 
-void throw_damaged_image(std::string_view format, std::string_view said) {
+void throw_damaged_image(std::string_view format, std::string_view message) {
   throw Error(ErrorCategory::data, fmt::format("{} image", format), "expected an intact image",
-              fmt::format("the decoder reports: {}", said));
+              fmt::format("the decoder reports: {}", message));
 }
 
 void check_image_size(std::string_view format, std::int64_t height, std::int64_t width,

@@ -1,4 +1,4 @@
-// Decoding of images: JPEG, PNG, and either of them by content.
+// Decoding of JPEG and PNG images, whose format is detected by content.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ enum class ImageFormat { jpeg, png };
 /// Detects the format from the first bytes; nullopt if it is not a supported format.
 std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes);
 
-/// "a GIF image, which is not supported: convert it" if `bytes` start like a file of a format of
-/// images that is not supported (GIF, BMP, WebP, TIFF); empty otherwise.
+/// "a GIF image, which is not supported: convert it" if `bytes` start like an image file in an
+/// unsupported format (GIF, BMP, WebP, TIFF); empty otherwise.
 std::string_view unsupported_image_format(std::span<const std::uint8_t> bytes);
 
 /// "jpeg" or "png".
@@ -40,21 +40,21 @@ struct ImageHeader {
   bool operator==(const ImageHeader&) const = default;
 };
 
-/// The maximum number of pixels of an image, 67 million. A damaged header can announce any size;
-/// this limits the memory that each thread allocates: three bytes per pixel, and four more for a
+/// The maximum number of pixels of an image, 67 million. A damaged header can state any size; this
+/// limits the memory that each thread allocates: three bytes per pixel, and four more for a
 /// progressive JPEG.
 inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
 
-/// Throws the Error (data) for an image of `format` ("JPEG") that its library refuses, with the
-/// library's message.
-[[noreturn]] void throw_damaged_image(std::string_view format, std::string_view said);
+/// Throws Error (data) with the `message` of the library that rejected an image of `format`
+/// ("JPEG").
+[[noreturn]] void throw_damaged_image(std::string_view format, std::string_view message);
 
 /// Throws Error (data) for more than `max_pixels`.
 void check_image_size(std::string_view format, std::int64_t height, std::int64_t width,
                       std::int64_t max_pixels);
 
 /// Decodes a sequence of JPEG images, each in two steps: open() reads the header, so that the
-/// caller can choose the part and the size; decode() delivers it. Keeps libjpeg's state and scratch
+/// caller can choose the part and the size; decode() decodes it. Keeps libjpeg's state and scratch
 /// memory between images. Not thread-safe.
 ///
 /// Uses libjpeg's accurate integer inverse DCT (JDCT_ISLOW) and smooth chroma upsampling, the
@@ -62,7 +62,7 @@ void check_image_size(std::string_view format, std::int64_t height, std::int64_t
 /// equal to theirs on every machine.
 class JpegDecoder {
  public:
-  /// Refuses images of more than `max_pixels` pixels.
+  /// Rejects images of more than `max_pixels` pixels.
   explicit JpegDecoder(std::int64_t max_pixels = kMaxPixels);
   ~JpegDecoder();
   JpegDecoder(const JpegDecoder&) = delete;
@@ -108,7 +108,7 @@ ImageView decode_png(std::span<const std::uint8_t> bytes, int channels, Image& m
 /// The part of an image that the caller needs: `part`, in pixels of the stored image, at a
 /// resolution of at least `height` x `width`. Decoders may return it larger.
 struct WantedPart {
-  Rectangle part;  ///< of the stored image, in pixels
+  Rectangle part;  ///< position in the stored image, in pixels
   int height = 0;  ///< the height in pixels to which the part will be resized
   int width = 0;   ///< the width in pixels to which the part will be resized
 };
@@ -119,14 +119,14 @@ struct DecodedPart {
   ImageView pixels;   ///< in the decoder's memory, valid until its next call
   double x = 0;       ///< left edge of the wanted part, in pixels of `pixels`
   double y = 0;       ///< top edge
-  double width = 0;   ///< of the wanted part
-  double height = 0;  ///< of the wanted part
+  double width = 0;   ///< width of the wanted part
+  double height = 0;  ///< height of the wanted part
 };
 
 /// Decodes a sequence of JPEG and PNG images, each in two steps like JpegDecoder. Not thread-safe.
 class ImageDecoder {
  public:
-  /// Refuses images of more than `max_pixels` pixels.
+  /// Rejects images of more than `max_pixels` pixels.
   explicit ImageDecoder(std::int64_t max_pixels = kMaxPixels)
       : jpeg_(max_pixels), max_pixels_(max_pixels) {}
 

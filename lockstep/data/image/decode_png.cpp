@@ -22,7 +22,7 @@ constexpr png_fixed_point kGreenOfLuma = kLumaThousandths[1] * 100;
 /// Reads one image. libpng keeps no state between images.
 class PngReader {
  public:
-  PngReader(std::span<const std::uint8_t> bytes, std::int64_t max_pixels) : left_(bytes) {
+  PngReader(std::span<const std::uint8_t> bytes, std::int64_t max_pixels) : rest_(bytes) {
     // libpng's warnings concern other data than pixels: color profiles, times, texts. Damaged
     // pixels are errors.
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, leave,
@@ -64,17 +64,17 @@ class PngReader {
   }
 
  private:
-  [[noreturn]] static void leave(png_structp png, png_const_charp said) {
+  [[noreturn]] static void leave(png_structp png, png_const_charp message) {
     auto* self = static_cast<PngReader*>(png_get_error_ptr(png));
-    std::strncpy(self->message_.data(), said, self->message_.size() - 1);
+    std::strncpy(self->message_.data(), message, self->message_.size() - 1);
     std::longjmp(self->jump_, 1);
   }
 
   static void read_bytes(png_structp png, png_bytep to, std::size_t count) {
     auto* self = static_cast<PngReader*>(png_get_io_ptr(png));
-    if (count > self->left_.size()) png_error(png, "Read Error: the file ends");
-    std::memcpy(to, self->left_.data(), count);
-    self->left_ = self->left_.subspan(count);
+    if (count > self->rest_.size()) png_error(png, "Read Error: the file ends");
+    std::memcpy(to, self->rest_.data(), count);
+    self->rest_ = self->rest_.subspan(count);
   }
 
   /// Calls `function`, which libpng may leave with longjmp: it must not own resources.
@@ -86,11 +86,11 @@ class PngReader {
 
   void read_header(std::int64_t max_pixels) {
     guard([this, max_pixels] {
-      const auto most =
+      const auto max_side =
           static_cast<png_uint_32>(std::min<std::int64_t>(max_pixels, PNG_UINT_31_MAX));
-      png_set_user_limits(png_, most, most);
-      // Texts, color profiles, palettes of other programs, times: nothing of them is needed, and a
-      // file of some MB may have GB of them, compressed. Negative: all such chunks.
+      png_set_user_limits(png_, max_side, max_side);
+      // Texts, color profiles, palettes and times are not needed, and a file of some MB may have GB
+      // of them, compressed. Negative: all such chunks.
       png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_read_fn(png_, this, read_bytes);
       png_read_info(png_, info_);
@@ -111,7 +111,7 @@ class PngReader {
     png_set_rgb_to_gray_fixed(png_, PNG_ERROR_ACTION_NONE, kRedOfLuma, kGreenOfLuma);
   }
 
-  std::span<const std::uint8_t> left_;
+  std::span<const std::uint8_t> rest_;
   std::array<char, 160> message_{};
   std::jmp_buf jump_{};
   png_structp png_ = nullptr;

@@ -54,9 +54,10 @@ ImageRecipe imagenet_test() {
 
 template <typename Require>
 void check_range(const ResizedCropRange& range, Require require) {
-  const auto& [least, most] = range.area;
-  require(least > 0 && least <= most && most <= 1, "expected area fractions above 0 and at most 1",
-          fmt::format("got {} to {}", least, most));
+  const auto& [smallest, largest] = range.area;
+  require(smallest > 0 && smallest <= largest && largest <= 1,
+          "expected area fractions above 0 and at most 1",
+          fmt::format("got {} to {}", smallest, largest));
   const auto& [narrowest, widest] = range.ratio;
   require(narrowest >= 0.2 && narrowest <= widest && widest <= 5, "expected ratios from 1/5 to 5",
           fmt::format("got {} to {}", narrowest, widest));
@@ -91,7 +92,7 @@ std::string normalization_text(const ChannelNormalization& normalization) {
                      fmt::join(std::span(normalization.deviation).first(channels), ", "));
 }
 
-/// A number of pixels, or a smaller number; no larger one is a valid recipe's.
+/// A number of pixels, at most that of a valid recipe.
 int pixels_member(const json& object, const char* key) {
   const auto value = json_member<json>(object, key);
   if (!value.is_number_integer() || value < 0 || value > 2 * ImageRecipe::kMaxSide)
@@ -129,17 +130,17 @@ std::vector<std::string> ImageRecipe::names() {
 ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int channels) {
   for (ImageRecipe recipe : all_recipes()) {
     if (recipe.name != name) continue;
-    const bool is_given = height != 0 || width != 0;
+    const bool has_size = height != 0 || width != 0;
     if (name != "none" && channels != recipe.channels)
       throw Error(ErrorCategory::input, fmt::format("image recipe {}", name),
                   fmt::format("expected {} channels", recipe.channels),
                   fmt::format("got {}", channels));
-    if (name.starts_with("cifar10") && is_given &&
+    if (name.starts_with("cifar10") && has_size &&
         (height != recipe.height || width != recipe.width))
       throw Error(ErrorCategory::input, fmt::format("image recipe {}", name),
                   fmt::format("expected an output of {} x {}", recipe.height, recipe.width),
                   fmt::format("got {} x {}", height, width));
-    if (name == "none" || is_given) {
+    if (name == "none" || has_size) {
       recipe.height = height;
       recipe.width = width;
     }
@@ -147,7 +148,7 @@ ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int
     return recipe;
   }
   if (begins_with_step(name) || name.find_first_of(",=:") != std::string_view::npos)
-    return of_steps(name);
+    return parse_steps(name);
   throw Error(ErrorCategory::input, "image recipe",
               fmt::format("expected one of {}", fmt::join(names(), ", ")),
               fmt::format("got \"{}\"", name));
@@ -157,7 +158,7 @@ ImageRecipe ImageRecipe::for_test() const {
   constexpr std::string_view kTrain = "-train";
   const bool has_steps = begins_with_step(name);
   if (const std::size_t colon = name.find(kEvaluation); has_steps && colon != std::string::npos)
-    return of_steps(std::string_view(name).substr(colon + 1));
+    return parse_steps(std::string_view(name).substr(colon + 1));
   ImageRecipe test = *this;
   if (name.ends_with(kTrain))
     test.name.replace(name.size() - kTrain.size(), kTrain.size(), "-test");
@@ -176,7 +177,7 @@ ImageRecipe ImageRecipe::for_test() const {
   const int shorter = center == nullptr ? std::max(height, width) : shorter_side(*center);
   test.name = evaluation_steps(name, shorter, height, width);
   test.geometry = ResizedCenter{shorter};
-  if (!std::holds_alternative<ResizedCenter>(geometry)) test.filter = of_steps(test.name).filter;
+  if (!std::holds_alternative<ResizedCenter>(geometry)) test.filter = parse_steps(test.name).filter;
   return test;
 }
 
@@ -188,23 +189,23 @@ std::string ImageRecipe::description() const {
   ImageRecipe usual{.name = name, .height = height, .width = width, .channels = channels};
   for (const ImageRecipe& recipe : all_recipes())
     if (recipe.name == name && name != "none") usual = recipe;
-  if (begins_with_step(name)) usual = of_steps(name);
+  if (begins_with_step(name)) usual = parse_steps(name);
   std::string text = name;
-  const auto tell = [&text](bool differs, const std::string& what) {
+  const auto add_if = [&text](bool differs, const std::string& what) {
     if (differs) text += ", " + what;
   };
-  tell(height != usual.height || width != usual.width || channels != usual.channels,
-       fmt::format("{}x{}x{}", height, width, channels));
-  tell(geometry != usual.geometry, geometry_text(*this));
-  tell(filter != usual.filter, std::string(kFilters.name(filter)));
-  tell(scaled_decoding != usual.scaled_decoding,
-       scaled_decoding ? "decoded at less" : "decoded in full");
-  tell(flip != usual.flip, fmt::format("flip {}", flip));
-  tell(jitter != usual.jitter,
-       fmt::format("jitter {}, {}, {}", jitter.brightness, jitter.contrast, jitter.saturation));
-  tell(cutout != usual.cutout, fmt::format("cutout {}", cutout));
-  tell(erase != usual.erase, fmt::format("erase {}", erase));
-  tell(normalization != usual.normalization, normalization_text(normalization));
+  add_if(height != usual.height || width != usual.width || channels != usual.channels,
+         fmt::format("{}x{}x{}", height, width, channels));
+  add_if(geometry != usual.geometry, geometry_text(*this));
+  add_if(filter != usual.filter, std::string(kFilters.name(filter)));
+  add_if(scaled_decoding != usual.scaled_decoding,
+         scaled_decoding ? "decoded at less" : "decoded in full");
+  add_if(flip != usual.flip, fmt::format("flip {}", flip));
+  add_if(jitter != usual.jitter,
+         fmt::format("jitter {}, {}, {}", jitter.brightness, jitter.contrast, jitter.saturation));
+  add_if(cutout != usual.cutout, fmt::format("cutout {}", cutout));
+  add_if(erase != usual.erase, fmt::format("erase {}", erase));
+  add_if(normalization != usual.normalization, normalization_text(normalization));
   return text;
 }
 
@@ -239,7 +240,7 @@ ImageRecipe ImageRecipe::from_json(const nlohmann::json& json) {
   ImageRecipe recipe;
   recipe.name = json_member<std::string>(json, "name");
   if (begins_with_step(recipe.name)) try {
-      of_steps(recipe.name);  // from which for_test() and description() are derived
+      parse_steps(recipe.name);  // from which for_test() and description() are derived
     } catch (const Error&) {
       throw std::invalid_argument("its \"name\" is " + describe_json(json["name"]));
     }

@@ -28,7 +28,8 @@ enum class Filter {
   area,         ///< mean of the covered area; when upscaling, the nearest pixel or a mix of two
 };
 
-/// The filter of this name: bilinear, antialiased or area. Throws Error (input) that lists them.
+/// The filter of this name: bilinear, antialiased or area. Throws Error (input) that lists these
+/// names.
 Filter parse_filter(std::string_view name);
 
 /// Strength of color jitter: each factor is uniform in [max(0, 1 - strength), 1 + strength]. 0
@@ -66,7 +67,7 @@ struct PaddedCrop {
 
 /// A random crop, resized to the output's size.
 struct RandomResizedCrop {
-  ResizedCropRange range;  ///< of area and aspect ratio
+  ResizedCropRange range;  ///< area and aspect ratio
   bool operator==(const RandomResizedCrop&) const = default;
 };
 
@@ -82,8 +83,8 @@ struct ResizedCenter {
 /// The steps from an encoded or stored image to a network's input. Random choices depend only on
 /// (seed, epoch, record id). A plain value whose fields may be changed.
 struct ImageRecipe {
-  static constexpr int kMaxSide = 1
-                                  << 15;  ///< pixels: larger than any image, small enough for sums
+  /// Largest side in pixels: larger than any image, small enough for sums.
+  static constexpr int kMaxSide = 1 << 15;
 
   std::string name = "none";  ///< the name that parse() accepts; stored in checkpoints
   int height = 0;             ///< output height in pixels
@@ -105,18 +106,18 @@ struct ImageRecipe {
 
   /// The recipe `name`. `height`, `width` and `channels` set the output of "none", and `height` and
   /// `width` that of the recipes for ImageNet, which have 224 x 224 without them. Throws Error
-  /// (input) for another size of the recipes for CIFAR-10, for other channels than 3 of all but
+  /// (input) for another size of the recipes for CIFAR-10, for other channels than 3 except for
   /// "none", and with a list of the names if there is no such recipe.
   ///   cifar10-train   padding 4, random crop 32, flip (He et al., "Deep residual learning", 2016);
   ///                   CIFAR-10's mean and deviation
   ///   cifar10-test    as stored; CIFAR-10's mean and deviation
   ///   imagenet-train  random resized crop, flip; ImageNet's mean and deviation
-  ///   imagenet-test   shorter side 256 for an output of 224, antialiased, the middle: as
+  ///   imagenet-test   shorter side 256 for an output of 224, antialiased, center crop: as
   ///                   torchvision's reference evaluates
   ///   none            as stored, value / 255
   ///
-  /// Or steps, in this order, with a size of their own: "random-crop=160,flip,normalize=imagenet".
-  ///   resize=N           the shorter side to N pixels, the middle
+  /// Or steps, in this order, which set the size: "random-crop=160,flip,normalize=imagenet".
+  ///   resize=N           the shorter side to N pixels, then a center crop
   ///   pad=N              N pixels of black border, then a random crop
   ///   random-crop=SIZE   random resized crop to SIZE, N or HxW
   ///   crop=SIZE          the size of the crop after resize or pad
@@ -127,16 +128,16 @@ struct ImageRecipe {
   ///   color=S, color=B+C+S  jitter of brightness, contrast and saturation
   ///   normalize=NAME     imagenet, cifar10, or MEAN+DEVIATION of all channels
   ///   cutout=N, erase[=P]  a square, or with a probability of 0.5 a rectangle, of the mean
-  /// for_test() leaves out what is random, or is what follows a colon:
-  /// "random-crop=160:resize=160". Throws Error (input) for an unknown step, and for a value or an
-  /// order that makes no sense.
+  /// for_test() drops the random steps, or uses the steps after a colon:
+  /// "random-crop=160:resize=160". Throws Error (input) for an unknown step, and for an invalid
+  /// value or order.
   static ImageRecipe parse(std::string_view name, int height = 0, int width = 0, int channels = 3);
   static std::vector<std::string> names();  ///< the names that parse() accepts
   /// Whether `text` begins with a step.
   static bool begins_with_step(std::string_view text);
 
-  /// The recipe of test images for a network that is trained on images of this one: nothing is
-  /// random. A padded crop becomes the stored image (of steps, the resized center), a random
+  /// The recipe for evaluating a network that is trained with this recipe: nothing is random. A
+  /// padded crop becomes the stored image (in a recipe of steps, the resized center), a random
   /// resized crop the resized center.
   ImageRecipe for_test() const;
 
@@ -161,10 +162,11 @@ struct ImageRecipe {
  private:
   static constexpr char kEvaluation = ':';  // between the steps for training and for evaluation
 
-  // The recipe of `text`, which is its name; its fields are those of the steps for training.
-  static ImageRecipe of_steps(std::string_view text);
-  // The steps for evaluation of `steps`, which have no ':': the middle `height` x `width` of images
-  // whose shorter side is resized to `shorter`, and what is not random.
+  // Parses steps. `text` becomes the name; the fields are those of the steps for training.
+  static ImageRecipe parse_steps(std::string_view text);
+  // The steps for evaluation that correspond to `steps`, which have no ':': the center `height` x
+  // `width` of images whose shorter side is resized to `shorter`, and the steps that are not
+  // random.
   static std::string evaluation_steps(std::string_view steps, int shorter, int height, int width);
 };
 

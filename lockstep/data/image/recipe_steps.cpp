@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kRecipeWhere = "images";
 
-/// "resize=256", or "flip", whose value is its name.
+/// A step such as "resize=256" or "flip", whose value is its name.
 struct StepText : SpecItem {
   const std::string& name() const { return key.empty() ? values.front() : key; }
 
@@ -28,24 +28,26 @@ struct StepText : SpecItem {
                 fmt::format("got \"{}\"", text));
   }
 
-  /// The values as numbers, `least` to `most` of them.
-  std::vector<double> numbers(std::size_t least, std::size_t most, std::string_view form) const {
+  /// The values as numbers, `min_count` to `max_count` of them.
+  std::vector<double> numbers(std::size_t min_count, std::size_t max_count,
+                              std::string_view form) const {
     std::vector<double> numbers;
     for (const std::string& one : values) {
       const auto number = parse_number<double>(one);
       if (!number || !std::isfinite(*number)) refuse(fmt::format("{}={}", name(), form));
       numbers.push_back(*number);
     }
-    if (numbers.size() < least || numbers.size() > most) refuse(fmt::format("{}={}", name(), form));
+    if (numbers.size() < min_count || numbers.size() > max_count)
+      refuse(fmt::format("{}={}", name(), form));
     return numbers;
   }
 
-  /// Height and width of "224" or "224x160", or one number if `most` is 1.
-  std::array<int, 2> pixels(std::size_t most) const {
+  /// Height and width of "224" or "224x160", or one number if `max_count` is 1.
+  std::array<int, 2> pixels(std::size_t max_count) const {
     const auto sides = parse_extents(value());
-    if (!sides || sides->size() > most || std::ranges::max(*sides) > ImageRecipe::kMaxSide)
+    if (!sides || sides->size() > max_count || std::ranges::max(*sides) > ImageRecipe::kMaxSide)
       refuse(fmt::format("{}={} in whole numbers of 1 to {} pixels", name(),
-                         most == 1 ? "N" : "N or HxW", ImageRecipe::kMaxSide));
+                         max_count == 1 ? "N" : "N or HxW", ImageRecipe::kMaxSide));
     return {static_cast<int>(sides->front()), static_cast<int>(sides->back())};
   }
 
@@ -70,7 +72,7 @@ void set_size(ImageRecipe& recipe, const std::array<int, 2>& size) {
   recipe.width = size[1];
 }
 
-/// Sets what the crop is chosen from, which only one step may do.
+/// Sets the geometry, which only one step may do.
 void set_geometry(ImageRecipe& recipe, const StepText& step,
                   const decltype(ImageRecipe::geometry)& geometry) {
   if (!std::holds_alternative<AsStored>(recipe.geometry))
@@ -109,7 +111,7 @@ void set_normalization(ImageRecipe& recipe, const StepText& step) {
 
 struct Step {
   std::string_view name;
-  bool is_random;  // left out in the evaluation, as are the steps that choose the crop
+  bool is_random;  // skipped in the evaluation, like the steps that choose the crop
   void (*apply)(ImageRecipe& recipe, const StepText& step);
 };
 
@@ -198,7 +200,7 @@ bool ImageRecipe::begins_with_step(std::string_view text) {
   return std::ranges::find(kSteps, first, &Step::name) != kSteps.end();
 }
 
-ImageRecipe ImageRecipe::of_steps(std::string_view text) {
+ImageRecipe ImageRecipe::parse_steps(std::string_view text) {
   const std::size_t colon = std::min(text.find(kEvaluation), text.size());
   ImageRecipe recipe = recipe_of_part(text.substr(0, colon));
   recipe.name = text;

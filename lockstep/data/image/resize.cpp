@@ -52,12 +52,12 @@ void quantize(const std::vector<double>& exact, std::int16_t* weights) {
   double sum = 0;
   for (const double weight : exact) sum += weight;
   double until = 0;
-  int given = 0;
+  int previous = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     until += exact[i];
     const int rounded = static_cast<int>(std::floor(until / sum * ResizeAxis::kWeightOne + 0.5));
-    weights[i] = static_cast<std::int16_t>(rounded - given);
-    given = rounded;
+    weights[i] = static_cast<std::int16_t>(rounded - previous);
+    previous = rounded;
   }
 }
 
@@ -170,7 +170,7 @@ void Resizer::resize(const DecodedPart& part, Filter filter, bool flip, PixelSin
   rows_.plan(filter, image.height, part.y, part.height, sink.height());
   const std::size_t row_size = static_cast<std::size_t>(image.width) * image.channels;
   sums_.resize(row_size);
-  row_.resize(row_size + 1);  // what follows the last color is read and ignored
+  row_.resize(row_size + 1);  // one value after the last color is read and ignored
   const ResizeRow resize_row = resize_row_for(image.channels, columns_.taps());
   for (int y = 0; y < sink.height(); ++y) {
     add_rows(image.row(rows_.first(y)), image.stride, rows_.weights(y), rows_.taps(), sums_);

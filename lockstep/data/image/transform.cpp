@@ -223,11 +223,11 @@ void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::sp
     if (const auto hole = choose_erasing(key, recipe_.height, recipe_.width, recipe_.erase))
       sink.cut_out(*hole, mean_);
   const bool flip = recipe_.flip > 0 && choose_flip(key, recipe_.flip);
-  const auto place = [&](PixelSink& to) {
+  const auto apply_geometry = [&](PixelSink& to) {
     std::visit(Geometry<Source>{recipe_, image, key, flip, to, scratch.resizer}, recipe_.geometry);
   };
   if (!recipe_.jitter.any()) {
-    place(sink);
+    apply_geometry(sink);
     return;
   }
   // Contrast needs the mean of all pixels before it can change the first: the only pass that cannot
@@ -235,7 +235,7 @@ void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::sp
   scratch.pixels.reshape(recipe_.height, recipe_.width, recipe_.channels);
   PixelSink bytes({scratch.pixels.span().pixels, output_size()}, recipe_.height, recipe_.width,
                   recipe_.channels);
-  place(bytes);
+  apply_geometry(bytes);
   jitter_colors(choose_color_jitter(key, recipe_.jitter), scratch.pixels.span());
   copy_part(scratch.pixels.view(), {0, 0, recipe_.width, recipe_.height}, false, sink);
 }

@@ -28,8 +28,8 @@ class ImageScratch {
 };
 
 /// Applies an ImageRecipe. Immutable and shared by threads; each thread has its own ImageScratch.
-/// The same key gives the same pixels on every thread, rank and machine; floats are the normalized
-/// bytes.
+/// Pixels depend only on the image and the key, not on thread, rank or machine; floats are the
+/// normalized bytes.
 ///
 /// Errors (data) describe the problem but do not identify the image: the caller knows the file and
 /// the record.
@@ -42,18 +42,17 @@ class ImageTransform {
   /// height x width x channels of the output.
   std::size_t output_size() const;
 
-  /// Decodes `encoded`, a JPEG or PNG image, and writes [height, width, channels] bytes, or
-  /// normalized floats.
+  /// Decodes `encoded`, a JPEG or PNG image, and writes bytes [height, width, channels].
   void apply(std::span<const std::uint8_t> encoded, const SampleKey& key,
              std::span<std::uint8_t> output, ImageScratch& scratch) const;
-  /// The same, with output as floats.
+  /// Decodes `encoded` and writes normalized floats.
   void apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<float> output,
              ImageScratch& scratch) const;
 
-  /// The same for a decoded image, which must have the recipe's channels.
+  /// Processes a decoded image, which must have the recipe's channels.
   void apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output,
              ImageScratch& scratch) const;
-  /// The same for a decoded image, with output as floats.
+  /// Processes a decoded image and writes normalized floats.
   void apply(const ImageView& image, const SampleKey& key, std::span<float> output,
              ImageScratch& scratch) const;
 

@@ -78,8 +78,8 @@ BatchShare BatchPlan::shared_share(std::int64_t step, int replica) const {
   return {{begin + range.begin, begin + range.end}, range.begin, samples};
 }
 
-/// Over an epoch, no replica takes more than one sample more than another: in the last step, which
-/// may be short, replicas with one sample less come first.
+/// Over an epoch, the samples of replicas differ by at most one: the last step, which may be short,
+/// starts with the replicas that have one sample less.
 Range BatchPlan::balanced_range(std::int64_t step, std::int64_t samples, int replica) const {
   const std::int64_t replicas = layout_.replicas;
   if (samples == global_batch_) return split_in_turn(samples, replicas, replica, step);
@@ -90,17 +90,17 @@ Range BatchPlan::balanced_range(std::int64_t step, std::int64_t samples, int rep
   };
   std::int64_t with_less = 0;
   for (std::int64_t r = 0; r < replicas; ++r) with_less += !had_one_more(r);
-  // The larger parts go to replicas with fewer samples, spread evenly, and the remaining ones to
-  // the others.
+  // The larger parts go to replicas with fewer samples, distributed evenly, and the remaining ones
+  // to the others.
   const std::int64_t larger = samples % replicas;
   const std::int64_t for_less = std::min(larger, with_less);
   Range range;
   std::int64_t less_before = 0;
   for (std::int64_t r = 0; r <= replica; ++r) {
     const bool more = had_one_more(r);
-    const std::int64_t place = more ? r - less_before : less_before;
-    const std::int64_t extra = more ? split(larger - for_less, replicas - with_less, place).size()
-                                    : split(for_less, with_less, place).size();
+    const std::int64_t index = more ? r - less_before : less_before;
+    const std::int64_t extra = more ? split(larger - for_less, replicas - with_less, index).size()
+                                    : split(for_less, with_less, index).size();
     less_before += !more;
     range = {range.end, range.end + samples / replicas + extra};
   }
@@ -109,7 +109,7 @@ Range BatchPlan::balanced_range(std::int64_t step, std::int64_t samples, int rep
 
 /// The position in a worker's sequence after a number of batches of its replicas. tf.distribute
 /// divides a global batch of G among N replicas as G mod N batches of G/N + 1, then batches of G/N.
-/// Each worker goes through this cycle, starting at the place of its first replica.
+/// Each worker goes through this cycle, starting at the position of its first replica.
 std::int64_t BatchPlan::worker_position(int worker, std::int64_t pulls) const {
   const std::int64_t replicas = layout_.replicas;
   const std::int64_t larger = global_batch_ % replicas;
@@ -131,7 +131,7 @@ Range BatchPlan::worker_range(std::int64_t step, int replica) const {
 
 std::int64_t BatchPlan::steps_of_worker(int worker) const {
   const std::int64_t records = worker_records_[worker];
-  // A whole cycle of the worker takes one global batch of records and `replicas` batches of its
+  // A whole cycle of the worker is one global batch of records and `replicas` batches of its
   // replicas.
   std::int64_t low = 0;
   std::int64_t high = (records / global_batch_ + 1) * layout_.replicas;

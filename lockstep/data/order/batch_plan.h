@@ -30,14 +30,14 @@ Range split_in_turn(std::int64_t total, std::int64_t parts, std::int64_t part, s
 /// batch belongs to micro-batch i % count, however the global batch is divided among replicas.
 class MicroBatchOrder {
  public:
-  /// Of the samples `samples` of a global batch, for `count` micro-batches, 1 or more.
+  /// Orders the range `samples` of a global batch by `count` micro-batches, at least 1.
   MicroBatchOrder(Range samples, std::int64_t count) : samples_(samples), count_(count) {}
 
   /// The positions of micro-batch `number` in this order. May be empty.
   Range range(std::int64_t number) const;
   /// The position in this order of a sample of the global batch.
   std::int64_t position(std::int64_t sample) const {
-    if (count_ == 1) return sample - samples_.begin;  // without divisions: it is asked per sample
+    if (count_ == 1) return sample - samples_.begin;  // no divisions: called per sample
     return range(sample % count_).begin + (sample - samples_.begin) / count_;
   }
 
@@ -48,25 +48,20 @@ class MicroBatchOrder {
 
 // Policies.
 
-/// The sharding policies. All but the first have the meaning of tf.distribute.
+/// The sharding policies. All but the first are those of tf.distribute.
 enum class ShardPolicy {
-  /// All replicas share one order of all records: each takes its part of every global batch and
-  /// reads nothing else. For
-  /// any number and size of files, each record is seen once per epoch, parts differ by at most one
-  /// record, and the
-  /// order does not depend on the number of replicas.
+  /// All replicas share one order of all records: each reads only its part of every global batch.
+  /// For any number and size of files, each record is seen once per epoch, parts differ by at most
+  /// one record, and the order does not depend on the number of replicas.
   automatic,
-  /// Worker w of W reads files w, w + W, w + 2W ... and batches them alone. The epoch ends when the
-  /// last worker is
-  /// done. Requires at least as many files as workers.
+  /// Worker w of W batches the records of its files w, w + W, w + 2W ... The epoch ends when the
+  /// last worker is done. Requires at least as many files as workers.
   file,
-  /// Like `automatic`, but a global batch is cut as in tf.distribute: into slices of equal size, of
-  /// which the last may
-  /// be short or empty, distributed to workers in turn.
+  /// Like `automatic`, but a global batch is cut as in tf.distribute: into slices of equal size,
+  /// the last of which may be short or empty, distributed to workers in turn.
   data,
-  /// Every worker reads all records in its own order: an epoch sees each record once per worker.
-  /// For workers with
-  /// different data.
+  /// Every worker reads all records in its own order: an epoch has each record once per worker. For
+  /// workers with different data.
   off,
 };
 
@@ -88,7 +83,7 @@ struct ReplicaLayout {
 /// What one worker reads in an epoch.
 struct WorkerShare {
   std::int64_t files = 0;    ///< files that it reads from
-  std::int64_t records = 0;  ///< records that its replicas take
+  std::int64_t records = 0;  ///< records that its replicas read
   std::int64_t bytes = 0;    ///< approximate: each record counts as the average size in its file
 };
 
@@ -110,14 +105,14 @@ class BatchPlan {
   BatchPlan(ShardPolicy policy, std::vector<std::int64_t> worker_records, std::int64_t global_batch,
             ReplicaLayout layout);
 
-  /// Until the last record of the last worker is taken.
+  /// Number of steps until the last worker has used its last record.
   std::int64_t steps_per_epoch() const { return steps_; }
 
   /// The share of replica `replica` in the global batch of step `step_in_epoch`, which counts from
   /// 0.
   BatchShare share(std::int64_t step_in_epoch, int replica) const;
 
-  /// Number of records that all replicas of `worker` take in an epoch.
+  /// Number of records that all replicas of `worker` read in an epoch.
   std::int64_t records_of_worker(int worker) const;
 
  private:

@@ -22,7 +22,8 @@ std::uint64_t mix(std::uint64_t word) {
 }  // namespace
 
 Permutation::Permutation(std::uint64_t key, std::int64_t size)
-    : size_(static_cast<std::uint64_t>(size)), rounds_(size < kFew ? kRoundsOfFew : kRounds) {
+    : size_(static_cast<std::uint64_t>(size)),
+      rounds_(size < kSmallSize ? kRoundsIfSmall : kRounds) {
   LOCKSTEP_CHECK_OP(size, >=, 1);
   const int bits = static_cast<int>(std::bit_width(size_ - 1));
   low_bits_ = (bits + 1) / 2;
@@ -62,7 +63,7 @@ constexpr std::int64_t kBlockBytes = 64 << 10;
 /// For smaller blocks, the pages at their ends are too large a fraction.
 constexpr std::int64_t kLeastBlockBytes = 16 << 10;
 /// The minimum number of blocks per sample of a batch. Drawing blocks instead of records narrows
-/// the spread of a batch's contents by one part in this number.
+/// the variation of a batch's contents by one part in this number.
 constexpr std::int64_t kBlocksPerSample = 256;
 /// The total size of the windows of all shards: page cache shared by the ranks of a job.
 constexpr std::int64_t kWindowBytes = 1 << 30;
@@ -107,18 +108,18 @@ EpochOrder::EpochOrder(std::uint64_t seed, std::int64_t epoch, const OrderShape&
 
 std::int64_t EpochOrder::operator[](std::int64_t position) const {
   LOCKSTEP_CHECK(position >= 0 && position < shape_.records);
-  return shape_.block == 1 ? permutation_[position] : record_at(line_of(place_of(position)));
+  return shape_.block == 1 ? permutation_[position] : record_at(line_of(shard_position(position)));
 }
 
-std::int64_t EpochOrder::line_of(Place place) const {
-  const Window window = window_at(place.shard, place.index);
+std::int64_t EpochOrder::line_of(ShardPosition position_in_shard) const {
+  const Window window = window_at(position_in_shard.shard, position_in_shard.index);
   const Permutation mixed(random_key(window_key_, "window", window.number), window.line.size());
-  return window.line.begin +
-         mixed[shard_range(place.shard).begin + place.index - window.line.begin];
+  return window.line.begin + mixed[shard_range(position_in_shard.shard).begin +
+                                   position_in_shard.index - window.line.begin];
 }
 
 /// All shards have a sample in each step except the last, in which only the longer ones have one.
-EpochOrder::Place EpochOrder::place_of(std::int64_t position) const {
+EpochOrder::ShardPosition EpochOrder::shard_position(std::int64_t position) const {
   const std::int64_t index = position / shape_.slots;
   const std::int64_t sample = position % shape_.slots;
   const std::int64_t longer = shape_.records % shape_.slots;
@@ -156,17 +157,17 @@ std::int64_t EpochOrder::record_at(std::int64_t line) const {
 void EpochOrder::for_each_block_ahead(std::int64_t position,
                                       const std::function<void(Range)>& read) const {
   if (shape_.block == 1) return;
-  const Place place = place_of(position);
-  const Range shard = shard_range(place.shard);
-  if (place.index + phase(place.shard) <
-      2 * shape_.window) {  // no window before has announced all of these
-    const std::int64_t line = line_of(place);
+  const ShardPosition position_in_shard = shard_position(position);
+  const Range shard = shard_range(position_in_shard.shard);
+  if (position_in_shard.index + phase(position_in_shard.shard) <
+      2 * shape_.window) {  // no earlier window has announced all of these
+    const std::int64_t line = line_of(position_in_shard);
     const std::int64_t begin = std::max(shard.begin, line / shape_.block * shape_.block);
     read_line({begin, std::min(shard.end, line / shape_.block * shape_.block + shape_.block)},
               read);
   }
-  const std::int64_t ahead = place.index + shape_.window;
-  if ((ahead + phase(place.shard)) % shape_.block == 0 && ahead < shard.size())
+  const std::int64_t ahead = position_in_shard.index + shape_.window;
+  if ((ahead + phase(position_in_shard.shard)) % shape_.block == 0 && ahead < shard.size())
     read_line({shard.begin + ahead, std::min(shard.begin + ahead + shape_.block, shard.end)}, read);
 }
 

@@ -29,17 +29,17 @@ class Permutation {
   /// The smaller the halves, the less a round mixes. Below 256 positions, where rounds are cheap,
   /// all permutations must be likely.
   static constexpr int kRounds = 12;
-  static constexpr int kRoundsOfFew = 48;
-  static constexpr std::int64_t kFew = 256;
+  static constexpr int kRoundsIfSmall = 48;
+  static constexpr std::int64_t kSmallSize = 256;
 
   std::uint64_t permute(std::uint64_t value) const;
 
   std::uint64_t size_;
   std::size_t rounds_;
-  int low_bits_;  ///< bits in the low half; the high half has as many or one less
+  int low_bits_;  ///< bits in the low half; the high half has equally many or one less
   std::uint64_t low_mask_;
   std::uint64_t high_mask_;
-  std::array<std::uint64_t, kRoundsOfFew> round_keys_;
+  std::array<std::uint64_t, kRoundsIfSmall> round_keys_;
 };
 
 // The order in which an epoch visits the records.
@@ -51,7 +51,7 @@ struct OrderShape {
   std::int64_t slots = 1;    ///< number of virtual shards: samples per global batch
   /// Adjacent records that are read together; 1: records are shuffled individually.
   std::int64_t block = 1;
-  /// records of a shard among which the records of blocks are shuffled; a multiple of `block`
+  /// Records of a shard that are shuffled together; a multiple of `block`.
   std::int64_t window = 1;
   bool operator==(const OrderShape&) const = default;
 };
@@ -91,7 +91,7 @@ class EpochOrder {
 
  private:
   /// A position in the sequence of blocks, relative to its shard.
-  struct Place {
+  struct ShardPosition {
     std::int64_t shard = 0;
     std::int64_t index = 0;  // within the shard
   };
@@ -101,8 +101,8 @@ class EpochOrder {
     std::uint64_t number = 0;  // number over all shards
   };
 
-  Place place_of(std::int64_t position) const;
-  std::int64_t line_of(Place place) const;
+  ShardPosition shard_position(std::int64_t position) const;
+  std::int64_t line_of(ShardPosition position_in_shard) const;
   Range shard_range(std::int64_t shard) const { return split(shape_.records, shape_.slots, shard); }
   /// Shards start their windows at different steps, so that not all blocks are needed at the same
   /// time.

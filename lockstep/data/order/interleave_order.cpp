@@ -15,7 +15,7 @@ namespace {
 struct Change {
   std::int64_t round = 0;
   std::size_t slot = 0;
-  bool is_end = false;  // of the slot's input; otherwise the slot is empty
+  bool is_end = false;  // the slot's input ends; otherwise the slot is empty
   std::size_t input = 0;
   bool operator>(const Change& other) const {
     return std::tie(round, slot) > std::tie(other.round, other.slot);
@@ -37,7 +37,7 @@ InterleaveOrder::InterleaveOrder(std::span<const std::int64_t> sizes, std::int64
   while (!changes.empty()) {
     Phase phase = phases_.back();
     const std::int64_t round = changes.top().round;
-    phase.first_position += (round - phase.first_round) * nodes_[phase.root].gives;
+    phase.first_position += (round - phase.first_round) * nodes_[phase.root].yield;
     phase.first_round = round;
     while (!changes.empty() && changes.top().round == round) {
       Change change = changes.top();
@@ -48,7 +48,7 @@ InterleaveOrder::InterleaveOrder(std::span<const std::int64_t> sizes, std::int64
         first_round_[change.input] = round;
         const std::int64_t whole_blocks = sizes[change.input] / block_length;
         changes.push({round + whole_blocks, change.slot, true, change.input});
-        if (whole_blocks == 0) continue;  // its end comes next, in this round
+        if (whole_blocks == 0) continue;  // it ends in this round
         leaf = {block_length, 0, static_cast<NodeId>(change.input)};
       } else if (change.is_end) {
         leaf = {sizes[change.input] % block_length, 0, static_cast<NodeId>(change.input)};
@@ -71,28 +71,28 @@ InterleaveOrder::NodeId InterleaveOrder::with_slot(NodeId node, std::size_t begi
       changed.left = with_slot(changed.left, begin, middle, slot, leaf);
     else
       changed.right = with_slot(changed.right, middle, end, slot, leaf);
-    changed.gives = nodes_[changed.left].gives + nodes_[changed.right].gives;
+    changed.yield = nodes_[changed.left].yield + nodes_[changed.right].yield;
   }
   LOCKSTEP_CHECK_OP(nodes_.size(), <, std::size_t{~NodeId{0}});
   nodes_.push_back(changed);
   return static_cast<NodeId>(nodes_.size() - 1);
 }
 
-InterleaveOrder::Place InterleaveOrder::operator[](std::int64_t position) const {
+InterleaveOrder::Position InterleaveOrder::operator[](std::int64_t position) const {
   LOCKSTEP_CHECK_OP(position, >=, 0);
-  // Of phases that start at the same position, all but the last yield nothing.
+  // If phases start at the same position, only the last yields elements.
   const auto after = std::ranges::upper_bound(phases_, position, {}, &Phase::first_position);
   const Phase& phase = *(after - 1);
-  const std::int64_t gives = nodes_[phase.root].gives;
-  LOCKSTEP_CHECK_OP(gives, >, 0);
-  const std::int64_t round = phase.first_round + (position - phase.first_position) / gives;
-  std::int64_t in_round = (position - phase.first_position) % gives;
+  const std::int64_t yield = nodes_[phase.root].yield;
+  LOCKSTEP_CHECK_OP(yield, >, 0);
+  const std::int64_t round = phase.first_round + (position - phase.first_position) / yield;
+  std::int64_t in_round = (position - phase.first_position) % yield;
   NodeId node = phase.root;
   for (std::size_t slots = slots_; slots > 1;) {
-    const std::int64_t in_left = nodes_[nodes_[node].left].gives;
-    const bool is_left = in_round < in_left;
+    const std::int64_t left_yield = nodes_[nodes_[node].left].yield;
+    const bool is_left = in_round < left_yield;
     node = is_left ? nodes_[node].left : nodes_[node].right;
-    in_round -= is_left ? 0 : in_left;
+    in_round -= is_left ? 0 : left_yield;
     slots = is_left ? slots / 2 : slots - slots / 2;
   }
   const std::size_t input = nodes_[node].right;

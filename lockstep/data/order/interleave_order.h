@@ -20,25 +20,25 @@ namespace lockstep::data {
 /// O(log(inputs)): the phase, the round by a division, the slot by a walk down the tree.
 class InterleaveOrder {
  public:
-  struct Place {
+  struct Position {
     std::size_t input = 0;
     std::int64_t index = 0;  ///< within the input
-    bool operator==(const Place&) const = default;
+    bool operator==(const Position&) const = default;
   };
 
-  /// `sizes` of the inputs, each at least 0. At least one input; `cycle_length` and `block_length`
-  /// at least 1.
+  /// `sizes`: the number of elements of each input, of which there is at least one. `cycle_length`
+  /// and `block_length` are at least 1.
   InterleaveOrder(std::span<const std::int64_t> sizes, std::int64_t cycle_length,
                   std::int64_t block_length);
 
   /// The input and index of the element at `position`, 0 .. sum of sizes - 1. Thread-safe.
-  Place operator[](std::int64_t position) const;
+  Position operator[](std::int64_t position) const;
 
  private:
   using NodeId = std::uint32_t;
   /// A node of the tree of sums. The node of a slot has an input instead of children.
   struct Node {
-    std::int64_t gives = 0;  // elements per round
+    std::int64_t yield = 0;  // elements per round
     NodeId left = 0;
     NodeId right = 0;  // for a slot: the input
   };

@@ -19,7 +19,7 @@ BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
       options_(options),
       sharding_(pipeline_, options.layout()),
       steps_per_epoch_(sharding_.plan().steps_per_epoch()),
-      gives_pixels_(options.pixels && pipeline_.gives_pixels()),
+      delivers_pixels_(options.pixels && pipeline_.keeps_pixels()),
       needs_padding_(std::ranges::any_of(pipeline_.spec.inputs, &TensorSpec::is_ragged) ||
                      std::ranges::any_of(pipeline_.spec.targets, &TensorSpec::is_ragged)) {}
 
@@ -35,10 +35,11 @@ void BatchReader::resize_parts(std::int64_t step, std::vector<Batch>& parts) con
     part.global_samples = share.global_samples;
     part.micro_batches = std::clamp<std::int64_t>(options_.micro_batches, 1,
                                                   std::max<std::int64_t>(1, share.global_samples));
-    part.resize(pipeline_.spec, share.positions.size(), gives_pixels_);
+    part.resize(pipeline_.spec, share.positions.size(), delivers_pixels_);
     const auto samples = static_cast<std::size_t>(part.samples);
     part.record_ids.resize(samples);
-    part.normalization = gives_pixels_ ? pipeline_.pixel_normalization() : ChannelNormalization();
+    part.normalization =
+        delivers_pixels_ ? pipeline_.pixel_normalization() : ChannelNormalization();
     const std::size_t mixed = pipeline_.mixup_alpha > 0 ? samples : 0;
     part.partner_labels.resize(mixed);
     part.label_weights.resize(mixed);
@@ -54,7 +55,7 @@ std::int64_t BatchReader::step_bytes() const {
   std::size_t bytes = sizeof(std::int64_t);  // the record id
   for (const TensorSpec& input : spec.inputs) bytes += input.bytes();
   for (const TensorSpec& target : spec.targets) bytes += target.bytes();
-  if (gives_pixels_)
+  if (delivers_pixels_)
     bytes -= spec.inputs.front().bytes() - static_cast<std::size_t>(spec.feature_count());
   if (spec.weighted) bytes += sizeof(float);
   if (pipeline_.mixup_alpha > 0) bytes += sizeof(std::int32_t) + sizeof(float);
@@ -97,8 +98,8 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, BadRecordPr
   const auto index_of = [&](std::int64_t number) {
     return static_cast<std::size_t>(order.position(part.first_sample + number));
   };
-  // The ids of the next samples. In a shuffled order, a record in memory is in no cache; so many
-  // records ahead, it arrives there while others are read.
+  // Number of samples to prefetch. In a shuffled order, a record in memory is in no cache; this far
+  // ahead, it is loaded while others are read.
   constexpr std::int64_t kAhead = 16;
   std::array<std::int64_t, kAhead> next_ids{};
   const auto look_ahead = [&](std::int64_t number) {

@@ -15,7 +15,7 @@
 
 namespace lockstep::data {
 
-/// What is wrong with each unreadable record, by its id.
+/// The problem of each unreadable record, by its id.
 using BadRecordProblems = std::map<std::int64_t, std::string>;
 
 /// Stateless, so any thread can make any piece of any step. Reads only the records of this
@@ -34,7 +34,7 @@ class BatchReader {
   /// Bytes of all parts of a step, without ragged tensors and strings.
   std::int64_t step_bytes() const;
 
-  /// Number of samples of this process in the step for which `parts` are laid out.
+  /// Number of samples of this process in the step for which `parts` are sized.
   static std::int64_t local_samples(const std::vector<Batch>& parts);
 
   /// Reads and maps the samples [piece.begin, piece.end) of this process, counted through the parts
@@ -56,7 +56,7 @@ class BatchReader {
   StreamOptions options_;
   Sharding sharding_;
   std::int64_t steps_per_epoch_;
-  bool gives_pixels_;
+  bool delivers_pixels_;
   bool needs_padding_;
 };
 

@@ -67,13 +67,13 @@ void mix(std::span<float> pixels, std::span<const float> partner, float weight) 
 
 MixupStep::MixupStep(const Pipeline& pipeline)
     : pipeline_(pipeline),
-      own_memory_(pipeline.spec, 1, pipeline.gives_pixels()),
+      own_memory_(pipeline.spec, 1, pipeline.keeps_pixels()),
       own_(own_memory_.sample()),
-      partner_memory_(pipeline.spec, 1, pipeline.gives_pixels()),
+      partner_memory_(pipeline.spec, 1, pipeline.keeps_pixels()),
       partner_(partner_memory_.sample()) {}
 
 MixupStep::Mixed MixupStep::read(const SampleKey& key, Sample& sample, const Read& read) {
-  if (!pipeline_.gives_pixels() || !sample.pixels().empty()) return read_and_mix(key, sample, read);
+  if (!pipeline_.keeps_pixels() || !sample.pixels().empty()) return read_and_mix(key, sample, read);
   const Mixed mixed = read_and_mix(key, own_, read);
   pixels_to_features(own_.pixels(), pipeline_.pixel_normalization(), sample.features());
   sample.label() = own_.label();

@@ -60,7 +60,7 @@ class MixupStep {
   Mixed read_and_mix(const SampleKey& key, Sample& own, const Read& read);
 
   const Pipeline& pipeline_;
-  Batch own_memory_;  // of one sample, for pixels that become features afterwards
+  Batch own_memory_;  // one sample, whose pixels become features afterwards
   Sample own_;
   Batch partner_memory_;
   Sample partner_;

@@ -19,7 +19,7 @@ ChannelNormalization before_the_maps(const Pipeline& pipeline) {
 
 }  // namespace
 
-bool Pipeline::gives_pixels() const {
+bool Pipeline::keeps_pixels() const {
   return source->info().has_images && maps.empty() &&
          (before_the_maps(*this).channels == 0 || normalization.channels == 0);
 }

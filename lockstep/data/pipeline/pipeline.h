@@ -18,7 +18,7 @@ namespace lockstep::data {
 /// The processing of a source's records. A value; the source is shared.
 struct Pipeline {
   std::shared_ptr<const RecordSource> source;
-  /// spec of the samples: the source's, or the output of the image recipe
+  /// The samples' spec: the source's, or the output of the image recipe.
   SampleSpec spec;
   std::shared_ptr<const ImageTransform> images;  ///< null: images are used as stored
   std::vector<SampleMap> maps;                   ///< applied after `images`, in this order
@@ -33,15 +33,15 @@ struct Pipeline {
 
   /// Whether samples can stay bytes until they are on the model's device, which then normalizes
   /// them.
-  bool gives_pixels() const;
-  /// The normalization to apply there.
+  bool keeps_pixels() const;
+  /// The normalization that the device applies.
   ChannelNormalization pixel_normalization() const;
 
   /// Whether samples are the unchanged records of the source.
   bool is_plain() const { return !images && maps.empty() && normalization.channels == 0; }
   /// The processing of the source's records: ", images cifar10-train, 2 maps, normalized ...".
   std::string preparation() const;
-  /// That, and what was done before.
+  /// `preparation()` and the changes of the source.
   RecordChanges changes() const;
 };
 
@@ -59,9 +59,9 @@ class SampleReader {
 
  private:
   void apply_recipe(const SampleKey& key, const StoredImage& image, const Sample& sample) const;
-  /// Records that the processing of a sample comes to `stage`, while a trace is collected. Not if
-  /// samples are copied only, and not for each sample of a large batch: the events would take
-  /// longer, or be more than are kept.
+  /// Records in an active trace that the processing of a sample enters `stage`. Skips samples that
+  /// are only copied, and most of a large batch: their events would take longer than the work, or
+  /// exceed the trace's capacity.
   void begin_stage(const char* stage);
 
   const Pipeline& pipeline_;

@@ -24,7 +24,7 @@ int WorkerTuner::add_step(double waited, double elapsed, bool all_ready) {
   if (waited_ > kWaitShare * elapsed_) {
     if (has_shrunk_) patience_ = std::min(2 * patience_, kMaxIdleSteps);
     has_shrunk_ = false;
-    workers_ = std::min(most_, workers_ + 1);
+    workers_ = std::min(max_workers_, workers_ + 1);
   }
   window_steps_ = 0;
   waited_ = 0;
@@ -48,7 +48,7 @@ PrefetchStream::PrefetchStream(Pipeline pipeline, const StreamOptions& options)
                                        : options.last_step),
       tuner_(options.threads),
       slots_(slots_that_fit(options.prefetch, reader_.step_bytes(), options.prefetch_bytes)),
-      taking_step_(options.first_step),
+      claimed_step_(options.first_step),
       next_step_(options.first_step),
       workers_(tuner_.workers()) {
   for (int i = 0; i < options.threads; ++i) {
@@ -97,8 +97,8 @@ bool PrefetchStream::next_if_ready(std::vector<Batch>& parts) {
   return true;
 }
 
-/// Sets the error of a step whose bad records exceed the limit. An error of one of its pieces comes
-/// first: that record is bad, too.
+/// Sets the error of a step whose bad records exceed the limit. An error of one of its pieces has
+/// priority: its record is bad, too.
 void PrefetchStream::count_bad_records(Slot& slot) {
   bad_records_.merge(slot.bad);
   slot.bad.clear();
@@ -121,14 +121,14 @@ void PrefetchStream::deliver(std::vector<Batch>& parts, double waited, bool were
   std::swap(parts, slot_of(next_step_).parts);
   ++next_step_;
   const auto now = Clock::now();
-  if (last_given_)  // the first step is not representative: all slots were empty
-    workers_ = tuner_.add_step(waited, std::chrono::duration<double>(now - *last_given_).count(),
+  if (last_delivery_)  // the first step is not representative: all slots were empty
+    workers_ = tuner_.add_step(waited, std::chrono::duration<double>(now - *last_delivery_).count(),
                                were_ready);
-  last_given_ = now;
+  last_delivery_ = now;
 }
 
 bool PrefetchStream::is_ready(std::int64_t step) const {
-  return taking_step_ > step && slots_[slot_number(step)].pieces_left == 0;
+  return claimed_step_ > step && slots_[slot_number(step)].unfinished_pieces == 0;
 }
 
 bool PrefetchStream::all_ready() const {
@@ -142,17 +142,17 @@ bool PrefetchStream::all_ready() const {
 
 void PrefetchStream::work(int thread, const std::stop_token& stop) {
   trace::name_thread("reading data", thread);
-  double counted = 0;  // of the processor time of this thread
+  double counted = 0;  // processor time of this thread so far
   for (;;) {
     Piece piece;
     {
       std::unique_lock lock(mutex_);
-      if (!can_take(thread)) {
+      if (!can_claim(thread)) {
         const trace::Span waiting(trace::kIdleSpan);
-        slot_free_.wait(lock, stop, [&] { return can_take(thread); });
+        slot_free_.wait(lock, stop, [&] { return can_claim(thread); });
       }
       if (stop.stop_requested()) return;
-      piece = take_piece();
+      piece = claim_piece();
     }
     BadRecordProblems bad;
     std::exception_ptr error;
@@ -170,31 +170,31 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
 }
 
 /// A started step is always finished, so that its slot completes; a new step needs a free slot.
-bool PrefetchStream::can_take(int thread) const {
+bool PrefetchStream::can_claim(int thread) const {
   if (thread >= workers_) return false;
-  if (taking_piece_ > 0) return true;
-  return !failed_ && taking_step_ < last_step_ &&
-         taking_step_ - next_step_ < static_cast<std::int64_t>(slots_.size());
+  if (next_piece_ > 0) return true;
+  return !failed_ && claimed_step_ < last_step_ &&
+         claimed_step_ - next_step_ < static_cast<std::int64_t>(slots_.size());
 }
 
-PrefetchStream::Piece PrefetchStream::take_piece() {
-  Slot& slot = slot_of(taking_step_);
-  if (taking_piece_ == 0) begin_step(slot);
+PrefetchStream::Piece PrefetchStream::claim_piece() {
+  Slot& slot = slot_of(claimed_step_);
+  if (next_piece_ == 0) begin_step(slot);
   const Piece piece = {
-      &slot, taking_piece_,
-      split(BatchReader::local_samples(slot.parts), pieces_per_step_, taking_piece_)};
-  if (++taking_piece_ == pieces_per_step_) {
-    taking_piece_ = 0;
-    ++taking_step_;
+      &slot, next_piece_,
+      split(BatchReader::local_samples(slot.parts), pieces_per_step_, next_piece_)};
+  if (++next_piece_ == pieces_per_step_) {
+    next_piece_ = 0;
+    ++claimed_step_;
   }
   return piece;
 }
 
 void PrefetchStream::begin_step(Slot& slot) {
-  slot.pieces_left = pieces_per_step_;
+  slot.unfinished_pieces = pieces_per_step_;
   const trace::Span span("lay out batch");
   try {
-    reader_.resize_parts(taking_step_, slot.parts);
+    reader_.resize_parts(claimed_step_, slot.parts);
   } catch (...) {  // out of memory; the step's pieces are then empty, and next() reports the error
     slot.parts.clear();
     slot.error = std::current_exception();
@@ -209,7 +209,7 @@ void PrefetchStream::finish_piece(const Piece& piece, BadRecordProblems bad,
   {
     std::unique_lock lock(mutex_);
     Slot& slot = *piece.slot;
-    if (slot.pieces_left == 1 && reader_.needs_padding() && !slot.error && !error) {
+    if (slot.unfinished_pieces == 1 && reader_.needs_padding() && !slot.error && !error) {
       lock.unlock();  // no other thread uses the slot now
       const trace::Span span("pad batch");
       try {
@@ -227,7 +227,7 @@ void PrefetchStream::finish_piece(const Piece& piece, BadRecordProblems bad,
         slot.failed_piece = piece.number;
       }
     }
-    ready = --slot.pieces_left == 0;
+    ready = --slot.unfinished_pieces == 0;
   }
   if (ready) step_ready_.notify_one();
 }

@@ -21,8 +21,8 @@ namespace lockstep::data {
 /// Adapts the number of active threads. It starts with the maximum, so that the first steps are
 /// ready soon. If for `kIdleSteps` steps every slot of the stream was ready at each request, one
 /// thread is deactivated. If more than `kWaitShare` of the time of `kWindowSteps` steps was spent
-/// waiting, one thread is activated. Each time a thread proves to be needed, twice as many idle
-/// steps are required before the next one is deactivated, so that the number settles. The decisions
+/// waiting, one thread is activated. Each time a thread proves to be needed, the number of idle
+/// steps before the next deactivation doubles, so that the number of threads settles. The decisions
 /// depend on timing; the output of the threads does not.
 class WorkerTuner {
  public:
@@ -31,8 +31,8 @@ class WorkerTuner {
   static constexpr int kIdleSteps = 128;
   static constexpr int kMaxIdleSteps = 64 * kIdleSteps;
 
-  /// `most` >= 1.
-  explicit WorkerTuner(int most) : most_(most), workers_(most) {}
+  /// `max_workers` >= 1.
+  explicit WorkerTuner(int max_workers) : max_workers_(max_workers), workers_(max_workers) {}
 
   /// Adds one step: the seconds waited for it, the seconds since the previous step was delivered
   /// (waiting included), and whether all slots were ready when it was requested. Returns workers().
@@ -41,24 +41,24 @@ class WorkerTuner {
   int workers() const { return workers_; }
 
  private:
-  int most_;
+  int max_workers_;
   int workers_;
   int window_steps_ = 0;
   double waited_ = 0;
   double elapsed_ = 0;
   int idle_steps_ = 0;
   int patience_ = kIdleSteps;
-  bool has_shrunk_ = false;  // and not grown since
+  bool has_shrunk_ = false;  // since it last grew
 };
 
 // Batches prepared ahead of use by background threads.
 
-/// A ring of `prefetch` slots, or as many as fit in the memory limit. Each slot holds the parts of
-/// one step. Every step is cut into as many pieces as the maximum number of threads. Active threads
-/// take the pieces in step order. next() swaps the parts of a finished slot with the caller's, so
-/// memory is reused and nothing is copied. Locks are taken per piece; waiting threads sleep. The
-/// number of active threads follows the time that the caller waits (WorkerTuner); the others sleep.
-/// The contents of a step do not depend on it.
+/// A ring of up to `prefetch` slots, fewer if the memory limit requires it. Each slot holds the
+/// parts of one step. Every step is cut into as many pieces as the maximum number of threads.
+/// Active threads process the pieces in step order. next() swaps the parts of a finished slot with
+/// the caller's, so memory is reused and nothing is copied. Locks are acquired per piece; waiting
+/// threads sleep. The number of active threads follows the time that the caller waits
+/// (WorkerTuner); the others sleep. The contents of a step do not depend on it.
 ///
 /// The first error in data order wins, regardless of which thread encounters which error first: the
 /// steps before it are delivered, then next() throws it, again on every further call. Bad records
@@ -82,8 +82,8 @@ class PrefetchStream final : public BatchStream {
  private:
   struct Slot {
     std::vector<Batch> parts;
-    int pieces_left = 0;
-    std::exception_ptr error;  // of the first piece that failed
+    int unfinished_pieces = 0;
+    std::exception_ptr error;  // error of the first failed piece
     int failed_piece = 0;
     BadRecordProblems bad;
   };
@@ -96,11 +96,11 @@ class PrefetchStream final : public BatchStream {
   using Clock = std::chrono::steady_clock;
 
   void work(int thread, const std::stop_token& stop);
-  bool can_take(int thread) const;
+  bool can_claim(int thread) const;
   bool is_ready(std::int64_t step) const;
   bool all_ready() const;
   void deliver(std::vector<Batch>& parts, double waited, bool were_ready);
-  Piece take_piece();
+  Piece claim_piece();
   void begin_step(Slot& slot);
   void finish_piece(const Piece& piece, BadRecordProblems bad, std::exception_ptr error);
   void count_bad_records(Slot& slot);
@@ -115,21 +115,21 @@ class PrefetchStream final : public BatchStream {
   double seconds_waited_ = 0;
   std::atomic<double> processor_seconds_ = 0;
   WorkerTuner tuner_;
-  std::optional<Clock::time_point> last_given_;
-  BadRecordProblems bad_records_;  // of the steps that were delivered
+  std::optional<Clock::time_point> last_delivery_;
+  BadRecordProblems bad_records_;  // in the delivered steps
 
   std::mutex mutex_;
   std::condition_variable_any slot_free_;
   std::condition_variable step_ready_;
   std::vector<Slot> slots_;
-  std::int64_t taking_step_;  // the step whose pieces are being taken
-  int taking_piece_ = 0;
-  std::int64_t next_step_;  // the step that next() returns
-  bool failed_ = false;     // no piece of a later step is taken
-  int workers_;             // threads with a lower number may take pieces
+  std::int64_t claimed_step_;  // the step whose pieces are being claimed
+  int next_piece_ = 0;         // the next one of that step
+  std::int64_t next_step_;     // the step that next() returns
+  bool failed_ = false;        // no piece of a later step is claimed
+  int workers_;                // threads with a lower number may claim pieces
 
-  std::vector<std::jthread>
-      threads_;  // last member: the threads stop before anything they use is destroyed
+  // Last member: the threads stop before anything they use is destroyed.
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace lockstep::data

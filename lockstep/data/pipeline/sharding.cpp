@@ -91,7 +91,7 @@ std::string Sharding::order() const {
 }
 
 std::vector<WorkerShare> Sharding::shares(std::uint64_t seed, std::int64_t epoch) const {
-  std::vector<std::int64_t> last_record;  // of each file, plus 1
+  std::vector<std::int64_t> last_record;  // last record of each file, plus 1
   if (!has_own_orders())
     for (const StoredFile& file : files_)
       last_record.push_back((last_record.empty() ? 0 : last_record.back()) + file.records);
@@ -149,24 +149,24 @@ std::size_t RecordSequence::range_at(std::int64_t position) const {
 }
 
 std::int64_t RecordSequence::operator[](std::int64_t position) const {
-  const std::int64_t place = order_ ? (*order_)[position] : position;
-  const std::size_t range = range_at(place);
-  return ranges_->first_record[range] + place - ranges_->first_position[range];
+  const std::int64_t index = order_ ? (*order_)[position] : position;
+  const std::size_t range = range_at(index);
+  return ranges_->first_record[range] + index - ranges_->first_position[range];
 }
 
 void RecordSequence::for_each_block_ahead(std::int64_t position,
                                           const std::function<void(Range)>& read) const {
   if (!order_) return;
-  order_->for_each_block_ahead(position, [&](Range places) {
-    while (places.begin < places.end) {
-      const std::size_t range = range_at(places.begin);
+  order_->for_each_block_ahead(position, [&](Range positions) {
+    while (positions.begin < positions.end) {
+      const std::size_t range = range_at(positions.begin);
       const std::int64_t end = range + 1 < ranges_->first_position.size()
-                                   ? std::min(places.end, ranges_->first_position[range + 1])
-                                   : places.end;
+                                   ? std::min(positions.end, ranges_->first_position[range + 1])
+                                   : positions.end;
       const std::int64_t first =
-          ranges_->first_record[range] + places.begin - ranges_->first_position[range];
-      read({first, first + end - places.begin});
-      places.begin = end;
+          ranges_->first_record[range] + positions.begin - ranges_->first_position[range];
+      read({first, first + end - positions.begin});
+      positions.begin = end;
     }
   });
 }

@@ -66,7 +66,7 @@ class Sharding {
   std::vector<StoredFile> files_;
   std::vector<Ranges> ranges_;
   std::int64_t record_bytes_;
-  std::int64_t slots_;  // of an order: samples per step of all workers that share it
+  std::int64_t slots_;  // samples per step of all workers that share an order
   BatchPlan plan_;
 };
 
@@ -75,7 +75,7 @@ class RecordSequence {
  public:
   /// The record id at `position` of the worker's sequence.
   std::int64_t operator[](std::int64_t position) const;
-  /// EpochOrder::for_each_block_ahead, in record ids.
+  /// EpochOrder::for_each_block_ahead() with record ids.
   void for_each_block_ahead(std::int64_t position, const std::function<void(Range)>& read) const;
 
  private:

@@ -106,15 +106,15 @@ class InflatedBytes final : public ByteSource {
   }
 
   std::size_t inflate_into(char* into, std::size_t count) {
-    const auto room = static_cast<std::uint32_t>(std::min<std::size_t>(count, 1u << 30));
+    const auto capacity = static_cast<std::uint32_t>(std::min<std::size_t>(count, 1u << 30));
     state_.next_out = reinterpret_cast<std::uint8_t*>(into);
-    state_.avail_out = room;
+    state_.avail_out = capacity;
     const std::uint32_t available = state_.avail_in;
     const int result = isal_inflate(&state_);
     if (result != ISAL_DECOMP_OK && result != ISAL_END_INPUT && result != ISAL_OUT_OVERFLOW)
       fail(fmt::format("damaged {} data before byte {}", kNamesOf<Compression>.name(compression_),
                        offset_));
-    const std::size_t made = room - state_.avail_out;
+    const std::size_t made = capacity - state_.avail_out;
     const bool is_stuck =
         made == 0 && state_.avail_in == available && state_.block_state != ISAL_BLOCK_FINISH;
     if (!failure_ && is_stuck && input_ended_)
@@ -123,11 +123,11 @@ class InflatedBytes final : public ByteSource {
   }
 
   /// Output produced before the failure is returned first.
-  void fail(const std::string& given) {
+  void fail(const std::string& problem) {
     failure_.emplace(
         ErrorCategory::data, file_.path().string(),
         fmt::format("expected a complete {} stream", kNamesOf<Compression>.name(compression_)),
-        given);
+        problem);
   }
 
   const InputFile& file_;
@@ -166,8 +166,8 @@ std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compre
 
 namespace {
 
-/// More data than memory can hold. This is not damage: the data before it must not be used as the
-/// whole.
+/// More data than memory can hold. This is not damage: the data before it must not count as the
+/// whole file.
 class TooLarge final : public Error {
  public:
   TooLarge(const InputFile& file, Compression compression, std::uint64_t limit)
@@ -208,8 +208,8 @@ void append_all(ByteSource& source, const InputFile& file, Compression compressi
   while (bytes.size() < count) {
     const std::size_t done = bytes.size();
     if (done > limit) throw TooLarge(file, compression, limit);
-    const std::uint64_t most = std::min(count, limit < count ? limit + 1 : limit);
-    step = std::min<std::uint64_t>(step, most - done);
+    const std::uint64_t end = std::min(count, limit < count ? limit + 1 : limit);
+    step = std::min<std::uint64_t>(step, end - done);
     resize(bytes, done + step, file, compression);
     std::size_t got = 0;
     try {
@@ -220,7 +220,7 @@ void append_all(ByteSource& source, const InputFile& file, Compression compressi
     }
     bytes.resize(done + got);
     if (got == 0) return;
-    // Usually only the end is left, for which there is room.
+    // Usually only the end remains, which fits in the capacity.
     step = bytes.capacity() > bytes.size() ? bytes.capacity() - bytes.size()
                                            : std::max(kOutputBytes, bytes.size() / 2);
   }
@@ -243,9 +243,9 @@ std::string read_all(const InputFile& file, Compression compression,
   return bytes;
 }
 
-WholeOrPart read_what_is_whole(const InputFile& file, Compression compression,
-                               std::optional<std::uint64_t> limit) {
-  WholeOrPart result;
+DecompressedFile read_intact_part(const InputFile& file, Compression compression,
+                                  std::optional<std::uint64_t> limit) {
+  DecompressedFile result;
   try {
     append_all(*open_bytes(file, compression), file, compression, kAll,
                limit.value_or(memory_limit(file, compression)), result.bytes);

@@ -33,7 +33,7 @@ class ByteSource {
 /// Opens `file` at its beginning; `file` must outlive the source.
 std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compression);
 
-/// All bytes of a file, decompressed. Throws Error (data) on failure and for more than `limit`
+/// All bytes of a file, decompressed. Throws Error (data) on failure or for more than `limit`
 /// bytes: a small compressed file can expand a thousandfold. The default limit depends on the
 /// available memory.
 std::string read_all(const InputFile& file, Compression compression,
@@ -44,14 +44,14 @@ std::string read_all(const InputFile& file, Compression compression,
 std::string read_up_to(const InputFile& file, Compression compression, std::uint64_t count);
 
 /// The decompressed bytes of a file, possibly incomplete.
-struct WholeOrPart {
+struct DecompressedFile {
   std::string bytes;     ///< the decompressed bytes
   bool is_whole = true;  ///< false if the compressed data is damaged or truncated after `bytes`
 };
 /// Decompresses a file from its beginning, as far as it is intact. Throws Error (data) for more
 /// than `limit` bytes, as read_all().
-WholeOrPart read_what_is_whole(const InputFile& file, Compression compression,
-                               std::optional<std::uint64_t> limit = {});
+DecompressedFile read_intact_part(const InputFile& file, Compression compression,
+                                  std::optional<std::uint64_t> limit = {});
 
 /// Compresses a stream piece by piece. Not thread-safe.
 class Deflater {

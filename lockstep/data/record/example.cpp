@@ -75,7 +75,7 @@ Example parse_example(std::string_view record) {
 }
 
 std::string feature_list(std::string_view record) {
-  // The record may be damaged: its values may take many times its size.
+  // The record may be damaged: its values may need many times its size.
   std::map<std::string_view, FeatureKind> kinds;
   for_each_feature(record, [&](std::string_view name, const FeatureView& feature) {
     kinds.insert_or_assign(name, feature.kind());

@@ -53,13 +53,13 @@ struct FeatureRequest {
 /// memory.
 class ExampleValues {
  public:
-  /// The values of request `request` in the last record read; empty if it has another kind.
+  /// Bytes of request `request` in the last record read; empty if its feature has another kind.
   std::span<const std::string_view> bytes(std::size_t request) const {
     return values_.at(request).bytes;
   }
-  /// The same for floats.
+  /// Floats of a request; empty if its feature has another kind.
   std::span<const float> floats(std::size_t request) const { return values_.at(request).floats; }
-  /// The same for integers.
+  /// Integers of a request; empty if its feature has another kind.
   std::span<const std::int64_t> int64s(std::size_t request) const {
     return values_.at(request).int64s;
   }
@@ -91,7 +91,7 @@ class ExampleReader {
   /// `missing` values that do not match their request.
   explicit ExampleReader(std::vector<FeatureRequest> requests);
 
-  /// The requests given to the constructor.
+  /// The requests of the constructor.
   const std::vector<FeatureRequest>& requests() const { return requests_; }
 
   /// `where` returns the location of the record for messages, and is called only on errors. Throws

@@ -276,16 +276,16 @@ std::vector<std::string_view> FeatureView::bytes_list() const {
 
 void FeatureView::copy_floats(std::span<float> out) const {
   LOCKSTEP_CHECK(kind_ == FeatureKind::floats);
-  auto room = std::as_writable_bytes(out);
+  auto rest = std::as_writable_bytes(out);
   for_each_list([&](protozero::data_view list) {
     for_each_float_run(list, [&](std::string_view run) {
       if (run.empty()) return;
-      LOCKSTEP_CHECK_OP(run.size(), <=, room.size());
-      std::memcpy(room.data(), run.data(), run.size());
-      room = room.subspan(run.size());
+      LOCKSTEP_CHECK_OP(run.size(), <=, rest.size());
+      std::memcpy(rest.data(), run.data(), run.size());
+      rest = rest.subspan(run.size());
     });
   });
-  LOCKSTEP_CHECK_OP(room.size(), ==, 0u);
+  LOCKSTEP_CHECK_OP(rest.size(), ==, 0u);
 }
 
 std::optional<std::int64_t> FeatureView::single_int64() const {

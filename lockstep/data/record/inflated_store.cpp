@@ -19,10 +19,10 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kFirstBytes = std::size_t{1} << 16;  // read at first
-constexpr std::size_t kWriteBytes = std::size_t{1} << 20;  // written at once
+constexpr std::size_t kFirstBytes = std::size_t{1} << 16;  // size of the first read
+constexpr std::size_t kWriteBytes = std::size_t{1} << 20;  // size of a write
 
-/// A file without a name: nobody else can open or replace it, and nothing is left of it.
+/// A file without a name: no other program can open or replace it, and it disappears when closed.
 FileDescriptor create_unnamed(const std::filesystem::path& directory) {
   FileDescriptor file(::open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
   if (file.is_open()) return file;
@@ -34,13 +34,13 @@ FileDescriptor create_unnamed(const std::filesystem::path& directory) {
 }
 
 /// Half of the free space of its file system.
-std::uint64_t most_bytes_on(const InputFile& disk) {
+std::uint64_t max_bytes_on(const InputFile& disk) {
   struct statvfs space = {};
   if (::fstatvfs(disk.descriptor(), &space) != 0) return std::numeric_limits<std::uint64_t>::max();
   return static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize / 2;
 }
 
-/// The temporary file of another store; null if it cannot be opened, or is not the one meant.
+/// The temporary file of another store; null if it cannot be opened, or is another file.
 std::shared_ptr<const InputFile> open_shared(const InflatedStore::Handle& handle, int access) {
   if (handle.owner.pid_namespace != SharedSegment::this_owner().pid_namespace) return nullptr;
   const std::string path = fmt::format("/proc/{}/fd/{}", handle.owner.process, handle.descriptor);
@@ -85,7 +85,7 @@ class ByteLock {
                              const std::string& reason) {
   throw Error(
       ErrorCategory::data, file.path().string(),
-      fmt::format("expected room for the decompressed file in {} (--index-dir or TMPDIR sets "
+      fmt::format("expected space for the decompressed file in {} (--index-dir or TMPDIR sets "
                   "another directory)",
                   disk.path().string()),
       reason);
@@ -93,22 +93,22 @@ class ByteLock {
 
 }  // namespace
 
-/// Where the stores have a file.
+/// The location of a file in the stores.
 struct InflatedStore::Entry {
   std::uint64_t begin = 0;
   std::uint64_t size = 0;
   std::uint32_t store = 0;
-  /// Last, so that it is `absent` in an entry that is not written completely.
+  /// The last member, so that it is `absent` in an incompletely written entry.
   enum class State : std::uint32_t { absent, whole, cut } state = State::absent;
 };
 
-/// Reads a compressed file up to its end, or up to a damage.
+/// Reads a compressed file up to its end or first damage.
 class InflatedStore::Inflation {
  public:
   Inflation(const InputFile& file, Compression compression, bool keep_intact_part)
       : file_(file), keep_intact_part_(keep_intact_part), source_(open_bytes(file, compression)) {}
 
-  /// Fewer than `count` bytes only at the end.
+  /// Returns fewer than `count` bytes only at the end.
   std::size_t read(char* into, std::size_t count) {
     try {
       return source_->read(into, count);
@@ -119,11 +119,11 @@ class InflatedStore::Inflation {
     }
   }
 
-  /// Reads until the end or `most` bytes; whether it reached the end.
-  bool read_beginning(std::size_t most, std::string& bytes) {
-    while (bytes.size() < most) {
+  /// Reads up to `max_bytes` bytes. Returns whether it reached the end.
+  bool read_beginning(std::size_t max_bytes, std::string& bytes) {
+    while (bytes.size() < max_bytes) {
       const std::size_t done = bytes.size();
-      bytes.resize(std::min(most, std::max(kFirstBytes, 2 * done)));
+      bytes.resize(std::min(max_bytes, std::max(kFirstBytes, 2 * done)));
       const std::size_t got = read(bytes.data() + done, bytes.size() - done);
       bytes.resize(done + got);
       if (got == 0) return true;
@@ -160,7 +160,7 @@ std::shared_ptr<const InputFile> InflatedStore::open_disk() {
 std::uint64_t InflatedStore::write(Inflation& inflation, std::string_view head, std::uint64_t begin,
                                    std::optional<std::uint64_t> size) const {
   const InputFile& disk = *disk_;
-  const std::uint64_t limit = most_bytes_on(disk);
+  const std::uint64_t limit = max_bytes_on(disk);
   std::string piece(kWriteBytes, '\0');
   std::uint64_t total = 0;
   while (!head.empty()) {
@@ -186,13 +186,13 @@ std::uint64_t InflatedStore::write(Inflation& inflation, std::string_view head, 
   return total;
 }
 
-InflatedFile InflatedStore::keep_in_memory(WholeOrPart inflated) {
+InflatedFile InflatedStore::keep_in_memory(DecompressedFile inflated) {
   const std::size_t size = inflated.bytes.size();
   held_ += size;
   return {std::move(inflated.bytes), nullptr, 0, size, inflated.is_whole};
 }
 
-/// nullopt if there is no disk to write to.
+/// Returns nullopt if there is no disk to write to.
 std::optional<InflatedFile> InflatedStore::keep_on_disk(Inflation& inflation, std::string_view head,
                                                         std::optional<std::uint64_t> size) {
   std::unique_lock lock(mutex_);
@@ -237,7 +237,7 @@ std::optional<InflatedFile> InflatedStore::find_shared(std::size_t number,
   return InflatedFile{{}, shared_[entry.store], entry.begin, entry.size, is_whole};
 }
 
-/// If it fails, the other processes decompress the file themselves.
+/// On failure, the other processes decompress the file themselves.
 void InflatedStore::publish(std::size_t number, const InflatedFile& file) const {
   const Entry entry{file.begin, file.size, static_cast<std::uint32_t>(own_),
                     file.is_whole ? Entry::State::whole : Entry::State::cut};
@@ -265,12 +265,12 @@ InflatedFile InflatedStore::inflate_here(const InputFile& file, Compression comp
   std::string head;
   const bool is_all = inflation.read_beginning(may_hold ? kMaxHeldFile : kFirstBytes, head);
   std::optional<InflatedFile> result;
-  // Without an intact first header nothing is read from it, however much follows.
+  // Without an intact first header, nothing is read from the file.
   const bool is_read = header_intact(head);
   if (is_read && !(is_all && may_hold)) result = keep_on_disk(inflation, head, size);
   if (!result && is_read && !is_all) {
-    result = keep_in_memory(keep_intact_part ? read_what_is_whole(file, compression)
-                                             : WholeOrPart{read_all(file, compression), true});
+    result = keep_in_memory(keep_intact_part ? read_intact_part(file, compression)
+                                             : DecompressedFile{read_all(file, compression), true});
   } else if (!result) {
     head.shrink_to_fit();
     result = keep_in_memory({std::move(head), inflation.is_whole()});

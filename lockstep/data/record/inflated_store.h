@@ -22,11 +22,11 @@ namespace lockstep::data {
 
 /// The decompressed bytes of one file: in memory, or a range of a temporary file.
 struct InflatedFile {
-  std::string bytes;                      ///< all of them, unless there is `disk`
-  std::shared_ptr<const InputFile> disk;  ///< the temporary file, which contains them
-  std::uint64_t begin = 0;                ///< where they begin in `disk`
-  std::uint64_t size = 0;                 ///< how many there are
-  bool is_whole = true;                   ///< false if the compressed data is damaged after them
+  std::string bytes;                      ///< the bytes, unless `disk` is set
+  std::shared_ptr<const InputFile> disk;  ///< the temporary file with the bytes
+  std::uint64_t begin = 0;                ///< offset of the first one in `disk`
+  std::uint64_t size = 0;                 ///< number of bytes
+  bool is_whole = true;  ///< false if the compressed data is damaged after the bytes
 };
 
 /// Keeps decompressed files for as long as the process runs: small ones of 64 MiB together in
@@ -39,22 +39,21 @@ class InflatedStore {
   static constexpr std::size_t kMaxHeldFile = std::size_t{8} << 20;  ///< larger ones are on disk
   static constexpr std::size_t kMaxHeld = std::size_t{64} << 20;     ///< then all are on disk
 
-  /// The temporary file is created, when it is first needed, in the first directory of these in
-  /// which that is possible: `directory` (if given), $TMPDIR, /var/tmp, /tmp. If none is possible,
-  /// all files are in memory.
+  /// The temporary file is created on first use in the first of these directories that allows it:
+  /// `directory` (if set), $TMPDIR, /var/tmp, /tmp. If none does, all files are in memory.
   explicit InflatedStore(std::filesystem::path directory = {}) : directory_(std::move(directory)) {}
 
-  /// How other processes of the node, of the same user, open the temporary file of a store.
+  /// Identifies the temporary file of a store to other processes of the same user on the node.
   struct Handle {
     SharedSegment::Owner owner;
-    std::int32_t descriptor = -1;  ///< -1: there is none
-    std::uint64_t device = 0;      ///< of its file system
+    std::int32_t descriptor = -1;  ///< -1: no temporary file
+    std::uint64_t device = 0;      ///< device number of its file system
     std::uint64_t inode = 0;
   };
   /// Creates the temporary file, for stores that share `files` files.
   Handle handle(std::size_t files);
   /// Shares with the `stores` of the node, of which this is number `own`, before any file is
-  /// decompressed. Where the system forbids it, this store decompresses all that it needs.
+  /// decompressed. If the system forbids it, this store decompresses every file that it needs.
   void share(std::span<const Handle> stores, std::size_t own);
 
   /// Decompresses `file` with little memory, or waits for another process that does. `size`: the
@@ -74,7 +73,7 @@ class InflatedStore {
   std::optional<InflatedFile> find_shared(std::size_t number, std::optional<std::uint64_t> size,
                                           bool keep_intact_part) const;
   void publish(std::size_t number, const InflatedFile& file) const;
-  InflatedFile keep_in_memory(WholeOrPart inflated);
+  InflatedFile keep_in_memory(DecompressedFile inflated);
   std::optional<InflatedFile> keep_on_disk(Inflation& inflation, std::string_view head,
                                            std::optional<std::uint64_t> size);
   std::shared_ptr<const InputFile> open_disk();
@@ -85,7 +84,7 @@ class InflatedStore {
   std::atomic<std::size_t> held_ = 0;  // bytes in memory
   std::mutex mutex_;
   std::shared_ptr<const InputFile> disk_;  // the temporary file
-  std::uint64_t end_ = 0;                  // of what is in it
+  std::uint64_t end_ = 0;                  // end of its contents
   // The temporary files of the stores of the node, null where one cannot be opened; empty if not
   // shared. The first begins with an entry for each file.
   std::vector<std::shared_ptr<const InputFile>> shared_;

@@ -70,14 +70,14 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   if (is_sent) ::raise(signal);
 }
 
-extern "C" void take_bus_error(int signal, siginfo_t* info, void* context) {
+extern "C" void handle_bus_error(int signal, siginfo_t* info, void* context) {
   // A positive code comes from the kernel; a signal sent by a process has no address.
   if (info->si_code > 0 && cover(info->si_addr)) return;
   pass_on(signal, info, context);
 }
 
 bool is_ours(const struct sigaction& action) {
-  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == take_bus_error;
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handle_bus_error;
 }
 
 void install_handler() {
@@ -85,7 +85,7 @@ void install_handler() {
   // Read before it is needed: a signal may arrive as soon as the handler is installed.
   if (::sigaction(SIGBUS, nullptr, &handler_before) != 0) return;
   struct sigaction action = {};
-  action.sa_sigaction = take_bus_error;
+  action.sa_sigaction = handle_bus_error;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   ::sigaction(SIGBUS, &action, nullptr);

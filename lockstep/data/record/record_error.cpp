@@ -52,7 +52,7 @@ void throw_too_long(const RecordLocation& location, std::uint64_t length) {
 
 namespace {
 
-/// What a file that begins with these bytes is, if they are not a record's.
+/// What to do about a file that begins with these bytes, if they are not a record's.
 std::string remedy_for(std::string_view head) {
   if (const FileKind kind = file_kind(head); kind.is_known())
     return fmt::format("; the file is {}{}", kind.name,

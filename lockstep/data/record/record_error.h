@@ -1,4 +1,4 @@
-// Record files: places in them, and their damage as errors.
+// Locations in record files, and their damage as errors.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct StoredFile {
 struct RecordLocation {
   std::string file;         ///< path of the file
   std::int64_t record = 0;  ///< index of the record in the file, from 0
-  /// byte offset of the record's header; in a compressed file, offset in the decompressed stream
+  /// Byte offset of the record's header; in a compressed file, offset in the decompressed stream.
   std::int64_t offset = 0;
 
   /// "train-00000-of-00002.tfrecord: record 500 at byte 418000"
   std::string text() const;
 };
 
-/// The largest record: the largest message of protobuf. Without a limit, a file with a hole could
-/// announce a record that needs any amount of memory.
+/// The largest record: the largest message of protobuf. Without a limit, a sparse file could have a
+/// record that requires any amount of memory.
 inline constexpr std::uint64_t kMaxRecordBytes = (std::uint64_t{1} << 31) - 1;
 
 /// Damage of a record: truncation, or a checksum mismatch, in its length or in its data.
@@ -58,19 +58,19 @@ class RecordError : public Error {
                                        std::uint64_t left);
 /// Throws Error (data) for a record of `length` bytes, more than kMaxRecordBytes.
 [[noreturn]] void throw_too_long(const RecordLocation& location, std::uint64_t length);
-/// Throws the RecordError for a length field that does not match its checksum. `bytes` is what the
-/// record begins with; the first kFileKindBytes of a file may show that it has another format.
+/// Throws the RecordError for a length field that does not match its checksum. `bytes` are the
+/// first of the record; the first kFileKindBytes of a file may show that it has another format.
 [[noreturn]] void throw_length_crc(RecordLocation location, std::string_view bytes);
 /// Throws the RecordError for data that does not match its checksum.
 [[noreturn]] void throw_data_crc(RecordLocation location);
 
-/// A record file that is used only up to a damage: after a damaged length, or if the file ends
-/// within a record, further records cannot be located.
+/// A record file that is used only up to its first damage: after a damaged length, or if the file
+/// ends within a record, further records cannot be located.
 struct DamagedFile {
   RecordLocation location;  ///< first skipped record: file, number, byte
   /// "length CRC", "truncated length", "truncated data", "gzip stream", "zlib stream".
   std::string kind;
-  /// bytes from there to the end; in a compressed file, of those that could be decompressed
+  /// Bytes from there to the end; in a compressed file, to the end of the decompressible part.
   std::int64_t bytes_left_out = 0;
 
   /// "a.tfrecord: record 7 at byte 5852: length CRC; the last 1204 bytes are skipped"

@@ -58,7 +58,7 @@ std::string_view part_of(std::string_view bytes, std::uint64_t offset, std::size
   return bytes.substr(std::min<std::uint64_t>(offset, bytes.size()), count);
 }
 
-/// Of `count` bytes at `offset`, how many the file has.
+/// How many of the `count` bytes at `offset` the file has.
 std::size_t part_size(const InflatedFile& file, std::uint64_t offset, std::size_t count) {
   return std::min<std::uint64_t>(count, file.size - std::min(offset, file.size));
 }
@@ -216,7 +216,7 @@ std::shared_ptr<const RecordFile> RecentFiles::get(std::size_t number) const {
   std::shared_ptr<const RecordFile> oldest;  // closed outside the lock
   const std::lock_guard lock(group.mutex);
   if (auto file = find(group, number)) return file;
-  if (group.files.size() == kMaxOfGroup) {
+  if (group.files.size() == kMaxPerGroup) {
     oldest = std::move(group.files.back().second);
     group.files.pop_back();
   }

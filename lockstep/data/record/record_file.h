@@ -59,7 +59,7 @@ class ReadWindow {
 /// Throws Error (data): the file has changed since the data set was opened.
 [[noreturn]] void throw_changed(const std::filesystem::path& path);
 
-/// What is known of a file without opening it, from the scan of another process.
+/// Properties of a file that another process has scanned.
 struct KnownFile {
   FileStamp stamp;
   Compression compression = Compression::none;
@@ -71,16 +71,16 @@ struct KnownFile {
 /// its contents are first needed, and uses no descriptor. Thread-safe for reading.
 class RecordFile {
  public:
-  /// How to handle a damaged or truncated gzip or zlib file: refuse it, or use the part before the
+  /// How to handle a damaged or truncated gzip or zlib file: fail, or use the part before the
   /// damage.
   enum class PackedDamage { fail, cut };
 
   /// Decompressed bytes are kept in `store`, as those of file `number` if that is shared; null: in
-  /// one of its own. Throws Error (data) for a file that cannot be read; all functions that need
+  /// a private store. Throws Error (data) for a file that cannot be read; all functions that need
   /// the contents of a compressed file do so if it cannot be decompressed.
   explicit RecordFile(std::filesystem::path path, PackedDamage damage = PackedDamage::fail,
                       std::shared_ptr<InflatedStore> store = nullptr, std::size_t number = 0);
-  /// The same without reading; a compressed file is not even opened.
+  /// Uses `known` instead of reading the file; a compressed file is not even opened.
   RecordFile(std::filesystem::path path, const KnownFile& known, PackedDamage damage,
              std::shared_ptr<InflatedStore> store, std::size_t number = 0);
 
@@ -92,7 +92,7 @@ class RecordFile {
   FileVersion version() const { return packed_ ? packed_->version : file_->version(); }
   std::uint64_t size() const;  ///< bytes after decompression
   /// Whether an index that ends at `size` can belong to the file. A compressed file is not
-  /// decompressed for that: having another size is an error when it is.
+  /// decompressed for that: another size is an error on decompression.
   bool accepts_size(std::uint64_t size);
 
   /// Whether the decompressed bytes are only those before a damage.
@@ -130,13 +130,13 @@ class RecordFile {
   RecordLocation location(std::int64_t record, std::uint64_t offset) const;
 
  private:
-  /// A compressed file; what is after the mutex is protected by it until `is_inflated`.
+  /// A compressed file. The mutex protects the members after it until `is_inflated`.
   struct Packed {
     FileVersion version;
     PackedDamage damage = PackedDamage::fail;
     std::shared_ptr<InflatedStore> store;
-    std::size_t number = 0;             // in the store
-    std::optional<std::uint64_t> size;  // that its index states
+    std::size_t number = 0;             // number of the file in the store
+    std::optional<std::uint64_t> size;  // stated by its index
     std::atomic<bool> is_inflated = false;
     std::mutex mutex;
     InflatedFile inflated;
@@ -161,12 +161,12 @@ class RecordFile {
 /// thread is still reading. Thread-safe.
 class RecentFiles {
  public:
-  static constexpr std::size_t kMaxOpen =
-      256;  // a quarter of the usual limit of open files per process
+  /// A quarter of the usual limit of open files per process.
+  static constexpr std::size_t kMaxOpen = 256;
   using Open = std::function<RecordFile(std::size_t number)>;
 
-  /// `open` opens file `number`; several threads may call it at the same time. Its exceptions reach
-  /// the caller of get().
+  /// `open` opens file `number`; several threads may call it at the same time. get() rethrows its
+  /// exceptions.
   explicit RecentFiles(Open open) : open_(std::move(open)) {}
 
   /// File `number`, which stays open while a reference to it exists.
@@ -175,7 +175,7 @@ class RecentFiles {
  private:
   // Files are distributed to groups with separate locks, to reduce contention.
   static constexpr std::size_t kGroups = 16;
-  static constexpr std::size_t kMaxOfGroup = kMaxOpen / kGroups;
+  static constexpr std::size_t kMaxPerGroup = kMaxOpen / kGroups;
 
   using File = std::pair<std::size_t, std::shared_ptr<const RecordFile>>;
   struct Group {

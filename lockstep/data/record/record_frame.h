@@ -13,8 +13,8 @@ namespace lockstep::data {
 /// covers both.
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
 
-/// The same, rotated and offset as TFRecord stores it, so that a CRC of data that contains CRCs is
-/// still meaningful.
+/// CRC-32C of `bytes`, rotated and offset as TFRecord stores it, so that a CRC of data that
+/// contains CRCs is still meaningful.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 // The layout of a record in a TFRecord file: u64 length | u32 masked CRC of the length | data | u32
@@ -33,8 +33,8 @@ std::uint64_t record_length(std::string_view header);
 /// fewer bytes.
 bool header_intact(std::string_view header);
 
-/// The same for a sequence of headers. Skips the checksum if a header equals the preceding one,
-/// since adjacent records often have the same length.
+/// Checks a sequence of headers. Skips the checksum if a header equals the preceding one, since
+/// adjacent records often have the same length.
 class HeaderCheck {
  public:
   bool is_intact(std::string_view header);

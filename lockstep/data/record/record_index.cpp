@@ -98,7 +98,7 @@ std::int64_t integer_at(const json& head, const char* name) {
   return head.at(name).get_ref<const json::number_integer_t&>();
 }
 
-/// The same for a number that needs all 64 bits.
+/// An unsigned 64-bit integer of the header.
 std::uint64_t unsigned_at(const json& head, const char* name) {
   return head.at(name).get_ref<const json::number_unsigned_t&>();
 }
@@ -200,7 +200,7 @@ std::uint64_t RecordIndex::length(std::int64_t record) const {
 
 namespace {
 
-/// Adds the records of `file` to `index`, which also contains all records before a damage if this
+/// Adds the records of `file` to `index`, which also contains all records before the damage if this
 /// throws.
 void scan_headers(const RecordFile& file, RecordIndex& index) {
   HeaderWindow window(file);

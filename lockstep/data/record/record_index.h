@@ -15,7 +15,7 @@
 namespace lockstep::data {
 
 /// A nondecreasing sequence of byte positions that starts with 0. Stores their low 32 bits, and the
-/// places where the high half increases: none for files below 4 GiB, otherwise one per 4 GiB.
+/// indices at which the high half increases: none for files below 4 GiB, otherwise one per 4 GiB.
 class RecordOffsets {
  public:
   std::size_t size() const { return low_.size(); }
@@ -37,8 +37,8 @@ class RecordOffsets {
 
  private:
   std::vector<std::uint32_t> low_ = {0};
-  std::vector<std::size_t>
-      rises_;  // for each increment of the high half, the index of the first offset after it
+  // For each increment of the high half, the index of the first offset after it.
+  std::vector<std::size_t> rises_;
 };
 
 /// The result of one scan of a file's labels.
@@ -64,7 +64,7 @@ struct RecordIndex {
 /// damaged header or a file that ends within a record.
 RecordIndex build_record_index(const RecordFile& file);
 
-/// The same for the records before a damage, which is returned in `damage`.
+/// Scans the headers up to the first damage, which is returned in `damage`.
 RecordIndex build_record_index(const RecordFile& file, std::optional<DamagedFile>& damage);
 
 /// The path of the index of `file`: next to it as FILE.index, or in `index_dir` if given, under a

@@ -27,7 +27,7 @@ TFRecordReader::TFRecordReader(std::filesystem::path path)
 
 /// Makes `count` bytes available, or all up to the end of the file; returns the number available.
 /// Grows in steps, so that a wrong length does not cost more memory than the size of the file.
-std::size_t TFRecordReader::need(std::size_t count) {
+std::size_t TFRecordReader::make_available(std::size_t count) {
   while (end_ - begin_ < count) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= std::exchange(begin_, 0);
@@ -45,7 +45,7 @@ std::size_t TFRecordReader::need(std::size_t count) {
 bool TFRecordReader::next(std::string_view& data) {
   if (lost_) return false;
   lost_ = true;  // until this record's frame is complete
-  const std::size_t header = need(kRecordHeaderBytes);
+  const std::size_t header = make_available(kRecordHeaderBytes);
   if (header == 0) return false;
   offset_ = next_;
   ++record_;
@@ -54,9 +54,9 @@ bool TFRecordReader::next(std::string_view& data) {
   const std::uint64_t length = record_length(buffered());
   begin_ += kRecordHeaderBytes;
   const std::uint64_t rest = length + kRecordFooterBytes;
-  const std::uint64_t most = std::min(rest, kMaxRecordBytes + kRecordFooterBytes);
-  const std::uint64_t left = rest < length ? end_ - begin_ : need(most);
-  if (rest < length || left < most) throw_truncated_data(location(), length, left);
+  const std::uint64_t wanted = std::min(rest, kMaxRecordBytes + kRecordFooterBytes);
+  const std::uint64_t left = rest < length ? end_ - begin_ : make_available(wanted);
+  if (rest < length || left < wanted) throw_truncated_data(location(), length, left);
   if (length > kMaxRecordBytes) throw_too_long(location(), length);
   data = buffered().substr(0, length);
   const std::string_view footer = buffered().substr(length, kRecordFooterBytes);

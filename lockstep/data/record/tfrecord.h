@@ -33,11 +33,11 @@ class TFRecordReader {
   /// The location of the record that next() returned, or failed to read, last.
   RecordLocation location() const;
   std::int64_t records_read() const { return record_ + 1; }  ///< records that next() has returned
-  /// The given or detected compression of the file.
+  /// The detected compression of the file.
   Compression compression() const { return compression_; }
 
  private:
-  std::size_t need(std::size_t count);
+  std::size_t make_available(std::size_t count);
   std::string_view buffered() const { return {buffer_.data() + begin_, end_ - begin_}; }
 
   InputFile file_;

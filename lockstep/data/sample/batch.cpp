@@ -115,7 +115,7 @@ std::vector<std::int64_t> Batch::remove_bad() {
   for (const std::int64_t id : record_ids)
     if (id < 0) bad.push_back(-1 - id);
   if (bad.empty()) return bad;
-  const auto keep_others = [&](auto& values) {
+  const auto remove_marked = [&](auto& values) {
     const auto width = std::ssize(values) / samples;
     auto to = values.begin();
     for (std::int64_t i = 0; i < samples; ++i) {
@@ -128,15 +128,15 @@ std::vector<std::int64_t> Batch::remove_bad() {
   };
   for (auto* arrays : {&inputs, &targets})
     for (TensorArray& array : *arrays) {
-      keep_others(array.bytes);
-      keep_others(array.strings);
-      keep_others(array.lengths);
-      keep_others(array.rows);
+      remove_marked(array.bytes);
+      remove_marked(array.strings);
+      remove_marked(array.lengths);
+      remove_marked(array.rows);
     }
-  keep_others(weights);
-  keep_others(partner_labels);
-  keep_others(label_weights);
-  keep_others(record_ids);  // last: it says which
+  remove_marked(weights);
+  remove_marked(partner_labels);
+  remove_marked(label_weights);
+  remove_marked(record_ids);  // last: the others are selected by it
   samples = std::ssize(record_ids);
   return bad;
 }

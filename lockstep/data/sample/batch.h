@@ -21,15 +21,14 @@ namespace lockstep::data {
 struct TensorArray {
   std::string name;                         ///< as in the spec
   ElementType type = ElementType::float32;  ///< uint8 for images that are pixels
-  std::size_t elements = 0;                 ///< of one sample; if ragged, of the longest
+  std::size_t elements = 0;                 ///< per sample; if ragged, of the longest
   std::vector<std::byte> bytes = {};        ///< [samples, shape...]
-  std::vector<std::string> strings = {};    ///< the same for ElementType::bytes
-  /// [samples]: first extent of each, if ragged. In the array each is followed by zeros, empty
-  /// strings, or kMasked in a target of class numbers, up to the longest of this part of the global
-  /// batch.
+  std::vector<std::string> strings = {};    ///< [samples, shape...] of ElementType::bytes
+  /// [samples]: first extents, if ragged. Each sample is padded to the longest of this part of the
+  /// global batch with zeros, empty strings, or kMasked in a target of class numbers.
   std::vector<std::int32_t> lengths = {};
   std::size_t unit = 0;              ///< if ragged: elements per step of the first extent
-  bool pads_masked = false;          ///< if ragged: whether kMasked follows, not zeros
+  bool pads_masked = false;          ///< if ragged: the padding is kMasked, not zeros
   std::vector<RaggedRow> rows = {};  ///< [samples], if ragged: what pad() copies
 
   /// The elements of all samples; std::string for ElementType::bytes. Throws Error (input) for
@@ -38,7 +37,7 @@ struct TensorArray {
   std::span<T> as() {
     return all().as<T>();
   }
-  /// The same.
+  /// Read-only access to the elements.
   template <typename T>
   std::span<const T> as() const {
     return const_cast<TensorArray*>(this)->all().as<T>();
@@ -67,7 +66,7 @@ struct Batch {
   std::int64_t epoch = 0;         ///< counted from 0
   std::int64_t first_sample = 0;  ///< index of this part's first sample in the global batch
   std::int64_t samples = 0;       ///< samples in this part; may be 0
-  /// samples in the whole global batch: the batch size, or less in the ragged last batch
+  /// Samples in the global batch: the batch size, or fewer in the last batch of an epoch.
   std::int64_t global_samples = 0;
   /// Number of micro-batches by which the samples of this part are ordered (MicroBatchOrder). 1: in
   /// the order of the global batch.
@@ -98,20 +97,20 @@ struct Batch {
 
   /// The array called `name`. Throws Error (input) that lists the names if there is none.
   const TensorArray& input(std::string_view name) const;
-  const TensorArray& target(std::string_view name) const;  ///< likewise
+  const TensorArray& target(std::string_view name) const;  ///< the target called `name`
 
   /// The first input, [samples, shape...]; empty if it is not float32.
   std::span<const float> features() const { return first_of<float>(inputs); }
-  std::span<float> features() { return first_of<float>(inputs); }  ///< the same
+  std::span<float> features() { return first_of<float>(inputs); }  ///< writable
   /// The first input if it is uint8; features() is then empty.
   std::span<const std::uint8_t> pixels() const { return first_of<std::uint8_t>(inputs); }
-  std::span<std::uint8_t> pixels() { return first_of<std::uint8_t>(inputs); }  ///< the same
+  std::span<std::uint8_t> pixels() { return first_of<std::uint8_t>(inputs); }  ///< writable
   /// The class numbers in the first target; empty if it has none.
   std::span<const std::int32_t> labels() const { return first_of<std::int32_t>(targets); }
-  std::span<std::int32_t> labels() { return first_of<std::int32_t>(targets); }  ///< the same
+  std::span<std::int32_t> labels() { return first_of<std::int32_t>(targets); }  ///< writable
   /// The first target, [samples, shape...]; empty if it is not float32.
   std::span<const float> values() const { return first_of<float>(targets); }
-  std::span<float> values() { return first_of<float>(targets); }  ///< the same
+  std::span<float> values() { return first_of<float>(targets); }  ///< writable
 
  private:
   template <typename T, typename Arrays>
@@ -132,18 +131,17 @@ struct StreamOptions {
   int local_replicas = 1;  ///< number of replicas in this process
   /// Maximum number of prefetched global batches, unless set by Dataset::prefetch().
   int prefetch = 2;
-  /// maximum number of background threads that read and map; fewer run if fewer are needed
+  /// Maximum number of background threads that read and map; fewer run if fewer are needed.
   int threads = 1;
   /// Memory limit of prefetched batches; at least one is kept.
   std::int64_t prefetch_bytes = std::int64_t{1} << 30;
   /// Deliver uint8 images that no map changes as pixels, a quarter of the bytes.
   bool pixels = false;
-  /// Where Dataset::skip_bad_records() tolerates an unreadable record, do not put another one in
-  /// its place: its sample has the record id -1 - id, and undefined values (Batch::remove_bad).
+  /// Mark the unreadable records that Dataset::skip_bad_records() tolerates instead of replacing
+  /// them: the sample has the record id -1 - id and undefined values (Batch::remove_bad).
   bool marks_bad = false;
-  /// Order the samples of each part by so many micro-batches, or as many as the global batch has
-  /// samples (Batch::micro_batches). For micro-batches that are the same for any number of
-  /// replicas.
+  /// Number of micro-batches that order the samples of each part (Batch::micro_batches), at most
+  /// the samples of the global batch. The micro-batches are the same for any number of replicas.
   int micro_batches = 1;
 
   /// The distribution of replicas over ranks.
@@ -169,7 +167,7 @@ class BatchStream {
   /// Number of active background threads. It decreases while batches are ready long before use, and
   /// increases while the caller waits for them. Call it from the thread that calls next().
   virtual int workers() const = 0;
-  /// Total processor time in seconds that the background threads used, without what they are at.
+  /// Total processor time of the background threads in seconds, without unfinished work.
   virtual double processor_seconds() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Where records come from: the interface of all sources, and the facts about one.
+// The interface of all record sources, and the facts about a source.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ struct TextSchema;
 /// What was done to records, for a later evaluation of the model that was trained on them.
 struct RecordChanges {
   std::shared_ptr<const ImageRecipe> images = {};  ///< the recipe; null: none
-  /// Whether only the program that made the data set can repeat it: maps, filters, a normalization,
-  /// or several recipes.
+  /// Whether only the program that built the data set can repeat the changes: maps, filters, a
+  /// normalization, or several recipes.
   bool is_mapped = false;
 };
 
@@ -47,7 +47,7 @@ struct SourceInfo {
   /// Converts the pixels to features, in addition to value / 255. Features are already normalized.
   ChannelNormalization normalization = {};
   std::vector<std::string> class_names = {};  ///< by class number; empty if unknown
-  /// Whether the number of classes is only what the labels, or the caller, say: another data set of
+  /// Whether the number of classes comes only from the labels or the caller: another data set of
   /// the same classes may have more.
   bool counts_classes = false;
   /// Names of the elements of the first input by index, such as the columns of a table; a column
@@ -60,7 +60,7 @@ struct SourceInfo {
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   std::vector<StoredFile> files = {};
-  /// Files that are used only up to a damage, if this was requested on opening.
+  /// Files that are used only up to their first damage, if this was requested on opening.
   std::vector<DamagedFile> damage = {};
   /// Shows whether two ranks have the same records under the same ids: a hash of the names of files
   /// that ranks find on their own. 0: nothing to compare.
@@ -89,8 +89,8 @@ class RecordSource {
   [[noreturn]] virtual void fail_image(std::int64_t record_id, const Error& error) const;
   /// Announces that these records will be read soon. Thread-safe; does not block.
   virtual void will_need(Range /*record_ids*/) const {}
-  /// Announces that this thread reads this record a few records later: one that is in memory is
-  /// brought into the processor's caches. Thread-safe; without system calls.
+  /// Announces that this thread reads this record a few records later: if it is in memory, it is
+  /// loaded into the processor's caches. Thread-safe; without system calls.
   virtual void prefetch(std::int64_t /*record_id*/) const {}
 
  protected:
@@ -103,8 +103,8 @@ class RecordSource {
 void read_stored(const RecordSource& source, std::int64_t record_id, Sample& sample,
                  StoredImage& image);
 
-/// Reads a record and calls use(image) with its first input as stored. An Error of `use` gets the
-/// file and the record of the image.
+/// Reads a record and calls use(image) with its first input as stored. An Error of `use` is
+/// rethrown with the file and the record of the image.
 template <typename Use>
 void read_with_image(const RecordSource& source, std::int64_t record_id, Sample& sample,
                      StoredImage& image, Use use) {

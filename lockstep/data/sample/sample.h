@@ -1,4 +1,4 @@
-// Samples: the named tensors of one record, and arrays of those of all records.
+// Samples: the named tensors of one record, and arrays of the tensors of all records.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace lockstep::data {
 [[noreturn]] void throw_no_tensor(std::string_view what, std::string_view name,
                                   const std::vector<std::string_view>& known);
 
-/// The one of `tensors` that is called `name`; throws throw_no_tensor() if there is none.
+/// The tensor called `name`; throws throw_no_tensor() if there is none.
 template <typename Tensor>
 Tensor& find_tensor(std::span<Tensor> tensors, std::string_view what, std::string_view name) {
   std::vector<std::string_view> known;
@@ -40,16 +40,16 @@ class RecordSource;
 struct StoredImage {
   std::span<const std::uint8_t> bytes = {};  ///< valid until this thread reads another record
   bool is_encoded = false;                   ///< a JPEG or PNG file; otherwise pixels [shape...]
-  std::string memory = {};                   ///< of `bytes`, if the source does not hold them
-  const RecordSource* source = nullptr;      ///< knows the file of the image; null: nothing to add
-  std::int64_t record_id = 0;                ///< in `source`
+  std::string memory = {};                   ///< owns `bytes` if the source does not
+  const RecordSource* source = nullptr;      ///< adds the file of the image to errors; or null
+  std::int64_t record_id = 0;                ///< id in `source`
   bool is_mapped = false;                    ///< the bytes can be lost: RecordSource::keeps_image()
 
   /// `count` pixels in `memory`, to be written.
   std::span<std::uint8_t> allocate(std::size_t count);
 };
 
-/// The bytes of what follows a short sample in numbers that are padded: zeros, or kMasked.
+/// Each byte of the numbers that pad a short sample: zeros, or kMasked.
 constexpr std::byte padding_of(bool masked) {
   static_assert(kMasked == -1);  // two's complement: all bytes are 255
   return masked ? std::byte{255} : std::byte{0};
@@ -57,8 +57,8 @@ constexpr std::byte padding_of(bool masked) {
 
 /// The values of one sample of a ragged tensor, before its batch is padded.
 struct RaggedRow {
-  std::vector<std::byte> bytes = {};      ///< of numbers
-  std::vector<std::string> strings = {};  ///< of ElementType::bytes
+  std::vector<std::byte> bytes = {};      ///< values of numeric types
+  std::vector<std::string> strings = {};  ///< values of ElementType::bytes
 
   bool operator==(const RaggedRow&) const = default;
 };
@@ -67,15 +67,15 @@ struct RaggedRow {
 struct TensorView {
   std::string_view name;                    ///< as in the spec
   ElementType type = ElementType::float32;  ///< uint8 for images whose pixels are requested
-  std::byte* data = nullptr;                ///< of the first element
+  std::byte* data = nullptr;                ///< address of the first element
   std::size_t elements = 0;                 ///< number of elements
-  std::size_t unit = 0;      ///< of a ragged tensor: elements per step of its first extent
-  RaggedRow* row = nullptr;  ///< of a ragged tensor: its memory
+  std::size_t unit = 0;                     ///< if ragged: elements per step of the first extent
+  RaggedRow* row = nullptr;                 ///< if ragged: the memory of the elements
 
-  /// Gives a ragged tensor this first extent; its elements are then to be written. Throws Error
+  /// Sets the first extent of a ragged tensor, whose elements must then be written. Throws Error
   /// (input) for any other tensor, Error (data) for more than kMaxElements elements.
   void set_length(std::size_t length);
-  /// Views a row of a ragged tensor.
+  /// Makes the tensor a view of `to`, a row of a ragged tensor.
   void attach(RaggedRow& to);
 
   /// The elements, row-major; std::string for ElementType::bytes. Throws Error (input) for another
@@ -99,21 +99,23 @@ struct TensorView {
 struct Sample {
   std::vector<TensorView> inputs = {};   ///< as in the spec
   std::vector<TensorView> targets = {};  ///< as in the spec
-  float weight = 1;                      ///< in the loss, if the spec is weighted
+  float weight = 1;                      ///< weight in the loss, if the spec is weighted
   StoredImage* image = nullptr;  ///< receives the first input as stored; null: it is decoded
   std::uint64_t seed = 0;        ///< seed and epoch of the pass; sources with maps or recipes
   std::int64_t epoch = 0;        ///< build a SampleKey from them and the record id
 
   /// The input called `name`. Throws Error (input) that lists the names if there is none.
   const TensorView& input(std::string_view name) const;
-  TensorView& input(std::string_view name);               ///< the same
-  const TensorView& target(std::string_view name) const;  ///< likewise
-  TensorView& target(std::string_view name);              ///< the same
+  TensorView& input(std::string_view name);               ///< writable
+  const TensorView& target(std::string_view name) const;  ///< the target called `name`
+  TensorView& target(std::string_view name);              ///< writable
 
-  std::span<float> features() const { return first_of<float>(inputs); }  ///< of the first input
+  /// The elements of the first input; empty if it is not float32.
+  std::span<float> features() const { return first_of<float>(inputs); }
   /// The elements of the first input if it is uint8; features() is then empty.
   std::span<std::uint8_t> pixels() const { return first_of<std::uint8_t>(inputs); }
-  std::span<float> values() const { return first_of<float>(targets); }  ///< of the first target
+  /// The elements of the first target; empty if it is not float32.
+  std::span<float> values() const { return first_of<float>(targets); }
   /// The class number in the first target. Throws Error (input) if it is not one class number.
   std::int32_t& label() const {
     if (targets.empty() || targets.front().type != ElementType::int32 ||
@@ -166,15 +168,15 @@ using MemoryLabels = std::variant<std::vector<std::int32_t>, std::vector<float>>
 using MemoryArray =
     std::variant<std::vector<float>, std::vector<std::uint8_t>, std::vector<std::int32_t>,
                  std::vector<std::int64_t>, std::vector<std::string>>;
-/// One tensor of all records: [N, shape...]; of a ragged tensor also the length of each, [N].
+/// One tensor of all records: [N, shape...], and the length of each sample if ragged, [N].
 struct MemoryTensor {
-  /// The two members below.
+  /// Sets both members.
   template <typename T>
   MemoryTensor(std::vector<T> all, std::vector<std::int32_t> length_of_each = {})
       : values(std::move(all)), lengths(std::move(length_of_each)) {}
 
   MemoryArray values;                 ///< [N, shape...], without padding
-  std::vector<std::int32_t> lengths;  ///< first extents of a ragged tensor
+  std::vector<std::int32_t> lengths;  ///< [N] first extents, if ragged
 };
 
 }  // namespace lockstep::data

@@ -34,13 +34,13 @@ std::int64_t element_count(std::span<const std::int64_t> shape);
 /// One tensor of every sample.
 struct TensorSpec {
   std::string name;                         ///< unique among the inputs and targets
-  ElementType type = ElementType::float32;  ///< of the elements; bytes: each a std::string
-  /// Without the batch; empty: a single value. The first extent may be -1: each sample has its own
-  /// (TensorView::set_length), and a batch is padded to its longest sample.
+  ElementType type = ElementType::float32;  ///< element type; bytes: std::string
+  /// Extents without the batch; empty: a single value. The first extent may be -1: it differs
+  /// between samples (TensorView::set_length), and a batch is padded to its longest sample.
   std::vector<std::int64_t> shape = {};
-  /// Of class numbers, or of categories as inputs, which are int32 from 0 to classes-1; 0: other
-  /// values. A target with a shape has a class number for each position; -1 is one that the loss
-  /// does not count.
+  /// Number of classes of a target, or of categories of an input, which are int32 from 0 to
+  /// classes-1; 0: other values. A target with a shape has a class number for each position; the
+  /// loss ignores -1.
   std::int64_t classes = 0;
 
   /// The smallest class number, if this is a target with classes.
@@ -48,8 +48,8 @@ struct TensorSpec {
   bool is_ragged() const { return !shape.empty() && shape.front() == -1; }  ///< unknown extent
   /// Whether all samples have the same number of bytes.
   bool has_fixed_size() const { return !is_ragged() && type != ElementType::bytes; }
-  std::int64_t elements() const { return element_count(shape); }  ///< of one sample; 0 if ragged
-  std::size_t bytes() const {  ///< of one sample; 0 unless it has a fixed size
+  std::int64_t elements() const { return element_count(shape); }  ///< per sample; 0 if ragged
+  std::size_t bytes() const {  ///< per sample; 0 unless it has a fixed size
     return static_cast<std::size_t>(elements()) * element_bytes(type);
   }
   bool operator==(const TensorSpec&) const = default;
@@ -67,13 +67,13 @@ struct SampleSpec {
   /// The float input "features" and the `targets` floats of "target".
   static SampleSpec regression(std::vector<std::int64_t> shape, std::int64_t targets);
 
-  // Of the first input and the first target.
+  // The first input and the first target.
 
   /// Shape of the features without the batch: [H, W, C] or [F].
   const std::vector<std::int64_t>& shape() const;
   std::int64_t feature_count() const;  ///< product of shape()
-  std::int64_t classes() const;        ///< 0 if it is no class number, and without targets
-  std::int64_t target_count() const;   ///< number of floats; 0 if it is no float, and without one
+  std::int64_t classes() const;        ///< 0 without a target of class numbers
+  std::int64_t target_count() const;   ///< number of floats; 0 without a float target
 
   /// One float input and one class number or float target, without weights.
   bool is_single() const;

@@ -78,15 +78,15 @@ std::vector<std::byte> CachedSource::make(std::int64_t record_id) const {
   return record;
 }
 
-void CachedSource::place(std::span<const std::byte> record, Sample& sample) const {
+void CachedSource::copy_to_sample(std::span<const std::byte> record, Sample& sample) const {
   const auto take = [&](void* to, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, record.data(), bytes);
     record = record.subspan(bytes);
   };
-  const auto take_tensor = [&](const TensorView& view) {
+  const auto add_tensor = [&](const TensorView& view) {
     take(view.data, view.elements * element_bytes(view.type));
   };
-  for (const TensorView& target : sample.targets) take_tensor(target);
+  for (const TensorView& target : sample.targets) add_tensor(target);
   if (spec().weighted) take(&sample.weight, sizeof(sample.weight));
   if (info_.has_images) {
     const auto bytes = static_cast<std::size_t>(spec().feature_count());
@@ -95,21 +95,21 @@ void CachedSource::place(std::span<const std::byte> record, Sample& sample) cons
     record = record.subspan(bytes);
   }
   for (const TensorView& input : std::span(sample.inputs).subspan(info_.has_images ? 1 : 0))
-    take_tensor(input);
+    add_tensor(input);
 }
 
 void CachedSource::read(std::int64_t record_id, Sample& sample) const {
   thread_local std::vector<std::byte> record;  // a StoredImage may be a view of it
   auto* const state = states_ ? &states_[record_id] : nullptr;
   if (state == nullptr || state->load(std::memory_order_acquire) == State::kept)
-    return place(store_->get(record_id, record), sample);
+    return copy_to_sample(store_->get(record_id, record), sample);
   record = make(record_id);
   // A record that cannot be stored remains claimed: every reader then makes it.
   if (State missing = State::missing; state->compare_exchange_strong(missing, State::claimed)) {
     store_->put(record_id, record);
     state->store(State::kept, std::memory_order_release);
   }
-  place(record, sample);
+  copy_to_sample(record, sample);
 }
 
 /// A changed map or file is not visible in the description.
@@ -205,9 +205,9 @@ FileStore::FileStore(std::filesystem::path path, const std::string& text, std::i
 }
 
 void FileStore::check(const std::string& header) const {
-  const auto fail = [&](std::string_view needed, std::string_view given) {
+  const auto fail = [&](std::string_view needed, std::string_view actual) {
     throw Error(ErrorCategory::data, path_.string(), needed,
-                fmt::format("{}: remove it, or choose another file", given));
+                fmt::format("{}: remove it, or choose another file", actual));
   };
   const std::string numbers = read_text(*reader_, 0, kNumbersEnd);
   if (numbers.size() < kNumbersEnd || !numbers.starts_with(kMagic))
@@ -235,17 +235,17 @@ void FileStore::check(const std::string& header) const {
 
 void FileStore::create(const std::string& header) {
   remove_abandoned_temporaries(path_.parent_path(), path_.filename().native());
-  // Not in the category data: a full disk is not a problem of the records.
+  // Not category data: a full disk is not a problem of the records.
   writer_.emplace(path_, Durability::cached, ErrorCategory::output, Existing::regular_only);
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
   std::error_code unknown;
-  const auto room = std::filesystem::space(directory, unknown).available;
-  if (!unknown && room < offset_of(records_))
+  const auto available_bytes = std::filesystem::space(directory, unknown).available;
+  if (!unknown && available_bytes < offset_of(records_))
     throw Error(
         ErrorCategory::output, path_.string(),
         fmt::format("expected {:.1f} MiB on the disk for {} records of {} bytes",
                     static_cast<double>(offset_of(records_)) / 0x1p20, records_, record_bytes_),
-        fmt::format("{:.1f} MiB are free", static_cast<double>(room) / 0x1p20));
+        fmt::format("{:.1f} MiB are free", static_cast<double>(available_bytes) / 0x1p20));
   writer_->write_at(0, header);
   reader_.emplace(writer_->temporary());
 }

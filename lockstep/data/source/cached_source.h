@@ -19,8 +19,8 @@
 
 namespace lockstep::data {
 
-/// Records of equal size. Each is put once and can then be read by any thread. A reader must know
-/// that put() has returned for its record.
+/// Records of equal size. Each is stored once by put() and can then be read by any thread, but
+/// not before put() has returned.
 class RecordStore {
  public:
   virtual ~RecordStore() = default;
@@ -33,7 +33,7 @@ class RecordStore {
                                          std::vector<std::byte>& scratch) const = 0;
 };
 
-/// A cache in one block of memory, which the system allocates page by page as records are put.
+/// A cache in one block of memory, which the system allocates page by page as records are stored.
 class MemoryStore final : public RecordStore {
  public:
   /// Space for `records` records of `record_bytes`. Throws Error (input) if they need more than
@@ -57,7 +57,7 @@ class MemoryStore final : public RecordStore {
 ///   text size     uint32, bytes
 ///   records       uint64
 ///   record size   uint64, bytes
-///   text          what the records were made of
+///   text          identifies the records
 ///   CRC           uint32, of all preceding bytes
 ///
 /// Until all records are stored, they are in a temporary file in the same directory, which is
@@ -112,7 +112,7 @@ class CachedSource final : public WrappedSource {
   /// if the records are images.
   std::size_t record_bytes() const;
   std::vector<std::byte> make(std::int64_t record_id) const;
-  void place(std::span<const std::byte> record, Sample& sample) const;
+  void copy_to_sample(std::span<const std::byte> record, Sample& sample) const;
   void check_that_it_is_up_to_date(const std::filesystem::path& file) const;
 
   std::unique_ptr<RecordStore> store_;

@@ -18,7 +18,7 @@
 namespace lockstep::data {
 namespace {
 
-/// An option of other texts than captions; empty: there is none.
+/// An option that captions do not have; empty: none is set.
 std::string other_option(const TextOptions& options) {
   const bool is_of_pairs = options.schema && !options.schema->source.empty();
   if (!options.source.empty() || is_of_pairs) return "source=";
@@ -98,7 +98,7 @@ void CaptionSource::check_texts() {
   schema.target = options_.target;
   schema_ = std::make_shared<const TextSchema>(std::move(schema));
   tokenizer_ = schema_->open();
-  vocabulary_ = TargetVocabulary::of(*tokenizer_);
+  vocabulary_ = TargetVocabulary::for_tokenizer(*tokenizer_);
   for_each_text([&](const std::string& text) {
     if (target_tokens(*tokenizer_, text, static_cast<std::size_t>(schema_->length)).is_cut) ++cut_;
   });

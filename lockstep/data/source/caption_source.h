@@ -17,11 +17,11 @@
 
 namespace lockstep::data {
 
-/// A sample is a row of a table: the image [H, W, C] of the file that the column TextOptions::image
-/// names, relative to the directory of the table, as the first input "image"; and of the text in
-/// the column TextOptions::target the int32 input "tokens" [T], a begin token and the text, and the
-/// int32 target "next" [T], the text and an end token (target_text.h). The image of several rows
-/// may be the same. A longer text loses its last tokens; SourceInfo::preparation counts such texts.
+/// A sample is a row of a table. The first input "image" is the image [H, W, C] of the file that
+/// the column TextOptions::image names, relative to the directory of the table. The text in the
+/// column TextOptions::target becomes the int32 input "tokens" [T], a begin token and the text, and
+/// the int32 target "next" [T], the text and an end token (target_text.h). Several rows may have
+/// the same image. A longer text loses its last tokens; SourceInfo::preparation counts such texts.
 ///
 /// The files are tables in UTF-8 whose first line has the names of the columns, separated as in
 /// that line. The texts and the names of the images are in memory, in each rank. An image is
@@ -29,9 +29,9 @@ namespace lockstep::data {
 class CaptionSource final : public RecordSource {
  public:
   /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first, whose header is
-  /// read. Throws Error (data) with file, line and column for what is no table, no text or no name
-  /// of a file, for an empty text, and without rows. Throws Error (input) for invalid options, for
-  /// a column that a table lacks or has twice, and for another tokenizer than that of the schema.
+  /// read. Throws Error (data) with file, line and column for an invalid table, text or file name,
+  /// for an empty text, and without rows. Throws Error (input) for invalid options, for a column
+  /// that a table lacks or has twice, and for another tokenizer than that of the schema.
   explicit CaptionSource(const std::vector<std::filesystem::path>& files, TextOptions options,
                          const std::vector<std::int64_t>& shape = {});
 

@@ -19,18 +19,18 @@ namespace {
 /// A column below the first row.
 struct Column {
   std::int64_t numbers = 0;
-  std::int64_t integers = 0;  // of these
-  std::int64_t quoted = 0;    // of the numbers
+  std::int64_t integers = 0;  // those that are integers
+  std::int64_t quoted = 0;    // those in quotes
   std::int64_t words = 0;
   double lowest = std::numeric_limits<double>::infinity();
   double highest = -std::numeric_limits<double>::infinity();
-  std::map<std::string, std::int64_t, std::less<>> rows_of;  // of each word, up to kMaxWords
+  std::map<std::string, std::int64_t, std::less<>> word_rows;  // up to kMaxWords words
 
   static constexpr std::size_t kMaxWords = 100;
 
   bool has_numbers() const { return numbers > words; }
   double range() const { return highest - lowest; }
-  /// How far `number` is outside what the column holds.
+  /// The distance of `number` from the range of the column.
   double distance(double number) const { return std::max(lowest - number, number - highest); }
 
   void add(std::string_view field, bool is_quoted) {
@@ -38,7 +38,8 @@ struct Column {
     const auto number = csv_number<double>(field);
     if (!number && !has_decimal_comma(field)) {
       ++words;
-      if (rows_of.size() < kMaxWords || rows_of.contains(field)) ++rows_of[std::string(field)];
+      if (word_rows.size() < kMaxWords || word_rows.contains(field))
+        ++word_rows[std::string(field)];
       return;
     }
     ++numbers;
@@ -68,7 +69,7 @@ class Comparison {
     rows.next();
     for (std::size_t i = 0; i < first.size(); ++i) {
       if (const auto number = csv_number<double>(first[i])) {
-        places_.push_back(i);
+        number_columns_.push_back(i);
         numbers_.push_back(*number);
       }
       is_quoted_.push_back(rows.is_quoted(i));
@@ -78,8 +79,8 @@ class Comparison {
 
   std::int64_t rows() const { return rows_; }
 
-  /// Columns of numbers in which the first row has something else, and those in which it has a
-  /// number.
+  /// The count of number columns in which the first row has something else, and of those in which
+  /// it has a number.
   std::pair<std::int64_t, std::int64_t> names_and_numbers() const {
     std::int64_t names = 0;
     std::int64_t numbers = 0;
@@ -90,14 +91,14 @@ class Comparison {
     return {names, numbers};
   }
 
-  /// Why the first row is no record like the others; empty if it may be one.
+  /// Why the first row is not a record like the others; empty if it may be one.
   std::string reason() const {
     if (counts_columns()) return "it counts the columns from 0";
     if (has_constant_step(numbers_) && 2 * rows_with_step_ < rows_)
       return "its numbers have a constant step, as the names of years have";
     if (const auto column = quoted_above_unquoted())
       return fmt::format("its {} is in quotes, and the numbers below are not", first_[*column]);
-    for (const std::size_t i : places_)
+    for (const std::size_t i : number_columns_)
       if (columns_[i].numbers == 0 && columns_[i].words >= kFewRows)
         return fmt::format("it has the number {} above words", first_[i]);
     if (is_index()) return "its first field is empty, above the numbers of the rows";
@@ -129,7 +130,7 @@ class Comparison {
     for (std::size_t i = 0; i < columns_.size(); ++i)
       columns_[i].add(rows.fields()[i], rows.is_quoted(i));
     std::vector<double> numbers;
-    for (const std::size_t i : places_)
+    for (const std::size_t i : number_columns_)
       numbers.push_back(
           csv_number<double>(rows.fields()[i]).value_or(std::numeric_limits<double>::quiet_NaN()));
     if (has_constant_step(numbers)) ++rows_with_step_;
@@ -149,22 +150,22 @@ class Comparison {
   }
 
   std::optional<std::size_t> quoted_above_unquoted() const {
-    const auto found = std::ranges::find_if(places_, [&](std::size_t i) {
+    const auto found = std::ranges::find_if(number_columns_, [&](std::size_t i) {
       return is_quoted_[i] && columns_[i].numbers > 0 && columns_[i].quoted == 0;
     });
-    return found == places_.end() ? std::nullopt : std::optional(*found);
+    return found == number_columns_.end() ? std::nullopt : std::optional(*found);
   }
 
   bool is_index() const {
     return first_.size() > 1 && first_.front().empty() && are_numbered_ && rows_ > 1;
   }
 
-  /// In all columns of fractions, where so many integers are unlikely in a record.
+  /// Whether all columns of fractions have an integer here, which is unlikely in a record.
   bool is_whole_above_fractions() const {
     constexpr double kUnlikely = 0.01;
     if (rows_ < kFewRows) return false;
     double probability = 1;
-    for (const std::size_t i : places_) {
+    for (const std::size_t i : number_columns_) {
       const Column& below = columns_[i];
       if (2 * below.integers >= below.numbers) continue;
       if (first_[i].find_first_of(".eE") != std::string::npos) return false;
@@ -174,15 +175,15 @@ class Comparison {
     return probability < kUnlikely;
   }
 
-  /// Most are outside by more than the whole range of their columns, or all by a part of it. In a
-  /// sorted column, the first number is outside by one step only.
+  /// Whether most numbers are outside their columns' range by more than its size, or all by a part
+  /// of it. In a sorted column, the first number is outside by one step only.
   bool is_far() const {
     constexpr double kPart = 0.2;
     std::size_t columns = 0;
     std::size_t far = 0;
     std::size_t outside = 0;
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      const Column& below = columns_[places_[i]];
+    for (std::size_t i = 0; i < number_columns_.size(); ++i) {
+      const Column& below = columns_[number_columns_[i]];
       if (below.numbers < kFewRows || !(below.range() > 0)) continue;
       ++columns;
       if (below.distance(numbers_[i]) > below.range()) ++far;
@@ -192,20 +193,19 @@ class Comparison {
     return 2 * far > columns || outside == columns;
   }
 
-  /// Whether the first row has a word in a column of a few words, each in several rows, that has it
-  /// nowhere else.
+  /// Whether column `i` has few words, each in several rows, but not that of the first row.
   bool is_unknown_word(std::size_t i) const {
     constexpr std::int64_t kManyRows = 10;
     const Column& below = columns_[i];
     return below.numbers == 0 && below.words >= kManyRows &&
-           below.rows_of.size() < Column::kMaxWords && !is_missing(first_[i]) &&
-           !below.rows_of.contains(first_[i]) &&
-           std::ranges::all_of(below.rows_of, [](const auto& word) { return word.second > 1; });
+           below.word_rows.size() < Column::kMaxWords && !is_missing(first_[i]) &&
+           !below.word_rows.contains(first_[i]) &&
+           std::ranges::all_of(below.word_rows, [](const auto& word) { return word.second > 1; });
   }
 
   const CsvFields& first_;
   std::vector<bool> is_quoted_;
-  std::vector<std::size_t> places_;  // of the numbers in the first row
+  std::vector<std::size_t> number_columns_;  // columns with a number in the first row
   std::vector<double> numbers_;
   std::vector<Column> columns_;
   std::int64_t rows_ = 0;
@@ -213,8 +213,8 @@ class Comparison {
   bool are_numbered_ = true;  // the first column counts the rows from 0
 };
 
-/// Whether the options or the features file name a field of the row. A number may be that of a
-/// column instead.
+/// Whether the options or the features file name a field of the row. A number may be a column
+/// number instead.
 bool names_field(const CsvFields& row, const CsvOptions& options, const TableSchema& described) {
   const auto is_name = [&](const std::string& text) {
     const auto number = csv_number<std::size_t>(text);

@@ -13,7 +13,7 @@ namespace lockstep::data {
 /// The fields of a row.
 using CsvFields = std::vector<std::string>;
 
-/// The first row may be a record or the names of the columns: only `header=` can tell.
+/// The first row may be a record or the names of the columns: the caller must set `header=`.
 class DoubtfulHeader : public Error {
  public:
   using Error::Error;
@@ -22,11 +22,11 @@ class DoubtfulHeader : public Error {
 /// Whether a field is a number, such as -1.5e3 or inf.
 bool is_number_field(std::string_view field);
 
-/// Whether `first` names the columns of the table `text`, which is separated as `options` say.
+/// Whether `first` names the columns of the table `text`, whose separator is in `options`.
 ///
-/// What is known decides first: a name in the options, or in the features file `described`, that is
-/// a field of the row and no number of a column. Otherwise words above numbers are names. A row
-/// that agrees with the rows below it, up to 1000 of them, is a record. Anything else is doubtful:
+/// Known names decide first: a name in the options or in the features file `described` that is a
+/// field of the row and not a column number. Otherwise words above numbers are names. A row that
+/// agrees with the rows below it, up to 1000 of them, is a record. Anything else is doubtful:
 ///  - words above some of the numbers only, and a table without any numbers;
 ///  - numbers that no record of such a table would have: 0, 1, ..., n-1; a constant step from
 ///    column to column, which the rows below do not have; integers above fractions; numbers far

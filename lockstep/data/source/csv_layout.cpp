@@ -26,7 +26,7 @@ bool has_count_header(const CsvFields& first, const CsvFields& second) {
          std::none_of(first.begin() + 2, first.end(), is_number_field);
 }
 
-/// Refuses a table whose first line has another separator only.
+/// Rejects a table whose first line has only another separator.
 void check_separator(std::string_view text, char separator, const std::string& file) {
   const char found = separator_of(text, separator);
   if (found == separator) return;
@@ -41,15 +41,15 @@ void check_separator(std::string_view text, char separator, const std::string& f
       fmt::format("the first row has {} instead", separator_text(found)));
 }
 
-/// A column without a name is identified by its number, or, where that is the name of another, as
-/// pandas calls it. Two columns with the same name would be ambiguous.
+/// A column without a name is identified by its number, or if another column has that name, as in
+/// pandas. Two columns with the same name would be ambiguous.
 std::vector<std::string> names_of(const CsvFields& header, const std::string& file) {
   std::vector<std::string> names = header;
-  const std::unordered_set<std::string_view> given(header.begin(), header.end());
+  const std::unordered_set<std::string_view> known(header.begin(), header.end());
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (!header[i].empty()) continue;
     const std::string number = std::to_string(i + 1);
-    names[i] = given.contains(number) ? fmt::format("Unnamed: {}", i) : number;
+    names[i] = known.contains(number) ? fmt::format("Unnamed: {}", i) : number;
   }
   std::unordered_map<std::string_view, std::size_t> numbers;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -75,7 +75,7 @@ class Columns {
                 fmt::format("got \"{}\"", name));
   }
 
-  std::size_t take(std::size_t column, const char* option) {
+  std::size_t claim(std::size_t column, const char* option) {
     std::string_view& meaning = meanings_[column];
     if (!meaning.empty() && !(meaning == kFeature && meaning == option))
       throw Error(ErrorCategory::input, file_,
@@ -85,31 +85,31 @@ class Columns {
     return column;
   }
 
-  std::vector<std::size_t> take_all(const std::vector<std::string>& names, const char* option) {
+  std::vector<std::size_t> claim_all(const std::vector<std::string>& names, const char* option) {
     std::vector<std::size_t> columns;
-    for (const std::string& name : names) columns.push_back(take(find(name, option), option));
+    for (const std::string& name : names) columns.push_back(claim(find(name, option), option));
     return columns;
   }
 
   /// The columns of the features of `schema`, each once.
-  std::vector<std::size_t> take_features(const TableSchema& schema) {
+  std::vector<std::size_t> claim_features(const TableSchema& schema) {
     std::vector<std::size_t> columns;
     std::vector<bool> is_listed(names_.size());
     for (const TableFeature& feature : schema.features)
       for (const std::string& name : feature.columns) {
-        const std::size_t column = take(find(name, kFeature), kFeature);
+        const std::size_t column = claim(find(name, kFeature), kFeature);
         if (!is_listed[column]) columns.push_back(column);
         is_listed[column] = true;
       }
     return columns;
   }
 
-  /// They may be features as well.
+  /// Allows them to be features as well.
   void release(const std::vector<std::size_t>& columns) {
     for (const std::size_t column : columns) meanings_[column] = {};
   }
 
-  std::vector<std::size_t> not_taken() const {
+  std::vector<std::size_t> unclaimed() const {
     std::vector<std::size_t> columns;
     for (std::size_t i = 0; i < meanings_.size(); ++i)
       if (meanings_[i].empty()) columns.push_back(i);
@@ -125,7 +125,7 @@ class Columns {
   std::vector<std::string_view> meanings_;  // the option that named each column
 };
 
-/// A column of words has no numbers in any feature.
+/// Marks the columns of words, which have no numbers in any feature.
 void mark_words(CsvLayout& layout, const TableSchema& schema) {
   for (const bool has_numbers : {false, true})
     for (const TableFeature& feature : schema.features)
@@ -134,7 +134,7 @@ void mark_words(CsvLayout& layout, const TableSchema& schema) {
           layout.is_categorical[*layout.find(name)] = !has_numbers;
 }
 
-/// By the options, which complete those of a features file.
+/// The window in the options, which complete those of a features file.
 TableWindow window_of(const CsvOptions& options, const TableWindow& described,
                       const std::string& file) {
   TableWindow window = described;
@@ -149,16 +149,17 @@ TableWindow window_of(const CsvOptions& options, const TableWindow& described,
   return window;
 }
 
-/// By the schema of the training table; the options may only repeat it, except for the stride.
+/// The window in the schema of the training table; options other than the stride may only repeat
+/// it.
 TableWindow trained_window_of(const CsvOptions& options, const TableWindow& trained,
                               const std::string& origin, const std::string& file) {
-  const auto require = [&](const char* option, auto given, auto expected) {
-    if (given == expected) return;
+  const auto require = [&](const char* option, auto actual, auto expected) {
+    if (actual == expected) return;
     throw Error(ErrorCategory::input, file,
                 trained.rows == 0
                     ? fmt::format("expected no windows of rows, as in {}", origin)
                     : fmt::format("expected {}={}, as in {}", option, expected, origin),
-                fmt::format("got {}={}", option, given));
+                fmt::format("got {}={}", option, actual));
   };
   TableWindow window = trained;
   if (options.window > 0) require("window", options.window, trained.rows);
@@ -170,31 +171,31 @@ TableWindow trained_window_of(const CsvOptions& options, const TableWindow& trai
   return window;
 }
 
-/// By the options, and by a features file.
+/// Assigns the columns by the options and a features file.
 void assign_roles(CsvLayout& layout, const CsvOptions& options, const TableSchema& described,
-                   const std::string& file) {
+                  const std::string& file) {
   Columns columns(layout, file);
-  columns.take_all(options.leave_out, "drop");
-  columns.take_all(described.left_out, "drop");
-  const bool is_given = !options.label.empty() || !options.targets.empty();
-  const std::string& label = is_given ? options.label : described.label;
-  layout.targets = columns.take_all(is_given ? options.targets : described.targets, "targets");
+  columns.claim_all(options.leave_out, "drop");
+  columns.claim_all(described.left_out, "drop");
+  const bool has_roles = !options.label.empty() || !options.targets.empty();
+  const std::string& label = has_roles ? options.label : described.label;
+  layout.targets = columns.claim_all(has_roles ? options.targets : described.targets, "targets");
   if (!label.empty())
-    layout.label = columns.take(columns.find(label, "label"), "label");
+    layout.label = columns.claim(columns.find(label, "label"), "label");
   else if (layout.targets.empty())
-    layout.label = columns.take(layout.names.size() - 1, "label");
+    layout.label = columns.claim(layout.names.size() - 1, "label");
   layout.window = window_of(options, described.window, file);
   if (!layout.window.series.empty())
-    layout.series = columns.take(columns.find(layout.window.series, "series"), "series");
+    layout.series = columns.claim(columns.find(layout.window.series, "series"), "series");
   if (layout.window.rows > 0 && layout.window.horizon > 0) columns.release(layout.targets);
   if (layout.label && !layout.targets.empty())
     throw Error(ErrorCategory::input, file, "expected a label or targets", "got both");
   if (layout.label && layout.window.steps > 1)
     throw Error(ErrorCategory::input, file, "expected targets=COLUMNS with steps=",
                 fmt::format("got the label {}", layout.names[*layout.label]));
-  layout.features = columns.take_features(described);
+  layout.features = columns.claim_features(described);
   layout.plain =
-      options.columns.empty() ? columns.not_taken() : columns.take_all(options.columns, "columns");
+      options.columns.empty() ? columns.unclaimed() : columns.claim_all(options.columns, "columns");
   layout.features.insert(layout.features.end(), layout.plain.begin(), layout.plain.end());
   for (const std::string& name : options.categorical)
     layout.is_categorical[columns.find(name, "categorical")] = true;
@@ -214,8 +215,8 @@ bool is_answer(const TableSchema& schema, const std::string& column) {
          std::ranges::find(schema.targets, column) != schema.targets.end();
 }
 
-/// A table of a training without a header has its columns in the same order; it may lack those that
-/// a prediction does not read.
+/// Names for a table without a header, whose columns have the order of the training table; it may
+/// lack those that a prediction does not read.
 std::vector<std::string> names_by_position(std::size_t columns, const CsvOptions& options,
                                            const TableSchema& trained, const std::string& origin,
                                            const std::string& file) {
@@ -230,8 +231,7 @@ std::vector<std::string> names_by_position(std::size_t columns, const CsvOptions
               fmt::format("got {}", columns));
 }
 
-/// Throws Error (data) unless the table begins with names of columns of the training, as that table
-/// did.
+/// Throws Error (data) unless the table begins with column names of the training table.
 void require_names(const CsvFields& first, const CsvOptions& options, const TableSchema& trained,
                    const std::string& origin, const std::string& file) {
   const auto has_name = [&](const TableFeature& feature) {
@@ -248,10 +248,10 @@ void require_names(const CsvFields& first, const CsvOptions& options, const Tabl
               has_header ? fmt::format("got \"{}\"", list_names(row)) : "got header=no");
 }
 
-/// By the schema of the training table.
-void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const TableSchema& trained,
-                           const std::string& origin, const std::string& file) {
-  // Names alone, not numbers of columns: those would be guesses.
+/// Assigns the columns by the schema of the training table.
+void apply_trained_schema(CsvLayout& layout, const CsvOptions& options, const TableSchema& trained,
+                          const std::string& origin, const std::string& file) {
+  // Only names, not column numbers: those would be guesses.
   const auto find = [&](const std::string& name, const char* what) {
     const auto column = layout.numbers.find(name);
     if (column == layout.numbers.end())
@@ -270,10 +270,10 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
   layout.window = trained_window_of(options, trained.window, origin, file);
   if (!trained.window.series.empty()) layout.series = find(trained.window.series, "the series");
   mark_words(layout, trained);
-  std::vector<std::size_t> given;
+  std::vector<std::size_t> requested;
   for (const std::string& name : options.columns)
-    given.push_back(layout.find(name).value_or(layout.names.size()));
-  if (!given.empty() && given != layout.features) {
+    requested.push_back(layout.find(name).value_or(layout.names.size()));
+  if (!requested.empty() && requested != layout.features) {
     std::vector<std::string> names;
     for (const std::size_t column : layout.features) names.push_back(layout.names[column]);
     throw Error(ErrorCategory::input, file,
@@ -281,37 +281,37 @@ void give_trained_meanings(CsvLayout& layout, const CsvOptions& options, const T
                 fmt::format("got {}", quote_spec(options.columns)));
   }
   if (options.may_lack_labels) return;
-  // The names of the training, unless the options give others that the table has instead.
-  std::vector<std::string> answers = trained.targets;
+  // The names in training, unless the options set others that the table has instead.
+  std::vector<std::string> target_names = trained.targets;
   std::vector<std::string> others = options.targets;
-  if (!trained.label.empty()) answers = {trained.label};
+  if (!trained.label.empty()) target_names = {trained.label};
   if (!trained.label.empty() && !options.label.empty()) others = {options.label};
-  if (!others.empty() && others.size() != answers.size())
+  if (!others.empty() && others.size() != target_names.size())
     throw Error(ErrorCategory::input, file,
-                fmt::format("expected targets={}, as in {}", quote_spec(answers), origin),
+                fmt::format("expected targets={}, as in {}", quote_spec(target_names), origin),
                 fmt::format("got {}", quote_spec(others)));
   for (std::size_t i = 0; i < others.size(); ++i) {
     const auto other = layout.find(others[i]);
-    const auto own = layout.numbers.find(answers[i]);
+    const auto own = layout.numbers.find(target_names[i]);
     if (own != layout.numbers.end() && other != own->second)
       throw Error(ErrorCategory::input, file,
-                  fmt::format("expected {} as {} {}, as in {}", answers[i],
+                  fmt::format("expected {} as {} {}, as in {}", target_names[i],
                               trained.label.empty() ? "target" : "label", i + 1, origin),
                   fmt::format("got {}", others[i]));
-    answers[i] = other ? layout.names[*other] : others[i];
+    target_names[i] = other ? layout.names[*other] : others[i];
   }
   if (!trained.label.empty())
-    layout.label = find(answers.front(), "the label");
+    layout.label = find(target_names.front(), "the label");
   else
-    for (const std::string& name : answers) layout.targets.push_back(find(name, "a target"));
+    for (const std::string& name : target_names) layout.targets.push_back(find(name, "a target"));
 }
 
-/// Where each line ends in a separator, the last column is not the label.
+/// If each line ends in a separator, the last column is not the label.
 void check_last_column(const CsvFields& first, const CsvFields& second, const CsvOptions& options,
                        const TableSchema& described, const std::string& file) {
-  const bool is_given = !options.label.empty() || !options.targets.empty() ||
-                        !described.label.empty() || !described.targets.empty();
-  if (is_given || first.size() != second.size() || !first.back().empty() || !second.back().empty())
+  const bool has_roles = !options.label.empty() || !options.targets.empty() ||
+                         !described.label.empty() || !described.targets.empty();
+  if (has_roles || first.size() != second.size() || !first.back().empty() || !second.back().empty())
     return;
   throw Error(ErrorCategory::data, file,
               fmt::format("expected a label in the last column; where each line ends in a "
@@ -342,8 +342,9 @@ std::vector<std::string> CsvLayout::left_out() const {
   return others;
 }
 
-CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const CsvOptions& options,
-                        const TableSchema* known, const std::string& origin) {
+CsvLayout CsvLayout::detect(std::string_view text, const std::string& file,
+                            const CsvOptions& options, const TableSchema* known,
+                            const std::string& origin) {
   CsvRows rows(text, file, options.separator);
   check_table_text(text, file);
   check_separator(text, options.separator, file);
@@ -388,7 +389,7 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
   layout.is_categorical.resize(layout.names.size());
   if (!is_trained && !second.empty()) check_last_column(first, second, options, described, file);
   if (is_trained)
-    give_trained_meanings(layout, options, *known, origin, file);
+    apply_trained_schema(layout, options, *known, origin, file);
   else
     assign_roles(layout, options, described, file);
   return layout;

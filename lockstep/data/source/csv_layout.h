@@ -18,13 +18,13 @@ struct CsvLayout {
   bool has_header = false;         ///< the first row is not a record
   bool has_names = false;          ///< it names the columns
   std::vector<std::string> names;  ///< names of all columns: the header's, or their numbers from 1
-  std::unordered_map<std::string, std::size_t> numbers;  ///< of the names, from 0
-  std::vector<std::size_t> features;  ///< columns that features are made of, from 0, each once
-  std::vector<std::size_t> plain;     ///< those of them that no schema describes
+  std::unordered_map<std::string, std::size_t> numbers;  ///< column of each name, from 0
+  std::vector<std::size_t> features;                     ///< feature columns, from 0, each once
+  std::vector<std::size_t> plain;     ///< feature columns that no schema describes
   std::vector<std::size_t> targets;   ///< columns of regression targets
   std::optional<std::size_t> label;   ///< set if there are no targets
-  std::optional<std::size_t> series;  ///< of the names of series
-  TableWindow window = {};            ///< of the options, and of what is known
+  std::optional<std::size_t> series;  ///< column of series names
+  TableWindow window = {};            ///< from the options and the known schema
   std::vector<bool> is_categorical;   ///< for all columns
   /// Columns whose name is empty in the header, or that pandas called "Unnamed: 0" for that reason.
   std::vector<std::size_t> unnamed;
@@ -32,12 +32,12 @@ struct CsvLayout {
   std::vector<std::string> classes;
   std::int64_t announced_records = 0;  ///< number of records stated by such a header; 0: not stated
 
-  /// `known`: the schema of the training table, or of a features file; null if there is neither.
-  /// `origin` names the training table. If that has a header, columns are found by their names,
-  /// else by their position. Throws Error (data) for an ambiguous file (DoubtfulHeader) and for one
-  /// that lacks columns of the training table, Error (input) for options that do not match it.
-  static CsvLayout of(std::string_view text, const std::string& file, const CsvOptions& options,
-                      const TableSchema* known = nullptr, const std::string& origin = {});
+  /// `known`: the schema of the training table or of a features file, or null. `origin` names the
+  /// training table. If that has a header, columns are found by their names, else by their
+  /// position. Throws Error (data) for an ambiguous file (DoubtfulHeader) and for one that lacks
+  /// columns of the training table, Error (input) for options that do not match it.
+  static CsvLayout detect(std::string_view text, const std::string& file, const CsvOptions& options,
+                          const TableSchema* known = nullptr, const std::string& origin = {});
 
   /// The column of this name or number; nullopt if there is none.
   std::optional<std::size_t> find(const std::string& name) const;

@@ -18,7 +18,7 @@ namespace {
 
 using Kind = TableFeature::Kind;
 
-/// What any spelling of a missing word becomes.
+/// Replaces any spelling of a missing word.
 constexpr std::string_view kMissingWord = "NA";
 
 /// Whether a label is a number; "inf" and "nan" are words among others.
@@ -35,17 +35,17 @@ bool are_distinct_integers(std::vector<double> numbers) {
   return std::ranges::adjacent_find(numbers) == numbers.end();
 }
 
-/// The words in alphabetical order; places[number] is the place of the word of that number.
-std::vector<std::string> sorted(const WordTable& words, std::vector<std::int32_t>& places) {
+/// The words in alphabetical order; ranks[number] is the position of that word.
+std::vector<std::string> sorted(const WordTable& words, std::vector<std::int32_t>& ranks) {
   std::vector<std::int32_t> numbers(words.size());
   std::iota(numbers.begin(), numbers.end(), 0);
   std::ranges::sort(numbers, {}, [&](std::int32_t number) -> const std::string& {
     return words.words()[static_cast<std::size_t>(number)];
   });
   std::vector<std::string> all;
-  places.resize(numbers.size());
+  ranks.resize(numbers.size());
   for (const std::int32_t number : numbers) {
-    places[static_cast<std::size_t>(number)] = static_cast<std::int32_t>(all.size());
+    ranks[static_cast<std::size_t>(number)] = static_cast<std::int32_t>(all.size());
     all.push_back(words.words()[static_cast<std::size_t>(number)]);
   }
   return all;
@@ -97,14 +97,14 @@ TableRows CsvReader::read() {
     find_distinct();
     check_precision(schema, raw_, raw_targets_, meaning_.file);
     raw_targets_ = {};
-    kept_.values.reserve(raw_.size());
-    use_huge_pages(kept_.values.data(), raw_.size() * sizeof(float));
+    rows_.values.reserve(raw_.size());
+    use_huge_pages(rows_.values.data(), raw_.size() * sizeof(float));
     store_rows();
     raw_ = {};
   }
   if (report_ == nullptr) count_values();
   gather_series();
-  return std::move(kept_);
+  return std::move(rows_);
 }
 
 void CsvReader::check_memory() const {
@@ -213,7 +213,7 @@ void CsvReader::add_rows() {
         rows.next_plain(plain_, numbers, words, [&] { return add_plain(numbers, words); }))
       continue;
     bool is_read = false;
-    attempt([&] { is_read = rows.next(); });  // nothing after misplaced quotes can be split
+    attempt([&] { is_read = rows.next(); });  // rows after misplaced quotes cannot be split
     if (!is_read) return;
     if (keeps_bad_rows_)
       add_row_or_problem(rows);
@@ -227,13 +227,13 @@ void CsvReader::add_row_or_problem(const CsvRows& rows) {
     return add_row(rows);
   } catch (const Error& error) {
     if (error.category() != ErrorCategory::data) throw;
-    kept_.problems.emplace(records_ - 1, error.message());
+    rows_.problems.emplace(records_ - 1, error.message());
   }
   raw_.clear();
   const auto count = static_cast<std::size_t>(records_);
-  kept_.values.resize(count * columns_.size());
-  kept_.targets.resize(count * meaning_.layout.targets.size());
-  if (meaning_.layout.label) kept_.labels.resize(count);
+  rows_.values.resize(count * columns_.size());
+  rows_.targets.resize(count * meaning_.layout.targets.size());
+  if (meaning_.layout.label) rows_.labels.resize(count);
 }
 
 bool CsvReader::add_plain(std::span<const double> numbers,
@@ -265,7 +265,7 @@ bool CsvReader::add_plain(std::span<const double> numbers,
   for (const std::size_t i : optional_)
     if (std::isnan(numbers[columns_[i].front()])) ++meaning_.schema.counts.missing[i];
   for (const std::size_t column : layout.targets) add_target(numbers[column]);
-  if (layout.label) kept_.labels.push_back(label);
+  if (layout.label) rows_.labels.push_back(label);
   if (layout.series) series_of_rows_.push_back(series_.add(words[*layout.series]));
   ++records_;
   if (is_known) store_rows();
@@ -285,7 +285,7 @@ void CsvReader::add_row(const CsvRows& rows) {
     if (is_reported) continue;  // as a feature
     attempt([&] { add_target(number(rows, column, plain_target)); });
   }
-  if (layout.label) attempt([&] { kept_.labels.push_back(class_number(rows)); });
+  if (layout.label) attempt([&] { rows_.labels.push_back(class_number(rows)); });
   if (layout.series) attempt([&] { series_of_rows_.push_back(series_of(rows)); });
   if (report_ != nullptr)
     raw_.clear();
@@ -359,7 +359,7 @@ std::int32_t CsvReader::category(std::size_t index, std::string_view word) {
   const TableFeature& feature = meaning_.schema.features[index];
   if (feature.kind != Kind::categorical)
     return static_cast<std::int32_t>(hash_bucket(word, feature.buckets));
-  auto& [words, is_learned, fields, sets, places] = vocabularies_[index];
+  auto& [words, is_learned, fields, sets, ranks] = vocabularies_[index];
   std::int32_t number = words.find(word);
   if (number < 0 && is_missing(word)) number = words.find(word = kMissingWord);
   if (number >= 0) return number;
@@ -375,11 +375,11 @@ std::int32_t CsvReader::set_of_categories(std::size_t index, std::string_view fi
   for_words(meaning_.schema.features[index].separator, field,
             [&](std::string_view word) { members.push_back(category(index, word)); });
   std::ranges::sort(members);
-  if (kept_.ends.size() == kMaxSets || (!members.empty() && members.front() < 0)) return -1;
+  if (rows_.ends.size() == kMaxSets || (!members.empty() && members.front() < 0)) return -1;
   const auto end = std::unique(members.begin(), members.end());
-  kept_.members.insert(kept_.members.end(), members.begin(), end);
-  const auto set = static_cast<std::int32_t>(kept_.ends.size());
-  kept_.ends.push_back(static_cast<std::int32_t>(kept_.members.size()));
+  rows_.members.insert(rows_.members.end(), members.begin(), end);
+  const auto set = static_cast<std::int32_t>(rows_.ends.size());
+  rows_.ends.push_back(static_cast<std::int32_t>(rows_.members.size()));
   owners_.push_back(index);
   vocabulary.fields.add(field);
   vocabulary.sets.push_back(set);
@@ -437,7 +437,7 @@ std::int32_t CsvReader::series_of(const CsvRows& rows) {
 
 namespace {
 
-/// Moves the parts of `values`, as many as `order` has, so that part order[i] becomes part i.
+/// Reorders the `order.size()` parts of `values`: part order[i] becomes part i.
 template <typename T>
 void reorder(std::vector<T>& values, const std::vector<std::size_t>& order) {
   const std::size_t width = values.size() / order.size();
@@ -454,24 +454,24 @@ void reorder(std::vector<T>& values, const std::vector<std::size_t>& order) {
 
 void CsvReader::gather_series() {
   if (!meaning_.layout.series) {
-    kept_.series = {records_};
+    rows_.series = {records_};
     return;
   }
-  kept_.series.assign(series_.size(), 0);
+  rows_.series.assign(series_.size(), 0);
   for (const std::int32_t number : series_of_rows_)
-    ++kept_.series[static_cast<std::size_t>(number)];
-  std::partial_sum(kept_.series.begin(), kept_.series.end(), kept_.series.begin());
+    ++rows_.series[static_cast<std::size_t>(number)];
+  std::partial_sum(rows_.series.begin(), rows_.series.end(), rows_.series.begin());
   if (report_ != nullptr || std::ranges::is_sorted(series_of_rows_)) return;
   std::vector<std::size_t> order(series_of_rows_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t row) { return series_of_rows_[row]; });
-  reorder(kept_.values, order);
-  reorder(kept_.targets, order);
-  reorder(kept_.labels, order);
+  reorder(rows_.values, order);
+  reorder(rows_.targets, order);
+  reorder(rows_.labels, order);
 }
 
 void CsvReader::add_target(double number) {
-  kept_.targets.push_back(static_cast<float>(number));
+  rows_.targets.push_back(static_cast<float>(number));
   if (report_ == nullptr && !meaning_.is_known) raw_targets_.push_back(number);
 }
 
@@ -479,16 +479,16 @@ void CsvReader::store_rows() {
   const std::vector<TableFeature>& features = meaning_.schema.features;
   for (auto value = raw_.begin(); value != raw_.end();)
     for (std::size_t i = 0; i < features.size(); ++i, ++value) {
-      const std::vector<std::int32_t>& places = vocabularies_[i].places;
+      const std::vector<std::int32_t>& ranks = vocabularies_[i].ranks;
       const bool is_set = features[i].output == CategoryOutput::multi_hot;
-      kept_.values.push_back(places.empty() || is_set
+      rows_.values.push_back(ranks.empty() || is_set
                                  ? stored_value(features[i], *value)
-                                 : static_cast<float>(places[static_cast<std::size_t>(*value)]));
+                                 : static_cast<float>(ranks[static_cast<std::size_t>(*value)]));
     }
   raw_.clear();
 }
 
-/// The first numbers decide for nearly all columns.
+/// For most columns, the first numbers suffice.
 void CsvReader::find_distinct() {
   constexpr std::size_t kFirst = 1000;
   TableSchema& schema = meaning_.schema;
@@ -504,7 +504,7 @@ void CsvReader::find_distinct() {
     const TableFeature& feature = schema.features[i];
     const bool is_distinct =
         feature.kind == Kind::categorical
-            ? !vocabularies_[i].places.empty() && feature.vocabulary.size() == rows
+            ? !vocabularies_[i].ranks.empty() && feature.vocabulary.size() == rows
             : feature.is_plain() && are_distinct_integers(numbers_of(i, std::min(rows, kFirst))) &&
                   are_distinct_integers(numbers_of(i, rows));
     std::vector<std::string>& distinct = schema.counts.distinct;
@@ -526,59 +526,59 @@ void CsvReader::count_values() {
     if (feature.kind != Kind::categorical) continue;
     const auto unknown = static_cast<std::int32_t>(feature.vocabulary.size());
     const std::int32_t missing = vocabularies_[i].words.find(kMissingWord);
-    const auto place = [&](std::int32_t number) {
-      const auto& places = vocabularies_[i].places;
-      return number < 0 || places.empty() ? number : places[static_cast<std::size_t>(number)];
+    const auto rank = [&](std::int32_t number) {
+      const auto& ranks = vocabularies_[i].ranks;
+      return number < 0 || ranks.empty() ? number : ranks[static_cast<std::size_t>(number)];
     };
     if (!feature.unknown_column && missing < 0) continue;
     const bool is_set = feature.output == CategoryOutput::multi_hot;
-    for (std::size_t row = 0; row * stride < kept_.values.size(); ++row) {
-      if (kept_.problems.contains(static_cast<std::int64_t>(row))) continue;
-      const auto value = static_cast<std::int32_t>(kept_.values[row * stride + i]);
+    for (std::size_t row = 0; row * stride < rows_.values.size(); ++row) {
+      if (rows_.problems.contains(static_cast<std::int64_t>(row))) continue;
+      const auto value = static_cast<std::int32_t>(rows_.values[row * stride + i]);
       const auto has = [&](std::int32_t category) {
         if (!is_set) return value == category;
         const auto members = members_of(static_cast<std::size_t>(value));
         return std::ranges::find(members, category) != members.end();
       };
       if (feature.unknown_column && has(unknown)) ++counts.unknown[i];
-      if (missing >= 0 && has(place(missing))) ++counts.missing[i];
+      if (missing >= 0 && has(rank(missing))) ++counts.missing[i];
     }
   }
-  if (kept_.labels.empty() || schema.classes > static_cast<std::int64_t>(kMaxValues)) return;
+  if (rows_.labels.empty() || schema.classes > static_cast<std::int64_t>(kMaxValues)) return;
   const std::int64_t classes =
-      schema.classes > 0 ? schema.classes : std::int64_t{std::ranges::max(kept_.labels)} + 1;
+      schema.classes > 0 ? schema.classes : std::int64_t{std::ranges::max(rows_.labels)} + 1;
   if (classes > static_cast<std::int64_t>(kMaxValues)) return;
   counts.classes.resize(static_cast<std::size_t>(classes));
-  for (std::size_t row = 0; row < kept_.labels.size(); ++row)
-    if (!kept_.problems.contains(static_cast<std::int64_t>(row)))
-      ++counts.classes[static_cast<std::size_t>(kept_.labels[row])];
+  for (std::size_t row = 0; row < rows_.labels.size(); ++row)
+    if (!rows_.problems.contains(static_cast<std::int64_t>(row)))
+      ++counts.classes[static_cast<std::size_t>(rows_.labels[row])];
 }
 
 std::span<const std::int32_t> CsvReader::members_of(std::size_t set) const {
-  const std::size_t begin = set == 0 ? 0 : static_cast<std::size_t>(kept_.ends[set - 1]);
-  return std::span(kept_.members).subspan(begin, static_cast<std::size_t>(kept_.ends[set]) - begin);
+  const std::size_t begin = set == 0 ? 0 : static_cast<std::size_t>(rows_.ends[set - 1]);
+  return std::span(rows_.members).subspan(begin, static_cast<std::size_t>(rows_.ends[set]) - begin);
 }
 
 void CsvReader::sort_words() {
   TableSchema& schema = meaning_.schema;
   for (std::size_t i = 0; i < schema.features.size(); ++i) {
     if (vocabularies_[i].is_learned) continue;
-    schema.features[i].vocabulary = sorted(vocabularies_[i].words, vocabularies_[i].places);
+    schema.features[i].vocabulary = sorted(vocabularies_[i].words, vocabularies_[i].ranks);
     schema.features[i].is_learned = true;
   }
   for (std::size_t set = 0; set < owners_.size(); ++set) {
-    const std::vector<std::int32_t>& places = vocabularies_[owners_[set]].places;
-    const auto begin = kept_.members.begin() + (set == 0 ? 0 : kept_.ends[set - 1]);
-    for (auto member = begin; !places.empty() && member != kept_.members.begin() + kept_.ends[set];
+    const std::vector<std::int32_t>& ranks = vocabularies_[owners_[set]].ranks;
+    const auto begin = rows_.members.begin() + (set == 0 ? 0 : rows_.ends[set - 1]);
+    for (auto member = begin; !ranks.empty() && member != rows_.members.begin() + rows_.ends[set];
          ++member)
-      *member = places[static_cast<std::size_t>(*member)];
+      *member = ranks[static_cast<std::size_t>(*member)];
   }
   if (!learns_classes_) return;
-  std::vector<std::int32_t> places;
-  schema.class_names = sorted(classes_, places);
+  std::vector<std::int32_t> ranks;
+  schema.class_names = sorted(classes_, ranks);
   schema.classes = std::ssize(schema.class_names);
   if (report_ != nullptr) return;  // labels of rows with problems have no class
-  for (std::int32_t& label : kept_.labels) label = places[static_cast<std::size_t>(label)];
+  for (std::int32_t& label : rows_.labels) label = ranks[static_cast<std::size_t>(label)];
 }
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// From the text of a table to the numbers that are kept of its rows.
+// Converts the text of a table to the numbers that are stored for its rows.
 #pragma once
 
 #include <algorithm>
@@ -21,18 +21,18 @@
 
 namespace lockstep::data {
 
-/// What is kept of the rows of a table.
+/// The stored rows of a table.
 struct TableRows {
   /// [rows, features]: the number, or the number of the category; for a multi-hot feature the
   /// number of a set of categories.
   std::vector<float> values;
   std::vector<float> targets;         ///< [rows, targets]
   std::vector<std::int32_t> labels;   ///< [rows], if there is a label
-  std::vector<std::int32_t> ends;     ///< [sets]: where each ends in `members`
-  std::vector<std::int32_t> members;  ///< categories of all sets, of each without repetition
-  /// [series]: one past the last row of each; of a table without series, one past the last row.
+  std::vector<std::int32_t> ends;     ///< [sets]: end of each in `members`
+  std::vector<std::int32_t> members;  ///< categories of all sets, unique within each
+  /// [series]: one past the last row of each; a table without series is one series.
   std::vector<std::int64_t> series;
-  /// What is wrong with rows that cannot be used, whose values above mean nothing.
+  /// Problems of unusable rows, whose values above are undefined.
   std::map<std::int64_t, ErrorMessage> problems;
 };
 
@@ -46,7 +46,7 @@ void for_words(char separator, std::string_view field, Use use) {
   }
 }
 
-/// Reads a table once, and learns its schema meanwhile.
+/// Reads a table in one pass and learns its schema.
 class CsvReader {
  public:
   /// Maximum number of values of a categorical column.
@@ -60,16 +60,16 @@ class CsvReader {
   /// The columns of the table `file`, and what they mean.
   struct Meaning {
     CsvLayout layout = {};
-    TableSchema schema = {};                    ///< what it lacks is learned, unless it is known
-    bool is_known = false;                      ///< it is that of a training table
-    std::string origin = {};                    ///< of the schema, for messages
+    TableSchema schema = {};                    ///< missing parts are learned, unless it is known
+    bool is_known = false;                      ///< the schema is that of a training table
+    std::string origin = {};                    ///< origin of the schema, for messages
     std::string file;                           ///< for messages
     char separator = ',';                       ///< between columns
     std::vector<std::string> label_words = {};  ///< CsvOptions::label_words
   };
 
   /// `text` and `meaning` must outlive this object. With a report, every Error about a field is
-  /// reported instead of thrown, and no row is kept. With `keeps_bad_rows`, it is kept instead of
+  /// reported instead of thrown, and no row is kept. With `keeps_bad_rows`, it is stored instead of
   /// the row: TableRows::problems.
   CsvReader(std::string_view text, Meaning& meaning, const Report* report,
             bool keeps_bad_rows = false);
@@ -81,26 +81,26 @@ class CsvReader {
  private:
   /// The words of a feature.
   struct Vocabulary {
-    WordTable words;                        // if it is categorical
-    bool is_learned = true;                 // else words that are new are added
-    WordTable fields = {};                  // if it is multi-hot
-    std::vector<std::int32_t> sets = {};    // [fields]
-    std::vector<std::int32_t> places = {};  // [words]: in alphabetical order, once learned
+    WordTable words;                       // if it is categorical
+    bool is_learned = true;                // else new words are added
+    WordTable fields = {};                 // if it is multi-hot
+    std::vector<std::int32_t> sets = {};   // [fields]
+    std::vector<std::int32_t> ranks = {};  // [words]: in alphabetical order, once learned
   };
 
   CsvRows rows() const;
   template <typename Use>
   void attempt(Use use) const;
-  /// Throws Error (data) for rows that do not fit into the memory.
+  /// Throws Error (data) for rows that do not fit in memory.
   void check_memory() const;
   void index_columns();
   /// Labels are class numbers if the first one that is not missing is a number.
   void find_kind_of_labels();
-  /// Whether a number among the labels is a word, too.
+  /// Whether a label that is a number may be a class name.
   bool may_be_any_word() const;
-  /// Whether the label is missing, and no class of that name.
+  /// Whether the label is missing and not the name of a class.
   bool lacks_label(std::string_view field) const;
-  /// Whether add_plain() can read rows; then sets what it expects of the columns.
+  /// Whether add_plain() can read rows; sets `plain_` then.
   bool can_be_plain();
   void add_rows();
   /// Adds a row of plain numbers and words; false, without adding it, if it needs add_row().
@@ -111,7 +111,7 @@ class CsvReader {
   void add_row_or_problem(const CsvRows& rows);
   void add_feature(const CsvRows& rows, std::size_t index);
   double number(const CsvRows& rows, std::size_t column, const TableFeature& feature);
-  /// What is kept of the words of a feature; -1 if one of them has no category.
+  /// The stored value of the words of a feature; -1 if a word has no category.
   double value_of_words(std::size_t index, std::span<const std::string_view> fields);
   std::int32_t category(std::size_t index, std::string_view word);
   std::int32_t set_of_categories(std::size_t index, std::string_view field);
@@ -128,21 +128,21 @@ class CsvReader {
   void sort_words();
   /// Finds the columns of the training table that are TableCounts::distinct.
   void find_distinct();
-  /// Counts what is kept of the rows.
+  /// Counts the stored values.
   void count_values();
   /// The categories of a set.
   std::span<const std::int32_t> members_of(std::size_t set) const;
   [[noreturn]] void fail_category(const CsvRows& rows, std::size_t index);
   [[noreturn]] void fail_limit(const CsvRows& rows, std::size_t column,
                                std::string_view word) const;
-  /// About a field that is no number.
+  /// Fails for a field that is not a number.
   void fail_word(const CsvRows& rows, std::size_t column);
-  /// About a label that is no class.
+  /// Fails for a label that is not a class.
   void fail_class(const CsvRows& rows, std::size_t column);
   void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
-  /// What is expected of a column of words or dates, where numbers are read.
+  /// The expected value, for a column of words or dates that is read as numbers.
   std::string words_text(std::size_t column, std::string_view field);
-  /// What the column holds in all rows. Reads the table once more, for an error.
+  /// Counts of the column in all rows, for an error. Reads the table once more.
   const ColumnCounts& counts(std::size_t column);
 
   std::string_view text_;
@@ -162,7 +162,7 @@ class CsvReader {
   std::vector<double> raw_;          // [rows, features], before they are stored
   std::vector<double> raw_targets_;  // [rows, targets], unless the schema is known
   std::vector<std::size_t> owners_;  // [sets]: their features
-  TableRows kept_;
+  TableRows rows_;
   bool missing_is_reported_ = false;
   std::set<std::size_t> reported_words_;  // columns of words, each reported once
   std::vector<ColumnCounts> counts_;      // [columns], once an error needs them

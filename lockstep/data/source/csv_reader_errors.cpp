@@ -1,5 +1,5 @@
-// What CsvReader reports about fields that it cannot use, and what to do about them. No proposal
-// may lead to a training that passes and is wrong: each is made only where all rows agree with it.
+// Errors of CsvReader about unusable fields, and what to do about them. No proposal may lead to a
+// training that silently is wrong: each is made only if all rows agree with it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,10 +14,10 @@
 namespace lockstep::data {
 namespace {
 
-/// Rows in which unknown values are counted, at most.
+/// Maximum number of rows in which unknown values are counted.
 constexpr std::int64_t kCountedRows = 1000;
 
-/// The first few.
+/// The first few words.
 std::string listed(const std::vector<std::string>& words) {
   constexpr std::size_t kShown = 10;
   const auto shown = std::span(words).first(std::min(words.size(), kShown));
@@ -30,7 +30,7 @@ void for_rest(CsvRows rows, Use use) {
   try {
     while (use(rows) && rows.next())
       ;
-  } catch (const Error&) {  // misplaced quotes: nothing after them can be split
+  } catch (const Error&) {  // rows after misplaced quotes cannot be split
   }
 }
 
@@ -39,7 +39,7 @@ std::string got(std::string_view field) { return fmt::format("got \"{}\"", field
 }  // namespace
 
 const ColumnCounts& CsvReader::counts(std::size_t column) {
-  if (counts_.empty()) counts_ = ColumnCounts::of(rows(), meaning_.layout.names.size());
+  if (counts_.empty()) counts_ = ColumnCounts::count(rows(), meaning_.layout.names.size());
   return counts_[column];
 }
 
@@ -63,7 +63,7 @@ void CsvReader::fail_category(const CsvRows& rows, std::size_t index) {
     rows.fail(column, fmt::format("expected at most {} different fields", kMaxSets),
               fmt::format("\"{}\" is one more", field));
   if (!vocabularies_[index].is_learned) fail_limit(rows, column, *word);
-  if (keeps_bad_rows_ || report_ != nullptr)  // one error a row: each is about that row alone
+  if (keeps_bad_rows_ || report_ != nullptr)  // one error per row, about that row alone
     rows.fail(column,
               fmt::format("expected a value that the column {} of {} has ({})",
                           feature.columns.front(), meaning_.origin, listed(feature.vocabulary)),
@@ -91,7 +91,7 @@ void CsvReader::fail_limit(const CsvRows& rows, std::size_t column, std::string_
             fmt::format("\"{}\" is one more", word));
 }
 
-/// A report gets one message for a column of words or dates.
+/// A column of words or dates has one message in a report.
 void CsvReader::fail_word(const CsvRows& rows, std::size_t column) {
   const std::string_view field = rows.fields()[column];
   const std::string& name = meaning_.layout.names[column];

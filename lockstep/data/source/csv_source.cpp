@@ -20,7 +20,7 @@ namespace lockstep::data {
 CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options)
     : file_(file), options_(options) {
   const auto exchange = std::exchange(options_.exchange, {});
-  if (exchange.members > 1) InputFile{file_};  // a rank that lacks it says so, even if alone
+  if (exchange.members > 1) InputFile{file_};  // throws on every rank that lacks it
   read_on_node(
       exchange, "table",
       [this] {
@@ -104,7 +104,7 @@ CsvReader::Meaning CsvSource::meaning_of(std::string_view text) {
     meaning.origin = options_.features.string();
   }
   meaning.layout =
-      CsvLayout::of(text, meaning.file, options_, known ? &*known : nullptr, meaning.origin);
+      CsvLayout::detect(text, meaning.file, options_, known ? &*known : nullptr, meaning.origin);
   if (known) meaning.schema = std::move(*known);
   if (is_known_)
     meaning.schema.window = meaning.layout.window;  // it may have another stride
@@ -122,7 +122,7 @@ CsvSource::Contents CsvSource::contents(const std::filesystem::path& file,
   Contents contents{.layout = table.meaning_of(text).layout};
   CsvRows rows(text, file.string(), options.separator);
   if (contents.layout.has_header) rows.next();
-  contents.columns = ColumnCounts::of(rows, contents.layout.names.size());
+  contents.columns = ColumnCounts::count(rows, contents.layout.names.size());
   for (; rows.next();) ++contents.rows;
   return contents;
 }
@@ -130,7 +130,7 @@ CsvSource::Contents CsvSource::contents(const std::filesystem::path& file,
 void CsvSource::read_text(std::string_view text, const Report* report) {
   CsvReader::Meaning meaning = meaning_of(text);
   auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning;
-  is_self_taught_ =
+  infers_schema_ =
       !is_known && std::ranges::any_of(schema.features, [](const TableFeature& feature) {
         return !feature.is_learned && (feature.kind == TableFeature::Kind::categorical ||
                                        feature.scale != ColumnScale::none ||
@@ -142,7 +142,7 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
   CsvReader reader(text, meaning, report, keeps_bad_rows);
   own_ = reader.read();
   records_ = reader.records();
-  is_self_taught_ = is_self_taught_ || (!is_known && schema.labels_are_words);
+  infers_schema_ = infers_schema_ || (!is_known && schema.labels_are_words);
   if (layout.announced_records > 0 && layout.announced_records != records_)
     throw Error(
         ErrorCategory::data, file,
@@ -176,7 +176,7 @@ NodeData CsvSource::data() const {
                            {"has_label", has_label_},
                            {"label_text", label_text_},
                            {"is_known", is_known_},
-                           {"infers_schema", is_self_taught_},
+                           {"infers_schema", infers_schema_},
                            {"problems", problems}},
                           bytes);
   return {std::move(bytes),
@@ -192,7 +192,7 @@ void CsvSource::use(const NodeData& data, SharedSegment memory) {
   has_label_ = described.at("has_label");
   label_text_ = described.at("label_text");
   is_known_ = described.at("is_known");
-  is_self_taught_ = described.at("infers_schema");
+  infers_schema_ = described.at("infers_schema");
   rows_ = {data.array<float>(0),        data.array<float>(1),        data.array<std::int32_t>(2),
            data.array<std::int32_t>(3), data.array<std::int32_t>(4), data.array<std::int64_t>(5)};
   find_windows(rows_.series);
@@ -268,7 +268,7 @@ SampleSpec CsvSource::describe_samples(std::size_t width) const {
   if (has_label_)
     spec = SampleSpec::classification(shape, schema_.classes);
   else if (targets_ > 0)
-    spec = SampleSpec::regression(shape, static_cast<std::int64_t>(targets_) * answer_rows());
+    spec = SampleSpec::regression(shape, static_cast<std::int64_t>(targets_) * target_rows());
   else
     spec = {.inputs = SampleSpec::classification(shape, 1).inputs, .targets = {}};
   if (width == 0 && !schema_.features.empty()) spec.inputs.clear();
@@ -292,9 +292,9 @@ std::vector<std::string> CsvSource::feature_names() const {
 }
 
 std::vector<std::string> CsvSource::target_names() const {
-  if (answer_rows() == 1) return schema_.targets;
+  if (target_rows() == 1) return schema_.targets;
   std::vector<std::string> names;
-  for (std::int64_t step = 0; step < answer_rows(); ++step)
+  for (std::int64_t step = 0; step < target_rows(); ++step)
     for (const std::string& target : schema_.targets)
       names.push_back(fmt::format("{}+{}", target, schema_.window.horizon + step));
   return names;
@@ -316,18 +316,18 @@ void CsvSource::read(std::int64_t record_id, Sample& sample) const {
     for (std::size_t i = 0; i < rows; ++i)
       read_row(first + i, features.subspan(i * width, width), i, sample);
   }
-  const std::size_t answer = first + static_cast<std::size_t>(answer_offset());
+  const std::size_t target_row = first + static_cast<std::size_t>(target_offset());
   if (targets_ > 0)
-    std::ranges::copy(rows_.targets.subspan(answer * targets_, sample.values().size()),
+    std::ranges::copy(rows_.targets.subspan(target_row * targets_, sample.values().size()),
                       sample.values().begin());
-  if (has_label_) sample.label() = rows_.labels[answer];
+  if (has_label_) sample.label() = rows_.labels[target_row];
 }
 
 void CsvSource::read_row(std::size_t row, std::span<float> features, std::size_t position,
                          Sample& sample) const {
   const std::size_t stride = schema_.features.size();
   const std::span<const float> stored = rows_.values.subspan(row * stride, stride);
-  std::size_t index = features.empty() ? 0 : 1;  // of the input
+  std::size_t index = features.empty() ? 0 : 1;  // index of the next int32 input
   for (const auto& [form, first, offset, width] : pieces_) {
     switch (form) {
       case Piece::Form::copied:
@@ -349,7 +349,7 @@ void CsvSource::read_row(std::size_t row, std::span<float> features, std::size_t
 
 namespace {
 
-/// Requests the cache lines of `values`; a line that its end shares with other data as well.
+/// Prefetches the cache lines of `values`, including a partial last one.
 template <typename T>
 void prefetch_lines(std::span<const T> values) {
   constexpr std::size_t kLineBytes = 64;
@@ -360,17 +360,18 @@ void prefetch_lines(std::span<const T> values) {
 
 }  // namespace
 
-/// Without the members of its set, whose place is known only when the row has been read.
+/// Does not prefetch the members of its sets, whose position is known only after the row has been
+/// read.
 void CsvSource::prefetch(std::int64_t record_id) const {
   const auto first = static_cast<std::size_t>(has_windows() ? starts_.row(record_id) : record_id);
   const std::size_t rows = has_windows() ? static_cast<std::size_t>(schema_.window.rows) : 1;
   const std::size_t stride = schema_.features.size();
-  const std::size_t answer = first + static_cast<std::size_t>(answer_offset());
+  const std::size_t target_row = first + static_cast<std::size_t>(target_offset());
   prefetch_lines(rows_.values.subspan(first * stride, rows * stride));
   if (targets_ > 0)
-    prefetch_lines(rows_.targets.subspan(answer * targets_,
-                                         targets_ * static_cast<std::size_t>(answer_rows())));
-  if (has_label_) prefetch_lines(rows_.labels.subspan(answer, 1));
+    prefetch_lines(rows_.targets.subspan(target_row * targets_,
+                                         targets_ * static_cast<std::size_t>(target_rows())));
+  if (has_label_) prefetch_lines(rows_.labels.subspan(target_row, 1));
 }
 
 void CsvSource::mark_set(std::size_t set, std::span<float> features) const {

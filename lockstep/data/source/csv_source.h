@@ -26,12 +26,11 @@ struct NodeData;
 /// ranks open it together (CsvOptions::exchange). By default, the last column is the label and the
 /// others are features, [F]. Labels are class numbers from 0, or words, which are numbered in
 /// alphabetical order regardless of row order. A categorical column is one-hot encoded: one feature
-/// per value, in the same order. Numbers are standardized by the mean
-/// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
-/// columns. Categories whose output is CategoryOutput::index are further inputs, int32, with the
-/// names of their columns. All this is the table's schema, which another table is read with
-/// (CsvOptions::schema). The description has the path; also that no record has class 0, if the
-/// labels are numbers.
+/// per value, in the same order. Numbers are standardized by the mean and the deviation of the
+/// table, or scaled as in CsvOptions::scale. Features are in the order of their columns. Categories
+/// whose output is CategoryOutput::index are further inputs, int32, with the names of their
+/// columns. All this is the table's schema, with which other tables are read (CsvOptions::schema).
+/// The description has the path; also that no record has class 0, if the labels are numbers.
 ///
 /// With CsvOptions::window, a sample has the features of T consecutive rows, [T, F], int32 inputs
 /// have the shape [T], and the label or the targets are those of later rows: the targets of `steps`
@@ -39,7 +38,7 @@ struct NodeData;
 /// follow each other in the order in which they begin.
 ///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
-/// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the
+/// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, states the number of records, the
 /// number of features and the class names.
 class CsvSource final : public RecordSource {
  public:
@@ -58,7 +57,7 @@ class CsvSource final : public RecordSource {
   static std::int64_t find_problems(const std::filesystem::path& file, const CsvOptions& options,
                                     const std::function<void(const Error&)>& report);
 
-  /// What a table holds, whether it can be read as numbers or not.
+  /// Contents of a table, even if it cannot be read as numbers.
   struct Contents {
     CsvLayout layout = {};
     std::vector<ColumnCounts> columns = {};
@@ -72,7 +71,7 @@ class CsvSource final : public RecordSource {
 
   /// Whether this table alone determines the numbers of its categorical values, or how its columns
   /// are scaled, so that another table would be read differently.
-  bool infers_schema() const { return is_self_taught_; }
+  bool infers_schema() const { return infers_schema_; }
 
  private:
   using Report = CsvReader::Report;
@@ -82,19 +81,19 @@ class CsvSource final : public RecordSource {
   void read_text(std::string_view text, const Report* report);
   NodeData data() const;
   void use(const NodeData& data, SharedSegment memory);
-  /// The columns and what is known of them, before the rows are read.
+  /// The columns and their known meaning, before the rows are read.
   CsvReader::Meaning meaning_of(std::string_view text);
-  /// The schema of the training table, which is `origin`; nullopt if this is one.
+  /// The schema of the training table and its `origin`; nullopt if this is the training table.
   std::optional<TableSchema> trained_schema(std::string& origin) const;
-  /// Completes a features file, or nothing, by the options.
+  /// Completes the schema, from a features file or empty, by the options.
   void describe_columns(CsvReader::Meaning& meaning) const;
   bool has_windows() const { return schema_.window.rows > 0; }
-  /// Rows from the first of the features to that of the label or of the first targets.
-  std::int64_t answer_offset() const {
+  /// Rows from the first feature row to that of the label or of the first targets.
+  std::int64_t target_offset() const {
     return has_windows() ? schema_.window.rows - 1 + schema_.window.horizon : 0;
   }
-  /// Rows that a sample has targets of.
-  std::int64_t answer_rows() const { return has_windows() ? schema_.window.steps : 1; }
+  /// Number of target rows of a sample.
+  std::int64_t target_rows() const { return has_windows() ? schema_.window.steps : 1; }
   /// Throws Error (data) if there is no window.
   void find_windows(std::span<const std::int64_t> series);
   void set_info();
@@ -103,7 +102,7 @@ class CsvSource final : public RecordSource {
   std::vector<std::string> feature_names() const;
   /// "price"; with several steps "price+1", "price+2", the rows after the last of the features.
   std::vector<std::string> target_names() const;
-  /// Writes the features of a row; `position` is that in the window.
+  /// Writes the features of a row at `position` of the window.
   void read_row(std::size_t row, std::span<float> features, std::size_t position,
                 Sample& sample) const;
   /// Writes 1 for each category of a set, else 0.
@@ -113,7 +112,7 @@ class CsvSource final : public RecordSource {
   CsvOptions options_;
   TableSchema schema_;
   bool is_known_ = false;  // the schema is that of a training table
-  bool is_self_taught_ = false;
+  bool infers_schema_ = false;
   std::int64_t records_ = 0;  // rows
   std::size_t targets_ = 0;
   bool has_label_ = false;
@@ -123,15 +122,15 @@ class CsvSource final : public RecordSource {
   struct Piece {
     enum class Form { copied, index, set, expanded };
     Form form = Form::copied;
-    std::size_t first = 0;   // feature
-    std::size_t offset = 0;  // in the sample
-    std::size_t width = 1;   // there
+    std::size_t first = 0;   // first feature
+    std::size_t offset = 0;  // position in the sample
+    std::size_t width = 1;   // elements in the sample
   };
   static Piece::Form form_of(const TableFeature& feature);
   std::vector<Piece> pieces_;
 
-  TableRows own_;  // what this process has read
-  // All rows: those, or in the memory of the node. As in TableRows.
+  TableRows own_;  // rows that this process has read
+  // Views of `own_` or of the node's shared memory, as in TableRows.
   struct {
     std::span<const float> values;
     std::span<const float> targets;

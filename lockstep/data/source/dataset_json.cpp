@@ -76,8 +76,9 @@ std::vector<TensorSpec> tensors_of(const nlohmann::json& object, const char* key
   return tensors;
 }
 
-/// The described tensors, of which the first ones are in the fields for one input and one label.
-void take_tensors(const nlohmann::json& object, const std::string& where,
+/// Reads the tensors; the first input and target are also in the fields for one input and one
+/// label.
+void read_tensors(const nlohmann::json& object, const std::string& where,
                   PartDescription& part) try {
   part.tensors = {.inputs = tensors_of(object, "inputs", where, part.pads),
                   .targets = tensors_of(object, "targets", where, part.pads),
@@ -102,7 +103,7 @@ PartDescription from_json(const nlohmann::json& object, const std::string& where
   using Texts = std::vector<std::string>;
   part.is_complete = !json_member(object, "incomplete", false);
   part.files = json_member<Texts>(object, "files");
-  // Whoever wrote the description may have chosen the names: they lead nowhere else.
+  // The names are untrusted: they must not lead out of the directory.
   for (const std::string& file : part.files)
     if (file.empty() || file == ".." || std::filesystem::path(file).filename() != file)
       throw Error(ErrorCategory::data, where,
@@ -111,7 +112,7 @@ PartDescription from_json(const nlohmann::json& object, const std::string& where
   if (!part.is_complete) return part;
   part.records = json_member<std::int64_t>(object, "records");
   if (object.contains("inputs")) {
-    take_tensors(object, where, part);
+    read_tensors(object, where, part);
   } else {
     part.input_feature = json_member<std::string>(object, "input_feature");
     part.label_feature = json_member<std::string>(object, "label_feature");
@@ -130,7 +131,7 @@ PartDescription from_json(const nlohmann::json& object, const std::string& where
   return part;
 }
 
-/// The file with one part replaced or added, which parse_json() accepts.
+/// The new text of the file, with one part replaced or added, which parse_json() accepts.
 std::string text_with(const std::filesystem::path& directory, const std::string& part,
                       const PartDescription& description) {
   DatasetDescription parts = read_dataset_json(directory).value_or(DatasetDescription{});
@@ -165,10 +166,10 @@ void require_complete(const std::filesystem::path& directory, std::string_view w
 std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kDatasetJson;
   if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return std::nullopt;
-  // One byte more than parse_json() accepts, so that it refuses a larger file.
+  // One byte more than parse_json() accepts, so that it rejects a larger file.
   const std::string text = read_up_to(InputFile(path), Compression::none, JsonLimits{}.bytes + 1);
   const nlohmann::json object = parse_json(text, ErrorCategory::data, path.string());
-  std::string of_part;
+  std::string part_prefix;
   try {
     if (const auto version = json_member<nlohmann::json>(object, "lockstep_dataset");
         version != kDatasetVersion)
@@ -177,14 +178,14 @@ std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path&
                   fmt::format("it is {}", describe_json(version)));
     DatasetDescription parts;
     for (const auto& [name, part] : json_member<nlohmann::json::object_t>(object, "parts")) {
-      of_part = fmt::format("part {}: ", describe_json(name));
+      part_prefix = fmt::format("part {}: ", describe_json(name));
       parts[name] = from_json(part, path.string());
     }
     return parts;
   } catch (const std::invalid_argument& reason) {
     throw Error(ErrorCategory::data, path.string(),
                 "expected a description written by `lockstep data convert`",
-                of_part + reason.what());
+                part_prefix + reason.what());
   }
 }
 

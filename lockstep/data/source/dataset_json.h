@@ -27,13 +27,13 @@ struct PartDescription {
   std::vector<std::int64_t> shape;      ///< [H, W, C], or the extents of another kind of sample
   std::int64_t classes = 0;             ///< number of classes; 0 for a regression
   std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
-  std::vector<std::string> feature_names = {};  ///< of a table, [F]; empty if unknown
-  std::vector<std::string> target_names = {};   ///< likewise
-  std::optional<TextSchema> text = {};          ///< of tokens; nullopt for other data
-  /// The tensors, each in the Example feature of its name, unless they are one input and one label;
-  /// then empty. The fields above describe the first input and the first target.
+  std::vector<std::string> feature_names = {};  ///< columns of a table, [F]; empty if unknown
+  std::vector<std::string> target_names = {};   ///< target columns; empty if unknown
+  std::optional<TextSchema> text = {};          ///< how tokens were made; nullopt for other data
+  /// The tensors, each in the Example feature of its name; empty for one input and one label. The
+  /// fields above describe the first input and the first target.
   SampleSpec tensors = {};
-  /// The lengths that ragged tensors are to have when they are read (Dataset::pad), by name.
+  /// Lengths of ragged tensors when they are read (Dataset::pad), by name.
   std::map<std::string, std::int64_t> pads = {};
   /// False from the time when a conversion starts to replace the files until all are replaced.
   /// After an interruption, some files may be old and others new: then only `files` is known.

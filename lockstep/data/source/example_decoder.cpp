@@ -46,9 +46,9 @@ ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std
 
 namespace {
 
-/// Gives a ragged tensor the length of its feature.
-std::optional<SampleProblem> take_length(ElementType type, const std::string& name,
-                                         const FeatureView& feature, TensorView& view) {
+/// Sets the length of a ragged tensor to that of its feature.
+std::optional<SampleProblem> set_ragged_length(ElementType type, const std::string& name,
+                                               const FeatureView& feature, TensorView& view) {
   const auto single = type == ElementType::uint8 ? feature.single_bytes() : std::nullopt;
   const std::size_t count = single ? single->size() : feature.size();
   const auto [kind, what] =
@@ -75,7 +75,7 @@ std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::
   };
   thread_local FeatureValues values;
   if (view.unit > 0)
-    if (auto wrong = take_length(tensor.type, name, feature, view)) return wrong;
+    if (auto wrong = set_ragged_length(tensor.type, name, feature, view)) return wrong;
   const std::size_t count = view.elements;
   if (tensor.type == ElementType::float32) {
     if (feature.kind() != FeatureKind::floats || feature.size() != count)
@@ -100,12 +100,13 @@ std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::
                              : tensor.type == ElementType::int32
                                  ? std::numeric_limits<std::int32_t>::max()
                                  : std::numeric_limits<std::int64_t>::max();
-  const std::int64_t least = tensor.classes > 0 ? first_class : -limit - 1;
+  const std::int64_t lowest = tensor.classes > 0 ? first_class : -limit - 1;
   const auto store = [&](std::size_t index, std::int64_t value) -> std::optional<SampleProblem> {
-    if (value < least || value > limit)
-      return SampleProblem{fmt::format("expected a {} from {} to {} in {}",
-                                       tensor.classes > 0 ? "label" : "number", least, limit, name),
-                           fmt::format("it is {}", value)};
+    if (value < lowest || value > limit)
+      return SampleProblem{
+          fmt::format("expected a {} from {} to {} in {}", tensor.classes > 0 ? "label" : "number",
+                      lowest, limit, name),
+          fmt::format("it is {}", value)};
     if (tensor.type == ElementType::int32)
       view.as<std::int32_t>()[index] = static_cast<std::int32_t>(value);
     else

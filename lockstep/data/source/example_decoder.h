@@ -30,16 +30,16 @@ enum class InputKind {
 inline constexpr const char* kWeightFeature = "sample_weight";
 
 /// Decodes one feature for each tensor of the spec: floats, integers, one value of raw bytes
-/// (uint8), or values of bytes; those of a ragged tensor have any number of values. The first
-/// input, if it is float32 and not ragged, is as InputKind says. Encoded images must have the
-/// spec's shape, unless the sample takes them as stored.
+/// (uint8), or values of bytes; those of a ragged tensor have any number of values. InputKind
+/// describes the first input, if it is float32 and not ragged. Encoded images must have the spec's
+/// shape, unless the sample requests them as stored.
 class ExampleDecoder {
  public:
   /// `features`: the names of the inputs, then of the targets, then of the weight if there is one.
   ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std::string> features);
 
-  const std::string& input_feature() const { return names_[0]; }  ///< of the first input
-  /// Of the first target, which must exist.
+  const std::string& input_feature() const { return names_[0]; }  ///< feature of the first input
+  /// Feature of the first target, which must exist.
   const std::string& label_feature() const { return names_.at(spec_.inputs.size()); }
 
   /// Fills `sample`, or returns why the record does not match. Thread-safe; does not allocate on
@@ -48,7 +48,7 @@ class ExampleDecoder {
 
   /// The problem of an image that cannot be decoded.
   SampleProblem unusable_image(const Error& error) const;
-  /// Reads the header of the image of a record; nothing of raw pixels.
+  /// Checks the header of the image of a record; raw pixels have none.
   std::optional<SampleProblem> check_header(const StoredImage& image) const;
 
  private:
@@ -58,7 +58,7 @@ class ExampleDecoder {
   SampleSpec spec_;
   std::size_t count_;  // number of the input's elements
   InputKind input_;
-  bool has_plain_input_;                     // the first input is decoded as all others
+  bool has_plain_input_;                     // the first input is decoded like all others
   std::optional<ImageTransform> as_stored_;  // for encoded images
   std::vector<std::string> names_;
 };

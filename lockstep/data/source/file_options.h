@@ -16,16 +16,15 @@
 
 namespace lockstep::data {
 
-/// The ranks of a job that open the same data set together: strategy::index_exchange() makes it.
-/// Each TFRecord file is read by one of them only until its records are; tables, texts, IDX
-/// files and decompressed files exist once per node. Opening is then collective: all must open the
-/// same files with the same options, and an error of one is thrown on all. By default this process
-/// alone.
+/// The ranks of a job that open the same data set together, from strategy::index_exchange(). On
+/// opening, each TFRecord file is read by one rank; tables, texts, IDX files and decompressed files
+/// exist once per node. Opening is then collective: all must open the same files with the same
+/// options, and an error of one rank is thrown on all. Default: this process alone.
 struct IndexExchange {
   int members = 1;  ///< number of processes
-  int member = 0;   ///< number of this one
+  int member = 0;   ///< number of this process
   /// Returns the bytes of all members, in member order. Collective. Not called after opening.
-  std::function<std::vector<std::string>(const std::string& mine)> all_gather = {};
+  std::function<std::vector<std::string>(const std::string& own)> all_gather = {};
   int node = 0;  ///< number of this process's host
 };
 
@@ -42,20 +41,19 @@ struct TFRecordOptions {
   /// [H, W, C], or the extents of another kind of sample.
   std::vector<std::int64_t> input_shape = {};
   std::int64_t classes = 0;  ///< number of classes; 0: as described above
-  /// Records whose classes have names may have any number of them, because their names decide, not
-  /// their numbers (Dataset::with_classes): `classes` is then not required. Also of image folders.
+  /// Classes are matched by name, not by number (Dataset::with_classes), so that records whose
+  /// classes have names, and image folders, may have any number of them: `classes` is not required.
   bool classes_by_name = false;
   /// Reads only the inputs, for predictions: the records may lack the label and the weight.
   bool without_labels = false;
-  std::string trained_input = {};  ///< that of the training, tried before the usual names
-  /// Its shape, for raw bytes of this size; or that of images that are stored in files of their
-  /// own.
+  std::string trained_input = {};  ///< input feature in training, tried before the usual names
+  /// Input shape in training, for raw bytes of this size, and for images in separate files.
   std::vector<std::int64_t> trained_shape = {};
   /// Directory of record indexes, and of decompressed files while they are read. Empty: indexes are
   /// next to each file, or in memory if that directory is not writable, and decompressed files in
   /// $TMPDIR, /var/tmp or /tmp.
   std::filesystem::path index_dir = {};
-  /// Use a damaged or truncated file up to the damage; see SourceInfo::damage.
+  /// Use a damaged or truncated file up to its first damage; see SourceInfo::damage.
   bool skip_damage = false;
   IndexExchange exchange = {};  ///< the ranks that open the data set together
 };
@@ -84,10 +82,10 @@ struct CsvOptions {
   /// Scale of the feature columns that are numbers; empty: ColumnScale::standard.
   std::optional<ColumnScale> scale = {};
   MissingValues missing = {};  ///< missing numbers of feature columns
-  /// JSON file that describes features (docs/data.md); the columns that it does not name, nor drop,
-  /// are features as without it.
+  /// JSON file that describes features (docs/data.md). Columns that it neither names nor drops are
+  /// features as usual.
   std::filesystem::path features = {};
-  /// A sample has the features of this many consecutive rows, [T, F]; 0: of one, [F]. This and the
+  /// Number of consecutive rows whose features are a sample, [T, F]; 0: one row, [F]. This and the
   /// next four are the TableWindow of the schema.
   std::int64_t window = 0;
   /// Rows from the last row of the features to that of the label or of the first targets; default:
@@ -95,13 +93,13 @@ struct CsvOptions {
   std::optional<std::int64_t> horizon = {};
   std::optional<std::int64_t> steps = {};   ///< rows of targets, one after another; default: 1
   std::optional<std::int64_t> stride = {};  ///< rows from one window to the next; default: 1
-  /// The column that names the series of a row; no window has rows of two. Rows of a series are in
-  /// the order of the file.
+  /// The column that names the series of a row; no window has rows of two series. Rows of a series
+  /// are in file order.
   std::string series = {};
-  /// The schema of a training table, as SourceInfo::table and checkpoints have it. It says what
-  /// the columns mean, so that of the options above only header, separator, label, targets and
-  /// stride are used. If that table had a header, columns are found by their names, in any order;
-  /// else by their position.
+  /// The schema of a training table, as SourceInfo::table and checkpoints have it. It defines the
+  /// meaning of the columns: the only options above that are used are header, separator, label,
+  /// targets and stride. If that table had a header, columns are found by their names, in any
+  /// order; else by their position.
   std::shared_ptr<const TableSchema> schema = {};
   /// With a schema or `like`: whether the table may lack the label or targets, which are not read;
   /// the last window then ends at the last row.
@@ -119,7 +117,7 @@ struct CsvSpec {
 
   /// Parses "FILE", or "FILE:label=species,categorical=color+shape": the fields of CsvOptions, with
   /// `drop` for leave_out, `sep` for the separator, `unknown=column` and `label-words=NA+None`.
-  /// Throws Error (input) that starts with `where`.
+  /// Throws Error (input) at `where`.
   static CsvSpec parse(std::string_view text, const std::string& where);
 };
 
@@ -134,7 +132,8 @@ struct Fields<data::TFRecordOptions> {
   /// Throws Error (input) unless the value is "28x28x1" or the like.
   static void parse_shape(Options& options, std::string_view name,
                           std::span<const std::string> values);
-  static std::vector<std::string> print_shape(const Options& options);  ///< as it was given
+  /// The values that parse_shape() reads.
+  static std::vector<std::string> print_shape(const Options& options);
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::index_dir,

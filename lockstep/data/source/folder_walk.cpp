@@ -59,7 +59,7 @@ void for_files_below(const fs::path& folder, const std::function<bool(const fs::
   };
   if (!walk(folder, root)) return;
   while (!links.empty()) {
-    // Links come after all that is found without them, so that no file gets another name by one.
+    // Links are followed last, so that no file gets another name through one.
     std::vector<fs::path> found = std::exchange(links, {});
     std::ranges::sort(found);
     for (const fs::path& link : found) {

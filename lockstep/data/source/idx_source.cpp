@@ -102,7 +102,7 @@ IdxArray read_idx(const std::filesystem::path& file) {
     if (__builtin_mul_overflow(count, extent, &count))
       count = std::numeric_limits<std::uint64_t>::max();  // larger than any file
   }
-  std::uint64_t size = 0;  // and one more byte, which must not exist
+  std::uint64_t size = 0;  // includes one more byte, which must not exist
   if (__builtin_add_overflow(count, array.header_bytes + 1, &size))
     size = std::numeric_limits<std::uint64_t>::max();
   array.file = read_up_to(input, compression, size);
@@ -200,7 +200,7 @@ void IdxSource::describe(const std::filesystem::path& file, std::int64_t classes
     fail(file, "expected images [N, H, W] or [N, H, W, C]",
          fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
   }
-  // Beside a zero, the other extents may be arbitrarily large.
+  // If one extent is zero, the others may be arbitrarily large.
   if (std::ranges::count(images_.shape, 0) > 0)
     fail(file, "expected at least one image of at least one pixel",
          fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));

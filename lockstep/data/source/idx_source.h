@@ -20,9 +20,9 @@ struct IdxArray {
   std::vector<std::int64_t> shape = {};
   std::string file = {};  ///< all bytes, including the header; empty: the elements are in `shared`
   std::size_t header_bytes = 0;
-  std::span<const std::uint8_t> shared = {};  ///< elements in the memory of the node
+  std::span<const std::uint8_t> shared = {};  ///< elements in the node's shared memory
 
-  /// The elements, row-major: as many as the product of `shape`.
+  /// The elements, row-major.
   std::span<const std::uint8_t> elements() const;
 };
 

@@ -53,7 +53,7 @@ std::vector<fs::path> folders_in(const fs::path& directory) {
   return folders;
 }
 
-/// What is left out, by extension; kLinks are links to folders.
+/// Number of skipped files by extension; kLinks are links to folders.
 using Counts = std::map<std::string, std::int64_t>;
 constexpr const char* kLinks = "linked folder";
 
@@ -195,7 +195,7 @@ void ImageFolderSource::find_all_files() {
   for (const fs::path& folder : has_labels() ? class_folders(directory_) : folders_in(directory_))
     folders_.push_back(folder.filename().string());
   for (std::size_t i = 0; i < folders_.size(); ++i) find_files(static_cast<std::int32_t>(i));
-  // Beside the class folders, no file has a class.
+  // Files outside the class folders have no class.
   for (fs::directory_iterator entry(directory_, error), end; !error && entry != end;
        entry.increment(error))
     if (std::error_code ignored; entry->is_regular_file(ignored) && !is_hidden(entry->path())) {
@@ -225,7 +225,7 @@ void ImageFolderSource::find_files(std::int32_t number) {
         return true;
       },
       [&](const fs::path& /*link*/) { ++others[kLinks]; });
-  // An empty folder is a class on purpose; one whose images are all left out is not.
+  // An empty folder is intended as a class; a folder whose files are all skipped is not.
   if (has_labels() && !others.empty() && static_cast<std::size_t>(begin) == files_.size())
     throw Error(
         ErrorCategory::data, folder.string(),

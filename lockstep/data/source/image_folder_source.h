@@ -17,15 +17,15 @@ namespace lockstep::data {
 /// What the folders in a directory of images mean.
 enum class ImageFolders {
   classes,  ///< each is a class
-  none,     ///< nothing: the images, also those in the directory itself, have no labels
+  none,     ///< nothing: images, also in the directory itself, have no labels
 };
 
 /// The folders in a directory, sorted by name, are the classes. The images are the files in them
 /// and their subfolders whose names end in .jpg, .jpeg or .png, sorted by path within each class.
-/// Names that start with a dot are skipped; other files are left out, and counted in description(),
-/// which also says so if all folders have names of parts, such as train and val. Without labels,
-/// the order is the same, with the images and folders of the directory sorted by name.
-/// A file is opened when its record is read; JPEG and PNG are distinguished by content.
+/// Names that start with a dot are ignored; other files are skipped. description() counts them, and
+/// warns if all folders have names of parts, such as train and val. Without labels, the order is
+/// the same, with the images and folders of the directory sorted by name. A file is opened when its
+/// record is read; JPEG and PNG are distinguished by content.
 class ImageFolderSource final : public RecordSource {
  public:
   /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first that is readable,
@@ -65,11 +65,11 @@ class ImageFolderSource final : public RecordSource {
   ImageFolders meaning_;
   std::vector<std::string> folders_;  // the classes, if there are labels
   std::vector<File> files_;
-  std::map<std::string, std::int64_t> other_files_;  // number of left-out files per extension
+  std::map<std::string, std::int64_t> other_files_;  // number of skipped files per extension
   std::optional<ImageTransform> as_stored_;          // always set after construction
 };
 
-/// Gives `sample` the JPEG or PNG file `encoded` of a record of `source` as its first input: as
+/// Sets the first input of `sample` to the JPEG or PNG file `encoded` of a record of `source`: as
 /// stored if that is requested, otherwise decoded by `as_stored`. Throws the Error of
 /// source.fail_image() for an image that cannot be decoded.
 void set_image_file(const RecordSource& source, std::int64_t record_id, std::string encoded,
@@ -78,7 +78,7 @@ void set_image_file(const RecordSource& source, std::int64_t record_id, std::str
 /// The class folders in `directory`, sorted. Throws Error (data) if there are none.
 std::vector<std::filesystem::path> class_folders(const std::filesystem::path& directory);
 
-/// Throws Error (data) if there are images in `directory` itself, where they have no class.
+/// Throws Error (data) if there are images in `directory` itself, which have no class.
 void refuse_images_without_class(const std::filesystem::path& directory);
 
 /// Whether `path` is an image by its name, or a directory that contains one, at any depth.
@@ -87,8 +87,8 @@ bool has_images(const std::filesystem::path& path);
 /// Whether `directory` has a folder that contains an image, directly or in a subfolder.
 bool is_image_folder(const std::filesystem::path& directory);
 
-/// The files in the folders of `directory` that are no images by their names, by extension: "57
-/// other files (55 .bmp, 2 without extension)"; empty if there are none.
+/// The files in the folders of `directory` without an image's extension, by extension: "57 other
+/// files (55 .bmp, 2 without extension)"; empty if there are none.
 std::string other_files_text(const std::filesystem::path& directory);
 
 }  // namespace lockstep::data

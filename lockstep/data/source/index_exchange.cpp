@@ -15,17 +15,17 @@ namespace {
 
 using nlohmann::json;
 
-// The first byte of what a member sends of its work. An error continues with its category.
+// The first byte of the result that a member sends. The category of an error follows.
 constexpr char kWorked = '+';
 constexpr char kFailed = '-';
 
-/// In pieces: a message of MPI has at most 2^31 - 1 bytes, those of all members together.
-std::vector<std::string> gather(const IndexExchange& exchange, const std::string& mine) {
+/// Gathers in pieces: MPI limits the bytes of all members together to 2^31 - 1.
+std::vector<std::string> gather(const IndexExchange& exchange, const std::string& own) {
   const std::size_t piece = (std::size_t{1} << 30) / static_cast<std::size_t>(exchange.members);
   std::vector<std::string> all(static_cast<std::size_t>(exchange.members));
   bool is_more = true;
   for (std::size_t at = 0; is_more; at += piece) {
-    const auto parts = exchange.all_gather(mine.substr(std::min(at, mine.size()), piece));
+    const auto parts = exchange.all_gather(own.substr(std::min(at, own.size()), piece));
     is_more = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i] += parts[i];
@@ -49,7 +49,7 @@ std::vector<T> unpacked_numbers(const json& packed) {
   return numbers;
 }
 
-/// The distances between offsets, which fit into 32 bits: a record has less than 2^31 bytes.
+/// The distances between offsets, which fit in 32 bits: a record has less than 2^31 bytes.
 json pack_offsets(const RecordOffsets& offsets) {
   std::vector<std::uint32_t> steps;
   steps.reserve(offsets.size());
@@ -103,8 +103,8 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
 }
 
-/// Copies the arrays into `memory`, and returns what others need to use them; empty if there is no
-/// such memory.
+/// Copies the arrays into `memory`, and returns its description for other members; empty if no
+/// memory can be shared.
 std::string pack_shared(const NodeData& data, SharedSegment& memory) {
   std::vector<std::uint64_t> sizes;
   std::size_t total = 0;
@@ -147,7 +147,7 @@ NodeData unpack_shared(const std::string& shared, const SharedSegment& memory) {
   return data;
 }
 
-/// What tells the data of one node from others, in 16 characters.
+/// A hash of the data of one node, 16 characters.
 std::string hash_of(const NodeData& data) {
   std::uint64_t hash = XXH3_64bits(data.description.data(), data.description.size());
   for (const std::span<const std::byte> array : data.arrays)
@@ -155,8 +155,8 @@ std::string hash_of(const NodeData& data) {
   return fmt::format("{:016x}", hash);
 }
 
-/// Splits the hashes from what the first members of all nodes have sent. Throws Error (data) unless
-/// they are the same.
+/// Removes the hashes from the results of the first member of each node. Throws Error (data) unless
+/// they are equal.
 void compare_nodes(std::vector<std::string>& results, const std::string& kind) {
   constexpr std::size_t kHash = 16;
   const std::string first = results.front().substr(0, kHash);
@@ -172,7 +172,7 @@ void compare_nodes(std::vector<std::string>& results, const std::string& kind) {
 
 }  // namespace
 
-bool is_mine(const IndexExchange& exchange, std::size_t file) {
+bool reads_file(const IndexExchange& exchange, std::size_t file) {
   return file % static_cast<std::size_t>(exchange.members) ==
          static_cast<std::size_t>(exchange.member);
 }
@@ -180,14 +180,14 @@ bool is_mine(const IndexExchange& exchange, std::size_t file) {
 std::vector<std::string> gather_work(const IndexExchange& exchange,
                                      const std::function<std::string()>& work) {
   if (exchange.members == 1) return {work()};
-  std::string mine;
+  std::string own;
   try {
-    mine = kWorked + work();
+    own = kWorked + work();
   } catch (const Error& error) {
-    mine = {kFailed, static_cast<char>(error.category())};
-    mine += error.message().pack();
+    own = {kFailed, static_cast<char>(error.category())};
+    own += error.message().pack();
   }
-  std::vector<std::string> results = gather(exchange, mine);
+  std::vector<std::string> results = gather(exchange, own);
   for (std::string& result : results) {
     if (result.empty() || (result.front() != kWorked && result.front() != kFailed))
       fail_other_data(static_cast<std::size_t>(&result - results.data()));
@@ -224,7 +224,7 @@ void read_on_node(const IndexExchange& exchange, const std::string& kind,
     return node.size() == 1 ? hash : hash + pack_shared(data, memory);
   });
   if (has_others) compare_nodes(results, kind);
-  // Collective also because the first member's memory must exist until the others have mapped it.
+  // Collective because the first member's memory must exist until the others have mapped it.
   gather_work(exchange, [&]() -> std::string {
     const std::string& shared = results[node.front()];
     bool is_shared = false;
@@ -254,8 +254,8 @@ std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
   std::vector<ScannedFile> scanned(files.size());
   std::vector<std::uint64_t> first;
   for (std::size_t member = 0; member < packed.size(); ++member) {
-    const json of_member = json::from_cbor(packed[member]);
-    const auto identities = unpacked_numbers<std::uint64_t>(of_member.at("identities"));
+    const json scan = json::from_cbor(packed[member]);
+    const auto identities = unpacked_numbers<std::uint64_t>(scan.at("identities"));
     if (member == 0) first = identities;
     if (identities.size() != first.size())
       throw Error(
@@ -266,7 +266,7 @@ std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
       throw Error(ErrorCategory::data, files[static_cast<std::size_t>(other)].string(),
                   "expected a file of the same name and size on all ranks",
                   fmt::format("rank {} has another one than rank 0", member));
-    for (const json& one : of_member.at("files")) {
+    for (const json& one : scan.at("files")) {
       ScannedFile file = unpack(one);
       scanned.at(file.number) = std::move(file);
     }

@@ -18,7 +18,7 @@
 namespace lockstep::data {
 
 /// Whether this member reads file number `file` of a data set.
-bool is_mine(const IndexExchange& exchange, std::size_t file);
+bool reads_file(const IndexExchange& exchange, std::size_t file);
 
 /// Runs `work` on every member and returns every result, in member order. An Error of `work` is
 /// thrown on all members, that of the first member if there are several. A single member just runs
@@ -32,7 +32,7 @@ std::vector<std::size_t> members_of_node(const IndexExchange& exchange, const st
 
 /// Data that exist once per node.
 struct NodeData {
-  std::string description;                         ///< all but the arrays
+  std::string description;                         ///< everything but the arrays
   std::vector<std::span<const std::byte>> arrays;  ///< each aligned for any number
 
   /// Array `number` as values of T.
@@ -46,29 +46,29 @@ struct NodeData {
 /// Runs read() on the first member of each node, whose arrays must stay valid until the return, and
 /// use(data, memory) on all members of a node with several: the arrays are then in `memory`, which
 /// they share. A member that cannot map it, or whose use() throws an Error, runs read() as well, or
-/// keeps what it has read. An Error of read() is thrown on all members, and Error (data) with the
+/// keeps its own data. An Error of read() is thrown on all members, and Error (data) with the
 /// `kind` if nodes have read different data. Collective; a single member just runs `read`.
 void read_on_node(const IndexExchange& exchange, const std::string& kind,
                   const std::function<NodeData()>& read,
                   const std::function<void(const NodeData& data, SharedSegment memory)>& use);
 
-/// What the member that read a file knows of it.
+/// The result of one member's scan of a file.
 struct ScannedFile {
-  std::size_t number = 0;                       ///< in the data set
-  Compression compression = Compression::none;  ///< of the file
+  std::size_t number = 0;                       ///< number of the file in the data set
+  Compression compression = Compression::none;  ///< compression of the file
   std::uint64_t size = 0;                       ///< bytes after decompression
   bool is_loaded = false;                       ///< the index was on disk
   RecordIndex index = {};                       ///< positions of its records
-  std::optional<DamagedFile> damage = {};       ///< what is left out
+  std::optional<DamagedFile> damage = {};       ///< the skipped part
 };
 
-/// As bytes for unpack_scan(). `identities` has a number for each file of the data set, as this
-/// member sees it.
+/// Serializes scans for unpack_scans(). `identities` has a number for each file of the data set, as
+/// this member sees it.
 std::string pack_scan(const std::vector<std::uint64_t>& identities,
                       const std::vector<ScannedFile>& scanned);
 
-/// What every member scanned, by the number of the file. Throws Error (data), the same on all
-/// members, unless all see the same `files`.
+/// The scans of all members, by file number. Throws Error (data), the same on all members, unless
+/// all see the same `files`.
 std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
                                       const std::vector<std::filesystem::path>& files);
 

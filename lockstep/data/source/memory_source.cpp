@@ -32,9 +32,9 @@ std::int64_t size_of(const MemoryArray& array) {
                     array);
 }
 
-std::vector<MemoryTensor> one_array(auto given) {
+std::vector<MemoryTensor> one_array(auto values) {
   std::vector<MemoryTensor> arrays;
-  std::visit([&](auto& vector) { arrays.emplace_back(std::move(vector)); }, given);
+  std::visit([&](auto& vector) { arrays.emplace_back(std::move(vector)); }, values);
   return arrays;
 }
 
@@ -182,7 +182,7 @@ GeneratorSource::GeneratorSource(SampleSpec spec, std::int64_t count, SampleGene
 
 namespace {
 
-/// What a sample begins with, if a generator leaves it as it is.
+/// The initial values of a sample, which a generator may leave unchanged.
 void clear_tensors(std::span<const TensorSpec> specs, std::vector<TensorView>& tensors) {
   for (std::size_t i = 0; i < specs.size(); ++i)
     if (specs[i].is_ragged())

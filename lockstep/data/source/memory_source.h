@@ -23,7 +23,7 @@ class MemorySource final : public RecordSource {
   /// finite; Error (data) for a label outside 0 .. classes-1.
   MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryTensor> targets, SampleSpec spec,
                std::vector<float> weights = {});
-  /// The same for one input and one target.
+  /// One input and one target, depending on the spec.
   MemorySource(MemoryFeatures features, MemoryLabels labels, SampleSpec spec);
 
   void read(std::int64_t record_id, Sample& sample) const override;
@@ -31,7 +31,7 @@ class MemorySource final : public RecordSource {
  private:
   struct Column {
     MemoryArray values;
-    std::vector<std::int64_t> ends = {};  // of a ragged tensor: where each record ends
+    std::vector<std::int64_t> ends = {};  // end of each record, if ragged
   };
   Column checked(const TensorSpec& spec, MemoryTensor tensor, std::int32_t first_class) const;
   static void copy(const Column& column, std::int64_t record_id, TensorView& view);
@@ -48,7 +48,7 @@ class GeneratorSource final : public RecordSource {
   GeneratorSource(SampleSpec spec, std::int64_t count, SampleGenerator generate);
 
   /// An exception of the generator becomes an Error (data) with the record id, as does a class or a
-  /// category outside 0 .. classes-1. Ragged tensors have no elements until it gives them a length.
+  /// category outside 0 .. classes-1. Ragged tensors have no elements until it sets their length.
   void read(std::int64_t record_id, Sample& sample) const override;
 
  private:
@@ -60,8 +60,8 @@ struct SyntheticOptions {
   std::vector<std::int64_t> shape;  ///< [H, W, C] or any other extents of a sample
   std::int64_t classes = 0;         ///< number of classes
   std::int64_t count = 0;           ///< number of records
-  std::uint64_t seed = 1;           ///< other seeds have other patterns of the classes
-  std::string part = "train";       ///< other parts have different samples of the same classes
+  std::uint64_t seed = 1;           ///< selects the patterns of the classes
+  std::string part = "train";       ///< selects different samples of the same classes
   /// Uint8 images, a quarter of the bytes: shape [H, W, C] with 1 to 4 channels.
   bool images = false;
 };

@@ -59,11 +59,11 @@ std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::stri
 }
 
 /// Raw pixels may start like an encoded image; an explicit shape then decides.
-InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& told_shape) {
+InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& known_shape) {
   if (input.kind() != FeatureKind::bytes) return InputKind::floats;
   if (input.size() != 1 || !encoded_image_kind(input.bytes())) return InputKind::pixels;
-  const bool is_stored = !told_shape.empty() && static_cast<std::int64_t>(input.bytes().size()) ==
-                                                    element_count(told_shape);
+  const bool is_stored = !known_shape.empty() && static_cast<std::int64_t>(input.bytes().size()) ==
+                                                     element_count(known_shape);
   return is_stored ? InputKind::pixels : InputKind::encoded_image;
 }
 

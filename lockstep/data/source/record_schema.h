@@ -22,9 +22,9 @@ struct RecordSchema {
   SampleSpec spec;
   InputKind input = InputKind::floats;
   std::vector<std::string> class_names = {};      ///< by class number; empty if unknown
-  std::vector<std::string> feature_names = {};    ///< of a table; empty if unknown
-  std::vector<std::string> target_names = {};     ///< likewise
-  std::optional<TextSchema> text = {};            ///< of tokens; nullopt if unknown
+  std::vector<std::string> feature_names = {};    ///< columns of a table; empty if unknown
+  std::vector<std::string> target_names = {};     ///< target columns; empty if unknown
+  std::optional<TextSchema> text = {};            ///< how tokens were made; nullopt if unknown
   std::map<std::string, std::int64_t> pads = {};  ///< PartDescription::pads of these tensors
 
   /// Whether only a scan of the labels can determine the number of classes.

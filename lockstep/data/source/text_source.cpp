@@ -25,7 +25,7 @@ constexpr auto kDocuments =
 constexpr const char* kAnyBytes = "bytes";
 
 /// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
-/// `use` gets the file and the line.
+/// `use` is rethrown with the file and the line.
 void for_each_document(const std::filesystem::path& path, const std::string& text, bool by_lines,
                        const std::function<void(std::string_view)>& use) {
   std::size_t line = 0;
@@ -47,7 +47,7 @@ void for_each_document(const std::filesystem::path& path, const std::string& tex
   }
 }
 
-/// The text of a file: UTF-8, without a byte order mark, unless any bytes are text.
+/// The text of a file: UTF-8 without a byte order mark, or all bytes if `has_any_bytes`.
 std::string text_of(const std::filesystem::path& path, bool has_any_bytes) {
   std::string text = read_all(InputFile(path), Compression::none);
   if (has_any_bytes) return text;
@@ -104,8 +104,8 @@ TextSchema TextOptions::describe(const std::string& file,
     return vocabulary;
   };
   TextSchema described = is_same             ? *known
-                         : chosen == "chars" ? TextSchema::of("chars", learned())
-                                             : TextSchema::of(chosen);
+                         : chosen == "chars" ? TextSchema::for_tokenizer("chars", learned())
+                                             : TextSchema::for_tokenizer(chosen);
   if (known != nullptr && !described.agrees_with(*known))
     throw Error(ErrorCategory::input, file,
                 fmt::format("expected the tokenizer of the training, {} with the hash {}",
@@ -152,7 +152,7 @@ TextSource::TextSource(const std::vector<std::filesystem::path>& files, TextOpti
                 "expected a text, not captions of images", "got image=");
   const auto exchange = std::exchange(options_.exchange, {});
   if (exchange.members > 1)
-    for (const auto& file : files_) InputFile{file};  // a rank that lacks one says so
+    for (const auto& file : files_) InputFile{file};  // throws on every rank that lacks one
   read_on_node(
       exchange, "text files",
       [this] {
@@ -204,7 +204,7 @@ void TextSource::read_files() {
   set_info();
 }
 
-/// Puts whole documents into a window as long as they fit.
+/// Fills windows with as many whole documents as fit.
 void TextSource::pack_documents() {
   const auto length = static_cast<std::uint64_t>(schema_->length);
   std::uint64_t at = 0;
@@ -271,7 +271,7 @@ NodeData TextSource::data() const {
 void TextSource::use(const NodeData& data, SharedSegment memory) {
   const auto described = nlohmann::json::from_cbor(data.description);
   auto schema = TextSchema::from_checkpoint(described.at("schema"), files_.front().string());
-  if (schema_) schema.adopt(schema_->content);  // of the member that has read the files
+  if (schema_) schema.adopt(schema_->content);  // content from the member that has read the files
   schema_ = std::make_shared<const TextSchema>(std::move(schema));
   stride_ = described.at("stride");
   vocabulary_size_ = described.at("vocabulary_size");

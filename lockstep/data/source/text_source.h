@@ -19,33 +19,33 @@
 
 namespace lockstep::data {
 
-/// What the parts are that do not depend on each other.
+/// The independent parts of a text.
 enum class TextDocuments { files, lines };
 
-/// How to read text files. What is not given is that of the schema, or the default.
+/// How to read text files. Unset fields come from the schema, or are the defaults.
 struct TextOptions {
   /// "chars" (the default), "bytes", or the path of a tokenizer.json, vocab.txt or FILE.model.
   std::string tokenizer = {};
   std::int64_t length = 0;  ///< tokens of a sample, T; default: kDefaultLength
   std::int64_t stride = 0;  ///< tokens between the beginnings of two samples; default: the length
   std::optional<TextDocuments> documents = {};  ///< default: files
-  std::string column = {};  ///< of tables (TextTableSource): the name of the texts' column
-  std::string label = {};   ///< of tables: the name of the classes' column
-  std::string image = {};   ///< of captions (CaptionSource): the name of the images' column
-  /// Names of classes of a table that mean a missing label in other tables, such as NA.
+  std::string column = {};                      ///< column of texts in a table (TextTableSource)
+  std::string label = {};                       ///< column of classes in a table
+  std::string image = {};  ///< column of image files in a table (CaptionSource)
+  /// Names of classes that mean a missing label in other tables, such as NA.
   std::vector<std::string> label_words = {};
-  bool without_labels = false;  ///< of tables: the classes are not read
-  std::string source = {};      ///< of tables of pairs: the name of the column of the first texts
-  std::string target = {};      ///< of pairs and captions: that of the texts to generate
-  std::int64_t target_length = 0;                 ///< tokens of a target; default: the length
-  std::shared_ptr<const TextSchema> schema = {};  ///< that of the training text
+  bool without_labels = false;     ///< the classes of a table are not read
+  std::string source = {};         ///< column of input texts in a table of pairs
+  std::string target = {};         ///< column of texts to generate, for pairs and captions
+  std::int64_t target_length = 0;  ///< tokens of a target; default: the length
+  std::shared_ptr<const TextSchema> schema = {};  ///< schema of the training text
   IndexExchange exchange = {};                    ///< the ranks that open the files together
 
   static constexpr std::int64_t kDefaultLength = 128;  ///< tokens
 
-  /// The tokenizer and the length of the texts in `file`, whose vocabulary, if it is their own, is
-  /// characters(). Throws Error (input) for another tokenizer than that of the schema, Error (data)
-  /// as TextSchema::of().
+  /// The tokenizer and the length of the texts in `file`. `characters` returns the vocabulary of a
+  /// tokenizer of their characters. Throws Error (input) for another tokenizer than that of the
+  /// schema, Error (data) as TextSchema::for_tokenizer().
   TextSchema describe(const std::string& file,
                       const std::function<std::string()>& characters) const;
   /// Whether the texts are captions of images.
@@ -54,7 +54,7 @@ struct TextOptions {
   bool is_table() const {
     return !column.empty() || (schema && !schema->column.empty()) || is_pairs();
   }
-  /// Whether they are pairs in two columns.
+  /// Whether the texts are pairs in two columns.
   bool is_pairs() const {
     return !source.empty() || (!target.empty() && !has_images()) ||
            (schema && !schema->source.empty());
@@ -67,14 +67,14 @@ struct TextSpec {
   TextOptions options = {};  ///< how to read them
 
   /// Parses "FILES" or "FILES:tokenizer=bytes,length=64,label-words=NA+None". Throws Error (input)
-  /// that starts with `where`.
+  /// at `where`.
   static TextSpec parse(std::string_view text, const std::string& where);
 };
 
 /// The tokens of all files in memory, 2 bytes each (4 with more than 65536 kinds), once per node if
 /// ranks open them together (TextOptions::exchange). A sample has the int32 input "tokens" [T] and
-/// the int32 target "next" [T], the token that follows each. Where there is none the token is 0 and
-/// the target -1, which is not counted in the loss.
+/// the int32 target "next" [T], the token that follows each. Past the end, the token is 0 and the
+/// target -1, which the loss ignores.
 ///
 /// With documents that are files, the tokens are one sequence, in which the tokenizer's end token,
 /// if it has one, follows each file. Sample i begins at token i * stride; the last one may be
@@ -83,7 +83,7 @@ struct TextSpec {
 /// With documents that are lines, a sample has as many whole documents as fit, in their order; a
 /// longer one is continued in the next samples. The int32 input "segments" [T] numbers the
 /// documents of the sample from 1; 0 is padding. The last token of a document is followed by the
-/// end token, or -1 if the tokenizer has none. Empty lines are left out.
+/// end token, or -1 if the tokenizer has none. Empty lines are skipped.
 class TextSource final : public RecordSource {
  public:
   /// Throws Error (data) with file and offset for text that is not UTF-8 (except with bytes), and
@@ -95,10 +95,10 @@ class TextSource final : public RecordSource {
   void read(std::int64_t record_id, Sample& sample) const override;
 
  private:
-  /// Numbers of the tokens in the sequence.
+  /// Positions in the sequence of tokens.
   struct Window {
     std::uint64_t begin;
-    std::uint64_t document;  ///< that of the first token
+    std::uint64_t document;  ///< number of the first token's document
   };
 
   void read_files();
@@ -115,18 +115,18 @@ class TextSource final : public RecordSource {
   TextOptions options_;
   std::int64_t stride_ = 0;
   std::int64_t vocabulary_size_ = 0;
-  std::int32_t end_label_ = -1;  // of the last token of a line
+  std::int32_t end_label_ = -1;  // label of the last token of a line
   std::shared_ptr<const TextSchema> schema_;
 
-  // What this process has read.
+  // The tokens that this process has read.
   std::vector<std::uint16_t> own_narrow_;
   std::vector<std::int32_t> own_wide_;
   std::vector<std::uint64_t> own_ends_;
   std::vector<Window> own_windows_;
-  // All tokens, those or in the memory of the node: one of both is empty.
+  // Views of these or of the node's shared memory; the tokens are narrow or wide.
   std::span<const std::uint16_t> narrow_;
   std::span<const std::int32_t> wide_;
-  std::span<const std::uint64_t> ends_;  // of the lines, one past their last token
+  std::span<const std::uint64_t> ends_;  // one past the last token of each line
   std::span<const Window> windows_;      // with lines: one per sample, and the end
   SharedSegment memory_;
 };

@@ -20,7 +20,7 @@ namespace lockstep::data {
 namespace {
 
 /// Calls use(number, field) for the fields of the columns called `names` in each row, in the order
-/// of the names. An Error (data) of `use` gets the place of the field.
+/// of the names. An Error (data) of `use` is rethrown with the position of the field.
 void for_each_field(const std::vector<std::filesystem::path>& files,
                     const std::vector<std::string>& names,
                     const std::function<void(std::size_t number, std::string_view field)>& use) {
@@ -46,14 +46,14 @@ void for_each_field(const std::vector<std::filesystem::path>& files,
   }
 }
 
-/// The columns that are read of tables of texts: with classes, or with targets.
+/// The columns of a table of texts that are read: with classes, or with targets.
 std::vector<std::string> columns_of(const TextSchema& schema, bool without_labels) {
   if (!schema.source.empty()) return {schema.source, schema.target};
   if (schema.label.empty() || without_labels) return {schema.column};
   return {schema.column, schema.label};
 }
 
-/// Whether the label is missing, and no class of that name.
+/// Whether the label is missing and not the name of a class.
 bool lacks_label(const TextSchema& schema, std::string_view field) {
   return is_missing(field) &&
          std::ranges::find(schema.label_words, field) == schema.label_words.end();
@@ -114,7 +114,7 @@ TextTableSource::TextTableSource(const std::vector<std::filesystem::path>& files
                 "expected source= and target= with target-length=", "there is neither");
   const auto exchange = std::exchange(options_.exchange, {});
   if (exchange.members > 1)
-    for (const auto& file : files_) InputFile{file};  // a rank that lacks one says so
+    for (const auto& file : files_) InputFile{file};  // throws on every rank that lacks one
   read_on_node(
       exchange, "tables of texts",
       [this] {
@@ -153,7 +153,7 @@ void TextTableSource::read_files() {
   schema_ = std::make_shared<const TextSchema>(std::move(schema));
   const auto tokenizer = schema_->open();
   vocabulary_size_ = tokenizer->vocabulary_size();
-  targets_ = TargetVocabulary::of(*tokenizer);
+  targets_ = TargetVocabulary::for_tokenizer(*tokenizer);
   const auto length = static_cast<std::size_t>(schema_->length);
   const auto target_length = static_cast<std::size_t>(schema_->target_length);
   std::vector<std::string> words;
@@ -256,7 +256,7 @@ NodeData TextTableSource::data() const {
 void TextTableSource::use(const NodeData& data, SharedSegment memory) {
   const auto described = nlohmann::json::from_cbor(data.description);
   auto schema = TextSchema::from_checkpoint(described.at("schema"), files_.front().string());
-  if (schema_) schema.adopt(schema_->content);  // of the member that has read the files
+  if (schema_) schema.adopt(schema_->content);  // content from the member that has read the files
   schema_ = std::make_shared<const TextSchema>(std::move(schema));
   vocabulary_size_ = described.at("vocabulary_size");
   targets_ = {.begin = described.at("begin"),

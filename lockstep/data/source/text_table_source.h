@@ -1,4 +1,4 @@
-// Texts in columns of tables, for networks that classify them or generate one from the other.
+// Texts in columns of tables, for networks that classify texts or generate one from another.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace lockstep::data {
 /// and "segments" [T], 1 for tokens and 0 for the padding at the end. If the tokenizer has a begin
 /// token ([CLS]), it precedes each text, and the end token follows. A longer text loses its last
 /// tokens; SourceInfo::preparation counts such texts. With TextOptions::label, the target "label"
-/// is the class that this column has: its words are the names of the classes, in alphabetical
-/// order, or by value if all are whole numbers.
+/// is the class in this column, whose words are the names of the classes, in alphabetical order, or
+/// by value if all are whole numbers.
 ///
 /// With TextOptions::source and target, a sample is the pair of texts of a row: the inputs "source"
 /// [S] and "source_segments" [S], as above, and "tokens" [T], the text of the target after a begin
@@ -34,10 +34,10 @@ namespace lockstep::data {
 /// together (TextOptions::exchange).
 class TextTableSource final : public RecordSource {
  public:
-  /// Throws Error (data) with file, line and column for what is no table or no text, for a row
-  /// whose class is missing (is_missing) and not among the label words, for more than 10,000
-  /// classes, and without rows. Throws Error (input) for invalid options, for a column that a table
-  /// lacks or has twice, and for another tokenizer than that of the schema.
+  /// Throws Error (data) with file, line and column for an invalid table or text, for a row whose
+  /// class is missing (is_missing) and not among the label words, for more than 10,000 classes, and
+  /// without rows. Throws Error (input) for invalid options, for a column that a table lacks or has
+  /// twice, and for another tokenizer than that of the schema.
   explicit TextTableSource(const std::vector<std::filesystem::path>& files,
                            TextOptions options = {});
 
@@ -61,13 +61,13 @@ class TextTableSource final : public RecordSource {
   std::int64_t missing_ = 0;  // texts that are a spelling of a missing value
   std::shared_ptr<const TextSchema> schema_;
 
-  // What this process has read.
+  // The texts that this process has read.
   std::vector<std::int32_t> own_tokens_;
   std::vector<std::uint64_t> own_ends_;
   std::vector<std::int32_t> own_labels_;
-  // Views of these, or of the memory of the node.
+  // Views of these or of the node's shared memory.
   std::span<const std::int32_t> tokens_;
-  std::span<const std::uint64_t> ends_;  // of the texts, one past their last token; two of a pair
+  std::span<const std::uint64_t> ends_;  // one past the last token of each text; two per pair
   std::span<const std::int32_t> labels_;
   SharedSegment memory_;
 };

@@ -86,7 +86,7 @@ void check_class_names(const ShardOptions& options, const std::vector<std::strin
                   fmt::format("got {}", fmt::join(names, ", ")));
 }
 
-/// Whether the options name the Example features, of one input and one label.
+/// Whether the options name the Example features: there are one input and one label.
 bool has_usual_tensors(const SampleSpec& spec) {
   if (spec.feature_count() == 0) return false;  // ragged
   return spec == SampleSpec::classification(spec.shape(), spec.classes()) ||
@@ -154,7 +154,7 @@ class SampleEncoder {
     ImageHeader header;
     read_with_image(source_, record_id, sample_, image_, [&](const StoredImage& image) {
       LOCKSTEP_CHECK(image.is_encoded);
-      header = ImageDecoder().open(image.bytes);  // refuses files without a readable header
+      header = ImageDecoder().open(image.bytes);  // rejects files without a readable header
     });
     const std::span<const std::uint8_t> bytes = image_.bytes;
     Example example;
@@ -182,8 +182,8 @@ class SampleEncoder {
   StoredImage image_;
 };
 
-/// Makes the names in `directory` durable, so that a power failure cannot keep a later change and
-/// lose an earlier one.
+/// Makes the names in `directory` durable, so that a power failure cannot lose an earlier change
+/// but keep a later one.
 void sync_directory(const std::filesystem::path& directory) {
   const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // EINVAL: fsync is not supported here

@@ -38,14 +38,13 @@ struct ShardOptions {
 using Progress = std::function<void(std::int64_t records)>;
 
 /// Writes all records of `source` to shards whose sizes differ by at most one record, and
-/// dataset.json next to them. A label is one integer, the targets of a regression are floats; of
-/// other tensors, each is a feature of its name. The
-/// files are renamed to their final names when all of them are complete, so an earlier failure
-/// leaves the directory unchanged. An interruption of the renaming leaves a dataset.json that is
-/// marked incomplete, which readers refuse. Removes temporary files of killed conversions. Throws
-/// Error (data) if a file cannot be written, and if another part of the directory has other class
-/// names; Error (input) if the directory already has shards of this part and `overwrite` is not
-/// set.
+/// dataset.json next to them. A label is one integer, the targets of a regression are floats; other
+/// tensors are features of the same name. The files are renamed to their final names when all of
+/// them are complete, so an earlier failure leaves the directory unchanged. An interruption of the
+/// renaming leaves a dataset.json that is marked incomplete, which readers refuse. Removes
+/// temporary files of killed conversions. Throws Error (data) if a file cannot be written, and if
+/// another part of the directory has other class names; Error (input) if the directory already has
+/// shards of this part and `overwrite` is not set.
 PartDescription write_shards(const RecordSource& source, const ShardOptions& options,
                              const Progress& progress = {});
 

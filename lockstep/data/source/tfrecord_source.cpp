@@ -97,7 +97,7 @@ RecordFile::PackedDamage TFRecordSource::packed_damage() const {
   return skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail;
 }
 
-/// A compressed file uses no descriptor, and must keep what was decompressed.
+/// A compressed file uses no descriptor, and must keep its decompressed bytes.
 bool TFRecordSource::keeps_open(const Shard& shard) const {
   return shard.compression != Compression::none || shards_.size() <= RecentFiles::kMaxOpen;
 }
@@ -156,8 +156,8 @@ void TFRecordSource::share_store() {
   using Handle = InflatedStore::Handle;
   const auto node = members_of_node(exchange_, "TFRecord files");
   const auto handles = gather_work(exchange_, [&] {
-    const Handle mine = node.size() > 1 ? inflated_->handle(shards_.size()) : Handle{};
-    return std::string(reinterpret_cast<const char*>(&mine), sizeof(mine));
+    const Handle own = node.size() > 1 ? inflated_->handle(shards_.size()) : Handle{};
+    return std::string(reinterpret_cast<const char*>(&own), sizeof(own));
   });
   if (node.size() == 1) return;
   std::vector<Handle> stores(node.size());
@@ -173,14 +173,14 @@ void TFRecordSource::share_files() {
   share_store();
   std::vector<std::filesystem::path> files;
   for (const Shard& shard : shards_) files.push_back(shard.path);
-  // What it describes decides which collective calls follow.
+  // The descriptions decide which collective calls follow.
   for (const auto& description : descriptions_of(files)) files.push_back(description);
   const auto scans = gather_work(exchange_, [&] {
     std::vector<ScannedFile> scanned;
     std::vector<std::uint64_t> identities;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       Shard& shard = shards_[i];
-      if (is_mine(exchange_, i)) {
+      if (reads_file(exchange_, i)) {
         auto damage = open_file(shard);
         scanned.push_back({i, shard.compression, shard.size, shard.is_loaded,
                            std::move(shard.index), std::move(damage)});
@@ -201,7 +201,7 @@ void TFRecordSource::share_files() {
     Shard& shard = shards_[i];
     shard.index = std::move(scanned[i].index);
     if (scanned[i].damage) info_.damage.push_back(*std::move(scanned[i].damage));
-    if (is_mine(exchange_, i)) continue;
+    if (reads_file(exchange_, i)) continue;
     shard.compression = scanned[i].compression;
     shard.is_loaded = scanned[i].is_loaded;
     if (keeps_open(shard))
@@ -257,7 +257,7 @@ std::string_view TFRecordSource::record_of(const Shard& shard, const RecordFile&
 
 std::string TFRecordSource::index_hint(const Shard& shard, const Error& error) const {
   const auto* damage = dynamic_cast<const RecordError*>(&error);
-  // A record whose length is where the index says is damaged itself.
+  // If the length is where the index states, the record itself is damaged.
   if (!shard.is_loaded || (damage != nullptr && damage->fault() == RecordFault::data_crc))
     return "";
   return fmt::format("; if another file has replaced this one, remove its index {}",
@@ -298,10 +298,11 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
 
 RecordSchema TFRecordSource::schema_of(std::int64_t record_id, const TFRecordOptions& options,
                                        const std::optional<PartDescription>& described) const {
-  const Place place = place_of(record_id);
+  const RecordPosition position = position_of(record_id);
   RecordSchema schema;
-  with_record(place.shard, place.record, [&](std::string_view bytes) {
-    schema = find_schema(options, described, bytes, location(place.shard, place.record).text());
+  with_record(position.shard, position.record, [&](std::string_view bytes) {
+    schema =
+        find_schema(options, described, bytes, location(position.shard, position.record).text());
   });
   return schema;
 }
@@ -329,9 +330,9 @@ RecordSchema TFRecordSource::first_schema(const TFRecordOptions& options,
                              return fmt::format("{} {}", id, bytes);
                            }).front();
   const std::size_t space = read.find(' ');
-  const Place place = place_of(std::stoll(read.substr(0, space)));
+  const RecordPosition position = position_of(std::stoll(read.substr(0, space)));
   return find_schema(options, described, std::string_view(read).substr(space + 1),
-                     location(place.shard, place.record).text());
+                     location(position.shard, position.record).text());
 }
 
 std::vector<std::pair<std::size_t, LabelRange>> TFRecordSource::scan_my_labels(
@@ -339,7 +340,7 @@ std::vector<std::pair<std::size_t, LabelRange>> TFRecordSource::scan_my_labels(
   std::vector<std::pair<std::size_t, LabelRange>> scanned;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     Shard& shard = shards_[i];
-    if (!is_mine(exchange_, i) || has_labels(shard.index, label_feature)) continue;
+    if (!reads_file(exchange_, i) || has_labels(shard.index, label_feature)) continue;
     bool is_whole = true;
     scanned.emplace_back(i, scan_labels(i, label_feature, is_whole));
     if (!is_whole) shard.state = IndexState::not_worth_keeping;
@@ -349,7 +350,7 @@ std::vector<std::pair<std::size_t, LabelRange>> TFRecordSource::scan_my_labels(
 }
 
 LabelRange TFRecordSource::find_labels(const std::string& label_feature) {
-  // All members have the same indexes, so all come to the same answer.
+  // All members have the same indexes, so all have the same result.
   const bool are_known = std::ranges::all_of(
       shards_, [&](const Shard& shard) { return has_labels(shard.index, label_feature); });
   if (!are_known) {
@@ -413,12 +414,12 @@ RecordLocation TFRecordSource::location(std::size_t shard, std::int64_t record) 
   return {shards_[shard].path.string(), record, static_cast<std::int64_t>(offset)};
 }
 
-void TFRecordSource::fail(const Place& place, const SampleProblem& problem) const {
-  throw Error(ErrorCategory::data, location(place.shard, place.record).text(), problem.expected,
-              problem.actual);
+void TFRecordSource::fail(const RecordPosition& position, const SampleProblem& problem) const {
+  throw Error(ErrorCategory::data, location(position.shard, position.record).text(),
+              problem.expected, problem.actual);
 }
 
-TFRecordSource::Place TFRecordSource::place_of(std::int64_t record_id) const {
+TFRecordSource::RecordPosition TFRecordSource::position_of(std::int64_t record_id) const {
   LOCKSTEP_CHECK(record_id >= 0 && record_id < size());
   const auto after = std::upper_bound(first_records_.begin(), first_records_.end(), record_id);
   const auto shard = static_cast<std::size_t>(after - first_records_.begin()) - 1;
@@ -426,7 +427,7 @@ TFRecordSource::Place TFRecordSource::place_of(std::int64_t record_id) const {
 }
 
 std::string TFRecordSource::stored(std::int64_t record_id) const {
-  const auto [shard, record] = place_of(record_id);
+  const auto [shard, record] = position_of(record_id);
   std::string stored;
   with_record(shard, record, [&](std::string_view bytes) { stored = bytes; });
   return stored;
@@ -443,7 +444,7 @@ std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t r
   return files;
 }
 
-/// For a file that must be opened first. Its errors are reported when its records are read.
+/// Opens the file if necessary. Its errors are reported when its records are read.
 void TFRecordSource::advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const {
   try {
     recent_.get(shard)->will_need(begin, bytes);
@@ -454,7 +455,7 @@ void TFRecordSource::advise(std::size_t shard, std::uint64_t begin, std::uint64_
 
 void TFRecordSource::will_need(Range record_ids) const {
   while (record_ids.begin < record_ids.end) {
-    const Place first = place_of(record_ids.begin);
+    const RecordPosition first = position_of(record_ids.begin);
     const Shard& shard = shards_[first.shard];
     const std::int64_t count = std::min(record_ids.size(), shard.index.records() - first.record);
     const std::uint64_t begin = shard.index.offsets[first.record];
@@ -473,10 +474,10 @@ void TFRecordSource::release_pages() const {
 }
 
 void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
-  const Place place = place_of(record_id);
+  const RecordPosition position = position_of(record_id);
   std::optional<SampleProblem> problem;
-  const Shard& shard = shards_[place.shard];
-  with_record(place.shard, place.record, [&](std::string_view bytes) {
+  const Shard& shard = shards_[position.shard];
+  with_record(position.shard, position.record, [&](std::string_view bytes) {
     if (sample.image != nullptr) {
       sample.image->source = this;
       sample.image->record_id = record_id;
@@ -485,20 +486,20 @@ void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
     problem = decoder_->decode(bytes, sample);
     if (problem) problem->actual += index_hint(shard, bytes);
   });
-  if (problem) fail(place, *problem);
+  if (problem) fail(position, *problem);
 }
 
 bool TFRecordSource::keeps_image(const StoredImage& image) const {
-  return !image.is_mapped || shards_[place_of(image.record_id).shard].file->is_mapped();
+  return !image.is_mapped || shards_[position_of(image.record_id).shard].file->is_mapped();
 }
 
 void TFRecordSource::fail_image(std::int64_t record_id, const Error& error) const {
-  const Place place = place_of(record_id);
+  const RecordPosition position = position_of(record_id);
   SampleProblem problem = decoder_->unusable_image(error);
-  with_record(place.shard, place.record, [&](std::string_view bytes) {
-    problem.actual += index_hint(shards_[place.shard], bytes);
+  with_record(position.shard, position.record, [&](std::string_view bytes) {
+    problem.actual += index_hint(shards_[position.shard], bytes);
   });
-  fail(place, problem);
+  fail(position, problem);
 }
 
 }  // namespace lockstep::data

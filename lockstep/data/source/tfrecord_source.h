@@ -23,7 +23,7 @@
 namespace lockstep::data {
 
 /// The files that match the glob patterns, sorted by name, without indexes and descriptions next to
-/// them. A pattern that is the name of a file means this file. Throws Error (data) if a pattern
+/// them. A pattern that is the name of a file matches this file. Throws Error (data) if a pattern
 /// matches nothing.
 std::vector<std::filesystem::path> matching_files(const std::vector<std::string>& patterns);
 
@@ -62,8 +62,8 @@ class TFRecordSource final : public RecordSource {
   enum class IndexState { kept, new_or_changed, not_worth_keeping };
   struct Shard {
     std::filesystem::path path;
-    std::unique_ptr<RecordFile>
-        file;  // empty if there are too many plain files to keep open: then in recent_
+    /// Null if there are too many plain files to keep open: they are in recent_.
+    std::unique_ptr<RecordFile> file;
     FileVersion version;
     RecordIndex index;
     IndexState state = IndexState::kept;
@@ -71,15 +71,15 @@ class TFRecordSource final : public RecordSource {
     Compression compression = Compression::none;
     std::uint64_t size = 0;  // bytes after decompression
   };
-  struct Place {
+  struct RecordPosition {
     std::size_t shard = 0;
     std::int64_t record = 0;  // index within its file
   };
 
   void open_files(const std::vector<std::filesystem::path>& files);
-  /// Returns a damage that is skipped.
+  /// Returns the damage that is skipped, if any.
   std::optional<DamagedFile> open_file(Shard& shard);
-  /// The same for all files, each of which one member of the exchange opens.
+  /// Opens all files, each on one member of the exchange.
   void share_files();
   /// The ranks of the node decompress each file once.
   void share_store();
@@ -103,12 +103,12 @@ class TFRecordSource final : public RecordSource {
   /// Scans the labels of the files of this member whose index lacks them.
   std::vector<std::pair<std::size_t, LabelRange>> scan_my_labels(const std::string& label_feature);
   void keep_indexes();
-  Place place_of(std::int64_t record_id) const;
+  RecordPosition position_of(std::int64_t record_id) const;
   void advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const;
   RecordLocation location(std::size_t shard, std::int64_t record) const;
-  [[noreturn]] void fail(const Place& place, const SampleProblem& problem) const;
-  /// For the error of a record that the index of `shard` does not fit: what to do. Empty if it
-  /// fits.
+  [[noreturn]] void fail(const RecordPosition& position, const SampleProblem& problem) const;
+  /// The advice in the error of a record that the index of `shard` does not match; empty if it
+  /// matches.
   std::string index_hint(const Shard& shard, const Error& error) const;
   std::string index_hint(const Shard& shard, std::string_view record) const;
   /// Calls use(data) for one record; again with data from pread if its mapping lost a page in the
@@ -121,11 +121,11 @@ class TFRecordSource final : public RecordSource {
 
   std::filesystem::path index_dir_;
   bool skip_damage_;
-  IndexExchange exchange_;  // until it is open
+  IndexExchange exchange_;  // used while opening
   std::map<std::string, std::int64_t> pads_;
   std::vector<Shard> shards_;
-  std::vector<std::int64_t> first_records_;  // of each shard
-  std::shared_ptr<InflatedStore> inflated_;  // of all compressed files
+  std::vector<std::int64_t> first_records_;  // first record of each shard
+  std::shared_ptr<InflatedStore> inflated_;  // contents of all compressed files
   RecentFiles recent_;
   std::optional<ExampleDecoder> decoder_;  // always set after construction
 };

@@ -29,7 +29,7 @@ PreparedSource::PreparedSource(Pipeline pipeline)
   describe(pipeline_.preparation());
   info_.spec = pipeline_.spec;
   info_.changes = pipeline_.changes();
-  info_.has_images = pipeline_.gives_pixels();
+  info_.has_images = pipeline_.keeps_pixels();
   info_.has_encoded_images = false;
   info_.normalization = info_.has_images ? pipeline_.pixel_normalization() : ChannelNormalization();
 }
@@ -86,7 +86,7 @@ void PaddedSource::read(std::int64_t record_id, Sample& sample) const {
   padded(whole).unit = unit_;
   padded(whole).attach(row);
   source().read(record_id, whole);
-  TensorView& ragged = padded(whole);  // the source may have moved it
+  TensorView& ragged = padded(whole);  // the source may have reallocated it
   const std::size_t count = std::min(fixed.elements, ragged.elements);
   if (fixed.type == ElementType::bytes) {
     const std::span<std::string> to = fixed.as<std::string>();
@@ -132,8 +132,8 @@ struct Kept {
 
 /// Examines `records` until `stop()`.
 template <typename Id, typename Stop>
-Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range records,
-                 Stop stop) {
+Kept<Id> select_records(const RecordSource& source, const SamplePredicate& keep, Range records,
+                        Stop stop) {
   Kept<Id> kept;
   try {
     Batch one(source.spec());
@@ -161,7 +161,8 @@ std::vector<Id> ids_of(const RecordSource& source, const SamplePredicate& keep, 
     for (std::size_t i = 0; i < parts.size(); ++i) {
       workers.push_back(start_thread<std::jthread>("reading data", [&, i] {
         const Range records = split(source.size(), threads, static_cast<std::int64_t>(i));
-        parts[i] = look_at<Id>(source, keep, records, [&] { return first_failed.load() < i; });
+        parts[i] =
+            select_records<Id>(source, keep, records, [&] { return first_failed.load() < i; });
         if (!parts[i].error) return;
         for (std::size_t seen = first_failed;
              i < seen && !first_failed.compare_exchange_weak(seen, i);)
@@ -208,19 +209,19 @@ void FilteredSource::read(std::int64_t record_id, Sample& sample) const {
 RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,
                                    std::vector<std::string> names)
     : WrappedSource(std::move(source)) {
-  const std::vector<std::string>& given = this->source().info().class_names;
+  const std::vector<std::string>& class_names = this->source().info().class_names;
   const std::string& where = info_.description;
-  if (given.empty() || std::ssize(given) != spec().classes())
+  if (class_names.empty() || std::ssize(class_names) != spec().classes())
     throw Error(ErrorCategory::data, where,
                 fmt::format("expected names of its {} classes", spec().classes()),
-                fmt::format("there are {}", given.size()));
-  for (const std::string& name : given) {
-    const auto place = std::ranges::find(names, name);
-    if (place == names.end())
+                fmt::format("there are {}", class_names.size()));
+  for (const std::string& name : class_names) {
+    const auto position = std::ranges::find(names, name);
+    if (position == names.end())
       throw Error(ErrorCategory::data, where,
                   fmt::format("expected only the classes {}", fmt::join(names, ", ")),
                   fmt::format("it has the class {}", name));
-    numbers_.push_back(static_cast<std::int32_t>(place - names.begin()));
+    numbers_.push_back(static_cast<std::int32_t>(position - names.begin()));
   }
   describe(", with renumbered classes");
   info_.spec.targets.front().classes = std::ssize(names);
@@ -237,8 +238,7 @@ std::int32_t RenumberedSource::number_of(std::int32_t label, std::int64_t record
 
 namespace {
 
-/// Makes `all` the facts about its records and those of `input`; `word` names the operation in
-/// errors.
+/// Extends `all` to the records of `input`; `word` names the operation in errors.
 void join(SourceInfo& all, const SourceInfo& input, std::string_view word) {
   const auto refuse = [&](const std::string& expected, const std::string& actual) {
     throw Error(ErrorCategory::input, word, "expected " + expected, actual);
@@ -312,7 +312,7 @@ std::vector<std::int64_t> JoinedSource::sizes() const {
   return sizes;
 }
 
-void JoinedSource::read_of(std::size_t input, std::int64_t index, Sample& sample) const {
+void JoinedSource::read_input(std::size_t input, std::int64_t index, Sample& sample) const {
   if (input > 0) sample.seed = random_key(sample.seed, "input", input);
   inputs_[input]->read(index, sample);
 }
@@ -325,7 +325,7 @@ ConcatenatedSource::ConcatenatedSource(std::vector<std::shared_ptr<const RecordS
 void ConcatenatedSource::read(std::int64_t record_id, Sample& sample) const {
   const auto input =
       static_cast<std::size_t>(std::ranges::upper_bound(ends_, record_id) - ends_.begin());
-  read_of(input, input == 0 ? record_id : record_id - ends_[input - 1], sample);
+  read_input(input, input == 0 ? record_id : record_id - ends_[input - 1], sample);
 }
 
 namespace {
@@ -355,8 +355,8 @@ InterleavedSource::InterleavedSource(std::vector<std::shared_ptr<const RecordSou
       order_(sizes(), cycle_length, block_length) {}
 
 void InterleavedSource::read(std::int64_t record_id, Sample& sample) const {
-  const InterleaveOrder::Place place = order_[record_id];
-  read_of(place.input, place.index, sample);
+  const InterleaveOrder::Position position = order_[record_id];
+  read_input(position.input, position.index, sample);
 }
 
 }  // namespace lockstep::data

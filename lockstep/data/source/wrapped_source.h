@@ -119,7 +119,8 @@ class RenumberedSource final : public WrappedSource {
   void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
 
  private:
-  // Throws Error (data) for a label, such as one of a user's map, that is no class of the source.
+  // Throws Error (data) for a label, such as one of a user's map, that is not a class of the
+  // source.
   std::int32_t number_of(std::int32_t label, std::int64_t record_id) const;
 
   std::vector<std::int32_t> numbers_;  // by class number of the source
@@ -162,7 +163,7 @@ class JoinedSource : public RecordSource {
   std::vector<std::int64_t> sizes() const;
   /// Reads a record of one input. The random choices of its maps and recipes differ from those of
   /// all other inputs, even of inputs with the same source.
-  void read_of(std::size_t input, std::int64_t index, Sample& sample) const;
+  void read_input(std::size_t input, std::int64_t index, Sample& sample) const;
 
  private:
   std::vector<std::shared_ptr<const RecordSource>> inputs_;
@@ -177,7 +178,7 @@ class ConcatenatedSource final : public JoinedSource {
   void read(std::int64_t record_id, Sample& sample) const override;
 
  private:
-  std::vector<std::int64_t> ends_;  // of each input, as ids of this source
+  std::vector<std::int64_t> ends_;  // end of each input, as ids of this source
 };
 
 class InterleavedSource final : public JoinedSource {

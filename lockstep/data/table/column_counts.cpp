@@ -34,13 +34,13 @@ void add(ColumnCounts& column, std::string_view field, std::int64_t line) {
 
 }  // namespace
 
-std::vector<ColumnCounts> ColumnCounts::of(CsvRows rows, std::size_t columns) {
+std::vector<ColumnCounts> ColumnCounts::count(CsvRows rows, std::size_t columns) {
   std::vector<ColumnCounts> counts(columns);
   try {
     while (rows.next())
       for (std::size_t i = 0; i < columns && rows.fields().size() == columns; ++i)
         add(counts[i], rows.fields()[i], rows.line());
-  } catch (const Error&) {  // nothing after misplaced quotes can be split
+  } catch (const Error&) {  // rows after misplaced quotes cannot be split
   }
   return counts;
 }

@@ -1,4 +1,4 @@
-// What the columns of a table hold, for messages and `lockstep data inspect`.
+// Contents of the columns of a table, for messages and `lockstep data inspect`.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace lockstep::data {
 
-/// Fewer integers or words that are all different are not remarkable.
+/// Minimum number of rows for reporting that all integers or words of a column differ.
 inline constexpr std::int64_t kDistinctRows = 10;
 
-/// The fields of a column, whatever it is used for.
+/// Counts of the fields of a column, independent of its use.
 struct ColumnCounts {
   /// What most of the fields are.
   enum class Kind { empty, numbers, dates, words };
@@ -25,8 +25,8 @@ struct ColumnCounts {
   std::int64_t dates = 0;
   std::int64_t words = 0;
   std::int64_t missing = 0;
-  std::int64_t first_missing = 0;  ///< the line
-  bool has_fractions = false;      ///< some number is no integer
+  std::int64_t first_missing = 0;  ///< line of the first one
+  bool has_fractions = false;      ///< some number is not an integer
   double lowest = std::numeric_limits<double>::infinity();
   double highest = -std::numeric_limits<double>::infinity();
   WordTable values = {};  ///< the first kMaxValues fields that differ and are not missing
@@ -35,7 +35,7 @@ struct ColumnCounts {
   static constexpr std::size_t kMaxValues = 10'000;
 
   /// Counts the columns of the rows that have `columns` fields, up to misplaced quotes.
-  static std::vector<ColumnCounts> of(CsvRows rows, std::size_t columns);
+  static std::vector<ColumnCounts> count(CsvRows rows, std::size_t columns);
 
   Kind kind() const;
   std::int64_t present() const { return numbers + formatted + dates + words; }

@@ -111,7 +111,7 @@ bool CsvRows::next() {
   for (;;) {
     skip_blanks();
     quoted_.push_back(rest_.starts_with('"'));
-    fields_.push_back(quoted_.back() ? take_quoted() : take_plain());
+    fields_.push_back(quoted_.back() ? read_quoted() : read_plain());
     if (at_end_of_line()) break;
     rest_.remove_prefix(1);  // the separator
   }
@@ -130,23 +130,23 @@ const char* parse_digits(const char* at, const char* end, double& number) {
                                               1e14, 1e15, 1e16, 1e17, 1e18};
   constexpr std::uint64_t kExact = std::uint64_t{1} << 53;
   std::uint64_t digits = 0;
-  const auto take_digits = [&] {
+  const auto read_digits = [&] {
     const char* const begin = at;
     for (; at != end; ++at) {
       const auto digit = static_cast<unsigned char>(*at - '0');
       if (digit > 9) break;
-      digits = digits * 10 + digit;  // what overflows has too many digits
+      digits = digits * 10 + digit;  // overflow implies too many digits
     }
     return static_cast<std::size_t>(at - begin);
   };
   const bool is_negative = at != end && *at == '-';
   if (is_negative) ++at;
-  const std::size_t whole = take_digits();
+  const std::size_t whole = read_digits();
   if (whole == 0) return nullptr;
   std::size_t decimals = 0;
   if (at != end && *at == '.') {
     ++at;
-    decimals = take_digits();
+    decimals = read_digits();
     if (decimals == 0) return nullptr;
   }
   if (whole + decimals >= kPowers.size() || digits > kExact) return nullptr;
@@ -161,7 +161,7 @@ const char* CsvRows::parse_plain(std::span<const PlainField> kinds, std::span<do
                                  std::span<std::string_view> words) const {
   const char* at = rest_.data();
   const char* const end = at + rest_.size();
-  if (at_end_of_line() || rest_.front() == '\r') return nullptr;  // an empty line is no row
+  if (at_end_of_line() || rest_.front() == '\r') return nullptr;  // an empty line is not a row
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     if (i > 0 && (at == end || *at++ != separator_)) return nullptr;
     const char* const begin = at;
@@ -184,7 +184,7 @@ const char* CsvRows::parse_plain(std::span<const PlainField> kinds, std::span<do
   return at;
 }
 
-std::string_view CsvRows::take_plain() {
+std::string_view CsvRows::read_plain() {
   std::size_t size = 0;
   const auto skip_to_end = [&] {
     while (size < rest_.size() && !ends_field_[static_cast<unsigned char>(rest_[size])]) ++size;
@@ -202,7 +202,7 @@ std::string_view CsvRows::take_plain() {
   return field;
 }
 
-std::string_view CsvRows::take_quoted() {
+std::string_view CsvRows::read_quoted() {
   rest_.remove_prefix(1);
   std::size_t end = 0;
   bool has_doubled = false;
@@ -233,8 +233,7 @@ std::string_view CsvRows::take_quoted() {
 
 namespace {
 
-/// The nearest number that a floating-point type has to a decimal number outside its range: zero or
-/// infinity.
+/// The value of a decimal number outside the range of a floating-point type: zero or infinity.
 template <typename Number>
 Number limit_of(std::string_view field) {
   const bool is_negative = field.starts_with('-');
@@ -245,7 +244,7 @@ Number limit_of(std::string_view field) {
   if (exponent.starts_with('+')) exponent.remove_prefix(1);
   const bool is_below_one = exponent.starts_with('-');
   const auto power = parse_number<std::int64_t>(exponent);
-  // The place of the first digit that counts, before the point (> 0) or after it (<= 0).
+  // The position of the first nonzero digit, before the point (> 0) or after it (<= 0).
   const auto point = static_cast<std::int64_t>(std::min(digits.find('.'), digits.size()));
   const auto first = static_cast<std::int64_t>(digits.find_first_not_of("0."));
   const std::int64_t place = point - first + (first > point ? 1 : 0);

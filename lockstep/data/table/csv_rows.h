@@ -14,10 +14,10 @@ namespace lockstep::data {
 
 /// Throws Error (data) if `text` is the content of a file in another format, such as gzip or JSON.
 void require_table(std::string_view text, const std::string& file);
-/// The same, and for a text in UTF-16 or in anything but UTF-8, and for one whose lines end in CR
-/// alone; `file` is used in messages.
+/// Throws the errors of require_table(), and Error (data) for a text that is not UTF-8 or whose
+/// lines end in CR alone; `file` is used in messages.
 void check_table_text(std::string_view text, const std::string& file);
-/// What separates the columns of `text`: `expected`, unless the first line has only another one.
+/// The separator of the columns of `text`: `expected`, unless the first line has only another one.
 char separator_of(std::string_view text, char expected);
 /// "a comma", for messages.
 std::string separator_text(char separator);
@@ -38,10 +38,10 @@ class CsvRows {
   /// Advances to the next row; false after the last. Throws Error (data) with file, line and column
   /// for misplaced quotes.
   bool next();
-  /// The same for a row of plain fields, as many as there are `kinds`, several times as fast:
-  /// numbers such as -12.5 of up to 18 digits become numbers[column], exactly, and words
-  /// words[column], valid as long as the text. false, without advancing, for any other row, and if
-  /// accept() is false then.
+  /// Advances to a row of `kinds.size()` plain fields, several times as fast as next(): numbers
+  /// such as -12.5 of up to 18 digits become numbers[column], exactly, and words words[column],
+  /// valid as long as the text. Returns false, without advancing, for any other row, or if accept()
+  /// then returns false.
   template <typename Accept>
   bool next_plain(std::span<const PlainField> kinds, std::span<double> numbers,
                   std::span<std::string_view> words, Accept accept) {
@@ -53,7 +53,7 @@ class CsvRows {
   }
   /// The fields of the row, without quotes; valid until next().
   const std::vector<std::string_view>& fields() const { return fields_; }
-  /// Whether the field of this column was in quotes, which mean nothing but that.
+  /// Whether the field of this column was in quotes.
   bool is_quoted(std::size_t column) const { return quoted_[column]; }
   /// The line of the file, from 1, where the row starts.
   std::int64_t line() const { return line_; }
@@ -63,15 +63,15 @@ class CsvRows {
                          std::string_view actual) const;
   /// Throws Error (data) unless the row has `count` fields.
   void require_fields(std::size_t count) const;
-  /// The place of the column `name` of this row, which names the columns. Throws Error (input).
+  /// The index of the column `name` in this row, the header. Throws Error (input).
   std::size_t require_column(std::string_view name) const;
 
  private:
   /// The end of the row; null if it is not plain.
   const char* parse_plain(std::span<const PlainField> kinds, std::span<double> numbers,
                           std::span<std::string_view> words) const;
-  std::string_view take_quoted();
-  std::string_view take_plain();
+  std::string_view read_quoted();
+  std::string_view read_plain();
   bool at_end_of_line() const { return rest_.empty() || rest_.front() == '\n'; }
   void skip_blanks();
 
@@ -92,10 +92,10 @@ class CsvRows {
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field);
 
-/// Whether the field is how programs write a missing value: empty, NA, NULL, nan, ?, ...
+/// Whether the field is a usual form of a missing value: empty, NA, NULL, nan, ?, ...
 bool is_missing(std::string_view field);
 
-/// Whether the field is a number if its comma is a point.
+/// Whether the field is a number with a decimal comma.
 bool has_decimal_comma(std::string_view field);
 /// Whether the field is a number in a form that is not read: 1,5; 14,458.30; $5; 12 %.
 bool is_formatted_number(std::string_view field);

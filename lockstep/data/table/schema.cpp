@@ -43,16 +43,16 @@ std::int64_t TableFeature::width() const {
 bool TableSchema::agrees_with(const TableSchema& other) const {
   if (features.size() != other.features.size() || !window.agrees_with(other.window)) return false;
   for (std::size_t i = 0; i < features.size(); ++i) {
-    TableFeature mine = features[i];
-    const TableFeature& others = other.features[i];
-    if (!is_near(mine.offset, others.offset) || !is_near(mine.divisor, others.divisor) ||
-        !is_near(mine.fill, others.fill))
+    TableFeature adjusted = features[i];
+    const TableFeature& theirs = other.features[i];
+    if (!is_near(adjusted.offset, theirs.offset) || !is_near(adjusted.divisor, theirs.divisor) ||
+        !is_near(adjusted.fill, theirs.fill))
       return false;
-    mine.columns = others.columns;  // names are compared elsewhere
-    mine.offset = others.offset;
-    mine.divisor = others.divisor;
-    mine.fill = others.fill;
-    if (mine != others) return false;
+    adjusted.columns = theirs.columns;  // names are compared elsewhere
+    adjusted.offset = theirs.offset;
+    adjusted.divisor = theirs.divisor;
+    adjusted.fill = theirs.fill;
+    if (adjusted != theirs) return false;
   }
   return true;
 }
@@ -87,7 +87,7 @@ std::string TableSchema::statistics() const {
 
 namespace {
 
-/// The first few of a list, "a, b and 3 more".
+/// The first texts of a list, "a, b and 3 more".
 std::string first_of(const std::vector<std::string>& texts) {
   constexpr std::size_t kShown = 10;
   const auto shown = std::span(texts).first(std::min(texts.size(), kShown));

@@ -1,4 +1,4 @@
-// Schemas of tables as text and JSON: of options, features files and checkpoints.
+// Schemas of tables as text and JSON, in options, features files and checkpoints.
 #include "lockstep/data/table/schema.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ constexpr auto kOutputs = enum_names<CategoryOutput>({{CategoryOutput::one_hot, 
                                                       {CategoryOutput::multi_hot, "multi-hot"},
                                                       {CategoryOutput::index, "index"}});
 
-// What is wrong is an std::invalid_argument, which the callers turn into an Error with the place.
+// Problems are std::invalid_argument, which the callers convert to an Error with the location.
 
 [[noreturn]] void refuse_member(const char* key, const std::string& expected, const json& value) {
   throw std::invalid_argument(
@@ -56,12 +56,13 @@ double number_of(const json& value, const char* key, double unit = 1) {
   return number;
 }
 
-std::int64_t whole_number_of(const json& value, const char* key, std::int64_t least,
-                             std::int64_t most) {
+std::int64_t integer_of(const json& value, const char* key, std::int64_t lowest,
+                        std::int64_t highest) {
   // nlohmann-json would convert other numbers, even those that no integer can represent.
   if (value.is_number_integer())
-    if (const auto count = value.get<std::int64_t>(); count >= least && count <= most) return count;
-  refuse_member(key, fmt::format("a whole number from {} to {}", least, most), value);
+    if (const auto count = value.get<std::int64_t>(); count >= lowest && count <= highest)
+      return count;
+  refuse_member(key, fmt::format("a whole number from {} to {}", lowest, highest), value);
 }
 
 std::string text_in(const json& value, const char* key) {
@@ -186,9 +187,8 @@ TableFeature feature_from(const json& object) {
   if (feature.kind == Kind::numeric) feature.scale = ColumnScale::standard;
   with("scale", [&](auto& v, auto k) { feature.scale = enum_of(kScales, v, k); });
   with("boundaries", [&](auto& v, auto k) { feature.boundaries = numbers_of(v, k); });
-  with("buckets", [&](auto& v, auto k) {
-    feature.buckets = whole_number_of(v, k, 1, TableSchema::kMaxFeatures);
-  });
+  with("buckets",
+       [&](auto& v, auto k) { feature.buckets = integer_of(v, k, 1, TableSchema::kMaxFeatures); });
   with("unknown", [&](auto& v, auto k) {
     const std::string text = text_in(v, k);
     if (text != "column" && text != "error") refuse_member(k, "column or error", v);
@@ -275,9 +275,9 @@ TableWindow window_from(const json& object) {
   if (!object.is_object()) refuse_member(kWindow, "an object", object);
   check_keys(object, {"rows", "horizon", "steps", "stride", "series"}, "a window");
   TableWindow window;
-  const auto number = [&](const char* key, std::int64_t& member, std::int64_t least) {
+  const auto number = [&](const char* key, std::int64_t& member, std::int64_t lowest) {
     if (const auto found = object.find(key); found != object.end())
-      member = whole_number_of(*found, key, least, TableWindow::kMaxRows);
+      member = integer_of(*found, key, lowest, TableWindow::kMaxRows);
   };
   if (!object.contains("rows")) throw std::invalid_argument("expected \"rows\" of a window");
   number("rows", window.rows, 1);
@@ -321,7 +321,7 @@ TableCounts counts_from(const json& object, std::size_t features) {
     std::vector<std::int64_t> list;
     if (!object.contains(key)) return list;
     if (!object[key].is_array()) refuse_member(key, "a list", object[key]);
-    for (const json& number : object[key]) list.push_back(whole_number_of(number, key, 0, kMax));
+    for (const json& number : object[key]) list.push_back(integer_of(number, key, 0, kMax));
     return list;
   };
   const auto counts_of_features = [&](const char* key) {
@@ -334,7 +334,7 @@ TableCounts counts_from(const json& object, std::size_t features) {
   const auto names = [&](const char* key) {
     return object.contains(key) ? texts_of(object[key], key) : std::vector<std::string>();
   };
-  return {.rows = object.contains("rows") ? whole_number_of(object["rows"], "rows", 0, kMax) : 0,
+  return {.rows = object.contains("rows") ? integer_of(object["rows"], "rows", 0, kMax) : 0,
           .missing = counts_of_features("missing"),
           .unknown = counts_of_features("unknown"),
           .classes = numbers("classes"),
@@ -361,7 +361,7 @@ TableSchema schema_from(const json& object) {
   with("class_names", [&](auto& v, auto k) { schema.class_names = texts_of(v, k); });
   with("labels_are_words", [&](auto& v, auto k) { schema.labels_are_words = flag_of(v, k); });
   with("classes", [&](auto& v, auto k) {
-    schema.classes = whole_number_of(v, k, 0, std::numeric_limits<std::int32_t>::max());
+    schema.classes = integer_of(v, k, 0, std::numeric_limits<std::int32_t>::max());
   });
   if (!schema.class_names.empty() &&
       schema.classes != static_cast<std::int64_t>(schema.class_names.size()))
@@ -402,7 +402,7 @@ MissingValues MissingValues::parse(std::string_view text) {
 }
 
 TableSchema TableSchema::from_file(const std::string& path) {
-  // One byte more than parse_json() accepts, so that it refuses a larger file.
+  // One byte more than parse_json() accepts, so that it rejects a larger file.
   const std::string text = read_up_to(InputFile(path), Compression::none, JsonLimits{}.bytes + 1);
   try {
     return schema_from(parse_json(text, ErrorCategory::input, path));

@@ -76,8 +76,8 @@ std::optional<double> date_number(std::string_view field, DatePart part) {
     if (error != std::errc{} || rest != end || value < 0) return std::nullopt;
     return value;
   };
-  const auto has = [&](std::size_t place, std::string_view any) {
-    return place < field.size() && any.find(field[place]) != std::string_view::npos;
+  const auto has = [&](std::size_t position, std::string_view any) {
+    return position < field.size() && any.find(field[position]) != std::string_view::npos;
   };
   const auto year = number(0, 4);
   const auto month = number(5, 2);
@@ -87,7 +87,7 @@ std::optional<double> date_number(std::string_view field, DatePart part) {
                                          std::chrono::month(static_cast<unsigned>(*month)),
                                          std::chrono::day(static_cast<unsigned>(*day)));
   if (!date.ok()) return std::nullopt;
-  double time = 0;  // of the day; a time zone is ignored
+  double time = 0;  // fraction of the day; a time zone is ignored
   if (field.size() > 10) {
     const auto hour = number(11, 2);
     const auto minute = number(14, 2);
@@ -128,32 +128,32 @@ void learn_statistics(TableSchema& schema, std::span<const double> rows, const s
     double highest = -std::numeric_limits<double>::infinity();
     std::int64_t count = 0;
   };
-  std::vector<std::size_t> places;  // of features that have not learned
+  std::vector<std::size_t> unlearned;  // features without statistics
   const std::size_t stride = schema.features.size();
   for (std::size_t i = 0; i < stride; ++i)
-    if (schema.features[i].has_numbers() && !schema.features[i].is_learned) places.push_back(i);
-  std::vector<Sums> sums(places.size());
+    if (schema.features[i].has_numbers() && !schema.features[i].is_learned) unlearned.push_back(i);
+  std::vector<Sums> sums(unlearned.size());
   const std::size_t records = stride == 0 ? 0 : rows.size() / stride;
   for (std::size_t row = 0; row < records; ++row)
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const double number = rows[row * stride + places[i]];
+    for (std::size_t i = 0; i < unlearned.size(); ++i) {
+      const double number = rows[row * stride + unlearned[i]];
       if (std::isnan(number)) continue;
       sums[i].sum += number;
       sums[i].lowest = std::min(sums[i].lowest, number);
       sums[i].highest = std::max(sums[i].highest, number);
       ++sums[i].count;
     }
-  std::vector<double> means(places.size());
-  for (std::size_t i = 0; i < places.size(); ++i)  // exact for a constant column
+  std::vector<double> means(unlearned.size());
+  for (std::size_t i = 0; i < unlearned.size(); ++i)  // exact for a constant column
     means[i] = sums[i].lowest == sums[i].highest ? sums[i].lowest
                                                  : sums[i].sum / static_cast<double>(sums[i].count);
   for (std::size_t row = 0; row < records; ++row)
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const double difference = rows[row * stride + places[i]] - means[i];
+    for (std::size_t i = 0; i < unlearned.size(); ++i) {
+      const double difference = rows[row * stride + unlearned[i]] - means[i];
       if (!std::isnan(difference)) sums[i].squares += difference * difference;
     }
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    TableFeature& feature = schema.features[places[i]];
+  for (std::size_t i = 0; i < unlearned.size(); ++i) {
+    TableFeature& feature = schema.features[unlearned[i]];
     feature.is_learned = true;
     const bool has_missing = feature.kind == Kind::bucketized
                                  ? sums[i].lowest == kNoCategory
@@ -177,8 +177,8 @@ void learn_statistics(TableSchema& schema, std::span<const double> rows, const s
 
 namespace {
 
-/// How many of `numbers` are different, and how many of them are as float32, if the errors of that
-/// exceed kToleratedRounding of their deviation; two zeros if they do not.
+/// The number of distinct values in `numbers`, as double and as float32. Two zeros if rounding
+/// errors are within kToleratedRounding of their deviation.
 std::pair<std::size_t, std::size_t> count_different(std::vector<double> numbers) {
   const auto count = static_cast<double>(numbers.size());
   const double mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / count;
@@ -189,29 +189,29 @@ std::pair<std::size_t, std::size_t> count_different(std::vector<double> numbers)
     largest_error = std::max(largest_error, std::abs(number - static_cast<float>(number)));
   }
   if (largest_error <= kToleratedRounding * std::sqrt(squares / count)) return {0, 0};
-  const auto keep_different = [&] {
+  const auto remove_duplicates = [&] {
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
     return numbers.size();
   };
   std::ranges::sort(numbers);
-  const std::size_t given = keep_different();
+  const std::size_t distinct = remove_duplicates();
   for (double& number : numbers) number = static_cast<float>(number);
-  return {given, keep_different()};
+  return {distinct, remove_duplicates()};
 }
 
-/// Checks column `place` of `rows`, which have `stride` columns.
-void check_column(std::span<const double> rows, std::size_t place, std::size_t stride,
+/// Checks column `first` of `rows`, which have `stride` columns.
+void check_column(std::span<const double> rows, std::size_t first, std::size_t stride,
                   const std::string& table, const std::string& column, std::string_view remedy) {
   std::vector<double> numbers;
-  for (std::size_t i = place; i < rows.size(); i += stride)
+  for (std::size_t i = first; i < rows.size(); i += stride)
     if (!std::isnan(rows[i])) numbers.push_back(rows[i]);
   if (numbers.empty()) return;
-  const auto [given, stored] = count_different(std::move(numbers));
-  if (stored < given)
+  const auto [distinct, stored] = count_different(std::move(numbers));
+  if (stored < distinct)
     throw Error(ErrorCategory::data, table,
                 fmt::format("expected numbers in the column {} that float32 can tell apart: {}",
                             column, remedy),
-                fmt::format("its {} different numbers would become {}", given, stored));
+                fmt::format("its {} different numbers would become {}", distinct, stored));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// How a field of a table becomes features. A row is stored as one float per feature of the schema:
-// its number, or the number of its category, or of its set of categories (multi_hot).
+// Conversion of table fields to features. A row is stored as one float per feature of the schema:
+// its number, category number, or number of a set of categories (multi_hot).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace lockstep::data {
 /// The stored value of a row that has none of the categories: all its features are 0.
 inline constexpr double kNoCategory = -1;
 
-/// "width", "age missing", "age<18", "color=red", "color unknown", "city#3"; of an index, the name
+/// "width", "age missing", "age<18", "color=red", "color unknown", "city#3"; for an index, the name
 /// of its input: "city", "city x color".
 std::vector<std::string> names_of(const TableFeature& feature);
 
@@ -33,18 +33,17 @@ double prepared(const TableFeature& feature, double number);
 /// features], for features that have not learned them. Throws Error (data), which names `table`,
 /// for a column without numbers that requires their mean.
 void learn_statistics(TableSchema& schema, std::span<const double> rows, const std::string& table);
-/// The error of a number by rounding to float32 that is tolerated where the number is stored or
-/// given as it is, as a fraction of the deviation of its column.
+/// Tolerated error of rounding an unscaled number to float32, as a fraction of the deviation of its
+/// column.
 inline constexpr double kToleratedRounding = 1e-5;
-/// Throws Error (data), which names `table`, for a column that is stored as it is and loses digits
-/// as float32: if different numbers become equal, and the errors exceed kToleratedRounding of the
-/// deviation. `rows` are as above, `targets` [N, targets].
+/// Throws Error (data), which names `table`, for an unscaled column that loses digits as float32:
+/// if different numbers become equal, and the errors exceed kToleratedRounding of the deviation.
+/// `rows` are as above, `targets` [N, targets].
 void check_precision(const TableSchema& schema, std::span<const double> rows,
                      std::span<const double> targets, const std::string& table);
-/// What is stored for a prepared number: scaled and filled in; NaN for one that an indicator
-/// reports.
+/// The stored value of a prepared number: scaled and filled in; NaN if an indicator reports it.
 float stored_value(const TableFeature& feature, double prepared_number);
-/// Writes the width() features of a stored value. Not of an index, nor of multi_hot.
+/// Writes the width() features of a stored value. Not for an index or multi_hot.
 void expand(const TableFeature& feature, float stored, std::span<float> features);
 
 }  // namespace lockstep::data

@@ -9,10 +9,10 @@
 namespace lockstep::data {
 
 bool TableWindow::agrees_with(const TableWindow& other) const {
-  TableWindow mine = *this;
-  mine.stride = other.stride;
-  mine.series = other.series;  // names of columns are compared elsewhere
-  return mine == other && series.empty() == other.series.empty();
+  TableWindow adjusted = *this;
+  adjusted.stride = other.stride;
+  adjusted.series = other.series;  // names of columns are compared elsewhere
+  return adjusted == other && series.empty() == other.series.empty();
 }
 
 std::string TableWindow::preparation() const {

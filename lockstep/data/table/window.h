@@ -14,24 +14,23 @@ struct TableWindow {
   static constexpr std::int64_t kMaxRows = 1 << 20;  ///< the largest of these numbers
 
   std::int64_t rows = 0;     ///< rows of the features, T; 0: a sample is a row
-  std::int64_t horizon = 1;  ///< rows from the last of them to that of the first targets
+  std::int64_t horizon = 1;  ///< rows from the last feature row to the first targets
   std::int64_t steps = 1;    ///< rows of targets, one after another
-  std::int64_t stride = 1;   ///< rows from the beginning of a window to that of the next
-  std::string series = {};   ///< column of the name of a row's series; empty: there is one series
+  std::int64_t stride = 1;   ///< rows between the beginnings of two windows
+  std::string series = {};   ///< column of series names; empty: one series
 
-  /// Rows from the beginning of a window to one past its last row; of one without targets, if they
-  /// are not read.
+  /// Number of rows of a window, without those of targets that are not read.
   std::int64_t span(bool has_targets) const {
     return has_targets ? rows + horizon + steps - 1 : rows;
   }
-  /// Whether samples of both mean the same; they may begin at other rows.
+  /// Whether samples have the same meaning; they may begin at other rows.
   bool agrees_with(const TableWindow& other) const;
   /// ", windows of 24 rows"; empty if a sample is a row.
   std::string preparation() const;
   bool operator==(const TableWindow&) const = default;
 };
 
-/// Where the windows of a table begin. None has rows of two series.
+/// The first rows of the windows of a table. No window has rows of two series.
 class WindowStarts {
  public:
   WindowStarts() = default;  ///< no windows
@@ -45,13 +44,13 @@ class WindowStarts {
 
  private:
   struct Series {
-    std::int64_t window;  // its first
+    std::int64_t window;  // first window
     std::int64_t row;
   };
   std::int64_t stride_ = 1;
   std::int64_t size_ = 0;
   std::int64_t skipped_ = 0;
-  std::vector<Series> series_;  // those that have a window
+  std::vector<Series> series_;  // series that have a window
 };
 
 }  // namespace lockstep::data

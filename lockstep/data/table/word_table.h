@@ -46,7 +46,7 @@ class WordTable {
     return static_cast<std::uint32_t>(hash_of(word) >> 32);
   }
 
-  /// Where the word is, or would be.
+  /// The slot of the word, or the free slot for it.
   std::size_t slot_of(std::string_view word) const {
     const std::size_t hash = hash_of(word);
     const auto tag = static_cast<std::uint32_t>(hash >> 32);

@@ -40,7 +40,7 @@ std::size_t end_of_word(std::string_view text, std::size_t at) {
     is_ended = kind_of(next_code_point(text, next)) != kind;
     if (!is_ended) last = std::exchange(end, next);
   }
-  // Of spaces before a word the last one belongs to it, if there are several.
+  // The last of several spaces before a word belongs to the word.
   return kind == Symbol::space && is_ended && last > at ? last : end;
 }
 
@@ -56,8 +56,8 @@ const BytePairs::Merge* BytePairs::merge_of(std::int32_t left, std::int32_t righ
   return found == merges_.end() ? nullptr : &found->second;
 }
 
-/// Merges the pair of the lowest rank, the first of several, until no pair is left. A queue keeps
-/// the cost of a word of n bytes at n log n.
+/// Merges the first pair of the lowest rank until no pair remains. A queue keeps the cost of a word
+/// of n bytes at n log n.
 void BytePairs::encode_word(std::string_view word, std::vector<std::int32_t>& tokens) const {
   struct Part {
     std::int32_t token;  // -1: merged into the one before
@@ -74,14 +74,14 @@ void BytePairs::encode_word(std::string_view word, std::vector<std::int32_t>& to
       queue.emplace(merge->rank, left, parts[left].token, right);
   };
   for (std::size_t i = 0; i < word.size(); ++i)
-    parts[i] = {definition_.of_byte[static_cast<unsigned char>(word[i])], i - 1, i + 1};
+    parts[i] = {definition_.byte_tokens[static_cast<unsigned char>(word[i])], i - 1, i + 1};
   for (std::size_t i = 0; i < word.size(); ++i) offer(i);
   while (!queue.empty()) {
     const auto [rank, left, first, second] = queue.top();
     queue.pop();
     const std::size_t right = parts[left].next;
     if (parts[left].token != first || right >= parts.size() || parts[right].token != second)
-      continue;  // one of them was merged since
+      continue;  // one part was merged since
     parts[left].token = merge_of(first, second)->token;
     parts[left].next = parts[right].next;
     parts[right].token = -1;
@@ -106,7 +106,7 @@ std::vector<std::int32_t> BytePairs::encode(std::string_view text) const {
     }
     for (std::size_t i = first; i < first + count; ++i) tokens.push_back(tokens[i]);
   };
-  std::vector<std::unique_ptr<std::string>> prefixed;  // `known` refers to them
+  std::vector<std::unique_ptr<std::string>> prefixed;  // owns keys of `known`
   definition_.added.split(
       text, [&](std::int32_t token) { tokens.push_back(token); },
       [&](std::string_view piece) {

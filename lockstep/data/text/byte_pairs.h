@@ -15,16 +15,16 @@
 
 namespace lockstep::data {
 
-/// A vocabulary of byte strings, and the pairs of tokens that become one, the first ones first.
+/// A vocabulary of byte strings, and the pairs of tokens that are merged, by priority.
 class BytePairs final : public Tokenizer {
  public:
   struct Definition {
     std::vector<std::string> tokens;  ///< by number, as bytes; empty: the number is unused
-    std::array<std::int32_t, 256> of_byte = {};  ///< the token of each byte
-    /// Both tokens and what they become.
+    std::array<std::int32_t, 256> byte_tokens = {};  ///< the token of each byte
+    /// The two tokens and the merged one.
     std::vector<std::array<std::int32_t, 3>> merges;
     AddedTokens added;
-    bool has_prefix_space = false;  ///< texts begin with a space, if need be with an additional one
+    bool has_prefix_space = false;  ///< adds a space to texts that do not begin with one
     std::optional<std::int32_t> end = {};
   };
   explicit BytePairs(Definition definition);
@@ -44,7 +44,7 @@ class BytePairs final : public Tokenizer {
   void encode_word(std::string_view word, std::vector<std::int32_t>& tokens) const;
 
   Definition definition_;
-  std::unordered_map<std::uint64_t, Merge> merges_;  // by both tokens
+  std::unordered_map<std::uint64_t, Merge> merges_;  // by the pair of tokens
 };
 
 /// The end of the word that begins at `at`: letters, digits or other symbols, each with a space

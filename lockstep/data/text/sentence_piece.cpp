@@ -27,9 +27,9 @@ std::size_t character_length(std::string_view text) {
 }  // namespace
 
 CharacterMap::CharacterMap(std::string_view bytes) {
-  constexpr std::size_t kMaxText = 1024;  // bytes that replace a character
+  constexpr std::size_t kMaxText = 1024;  // bytes of a replacement
   if (bytes.empty()) return;
-  std::uint32_t size = 0;  // of the trie, in bytes; all numbers are little-endian
+  std::uint32_t size = 0;  // bytes of the trie; all numbers are little-endian
   if (bytes.size() >= sizeof size) std::memcpy(&size, bytes.data(), sizeof size);
   if (size == 0 || size % sizeof(std::uint32_t) != 0 || size >= bytes.size() - sizeof size)
     throw std::invalid_argument("its \"precompiled_charsmap\" is damaged");
@@ -111,7 +111,7 @@ std::size_t SentencePiece::user_length(std::string_view text) const {
 std::string SentencePiece::normalized(std::string_view text) const {
   const std::string_view space = definition_.escapes_spaces ? kSpace : " ";
   const bool removes = definition_.removes_spaces;
-  // What the text begins with, and its bytes.
+  // The length in bytes of the beginning of the text, and its replacement.
   const auto next = [&](std::string_view rest) -> std::pair<std::size_t, std::string_view> {
     if (const std::size_t length = user_length(rest)) return {length, rest.substr(0, length)};
     if (const auto rule = definition_.map.find(rest); rule.first > 0) return rule;
@@ -145,13 +145,13 @@ std::string SentencePiece::normalized(std::string_view text) const {
   return result;
 }
 
-/// Of the paths to each byte the best one (Viterbi). Sums are rounded to floats before they are
-/// compared, as in the library since 0.2.2: this decides between paths that are about equal.
+/// Finds the best path to each byte (Viterbi). Sums are rounded to floats before they are compared,
+/// as in the library since 0.2.2: this decides between nearly equal paths.
 SentencePiece::Parts SentencePiece::encode_unigram(std::string_view text, float& sum) const {
   struct Path {
     float score = 0;
     std::int32_t token = -1;  // the last one; -1: no path yet
-    std::size_t begin = 0;    // of that token
+    std::size_t begin = 0;    // begin of that token
   };
   std::vector<Path> paths(text.size() + 1);
   paths.front().score = sum;
@@ -193,7 +193,7 @@ SentencePiece::Parts SentencePiece::encode_byte_pairs(std::string_view text) con
     std::string_view text;  // empty: merged into the one before
     std::size_t before;
     std::size_t next;
-    bool is_fixed;  // a piece of the user
+    bool is_fixed;  // a user piece
   };
   std::vector<Symbol> symbols;
   for (std::size_t at = 0; at < text.size();) {
@@ -209,7 +209,7 @@ SentencePiece::Parts SentencePiece::encode_byte_pairs(std::string_view text) con
     float score;
     std::size_t left;
     std::size_t right;
-    std::size_t bytes;  // of both
+    std::size_t bytes;  // total size
     bool operator<(const Candidate& other) const {
       return std::tie(score, other.left) < std::tie(other.score, left);
     }
@@ -232,7 +232,7 @@ SentencePiece::Parts SentencePiece::encode_byte_pairs(std::string_view text) con
     Symbol& right = symbols[best.right];
     if (left.text.empty() || right.text.empty() ||
         left.text.size() + right.text.size() != best.bytes)
-      continue;  // one of them was merged since
+      continue;  // one part was merged since
     left.text = {left.text.data(), best.bytes};
     left.next = right.next;
     if (right.next != kNone) symbols[right.next].before = best.left;
@@ -252,9 +252,9 @@ SentencePiece::Parts SentencePiece::encode_byte_pairs(std::string_view text) con
 void SentencePiece::append(std::string_view text, std::int32_t token,
                            std::vector<std::int32_t>& tokens) const {
   if (token != definition_.unknown) return tokens.push_back(token);
-  if (definition_.of_byte) {
+  if (definition_.byte_tokens) {
     for (const char byte : text)
-      tokens.push_back((*definition_.of_byte)[static_cast<unsigned char>(byte)]);
+      tokens.push_back((*definition_.byte_tokens)[static_cast<unsigned char>(byte)]);
   } else if (tokens.empty() || tokens.back() != token) {
     tokens.push_back(token);
   }
@@ -296,7 +296,7 @@ std::string SentencePiece::decode(std::span<const std::int32_t> tokens) const {
     if (piece.kind == Kind::unknown) {
       text += definition_.unknown_text;
     } else if (piece.kind == Kind::byte) {
-      const auto& bytes = *definition_.of_byte;
+      const auto& bytes = *definition_.byte_tokens;
       text += static_cast<char>(std::ranges::find(bytes, token) - bytes.begin());
     } else {
       std::string_view rest = piece.text;

@@ -19,15 +19,15 @@
 namespace lockstep::data {
 
 /// The "precompiled_charsmap" of a model: rules that replace characters, such as those of NFKC. A
-/// trie as a double array (Darts-clone), whose values are places in a list of texts.
+/// trie as a double array (Darts-clone), whose values are offsets in a list of texts.
 class CharacterMap {
  public:
   CharacterMap() = default;  ///< without rules
   /// Throws std::invalid_argument if the bytes are damaged.
   explicit CharacterMap(std::string_view bytes);
 
-  /// The bytes of the longest rule at the beginning of a text, and what replaces them; 0 if there
-  /// is none.
+  /// The length in bytes of the longest rule that matches the beginning of a text, and the
+  /// replacement; 0 if none does.
   std::pair<std::size_t, std::string_view> find(std::string_view text) const;
 
  private:
@@ -35,15 +35,15 @@ class CharacterMap {
   std::string texts_;  // each ends with a zero byte
 };
 
-/// A text becomes one in which each space is the character U+2581, then pieces of a vocabulary:
-/// those with the highest sum of scores (unigram), or by merging the neighbours that give the piece
-/// with the highest score, again and again (BPE). Neighbours without a piece are one unknown token,
-/// or their bytes if the model has all of these.
+/// Replaces each space by the character U+2581, then splits the text into pieces of a vocabulary:
+/// those with the highest sum of scores (unigram), or by repeatedly merging the neighbors that form
+/// the piece with the highest score (BPE). Neighbors without a piece are one unknown token, or
+/// their bytes if the model has all 256.
 class SentencePiece final : public Tokenizer {
  public:
   enum class Method { unigram, byte_pairs };  ///< how pieces are found
-  /// Of pieces: `user` ones are found wherever they occur, unknown and control ones stand for no
-  /// text, unused ones are never found.
+  /// Kinds of pieces: `user` ones match wherever they occur, unknown and control ones have no text,
+  /// unused ones never match.
   enum class Kind : std::uint8_t { normal, unknown, control, user, unused, byte };
   struct Piece {
     std::string text;
@@ -52,28 +52,28 @@ class SentencePiece final : public Tokenizer {
   };
   struct Definition {
     Method method = Method::unigram;
-    std::vector<Piece> pieces;  ///< by number; of those with the same text the first counts
+    std::vector<Piece> pieces;  ///< by number; the first of equal texts counts
     std::int32_t unknown = 0;
     std::optional<std::int32_t> begin = {};  ///< bos
     std::optional<std::int32_t> end = {};    ///< eos
     /// The piece of each byte, for characters without one.
-    std::optional<std::array<std::int32_t, 256>> of_byte = {};
-    std::string unknown_text = " \xE2\x81\x87 ";  ///< of the unknown token, decoded
+    std::optional<std::array<std::int32_t, 256>> byte_tokens = {};
+    std::string unknown_text = " \xE2\x81\x87 ";  ///< decoded unknown token
     CharacterMap map;
     bool has_added_space = true;   ///< before the text, or after it
     bool removes_spaces = true;    ///< at both ends, and all but one of several
     bool escapes_spaces = true;    ///< as U+2581
-    bool space_is_suffix = false;  ///< of a word
+    bool space_is_suffix = false;  ///< words end, not begin, with it
   };
   explicit SentencePiece(Definition definition);
-  SentencePiece(const SentencePiece&) = delete;  // it has views of its pieces
+  SentencePiece(const SentencePiece&) = delete;  // members are views of its pieces
   SentencePiece& operator=(const SentencePiece&) = delete;
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> tokens) const override;
   std::int64_t vocabulary_size() const override { return std::ssize(definition_.pieces); }
   std::string name() const override;
-  /// None if there is no end token.
+  /// Nullopt if there is no end token.
   std::optional<std::int32_t> begin_token() const override {
     return definition_.end ? definition_.begin : std::nullopt;
   }
@@ -83,10 +83,10 @@ class SentencePiece final : public Tokenizer {
   using Parts = std::vector<std::pair<std::string_view, std::int32_t>>;  // text, token
 
   std::string normalized(std::string_view text) const;
-  /// The bytes of the user's piece at the beginning of a text; 0 if there is none.
+  /// The length in bytes of the user piece at the beginning of a text; 0 if there is none.
   std::size_t user_length(std::string_view text) const;
-  /// `sum`: of the scores of all text before, to which those of this text are added; float32 sums,
-  /// and so which of nearly equal paths is the best, depend on it.
+  /// Adds the scores to `sum`, that of all preceding text: it affects float32 rounding, and so the
+  /// choice between nearly equal paths.
   Parts encode_unigram(std::string_view text, float& sum) const;
   Parts encode_byte_pairs(std::string_view text) const;
   /// Appends a part; it may become several tokens, or none.
@@ -95,7 +95,7 @@ class SentencePiece final : public Tokenizer {
   Definition definition_;
   AddedTokens findable_;                                        // normal and user pieces
   AddedTokens user_;                                            // user pieces
-  std::unordered_map<std::string_view, std::int32_t> numbers_;  // of findable_
+  std::unordered_map<std::string_view, std::int32_t> numbers_;  // by text, of findable_
   float unknown_score_ = 0;
   float highest_score_ = 0;
   bool splits_words_ = false;  // no piece continues after a U+2581 that is not its first character

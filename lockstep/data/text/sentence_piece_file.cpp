@@ -23,8 +23,8 @@ using protozero::pbf_reader;
 using protozero::tag_and_type;
 using PieceKind = SentencePiece::Kind;
 
-// Debian's libsentencepiece is not used: it contains libprotobuf 3.14 and exports its symbols, so
-// that a program which also loads Debian's libprotobuf, as LibTorch does, ends at its start.
+// Debian's libsentencepiece is not used: it contains libprotobuf 3.14 and exports its symbols, so a
+// program that also loads Debian's libprotobuf, as LibTorch does, aborts at startup.
 
 constexpr auto kBytesField = protozero::pbf_wire_type::length_delimited;
 constexpr auto kFloatField = protozero::pbf_wire_type::fixed32;
@@ -36,7 +36,7 @@ constexpr std::size_t kMaxPieceBytes = 4096;
 
 std::string_view view_of(protozero::data_view view) { return {view.data(), view.size()}; }
 
-/// What is set beside the pieces: the texts of the special ones.
+/// Settings apart from the pieces: the texts of the special ones.
 struct Settings {
   std::int32_t method = 1;
   bool has_bytes = false;
@@ -127,7 +127,7 @@ void refuse_denormalizer(pbf_reader message) {
 
 void number_special(const Settings& settings, SentencePiece::Definition& definition) {
   std::unordered_map<std::string_view, std::int32_t> numbers;
-  std::int64_t unknown = 0;  // how many
+  std::int64_t unknown = 0;  // number of unknown pieces
   for (std::size_t i = 0; i < definition.pieces.size(); ++i) {
     const SentencePiece::Piece& piece = definition.pieces[i];
     const auto number = static_cast<std::int32_t>(i);
@@ -149,11 +149,11 @@ void number_special(const Settings& settings, SentencePiece::Definition& definit
   definition.begin = find(settings.begin, PieceKind::control);
   definition.end = find(settings.end, PieceKind::control);
   if (!settings.has_bytes) return;
-  auto& of_byte = definition.of_byte.emplace();
+  auto& byte_tokens = definition.byte_tokens.emplace();
   std::int64_t bytes = 0;
-  for (std::size_t byte = 0; byte < of_byte.size(); ++byte)
+  for (std::size_t byte = 0; byte < byte_tokens.size(); ++byte)
     if (const auto number = find(fmt::format("<0x{:02X}>", byte), PieceKind::byte)) {
-      of_byte[byte] = *number;
+      byte_tokens[byte] = *number;
       ++bytes;
     }
   const auto all =

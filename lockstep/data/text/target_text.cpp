@@ -24,10 +24,10 @@ TextTokens whole_text(const Tokenizer& tokenizer, std::vector<std::int32_t> toke
     throw Error(ErrorCategory::input, "text",
                 "expected a length of at least 3, with the tokens before and after each text",
                 fmt::format("got {}", length));
-  const std::size_t room = length - (begin ? 2 : 0);
+  const std::size_t capacity = length - (begin ? 2 : 0);
   TextTokens text{.tokens = std::move(tokens)};
-  text.is_cut = text.tokens.size() > room;
-  if (text.is_cut) text.tokens.resize(room);
+  text.is_cut = text.tokens.size() > capacity;
+  if (text.is_cut) text.tokens.resize(capacity);
   if (begin) {
     text.tokens.insert(text.tokens.begin(), *begin);
     text.tokens.push_back(tokenizer.end_token().value());
@@ -35,7 +35,7 @@ TextTokens whole_text(const Tokenizer& tokenizer, std::vector<std::int32_t> toke
   return text;
 }
 
-TargetVocabulary TargetVocabulary::of(const Tokenizer& tokenizer) {
+TargetVocabulary TargetVocabulary::for_tokenizer(const Tokenizer& tokenizer) {
   TargetVocabulary vocabulary{.size = tokenizer.vocabulary_size()};
   const auto added = [&] { return static_cast<std::int32_t>(vocabulary.size++); };
   const auto end = tokenizer.end_token();

@@ -30,7 +30,7 @@ bool is_file(const std::string& tokenizer) { return tokenizer != kChars && token
 
 }  // namespace
 
-TextSchema TextSchema::of(const std::string& tokenizer, std::string vocabulary) {
+TextSchema TextSchema::for_tokenizer(const std::string& tokenizer, std::string vocabulary) {
   if (!is_file(tokenizer)) {
     std::string hash = hash_of(tokenizer + "\n" + vocabulary);
     return {.tokenizer = tokenizer, .vocabulary = std::move(vocabulary), .hash = std::move(hash)};

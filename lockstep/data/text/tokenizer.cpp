@@ -102,12 +102,12 @@ AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens))
 
 void AddedTokens::split(std::string_view text, const std::function<void(std::int32_t)>& token,
                         const std::function<void(std::string_view)>& piece) const {
-  std::size_t first = 0;  // of the piece
+  std::size_t first = 0;  // begin of the piece
   const auto end_piece = [&](std::size_t end) {
     if (end > first) piece(text.substr(first, end - first));
   };
   for (std::size_t at = 0; at < text.size();) {
-    const Token* found = nullptr;  // the longest
+    const Token* found = nullptr;  // the longest match
     for_each_prefix(text.substr(at), [&](const Token& prefix) { found = &prefix; });
     if (found == nullptr) {
       ++at;

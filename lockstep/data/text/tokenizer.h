@@ -1,4 +1,4 @@
-// Text as numbers: characters, bytes, or the pieces of a vocabulary that comes in a file.
+// Text as numbers: characters, bytes, or the pieces of a vocabulary from a file.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   /// Throws Error (data) with the offset for bytes that are not UTF-8 (except BytesTokenizer), and
-  /// for characters that no token has.
+  /// for characters without a token.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// The text of tokens; of WordPiece without what its normalization removed. Throws Error (input)
-  /// for a number that is no token.
+  /// The text of tokens; WordPiece does not restore what its normalization removed. Throws Error
+  /// (input) for a number that is not a token.
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
   virtual std::int64_t vocabulary_size() const = 0;  ///< number of tokens
   /// "chars", "bytes", "byte-level BPE", "WordPiece", or "SentencePiece unigram" or "... BPE".
@@ -61,7 +61,7 @@ class CharsTokenizer final : public Tokenizer {
   std::vector<std::int32_t> numbers_;  // by code point; -1: none
 };
 
-/// The 256 values of a byte: of any file.
+/// The 256 values of a byte, for any file.
 class BytesTokenizer final : public Tokenizer {
  public:
   std::vector<std::int32_t> encode(std::string_view text) const override;
@@ -70,22 +70,21 @@ class BytesTokenizer final : public Tokenizer {
   std::string name() const override { return "bytes"; }
 };
 
-/// Tokens that stand for themselves wherever they occur in a text, such as "<|endoftext|>".
+/// Tokens that match wherever they occur in a text, such as "<|endoftext|>".
 class AddedTokens {
  public:
-  using Token = std::pair<std::string, std::int32_t>;  ///< a text that is not empty, its number
+  using Token = std::pair<std::string, std::int32_t>;  ///< nonempty text, number
 
   AddedTokens() = default;
-  /// Of tokens with the same text the lowest number counts.
+  /// If several tokens have the same text, the lowest number counts.
   explicit AddedTokens(std::vector<Token> tokens);
 
-  /// Calls token(number) and text(piece) for the parts of a text in order; of tokens at the same
-  /// place the longest counts.
+  /// Calls token(number) and text(piece) for the parts of a text in order; the longest of several
+  /// tokens at the same position counts.
   void split(std::string_view text, const std::function<void(std::int32_t)>& token,
              const std::function<void(std::string_view)>& piece) const;
 
-  /// Calls use(token) for all tokens with which a text, which is not empty, begins, the shortest
-  /// first.
+  /// Calls use(token) for all tokens that are prefixes of a nonempty text, the shortest first.
   template <typename Use>
   void for_each_prefix(std::string_view text, Use use) const;
 
@@ -95,12 +94,12 @@ class AddedTokens {
   }
 
   std::vector<Token> tokens_;  // in the order of their bytes
-  /// Where those of each first byte begin, and the end.
+  /// Index of the first token of each first byte, and the end.
   std::array<std::size_t, 257> first_ = {};
 };
 
-// Those that continue with the bytes of the text are a range of the tokens, which shrinks: as many
-// steps as the longest of them has bytes, whatever their number.
+// The tokens that match the bytes so far are a range that shrinks with each byte: the number of
+// steps is at most the length of the longest token.
 template <typename Use>
 void AddedTokens::for_each_prefix(std::string_view text, Use use) const {
   const std::size_t lead = byte_at(text, 0);
@@ -117,7 +116,7 @@ void AddedTokens::for_each_prefix(std::string_view text, Use use) const {
   }
 }
 
-/// Throws Error (input) for a number that is no token of a vocabulary of this size.
+/// Throws Error (input) for a number outside a vocabulary of this size.
 void check_token(std::int32_t token, std::int64_t vocabulary_size);
 
 }  // namespace lockstep::data

@@ -25,11 +25,11 @@ namespace {
 
 using nlohmann::json;
 
-// What is wrong is a std::invalid_argument until parse_tokenizer_file() adds the name of the file.
+// Problems are std::invalid_argument until parse_tokenizer_file() adds the name of the file.
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int32_t kMaxTokens = 1 << 20;
-// A token, and a merge as a pair of strings, for each of kMaxTokens, and some settings.
+// For each of kMaxTokens tokens, the token and a merge as a pair of strings; and some settings.
 constexpr std::size_t kMaxValues = std::size_t{5} * kMaxTokens;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
@@ -64,7 +64,7 @@ std::string text_of_step(const json& step) {
   return fmt::format("\"{}\"", type_of(step));
 }
 
-/// For options that would change the tokens.
+/// Throws if an option that would change the tokens is on.
 void require_off(const json& object, const char* key) {
   const json& value = member(object, key);
   const bool is_off = value.is_null() || value == false || value == 0 || value == "";
@@ -72,8 +72,8 @@ void require_off(const json& object, const char* key) {
     refuse(fmt::format("its \"{}\" is {}, which is not supported", key, describe_json(value)));
 }
 
-/// The number of `token`, one of about `count` tokens: there is memory for all numbers up to the
-/// largest, so a short file must not have one that is far beyond its tokens.
+/// The number of `token`, one of about `count` tokens: memory is allocated for all numbers up to
+/// the largest, so a short file must not have a very large one.
 std::int32_t number_of(const json& value, std::string_view token, std::size_t count) {
   constexpr std::size_t kMaxUnused = std::size_t{1} << 16;
   if (!value.is_number_integer() || value < 0 || value >= kMaxTokens ||
@@ -126,8 +126,8 @@ std::optional<std::int32_t> add_special(const json& file, bool is_normalized, Ad
   return end;
 }
 
-/// GPT-2 writes bytes as printable characters: those that are printable as they are, the others as
-/// the code points from 256.
+/// GPT-2 writes bytes as printable characters: printable bytes unchanged, the others as code points
+/// from 256.
 std::array<char32_t, 256> byte_symbols() {
   std::array<char32_t, 256> symbols;
   char32_t next = 256;
@@ -199,7 +199,7 @@ std::shared_ptr<const Tokenizer> byte_pairs_of(const json& file, const json& mod
   for (std::size_t byte = 0; byte < 256; ++byte) {
     std::string symbol;
     append_utf8(symbols[byte], symbol);
-    definition.of_byte[byte] = find(symbol);
+    definition.byte_tokens[byte] = find(symbol);
   }
   const json& merges = member(model, "merges");
   if (!merges.is_array()) refuse("its \"merges\" is " + describe_json(merges));
@@ -211,14 +211,14 @@ std::shared_ptr<const Tokenizer> byte_pairs_of(const json& file, const json& mod
 }
 
 WordPiece::Normalizer normalizer_of(const json& file) {
-  const json& given = member(file, "normalizer");
-  if (given.is_null()) return {false, false, false, false};
-  if (type_of(given) != "BertNormalizer")
-    refuse(fmt::format("its normalizer is not \"BertNormalizer\", but {}", text_of_step(given)));
-  const bool lower_case = optional_member(given, "lowercase", true);
-  return {.cleans = optional_member(given, "clean_text", true),
-          .splits_ideographs = optional_member(given, "handle_chinese_chars", true),
-          .strips_accents = optional_member(given, "strip_accents", lower_case),
+  const json& settings = member(file, "normalizer");
+  if (settings.is_null()) return {false, false, false, false};
+  if (type_of(settings) != "BertNormalizer")
+    refuse(fmt::format("its normalizer is not \"BertNormalizer\", but {}", text_of_step(settings)));
+  const bool lower_case = optional_member(settings, "lowercase", true);
+  return {.cleans = optional_member(settings, "clean_text", true),
+          .splits_ideographs = optional_member(settings, "handle_chinese_chars", true),
+          .strips_accents = optional_member(settings, "strip_accents", lower_case),
           .lower_case = lower_case};
 }
 
@@ -245,8 +245,8 @@ std::shared_ptr<const Tokenizer> word_piece_of(const json& file, const json& mod
   return std::make_shared<WordPiece>(std::move(definition));
 }
 
-/// BERT's vocab.txt. It does not say whether letters become lower case: they do unless a token
-/// that is not special has a capital letter.
+/// Parses BERT's vocab.txt. It does not state whether letters become lower case: they do unless a
+/// token that is not special has a capital letter.
 std::shared_ptr<const Tokenizer> word_list(std::string_view text) {
   try {
     check_utf8(text);

@@ -23,7 +23,7 @@ constexpr char32_t kHighest = 0x10FFFF;
                           static_cast<unsigned>(static_cast<unsigned char>(text[at])), at));
 }
 
-/// The code point at byte `at`, which is moved behind it; nullopt for bytes that are not UTF-8.
+/// The code point at byte `at`, which is advanced past it; nullopt for bytes that are not UTF-8.
 std::optional<char32_t> code_point(std::string_view text, std::size_t& at) {
   const auto lead = static_cast<unsigned char>(text[at++]);
   if (lead < 0x80) return lead;
@@ -62,7 +62,7 @@ std::size_t utf8_size(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     for (std::uint64_t eight = 0; at + sizeof(eight) <= text.size(); at += sizeof(eight)) {
       std::memcpy(&eight, &text[at], sizeof(eight));
-      if ((eight & kHighBits) != 0) break;  // else eight characters of ASCII
+      if ((eight & kHighBits) != 0) break;  // otherwise eight ASCII characters
     }
     const std::size_t first = at;
     if (at < text.size() && !code_point(text, at)) return first;
@@ -138,7 +138,7 @@ char32_t lower_case(char32_t code) {
 }
 
 void append_without_marks(char32_t code, std::u32string& text) {
-  constexpr char32_t kSyllables = 0xAC00;  // of Hangul: 19 x 21 x 28
+  constexpr char32_t kSyllables = 0xAC00;  // first of the 19 x 21 x 28 Hangul syllables
   if (code >= kSyllables && code < kSyllables + 19 * 21 * 28) {
     const char32_t index = code - kSyllables;
     text += 0x1100 + index / (21 * 28);

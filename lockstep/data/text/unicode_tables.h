@@ -11,7 +11,7 @@ struct CodeRange {
   std::uint32_t first;  ///< the first code point
   std::uint32_t last;   ///< the last one
 };
-/// Every `step`-th code point of a range has its lower case at this distance.
+/// Every `step`-th code point of the range has its lower case at `distance`.
 struct LowerRun {
   std::uint32_t first;    ///< the first code point
   std::uint32_t last;     ///< the last one

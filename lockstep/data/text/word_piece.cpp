@@ -41,7 +41,7 @@ void WordPiece::encode_piece(std::string_view piece, std::vector<std::int32_t>& 
   std::u32string text;
   text.reserve(piece.size());
   for (std::size_t at = 0; at < piece.size();) normalize(next_code_point(piece, at), text);
-  std::size_t first = 0;  // of the word
+  std::size_t first = 0;  // begin of the word
   for (std::size_t i = 0; i <= text.size(); ++i) {
     const bool is_end = i == text.size() || is_space(text[i]);
     if (!is_end && !is_punctuation(text[i])) continue;
@@ -55,7 +55,7 @@ void WordPiece::encode_word(std::u32string_view word, std::vector<std::int32_t>&
   const std::size_t before = tokens.size();
   if (word.size() > definition_.longest_word) return tokens.push_back(definition_.unknown);
   std::string bytes;
-  std::vector<std::size_t> ends;  // of the code points, in `bytes`
+  std::vector<std::size_t> ends;  // end of each code point in `bytes`
   for (const char32_t code : word) {
     append_utf8(code, bytes);
     ends.push_back(bytes.size());
@@ -76,7 +76,7 @@ void WordPiece::encode_word(std::u32string_view word, std::vector<std::int32_t>&
       return;
     }
     tokens.push_back(found->second);
-    first = last + 1;  // the loop went one further
+    first = last + 1;  // the loop advanced once more
   }
 }
 

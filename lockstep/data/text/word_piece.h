@@ -18,7 +18,7 @@ namespace lockstep::data {
 /// Splits text into words and punctuation, and each word into the longest pieces of a vocabulary.
 class WordPiece final : public Tokenizer {
  public:
-  /// What is done to text before it is split, as BERT's BasicTokenizer.
+  /// Normalization before text is split, as in BERT's BasicTokenizer.
   struct Normalizer {
     bool cleans = true;             ///< control characters are removed
     bool splits_ideographs = true;  ///< each CJK ideograph is a word
@@ -28,7 +28,7 @@ class WordPiece final : public Tokenizer {
   struct Definition {
     std::vector<std::string> tokens;  ///< by number; empty: the number is unused
     std::string continuation = "##";  ///< prefix of pieces within a word
-    std::int32_t unknown = 0;         ///< of words that no pieces make up
+    std::int32_t unknown = 0;         ///< token of words without pieces
     std::size_t longest_word = 100;   ///< code points; a longer word is unknown
     Normalizer normalizer = {};
     AddedTokens added;
@@ -45,13 +45,14 @@ class WordPiece final : public Tokenizer {
   std::optional<std::int32_t> end_token() const override { return definition_.end; }
 
  private:
-  /// Appends what `code` becomes.
+  /// Appends the normalized `code`.
   void normalize(char32_t code, std::u32string& text) const;
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& tokens) const;
   void encode_word(std::u32string_view word, std::vector<std::int32_t>& tokens) const;
 
   Definition definition_;
-  std::unordered_map<std::string_view, std::int32_t> numbers_;  // of definition_.tokens
+  std::unordered_map<std::string_view, std::int32_t>
+      numbers_;  // by text, views of definition_.tokens
 };
 
 }  // namespace lockstep::data

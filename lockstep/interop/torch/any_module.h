@@ -18,38 +18,38 @@ namespace lockstep::torch {
 
 /// How a ModuleLayer passes data to its module.
 struct ModuleOptions {
-  /// Images, arrays of three dimensions, are [channels, height, width] for the module, and [height,
-  /// width, channels] for layers and data. False: the module gets them as they are.
+  /// Images (arrays of three dimensions) are [channels, height, width] for the module, and [height,
+  /// width, channels] for layers and data. False: the module receives them unchanged.
   bool channels_first = true;
-  /// Nonzero: the first input has indices from 0 to index_count - 1, which the module gets as
+  /// Nonzero: the first input has indices from 0 to index_count - 1, which the module receives as
   /// int64.
   std::int64_t index_count = 0;
-  /// The module has float64 parameters and computes in float64: it gets inputs of float64, and may
-  /// return them. The Trainer still keeps values and gradients of its parameters and buffers
-  /// rounded to float32. False: a module with float64 parameters is an error.
+  /// The module has float64 parameters and computes in float64: its inputs are float64, and its
+  /// outputs may be. The Trainer still stores parameters, gradients and buffers rounded to float32.
+  /// False: a module with float64 parameters is an error.
   bool float64 = false;
 };
 
-/// What a layer needs of a module of any class.
+/// Type-erased module, as a layer uses it.
 struct AnyModule {
-  NamedTensors::Pairs parameters;  ///< of the module and its submodules
-  NamedTensors::Pairs buffers;     ///< the same
-  /// The output for these inputs.
+  NamedTensors::Pairs parameters;  ///< parameters of the module and its submodules
+  NamedTensors::Pairs buffers;     ///< buffers of the module and its submodules
+  /// Returns the output for `inputs`.
   std::function<at::Tensor(const std::vector<at::Tensor>& inputs)> forward;
   std::function<void(bool training)> train;  ///< Module::train()
 
-  /// Of a module whose forward() takes up to three tensors and returns one.
+  /// Wraps a module whose forward() accepts up to three tensors and returns one.
   template <typename M>
-  static AnyModule of(std::shared_ptr<M> module);
-  /// The same, of a holder that TORCH_MODULE has declared.
+  static AnyModule from(std::shared_ptr<M> module);
+  /// Wraps the module of a holder that TORCH_MODULE declared.
   template <typename M>
-  static AnyModule of(const ::torch::nn::ModuleHolder<M>& holder) {
-    return of(holder.ptr());
+  static AnyModule from(const ::torch::nn::ModuleHolder<M>& holder) {
+    return from(holder.ptr());
   }
 };
 
 template <typename M>
-AnyModule AnyModule::of(std::shared_ptr<M> module) {
+AnyModule AnyModule::from(std::shared_ptr<M> module) {
   return {.parameters = NamedTensors(module->named_parameters()).pairs(),
           .buffers = NamedTensors(module->named_buffers()).pairs(),
           .forward = [module](const std::vector<at::Tensor>& x) -> at::Tensor {

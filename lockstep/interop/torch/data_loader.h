@@ -34,8 +34,8 @@ inline ::torch::data::TensorExample first_rows(const ::torch::data::TensorExampl
   return {first_rows(batch.data, rows)};
 }
 
-/// Wraps a data set whose batches are tensors, for DistributedSampler with empty_parts. For a rank
-/// without samples it makes a batch of no rows, [0, shape...], from the first sample with
+/// Wraps a data set whose batches are tensors, for DistributedSampler with empty_parts. A rank
+/// without samples receives a batch of no rows, [0, shape...], made from the first sample by
 /// first_rows().
 template <typename Inner>
 class EmptyParts
@@ -62,11 +62,11 @@ class EmptyParts
 /// torch::data::make_data_loader with a DistributedSampler. `dataset` is a mapped data set that
 /// ends in a collation such as Stack<>. `Order` is SequentialSampler, or RandomSampler for a
 /// different order in each epoch, keyed by `seed`. `options.batch_size` is the global batch size.
-/// If a batch has fewer samples than there are ranks, the ranks without samples get a batch of no
-/// rows. They compute on it like the others, with weight 0; its mean loss is NaN. The first pass
+/// If a batch has fewer samples than there are ranks, the ranks without samples receive a batch of
+/// no rows. They compute on it like the others, with weight 0; its mean loss is NaN. The first pass
 /// starts at the epoch and step of `start`, for resumed programs. Throws Error (input) for a data
-/// set without size or samples, and for enforce_ordering(false), which would give ranks parts of
-/// different batches.
+/// set without size or samples, and for enforce_ordering(false), because ranks would receive parts
+/// of different batches.
 ///
 /// A custom batch type needs a function first_rows(const Batch&, std::int64_t rows) in its
 /// namespace that returns its first `rows` samples.

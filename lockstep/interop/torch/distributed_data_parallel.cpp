@@ -60,8 +60,8 @@ void ModuleExchange::forward_begins(const at::Tensor* batch) {
   }
   if (batch == nullptr)
     gradients_.usage_error("expected a tensor with the samples among the arguments of forward()",
-                           "there is none: reset DataParallelOptions::batch_dimension to give all "
-                           "ranks the same weight");
+                           "there is none: reset DataParallelOptions::batch_dimension for equal "
+                           "weights of ranks");
   if (*batch_dimension_ >= batch->dim())
     gradients_.usage_error(
         fmt::format("expected a tensor whose dimension {} counts the samples", *batch_dimension_),

@@ -50,14 +50,14 @@ class ModuleExchange {
 
   std::optional<std::int64_t> batch_dimension_;
   bool synchronizing_ = true;
-  std::optional<double> samples_;  // of the last forward pass, until its backward pass
+  std::optional<double> samples_;  // samples of the last forward pass, until its backward pass
   double samples_of_step_ = 0;
   ParameterGradients gradients_;
   ModuleBuffers buffers_;
 };
 
-/// While it exists, backward passes accumulate gradients without reduction; the first one after it
-/// reduces the sum. The time of the call of backward() decides.
+/// During its lifetime, calls of backward() accumulate gradients without reduction. The first call
+/// afterwards reduces the sum.
 class [[nodiscard]] NoSync {
  public:
   /// Turns reduction off until the destructor.
@@ -80,8 +80,8 @@ class [[nodiscard]] NoSync {
 ///     ::torch::optim::SGD optimizer(net->parameters(), 0.1);
 ///     for (auto& batch : *loader) {
 ///       optimizer.zero_grad();
-///       loss_of(net(batch.data), batch.target).backward();   // returns with the gradients of all
-///       ranks optimizer.step();
+///       loss_of(net(batch.data), batch.target).backward();  // averages gradients over all ranks
+///       optimizer.step();
 ///     }
 ///
 /// The constructor copies the parameters and buffers of rank 0 to all ranks. Gradients are averaged
@@ -109,15 +109,15 @@ class DistributedDataParallel {
   DistributedDataParallel(job::Session& session, std::shared_ptr<Module> module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(session.workers(), std::move(module), options) {}
-  /// The same for a module in the holder that TORCH_MODULE makes.
+  /// As above, for a holder that TORCH_MODULE declared.
   DistributedDataParallel(job::Session& session, const ::torch::nn::ModuleHolder<Module>& module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(session.workers(), module.ptr(), options) {}
-  /// The same with the caller's own Workers.
+  /// As above, with the caller's own Workers.
   DistributedDataParallel(job::Workers& workers, std::shared_ptr<Module> module,
                           const DataParallelOptions& options = {})
       : module_(std::move(module)), exchange_(workers, *module_, options) {}
-  /// The same for a module in the holder that TORCH_MODULE makes.
+  /// As above, for a holder that TORCH_MODULE declared.
   DistributedDataParallel(job::Workers& workers, const ::torch::nn::ModuleHolder<Module>& module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(workers, module.ptr(), options) {}

@@ -149,7 +149,7 @@ bool OptimizerExchange::step() {
 
 bool OptimizerExchange::flush() {
   require_same_groups();
-  return gradients_.reduce_rest() && update();
+  return gradients_.reduce_partial() && update();
 }
 
 bool OptimizerExchange::update() {

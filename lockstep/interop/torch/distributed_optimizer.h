@@ -49,9 +49,8 @@ class OptimizerExchange {
 ///     for (auto& batch : *loader) {
 ///       optimizer.zero_grad();
 ///       optimizer.set_samples(batch.data.size(0));
-///       loss_of(net, batch).backward();           // reductions overlap when ranks are on
-///       different nodes optimizer.step();                         // averages the remaining
-///       buckets, then calls adam.step()
+///       loss_of(net, batch).backward();  // reductions overlap when ranks are on different nodes
+///       optimizer.step();  // averages the remaining buckets, then calls adam.step()
 ///     }
 ///
 /// Each rank computes the gradient of the mean loss of its own samples. step() replaces it by the
@@ -80,7 +79,7 @@ class DistributedOptimizer {
   DistributedOptimizer(job::Session& session, Optimizer& optimizer, const NamedTensors& parameters,
                        const interop::ReducerOptions& options = {})
       : DistributedOptimizer(session.workers(), optimizer, parameters, options) {}
-  /// The same with the caller's own Workers.
+  /// As above, with the caller's own Workers.
   DistributedOptimizer(job::Workers& workers, Optimizer& optimizer, const NamedTensors& parameters,
                        const interop::ReducerOptions& options = {})
       : inner_(optimizer), exchange_(workers, optimizer, parameters, options) {}
@@ -89,8 +88,9 @@ class DistributedOptimizer {
 
   /// Copies the parameters of rank `root` to all ranks. Collective, between steps.
   void broadcast_parameters(int root = 0) { exchange_.broadcast_parameters(root); }
-  /// The same for the optimizer's state and its options such as the learning rate. State that rank
-  /// `root` does not have, such as the momentum of a new optimizer, is removed on all ranks.
+  /// Copies the optimizer's state and its options, such as the learning rate, of rank `root` to all
+  /// ranks. State that rank `root` does not have, such as the momentum of a new optimizer, is
+  /// removed. Collective, between steps.
   void broadcast_optimizer_state(int root = 0) { exchange_.broadcast_optimizer_state(root); }
 
   /// Sets this rank's number of samples in each following backward pass, over which its loss is a
@@ -113,10 +113,11 @@ class DistributedOptimizer {
   /// ranks; the number of remaining passes may differ.
   bool flush() { return exchange_.flush(); }
 
-  /// Of the last step, before clipping; not finite exactly if the gradient is not. 0 without
-  /// clip_norm and skip_non_finite.
+  /// Norm of the last step's gradient before clipping; finite if and only if the gradient is. 0
+  /// without clip_norm and skip_non_finite.
   double gradient_norm() { return reducer().gradient_norm(); }
-  double samples() { return reducer().samples(); }  ///< of the last step, over all ranks
+  /// Number of samples of the last step over all ranks.
+  double samples() { return reducer().samples(); }
   /// The reducer, with its buckets and statistics of the last step.
   interop::GradientReducer& reducer() { return exchange_.gradients().reducer(); }
 

@@ -28,7 +28,7 @@ struct SamplerOptions {
   bool empty_parts = false;
 };
 
-/// A position in training: `step` steps of `epoch` are done.
+/// A position in training: `step` steps of `epoch` are complete.
 struct EpochPosition {
   std::int64_t epoch = 0;  ///< from 0
   std::int64_t step = 0;   ///< from 0 to the steps of an epoch
@@ -41,7 +41,7 @@ struct EpochPosition {
 ///
 /// Pass the *global* batch size to the loader; it receives this rank's part. The loader calls
 /// reset() at the start of each pass, which moves to the next epoch. The first pass, and the first
-/// one after set_position(), set_epoch() or load(), starts at the current position instead. Do not
+/// pass after set_position(), set_epoch() or load(), starts at the current position instead. Do not
 /// use the loader's own drop_last: it would drop all parts, which are smaller than its batch size.
 /// Use SamplerOptions::drop_last.
 class DistributedSampler : public ::torch::data::samplers::Sampler<> {
@@ -60,7 +60,7 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   /// Error (input), the same on all ranks, for options out of range.
   DistributedSampler(const job::Session& session, std::int64_t size, const SamplerOptions& options)
       : DistributedSampler(session.rank(), session.size(), size, options) {}
-  /// The same for rank `rank` of `ranks`.
+  /// As above, for rank `rank` of `ranks`.
   DistributedSampler(int rank, int ranks, std::int64_t size, const SamplerOptions& options);
 
   /// Moves to the start of the next epoch; does nothing if next() has not been called since the
@@ -100,7 +100,7 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   std::int64_t epoch_ = 0;
   std::int64_t step_ = 0;
   bool is_placed_ = true;                  // next() was not called since the position was set
-  std::optional<data::EpochOrder> order_;  // of epoch_, made when needed
+  std::optional<data::EpochOrder> order_;  // order of epoch_, created when needed
 };
 
 }  // namespace lockstep::torch

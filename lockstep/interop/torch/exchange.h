@@ -17,7 +17,7 @@ namespace lockstep::torch {
 /// Throws Error (communication) that names the first tensor whose name, shape or type differs
 /// between ranks.
 void broadcast_tensors(job::Workers& workers, const NamedTensors& tensors, int root = 0);
-/// The same over all ranks of `session`.
+/// As above, for all ranks of `session`.
 inline void broadcast_tensors(job::Session& session, const NamedTensors& tensors, int root = 0) {
   broadcast_tensors(session.workers(), tensors, root);
 }

@@ -62,25 +62,27 @@ void FunctionLoss::gradient(std::span<const float> outputs, const model::SampleT
 
 void FunctionLoss::evaluate(std::span<const float> outputs, const model::Targets& targets,
                             std::span<double> losses, std::span<float> gradients) const {
-  rethrow_as_error(options_.name, "expected a function that computes this batch", ErrorCategory::input, [&] {
-    share_thread_budget();
-    const c10::AutoGradMode keeps_graph(!gradients.empty());
-    const auto samples = static_cast<std::int64_t>(losses.size());
-    const at::Tensor rows = rows_of(outputs, samples);
-    if (!gradients.empty()) rows.requires_grad_();
-    const at::Tensor results = losses_of(rows, target_rows(targets, samples));
-    const at::Tensor values = results.detach().to(at::kDouble).contiguous();
-    std::ranges::copy_n(values.data_ptr<double>(), samples, losses.begin());
-    if (gradients.empty()) return;
-    if (!results.requires_grad())
-      throw Error(ErrorCategory::input, options_.name,
-                  "expected a loss that depends on the outputs", "autograd has no graph of it");
-    // Losses of other samples do not depend on a row, so that its gradient is that of its own.
-    const auto derived = ::torch::autograd::grad({results.sum()}, {rows});
-    const at::Tensor gradient = derived.front().contiguous();
-    std::ranges::copy_n(gradient.data_ptr<float>(), static_cast<std::ptrdiff_t>(gradients.size()),
-                        gradients.begin());
-  });
+  rethrow_as_error(
+      options_.name, "expected a function that computes this batch", ErrorCategory::input, [&] {
+        share_thread_budget();
+        const c10::AutoGradMode keeps_graph(!gradients.empty());
+        const auto samples = static_cast<std::int64_t>(losses.size());
+        const at::Tensor rows = rows_of(outputs, samples);
+        if (!gradients.empty()) rows.requires_grad_();
+        const at::Tensor results = losses_of(rows, target_rows(targets, samples));
+        const at::Tensor values = results.detach().to(at::kDouble).contiguous();
+        std::ranges::copy_n(values.data_ptr<double>(), samples, losses.begin());
+        if (gradients.empty()) return;
+        if (!results.requires_grad())
+          throw Error(ErrorCategory::input, options_.name,
+                      "expected a loss that depends on the outputs", "autograd has no graph of it");
+        // A row affects only the loss of its sample, so the gradient of the sum is that of each
+        // loss.
+        const auto derived = ::torch::autograd::grad({results.sum()}, {rows});
+        const at::Tensor gradient = derived.front().contiguous();
+        std::ranges::copy_n(gradient.data_ptr<float>(),
+                            static_cast<std::ptrdiff_t>(gradients.size()), gradients.begin());
+      });
 }
 
 /// [samples]

@@ -14,7 +14,7 @@ namespace lockstep::torch {
 
 /// Options of a FunctionLoss.
 struct FunctionLossOptions {
-  std::string name = "function_loss";  ///< in logs and errors
+  std::string name = "function_loss";  ///< name in logs and errors
   std::string activation = {};  ///< see CustomLoss::activation: "softmax", "sigmoid" or empty
 };
 
@@ -28,15 +28,14 @@ struct FunctionLossOptions {
 ///         });
 ///     Trainer trainer(strategy, network, {.loss = loss});
 ///
-/// The function gets the outputs [samples, values] of a part of a batch, and the targets: float32
-/// [samples, values], or int64 class numbers [samples]. It returns a loss for each sample,
-/// [samples, ...], whose further dimensions are averaged: `reduction` is none. Weights of samples
-/// and classes, the mean over the global batch, and micro-batches are the trainer's. The loss of a
-/// sample must not depend on other samples of the part, which are others for each number of
-/// replicas.
+/// The arguments are the outputs [samples, values] of a part of a batch, and the targets: float32
+/// [samples, values], or int64 class numbers [samples]. The result is a loss for each sample,
+/// [samples, ...], whose further dimensions are averaged: use reduction none. The Trainer applies
+/// weights of samples and classes, micro-batches, and the mean over the global batch. The loss of a
+/// sample must not depend on other samples of the part, which vary with the number of replicas.
 class FunctionLoss final : public model::CustomLoss {
  public:
-  /// See above.
+  /// Returns the losses of samples; see above.
   using Function = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
 
   /// `function` is called on the threads of all replicas at the same time.

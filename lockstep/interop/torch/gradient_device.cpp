@@ -4,7 +4,7 @@
 
 namespace lockstep::torch {
 
-device::Device place_of(const at::Tensor& tensor) {
+device::Device tensor_device(const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return {};
   if (tensor.device().is_cuda()) return {device::DeviceKind::gpu, tensor.device().index()};
   throw Error(ErrorCategory::device, "torch", "expected tensors on the CPU or on a CUDA GPU",

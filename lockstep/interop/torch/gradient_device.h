@@ -13,7 +13,7 @@ namespace lockstep::torch {
 
 /// Arguments of GradientReducer; both empty on the CPU.
 struct GradientDevice {
-  /// `math` orders it with LibTorch's current stream.
+  /// Ordered with LibTorch's current stream by `math`.
   std::unique_ptr<device::Stream> stream = nullptr;
   /// Runs LibTorch operations on that stream.
   interop::DeviceMath math = {};
@@ -23,6 +23,6 @@ struct GradientDevice {
 GradientDevice make_gradient_device(device::Device device);
 
 /// The device of a tensor. Throws Error (device) unless it is a CPU or a CUDA GPU.
-device::Device place_of(const at::Tensor& tensor);
+device::Device tensor_device(const at::Tensor& tensor);
 
 }  // namespace lockstep::torch

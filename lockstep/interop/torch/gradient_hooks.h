@@ -40,7 +40,7 @@ class GradientHooks {
   ~GradientHooks();
 
   /// The index of the first parameter whose hooks were lost, if any: a change of its type or device
-  /// gives it a new node.
+  /// replaces its node.
   std::optional<std::size_t> first_lost() const;
 
  private:

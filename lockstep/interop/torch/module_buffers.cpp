@@ -31,16 +31,16 @@ at::Tensor next_view(std::vector<T>& values, std::size_t& position, const at::Te
 
 ModuleBuffers::ModuleBuffers(job::Workers& workers, const NamedTensors& buffers, BufferSync sync)
     : workers_(workers), sync_(sync) {
-  std::size_t bytes = 0, values = 0, whole = 0;
+  std::size_t bytes = 0, values = 0, integers = 0;
   for (const auto& [name, buffer] : buffers.pairs()) {
     buffers_.push_back({name, buffer, buffer.sizes().vec(), buffer.scalar_type()});
     bytes += aligned(buffer.nbytes());
-    (buffer.is_floating_point() ? values : whole) += static_cast<std::size_t>(buffer.numel());
+    (buffer.is_floating_point() ? values : integers) += static_cast<std::size_t>(buffer.numel());
   }
   if (sync_ == BufferSync::broadcast) bytes_.resize(bytes);
   if (sync_ != BufferSync::average) return;
   values_.resize(values + 1);
-  whole_.resize(whole);
+  integers_.resize(integers);
 }
 
 void ModuleBuffers::synchronize(double samples) {
@@ -49,15 +49,15 @@ void ModuleBuffers::synchronize(double samples) {
   const c10::NoGradGuard no_graph;
   if (sync_ == BufferSync::broadcast) return broadcast(samples);
   average(samples);
-  take_largest();
+  maximize_integers();
 }
 
 void ModuleBuffers::check() {
-  for (const Kept& kept : buffers_) {
-    if (kept.buffer.sizes() == kept.sizes && kept.buffer.scalar_type() == kept.type) continue;
+  for (const Entry& entry : buffers_) {
+    if (entry.buffer.sizes() == entry.sizes && entry.buffer.scalar_type() == entry.type) continue;
     const Error error(ErrorCategory::input, "distributed_data_parallel",
                       "expected buffers to keep the shape and type with which they were wrapped",
-                      fmt::format("{} was resized or converted later", kept.name));
+                      fmt::format("{} was resized or converted later", entry.name));
     workers_.group().abort(error.what());
     throw error;
   }
@@ -67,15 +67,15 @@ void ModuleBuffers::broadcast(double samples) {
   std::int32_t root = samples > 0 ? workers_.rank() : workers_.size();
   workers_.all_reduce(std::span(&root, 1), allreduce::ReduceOp::min);
   if (root == workers_.size()) return;
-  const auto view_at = [&](std::size_t position, const Kept& kept) {
-    return at::from_blob(bytes_.data() + position, kept.sizes,
-                         at::TensorOptions().dtype(kept.type));
+  const auto view_at = [&](std::size_t position, const Entry& entry) {
+    return at::from_blob(bytes_.data() + position, entry.sizes,
+                         at::TensorOptions().dtype(entry.type));
   };
   const auto each = [&](const auto& copy) {
     std::size_t position = 0;
-    for (const Kept& kept : buffers_) {
-      copy(view_at(position, kept), kept.buffer);
-      position += aligned(kept.buffer.nbytes());
+    for (const Entry& entry : buffers_) {
+      copy(view_at(position, entry), entry.buffer);
+      position += aligned(entry.buffer.nbytes());
     }
   };
   const bool is_root = workers_.rank() == root;
@@ -87,11 +87,11 @@ void ModuleBuffers::broadcast(double samples) {
 // Values of a rank without samples may be NaN, so they are skipped, not multiplied by zero.
 void ModuleBuffers::average(double samples) {
   std::size_t position = 0;
-  for (const Kept& kept : buffers_) {
-    if (!kept.buffer.is_floating_point()) continue;
-    at::Tensor view = next_view(values_, position, kept.buffer);
+  for (const Entry& entry : buffers_) {
+    if (!entry.buffer.is_floating_point()) continue;
+    at::Tensor view = next_view(values_, position, entry.buffer);
     if (samples > 0)
-      view.copy_(kept.buffer).mul_(samples);
+      view.copy_(entry.buffer).mul_(samples);
     else
       view.zero_();
   }
@@ -99,22 +99,22 @@ void ModuleBuffers::average(double samples) {
   workers_.all_reduce(std::span(values_));
   if (values_.back() == 0) return;
   position = 0;
-  for (const Kept& kept : buffers_)
-    if (kept.buffer.is_floating_point())
-      kept.buffer.copy_(next_view(values_, position, kept.buffer).div_(values_.back()));
+  for (const Entry& entry : buffers_)
+    if (entry.buffer.is_floating_point())
+      entry.buffer.copy_(next_view(values_, position, entry.buffer).div_(values_.back()));
 }
 
-void ModuleBuffers::take_largest() {
-  if (whole_.empty()) return;
+void ModuleBuffers::maximize_integers() {
+  if (integers_.empty()) return;
   std::size_t position = 0;
-  for (const Kept& kept : buffers_)
-    if (!kept.buffer.is_floating_point())
-      next_view(whole_, position, kept.buffer).copy_(kept.buffer);
-  workers_.all_reduce(std::span(whole_), allreduce::ReduceOp::max);
+  for (const Entry& entry : buffers_)
+    if (!entry.buffer.is_floating_point())
+      next_view(integers_, position, entry.buffer).copy_(entry.buffer);
+  workers_.all_reduce(std::span(integers_), allreduce::ReduceOp::max);
   position = 0;
-  for (const Kept& kept : buffers_)
-    if (!kept.buffer.is_floating_point())
-      kept.buffer.copy_(next_view(whole_, position, kept.buffer));
+  for (const Entry& entry : buffers_)
+    if (!entry.buffer.is_floating_point())
+      entry.buffer.copy_(next_view(integers_, position, entry.buffer));
 }
 
 }  // namespace lockstep::torch

@@ -14,11 +14,11 @@
 
 namespace lockstep::torch {
 
-/// How buffers are made equal after each step, in which each rank has processed other samples.
+/// How buffers are synchronized after each step, in which ranks have processed different samples.
 enum class BufferSync {
   broadcast,  ///< use the buffers of the first rank that had samples in the step
   average,    ///< average over ranks in double, weighted by samples; maximum for integers
-  none,       ///< each rank keeps its own
+  none,       ///< no synchronization
 };
 
 /// Makes the buffers of all ranks equal, once per step.
@@ -33,7 +33,7 @@ class ModuleBuffers {
   void synchronize(double samples);
 
  private:
-  struct Kept {
+  struct Entry {
     std::string name;
     at::Tensor buffer;
     std::vector<std::int64_t> sizes;  // at construction, the same on all ranks
@@ -43,14 +43,14 @@ class ModuleBuffers {
   void check();
   void broadcast(double samples);
   void average(double samples);
-  void take_largest();
+  void maximize_integers();
 
   job::Workers& workers_;
-  std::vector<Kept> buffers_;
+  std::vector<Entry> buffers_;
   BufferSync sync_;
-  std::vector<std::byte> bytes_;     // all buffers, to broadcast
-  std::vector<double> values_;       // all floating-point buffers, then the number of samples
-  std::vector<std::int64_t> whole_;  // all integer buffers
+  std::vector<std::byte> bytes_;        // all buffers, to broadcast
+  std::vector<double> values_;          // all floating-point buffers, then the number of samples
+  std::vector<std::int64_t> integers_;  // all integer buffers
 };
 
 }  // namespace lockstep::torch

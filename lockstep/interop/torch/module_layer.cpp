@@ -21,7 +21,7 @@
 namespace lockstep::torch {
 namespace {
 
-/// Whether its values are the same after they were stored: whole numbers up to 2^24, for example.
+/// Whether float32 represents its values exactly, such as whole numbers up to 2^24.
 bool is_exact_as_float(const at::Tensor& tensor) {
   return tensor.to(at::kFloat).to(tensor.scalar_type()).equal(tensor);
 }
@@ -30,7 +30,7 @@ model::Shape shape_of(const at::Tensor& tensor) {
   return tensor.dim() == 0 ? model::Shape{1} : tensor.sizes().vec();
 }
 
-/// Refuses a parameter that the layer cannot store.
+/// Throws Error for a parameter that the layer cannot store.
 void check_layer_parameter(const model::BuildContext& context, const std::string& name,
                            const at::Tensor& parameter, const ModuleOptions& options) {
   const auto got = [&] {
@@ -44,7 +44,7 @@ void check_layer_parameter(const model::BuildContext& context, const std::string
     context.refuse(
         "expected parameters of type float32. A Trainer keeps float32: with ModuleOptions::float64 "
         "the module computes in float64 on values that are rounded to it; "
-        "DistributedDataParallel, in a loop of your own, keeps float64",
+        "DistributedDataParallel, in a custom training loop, keeps float64",
         got());
 }
 
@@ -56,13 +56,13 @@ struct ModuleLayer::State {
   ModuleOptions options;
   std::atomic<bool> draws = false;  // forward draws random numbers in training
   std::mutex mutex;
-  std::optional<std::uint64_t> seed;  // of `initial`
-  std::vector<at::Tensor> initial;    // values of parameters and of buffers
-  // The module of each replica and node, as long as a plan has it.
+  std::optional<std::uint64_t> seed;  // seed of `initial`
+  std::vector<at::Tensor> initial;    // initial values of parameters, then of buffers
+  // The module of each replica and layer, while a compiled model uses it.
   std::map<std::pair<const model::Backend*, std::string>, std::weak_ptr<ReplicatedModule>>
       replicated;
 
-  /// Writes the initial values of tensor `index`: those of the module that is made after seeding.
+  /// Writes the initial values of tensor `index` of a module created after seeding.
   void draw(std::size_t index, std::uint64_t with_seed, std::span<float> values) {
     const std::scoped_lock lock(mutex);
     const c10::NoGradGuard no_graph;
@@ -99,7 +99,7 @@ ModuleLayer::ModuleLayer(Factory make, const ModuleOptions& options)
 
 ModuleLayer::ModuleLayer(const std::filesystem::path& script, const ModuleOptions& options)
     : ModuleLayer(Factory([script] { return load_script(script); }), options) {
-  static_cast<void>(load_script(script));  // its errors are told here
+  static_cast<void>(load_script(script));  // reports errors early
 }
 
 ModuleLayer::ModuleLayer(std::shared_ptr<const std::string> content, const std::string& name,
@@ -115,8 +115,8 @@ model::Shape ModuleLayer::build(model::BuildContext& context) const {
   std::size_t index = 0;
   const auto initializer = [&] {
     return model::Initializer{
-        .draw = [state = state_, mine = index++](std::uint64_t seed, std::span<float> values) {
-          state->draw(mine, seed, values);
+        .draw = [state = state_, tensor = index++](std::uint64_t seed, std::span<float> values) {
+          state->draw(tensor, seed, values);
         }};
   };
   // Biases, and the scales of normalizations, do not decay.
@@ -127,12 +127,12 @@ model::Shape ModuleLayer::build(model::BuildContext& context) const {
   for (const auto& [name, tensor] : tensors.buffers) {
     const bool may_round = state_->options.float64 && tensor.is_floating_point();
     if (!may_round && !is_exact_as_float(tensor))
-      context.refuse("expected buffers whose values float32 has",
+      context.refuse("expected buffers whose values float32 represents exactly",
                      fmt::format("got {}, {}", name, c10::toString(tensor.scalar_type())));
     context.buffer(name, shape_of(tensor), initializer());
   }
 
-  constexpr std::int64_t kSamples = 2;  // batch normalization in training takes no single one
+  constexpr std::int64_t kSamples = 2;  // batch normalization in training rejects a single sample
   std::vector<at::Tensor> inputs;
   for (const model::Shape& shape : context.inputs()) {
     std::vector<std::int64_t> sizes = {kSamples};

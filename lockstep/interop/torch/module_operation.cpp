@@ -42,7 +42,7 @@ void ModuleOperation::forward(const model::Operands& o, const model::PassContext
           random_key(random_key(pass.seed, context_.name, static_cast<std::uint64_t>(pass.step)),
                      "part", static_cast<std::uint64_t>(pass.first_sample)));
     output_ = module_->forward(inputs_, training);
-    // They are views of memory that others read, too.
+    // Inputs are views of memory that other layers read.
     if (std::ranges::any_of(inputs_, [](const at::Tensor& input) { return input._version() > 0; }))
       throw Error(ErrorCategory::input, where_,
                   "expected a module that leaves its inputs as they are",

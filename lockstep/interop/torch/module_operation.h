@@ -1,4 +1,4 @@
-// The passes of a ModuleLayer.
+// Forward and backward passes of a ModuleLayer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,11 +12,11 @@
 
 namespace lockstep::torch {
 
-/// Computes a module and, by autograd, its gradients.
+/// Runs a module and computes its gradients by autograd.
 class ModuleOperation final : public model::Operation {
  public:
-  /// `draws`: forward draws random numbers in training. `reads_indices`: the first input has
-  /// indices.
+  /// `draws`: whether forward draws random numbers in training. `reads_indices`: whether the first
+  /// input has indices.
   ModuleOperation(std::shared_ptr<ReplicatedModule> module, const model::CompileContext& context,
                   bool draws, bool reads_indices);
 
@@ -37,7 +37,7 @@ class ModuleOperation final : public model::Operation {
   bool draws_;
   bool reads_indices_;
   std::vector<at::Tensor> inputs_;  // from forward to backward
-  at::Tensor output_;               // the same
+  at::Tensor output_;               // from forward to backward
 };
 
 }  // namespace lockstep::torch

@@ -21,9 +21,9 @@ class NamedTensors {
  public:
   using Pairs = std::vector<std::pair<std::string, at::Tensor>>;  ///< Names and tensors, in order.
 
-  /// From a list of pairs.
+  /// Converts a list of pairs.
   NamedTensors(Pairs pairs) : pairs_(std::move(pairs)) {}  // NOLINT(google-explicit-constructor)
-  /// From the result of named_parameters() or named_buffers().
+  /// Converts the result of named_parameters() or named_buffers().
   NamedTensors(const ::torch::OrderedDict<std::string, at::Tensor>&
                    tensors) {  // NOLINT(google-explicit-constructor)
     for (const auto& item : tensors) pairs_.emplace_back(item.key(), item.value());

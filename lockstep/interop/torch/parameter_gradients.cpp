@@ -28,7 +28,7 @@ void check_parameter(const std::string& where, const std::string& name, const at
   if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)
     refuse("expected float32 or float64 parameters",
            fmt::format("{} is {}", name, c10::toString(tensor.scalar_type())));
-  if (place_of(tensor) != device)
+  if (tensor_device(tensor) != device)
     refuse(fmt::format("expected parameters on {} (SessionOptions::workers)", to_string(device)),
            fmt::format("{} is on {}", name, tensor.device().str()));
 }
@@ -122,19 +122,19 @@ bool ParameterGradients::backward_begins() {
   const PassPlan plan = owner_.plan();
   pass_has_samples_ = plan.samples > 0;
   reducer_->begin_pass(plan.samples, plan.is_last);
-  if (views_.empty() && pass_has_samples_) weigh_alone(plan.samples);
+  if (views_.empty() && pass_has_samples_) rescale_single(plan.samples);
   return pass_has_samples_;
 }
 
-// Like GradientReducer::weigh: rescales the gradients of earlier passes to the number of samples of
-// this pass.
-void ParameterGradients::weigh_alone(double samples) {
-  if (unit_ > 0) scale_alone(unit_ / samples);
+// Like GradientReducer::rescale_to(): rescales the gradients of earlier passes to the number of
+// samples of this pass.
+void ParameterGradients::rescale_single(double samples) {
+  if (unit_ > 0) scale_single(unit_ / samples);
   unit_ = samples;
   weight_ += samples;
 }
 
-void ParameterGradients::scale_alone(double factor) {
+void ParameterGradients::scale_single(double factor) {
   if (factor == 1 || reducer_->options().reduction == interop::Reduction::sum) return;
   const c10::NoGradGuard no_graph;
   for (const at::Tensor& parameter : watched_)
@@ -144,29 +144,29 @@ void ParameterGradients::scale_alone(double factor) {
 void ParameterGradients::gradient_ready(std::size_t parameter) {
   if (!pass_has_samples_ || !watched_[parameter].grad().defined()) return;
   if (views_.empty()) {
-    mark_alone(parameter);
+    mark_single(parameter);
     return;
   }
   if (watched_[parameter].grad().is_same(views_[parameter]))
-    reducer_->written(parameter);
+    reducer_->submit_in_place(parameter);
   else
     move_to_view(parameter);
 }
 
-// Only marks it: the values are already there.
-void ParameterGradients::mark_alone(std::size_t parameter) {
+// Submits the reducer's own array, which only marks the gradient as present.
+void ParameterGradients::mark_single(std::size_t parameter) {
   if (watched_[parameter].scalar_type() == at::kDouble)
-    reducer_->take(parameter, reducer_->wide_gradient(parameter));
+    reducer_->submit(parameter, reducer_->wide_gradient(parameter));
   else
-    reducer_->take(parameter, reducer_->gradient(parameter));
+    reducer_->submit(parameter, reducer_->gradient(parameter));
 }
 
-void ParameterGradients::take(std::size_t parameter, const at::Tensor& values) {
+void ParameterGradients::submit(std::size_t parameter, const at::Tensor& values) {
   const auto count = static_cast<std::size_t>(values.numel());
   if (values.scalar_type() == at::kDouble)
-    reducer_->take(parameter, std::span<const double>(values.data_ptr<double>(), count));
+    reducer_->submit(parameter, std::span<const double>(values.data_ptr<double>(), count));
   else
-    reducer_->take(parameter, std::span<const float>(values.data_ptr<float>(), count));
+    reducer_->submit(parameter, std::span<const float>(values.data_ptr<float>(), count));
 }
 
 void ParameterGradients::move_to_view(std::size_t parameter) {
@@ -176,12 +176,12 @@ void ParameterGradients::move_to_view(std::size_t parameter) {
   if (reducer_->has_gradient_so_far(parameter)) {
     // With create_graph, autograd has summed it with earlier passes in a separate tensor.
     view.copy_(values.detach());
-    reducer_->written(parameter);
+    reducer_->submit_in_place(parameter);
   } else {
     if (values.strides() != view.strides())
       values =
           at::empty_strided(view.sizes(), view.strides(), view.options()).copy_(values.detach());
-    take(parameter, values);
+    submit(parameter, values);
   }
   gradient = view;
 }
@@ -213,20 +213,20 @@ void ParameterGradients::reduce() {
   check();
   require_untouched();
   reducer_->reduce();
-  show_results();
+  store_results();
 }
 
-bool ParameterGradients::reduce_rest() {
+bool ParameterGradients::reduce_partial() {
   check();
   require_untouched();
-  if (!reducer_->reduce_rest()) return false;
-  show_results();
+  if (!reducer_->reduce_partial()) return false;
+  store_results();
   return true;
 }
 
-void ParameterGradients::show_results() {
+void ParameterGradients::store_results() {
   marks_.clear();
-  if (views_.empty() && weight_ > 0) scale_alone(reducer_->passes() * unit_ / weight_);
+  if (views_.empty() && weight_ > 0) scale_single(reducer_->passes() * unit_ / weight_);
   unit_ = weight_ = 0;
   if (reducer_->samples() == 0) return;  // no samples, so no average
   for (std::size_t i = 0; i < views_.size(); ++i)

@@ -41,7 +41,7 @@ struct GradientOwner {
 /// With one rank and no clipping, gradients stay in autograd's tensors and are only scaled if
 /// passes have different numbers of samples.
 ///
-/// A pass without samples adds nothing to the gradients, whatever its loss is. Gradients may
+/// A pass without samples adds nothing to the gradients, even if its loss is NaN. Gradients may
 /// outlive this object: each view keeps the memory alive.
 class ParameterGradients final : private BackwardListener {
  public:
@@ -54,15 +54,15 @@ class ParameterGradients final : private BackwardListener {
   /// All parameters, including those that require no gradients.
   const NamedTensors::Pairs& parameters() const { return all_; }
 
-  /// Throws Error (input), on all ranks, if parameters have been moved, converted or made to
-  /// require gradients since construction, or if the last backward pass did not complete.
+  /// Throws Error (input), on all ranks, if parameters were moved, converted or made to require
+  /// gradients since construction, or if the last backward pass did not complete.
   void check();
   /// Reduces the gradients: grad() of each parameter is then the same on all ranks. If no rank had
   /// a gradient of a parameter, its grad() is as in one process: undefined, or zeros if it was
   /// zeros before.
   void reduce();
-  /// The same for an incomplete step; false if no rank has a gradient.
-  bool reduce_rest();
+  /// As above, for an incomplete step; false if no rank has a gradient.
+  bool reduce_partial();
   /// Removes gradients (`set_to_none`) or sets existing ones to zero. Throws Error (input) between
   /// a backward pass and the step.
   void clear(bool set_to_none);
@@ -87,13 +87,13 @@ class ParameterGradients final : private BackwardListener {
   void require_same_parameters();
   void require_untouched();
   void drain_ready();
-  void mark_alone(std::size_t parameter);
-  void take(std::size_t parameter, const at::Tensor& values);
+  void mark_single(std::size_t parameter);
+  void submit(std::size_t parameter, const at::Tensor& values);
   void move_to_view(std::size_t parameter);
   Mark mark_of(std::size_t parameter) const;
-  void show_results();
-  void weigh_alone(double samples);
-  void scale_alone(double factor);
+  void store_results();
+  void rescale_single(double samples);
+  void scale_single(double factor);
 
   NamedTensors::Pairs all_;
   std::vector<std::string> names_;
@@ -102,11 +102,11 @@ class ParameterGradients final : private BackwardListener {
   GradientOwner owner_;
   GradientDevice device_;
   std::unique_ptr<interop::GradientReducer> reducer_;
-  std::vector<at::Tensor>
-      views_;  // of the reducer's memory, with the layout of the parameters; empty for one rank
+  // Views of the reducer's memory with the strides of the parameters; empty if is_alone().
+  std::vector<at::Tensor> views_;
   std::vector<Mark> marks_;  // after the last backward pass; empty when gradients may be changed
   bool pass_has_samples_ = false;
-  double unit_ = 0;    // for one rank: samples of the latest pass of this step that had any
+  double unit_ = 0;    // for one rank: samples of the latest non-empty pass of this step
   double weight_ = 0;  // for one rank: samples of all passes of this step
   std::unique_ptr<GradientHooks> hooks_;
 };

@@ -11,14 +11,14 @@ namespace {
 
 using Flat = ReplicatedModule::Flat;
 
-/// Makes the float32 tensors views of these arrays.
+/// Turns the float32 tensors into views of `arrays`.
 void make_views(NamedTensors::Pairs& tensors, const Flat& arrays) {
   for (std::size_t i = 0; i < arrays.size(); ++i)
     if (at::Tensor& tensor = tensors[i].second; tensor.scalar_type() == at::kFloat)
       tensor.set_data(view_of(arrays[i], tensor.sizes()));
 }
 
-/// Calls copy(tensor, view of its array) for those of other types.
+/// Calls copy(tensor, view of its array) for tensors of other types.
 template <typename Copy>
 void each_copied(NamedTensors::Pairs& tensors, const Flat& arrays, const Copy& copy) {
   for (std::size_t i = 0; i < arrays.size(); ++i)

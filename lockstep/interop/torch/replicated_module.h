@@ -1,4 +1,4 @@
-// The tensors of a module as the flat arrays of a replica.
+// A module whose tensors are stored in the flat arrays of a replica.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,12 +12,12 @@
 
 namespace lockstep::torch {
 
-/// A float32 tensor of these values.
+/// A float32 tensor that views `values`.
 at::Tensor view_of(std::span<float> values, at::IntArrayRef sizes);
-/// Copies a tensor of as many elements, rounded to float32; zeros for an undefined one.
+/// Copies a tensor of the same size, rounded to float32. Writes zeros for an undefined tensor.
 void write(const at::Tensor& from, std::span<float> to);
 
-/// A module's tensors, each once, as a layer stores them.
+/// A module's tensors without duplicates, as a layer stores them.
 struct ModuleTensors {
   explicit ModuleTensors(const AnyModule& module);  ///< shares the tensors of `module`
 
@@ -25,19 +25,19 @@ struct ModuleTensors {
   NamedTensors::Pairs buffers;     ///< the others
 };
 
-/// The module of one replica, with the replica's arrays. Its float32 tensors are views of them, the
-/// others are copied.
+/// The module of one replica. Its float32 tensors are views of the replica's arrays; other types
+/// are copied.
 class ReplicatedModule {
  public:
   using Flat = std::vector<std::span<float>>;  ///< an array for each parameter, or buffer
 
   ReplicatedModule(AnyModule module, const ModuleOptions& options);
 
-  /// Those that are trained.
+  /// The trained parameters.
   const NamedTensors::Pairs& parameters() const { return tensors_.parameters; }
-  /// Gives the module these values. The arrays are the same ones in all calls.
+  /// Loads the values into the module. All calls must pass the same arrays.
   void bind(const Flat& parameters, const Flat& buffers);
-  /// Stores the buffers that are copies.
+  /// Copies buffers of other types than float32 back.
   void store(const Flat& buffers);
   /// The output for `inputs`, whose first dimension is the sample, in the layout of the network.
   at::Tensor forward(std::vector<at::Tensor> inputs, bool training);

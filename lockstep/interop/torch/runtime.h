@@ -1,4 +1,4 @@
-// LibTorch's state of a process, and its errors as ours.
+// LibTorch's process-wide state, and conversion of its errors.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -13,17 +13,18 @@
 
 namespace lockstep::torch {
 
-/// LibTorch's generator of the CPU with a seed, for the threads of this process one after another.
+/// Exclusive use of LibTorch's CPU generator, with a seed.
 class SeededGenerator {
  public:
-  /// Waits for other threads that have one, and seeds. The destructor restores the state.
+  /// Waits until no other thread uses the generator, then seeds it. The destructor restores its
+  /// state.
   explicit SeededGenerator(std::uint64_t seed);
   ~SeededGenerator();
   SeededGenerator(const SeededGenerator&) = delete;
   SeededGenerator& operator=(const SeededGenerator&) = delete;
 
   void seed(std::uint64_t seed);  ///< seeds again
-  bool was_used() const;          ///< whether numbers have been drawn since
+  bool was_used() const;          ///< whether numbers were drawn since the last seed
 
  private:
   std::scoped_lock<std::mutex> lock_;
@@ -32,17 +33,17 @@ class SeededGenerator {
   at::Tensor seeded_;
 };
 
-/// Gives LibTorch's kernels as many threads as ours have in the calling thread, a replica's.
+/// Applies the thread budget of the calling replica thread to LibTorch's kernels.
 void share_thread_budget();
 
-/// The line of `error` that says what is wrong, after "LibTorch: ": the first, or the last if the
-/// interpreter of TorchScript says where it was.
+/// "LibTorch: " and the relevant line of `error`: the first, or the last after a TorchScript stack
+/// trace.
 std::string reason(const std::exception& error);
 
-/// Calls `function`; what LibTorch throws becomes an Error of `where`.
+/// Calls `function`. Converts exceptions of LibTorch to an Error with `where`.
 template <typename Function>
 auto rethrow_as_error(const std::string& where, const char* expected, ErrorCategory category,
-          const Function& function) {
+                      const Function& function) {
   try {
     return function();
   } catch (const Error&) {

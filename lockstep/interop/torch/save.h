@@ -12,8 +12,8 @@
 
 namespace lockstep::torch {
 
-/// Calls torch::save(value, path) on the chief only. The file is replaced atomically. May be called
-/// by all ranks, which do not wait for the file. Throws Error (data) on the chief if the file
+/// Calls torch::save(value, path) on the chief only. The file is replaced atomically. Other ranks
+/// may call it too; they do not wait for the file. Throws Error (data) on the chief if the file
 /// cannot be written.
 template <typename Value>
 void save(const job::Session& session, const Value& value, const std::filesystem::path& path) {

@@ -26,7 +26,7 @@ AnyModule any_module(const std::string& name, const Load& load) {
           .buffers = pairs(module->named_buffers()),
           .forward =
               [module](const std::vector<at::Tensor>& inputs) {
-                // The first passes of an optimized graph compute in another order than later ones.
+                // An optimized graph computes in another order in its first passes than later.
                 const ::torch::jit::GraphOptimizerEnabledGuard as_written(false);
                 return module->forward(std::vector<c10::IValue>(inputs.begin(), inputs.end()))
                     .toTensor();

@@ -8,10 +8,10 @@
 
 namespace lockstep::torch {
 
-/// The module of a file that torch.jit.save has written. Throws Error (data) if LibTorch cannot
-/// read it. The file is a program: forward() of the module runs it.
+/// Loads a file of torch.jit.save. Throws Error (data) if LibTorch cannot read it. The file is a
+/// program: forward() of the module runs it.
 AnyModule load_script(const std::filesystem::path& script);
-/// The same for the contents of such a file; `name` is for messages.
+/// Loads the contents of such a file; `name` is for messages.
 AnyModule load_script(const std::string& content, const std::string& name);
 
 }  // namespace lockstep::torch

@@ -1,5 +1,5 @@
 // The two functions of lockstep_torchscript.so, which the program loads for a TorchScript file. It
-// resolves the names of Lockstep in the program, so both must be of one build.
+// resolves the symbols of Lockstep in the program, so both must come from the same build.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@ inline constexpr const char* kTorchScriptPlugin = "lockstep_torchscript.so";
 inline constexpr const char* kPluginVersionName = "lockstep_torchscript_version";
 using PluginVersion = const char*();
 
-/// Sets `layer` to the module of a TorchScript file with these contents (ModuleLayer): the bytes
-/// that were checked are those that run. `name` is for messages, `index_count` as in ModuleOptions.
+/// Sets `layer` to a ModuleLayer for a TorchScript file with the contents `content`, so that the
+/// bytes that were checked are those that run. `name` is for messages, `index_count` as in
+/// ModuleOptions.
 /// Throws Error (input) if this LibTorch cannot read the file.
 inline constexpr const char* kMakeScriptLayerName = "lockstep_torchscript_layer";
 using MakeScriptLayer = void(const std::shared_ptr<const std::string>& content,

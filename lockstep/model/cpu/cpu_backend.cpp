@@ -16,7 +16,7 @@
 namespace lockstep::model {
 namespace {
 
-// Values of the backend's precision as float32.
+// The values as float32.
 std::span<const float> widened(const TensorView& values, std::vector<float>& scratch) {
   if (values.type() == Precision::float32) return values.as<float>();
   scratch.resize(values.size());
@@ -137,14 +137,14 @@ class CpuBackend final : public Backend {
   device::Stream stream_{device::Device{}};
   cpu::Context context_;
   GradientScale scale_;
-  std::vector<Targets> targets_;  // of each term of the loss
+  std::vector<Targets> targets_;  // one per loss term
   MetricSums sums_;
-  std::vector<std::vector<float>> from_pixels_;  // of each input
+  std::vector<std::vector<float>> from_pixels_;  // one per input
   std::vector<float> wide_outputs_;              // for the loss, which is computed in float32
   std::vector<float> wide_gradient_;
 };
 
-// oneDNN reports this only for the first convolution that needs it. Checking here gives a better
+// oneDNN reports this only for the first convolution that needs it. Checking here yields a better
 // message.
 void require_bfloat16(const device::Device& device) {
   try {

@@ -60,7 +60,7 @@ struct ProductArrays {
 dnnl::matmul::primitive_desc describe_product(const engine& engine, const ProductArrays& arrays,
                                               const primitive_attr& attributes);
 
-/// Over the last axis of a matrix.
+/// Softmax over the last axis of a matrix.
 dnnl::softmax_forward::primitive_desc describe_softmax(const engine& engine, prop_kind kind,
                                                        const memory::desc& matrix,
                                                        const primitive_attr& attributes);

@@ -1,6 +1,6 @@
 // Rows and blocks of elements as float32, for layers that a CPU computes in float32 or bfloat16:
-// elements are widened when they are read, and rounded once when they are written. Conversions of
-// whole rows are vector instructions, which Eigen's bfloat16 in an expression of arrays is not.
+// elements are widened when they are read, and rounded once when they are written. Whole rows are
+// converted by vector instructions; Eigen does not vectorize bfloat16 expressions.
 #pragma once
 
 #include <Eigen/Core>
@@ -14,12 +14,12 @@
 
 namespace lockstep::model::cpu {
 
-/// Elements that are computed at a time: few enough for the first cache, many enough for a loop.
+/// Elements of a block: few enough for the L1 cache, many enough to amortize a loop.
 constexpr std::int64_t kBlockElements = 512;
 using FloatBlock = std::array<float, kBlockElements>;  ///< memory for one block
 
-using FloatArray = Eigen::Map<Eigen::ArrayXf>;             ///< of elements in memory
-using ConstFloatArray = Eigen::Map<const Eigen::ArrayXf>;  ///< same, read only
+using FloatArray = Eigen::Map<Eigen::ArrayXf>;             ///< elements in memory
+using ConstFloatArray = Eigen::Map<const Eigen::ArrayXf>;  ///< read-only elements
 
 /// Calls each(first, count) for the blocks of `elements` elements, from the first on.
 template <typename Each>
@@ -53,8 +53,8 @@ inline ConstFloatArray widened(const Eigen::bfloat16* from, std::int64_t count, 
   return {scratch, count};
 }
 
-/// to = values, an expression of `count` elements, which is computed in `scratch` and then rounded. It
-/// may read `scratch` and, element by element, `to`.
+/// to = values, an expression of `count` elements, which is computed in `scratch` and then rounded.
+/// It may read `scratch` and, element by element, `to`.
 template <typename Expression>
 void assign(const Expression& values, float* to, std::int64_t count, float* /*scratch*/) {
   FloatArray(to, count) = values;

@@ -1,6 +1,5 @@
-// Vectors of float32 as wide as the registers that the code is compiled for, and what loops over
-// them need beyond the operators of such vectors: conversions, the exponential, transposition. An
-// element's result depends neither on its place nor on its neighbours.
+// Vectors of float32 as wide as the target's registers: conversions, the exponential,
+// transposition. The result for an element depends neither on its position nor on its neighbors.
 #pragma once
 
 #include <Eigen/Core>
@@ -13,18 +12,18 @@
 
 namespace lockstep::model::cpu {
 
-/// A vector register, the widest that the code is compiled for.
+/// The target's widest vector register.
 using Lanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES), gnu::may_alias]] = float;
 constexpr std::int64_t kLanes = EIGEN_MAX_ALIGN_BYTES / sizeof(float);
 
-/// Same, of integers: the bits of Lanes, or the result of their comparison.
+/// Integer vectors of the same width: the bits of Lanes, or the result of a comparison.
 using IntLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES)]] = std::int32_t;
 using BitLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES)]] = std::uint32_t;
-/// As many elements of 16 bits, and both halves of each of Lanes, the lower one first.
+/// kLanes elements of 16 bits; and the halves of all lanes, the lower half first.
 using HalfLanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES / 2)]] = std::uint16_t;
 using BothHalves [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES)]] = std::uint16_t;
 
-// One shuffle, which compilers do not make of a conversion of vectors.
+// One shuffle, which compilers do not generate for a vector conversion.
 template <std::size_t... kIndex>
 Lanes with_upper_halves(const HalfLanes& halves, std::index_sequence<kIndex...> /*halves*/) {
   const BothHalves both =
@@ -63,7 +62,7 @@ inline void store_lanes(const Lanes& values, Eigen::bfloat16* to) {
 
 /// The first `count` lanes, up to kLanes; the others are 0.
 template <typename T>
-[[gnu::always_inline]] inline Lanes load_some(const T* from, std::int64_t count) {
+[[gnu::always_inline]] inline Lanes load_partial(const T* from, std::int64_t count) {
   if (count == kLanes) return load_lanes(from);
   T lanes[kLanes] = {};
   std::copy_n(from, count, lanes);
@@ -71,14 +70,14 @@ template <typename T>
 }
 /// Writes the first `count` lanes, up to kLanes.
 template <typename T>
-[[gnu::always_inline]] inline void store_some(const Lanes& values, T* to, std::int64_t count) {
+[[gnu::always_inline]] inline void store_partial(const Lanes& values, T* to, std::int64_t count) {
   if (count == kLanes) return store_lanes(values, to);
   T lanes[kLanes];
   store_lanes(values, lanes);
   std::copy_n(lanes, count, to);
 }
 
-/// The same value in all lanes.
+/// `value` in all lanes.
 inline Lanes lanes_of(float value) { return value - Lanes{}; }
 
 /// 0, 1, 2, ...
@@ -112,11 +111,11 @@ inline Lanes lanes_where(std::uint16_t bits, const Lanes& lanes) {
   return reinterpret_cast<Lanes>(reinterpret_cast<IntLanes>(lanes) & chosen);
 }
 
-/// e^x, wrong by about 1 unit in the last place at most; 0 where that is not a normal number,
-/// infinity where it is too large, NaN of NaN. e^x = 2^n e^r with n = x / ln 2, rounded; e^r is a
-/// polynomial with the smallest relative error (3e-9) for |r| <= ln 2 / 2.
+/// e^x, with an error of at most about 1 ulp; 0 where the result is subnormal, infinity on
+/// overflow, NaN for NaN. e^x = 2^n e^r with n = x / ln 2, rounded; e^r is the minimax polynomial
+/// (relative error 3e-9) for |r| <= ln 2 / 2.
 inline Lanes exp_of(const Lanes& x) {
-  constexpr float kLeast = -87.33654f;
+  constexpr float kSmallestArgument = -87.33654f;
   constexpr float kLargestArgument = 88.72283f;
   constexpr float kRounds = 12582912;  // 1.5 * 2^23: a sum with it has no fraction
   const Lanes sum = x * 1.44269504f + kRounds;
@@ -132,7 +131,7 @@ inline Lanes exp_of(const Lanes& x) {
                                               (reinterpret_cast<BitLanes>(sum) << 23));
   const Lanes bounded =
       x > kLargestArgument ? lanes_of(std::numeric_limits<float>::infinity()) : scaled;
-  return x < kLeast ? Lanes{} : bounded;
+  return x < kSmallestArgument ? Lanes{} : bounded;
 }
 
 // The first or second half of a0 b0 a1 b1 ...
@@ -188,13 +187,13 @@ template <std::size_t kGroup = kLanes, std::size_t kRows, typename Combine>
   }
 }
 
-/// Same, with their largest values.
+/// to[i] = the largest lane of rows[i]; see combine_lanes().
 template <std::size_t kRows>
 [[gnu::always_inline]] inline void largest_lanes(Lanes (&rows)[kRows], float* to) {
   combine_lanes(
       rows, [](const Lanes& a, const Lanes& b) { return larger(a, b); }, to);
 }
-/// Same, with their sums.
+/// to[i] = the sum of the lanes of rows[i]; see combine_lanes().
 template <std::size_t kRows>
 [[gnu::always_inline]] inline void sum_lanes(Lanes (&rows)[kRows], float* to) {
   combine_lanes(

@@ -20,7 +20,7 @@ namespace lockstep::model::cpu {
 
 using dnnl::memory;
 
-/// What the operations of one CPU replica share. Used by one thread.
+/// State shared by the operations of one CPU replica. Used by one thread.
 struct Context {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
@@ -32,8 +32,8 @@ struct Context {
 
 /// Whether oneDNN uses the instructions of `wanted`.
 bool has_instructions(dnnl::cpu_isa wanted);
-/// Number of float32 elements of the vectors that oneDNN uses. Those of our own loops (lanes.h)
-/// depend on the compiler's options instead.
+/// Number of float32 elements of the vectors that oneDNN uses. The width of our own loops (lanes.h)
+/// depends on the compiler's options instead.
 std::int64_t lanes_of_onednn();
 
 /// Attributes for scratch memory from the plan's arena instead of the library.

@@ -9,10 +9,10 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Calls each(i, count) for the registers of an array: count is kLanes, but for the last one.
+// Calls each(i, count) for the registers of an array: count is kLanes except for the last one.
 template <typename Each>
 void for_lanes(std::int64_t size, const Each& each) {
-  constexpr std::int64_t kPart = 16'384;  // elements, the least that are worth a thread
+  constexpr std::int64_t kPart = 16'384;  // minimum elements that justify a thread
   const std::int64_t parts = std::max(size / kPart, std::int64_t{1});
   const auto threads = static_cast<int>(std::min(parts, std::int64_t{thread_budget()}));
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -28,7 +28,7 @@ void for_lanes(std::int64_t size, const Each& each) {
 template <typename T, typename Function, typename... From>
 void map_lanes(std::int64_t size, const Function& function, T* to, const From*... from) {
   for_lanes(size, [&](std::int64_t i, std::int64_t count) {
-    store_some(function(load_some(from + i, count)...), to + i, count);
+    store_partial(function(load_partial(from + i, count)...), to + i, count);
   });
 }
 

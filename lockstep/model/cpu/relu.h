@@ -5,8 +5,8 @@
 
 namespace lockstep::model::cpu {
 
-/// output = input where input > 0, otherwise 0; NaN of NaN. Optionally in place. oneDNN's ReLU
-/// would make 0 of NaN, so that a diverged network had a finite loss.
+/// output = input where input > 0, otherwise 0; NaN propagates. Optionally in place. oneDNN's ReLU
+/// maps NaN to 0, which would hide that a network has diverged.
 void relu(const TensorView& input, const TensorView& output);
 
 /// input_gradient = output_gradient where output > 0, otherwise 0; optionally in place.

@@ -45,9 +45,9 @@ std::optional<ConvolutionAlgorithm> AlgorithmCache::find(const std::string& conv
 
 void AlgorithmCache::add(const std::string& convolution, const ConvolutionAlgorithm& algorithm) {
   known_[convolution] = algorithm;
-  const auto mine = known_;
+  const auto added = known_;
   read();  // merge entries that other processes have written
-  for (const auto& [name, found] : mine) known_[name] = found;
+  for (const auto& [name, found] : added) known_[name] = found;
   write();
 }
 
@@ -76,17 +76,17 @@ void AlgorithmCache::write() const {
   }
   std::error_code failed;
   // A link or a special file with this name is not replaced.
-  const fs::file_status there = fs::symlink_status(file_, failed);
-  if (fs::exists(there) && !fs::is_regular_file(there)) return;
+  const fs::file_status status = fs::symlink_status(file_, failed);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;
   fs::create_directories(file_.parent_path(), failed);
   // Threads share their process id, and hosts that share a file system may have equal process ids.
   std::random_device random;
-  const fs::path mine = fmt::format("{}.{:08x}{:08x}", file_.string(), random(), random());
-  std::ofstream stream(mine);
+  const fs::path temporary = fmt::format("{}.{:08x}{:08x}", file_.string(), random(), random());
+  std::ofstream stream(temporary);
   stream << dump_json(all, 1) << '\n';
   stream.close();
-  if (stream) fs::rename(mine, file_, failed);
-  if (!stream || failed) fs::remove(mine, failed);
+  if (stream) fs::rename(temporary, file_, failed);
+  if (!stream || failed) fs::remove(temporary, failed);
 }
 
 fs::path AlgorithmCache::default_file() {
@@ -95,7 +95,8 @@ fs::path AlgorithmCache::default_file() {
     return value == nullptr ? "" : value;
   };
   constexpr const char* kName = "convolutions.json";
-  if (const fs::path given = variable("LOCKSTEP_CACHE_DIR"); !given.empty()) return given / kName;
+  if (const fs::path folder = variable("LOCKSTEP_CACHE_DIR"); !folder.empty())
+    return folder / kName;
   if (const fs::path caches = variable("XDG_CACHE_HOME"); !caches.empty())
     return caches / "lockstep" / kName;
   if (const fs::path home = variable("HOME"); !home.empty())

@@ -14,12 +14,12 @@ constexpr int kGraphMath = -1;
 
 /// The algorithm of one pass of a convolution.
 struct ConvolutionAlgorithm {
-  /// Of cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t or …BwdFilterAlgo_t; with kGraphMath, of an
-  /// engine configuration.
+  /// A cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t or …BwdFilterAlgo_t; with kGraphMath, the number
+  /// of an engine configuration.
   int number = 0;
   int math = 0;                     ///< cudnnMathType_t or kGraphMath
-  std::size_t workspace_bytes = 0;  ///< 0 with kGraphMath, whose plan knows it
-  bool folded = false;              ///< of a FoldedConvolution
+  std::size_t workspace_bytes = 0;  ///< 0 with kGraphMath
+  bool folded = false;              ///< whether a FoldedConvolution runs it
 
   bool operator==(const ConvolutionAlgorithm&) const = default;
 };

@@ -95,12 +95,12 @@ struct Fold {
   int height, width;
   int top, left;
   unsigned image_channels;
-  unsigned rows, columns;  // of the folded image
+  unsigned rows, columns;  // size of the folded image
   unsigned channels, folded_channels, stride_height, stride_width;
   unsigned kernel_height, kernel_width, folded_kernel_height, folded_kernel_width;
 };
 
-// A block for each row of the folded image, a thread for each pack of its channels.
+// One block per row of the folded image, one thread per pack of its channels.
 template <typename T>
 __global__ void fold_rows(const T* images, Fold f, T* folded) {
   constexpr unsigned kElements = Pack<T>::kElements;

@@ -17,8 +17,8 @@ namespace lockstep::model::cuda {
 /// type.
 void add_bias(const TensorView& values, const TensorView& bias, bool relu, cudaStream_t stream);
 
-/// sums[c] = sum over rows of values[r, c]. `partials` is scratch of partial_bytes(layout). The
-/// same bits in every run.
+/// sums[c] = sum over rows of values[r, c]. `partials` is scratch of partial_bytes(layout). Bitwise
+/// reproducible.
 void column_sums(const TensorView& values, const ChannelLayout& layout, void* partials, float* sums,
                  cudaStream_t stream);
 
@@ -30,13 +30,13 @@ void pad_image(const TensorView& image, const WindowGeometry& window, std::int64
 void crop_image(const TensorView& padded, const WindowGeometry& window, std::int64_t batch,
                 const TensorView& image, cudaStream_t stream);
 
-/// How a convolution with strides becomes one without (space to depth): the pixels of a block of
-/// stride x stride become the channels of one pixel, [vertical][horizontal][channel], followed by
-/// channels of zeros. Zero padding becomes part of the image.
+/// Transforms a convolution with strides into one without (space to depth): the pixels of a block
+/// of stride x stride become the channels of one pixel, [vertical][horizontal][channel], followed
+/// by channels of zeros. Zero padding becomes part of the image.
 struct Folding {
-  WindowGeometry window;         ///< of the convolution with strides
-  std::int64_t channels = 0;     ///< those to keep of window.channels; the others are zero
-  WindowGeometry folded_window;  ///< of the convolution without strides; whole packs of channels
+  WindowGeometry window;         ///< window of the convolution with strides
+  std::int64_t channels = 0;     ///< channels to keep; the others are zero
+  WindowGeometry folded_window;  ///< window without strides; whole packs of channels
 };
 
 /// `folded` [batch, height, width, channels] of the folded window becomes `image` of the window.

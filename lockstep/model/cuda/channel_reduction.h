@@ -36,8 +36,8 @@ struct Walk {
         row_stride(static_cast<std::int64_t>(gridDim.y) * layout.lanes()) {}
 };
 
-// Calls load(row) and then use(row, what it returned) for the rows of this thread, kRows at a time:
-// all loads of a round are issued before the first use waits for one.
+// Calls load(row) and then use(row, loaded) for the rows of this thread, kRows at a time: all loads
+// of a round are issued before the first use waits for one.
 template <int kRows, int kWidth, typename Load, typename Use>
 __device__ void for_each_row(const Walk<kWidth>& walk, std::int64_t rows, Load load, Use use) {
   for (std::int64_t first = walk.first_row; first < rows; first += kRows * walk.row_stride) {

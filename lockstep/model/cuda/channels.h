@@ -9,8 +9,8 @@
 
 namespace lockstep::model::cuda {
 
-/// Threads of a block, and blocks that one multiprocessor runs at the same time: the kernels'
-/// launch bounds, so that a grid of one wave has a place for each of its blocks.
+/// Threads per block and resident blocks per multiprocessor: the kernels' launch bounds, so that
+/// all blocks of a one-wave grid are resident.
 constexpr int kRowThreads = 256;
 constexpr int kRowBlocksPerMultiprocessor = 3;
 
@@ -32,19 +32,19 @@ struct ChannelLayout {
 constexpr ChannelLayout channel_layout(std::int64_t rows, std::int64_t channels,
                                        Precision precision, int multiprocessors) {
   constexpr int kMaxColumns = 32;
-  constexpr std::int64_t kMinRowsOfALane = 4;  // that are loaded together
+  constexpr std::int64_t kMinRowsPerLane = 4;  // loaded together
   ChannelLayout layout{.rows = rows, .channels = channels};
   const int pack = static_cast<int>(16 / element_bytes(precision));
   if (channels % pack == 0) layout.width = pack;
   const std::int64_t packs = channels / layout.width;
   while (layout.columns < kMaxColumns && layout.columns < packs) layout.columns *= 2;
   layout.column_blocks = static_cast<int>((packs + layout.columns - 1) / layout.columns);
-  const std::int64_t rows_of_a_block = kMinRowsOfALane * layout.lanes();
-  const std::int64_t useful = (rows + rows_of_a_block - 1) / rows_of_a_block;
-  const std::int64_t places =
+  const std::int64_t rows_per_block = kMinRowsPerLane * layout.lanes();
+  const std::int64_t useful_blocks = (rows + rows_per_block - 1) / rows_per_block;
+  const std::int64_t resident_blocks =
       std::int64_t{multiprocessors} * kRowBlocksPerMultiprocessor / layout.column_blocks;
-  layout.row_blocks =
-      static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(useful, places)));
+  layout.row_blocks = static_cast<int>(
+      std::max<std::int64_t>(1, std::min<std::int64_t>(useful_blocks, resident_blocks)));
   return layout;
 }
 
@@ -54,9 +54,9 @@ constexpr std::size_t partial_bytes(const ChannelLayout& layout) {
          2 * sizeof(float);
 }
 
-/// The channels that a convolution of 16-bit images on tensor cores wants at least; cuDNN otherwise
-/// pads them itself, in each pass. 0 for float32.
-constexpr std::int64_t least_channels(Precision precision) {
+/// The minimum number of channels for a convolution of 16-bit images on tensor cores; with fewer,
+/// cuDNN pads the images in each pass. 0 for float32.
+constexpr std::int64_t min_channels(Precision precision) {
   if (precision == Precision::float32) return 0;
   return precision == Precision::float16 ? 4 : 8;
 }

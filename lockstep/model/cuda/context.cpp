@@ -17,7 +17,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-// The reason of this thread's last failed call, on one line; empty if cuDNN does not give one.
+// The reason of this thread's last failed call, on one line; empty if cuDNN provides none.
 std::string cudnn_reason() {
   std::array<char, 1024> text{};
   cudnnGetLastErrorString(text.data(), text.size());
@@ -46,7 +46,7 @@ void check(cublasStatus_t status, std::string_view what) {
 Staging::Staging(Context& context, std::size_t bytes)
     : context_(context), device_(context.allocator().allocate(bytes)), values_(bytes) {}
 
-void Staging::bring(std::span<const std::byte> bytes) {
+void Staging::update(std::span<const std::byte> bytes) {
   LOCKSTEP_CHECK_OP(bytes.size(), <=, device_.size());
   if (std::memcmp(values_.data(), bytes.data(), bytes.size()) == 0) return;
   std::memcpy(values_.data(), bytes.data(), bytes.size());
@@ -65,7 +65,7 @@ constexpr std::size_t kMaxKeys = 1024;
 
 PassKeys::PassKeys(Context& context) : staging_(context, kMaxKeys * sizeof(PassKey)) {}
 
-const PassKey* PassKeys::of(const std::string& layer) {
+const PassKey* PassKeys::key(const std::string& layer) {
   const std::size_t place = places_.try_emplace(layer, places_.size()).first->second;
   LOCKSTEP_CHECK_OP(place, <, kMaxKeys);
   return reinterpret_cast<const PassKey*>(staging_.data()) + place;
@@ -77,7 +77,7 @@ void PassKeys::begin(const PassContext& pass) {
   for (const auto& [layer, place] : places_)
     keys[place] = {random_key(pass.seed, layer, static_cast<std::uint64_t>(pass.step)),
                    static_cast<std::uint64_t>(pass.first_sample)};
-  staging_.bring(std::as_bytes(std::span(keys)));
+  staging_.update(std::as_bytes(std::span(keys)));
 }
 
 Context::Context(int gpu, const ComputeOptions& options, const ComputeHooks& hooks)
@@ -96,7 +96,7 @@ Context::Context(int gpu, const ComputeOptions& options, const ComputeHooks& hoo
   gpu_name_ = properties.name;
   multiprocessors_ = properties.multiProcessorCount;
   l2_bytes_ = static_cast<std::size_t>(properties.l2CacheSize);
-  // First, because cuDNN also uses it and may not find it.
+  // Created first, because cuDNN also uses it and may not find it.
   cublasLtHandle_t cublas = nullptr;
   check(cublasLtCreate(&cublas), "cuBLASLt");
   cublas_.reset(cublas);

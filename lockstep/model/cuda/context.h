@@ -75,13 +75,13 @@ class Staging {
 
   std::byte* data() const { return static_cast<std::byte*>(device_.data()); }  ///< on the GPU
 
-  /// Replaces the first bytes, a multiple of 4; nothing is enqueued if they are the same.
-  void bring(std::span<const std::byte> bytes);
+  /// Replaces the first bytes, a multiple of 4; nothing is enqueued if they are unchanged.
+  void update(std::span<const std::byte> bytes);
 
  private:
   Context& context_;
   device::Buffer device_;
-  std::vector<std::byte> values_;  // of device_ after all that is enqueued
+  std::vector<std::byte> values_;  // contents of device_ after the enqueued work
 };
 
 /// One value of a trivial type in GPU memory, set by the host.
@@ -90,7 +90,7 @@ class StagedValue {
  public:
   explicit StagedValue(Context& context) : staging_(context, sizeof(T)) {}
   const T* data() const { return reinterpret_cast<const T*>(staging_.data()); }
-  void set(const T& value) { staging_.bring(std::as_bytes(std::span(&value, 1))); }
+  void set(const T& value) { staging_.update(std::as_bytes(std::span(&value, 1))); }
 
  private:
   Staging staging_;
@@ -102,7 +102,7 @@ class PassKeys {
   explicit PassKeys(Context& context);
 
   /// The key of `layer`. Its address stays valid; begin() sets its value.
-  const PassKey* of(const std::string& layer);
+  const PassKey* key(const std::string& layer);
   /// Computes the keys of `pass`.
   void begin(const PassContext& pass);
 
@@ -119,7 +119,7 @@ class Context {
   Context(int gpu, const ComputeOptions& options, const ComputeHooks& hooks = {});
 
   int gpu() const { return gpu_; }
-  /// The GPU's product name, as list_gpus() gives it.
+  /// The GPU's product name, as list_gpus() reports it.
   const std::string& gpu_name() const { return gpu_name_; }
   int multiprocessors() const { return multiprocessors_; }
   std::size_t l2_bytes() const { return l2_bytes_; }  ///< size of the second-level cache
@@ -131,8 +131,8 @@ class Context {
   /// The group that synchronizes batch normalization; null: none.
   StatisticsExchange* statistics() const { return hooks_.statistics; }
   /// Time spent measuring algorithms so far.
-  double choosing_seconds() const { return choosing_seconds_; }
-  /// Measures algorithms: runs `choose`, and adds its duration to choosing_seconds().
+  double tuning_seconds() const { return choosing_seconds_; }
+  /// Measures algorithms: runs `choose`, and adds its duration to tuning_seconds().
   template <typename Choose>
   auto measured(Choose choose) {
     const auto start = std::chrono::steady_clock::now();
@@ -150,9 +150,9 @@ class Context {
   cudaDataType_t cuda_type() const;
   device::Allocator& allocator() { return *allocator_; }
   AlgorithmCache& algorithms() { return algorithms_; }
-  /// What operations share, such as plans of cuDNN, by name; null until one has made it.
+  /// An object that operations share, such as a cuDNN plan, by name; null until one sets it.
   std::shared_ptr<const void>& shared(const std::string& name) { return shared_[name]; }
-  /// Adds a sentence about how layers are computed here, unless it is known.
+  /// Adds a sentence about how layers are computed, unless it is already present.
   void note(const std::string& choice) { choices_.insert(choice); }
   const std::set<std::string>& choices() const { return choices_; }
   PassKeys& keys() { return keys_; }

@@ -26,7 +26,7 @@ struct PassNumbers {
   float gradient_factor = 0;  // loss scale / samples of the global batch
 };
 
-// What the targets of a batch consist of, which recorded work depends on.
+// The components of the targets of a batch, on which recorded work depends.
 struct TargetKind {
   bool mixed = false;
   bool weighted = false;
@@ -53,7 +53,7 @@ class CudaBackend final : public Backend {
   device::Stream& stream() override { return context_.stream(); }
 
   std::set<std::string> choices() const override { return context_.choices(); }
-  double choosing_seconds() const override { return context_.choosing_seconds(); }
+  double tuning_seconds() const override { return context_.tuning_seconds(); }
   std::unique_ptr<Operation> compile(const BuiltinLayer& layer,
                                      const CompileContext& context) override {
     make_current();
@@ -86,10 +86,10 @@ class CudaBackend final : public Backend {
       const Targets& targets = batch.targets_of(term);
       width = std::max({width, targets.labels.size(), targets.values.size()});
     }
-    if (of_rows_.size() < width * sizeof(cuda::SampleLoss)) {
+    if (row_losses_.size() < width * sizeof(cuda::SampleLoss)) {
       context_.stream().synchronize();
-      of_rows_ = {};
-      of_rows_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
+      row_losses_ = {};
+      row_losses_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
       ++placement_;
     }
   }
@@ -102,8 +102,8 @@ class CudaBackend final : public Backend {
     const std::int64_t rows = range.count > 0 ? range.count : all_rows;
     const std::int64_t stride = static_cast<std::int64_t>(outputs.size()) / rows;
     const float weight = loss[term].weight;
-    const auto from_row = [&](const auto* of_rows) {
-      return of_rows == nullptr ? nullptr : of_rows + range.first;
+    const auto from_row = [&](const auto* values) {
+      return values == nullptr ? nullptr : values + range.first;
     };
     const cuda::LossArguments arguments{
         .outputs = outputs,
@@ -120,7 +120,7 @@ class CudaBackend final : public Backend {
         .loss_weight = weight * static_cast<float>(feed_.positions(0, samples)) /
                        static_cast<float>(positions),
         .is_first_term = term == 0,
-        .of_rows = of_rows_.as<cuda::SampleLoss>().data(),
+        .row_losses = row_losses_.as<cuda::SampleLoss>().data(),
         .sums = sums_.as<MetricSums>().data(),
         .samples = range.first == 0 ? samples : 0,
         .rows = rows,
@@ -182,12 +182,12 @@ class CudaBackend final : public Backend {
   Context context_;
   cuda::StagedValue<PassNumbers> pass_;
   cuda::InputFeed feed_;
-  device::Buffer of_rows_;
+  device::Buffer row_losses_;
   device::Buffer sums_;
   device::Buffer fetched_;  // page-locked
   std::uint64_t placement_ = 0;
   bool trains_ = false;      // in the current pass
-  TargetKind trained_kind_;  // of the previous training pass
+  TargetKind trained_kind_;  // targets of the previous training pass
 };
 
 }  // namespace

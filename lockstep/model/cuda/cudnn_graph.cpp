@@ -65,7 +65,7 @@ GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const Ten
                                 bool is_virtual) {
   const auto [n, c, h, w] = sizes;
   return describe_tensor(id, type, sizes, {h * w * c, 1, w * c, c},
-                         is_virtual ? TensorMemory::nowhere : TensorMemory::gpu);
+                         is_virtual ? TensorMemory::none : TensorMemory::gpu);
 }
 
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
@@ -76,7 +76,7 @@ GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const Ten
       .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
       .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES, strides)
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment);
-  if (memory == TensorMemory::nowhere) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
+  if (memory == TensorMemory::none) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
   if (memory == TensorMemory::host) tensor.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, true);
   tensor.finalize();
   return tensor;
@@ -169,7 +169,8 @@ std::vector<GraphDescriptor> usable_configurations(const GraphDescriptor& graph,
   return usable;
 }
 
-std::optional<GraphPlan> GraphPlan::of(cudnnHandle_t handle, const GraphDescriptor& configuration) {
+std::optional<GraphPlan> GraphPlan::create(cudnnHandle_t handle,
+                                           const GraphDescriptor& configuration) {
   GraphDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle)
       .refer_to(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);

@@ -72,25 +72,25 @@ using TensorSizes = std::array<std::int64_t, 4>;
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
                                 bool is_virtual = false);
 
-/// Where a tensor of a graph is.
+/// The location of a tensor of a graph.
 enum class TensorMemory {
-  gpu,     ///< 16-byte aligned memory of the GPU
-  host,    ///< one value in host memory, read when the graph is enqueued
-  nowhere  ///< virtual: it is only passed from one operation to the next
+  gpu,   ///< 16-byte aligned memory of the GPU
+  host,  ///< one value in host memory, read when the graph is enqueued
+  none   ///< virtual: it is only passed from one operation to the next
 };
 
 /// A tensor with the given strides, in elements.
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
                                 const TensorSizes& strides, TensorMemory memory);
 
-/// The maximum workspace of an operation of cuDNN: a part of a step's memory, not most of it.
+/// The maximum workspace of a cuDNN operation, which limits its share of a step's memory.
 constexpr std::size_t kMaxWorkspace = std::size_t{1} << 30;
 
 /// What the engine of a graph must guarantee.
 struct EngineRequirements {
   bool exact = false;          ///< rounds no factor to fewer bits, as TF32 does
-  bool deterministic = false;  ///< gives the same bits in every run
-  /// May compile its kernels when a plan is made, which takes up to seconds.
+  bool deterministic = false;  ///< produces the same bits in every run
+  /// May compile its kernels when a plan is created, which may take seconds.
   bool may_compile = false;
 };
 EngineRequirements requirements(const ComputeOptions& options);
@@ -107,9 +107,10 @@ class GraphPlan {
  public:
   /// nullopt if the configuration does not work on the handle's GPU. May compile kernels.
   /// `configuration` must outlive the plan.
-  static std::optional<GraphPlan> of(cudnnHandle_t handle, const GraphDescriptor& configuration);
+  static std::optional<GraphPlan> create(cudnnHandle_t handle,
+                                         const GraphDescriptor& configuration);
 
-  /// The same plan, with addresses of its own. What the plan needs must outlive it, too.
+  /// A copy of the plan with its own addresses. The plan's dependencies must outlive it, too.
   GraphPlan shared() const { return GraphPlan(plan_, workspace_bytes_); }
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }

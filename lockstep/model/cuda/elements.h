@@ -49,8 +49,8 @@ struct Values {
   float elements[kWidth];
 };
 
-/// The same as they are in memory: a kernel that loads several before it uses the first keeps them
-/// in this form, which takes fewer registers.
+/// Values as stored in memory. A kernel that loads several before it uses the first keeps them in
+/// this form, which needs fewer registers.
 template <typename T, int kWidth>
 using Stored = std::conditional_t<kWidth == 1, T, uint4>;
 
@@ -92,7 +92,7 @@ __device__ void store(T* to, const Values<T, kWidth>& values) {
   }
 }
 
-/// kWidth floats of adjacent channels, 16 bytes at a time where there are as many.
+/// kWidth floats of adjacent channels, 16 bytes at a time if kWidth allows.
 template <int kWidth>
 __device__ void load_floats(const float* from, float (&to)[kWidth]) {
   if constexpr (kWidth % 4 == 0) {
@@ -121,7 +121,7 @@ __device__ inline std::size_t index_stride() {
 constexpr unsigned kThreads = 256;
 /// Number of blocks of kThreads for `items` work items, one for each thread. More blocks than a GPU
 /// can hold are faster than threads that loop with one load in flight: an update of 100 million
-/// parameters took 5 % less on an H100. Threads loop only where the grid would become too large.
+/// parameters took 5 % less on an H100. Threads loop only if the grid would become too large.
 inline unsigned blocks_for(std::size_t items) {
   constexpr std::size_t kMaxBlocks = std::size_t{1} << 20;
   const std::size_t blocks = (items + kThreads - 1) / kThreads;
@@ -160,22 +160,22 @@ T* data(const TensorView& view) {
   return static_cast<T*>(view.data());
 }
 
-/// Sum over a block of up to 1024 threads, in a fixed order. Thread 0 gets the result. Must be
+/// Sum over a block of up to 1024 threads, in a fixed order. Thread 0 receives the result. Must be
 /// called by all threads.
 template <typename T>
 __device__ T block_sum(T value) {
   constexpr unsigned kWarp = 32;
   constexpr unsigned kAll = 0xffffffffU;
-  __shared__ T of_warps[kWarp];
+  __shared__ T warp_sums[kWarp];
   for (unsigned offset = kWarp / 2; offset > 0; offset /= 2)
     value += __shfl_down_sync(kAll, value, offset);
   const unsigned lane = threadIdx.x % kWarp;
   const unsigned warp = threadIdx.x / kWarp;
   __syncthreads();  // the previous call may still be reading
-  if (lane == 0) of_warps[warp] = value;
+  if (lane == 0) warp_sums[warp] = value;
   __syncthreads();
   if (warp != 0) return value;
-  value = lane < (blockDim.x + kWarp - 1) / kWarp ? of_warps[lane] : T{};
+  value = lane < (blockDim.x + kWarp - 1) / kWarp ? warp_sums[lane] : T{};
   for (unsigned offset = kWarp / 2; offset > 0; offset /= 2)
     value += __shfl_down_sync(kAll, value, offset);
   return value;

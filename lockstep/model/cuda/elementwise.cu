@@ -78,7 +78,7 @@ __global__ void map_two(const T* a, const T* b, T* to, std::size_t count, Functi
 
 template <typename From, typename To>
 __device__ void convert_range(const From* from, To* to, std::size_t count) {
-  constexpr std::size_t kElements = 4;  // 8 or 16 bytes of each
+  constexpr std::size_t kElements = 4;  // 8 or 16 bytes per array
   struct alignas(kElements * sizeof(From)) Source {
     From elements[kElements];
   };
@@ -148,8 +148,7 @@ __global__ void convert_channel_elements(const From* from, std::size_t from_chan
   }
 }
 
-// The feature of each of the 256 values of a pixel: the divisions are done once for each of them
-// and channel.
+// The features of the 256 pixel values: one division per value and channel.
 constexpr unsigned kPixelValues = 256;
 using PixelFeatures = float[ChannelNormalization::kMaxChannels][kPixelValues];
 
@@ -206,11 +205,11 @@ __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::si
   for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
     const Source source = *reinterpret_cast<const Source*>(from + pack * kElements);
     Target target;
-    unsigned of_element = channel;
+    unsigned element_channel = channel;
 #pragma unroll
     for (std::size_t i = 0; i < kElements; ++i) {
-      target.elements[i] = narrow<To>(features[of_element][source.elements[i]]);
-      of_element = of_element + 1 == channels ? 0 : of_element + 1;
+      target.elements[i] = narrow<To>(features[element_channel][source.elements[i]]);
+      element_channel = element_channel + 1 == channels ? 0 : element_channel + 1;
     }
     *reinterpret_cast<Target*>(to + pack * kElements) = target;
     channel += step;
@@ -376,9 +375,9 @@ void convert_pixels_padded(const std::uint8_t* pixels, std::int64_t channels,
            static_cast<std::size_t>(channels), data<To>(to), count, effective(normalization));
   };
   if (to.type() == Precision::float16)
-    convert(__half{}, std::integral_constant<int, least_channels(Precision::float16)>());
+    convert(__half{}, std::integral_constant<int, min_channels(Precision::float16)>());
   else
-    convert(__nv_bfloat16{}, std::integral_constant<int, least_channels(Precision::bfloat16)>());
+    convert(__nv_bfloat16{}, std::integral_constant<int, min_channels(Precision::bfloat16)>());
 }
 
 void convert_channels(const TensorView& from, std::int64_t from_channels, const TensorView& to,

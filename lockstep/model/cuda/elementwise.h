@@ -22,11 +22,11 @@ void relu_forward(const TensorView& input, const TensorView& output, cudaStream_
 void relu_backward(const TensorView& output, const TensorView& output_gradient,
                    const TensorView& input_gradient, cudaStream_t stream);
 
-/// The function of `layer` of each element, optionally in place.
+/// Applies the function of `layer` to each element, optionally in place.
 void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
                        const TensorView& output, cudaStream_t stream);
-/// The gradient of its input, from `values`, its output or what PointwiseLayer's
-/// gradient_reads_input() says, and the output's gradient; optionally in place.
+/// The gradient of its input, optionally in place. `values` is its output, or its input if
+/// PointwiseLayer::gradient_reads_input().
 void pointwise_backward(const PointwiseLayer& layer, const TensorView& values,
                         const TensorView& output_gradient, const TensorView& input_gradient,
                         cudaStream_t stream);
@@ -41,13 +41,13 @@ void multiply(const TensorView& a, const TensorView& b, const TensorView& output
 
 /// Converts between any two types.
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
-/// Converts arrays of `precision` to float32, up to 32 of them in a kernel.
+/// Converts arrays of `precision` to float32, up to 32 per kernel.
 void widen_all(std::span<const Widening> arrays, Precision precision, cudaStream_t stream);
 
-/// Writes `words` from host memory to `to`. They are arguments of kernels, which a launch copies.
+/// Writes `words` from host memory to `to`. They are kernel arguments, which a launch copies.
 void write_words(std::span<const std::uint32_t> words, std::uint32_t* to, cudaStream_t stream);
 
-/// Random values in [-1, 1), the same in every run.
+/// Pseudorandom values in [-1, 1), reproducible.
 void fill_randomly(const TensorView& to, cudaStream_t stream);
 
 /// to[i] = pixels[i] / 255, normalized: device::pixels_to_features with the same roundings, then
@@ -55,8 +55,8 @@ void fill_randomly(const TensorView& to, cudaStream_t stream);
 void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization,
                     const TensorView& to, cudaStream_t stream);
 
-/// The same for images of `channels` channels, with additional channels of zeros: `to`, in 16 bits,
-/// has least_channels() of its type (channels.h).
+/// convert_pixels() for images of `channels` channels, padded with channels of zeros: `to`, in 16
+/// bits, has min_channels() of its type (channels.h).
 void convert_pixels_padded(const std::uint8_t* pixels, std::int64_t channels,
                            const ChannelNormalization& normalization, const TensorView& to,
                            cudaStream_t stream);

@@ -44,7 +44,7 @@ std::size_t target_bytes_of(const BatchView& batch) {
   return bytes;
 }
 
-/// The offset of what follows an input of `bytes` bytes.
+/// The offset of the data after an input of `bytes` bytes.
 std::size_t next_offset(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// The offset of the targets after the inputs.
@@ -84,7 +84,7 @@ InputFeed::~InputFeed() {
 void InputFeed::stage(const BatchView& batch) {
   staged_.reset();  // a batch that was not loaded
   const std::size_t slot = std::exchange(next_, 1 - next_);
-  bring(batch, slots_[slot]);
+  copy_to_gpu(batch, slots_[slot]);
   staged_ = slot;
 }
 
@@ -95,7 +95,7 @@ void InputFeed::load(std::span<const LoadedInput> inputs, const BatchView& batch
     which = *std::exchange(staged_, std::nullopt);
   } else {
     which = staged_ ? 1 - *staged_ : std::exchange(next_, 1 - next_);
-    bring(batch, slots_[which]);
+    copy_to_gpu(batch, slots_[which]);
     // Also reserves memory for the next batch: a GPU allocation may wait for all work in progress
     // on the GPU, and the work of a step may wait for other ranks.
     if (!staged_) reserve(bytes_of(batch), slots_[1 - which]);
@@ -129,7 +129,7 @@ void InputFeed::load(std::span<const LoadedInput> inputs, const BatchView& batch
       terms_.back().weights_at = count - targets.sample_weights.size();
     begin += count;
   }
-  record(context_.stream(), slot.taken);
+  record(context_.stream(), slot.consumed);
 }
 
 void InputFeed::convert_features(const InputView& input, const std::byte* data,
@@ -140,7 +140,7 @@ void InputFeed::convert_features(const InputView& input, const std::byte* data,
       TensorView::reading({reinterpret_cast<const float*>(data), has_features ? count : 0});
   const auto* const pixels = reinterpret_cast<const std::uint8_t*>(data);
   if (count != target.size()) {
-    const std::int64_t padded = least_channels(target.type());
+    const std::int64_t padded = min_channels(target.type());
     const auto channels = static_cast<std::int64_t>(count) * padded /
                           static_cast<std::int64_t>(std::max<std::size_t>(target.size(), 1));
     LOCKSTEP_CHECK_OP(channels, >, 0);
@@ -157,7 +157,7 @@ void InputFeed::convert_features(const InputView& input, const std::byte* data,
   }
 }
 
-void InputFeed::bring(const BatchView& batch, Slot& slot) {
+void InputFeed::copy_to_gpu(const BatchView& batch, Slot& slot) {
   const std::size_t end = bytes_of(batch);
   if (slot.arrived) slot.arrived->synchronize();
   reserve(end, slot);
@@ -173,14 +173,14 @@ void InputFeed::bring(const BatchView& batch, Slot& slot) {
       copy_bytes(piece, next);
       next += piece.size();
     }
-  if (slot.taken) context_.copies().wait(*slot.taken);
+  if (slot.consumed) context_.copies().wait(*slot.consumed);
   device::copy(slot.on_gpu.data(), pinned, end, context_.copies());
   record(context_.copies(), slot.arrived);
 }
 
 void InputFeed::reserve(std::size_t bytes, Slot& slot) {
   if (bytes <= slot.pinned.size()) return;
-  if (slot.taken) slot.taken->synchronize();
+  if (slot.consumed) slot.consumed->synchronize();
   slot.on_gpu = {};  // free first: both together might not fit
   slot.pinned = {};
   slot.on_gpu = context_.allocator().allocate(bytes);

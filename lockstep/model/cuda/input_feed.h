@@ -32,11 +32,11 @@ class InputFeed {
   /// stream.
   void stage(const BatchView& batch);
   /// Stage two of `batch`; also stage one unless `staged`. `inputs` have the sizes of its inputs,
-  /// or images with least_channels() of their type, the additional ones zero.
+  /// or images with min_channels() of their type, the additional ones zero.
   void load(std::span<const LoadedInput> inputs, const BatchView& batch, bool staged);
 
-  // Targets of the batch loaded last, on the GPU: those of the term `term` of the loss.
-  /// Null if it has values instead.
+  // Targets of loss term `term` in the batch loaded last, on the GPU.
+  /// Null if the term has values instead.
   const std::int32_t* labels(std::size_t term) const {
     return terms_[term].has_labels ? targets_.as<std::int32_t>().data() + terms_[term].begin
                                    : nullptr;
@@ -53,17 +53,17 @@ class InputFeed {
     const std::size_t mixed = terms_[term].mixed_samples;
     return mixed > 0 ? values(term) + 2 * mixed : nullptr;
   }
-  /// Number of labels of each of `samples` samples; 1 if it has values instead.
+  /// Number of labels of each of `samples` samples; 1 if the term has values instead.
   std::int64_t positions(std::size_t term, std::int64_t samples) const {
     return terms_[term].has_labels ? terms_[term].labels / samples : 1;
   }
-  /// Number of weights of the samples, or of their labels.
+  /// Number of weights, one per sample or per label.
   std::int64_t sample_weight_count(std::size_t term) const { return terms_[term].sample_weights; }
   /// Null if all samples have weight 1.
   const float* sample_weights(std::size_t term) const {
     return terms_[term].weights_at ? values(term) + *terms_[term].weights_at : nullptr;
   }
-  /// Increases when these arrays have moved.
+  /// Increases when these arrays move.
   std::uint64_t placement() const { return placement_; }
 
  private:
@@ -74,21 +74,21 @@ class InputFeed {
     device::Buffer pinned;
     device::Buffer on_gpu;
     std::optional<device::Event> arrived;
-    std::optional<device::Event> taken;  // by stage two
+    std::optional<device::Event> consumed;  // after stage two
   };
 
-  /// Where the targets of one term are; offsets in elements of 4 bytes.
+  /// Location of the targets of one term; offsets in elements of 4 bytes.
   struct Term {
     std::size_t begin = 0;
     bool has_labels = false;
     std::int64_t labels = 0;
     std::size_t mixed_samples = 0;  // 0 without mixup
     std::int64_t sample_weights = 0;
-    std::optional<std::size_t> weights_at;  // of the samples' weights, from `begin`
+    std::optional<std::size_t> weights_at;  // offset of the sample weights from `begin`
   };
 
   void convert_features(const InputView& input, const std::byte* data, const TensorView& target);
-  void bring(const BatchView& batch, Slot& slot);
+  void copy_to_gpu(const BatchView& batch, Slot& slot);
   void reserve(std::size_t bytes, Slot& slot);
   void reserve_targets(std::size_t bytes);
 
@@ -98,7 +98,7 @@ class InputFeed {
   std::size_t next_ = 0;
   std::optional<std::size_t> staged_;
   device::Buffer targets_;
-  std::vector<Term> terms_;  // of the batch loaded last
+  std::vector<Term> terms_;  // the loss terms of the batch loaded last
   std::uint64_t placement_ = 0;
 };
 

@@ -26,19 +26,20 @@ struct Max {
   __device__ float operator()(float a, float b) const { return b > a || b != b ? b : a; }
 };
 
-// Some threads share a row: a warp, or a block of kThreads for a wide one, so that a batch of rows
-// fills the GPU. Every thread gets the result of a reduction, whose order is fixed.
+// A warp shares a row, or a block of kThreads a wide one, so that a batch of rows fills the GPU.
+// Every thread receives the result of a reduction, whose order is fixed.
 template <unsigned kGroup, typename Reduction, typename Value>
 __device__ Value reduce(Value value, Reduction reduction) {
   for (unsigned mask = kWarp / 2; mask > 0; mask /= 2)
     value = reduction(value, __shfl_xor_sync(kAll, value, mask));
   if constexpr (kGroup > kWarp) {
-    __shared__ Value of_warps[kGroup / kWarp];
+    __shared__ Value warp_values[kGroup / kWarp];
     __syncthreads();  // the previous call may still be reading
-    if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
+    if (threadIdx.x % kWarp == 0) warp_values[threadIdx.x / kWarp] = value;
     __syncthreads();
-    value = of_warps[0];
-    for (unsigned warp = 1; warp < kGroup / kWarp; ++warp) value = reduction(value, of_warps[warp]);
+    value = warp_values[0];
+    for (unsigned warp = 1; warp < kGroup / kWarp; ++warp)
+      value = reduction(value, warp_values[warp]);
   }
   return value;
 }
@@ -48,9 +49,9 @@ __device__ std::int64_t row_of_group() {
   return (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kGroup;
 }
 
-// Calls use(k) for the elements of a row that are this thread's.
+// Calls use(k) for this thread's elements of a row.
 template <unsigned kGroup, typename Use>
-__device__ void for_each_of_row(std::int64_t width, const Use& use) {
+__device__ void for_each_in_row(std::int64_t width, const Use& use) {
 #pragma unroll 4
   for (std::int64_t k = threadIdx.x % kGroup; k < width; k += kGroup) use(k);
 }
@@ -70,7 +71,7 @@ void with_group(std::int64_t rows, std::int64_t width, const Use& use) {
 template <unsigned kGroup, typename T>
 __device__ float row_max(const T* row, std::int64_t width) {
   float largest = widen(row[0]);
-  for_each_of_row<kGroup>(width, [&](std::int64_t k) { largest = Max()(largest, widen(row[k])); });
+  for_each_in_row<kGroup>(width, [&](std::int64_t k) { largest = Max()(largest, widen(row[k])); });
   return reduce<kGroup>(largest, Max());
 }
 
@@ -81,9 +82,9 @@ __global__ void softmax_rows(const T* input, std::int64_t rows, std::int64_t wid
   const T* const x = input + row * width;
   const float largest = row_max<kGroup>(x, width);
   float sum = 0;
-  for_each_of_row<kGroup>(width, [&](std::int64_t k) { sum += expf(widen(x[k]) - largest); });
+  for_each_in_row<kGroup>(width, [&](std::int64_t k) { sum += expf(widen(x[k]) - largest); });
   sum = reduce<kGroup>(sum, Sum());
-  for_each_of_row<kGroup>(width, [&](std::int64_t k) {
+  for_each_in_row<kGroup>(width, [&](std::int64_t k) {
     output[row * width + k] = narrow<T>(expf(widen(x[k]) - largest) / sum);
   });
 }
@@ -96,17 +97,18 @@ __global__ void softmax_gradient_rows(const T* output, const T* output_gradient,
   const T* const y = output + row * width;
   const T* const g = output_gradient + row * width;
   float dot = 0;
-  for_each_of_row<kGroup>(width, [&](std::int64_t k) { dot += widen(y[k]) * widen(g[k]); });
+  for_each_in_row<kGroup>(width, [&](std::int64_t k) { dot += widen(y[k]) * widen(g[k]); });
   dot = reduce<kGroup>(dot, Sum());
-  for_each_of_row<kGroup>(width, [&](std::int64_t k) {
+  for_each_in_row<kGroup>(width, [&](std::int64_t k) {
     input_gradient[row * width + k] = narrow<T>(widen(y[k]) * (widen(g[k]) - dot));
   });
 }
 
-// Whether an output precedes the label's when sorted in descending order, ties in index order; NaN
-// outputs come first.
-__device__ inline bool precedes(float value, std::int64_t k, float of_label, std::int64_t label) {
-  return (k < label && !(value < of_label)) || (k > label && !(value <= of_label));
+// Whether an output precedes the label's when sorted in descending order, NaN first, ties in index
+// order.
+__device__ inline bool precedes(float value, std::int64_t k, float label_value,
+                                std::int64_t label) {
+  return (k < label && !(value < label_value)) || (k > label && !(value <= label_value));
 }
 
 // The target classes of one row: the first has `weight`, the second the remainder.
@@ -152,19 +154,19 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   T* const g = gradient + (gradient != nullptr ? row * a.row_stride : 0);
   if (is_masked(a, row)) {
     if (gradient != nullptr)
-      for_each_of_row<kGroup>(a.width, [&](std::int64_t k) { g[k] = narrow<T>(0); });
+      for_each_in_row<kGroup>(a.width, [&](std::int64_t k) { g[k] = narrow<T>(0); });
     return;
   }
   const TrueClasses classes = classes_of(a, row);
   const auto width = static_cast<float>(a.width);
   const float largest = row_max<kGroup>(z, a.width);
   const float label_output = widen(z[classes.label]);
-  const float of_label = below_largest(label_output, largest);
-  const float of_partner = below_largest(widen(z[classes.partner]), largest);
+  const float label_logit = below_largest(label_output, largest);
+  const float partner_logit = below_largest(widen(z[classes.partner]), largest);
   float sum = 0;
   float shifted_sum = 0;
   int rank = 0;
-  for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
+  for_each_in_row<kGroup>(a.width, [&](std::int64_t k) {
     const float value = widen(z[k]);
     const float shifted = below_largest(value, largest);
     sum += expf(shifted);
@@ -183,7 +185,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
     const float factor = factor_of(a, row);
     const float normalizer = factor / sum;
     const float off_target = factor * smoothing / width;
-    for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
+    for_each_in_row<kGroup>(a.width, [&](std::int64_t k) {
       float value = expf(below_largest(widen(z[k]), largest)) * normalizer - off_target;
       if (k == classes.label) value -= factor * (1 - smoothing) * classes.weight;
       if (k == classes.partner && classes.weight < 1)
@@ -194,15 +196,15 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   if (threadIdx.x % kGroup != 0) return;
   // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the
   // product is NaN.
-  double of_classes = 0;
+  double class_logits = 0;
   if (classes.weight > 0)
-    of_classes = static_cast<double>(classes.weight) * static_cast<double>(of_label);
+    class_logits = static_cast<double>(classes.weight) * static_cast<double>(label_logit);
   if (classes.weight < 1)
-    of_classes += static_cast<double>(1 - classes.weight) * static_cast<double>(of_partner);
-  double loss = static_cast<double>(logf(sum)) - static_cast<double>(1 - smoothing) * of_classes;
+    class_logits += static_cast<double>(1 - classes.weight) * static_cast<double>(partner_logit);
+  double loss = static_cast<double>(logf(sum)) - static_cast<double>(1 - smoothing) * class_logits;
   if (smoothing != 0)
     loss -= static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
-  a.of_rows[row] = {loss, rank};
+  a.row_losses[row] = {loss, rank};
 }
 
 struct Min {
@@ -214,7 +216,7 @@ template <unsigned kGroup>
 __device__ std::int64_t argmax(const float* row, std::int64_t width) {
   const float largest = row_max<kGroup>(row, width);
   auto first = static_cast<int>(width) - 1;
-  for_each_of_row<kGroup>(width, [&](std::int64_t k) {
+  for_each_in_row<kGroup>(width, [&](std::int64_t k) {
     if (row[k] == largest) first = Min()(first, static_cast<int>(k));
   });
   return reduce<kGroup>(first, Min());
@@ -231,7 +233,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   const float largest = row_max<kGroup>(z, a.width);
   float sum = 0;
   float total = 0;
-  for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
+  for_each_in_row<kGroup>(a.width, [&](std::int64_t k) {
     sum += expf(below_largest(widen(z[k]), largest));
     total += loss.smoothed(targets[k], width);
   });
@@ -242,7 +244,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   const float label_output = widen(z[label]);
   double result = 0;
   int rank = 0;
-  for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
+  for_each_in_row<kGroup>(a.width, [&](std::int64_t k) {
     const float value = widen(z[k]);
     const float shifted = below_largest(value, largest);
     const float target = loss.smoothed(targets[k], width);
@@ -254,7 +256,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   });
   result = reduce<kGroup>(result, Sum());
   rank = reduce<kGroup>(rank, Sum());
-  if (threadIdx.x % kGroup == 0) a.of_rows[row] = {result, rank};
+  if (threadIdx.x % kGroup == 0) a.row_losses[row] = {result, rank};
 }
 
 template <unsigned kGroup, typename T, ElementwiseLoss Elementwise>
@@ -264,7 +266,7 @@ __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient,
   const auto width = static_cast<float>(a.width);
   double sum = 0;
   std::int64_t rank = 0;
-  for_each_of_row<kGroup>(a.width, [&](std::int64_t k) {
+  for_each_in_row<kGroup>(a.width, [&](std::int64_t k) {
     const float output = widen(outputs[row * a.width + k]);
     const float target =
         a.labels != nullptr ? static_cast<float>(a.labels[row]) : a.targets[row * a.width + k];
@@ -275,7 +277,7 @@ __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient,
           narrow<T>(masked(a, row, factor_of(a, row) * loss.derivative(output, target) / width));
   });
   sum = reduce<kGroup>(sum, Sum());
-  if (threadIdx.x % kGroup == 0) a.of_rows[row] = {sum / static_cast<double>(width), rank};
+  if (threadIdx.x % kGroup == 0) a.row_losses[row] = {sum / static_cast<double>(width), rank};
 }
 
 // One block; each thread handles every kThreads-th row.
@@ -291,10 +293,10 @@ __global__ void add_rows(LossArguments a, bool has_accuracy) {
       continue;
     }
     const auto weight = static_cast<double>(weight_of(a, row));
-    if (weight > 0) loss += weight * a.of_rows[row].loss;
+    if (weight > 0) loss += weight * a.row_losses[row].loss;
     weight_excess += weight - 1;
-    correct += a.of_rows[row].rank < 1;
-    correct_top5 += a.of_rows[row].rank < 5;
+    correct += a.row_losses[row].rank < 1;
+    correct_top5 += a.row_losses[row].rank < 5;
   }
   loss = block_sum(loss);
   weight_excess = block_sum(weight_excess);

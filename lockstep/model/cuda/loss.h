@@ -21,7 +21,7 @@ void softmax_backward(const TensorView& output, const TensorView& output_gradien
 /// batch size.
 struct SampleLoss {
   double loss = 0;
-  std::int64_t rank = 0;  ///< classes that are before the true one
+  std::int64_t rank = 0;  ///< number of classes ranked above the true one
 };
 
 /// All pointers are to GPU memory. A row is a sample, or a position of a sample with several.
@@ -34,17 +34,17 @@ struct LossArguments {
   const float* targets = nullptr;                ///< [rows, width]
   const float* sample_weights = nullptr;         ///< [rows / rows_per_weight]; null: all are 1
   std::int64_t rows_per_weight = 1;
-  std::int64_t first_row = 0;              ///< of the rows, in `sample_weights` alone
+  std::int64_t first_row = 0;              ///< index of the first row in `sample_weights`
   const float* gradient_factor = nullptr;  ///< loss scale / samples of the global batch
   float gradient_weight = 1;               ///< LossTerm::weight / positions of a sample
   float loss_weight = 1;                   ///< LossTerm::weight, in positions of the first term
-  bool is_first_term = true;      ///< whether its samples and accuracy are added to the sums
-  SampleLoss* of_rows = nullptr;  ///< [rows], scratch
-  MetricSums* sums = nullptr;     ///< accumulated into
-  std::int64_t samples = 0;       ///< that are added to the sums
+  bool is_first_term = true;         ///< whether its samples and accuracy are added to the sums
+  SampleLoss* row_losses = nullptr;  ///< [rows], scratch
+  MetricSums* sums = nullptr;        ///< accumulated into
+  std::int64_t samples = 0;          ///< samples added to the sums
   std::int64_t rows = 0;
   std::int64_t width = 0;
-  std::int64_t row_stride = 0;  ///< from an output row to the next; above `width` with labels alone
+  std::int64_t row_stride = 0;  ///< elements per output row; above `width` with labels only
 };
 /// As model::compute_loss. The loss of a row is computed in float32; the sums are accumulated in
 /// double, in the order of rows. Throws Error (input) for a loss that runs on the CPU only.

@@ -42,7 +42,7 @@ cublasLtEpilogue_t epilogue(const ProductSpec& spec) {
   return spec.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// Whether cuBLASLt says that another algorithm may do.
+// Whether the status of cuBLASLt suggests another algorithm.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
          status == CUBLAS_STATUS_INVALID_VALUE;
@@ -113,12 +113,12 @@ void MatrixProduct::choose() {
 void MatrixProduct::run(const void* left, const void* right, const void* bias, void* workspace,
                         void* result, bool adds) {
   constexpr float kOne = 1;
-  const float kept = adds ? 1 : 0;  // factor on what the result was before
+  const float beta = adds ? 1 : 0;  // factor on the previous result
   if (spec_.bias) set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, description_);
   const auto try_first = [&] {
     const cublasLtMatmulHeuristicResult_t& first = algorithms_.front();
     return cublasLtMatmul(context_.cublas(), operation_.get(), &kOne, right, right_.get(), left,
-                          left_.get(), &kept, result, result_.get(), result, result_.get(),
+                          left_.get(), &beta, result, result_.get(), result, result_.get(),
                           &first.algo, workspace, first.workspaceSize, context_.native());
   };
   cublasStatus_t status = try_first();

@@ -23,17 +23,16 @@ struct ProductSpec {
   bool bias = false;                 ///< one per result column, of the result's type
   bool relu = false;
   std::int64_t left_stride = 0;    ///< elements from a stored row of left to the next; 0: no gap
-  std::int64_t result_stride = 0;  ///< the same of the result
+  std::int64_t result_stride = 0;  ///< elements from a result row to the next; 0: no gap
 };
 
-/// One product and its algorithm: the first of those that cuBLASLt's heuristics propose that
-/// cuBLASLt runs.
+/// One product. Its algorithm is the first proposal of cuBLASLt's heuristics that cuBLASLt runs.
 class MatrixProduct {
  public:
   /// Throws Error (device) if cuBLASLt has no algorithm.
   MatrixProduct(Context& context, const ProductSpec& spec);
 
-  /// The most that one of its algorithms needs.
+  /// The largest workspace of its algorithms.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
   /// Enqueues the product on the context's stream. `bias` is used if the spec has one; arrays are

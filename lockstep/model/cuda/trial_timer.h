@@ -12,18 +12,17 @@
 namespace lockstep::model::cuda {
 
 /// `bytes` on the context's GPU, filled with random values of the context's precision: a GPU
-/// computes with zeros faster, because it takes less power. Throws Error (device).
+/// computes with zeros faster, because it draws less power. Throws Error (device).
 device::Buffer random_values(Context& context, std::size_t bytes);
 
-/// Times work with cold caches, as in a step, where other arrays have passed through since its
-/// operands were last used.
+/// Times work with cold caches, as in a step, where other arrays have evicted its operands.
 class TrialTimer {
  public:
   /// Allocates memory that is larger than the cache. Throws Error (device).
   explicit TrialTimer(Context& context);
 
-  /// The least milliseconds of a few runs of what `enqueue` enqueues on the context's stream. A run
-  /// that takes longer than `limit` is the last one. Waits for the stream.
+  /// The minimum milliseconds over a few runs of the work that `enqueue` enqueues on the context's
+  /// stream. A run longer than `limit` is the last. Waits for the stream.
   float milliseconds(const std::function<void()>& enqueue, float limit);
 
  private:
@@ -35,8 +34,8 @@ class TrialTimer {
   device::cuda::EventHandle end_;
 };
 
-/// The result of `attempt`, or false if a library refuses it with an Error: where there is another
-/// way to compute the same.
+/// The result of `attempt`, or false if a library refuses it with an Error; for work that has an
+/// alternative.
 template <typename Attempt>
 bool succeeds(Attempt attempt) {
   try {

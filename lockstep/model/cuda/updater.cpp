@@ -21,8 +21,8 @@ constexpr std::size_t kChunkElements = std::size_t{1} << 16;
 // The layout of the flat arrays for layer-wise optimizers, built on the host.
 struct LayerTable {
   std::vector<Chunk> chunks;
-  std::vector<std::uint32_t> first_chunks;  // of each parameter, and the end
-  std::vector<std::uint32_t> parameter_of;  // of each flat block
+  std::vector<std::uint32_t> first_chunks;  // per parameter, and the end
+  std::vector<std::uint32_t> parameter_of;  // per flat block
 
   explicit LayerTable(const ParameterTable& table) {
     const auto& entries = table.entries();
@@ -41,7 +41,7 @@ struct LayerTable {
   }
 };
 
-// The different groups of the parameters.
+// The distinct groups of the parameters.
 std::vector<UpdateGroup> groups_of(const ParameterTable& table) {
   std::vector<UpdateGroup> groups;
   for (const ParameterInfo& entry : table.entries())
@@ -136,7 +136,7 @@ class GpuUpdater final : public Updater {
   }
 
  private:
-  // What begin() sets.
+  // The values set by begin().
   struct StepNumbers {
     Numbers<Update> groups;
     DecisionNumbers decision;

@@ -13,12 +13,12 @@ namespace {
 using device::cuda::launch;
 
 // Float32 elements of a pack; all packs are whole, since arrays consist of whole flat blocks.
-constexpr int kTake = 4;
-using FloatPack = Values<float, kTake>;
+constexpr int kPackElements = 4;
+using FloatPack = Values<float, kPackElements>;
 
-// Packs that are not accessed again before the next step: they leave the cache before others.
+// Loads packs that are not accessed again before the next step: the cache evicts them first.
 __device__ FloatPack load_once(const float* from) {
-  return values_of<float, kTake>(__ldcs(reinterpret_cast<const uint4*>(from)));
+  return values_of<float, kPackElements>(__ldcs(reinterpret_cast<const uint4*>(from)));
 }
 __device__ void store_once(float* to, const FloatPack& values) {
   uint4 bits;
@@ -26,26 +26,26 @@ __device__ void store_once(float* to, const FloatPack& values) {
   __stcs(reinterpret_cast<uint4*>(to), bits);
 }
 
-// Blocks of `square` that a multiprocessor runs at the same time: then those of square_sum_parts()
-// are one wave on a GPU with 128 multiprocessors or more.
+// Resident blocks of `square` per multiprocessor: those of square_sum_parts() are then one wave on
+// a GPU with 128 multiprocessors or more.
 constexpr int kSquareBlocks = 8;
 
 __global__ void __launch_bounds__(kThreads, kSquareBlocks)
     square(const float* values, std::size_t count, double* partials) {
   constexpr int kPacks = 2;  // whose loads are issued before the first is used
-  const std::size_t packs = count / kTake;
+  const std::size_t packs = count / kPackElements;
   double sum = 0;
   for (std::size_t first = first_index(); first < packs; first += kPacks * index_stride()) {
     FloatPack loaded[kPacks] = {};
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       const std::size_t pack = first + k * index_stride();
-      if (pack < packs) loaded[k] = load<float, kTake>(values + pack * kTake);
+      if (pack < packs) loaded[k] = load<float, kPackElements>(values + pack * kPackElements);
     }
 #pragma unroll
     for (const FloatPack& v : loaded)
 #pragma unroll
-      for (int i = 0; i < kTake; ++i)
+      for (int i = 0; i < kPackElements; ++i)
         sum += static_cast<double>(v.elements[i]) * static_cast<double>(v.elements[i]);
   }
   sum = block_sum(sum);
@@ -58,19 +58,19 @@ __global__ void decide_at_once(const float* summable, const double* partials, un
   for (unsigned i = threadIdx.x; i < parts; i += blockDim.x) sum += partials[i];
   sum = block_sum(sum);
   if (threadIdx.x != 0) return;
-  Decision made;
-  const float of_weights = SummableMetrics::gradient_factor(summable);
-  made.scale = of_weights / numbers->loss_scale;
-  made.average_decay = numbers->average_decay;
+  Decision result;
+  const float weight_factor = SummableMetrics::gradient_factor(summable);
+  result.scale = weight_factor / numbers->loss_scale;
+  result.average_decay = numbers->average_decay;
   const double norm =
-      sqrt(sum) * static_cast<double>(of_weights) / static_cast<double>(numbers->loss_scale);
-  made.applied = SummableMetrics::is_finite(summable) &&
-                 !SummableMetrics::is_weightless(summable) && norm - norm == 0;  // finite
-  if (numbers->clip_norm > 0 && made.applied != 0) {
-    made.norm = norm;
-    if (norm > numbers->clip_norm) made.scale *= static_cast<float>(numbers->clip_norm / norm);
+      sqrt(sum) * static_cast<double>(weight_factor) / static_cast<double>(numbers->loss_scale);
+  result.applied = SummableMetrics::is_finite(summable) &&
+                   !SummableMetrics::is_weightless(summable) && norm - norm == 0;  // finite
+  if (numbers->clip_norm > 0 && result.applied != 0) {
+    result.norm = norm;
+    if (norm > numbers->clip_norm) result.scale *= static_cast<float>(numbers->clip_norm / norm);
   }
-  *decision = made;
+  *decision = result;
 }
 
 __global__ void restore(const Decision* decision, const float* kept, float* values,
@@ -79,27 +79,27 @@ __global__ void restore(const Decision* decision, const float* kept, float* valu
   for (std::size_t i = first_index(); i < count; i += index_stride()) values[i] = kept[i];
 }
 
-// Writes four parameters, and their 16-bit copy if there is one. The next pass reads one of them.
+// Writes four parameters, and their 16-bit copy if there is one. The next pass reads either.
 template <typename Weight>
-__device__ void store_parameters(const FloatPack& w, std::size_t at, float* parameters,
+__device__ void store_parameters(const FloatPack& w, std::size_t offset, float* parameters,
                                  Weight* weights) {
   if constexpr (std::is_same_v<Weight, float>) {
-    store<float, kTake>(parameters + at, w);
+    store<float, kPackElements>(parameters + offset, w);
   } else {
-    store_once(parameters + at, w);
-    struct alignas(kTake * sizeof(Weight)) Narrow {
-      Weight elements[kTake];
+    store_once(parameters + offset, w);
+    struct alignas(kPackElements * sizeof(Weight)) Narrow {
+      Weight elements[kPackElements];
     } narrowed;
 #pragma unroll
-    for (int i = 0; i < kTake; ++i) narrowed.elements[i] = narrow<Weight>(w.elements[i]);
-    *reinterpret_cast<Narrow*>(weights + at) = narrowed;
+    for (int i = 0; i < kPackElements; ++i) narrowed.elements[i] = narrow<Weight>(w.elements[i]);
+    *reinterpret_cast<Narrow*>(weights + offset) = narrowed;
   }
 }
 
-// The constants of an update where a kernel finds them.
+// The constants of an update in a kernel.
 template <typename Update>
 struct Constants {
-  const Update* of_group;
+  const Update* group_updates;
   float average_decay;
   const std::uint32_t* parameter_of;
   const float* rates;
@@ -119,40 +119,40 @@ __device__ void descend_packs(const FlatArrays& a, Weight* weights,
   float rate[kPacks];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    const std::size_t at = (first_pack + k * kThreads) * kTake;
-    w[k] = load_once(a.parameters + at);
-    g[k] = load_once(a.gradients + at);
-    if constexpr (kSlots > 0) first[k] = load_once(a.first + at);
-    if constexpr (kSlots > 1) second[k] = load_once(a.second + at);
-    if (a.average != nullptr) average[k] = load_once(a.average + at);
-    group[k] = a.groups[at / kFlatBlock];
+    const std::size_t offset = (first_pack + k * kThreads) * kPackElements;
+    w[k] = load_once(a.parameters + offset);
+    g[k] = load_once(a.gradients + offset);
+    if constexpr (kSlots > 0) first[k] = load_once(a.first + offset);
+    if constexpr (kSlots > 1) second[k] = load_once(a.second + offset);
+    if (a.average != nullptr) average[k] = load_once(a.average + offset);
+    group[k] = a.groups[offset / kFlatBlock];
     if constexpr (LayerWise<Update>)
-      rate[k] = constants.rates[constants.parameter_of[at / kFlatBlock]];
+      rate[k] = constants.rates[constants.parameter_of[offset / kFlatBlock]];
   }
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    const std::size_t at = (first_pack + k * kThreads) * kTake;
-    Update update = constants.of_group[group[k]];
+    const std::size_t offset = (first_pack + k * kThreads) * kPackElements;
+    Update update = constants.group_updates[group[k]];
     if constexpr (LayerWise<Update>) update.rate = rate[k];
 #pragma unroll
-    for (int i = 0; i < kTake; ++i)
+    for (int i = 0; i < kPackElements; ++i)
       at_element<Update>(i, w[k].elements, first[k].elements, second[k].elements, g[k].elements,
                          [&](auto&... element) { update.descend(element...); });
-    store_parameters(w[k], at, a.parameters, weights);
-    if constexpr (kSlots > 0) store_once(a.first + at, first[k]);
-    if constexpr (kSlots > 1) store_once(a.second + at, second[k]);
+    store_parameters(w[k], offset, a.parameters, weights);
+    if constexpr (kSlots > 0) store_once(a.first + offset, first[k]);
+    if constexpr (kSlots > 1) store_once(a.second + offset, second[k]);
     if (a.average == nullptr) continue;
 #pragma unroll
-    for (int i = 0; i < kTake; ++i)
+    for (int i = 0; i < kPackElements; ++i)
       average[k].elements[i] =
           follow(average[k].elements[i], w[k].elements[i], constants.average_decay);
-    store_once(a.average + at, average[k]);
+    store_once(a.average + offset, average[k]);
   }
 }
 
-// One wave of blocks processes tiles of kTilePacks packs, and then the packs that are left. The
-// last tiles come first: `square` has just read their gradients, so the cache still has them.
-constexpr int kDescendBlocks = 3;  // that a multiprocessor runs at the same time
+// One wave of blocks processes tiles of kTilePacks packs, and then the remaining packs. The last
+// tiles are processed first: `square` has just read their gradients, so the cache still has them.
+constexpr int kDescendBlocks = 3;  // resident per multiprocessor
 constexpr int kPacksOfAThread = 2;
 constexpr std::size_t kTilePacks = std::size_t{kPacksOfAThread} * kThreads;
 
@@ -161,14 +161,14 @@ __global__ void __launch_bounds__(kThreads, kDescendBlocks)
     descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers,
                 const Decision* decision, const std::uint32_t* parameter_of, const float* rates) {
   if (decision->applied == 0) return;
-  __shared__ Update of_group[kMaxGroups];
+  __shared__ Update group_updates[kMaxGroups];
   if (threadIdx.x < kMaxGroups) {
-    of_group[threadIdx.x] = (*numbers)[threadIdx.x];
-    of_group[threadIdx.x].scale *= decision->scale;
+    group_updates[threadIdx.x] = (*numbers)[threadIdx.x];
+    group_updates[threadIdx.x].scale *= decision->scale;
   }
   __syncthreads();
-  const Constants<Update> constants{of_group, decision->average_decay, parameter_of, rates};
-  const std::size_t packs = a.count / kTake;
+  const Constants<Update> constants{group_updates, decision->average_decay, parameter_of, rates};
+  const std::size_t packs = a.count / kPackElements;
   const std::size_t tiles = packs / kTilePacks;
   for (std::size_t tile = blockIdx.x; tile < tiles; tile += gridDim.x)
     descend_packs<kPacksOfAThread>(a, weights, constants,
@@ -196,7 +196,7 @@ __device__ void sum_chunk(const Chunk& chunk, double* partials, Norms norms) {
   partials[2 * blockIdx.x + 1] = second;
 }
 
-// The norms that layer_rate() takes. Also lets the slots follow the gradient.
+// The norms for layer_rate(). Also updates the slots from the gradient.
 template <typename Update>
 __global__ void norms_of_chunks(FlatArrays a, Layers layers, const Numbers<Update>* numbers,
                                 const Decision* decision) {
@@ -235,7 +235,7 @@ __global__ void rates_of_layers(FlatArrays a, Layers layers, const Numbers<Updat
 
 unsigned square_sum_parts(std::size_t count) {
   constexpr unsigned kMaxParts = 1024;
-  return std::min(blocks_for(count / kTake), kMaxParts);
+  return std::min(blocks_for(count / kPackElements), kMaxParts);
 }
 
 void square_sums(const float* values, std::size_t count, double* partials, cudaStream_t stream) {
@@ -256,7 +256,7 @@ void restore_unless_applied(const Decision* decision, const float* kept, float* 
 void descend(const FlatArrays& arrays, const Layers& layers, const AnyNumbers& any_numbers,
              const Decision* decision, int multiprocessors, cudaStream_t stream) {
   if (arrays.count == 0) return;
-  const std::size_t useful = (arrays.count / kTake + kTilePacks - 1) / kTilePacks;
+  const std::size_t useful = (arrays.count / kPackElements + kTilePacks - 1) / kTilePacks;
   const auto wave = static_cast<std::size_t>(multiprocessors) * kDescendBlocks;
   const auto blocks = static_cast<unsigned>(std::min(useful, wave));
   const auto enqueue = [&]<typename Update>(const Numbers<Update>* numbers) {

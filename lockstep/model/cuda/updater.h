@@ -49,7 +49,7 @@ struct DecisionNumbers {
 
 /// The decision, in GPU memory.
 struct Decision {
-  double norm = 0;  ///< of the gradient, before clipping and without the loss scale
+  double norm = 0;  ///< gradient norm, before clipping, without the loss scale
   float scale = 1;  ///< factor on the gradient
   int applied = 1;
   float average_decay = 0;

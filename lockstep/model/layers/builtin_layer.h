@@ -15,7 +15,7 @@ class Context;
 }
 
 /// A layer with an implementation for each kind of device, in the folder of its kind: cpu.cpp, and
-/// cuda.cpp, for which cuda/no_cuda.cpp stands in where CUDA is absent. layers.h names all kinds.
+/// cuda.cpp, replaced by cuda/no_cuda.cpp where CUDA is absent. layers.h lists all kinds.
 class BuiltinLayer : public Layer {
  public:
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const final;

@@ -30,7 +30,7 @@ struct DataShape {
 /// Parameter 0 of an earlier layer, which one later layer may use as well.
 struct SharedParameter {
   std::string owner;  ///< name of the layer that declared it
-  Shape shape;        ///< of the array
+  Shape shape;        ///< shape of the array
 };
 
 /// What a layer reads and declares while the network is built.
@@ -53,17 +53,16 @@ class BuildContext {
   Shape within_limits(Shape output) const;
 
   /// Makes parameter 0 of the earlier layer `owner`, which has Traits::shares_parameter, parameter
-  /// 0 of this layer, too: it comes before those that this layer declares. Returns its shape.
-  /// Refuses other layers, and one whose parameter a layer already shares.
+  /// 0 of this layer, too: it precedes those that this layer declares. Returns its shape. Refuses
+  /// other layers, and one whose parameter a layer already shares.
   const Shape& shared_parameter(std::string_view owner);
-  /// N(0, stddev^2), or `otherwise` if `stddev` is 0. Refuses other numbers than standard
-  /// deviations.
+  /// N(0, stddev^2), or `otherwise` if `stddev` is 0. Refuses invalid standard deviations.
   Initializer normal_or(float stddev, Initializer otherwise) const;
   /// Declares a trainable array. Its full name is "LAYER/NAME".
   void parameter(std::string_view name, Shape shape, Initializer initializer, bool decay = true);
   /// Declares an array that is stored but not trained, such as a moving mean.
   void buffer(std::string_view name, Shape shape, float initial);
-  /// The same, with other initial values than a constant.
+  /// Declares a buffer with other initial values than a constant.
   void buffer(std::string_view name, Shape shape, Initializer initializer);
 
   /// Throws Error (input) `[layer (kind)] expected …, got …`.
@@ -72,9 +71,9 @@ class BuildContext {
   /// The layer whose parameter this one shares; empty if there is none.
   const std::string& owner() const { return owner_; }
   /// Moves out the declared trainable arrays, in order. Called once, by the network.
-  std::vector<ParameterInfo> take_parameters() { return std::move(parameters_); }
+  std::vector<ParameterInfo> release_parameters() { return std::move(parameters_); }
   /// Moves out the declared buffers, in order. Called once, by the network.
-  std::vector<ParameterInfo> take_buffers() { return std::move(buffers_); }
+  std::vector<ParameterInfo> release_buffers() { return std::move(buffers_); }
 
  private:
   std::string layer_;
@@ -86,22 +85,22 @@ class BuildContext {
   std::vector<ParameterInfo> buffers_;
 };
 
-/// What random layers depend on in one pass; see StepContext.
+/// Inputs of random layers in one pass; see StepContext.
 struct PassContext {
   bool training = false;           ///< false in evaluation and prediction
   std::uint64_t seed = 1;          ///< seed of the run
   std::int64_t step = 0;           ///< counted from 0
   std::int64_t first_sample = 0;   ///< index of the part's first sample in the global batch
   StepProfile* profile = nullptr;  ///< times the operations (step_profile.h); null: none
-  std::int64_t position = 0;       ///< of the first row; see CompileContext::positions
+  std::int64_t position = 0;       ///< position of the first row; see CompileContext::positions
   /// In training: forward runs again, in the backward pass, on the same inputs (Recompute). It
   /// writes the same output and `saved`, and changes nothing else: no buffers, and nothing of other
   /// replicas.
   bool recomputing = false;
 };
 
-/// Computes the loss of rows of an output of the network, of which `first` is the index of the
-/// first one in the batch, and overwrites their logits by the gradient.
+/// Computes the loss of rows of a network output and overwrites their logits by the gradient.
+/// `first` is the index of the first row in the batch.
 using RowLoss =
     std::function<void(const TensorView& logits, std::int64_t first, std::int64_t count)>;
 
@@ -112,9 +111,9 @@ struct Operands {
   std::vector<TensorView> inputs;  ///< read only
   /// The input Layer::index_input(), whose view in `inputs` is empty; read only.
   std::span<const std::int32_t> indices;
-  /// Written by forward. With CompileContext::loss_rows the memory for so many rows, in backward.
+  /// Written by forward. With CompileContext::loss_rows: memory for that many rows, in backward.
   TensorView output;
-  TensorView output_gradient;               ///< backward may overwrite it: it is not read later
+  TensorView output_gradient;               ///< backward may overwrite it
   std::vector<TensorView> input_gradients;  ///< written, not added to; empty if not needed
   /// Backward adds to input_gradients[0], which another reader of the input has written, instead of
   /// writing it. Only with Needs::adds_input_gradient.
@@ -144,7 +143,7 @@ struct Operands {
 /// The memory that an operation needs from the plan.
 struct Needs {
   bool inputs_in_backward = true;  ///< false: the plan may reuse the inputs' memory after forward
-  bool output_in_backward = true;  ///< the same for the output
+  bool output_in_backward = true;  ///< false: the plan may reuse the output's memory after forward
   /// the output may share the memory of input 0, and its gradient that of the output's gradient
   bool in_place = false;
   /// the gradient of input 0 may share the memory of the output's gradient, also without `in_place`
@@ -152,11 +151,11 @@ struct Needs {
   /// backward honors Operands::add_input_gradient; otherwise the plan adds in a separate pass
   bool adds_input_gradient = false;
   /// backward does not compute parameter gradients that are all empty; otherwise those of frozen
-  /// parameters are written to memory that nobody reads
+  /// parameters are written to memory that is never read
   bool skips_frozen = false;
   /// a forward with PassContext::recomputing reads what the first one saved instead of writing it
   bool saves_once = false;
-  /// Nonzero: input 0 has as many channels in memory, the additional ones zero. Only with
+  /// Nonzero: the number of channels of input 0 in memory; the additional ones are zero. Only with
   /// CompileContext::reads_network_input.
   std::int64_t input_channels = 0;
   /// backward writes the gradient of parameter 0 in the plan's precision. The plan widens several
@@ -184,14 +183,14 @@ class Operation {
   virtual void forward(const Operands& operands, const PassContext& pass) = 0;
   /// Writes input_gradients (those that are not empty) and parameter_gradients.
   virtual void backward(const Operands& operands, const PassContext& pass) = 0;
-  /// The algorithm that computes a part (step_profile.h), where there is more than one, for who
-  /// reads a profile. A literal: it is used after this operation.
+  /// The algorithm of a part (step_profile.h) for profiles; empty if there is only one. A string
+  /// literal, because it outlives this operation.
   virtual std::string_view algorithm(Part /*part*/) const { return {}; }
 
   /// Replace forward and backward if this replica has no samples but other replicas have: an
-  /// operation that communicates with them must take part. The operands are those of a plan for one
-  /// sample. Only parameters, buffers and `saved` are meaningful; `saved` is kept from one call to
-  /// the other.
+  /// operation that communicates with them must participate. The operands are those of a plan for
+  /// one sample. Only parameters, buffers and `saved` are meaningful; `saved` is kept from one call
+  /// to the other.
   virtual void forward_without_samples(const Operands& /*operands*/) {}
   /// See forward_without_samples().
   virtual void backward_without_samples(const Operands& /*operands*/) {}
@@ -212,26 +211,26 @@ struct CompileContext {
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
   bool frozen = false;            ///< the layer has parameters, none of which is trained
-  /// Another layer's backward writes the gradient of input 0 before: Operands::add_input_gradient,
+  /// Another layer's backward writes the gradient of input 0 first: Operands::add_input_gradient,
   /// if the operation has Needs::adds_input_gradient.
   bool adds_input_gradient = false;
   /// Input 0 is an input of the network, which no other layer reads.
   bool reads_network_input = false;
-  /// Nonzero: a pass computes some rows of sequences of so many positions, from
+  /// Nonzero: a pass computes some rows of sequences of this many positions, from
   /// PassContext::position on, after passes over those before. The first extents of `inputs` and
   /// `output` are these rows. Only in inference, with Traits::incremental; on a GPU with
   /// Traits::incremental_on_gpu, too. A sequence is one document: segments are not read.
   std::int64_t positions = 0;
   /// Nonzero: only the loss reads the output. Instead of forward(), which is not called, backward()
-  /// computes it, at most so many rows at a time, and its loss by Operands::loss, which leaves the
-  /// output's gradient. Only in training, with Traits::computes_loss.
+  /// computes it, at most this many rows at a time, and its loss by Operands::loss, which leaves
+  /// the output's gradient. Only in training, with Traits::computes_loss.
   std::int64_t loss_rows = 0;
 
   /// Whether backward() is called.
   bool has_backward() const { return training && (input_gradients || !frozen); }
 };
 
-/// What the fusion pass (graph.h) has to know about a layer.
+/// Properties of a layer that the fusion pass (graph.h) uses.
 struct Traits {
   /// A function that other layers may compute as part of theirs: max(x, 0), or the sum of the
   /// inputs.
@@ -240,7 +239,7 @@ struct Traits {
   /// (CompileContext::fused_statistics), or use those of its input (`input_statistics`), on devices
   /// that fuse statistics.
   enum class Statistics { none, computes, uses };
-  Function function = Function::other;       ///< what it computes
+  Function function = Function::other;       ///< the function of this layer
   bool absorbs_relu = false;                 ///< compile() honors `fused_relu`
   bool absorbs_addition = false;             ///< compile() honors `fused_add`
   Statistics statistics = Statistics::none;  ///< its part in fused statistics
@@ -278,7 +277,7 @@ class Layer {
                                              Backend& backend) const = 0;
 
   /// Multiplications and additions of the products in one forward pass, for a profile; the
-  /// gradients of weights and of inputs take as many each. By default 0: only memory limits it.
+  /// gradients of weights and of inputs each need as many. 0, the default: bound by memory only.
   virtual std::int64_t flop(const CompileContext& /*context*/) const { return 0; }
 
   /// What it allows the fusion pass to do; by default nothing.

@@ -1,4 +1,4 @@
-// All layers of this library, and the table in which descriptions find them by name.
+// All layers of this library, and the table of their names in descriptions.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ struct LayerType {
   bool (*write)(const Layer& layer, nlohmann::json& object);
 };
 
-/// L::read, or for layers without options their only value.
+/// L::read, or the only value of a layer without options.
 template <typename L>
 std::shared_ptr<const Layer> read_layer(JsonObject& object, const DataShape& data) {
   if constexpr (requires { L::read(object, data); })

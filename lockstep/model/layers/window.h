@@ -10,7 +10,7 @@ namespace lockstep::model {
 
 /// Height and width; one number means both.
 struct Extent2D {
-  /// The same in both directions: `.kernel = 3`.
+  /// Equal height and width: `.kernel = 3`.
   Extent2D(std::int64_t both)
       : height(both),
         width(both) {}  // NOLINT(google-explicit-constructor): `.kernel = 3` is the point
@@ -19,8 +19,8 @@ struct Extent2D {
   std::int64_t width;                                                ///< columns
 };
 
-/// valid: windows inside the input only. same: ceil(input / stride) outputs, padded with zeros, an
-/// odd zero at the end (as in TensorFlow). symmetric: the same number of zeros on both sides,
+/// valid: windows inside the input only. same: ceil(input / stride) outputs, padded with zeros, the
+/// extra zero at the end (as in TensorFlow). symmetric: the same number of zeros on both sides,
 /// (kernel - 1) / 2 rounded up (as in PyTorch's ResNet).
 enum class Padding { valid, same, symmetric };
 
@@ -28,13 +28,14 @@ Padding parse_padding(std::string_view name);  ///< throws Error (input) that li
 std::string_view to_string(Padding padding);   ///< the name that parse_padding() accepts
 
 /// How an image is enlarged. nearest: repeats pixels. bilinear: a mean of the four nearest pixels,
-/// weighted by the distance of their centres; positions beyond the edge have its values (Keras;
+/// weighted by the distance of their centers; positions beyond the edge have its values (Keras;
 /// PyTorch with align_corners=False).
 enum class Interpolation { nearest, bilinear };
 
 Interpolation parse_interpolation(
-    std::string_view name);                               ///< throws Error (input), lists the names
-std::string_view to_string(Interpolation interpolation);  ///< the name that it accepts
+    std::string_view name);  ///< throws Error (input), lists the names
+std::string_view to_string(
+    Interpolation interpolation);  ///< the name that parse_interpolation() accepts
 
 /// A window applied to an image: output extents and the zeros around the input.
 struct WindowGeometry {
@@ -56,11 +57,11 @@ struct WindowGeometry {
 /// Refuses, through `context`, extents that are not positive, and windows of more than 2^30 pixels.
 void check_window(const BuildContext& context, Extent2D kernel, Extent2D strides);
 
-/// Refuses, through `context`, what check_window() does and windows larger than the padded input.
+/// Refuses, through `context`, like check_window(), and also windows larger than the padded input.
 WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel,
                                Extent2D strides, Padding padding);
 
-/// The same without checks, for shapes that build() has accepted.
+/// window_geometry() without checks, for shapes that build() has accepted.
 WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides,
                                Padding padding);
 

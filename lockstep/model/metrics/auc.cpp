@@ -19,8 +19,8 @@ double divided(double value, double divisor) { return divisor == 0 ? 0 : value /
 
 std::string curve_name(Curve curve) { return curve == Curve::roc ? "auc" : "auc_pr"; }
 
-/// The number of thresholds below a score, less one: threshold i is i / 199, the first is below all
-/// scores.
+/// The number of thresholds below a score, minus one: threshold i is i / 199, the first is below
+/// all scores.
 std::size_t bucket_of(double score) {
   const auto probability = static_cast<float>(1 / (1 + std::exp(-score)));
   const float above = std::ceil(probability * static_cast<float>(kThresholds - 1));
@@ -32,7 +32,7 @@ class BucketedAuc final : public Metric {
   BucketedAuc(const ClassReader& reader, Curve curve) : reader_(reader), curve_(curve) {}
 
   std::string name() const override { return curve_name(curve_); }
-  // Counts by bucket, of the first class and then of the second.
+  // Counts by bucket of the first class, then of the second.
   std::size_t sums() const override { return 2 * kThresholds; }
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
@@ -47,7 +47,7 @@ class BucketedAuc final : public Metric {
   }
 
   std::vector<MetricValue> values(std::span<const double> sums) const override {
-    // Above each threshold: samples of the first class and of the second.
+    // Numbers of samples of both classes above each threshold.
     std::vector<double> wrong(kThresholds);
     std::vector<double> right(kThresholds);
     double negatives = 0;
@@ -113,7 +113,7 @@ class ExactAuc final : public Metric {
   }
 
  private:
-  // From the highest score down; samples of one score together.
+  // In descending order of the scores; equal scores are one group.
   double area(const std::vector<std::pair<double, bool>>& samples) const {
     double right = 0;
     double wrong = 0;

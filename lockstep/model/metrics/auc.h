@@ -8,7 +8,7 @@
 
 namespace lockstep::model {
 
-/// Recall over the rate of false positives, or precision over recall.
+/// Recall over the false-positive rate, or precision over recall.
 enum class Curve { roc, precision_recall };
 
 /// The area at 200 thresholds of the probability, as the AUC of Keras: 0, 1/199 … 1, trapezoids for
@@ -16,10 +16,10 @@ enum class Curve { roc, precision_recall };
 /// counts. NaN if there is only one class. `reader` must have scores.
 std::shared_ptr<const Metric> make_auc(const ClassReader& reader, Curve curve);
 
-/// The same from the scores of all samples, which are kept, 16 bytes each, and joined on every
-/// rank: the probability that a sample of the second class has a higher score than one of the first
-/// (a tie is half), or the average precision, as roc_auc_score() and average_precision_score() of
-/// scikit-learn.
+/// The exact area from the scores of all samples, which are kept (16 bytes each) and gathered on
+/// every rank: the probability that a sample of the second class has a higher score than one of the
+/// first (a tie counts half), or the average precision, as roc_auc_score() and
+/// average_precision_score() of scikit-learn.
 std::shared_ptr<const Metric> make_exact_auc(const ClassReader& reader, Curve curve);
 
 }  // namespace lockstep::model

@@ -9,7 +9,7 @@
 namespace lockstep::model {
 namespace {
 
-/// 0 if there is nothing to divide by.
+/// The quotient; 0 for a divisor of 0.
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 double mean_of(double sum, double count) {
@@ -31,7 +31,7 @@ class TopK final : public Metric {
       : reader_(reader), name_(std::move(name)), k_(k) {}
 
   std::string name() const override { return name_; }
-  std::size_t sums() const override { return 2; }  // right, all
+  std::size_t sums() const override { return 2; }  // correct, all
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
@@ -56,7 +56,7 @@ class TopK final : public Metric {
     if (reader_.kind == OutputKind::binary) return reader_.predicted(outputs, i, label) == label;
     const std::span<const float> row = reader_.row(outputs, i);
     const float chosen = row[static_cast<std::size_t>(label)];
-    std::int64_t before = 0;  // NaN comes first
+    std::int64_t before = 0;  // NaN ranks first
     for (std::int64_t k = 0; k < reader_.width; ++k) {
       const float other = row[static_cast<std::size_t>(k)];
       if (k != label) before += k < label ? !(other < chosen) : !(other <= chosen);
@@ -80,34 +80,34 @@ class PrecisionRecall final : public Metric {
                                                              : "f1";
     return average_ == Average::none ? std::string(name) + "_per_class" : name;
   }
-  // Of each class: right, labels, predictions.
+  // Three sums per class: correct, labels, predictions.
   std::size_t sums() const override { return 3 * static_cast<std::size_t>(reader_.classes()); }
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
-    const auto of_class = [&](std::int64_t one) {
+    const auto class_sums = [&](std::int64_t one) {
       return &sums[static_cast<std::size_t>(3 * one)];
     };
     each_label(reader_, outputs, targets, samples, [&](std::int64_t i, std::int64_t label) {
       const std::int64_t predicted = reader_.predicted(outputs, i, label);
-      if (predicted == label) ++of_class(label)[0];
-      ++of_class(label)[1];
-      ++of_class(predicted)[2];
+      if (predicted == label) ++class_sums(label)[0];
+      ++class_sums(label)[1];
+      ++class_sums(predicted)[2];
     });
   }
   std::vector<MetricValue> values(std::span<const double> sums) const override {
-    std::vector<double> of_classes;
+    std::vector<double> scores;
     double total = 0;
     double occurring = 0;
     for (std::size_t one = 0; one + 2 < sums.size(); one += 3) {
-      of_classes.push_back(score_of(sums[one], sums[one + 1], sums[one + 2]));
-      total += of_classes.back();
+      scores.push_back(score_of(sums[one], sums[one + 1], sums[one + 2]));
+      total += scores.back();
       occurring += sums[one + 1] + sums[one + 2] > 0 ? 1 : 0;
     }
     if (average_ == Average::none)
-      return {{.name = name(), .values = of_classes, .shape = {reader_.classes()}}};
+      return {{.name = name(), .values = scores, .shape = {reader_.classes()}}};
     return {{.name = name(),
-             .values = {average_ == Average::binary ? of_classes[1] : mean_of(total, occurring)}}};
+             .values = {average_ == Average::binary ? scores[1] : mean_of(total, occurring)}}};
   }
 
  private:

@@ -49,7 +49,7 @@ struct MetricFactory {
     const std::string& name = spec.head();
     if (name == "mae" || name == "mse" || name == "rmse" || name == "r2") {
       spec.finish();
-      return of_values(name);
+      return value_metric(name);
     }
     const std::optional<std::int64_t> k = name.starts_with(kTop)
                                               ? parse_number<std::int64_t>(name.substr(kTop.size()))
@@ -57,8 +57,8 @@ struct MetricFactory {
     if (!(k && *k > 0) && std::ranges::find(kMetricNames, name) == kMetricNames.end())
       refuse_name(kWhere, name, kMetricNames);
     require_classes(name);
-    if (name.starts_with("auc")) return of_scores(spec);
-    if (name == "precision" || name == "recall" || name == "f1") return of_each_class(spec);
+    if (name.starts_with("auc")) return auc_metric(spec);
+    if (name == "precision" || name == "recall" || name == "f1") return class_metric(spec);
     spec.finish();
     if (name == "accuracy") return make_top_k(reader, "accuracy", 1);
     if (name == "confusion") return confusion();
@@ -78,7 +78,7 @@ struct MetricFactory {
                     fmt::format("got {} of {}", counted(reader.width, "output"), to_string(loss)));
   }
 
-  std::shared_ptr<const Metric> of_values(std::string_view name) const {
+  std::shared_ptr<const Metric> value_metric(std::string_view name) const {
     if (reader.kind != OutputKind::values)
       refuse_metric(fmt::format("expected a loss of values, such as mse, with {}", name),
                     "got " + to_string(loss));
@@ -88,7 +88,7 @@ struct MetricFactory {
                                              : ErrorKind::root);
   }
 
-  std::shared_ptr<const Metric> of_scores(Spec& spec) const {
+  std::shared_ptr<const Metric> auc_metric(Spec& spec) const {
     const std::string& name = spec.head();
     if (!reader.has_scores())
       refuse_metric(fmt::format("expected two classes with {}", name),
@@ -100,7 +100,7 @@ struct MetricFactory {
     return is_exact ? make_exact_auc(reader, curve) : make_auc(reader, curve);
   }
 
-  std::shared_ptr<const Metric> of_each_class(Spec& spec) const {
+  std::shared_ptr<const Metric> class_metric(Spec& spec) const {
     const std::string& name = spec.head();
     Average average = reader.classes() == 2 ? Average::binary : Average::macro;
     spec.read("average", average, kAverages);

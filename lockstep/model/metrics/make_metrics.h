@@ -13,9 +13,8 @@ namespace lockstep::model {
 
 /// The metrics of a list such as "auc,f1:average=macro,confusion,top3", for `width` outputs under
 /// `loss`: row_width() of the network's output, V of [T, V] with a class at each position, where
-/// metrics are over all positions that are not masked. Throws Error (input) for a name or an option
-/// that does not exist, for a metric that does not fit the loss or the number of outputs, and for
-/// one that is named twice.
+/// metrics are over all positions that are not masked. Throws Error (input) for an unknown name or
+/// option, for a metric that does not fit the loss or the number of outputs, and for a duplicate.
 ///
 /// | names | options | of |
 /// |---|---|---|
@@ -37,7 +36,7 @@ std::shared_ptr<const Metric> make_loss_metric(std::string output, const Loss& l
 std::shared_ptr<const Metric> with_output_name(std::string output,
                                                std::shared_ptr<const Metric> metric);
 
-/// "accuracy, top1, top2 …, precision, …", for the text of an option.
+/// "accuracy, top1, top2 …, precision, …", for help texts.
 std::string metric_names();
 
 }  // namespace lockstep::model

@@ -19,7 +19,7 @@ enum class OutputKind {
   values,   ///< numbers; targets: numbers
 };
 
-/// The kind of outputs that `loss` is for, by its activation, whatever its name is.
+/// The kind of outputs that `loss` expects, from its activation.
 OutputKind output_kind(const Loss& loss);
 
 /// Reads the classes of samples, or of the positions of samples with several labels.
@@ -29,21 +29,21 @@ struct ClassReader {
 
   /// Number of classes; "no" and "yes" of binary logits.
   std::int64_t classes() const { return kind == OutputKind::binary ? 2 : width; }
-  /// Whether a sample has a score for "yes", or for the second of two classes.
+  /// Whether there is a score for "yes", or for the second of two classes.
   bool has_scores() const { return classes() == 2; }
 
-  /// The outputs that are classified in `samples` samples: one per sample or position, or each
-  /// binary logit. Throws Error (input) unless these are all of `outputs`.
+  /// The number of classifications in `samples` samples: one per sample or position, or one per
+  /// binary logit. Throws Error (input) unless `outputs` has exactly their size.
   std::int64_t count(std::span<const float> outputs, const Targets& targets,
                      std::int64_t samples) const;
-  /// The class of classification `i`; -1 if the sample, or position, has none, which then does not
+  /// The true class of classification `i`; -1 if the sample, or position, has none and does not
   /// count.
   std::int64_t label(const Targets& targets, std::int64_t i) const;
   /// The class with the largest output, the first in case of ties; for a binary logit, "yes" above
-  /// 0. NaN gives a class other than `label`: a diverged model is never right.
+  /// 0. For NaN, a class other than `label`: a diverged model is never correct.
   std::int64_t predicted(std::span<const float> outputs, std::int64_t i, std::int64_t label) const;
-  /// The logit of the second of two classes: its probability is 1 / (1 + exp(-score)). NaN gives
-  /// the worst score for `label`.
+  /// The logit of the second of two classes: its probability is 1 / (1 + exp(-score)). For NaN, the
+  /// worst score for `label`.
   double score(std::span<const float> outputs, std::int64_t i, std::int64_t label) const;
   /// The outputs of sample, or position, `i`.
   std::span<const float> row(std::span<const float> outputs, std::int64_t i) const {

@@ -15,7 +15,7 @@
 namespace lockstep::model {
 namespace {
 
-/// A loss of the user's own may have labels, or values of another width.
+/// A CustomLoss may have labels, or values of another width.
 void require_values(std::string_view metric, std::span<const float> outputs,
                     const Targets& targets) {
   if (targets.values.size() != outputs.size())
@@ -52,8 +52,8 @@ class MeanError final : public Metric {
   ErrorKind kind_;
 };
 
-/// A sum with its rounding error: sum[0] + sum[1] (Knuth's TwoSum), because the difference of two
-/// large sums is wanted.
+/// Adds to a sum with its rounding error, sum[0] + sum[1] (Knuth's TwoSum), because two large sums
+/// are subtracted.
 void add_precisely(double* sum, double value) {
   const double total = sum[0] + value;
   const double added = total - sum[0];
@@ -66,31 +66,31 @@ class R2 final : public Metric {
   explicit R2(std::int64_t width) : width_(static_cast<std::size_t>(width)) {}
 
   std::string name() const override { return "r2"; }
-  // Samples; then of each output: squared errors, targets and their squares in two parts each.
-  std::size_t sums() const override { return 1 + kOfOutput * width_; }
+  // Samples; then for each output squared errors, targets and their squares, in two parts each.
+  std::size_t sums() const override { return 1 + kSumsPerOutput * width_; }
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
     require_values(name(), outputs, targets);
     sums[0] += static_cast<double>(samples);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      double* const of_output = &sums[1 + kOfOutput * (i % width_)];
+      double* const output_sums = &sums[1 + kSumsPerOutput * (i % width_)];
       const auto target = static_cast<double>(targets.values[i]);
       const double error = static_cast<double>(outputs[i]) - target;
-      of_output[0] += error * error;
-      add_precisely(of_output + 1, target);
-      add_precisely(of_output + 3, target * target);  // exact: a product of two floats
+      output_sums[0] += error * error;
+      add_precisely(output_sums + 1, target);
+      add_precisely(output_sums + 3, target * target);  // exact: a product of two floats
     }
   }
   std::vector<MetricValue> values(std::span<const double> sums) const override {
     double total = 0;
     for (std::size_t output = 0; output < width_; ++output)
-      total += value_of(sums[0], sums.subspan(1 + kOfOutput * output, kOfOutput));
+      total += value_of(sums[0], sums.subspan(1 + kSumsPerOutput * output, kSumsPerOutput));
     return {{.name = name(), .values = {total / static_cast<double>(width_)}}};
   }
 
  private:
-  static constexpr std::size_t kOfOutput = 5;
+  static constexpr std::size_t kSumsPerOutput = 5;
 
   static double value_of(double samples, std::span<const double> sums) {
     if (samples == 0) return std::numeric_limits<double>::quiet_NaN();

@@ -13,8 +13,8 @@ enum class ErrorKind { absolute, squared, root };
 std::shared_ptr<const Metric> make_error_metric(ErrorKind kind);  ///< "mae", "mse" or "rmse"
 
 /// The coefficient of determination of each of `width` outputs, and the mean over them: 1 minus the
-/// squared errors over the squared deviations from the mean. Of constant targets: 1 if all are met,
-/// else 0, as in scikit-learn.
+/// squared errors over the squared deviations from the mean. For constant targets: 1 if all outputs
+/// match, else 0, as in scikit-learn.
 std::shared_ptr<const Metric> make_r2(std::int64_t width);
 
 }  // namespace lockstep::model

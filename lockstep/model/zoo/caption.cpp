@@ -27,14 +27,14 @@ bool is_sentence(const DataInput& input) {
 }
 
 [[noreturn]] void refuse_caption_inputs(std::span<const DataInput> inputs) {
-  std::string given;
+  std::string actual;
   for (const DataInput& input : inputs)
-    given += fmt::format("{}{} {}", given.empty() ? "" : ", ", input.input.name,
-                         model::to_string(input.input.shape));
+    actual += fmt::format("{}{} {}", actual.empty() ? "" : ", ", input.input.name,
+                          model::to_string(input.input.shape));
   throw Error(ErrorCategory::input, "caption",
               "expected an image [height, width, channels], and tokens of a vocabulary, one int32 "
               "for each position of its caption",
-              fmt::format("got {}", given));
+              fmt::format("got {}", actual));
 }
 
 std::string caption_name(const CaptionOptions& options) {
@@ -66,10 +66,10 @@ Network caption(std::span<const DataInput> inputs, const CaptionOptions& options
   const Network features = features_of(make(options.cnn.empty() ? by_size : options.cnn, shape, 1));
   NodeId x = network.input(image->input.name);
   for (const model::Node& node : features.nodes()) {
-    // The ids of its layers are the same here, where they are the first.
-    std::vector<NodeId> of_node = node.inputs;
-    std::ranges::replace(of_node, model::kInput, network.input(image->input.name));
-    x = network.add_node(node.layer, std::move(of_node), node.name);
+    // Its layers come first, so they keep their ids.
+    std::vector<NodeId> inputs_of_node = node.inputs;
+    std::ranges::replace(inputs_of_node, model::kInput, network.input(image->input.name));
+    x = network.add_node(node.layer, std::move(inputs_of_node), node.name);
   }
   x = network.add(model::Dense({.units = options.width}), {x}, "encoder.linear");
   x = network.add(model::Reshape({.shape = {1, options.width}}), {x});

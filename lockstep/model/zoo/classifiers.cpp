@@ -37,7 +37,7 @@ void normalize_and_activate(Network& network) {
   network.add(model::ReLU());
 }
 
-// Of lstm().
+// The inputs of lstm().
 void check_reads_sequence(std::span<const DataInput> inputs) {
   const auto is_int32 = [](const DataInput& one) { return one.input.type == ElementType::int32; };
   bool is_sequence = !inputs.empty() && inputs.size() <= 2;
@@ -50,17 +50,17 @@ void check_reads_sequence(std::span<const DataInput> inputs) {
     is_sequence =
         is_int32(inputs[1]) && inputs[1].input.shape == Shape{inputs[0].input.shape.front()};
   if (is_sequence) return;
-  std::string given;
+  std::string actual;
   for (const DataInput& one : inputs) {
-    const bool is_unknown = given.empty() && is_int32(one) && one.categories < 1;
-    given +=
-        fmt::format("{}{} {}{}", given.empty() ? "" : ", ", one.input.name,
+    const bool is_unknown = actual.empty() && is_int32(one) && one.categories < 1;
+    actual +=
+        fmt::format("{}{} {}{}", actual.empty() ? "" : ", ", one.input.name,
                     model::to_string(one.input.shape), is_unknown ? " of unknown categories" : "");
   }
   throw Error(ErrorCategory::input, "lstm",
               "expected floats [positions, features], or numbers [positions] of categories, and "
               "optionally the segments of the same positions",
-              fmt::format("got {}", given));
+              fmt::format("got {}", actual));
 }
 
 }  // namespace
@@ -128,17 +128,17 @@ Network lstm(std::span<const DataInput> inputs, std::int64_t classes, const Lstm
   if (options.return_sequences) name += name == "lstm" ? ":return_sequences" : ",return_sequences";
 
   check_reads_sequence(inputs);
-  const auto& [of_data, categories] = inputs.front();
+  const auto& [first, categories] = inputs.front();
   std::vector<model::NetworkInput> read;
   for (const DataInput& input : inputs) read.push_back(input.input);
   Network network(read, std::move(name));
-  const std::int64_t positions = of_data.shape.front();
+  const std::int64_t positions = first.shape.front();
   NodeId x = model::kInput;
-  if (of_data.type == ElementType::int32)
+  if (first.type == ElementType::int32)
     x = network.add(model::Embedding({.vocabulary = categories, .dimension = options.embedding}));
-  else if (of_data.shape.size() > 2)
+  else if (first.shape.size() > 2)
     x = network.add(
-        model::Reshape({.shape = {positions, model::element_count(of_data.shape) / positions}}));
+        model::Reshape({.shape = {positions, model::element_count(first.shape) / positions}}));
   for (std::int64_t layer = 1; layer <= options.layers; ++layer) {
     std::vector<NodeId> layer_inputs = {x};
     if (inputs.size() == 2) layer_inputs.push_back(network.input(inputs[1].input.name));
@@ -161,7 +161,7 @@ Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
   Network network(read, is_plain ? "wide_deep"
                                  : fmt::format("wide_deep:{},embedding={}",
                                                fmt::join(options.hidden, "x"), options.embedding));
-  std::vector<NodeId> logits;  // of each part of the linear model
+  std::vector<NodeId> logits;  // terms of the linear model
   std::vector<NodeId> deep;
   for (const auto& [input, categories] : inputs) {
     const NodeId id = network.input(input.name);

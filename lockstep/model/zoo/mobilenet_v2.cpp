@@ -13,7 +13,7 @@ using model::Network;
 using model::NodeId;
 using model::Shape;
 
-/// Blocks of the same number of filters; the first has the stride.
+/// Blocks with an equal number of filters; the first has the stride.
 struct MobileNetStage {
   std::int64_t expansion;
   std::int64_t filters;
@@ -34,7 +34,7 @@ std::int64_t multiple_of_8(double filters) {
   return static_cast<double>(rounded) < 0.9 * filters ? rounded + 8 : rounded;
 }
 
-// Each function adds layers after the last one.
+// Builds the network; each function appends layers.
 class MobileNetBuilder {
  public:
   explicit MobileNetBuilder(Network& network) : network_(network) {}

@@ -15,7 +15,7 @@ using model::NodeId;
 
 namespace {
 
-// The inputs, by their names; null: there is none.
+// The inputs by name; null: absent.
 struct PairInputs {
   const DataInput* source = nullptr;
   const DataInput* source_segments = nullptr;
@@ -24,12 +24,12 @@ struct PairInputs {
 
 PairInputs pair_inputs(std::span<const DataInput> inputs) {
   PairInputs pair;
-  std::string given;
+  std::string actual;
   bool fit = true;
   for (const DataInput& one : inputs) {
     const model::NetworkInput& input = one.input;
-    given += fmt::format("{}{} {}", given.empty() ? "" : ", ", input.name,
-                         model::to_string(input.shape));
+    actual += fmt::format("{}{} {}", actual.empty() ? "" : ", ", input.name,
+                          model::to_string(input.shape));
     fit = fit && input.type == ElementType::int32 && input.shape.size() == 1;
     if (input.name == "source") pair.source = &one;
     if (input.name == "source_segments") pair.source_segments = &one;
@@ -42,8 +42,8 @@ PairInputs pair_inputs(std::span<const DataInput> inputs) {
   if (!fit)
     throw Error(ErrorCategory::input, "seq2seq",
                 "expected source [S] and tokens [T] of vocabularies, and optionally "
-                "source_segments [S], as of pairs of texts (--data text:FILE:source=A,target=B)",
-                fmt::format("got {}", given.empty() ? "no inputs" : given));
+                "source_segments [S], as in pairs of texts (--data text:FILE:source=A,target=B)",
+                fmt::format("got {}", actual.empty() ? "no inputs" : actual));
   return pair;
 }
 

@@ -18,11 +18,11 @@ using model::NodeId;
 
 namespace {
 
-constexpr float kDeviation = 0.02f;  // of initial weights, as in GPT-2 and BERT
+constexpr float kDeviation = 0.02f;  // standard deviation of initial weights, as in GPT-2 and BERT
 
 constexpr float kBertEpsilon = 1e-12f;
 
-// As many heads of about `elements` as divide the width.
+// The number of heads of at least `elements` elements that divides the width.
 std::int64_t heads_of(std::int64_t width, std::int64_t elements) {
   std::int64_t heads = std::max<std::int64_t>(width / elements, 1);
   while (width % heads != 0) --heads;
@@ -57,17 +57,17 @@ void check_reads_tokens(std::string_view kind, std::span<const DataInput> inputs
                i.input.shape == inputs.front().input.shape;
       });
   if (are_positions && inputs.front().categories > 0) return;
-  std::string given;
+  std::string actual;
   for (const DataInput& input : inputs)
-    given += fmt::format("{}{} {}", given.empty() ? "" : ", ", input.input.name,
-                         model::to_string(input.input.shape));
+    actual += fmt::format("{}{} {}", actual.empty() ? "" : ", ", input.input.name,
+                          model::to_string(input.input.shape));
   throw Error(ErrorCategory::input, kind,
               "expected tokens of a vocabulary, one int32 for each position of a text, and "
               "optionally the segments of the same positions",
-              fmt::format("got {}", given));
+              fmt::format("got {}", actual));
 }
 
-// Of blocks that normalize before each residual: names of layers, and what differs.
+// Names and settings of blocks that normalize before each residual.
 struct BlockStyle {
   const char* attention_norm;
   const char* attention_input;  // queries, keys and values
@@ -78,11 +78,11 @@ struct BlockStyle {
   float epsilon;
   bool causal;
   bool approximate_gelu;
-  float output_deviation;          // of the last kernel of each residual
-  const char* mlp_gate = nullptr;  // of FeedForward::swiglu
+  float output_deviation;          // for the last kernel in each residual
+  const char* mlp_gate = nullptr;  // for FeedForward::swiglu
 };
 
-// A network of blocks, which reads tokens and perhaps segments, or an image.
+// Builds a network of blocks, which reads tokens and optional segments, or an image.
 class Transformer {
  public:
   Transformer(std::string_view kind, std::span<const DataInput> inputs,
@@ -131,8 +131,7 @@ class Transformer {
     const NodeId gate = add(model::SiLU(), {dense(units, x, prefix + style.mlp_gate)});
     return add(model::Multiply(), {gate, dense(units, x, prefix + style.mlp_input)});
   }
-  // The sum of the tokens' rows and the positions' rows, of which there are `rows`; 0: as many as
-  // positions.
+  // Adds token and position embeddings. `rows`: number of position embeddings; 0: one per position.
   NodeId embed(std::int64_t vocabulary, std::string tokens, std::string positions,
                std::int64_t rows = 0) {
     const NodeId embedded =
@@ -142,8 +141,7 @@ class Transformer {
     return add(model::PositionalEmbedding({.rows = rows, .stddev = kDeviation}), {embedded},
                std::move(positions));
   }
-  // The tokens' rows and the positions' rows, as embed(), and the row of the first of two token
-  // types, which all tokens have.
+  // embed(), plus the embedding of the first of two token types, which all tokens have.
   NodeId bert_embed(std::int64_t vocabulary, std::int64_t rows = 0) {
     const NodeId x =
         embed(vocabulary, "embeddings.word_embeddings", "embeddings.position_embeddings", rows);
@@ -152,7 +150,7 @@ class Transformer {
             {.kind = model::PositionalEmbedding::Kind::constant, .rows = 2, .stddev = kDeviation}),
         {x}, "embeddings.token_type_embeddings");
   }
-  // Blocks that normalize after each residual, of what was embedded: the names of Hugging Face.
+  // Blocks that normalize after each residual, on embedded tokens, with the names of Hugging Face.
   NodeId bert_encoder(NodeId x) {
     const std::int64_t width = options_.width;
     x = dropout(normalize(x, "embeddings.LayerNorm", kBertEpsilon));
@@ -171,13 +169,13 @@ class Transformer {
     return x;
   }
   const std::vector<NodeId>& segments() const { return segments_; }
-  Network take() { return std::move(network_); }
+  Network release() { return std::move(network_); }
 
  private:
   Network network_;
   const TransformerOptions& options_;
-  std::int64_t head_;             // elements of a head, by default
-  std::vector<NodeId> segments_;  // none, or the input
+  std::int64_t head_;             // default number of elements of a head
+  std::vector<NodeId> segments_;  // empty, or the input
 };
 
 }  // namespace
@@ -195,7 +193,7 @@ Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options
       .epsilon = 1e-5f,
       .causal = true,
       .approximate_gelu = true,
-      // A sum of 2 * layers residuals has then the variance of one.
+      // The sum of 2 * layers residuals then has the variance of one.
       .output_deviation = kDeviation / std::sqrt(2 * static_cast<float>(options.layers)),
       .mlp_gate = options.feed_forward == FeedForward::swiglu ? "mlp.c_gate" : nullptr};
   Transformer t("gpt", inputs, options);
@@ -203,7 +201,7 @@ Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options
   for (std::int64_t i = 0; i < options.layers; ++i) x = t.block(x, fmt::format("h.{}.", i), style);
   x = t.normalize(x, "ln_f", style.epsilon);
   t.add(model::TiedDense({.to = "wte"}), {x}, "lm_head");
-  return t.take();
+  return t.release();
 }
 
 Network vit(model::Shape input, std::int64_t classes, const TransformerOptions& options) {
@@ -215,7 +213,7 @@ Network vit(model::Shape input, std::int64_t classes, const TransformerOptions& 
   const std::int64_t patch = options.patch > 0 ? options.patch : by_size;
   if (input[0] % patch != 0 || input[1] % patch != 0)
     throw Error(ErrorCategory::input, "vit",
-                fmt::format("expected an image that squares of {0}x{0} fill", patch),
+                fmt::format("expected an image of whole {0}x{0} patches", patch),
                 fmt::format("got {}", model::to_string(input)));
   const BlockStyle style{.attention_norm = "norm1",
                          .attention_input = "attn.qkv",
@@ -240,7 +238,7 @@ Network vit(model::Shape input, std::int64_t classes, const TransformerOptions& 
   x = t.add(model::Reshape({.shape = {positions, 1, options.width}}), {x});
   x = t.normalize(t.add(model::GlobalAveragePooling2D(), {x}), "fc_norm", style.epsilon);
   t.dense(classes, x, "head");
-  return t.take();
+  return t.release();
 }
 
 Network bert(std::span<const DataInput> inputs, std::int64_t classes,
@@ -255,7 +253,7 @@ Network bert(std::span<const DataInput> inputs, std::int64_t classes,
   x = t.dense(width, t.add(model::Flatten(), {x}), "pooler.dense");
   x = t.dropout(t.add(model::Tanh(), {x}));
   t.dense(classes, x, "classifier");
-  return t.take();
+  return t.release();
 }
 
 Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
@@ -269,7 +267,7 @@ Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
   pooled.insert(pooled.end(), t.segments().begin(), t.segments().end());
   const NodeId x = t.dropout(t.add(model::GlobalAveragePooling1D(), std::move(pooled)));
   t.dense(classes, x, "classifier");
-  return t.take();
+  return t.release();
 }
 
 }  // namespace lockstep::zoo

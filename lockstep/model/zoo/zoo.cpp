@@ -32,7 +32,7 @@ constexpr std::string_view kSeq2Seq = "seq2seq";
 constexpr std::string_view kVit = "vit";
 constexpr std::string_view kCaption = "caption";
 
-/// A network of one input of floats, with its default options.
+/// A network with one float input, with its default options.
 template <auto Make>
 Network usual(Shape input, std::int64_t classes) {
   return Make(std::move(input), classes, {});
@@ -40,7 +40,7 @@ Network usual(Shape input, std::int64_t classes) {
 
 struct Recipe {
   std::string_view name;
-  Network (*make)(Shape input, std::int64_t classes);  ///< null: it reads options or other inputs
+  Network (*make)(Shape input, std::int64_t classes);  ///< null: has options or other inputs
 };
 
 constexpr std::array<Recipe, 18> kRecipes = {{
@@ -67,8 +67,7 @@ constexpr std::array<Recipe, 18> kRecipes = {{
 constexpr auto kFeedForwards =
     enum_names<FeedForward>({{FeedForward::gelu, "gelu"}, {FeedForward::swiglu, "swiglu"}});
 
-/// Reads the next positional value, `form` such as "LAYERSxUNITS", of which at least `least`
-/// numbers are given.
+/// Reads the next positional value, of a form such as "LAYERSxUNITS" with at least `least` numbers.
 void read_sizes(Spec& spec, std::string_view form, std::size_t least,
                 std::initializer_list<std::int64_t*> places) {
   const auto text = spec.next(form);
@@ -163,7 +162,7 @@ Seq2SeqOptions seq2seq_options(Spec& spec) {
   return options;
 }
 
-/// The network that `spec` describes, without what it says of features.
+/// The network that `spec` describes, ignoring "features".
 Network network_of(Spec& spec, std::span<const DataInput> inputs, std::int64_t classes) {
   const std::string& kind = spec.head();
   if (kind == kWideDeep) return wide_deep(inputs, classes, wide_deep_options(spec));
@@ -175,12 +174,12 @@ Network network_of(Spec& spec, std::span<const DataInput> inputs, std::int64_t c
   if (kind == kSeq2Seq) return seq2seq(inputs, seq2seq_options(spec));
   if (kind == kCaption) return caption(inputs, caption_options(spec));
   if (!is_plain) {
-    std::vector<std::string> given;
-    for (const DataInput& input : inputs) given.push_back(input.input.name);
+    std::vector<std::string> actual;
+    for (const DataInput& input : inputs) actual.push_back(input.input.name);
     throw Error(ErrorCategory::input, "model",
                 "expected gpt, bert, minilm, lstm, seq2seq, caption, wide_deep or a FILE.json for "
                 "data with several inputs, or with indices",
-                fmt::format("got \"{}\" for {}", kind, fmt::join(given, ", ")));
+                fmt::format("got \"{}\" for {}", kind, fmt::join(actual, ", ")));
   }
   const Shape& input = inputs.front().input.shape;
   if (kind == kLstm)

@@ -13,7 +13,7 @@ namespace lockstep::strategy {
 namespace {
 
 constexpr std::int64_t kMaxClasses = 2000;
-constexpr int kUsualPixels = 512;  // a side of the image
+constexpr int kUsualPixels = 512;  // side of the image
 constexpr int kMaxPixels = 2048;
 constexpr int kMinCellPixels = 8;
 
@@ -32,7 +32,8 @@ void draw_cell(double fraction, std::uint8_t* from, int pixels) {
           std::lround(std::lerp(kNone[channel], kAll[channel], fraction)));
 }
 
-/// `sum` of the row of `count`. A metric of the user's own may have any numbers.
+/// Returns the fraction of `count` in the sum of its row. A user-defined metric may have any
+/// numbers.
 double fraction_of(double count, double sum) {
   const double fraction = count / sum;
   return fraction >= 0 ? std::min(fraction, 1.0) : 0;  // not NaN

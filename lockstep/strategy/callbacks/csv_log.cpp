@@ -20,7 +20,7 @@
 namespace lockstep::strategy {
 namespace {
 
-/// A cell as RFC 4180 writes it. Blanks around other cells are not read back.
+/// Quotes a cell as in RFC 4180, also one with leading or trailing blanks, which the reader strips.
 std::string quoted_cell(std::string_view text) {
   const bool has_blanks = text.starts_with(' ') || text.ends_with(' ') || text.starts_with('\t') ||
                           text.ends_with('\t');
@@ -60,7 +60,7 @@ void CsvLog::read(std::int64_t first_step) {
   std::ifstream in(file_);
   const std::string text(std::istreambuf_iterator<char>(in), {});
   data::CsvRows rows(text, file_.string());
-  if (!rows.next()) return;  // the earlier run had none
+  if (!rows.next()) return;  // the earlier run had no rows
   const auto refuse = [&] {
     throw Error(ErrorCategory::data, file_.string(),
                 "expected the CSV log of the training that is resumed, with the columns epoch and "
@@ -90,7 +90,7 @@ void CsvLog::add(Row& row, const std::string& column, std::optional<double> valu
 }
 
 void CsvLog::on_epoch_end(const EpochLogs& logs) {
-  // Of a training that ended within the epoch that this run completes.
+  // Removes the row of an earlier run that ended within this epoch.
   std::erase_if(rows_, [&](const Row& row) { return row.epoch >= logs.epoch; });
   Row row{.epoch = logs.epoch, .step = logs.step, .cells = {}};
   for (const std::string& metric : metrics_) add(row, metric, logs.metric(metric));

@@ -22,21 +22,20 @@ namespace lockstep::strategy {
 /// commas, quotes or line breaks are quoted as in RFC 4180. Use only on the chief, after the
 /// callbacks that log scalars.
 ///
-/// A run that resumes continues the table of the earlier run: an epoch has one row, rows of steps
-/// that the earlier run lost are removed, and the columns stay in their order, with new ones after
-/// them. Otherwise the file is replaced. It is rewritten after each epoch, and complete at any
-/// moment. A write error does not end the training: the first one is logged as a warning, and the
-/// next epoch tries again.
+/// A run that resumes continues the table of the earlier run: an epoch has one row, rows after the
+/// restored step are removed, and new columns are appended. Otherwise the file is replaced. It is
+/// rewritten atomically after each epoch. A write error does not end the training: the first one is
+/// logged as a warning, and the next epoch tries again.
 class CsvLog final : public Callback {
  public:
   /// `logger`: receives the warning; null for standard error.
   explicit CsvLog(std::filesystem::path file, std::shared_ptr<Logger> logger = nullptr);
 
-  /// Throws Error (data) if the file cannot be written, or is not such a table when the training
-  /// resumes.
+  /// Throws Error (data) if the file cannot be written, or if the training resumes and the file is
+  /// not such a table.
   void on_train_begin(const TrainBegin& begin) override;
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the row
-  void on_scalar(const ScalarLogs& logs) override;    ///< adds it to the next row
+  void on_scalar(const ScalarLogs& logs) override;    ///< adds the scalar to the next row
   bool may_stop_at_batches() const override { return false; }
 
  private:
@@ -47,7 +46,7 @@ class CsvLog final : public Callback {
   };
 
   void read(std::int64_t first_step);
-  void add_column(const std::string& column);  // unless there is one of this name
+  void add_column(const std::string& column);  // unless it exists
   void add(Row& row, const std::string& column, std::optional<double> value);
   void write() const;
 

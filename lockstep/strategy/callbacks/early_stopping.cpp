@@ -38,7 +38,7 @@ void EarlyStopping::on_train_begin(const TrainBegin& begin) {
 }
 
 void EarlyStopping::on_epoch_end(const EpochLogs& logs) {
-  if (logs.complete) observe(logs);  // a run that resumes reports the others again
+  if (logs.complete) observe(logs);  // a resuming run reports the others again
 }
 
 void EarlyStopping::on_validation(const EpochLogs& logs) { observe(logs); }

@@ -82,7 +82,7 @@ void ExpositionWriter::histogram(std::string_view name, std::string_view unit,
   sample_ = fmt::format("{}_bucket", name);
   for (std::size_t i = 0; i < values.counts().size(); ++i) {
     count += values.counts()[i];
-    // OpenMetrics writes whole numbers as 1.0 here.
+    // OpenMetrics requires integers with a decimal point here.
     const bool is_last = i == values.bounds().size();
     add(static_cast<double>(count),
         {{"le", is_last ? "+Inf" : fmt::format("{:#}", values.bounds()[i])}});

@@ -13,7 +13,7 @@ namespace lockstep::strategy {
 /// encode_bytes().
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-/// How often values were in each interval.
+/// Counts of values by interval.
 class Histogram {
  public:
   /// `bounds`: the inclusive upper bounds of the intervals, ascending; values above the last one
@@ -23,10 +23,10 @@ class Histogram {
 
   void add(double value);  ///< counts a value
 
-  const std::vector<double>& bounds() const { return bounds_; }  ///< as constructed
-  /// Of each interval, and of the values above the last bound.
+  const std::vector<double>& bounds() const { return bounds_; }  ///< inclusive upper bounds
+  /// Counts per interval; the last one counts values above the last bound.
   const std::vector<std::int64_t>& counts() const { return counts_; }
-  double sum() const { return sum_; }  ///< of all values
+  double sum() const { return sum_; }  ///< sum of all values
 
  private:
   std::vector<double> bounds_;

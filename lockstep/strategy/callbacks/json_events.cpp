@@ -28,7 +28,7 @@ void add_metrics(Json& event, const std::string& prefix, const model::MetricSums
   event[prefix + "top5_accuracy"] = metrics.top5_accuracy();
 }
 
-/// Mean milliseconds per step of exposed communication, and of waiting for slower replicas.
+/// Adds mean milliseconds per step of exposed communication and of waiting for slower replicas.
 void add_communication(Json& event, const allreduce::CommunicationTimes& times,
                        std::int64_t steps) {
   const double milliseconds = 1000.0 / static_cast<double>(steps);
@@ -36,7 +36,7 @@ void add_communication(Json& event, const allreduce::CommunicationTimes& times,
   event["waiting_ms"] = times.waited * milliseconds;
 }
 
-/// Mean seconds per step, unless they are of no step.
+/// Adds mean seconds per step, if there is a step.
 void add_breakdown(Json& event, const StepBreakdown& step) {
   if (step == StepBreakdown{}) return;
   for (const StepPart& part : kStepParts) event["breakdown"][part.name] = step.*part.member;
@@ -48,7 +48,7 @@ void add_verdict(Json& event, const std::optional<Verdict>& verdict) {
   event["verdict"] = verdict->text;
 }
 
-/// Mean milliseconds per step of each replica, to a microsecond.
+/// Adds mean milliseconds per step of each replica, to a microsecond.
 void add_replicas(Json& event, std::span<const allreduce::BusySeconds> busy,
                   std::span<const double> waiting, std::int64_t steps) {
   const auto mean = [steps](double seconds) {
@@ -214,7 +214,7 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
   waiting_.clear();
 }
 
-/// Time that is none of the training, from the rate of the next event `step`.
+/// Excludes time outside of training from the rate of the next event `step`.
 void JsonEvents::exclude(double seconds) {
   since_ += std::chrono::duration_cast<std::chrono::steady_clock::duration>(
       std::chrono::duration<double>(seconds));

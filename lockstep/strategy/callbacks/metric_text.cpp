@@ -20,7 +20,7 @@ constexpr std::size_t kLongestName = 20;
 constexpr std::size_t kMaxLines = 20;
 constexpr std::size_t kMaxExtremes = 10;
 
-/// The first `longest` bytes of a text, without a part of a character of UTF-8.
+/// Truncates a text to `longest` bytes between UTF-8 characters.
 std::string shortened(const std::string& text, std::size_t longest) {
   std::size_t end = std::min(text.size(), longest);
   const auto continues = [&](std::size_t at) {
@@ -30,7 +30,7 @@ std::string shortened(const std::string& text, std::size_t longest) {
   return text.substr(0, end);
 }
 
-/// The names of `classes` classes, printable and shortened to `longest` bytes.
+/// Returns the names of `classes` classes, printable and shortened to `longest` bytes.
 std::vector<std::string> names_of(std::int64_t classes, const std::vector<std::string>& names,
                                   std::size_t longest = kLongestName) {
   std::vector<std::string> all;
@@ -65,7 +65,7 @@ std::string class_table(const model::MetricValue& value, const std::vector<std::
   return text;
 }
 
-/// "12 of cat predicted as dog (3.4 % of cat)", the most frequent ones.
+/// Lists the most frequent confusions: "12 of cat predicted as dog (3.4 % of cat)".
 std::string confusions(const model::MetricValue& value, const std::vector<std::string>& names) {
   const std::vector<std::string> classes = names_of(value.shape[0], names);
   struct Cell {
@@ -74,10 +74,10 @@ std::string confusions(const model::MetricValue& value, const std::vector<std::s
     std::size_t predicted;
   };
   std::vector<Cell> cells;
-  std::vector<double> of_label(classes.size());
+  std::vector<double> label_counts(classes.size());
   for (std::size_t i = 0; i < value.values.size(); ++i) {
     const Cell cell{value.values[i], i / classes.size(), i % classes.size()};
-    of_label[cell.label] += cell.count;
+    label_counts[cell.label] += cell.count;
     if (cell.label != cell.predicted && cell.count > 0) cells.push_back(cell);
   }
   std::ranges::stable_sort(cells, std::ranges::greater{}, &Cell::count);
@@ -87,7 +87,7 @@ std::string confusions(const model::MetricValue& value, const std::vector<std::s
   for (const Cell& cell : cells)
     text +=
         fmt::format("  {:.0f} of {} predicted as {} ({:.1f} %)\n", cell.count, classes[cell.label],
-                    classes[cell.predicted], 100 * cell.count / of_label[cell.label]);
+                    classes[cell.predicted], 100 * cell.count / label_counts[cell.label]);
   return text;
 }
 
@@ -98,11 +98,11 @@ std::string confusion_table(const model::MetricValue& value,
   const auto largest = static_cast<std::int64_t>(std::ranges::max(value.values));
   const std::size_t first = longest_of(rows);
   const std::size_t left = kTableColumns - std::min(kTableColumns, 2 + first);
-  // Columns as wide as the names, if they fit, and not narrower than the numbers.
-  const std::size_t room = std::min(left / rows.size(), kWidestCell + 2);
+  // Columns are as wide as the names, if they fit, and not narrower than the numbers.
+  const std::size_t column_width = std::min(left / rows.size(), kWidestCell + 2);
   const std::size_t digits = std::max(std::to_string(largest).size(), rows.size() > 10 ? 2UL : 1UL);
-  if (room < digits + 2) return confusions(value, names);
-  const std::vector<std::string> heads = names_of(value.shape[0], names, room - 2);
+  if (column_width < digits + 2) return confusions(value, names);
+  const std::vector<std::string> heads = names_of(value.shape[0], names, column_width - 2);
   const std::size_t width = std::max(digits, longest_of(heads));
   std::string text = fmt::format("{} (rows: labels, columns: predictions)\n  {:{}}",
                                  printable(value.name), "", first);

@@ -25,7 +25,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kStates = {"starting", "training", "validating",
                                                      "finished", "stopped",  "failed"};
 
-/// Seconds, about three per decade.
+/// Bucket bounds in seconds, about three per decade.
 std::vector<double> step_bounds() {
   return {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
           0.1,    0.25,    0.5,    1,     2.5,    5,     10,   30,    60};
@@ -71,7 +71,7 @@ MetricsExporter::MetricsExporter(MetricsExporterOptions options, std::shared_ptr
     : options_(std::move(options)),
       logger_(logger ? std::move(logger) : make_logger()),
       values_(step_bounds()) {
-  // Throws where no file can be created; a full disk is not the end of a training.
+  // Throws if no file can be created; a full disk does not end a training.
   if (!options_.file.empty()) {
     std::error_code unknown;
     if (std::filesystem::is_other(options_.file, unknown))
@@ -138,7 +138,7 @@ void MetricsExporter::on_batch_end(const StepLogs& logs) {
     values_.loss_scale = logs.loss_scale;
     if (logs.skipped) ++(logs.overflow ? values_.overflows : values_.skipped);
     values_.checkpoint_seconds = 0;
-    // Not the first step of a run, which allocates memory and chooses algorithms.
+    // The first step of a run allocates memory and chooses algorithms.
     if (logs.step != values_.begin->first_step + 1) {
       values_.step_seconds.add(logs.breakdown.total());
       values_.seconds += logs.breakdown;
@@ -174,7 +174,7 @@ void MetricsExporter::on_epoch_end(const EpochLogs& logs) {
     set_metrics(logs, true);
     std::int64_t bad = 0;
     for (const BadFile& file : logs.bad_files) bad += file.records;
-    values_.bad_records = std::max(values_.bad_records, bad);  // the logs have all of this run
+    values_.bad_records = std::max(values_.bad_records, bad);  // the logs are cumulative
   }
   write_file();
 }
@@ -354,7 +354,7 @@ void MetricsExporter::write_checkpoints(const Values& now, ExpositionWriter& out
   out.add(now.checkpoint_timestamp);
 }
 
-/// The names of OpenTelemetry for processes; those of rank 0.
+/// Writes the process metrics of rank 0 with OpenTelemetry's names.
 void MetricsExporter::write_process(const Values& now, ExpositionWriter& out) const {
   out.begin_gauge("process_memory_usage_bytes", "bytes", "Resident memory of rank 0");
   out.add(static_cast<double>(resident_bytes()));

@@ -26,45 +26,44 @@ namespace lockstep::strategy {
 
 /// Where an HTTP server listens.
 struct MetricsAddress {
-  std::string host = "127.0.0.1";  ///< numeric
-  std::uint16_t port = 0;          ///< 0: one that the system chooses
+  std::string host = "127.0.0.1";  ///< numeric address
+  std::uint16_t port = 0;          ///< 0: chosen by the system
 
   std::string text() const;  ///< "127.0.0.1:9400", "[::1]:9400"
 };
 
-/// Parses "9400" (on 127.0.0.1), "0.0.0.0:9400" or "[::1]:9400". Throws Error (input) for anything
-/// else.
+/// Parses "9400" (on 127.0.0.1), "0.0.0.0:9400" or "[::1]:9400". Throws Error (input).
 MetricsAddress parse_metrics_address(const std::string& text);
 
 /// Options of MetricsExporter.
 struct MetricsExporterOptions {
-  std::optional<MetricsAddress> address = {};  ///< of the HTTP server; nullopt: none
-  std::filesystem::path file = {};             ///< empty: none
-  /// The minimum time between two versions of the file while steps are made.
+  std::optional<MetricsAddress> address = {};  ///< address of the HTTP server; nullopt: no server
+  std::filesystem::path file = {};             ///< file for the metrics; empty: no file
+  /// Minimum time between updates of the file during steps.
   std::chrono::milliseconds file_interval{5000};
   std::string run = {};  ///< name of the training in the label `run`; may be empty
 };
 
 /// Serves the metrics of a training as Prometheus text at http://ADDRESS/metrics, and writes them
 /// to a file as OpenMetrics text. docs/observe.md lists them; their names follow the conventions of
-/// OpenTelemetry. Counters and times are of this run; times of steps leave out its first one. Use
-/// only on the chief, which knows the busy times of all replicas, after the callbacks that log
+/// OpenTelemetry. Counters and times cover this run; times of steps exclude its first step. Use
+/// only on the chief, which has the busy times of all replicas, after the callbacks that log
 /// scalars.
 ///
 /// The file is replaced atomically: at the beginning and at the end (also by an exception), after
 /// each epoch, validation and checkpoint, and between steps at most once per interval. A write
-/// error, such as a full disk, does not end the training: the first one is logged as a warning, all
-/// are counted, in the metrics and in a warning at the end.
+/// error, such as a full disk, does not end the training: the first one is logged as a warning. The
+/// number of errors is in the metrics and in a warning at the end.
 class MetricsExporter final : public Callback {
  public:
   /// Starts the server and logs its address. `logger`: also receives the warnings; null for
-  /// standard error. Throws Error (input) if the address cannot be used, (data) if the file cannot
-  /// be created.
+  /// standard error. Throws Error (input) if the address cannot be used, Error (data) if the file
+  /// cannot be created.
   explicit MetricsExporter(MetricsExporterOptions options,
                            std::shared_ptr<Logger> logger = nullptr);
   ~MetricsExporter() override;
 
-  std::uint16_t port() const;  ///< of the server; 0 without one
+  std::uint16_t port() const;  ///< port of the server; 0 without one
 
   /// The current metrics. Thread-safe.
   std::string text(Exposition format) const;
@@ -86,7 +85,7 @@ class MetricsExporter final : public Callback {
   using Clock = std::chrono::steady_clock;
   enum class State : std::uint8_t { starting, training, validating, finished, stopped, failed };
 
-  /// What the texts are made from. A reader copies it, so that no step waits for a text.
+  /// The current values. A reader copies them, so that no step waits for the formatting.
   struct Values {
     explicit Values(std::vector<double> step_bounds) : step_seconds(std::move(step_bounds)) {}
 
@@ -105,11 +104,11 @@ class MetricsExporter final : public Callback {
     double gradient_norm = 0;
     std::optional<float> loss_scale;
     Histogram step_seconds;
-    StepBreakdown seconds;          // of the steps of this run after the first one
-    double checkpoint_seconds = 0;  // since the last step, which `seconds` does not have yet
+    StepBreakdown seconds;          // sums over the steps of this run except the first
+    double checkpoint_seconds = 0;  // since the last step; not yet in `seconds`
     double validation_seconds = 0;
     std::vector<allreduce::BusySeconds> busy;
-    // By scope ("step", "epoch" or "validation") and name.
+    // Keys: scope ("step", "epoch" or "validation") and name.
     std::map<std::pair<std::string, std::string>, double, std::less<>> metrics;
     std::map<std::string, double, std::less<>> scalars;
     std::int64_t checkpoints = 0;
@@ -129,12 +128,12 @@ class MetricsExporter final : public Callback {
 
   const MetricsExporterOptions options_;
   std::shared_ptr<Logger> logger_;
-  Clock::time_point written_;  // when the file was written last
+  Clock::time_point written_;  // time of the last write of the file
 
   mutable std::mutex mutex_;  // protects values_, which the server reads
   Values values_;
 
-  std::unique_ptr<net::HttpServer> server_;  // last: its thread uses the others
+  std::unique_ptr<net::HttpServer> server_;  // last member: its thread uses the others
 };
 
 }  // namespace lockstep::strategy

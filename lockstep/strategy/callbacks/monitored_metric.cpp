@@ -30,7 +30,7 @@ constexpr auto kMaximized = std::to_array<std::string_view>(
 
 std::optional<Direction> known_direction(std::string_view name) {
   if (name.starts_with(kOfValidation)) name.remove_prefix(kOfValidation.size());
-  const auto is_known = [&](std::string_view known) {  // "price_loss": of the output price
+  const auto is_known = [&](std::string_view known) {  // "price_loss" belongs to the output price
     return name.ends_with(known) &&
            (name.size() == known.size() || name[name.size() - known.size() - 1] == '_');
   };
@@ -52,7 +52,7 @@ std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
                                       const std::vector<std::string>& further) {
   std::vector<std::string> names = {"loss"};
   if (has_accuracy) names.insert(names.end(), {"accuracy", "top5_accuracy"});
-  for (const std::string& name : further)  // among which "accuracy" may be again
+  for (const std::string& name : further)  // may repeat "accuracy"
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   const std::size_t count = names.size();
   for (std::size_t i = 0; has_validation && i < count; ++i)

@@ -1,4 +1,4 @@
-// A metric that a decision of a training depends on, and options that begin with one.
+// Metrics that decisions of a training depend on, and options that begin with one.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace lockstep::strategy {
 
 struct EpochLogs;
 
-/// The names of metrics in JSON events, those of the validation with the prefix "validation_".
-/// `further`: beside loss, accuracy and top5_accuracy.
+/// Returns the names of metrics in JSON events; those of the validation have the prefix
+/// "validation_". `further`: names in addition to loss, accuracy and top5_accuracy.
 std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
                                       const std::vector<std::string>& further = {});
 
@@ -27,16 +27,16 @@ enum class Direction { min, max };
 
 /// A metric by its name in JSON events, such as "validation_loss".
 struct MonitoredMetric {
-  std::string name = {};  ///< as in JSON events
-  /// nullopt: the known one. Loss, mae, mse, rmse and perplexity are minimized; accuracy, top5 and
-  /// the like, auc, auc_pr, f1, precision, recall and r2 are maximized.
+  std::string name = {};  ///< name in JSON events
+  /// nullopt: the default. Loss, mae, mse, rmse and perplexity are minimized; accuracies, auc,
+  /// auc_pr, f1, precision, recall and r2 are maximized.
   std::optional<Direction> direction = {};
 
-  /// Throws Error (input) with `where` unless `names` (metric_names()) has the name, and if the
-  /// direction is neither given nor known.
+  /// Throws Error (input) with `where` unless `names` (metric_names()) contains the name, and if
+  /// the direction is not set and has no default.
   void check(std::string_view where, std::span<const std::string> names) const;
-  /// Whether `value` is better than `best` by more than `min_delta`; the first finite value is. Not
-  /// if there is no value, or NaN. After check().
+  /// Whether `value` is better than `best` by more than `min_delta`. True for a finite value
+  /// without `best`; false for nullopt and NaN. Requires check().
   bool improves(std::optional<double> value, std::optional<double> best,
                 double min_delta = 0) const;
   bool is_of_validation() const;  ///< whether its name begins with "validation_"
@@ -45,31 +45,31 @@ struct MonitoredMetric {
   bool operator==(const MonitoredMetric&) const = default;
 };
 
-/// Follows a metric through a training: its best value, and when that was.
+/// Tracks the best value of a metric during a training, and its step.
 ///
-/// A value counts if it is of a whole epoch or of a validation. The training metrics of an epoch
-/// that ended early are of fewer samples, and an epoch that was resumed may lack some
-/// (EpochLogs::values): those do not count.
+/// Values of whole epochs and of validations count. Training metrics of an epoch that ended early
+/// cover fewer samples, and an epoch that was resumed may lack some (EpochLogs::values); they do
+/// not count.
 class MetricMonitor {
  public:
   /// `min_delta`: a smaller change is no improvement.
   explicit MetricMonitor(MonitoredMetric metric, double min_delta = 0);
 
-  /// Forgets the best value. Throws Error (input) as MonitoredMetric::check().
+  /// Resets the best value. Throws Error (input) as MonitoredMetric::check().
   void begin(std::string_view where, std::span<const std::string> names);
-  /// Whether the value in `logs` is better than the best one, which it then becomes; nullopt if
-  /// `logs` have no value that counts. A value that is not finite counts, and is never better.
+  /// Updates the best value. Returns whether the value in `logs` is better; nullopt if `logs`
+  /// contain no value that counts. A value that is not finite counts, and is never better.
   std::optional<bool> observe(const EpochLogs& logs);
 
-  const MonitoredMetric& metric() const { return metric_; }    ///< that it follows
+  const MonitoredMetric& metric() const { return metric_; }    ///< the tracked metric
   const std::optional<double>& best() const { return best_; }  ///< best value so far
-  std::int64_t best_step() const { return best_step_; }        ///< completed steps at that time
+  std::int64_t best_step() const { return best_step_; }  ///< completed steps at the best value
   /// Replaces the best value; nullopt for none.
   void set_best(std::optional<double> best, std::int64_t step);
 
   void save(nlohmann::json& state) const;     ///< adds "best" and "best_step", if there is a best
-  void restore(const nlohmann::json& state);  ///< reads what save() has added
-  static void remove(nlohmann::json& state);  ///< removes that
+  void restore(const nlohmann::json& state);  ///< reads the members of save()
+  static void remove(nlohmann::json& state);  ///< removes the members of save()
 
  private:
   MonitoredMetric metric_;
@@ -78,7 +78,7 @@ class MetricMonitor {
   std::int64_t best_step_ = 0;
 };
 
-/// Reads the metric and its direction of "METRIC:max,key=value". Throws Error (input).
+/// Reads the metric and its direction from "METRIC:max,key=value". Throws Error (input).
 MonitoredMetric read_monitored(Spec& spec);
 /// Parses METRIC, METRIC:max or METRIC:min, the value of `option`. Throws Error (input).
 MonitoredMetric parse_monitored(std::string_view option, std::string_view text);

@@ -29,7 +29,7 @@ enum class AttributeList : GraphTag { shape = 7 };
 enum class GraphShape : GraphTag { dim = 2 };
 enum class GraphExtent : GraphTag { size = 1 };
 
-constexpr std::int64_t kProducer = 22;  // what TensorBoard's own graphs state
+constexpr std::int64_t kProducer = 22;  // as in TensorBoard's own graphs
 constexpr std::int32_t kFloat = 1;      // DT_FLOAT
 constexpr std::int32_t kInteger = 3;    // DT_INT32
 
@@ -48,7 +48,7 @@ void add_text(NodeBuilder& node, std::string_view key, const std::string& text) 
                 [&](auto& value) { value.add_bytes(Attribute::text, encode_bytes(text)); });
 }
 
-/// The shape of a batch of `shape`, which TensorBoard writes on the edges.
+/// Adds the shape of a batch, which TensorBoard shows on the edges.
 void add_output_shape(NodeBuilder& node, const model::Shape& shape) {
   add_attribute(node, "_output_shapes", [&](auto& value) {
     protozero::pbf_builder<AttributeList> list(value, Attribute::list);
@@ -62,7 +62,7 @@ void add_output_shape(NodeBuilder& node, const model::Shape& shape) {
   });
 }
 
-/// The operation, with the options of the layer. A layer of the user's own has its kind alone.
+/// Adds the operation and the options of the layer. A user-defined layer has only its kind.
 void add_operation(NodeBuilder& node, const model::Layer& layer) {
   nlohmann::json options = nlohmann::json::object();
   const auto type = std::ranges::find_if(
@@ -90,7 +90,7 @@ void add_parameters(NodeBuilder& node, const model::Network& network, const mode
   });
 }
 
-/// A name that no layer has: a network may have a layer with the name of an input.
+/// Returns a unique name: a layer may have the name of an input.
 std::string name_of_input(const model::Network& network, const model::NetworkInput& input) {
   std::string name = input.name;
   while (std::ranges::find(network.nodes(), name, &model::Node::name) != network.nodes().end())

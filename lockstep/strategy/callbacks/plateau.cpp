@@ -45,7 +45,7 @@ void ReduceOnPlateau::on_train_begin(const TrainBegin& begin) {
 }
 
 void ReduceOnPlateau::on_epoch_end(const EpochLogs& logs) {
-  if (logs.complete) observe(logs);  // a run that resumes reports the others again
+  if (logs.complete) observe(logs);  // a resuming run reports the others again
 }
 
 void ReduceOnPlateau::on_validation(const EpochLogs& logs) { observe(logs); }
@@ -67,7 +67,7 @@ void ReduceOnPlateau::observe(const EpochLogs& logs) {
 
 float ReduceOnPlateau::learning_rate(std::int64_t /*step*/, float rate) {
   const auto reduced = static_cast<float>(static_cast<double>(rate) * factor_);
-  // A rate that the schedule has below the bound, as in a warm-up, stays as it is.
+  // A scheduled rate below the bound, as in a warm-up, is unchanged.
   return std::max(reduced, std::min(rate, static_cast<float>(options_.min_rate)));
 }
 

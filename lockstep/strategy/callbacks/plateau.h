@@ -14,8 +14,8 @@ namespace lockstep::strategy {
 
 /// Options of ReduceOnPlateau.
 struct PlateauOptions {
-  MonitoredMetric metric = {.name = "validation_loss"};  ///< that should improve
-  double factor = 0.1;  ///< on the learning rate at each reduction; above 0 and below 1
+  MonitoredMetric metric = {.name = "validation_loss"};  ///< metric that should improve
+  double factor = 0.1;  ///< factor of each reduction; above 0 and below 1
   /// Number of epochs without an improvement before a reduction; at least 1. With
   /// FitOptions::validate_every, metrics of the validation count per validation.
   int patience = 3;
@@ -24,13 +24,13 @@ struct PlateauOptions {
   double min_rate = 0;   ///< lower bound of a reduced learning rate
 };
 
-/// Parses "loss:min,factor=0.5,patience=2,min_delta=0.1,cooldown=1,min_lr=1e-5", of which all but
-/// the metric may be left out, the value of `--reduce-on-plateau`. Throws Error (input).
+/// Parses "loss:min,factor=0.5,patience=2,min_delta=0.1,cooldown=1,min_lr=1e-5", the value of
+/// `--reduce-on-plateau`. All but the metric may be omitted. Throws Error (input).
 PlateauOptions parse_plateau(std::string_view text);
 
-/// Keras's ReduceLROnPlateau, as a factor on the rate of the schedule, which continues below it.
-/// The factor and the counts are in the checkpoint. Metrics are the same on all ranks, so the chief
-/// or all ranks may have it.
+/// Keras's ReduceLROnPlateau, as a factor on the learning rate of the schedule. Checkpoints store
+/// the factor and the counts. Metrics are the same on all ranks, so the callback may be on the
+/// chief or on all ranks.
 class ReduceOnPlateau final : public Callback {
  public:
   /// Throws Error (input) for a patience below 1, or a factor that is not between 0 and 1.
@@ -39,7 +39,7 @@ class ReduceOnPlateau final : public Callback {
   /// Throws Error (input) for a metric that this training does not have.
   void on_train_begin(const TrainBegin& begin) override;
   void on_epoch_end(const EpochLogs& logs) override;   ///< counts complete epochs
-  void on_validation(const EpochLogs& logs) override;  ///< counts it for a validation metric
+  void on_validation(const EpochLogs& logs) override;  ///< counts values of a validation metric
   bool may_stop_at_batches() const override { return false; }
   bool changes_rate() const override { return true; }
   float learning_rate(std::int64_t step, float rate) override;
@@ -59,11 +59,10 @@ class ReduceOnPlateau final : public Callback {
   std::int64_t cooldown_ = 0;  // values that do not count yet
 };
 
-/// A learning rate by the user's function of the completed steps and the rate so far: that of the
-/// schedule and of the callbacks before this one. The chief's value counts on all ranks.
+/// A learning rate that a function computes. All ranks use the chief's value.
 class LearningRate final : public Callback {
  public:
-  /// `step`: completed steps. `rate`: that of the schedule and of the callbacks before this one.
+  /// `step`: completed steps. `rate`: the result of the schedule and of the preceding callbacks.
   using Function = std::function<float(std::int64_t step, float rate)>;
 
   /// `function` is called on every rank before each step.

@@ -70,8 +70,8 @@ constexpr Glyph kGlyphs[] = {
     {0x00, 0x00, 0x7f, 0x00, 0x00}, {0x00, 0x41, 0x36, 0x08, 0x00},  // | }
     {0x08, 0x04, 0x08, 0x10, 0x08}};                                 // ~
 
-constexpr int kTilePixels = 112;       // the least width of an image; holds 18 characters
-constexpr int kMaxPixelsOfSide = 224;  // of a side of an image that is reduced
+constexpr int kTilePixels = 112;       // minimum width of an image; fits 18 characters
+constexpr int kMaxPixelsOfSide = 224;  // maximum side of a reduced image
 constexpr int kFramePixels = 3;
 constexpr int kMarginPixels = 4;
 constexpr int kLinePixels = kGlyphHeight + 3;
@@ -82,7 +82,7 @@ constexpr Color kRight = {46, 160, 67};
 constexpr Color kWrong = {207, 34, 46};
 constexpr std::uint8_t kWhite = 255;
 
-/// Pixels of the picture for `enlarged` pixels of an image, or the other way round.
+/// An integer scale: each pixel of an image is enlarged, or blocks of pixels are reduced to one.
 struct TileScale {
   int enlarged = 1;
   int reduced = 1;
@@ -164,7 +164,7 @@ data::Image prediction_sheet(const ImagePredictions& predictions,
          is_right ? kRight : kWrong);
     draw_image(predictions.images[i], scale, left + kFramePixels, top + kFramePixels, pixels);
     const int below = top + height + 2 * kFramePixels + 2;
-    // Only this column, so that a long name does not run into the next one.
+    // Clips a long name to this column.
     const data::ImageSpan column = pixels.crop({left, 0, step_x - kMarginPixels, sheet.height()});
     draw_text(
         fmt::format("{:.0f}% {}", 100 * one.probability, name_of_class(one.predicted, class_names)),

@@ -1,4 +1,4 @@
-// Images and what a network predicts for them, as one picture.
+// Images with the predictions of a network, as one picture.
 #pragma once
 
 #include <span>
@@ -12,15 +12,15 @@
 namespace lockstep::strategy {
 
 /// Draws `text` with its upper left corner at column `x` of row `y` of an RGB image: characters of
-/// 5 x 7 pixels, 6 pixels apart, in black. A character that is not printable ASCII is a question
-/// mark. What does not fit is cut.
+/// 5 x 7 pixels, 6 pixels apart, in black. A character that is not printable ASCII becomes a
+/// question mark. Text beyond the image is clipped.
 void draw_text(std::string_view text, int x, int y, const data::ImageSpan& pixels);
 
-/// An RGB picture of the images, in rows of equal length, each in a frame that is green if the
-/// predicted class is right and red if not. Below it are the predicted class with its probability
-/// in percent, and, if that is wrong, "not" and the right class. Small images are enlarged and
-/// large ones reduced by a whole number. Classes have the names `class_names`, or their numbers if
-/// it is empty. Throws Error (input) for other numbers of images and predictions, or none.
+/// Returns an RGB picture of the images in rows of equal length. The frame of an image is green if
+/// the predicted class is correct, else red. Below it are the predicted class with its probability
+/// in percent and, if it is wrong, "not" and the correct class. Small images are enlarged and large
+/// ones reduced by a whole number. Classes are shown by `class_names`, or by number if it is empty.
+/// Throws Error (input) if the numbers of images and predictions differ or are 0.
 data::Image prediction_sheet(const ImagePredictions& predictions,
                              const std::vector<std::string>& class_names);
 

@@ -70,8 +70,8 @@ std::string shard_table(std::string_view policy, std::int64_t files, std::int64_
 
 namespace {
 
-// Percentages of an epoch above which the time spent waiting for input, and in communication and
-// waiting for other replicas, is reported.
+// Percentages of an epoch above which waiting for input, and communication with waiting for other
+// replicas, are reported.
 constexpr double kInputBound = 5;
 constexpr double kCommunicationBound = 20;
 constexpr double kShortWait = 0.5;  // seconds per epoch that are not worth more threads
@@ -92,7 +92,7 @@ std::string signal_name(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
-/// Also if the program has replaced `stdout` by a FILE without a descriptor.
+/// `stdout` may have been replaced by a FILE without a descriptor.
 int descriptor_of(std::FILE* out) { return out == stdout ? STDOUT_FILENO : ::fileno(out); }
 
 }  // namespace
@@ -183,9 +183,10 @@ void ProgressBar::on_train_begin(const TrainBegin& begin) {
     print_line(
         fmt::format("resumed from {}, step {}", begin.restored_from->string(), begin.first_step));
   if (begin.initialized_from)
-    print_line(
-        fmt::format("initialized from {}{}", begin.initialized_from->string(),
-                    begin.uninitialized_head.empty() ? "" : fmt::format(", without {}", begin.uninitialized_head)));
+    print_line(fmt::format("initialized from {}{}", begin.initialized_from->string(),
+                           begin.uninitialized_head.empty()
+                               ? ""
+                               : fmt::format(", without {}", begin.uninitialized_head)));
 }
 
 void ProgressBar::on_epoch_begin(std::int64_t /*epoch*/) {
@@ -284,7 +285,7 @@ void ProgressBar::print_row(const Row& row) {
   if (has_accuracy_) add("accuracy", 8, accuracy(row.metrics));
   if (begin_.has_validation) {
     add("val loss", 8, row.validation ? metric_text(row.validation->loss()) : "");
-    // Rows of many steps would be wider than 80 columns.
+    // Rows with large step numbers would be wider than 80 columns.
     const std::string_view name = last.size() < 5 ? "val accuracy" : "val acc";
     if (has_accuracy_)
       add(name, std::max<std::size_t>(8, name.size()),

@@ -37,7 +37,7 @@ std::int64_t Stragglers::interval(std::int64_t log_every) {
 void Stragglers::on_batch_end(const StepLogs& logs) {
   // The first step of a run is excluded: it includes creating plans and allocating memory.
   if (logs.step != first_step_) report_.add(logs.busy);
-  // In the few steps from where a training resumes, occasional delays look like slow replicas.
+  // In the few steps after a resume, occasional delays look like slow replicas.
   const auto added = static_cast<std::int64_t>(report_.steps());
   if (logs.step % steps_ != 0 || added + 1 < steps_) return;
   for (const std::string& sentence : allreduce::to_sentences(report_.stragglers(), names_))

@@ -13,15 +13,15 @@
 
 namespace lockstep::strategy {
 
-/// Logs a warning for each replica that was slow in the last interval: by how much, and whether in
-/// input or computation. Use only on the chief.
+/// Logs a warning for each replica that was slow in the last interval, with its delay and whether
+/// input or computation was slow. Use only on the chief.
 class Stragglers final : public Callback {
  public:
-  /// Evaluates the measurements every `steps` steps, at least 1; those from where a training
-  /// resumes within an interval together with the next one.
+  /// Evaluates the measurements every `steps` steps, at least 1. If a training resumes within an
+  /// interval, its steps are evaluated with the next one.
   Stragglers(const Strategy& strategy, std::int64_t steps);
 
-  /// `steps` for a program that reports its progress every `log_every` steps or, for 0, never: at
+  /// Returns `steps` for a program that reports progress every `log_every` steps (0: never): at
   /// least 100, because in fewer steps occasional delays look like slow replicas.
   static std::int64_t interval(std::int64_t log_every);
 
@@ -33,7 +33,7 @@ class Stragglers final : public Callback {
 
  private:
   std::shared_ptr<Logger> logger_;
-  std::vector<std::string> names_;  // of all replicas
+  std::vector<std::string> names_;  // names of all replicas
   std::int64_t steps_;
   std::int64_t first_step_ = 0;
   allreduce::StragglerReport report_;

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 constexpr std::string_view kSessionSuffix = "hparams.v2";
 
-/// The event files in `directory` whose names end in `suffix`; those that can be listed.
+/// Returns the event files in `directory` whose names end in `suffix`. Ignores errors of listing.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& directory,
                                                std::string_view suffix) {
   std::vector<std::filesystem::path> files;
@@ -34,7 +34,7 @@ std::vector<std::filesystem::path> event_files(const std::filesystem::path& dire
   return files;
 }
 
-/// The factor that turns the gradients in memory after a step into those of the mean loss.
+/// Returns the factor that converts the gradients in memory after a step to those of the mean loss.
 float gradient_scale(const StepLogs& logs) {
   float sums[model::SummableMetrics::kSize];
   model::SummableMetrics(logs.metrics).write(sums);
@@ -124,8 +124,8 @@ void Summaries::add_histograms(const StepLogs& logs) {
   add("gradients", model.trained_table(), gradients);
 }
 
-// A file of its own that each run replaces: TensorBoard reads the values from the metadata of the
-// first event of a tag, so those of a new run in an old directory would not count.
+// A separate file that each run replaces: TensorBoard reads the values from the metadata of the
+// first event of a tag, so it would ignore those of a new run in an old directory.
 void Summaries::begin_session(const std::vector<Hyperparameter>& hyperparameters) {
   if (hyperparameters.empty()) return;
   std::error_code ignored;
@@ -144,7 +144,7 @@ void Summaries::flush(SummaryWriter& writer) {
 }
 
 void Summaries::on_train_begin(const TrainBegin& begin) {
-  // A resumed run repeats no step up to first_step; a new one replaces what is in the directory.
+  // A resumed run repeats no step up to first_step; a new run replaces all points in the directory.
   const std::int64_t first = begin.first_step > 0 ? begin.first_step + 1 : 0;
   train_.begin_run(first);
   attempt([&] { train_.text("configuration", first, configuration_); });
@@ -152,7 +152,7 @@ void Summaries::on_train_begin(const TrainBegin& begin) {
   samples_ = 0;
   replicas_ = begin.replicas;
   class_names_ = begin.class_names;
-  // Once: TensorBoard does not drop the graph of an earlier run.
+  // Written once: TensorBoard does not drop the graph of an earlier run.
   if (replicas_ != nullptr && (begin.first_step == 0 || !resumes_files_))
     attempt([&] { train_.graph(first, network_graph(replicas_->network())); });
   flush(train_);
@@ -161,7 +161,7 @@ void Summaries::on_train_begin(const TrainBegin& begin) {
 
 void Summaries::on_batch_end(const StepLogs& logs) {
   interval_.add(logs);
-  samples_ = interval_.steps() == 0 ? 0 : samples_ + logs.samples;  // not of the first step
+  samples_ = interval_.steps() == 0 ? 0 : samples_ + logs.samples;  // without the first step
   const std::int64_t every = options_.histogram_every;
   if (every > 0 && logs.step % every == 0 && !logs.skipped && replicas_ != nullptr)
     add_histograms(logs);
@@ -201,8 +201,8 @@ void Summaries::on_epoch_end(const EpochLogs& logs) {
   flush(*validation_);
 }
 
-// To train_, which begins at the step where a run resumes: validation_ begins at an epoch, from
-// which TensorBoard would drop all steps of the earlier run.
+// Writes to train_, which begins at the step where a run resumes. validation_ begins at an epoch,
+// from which TensorBoard would drop all steps of the earlier run.
 void Summaries::on_validation(const EpochLogs& logs) {
   const model::MetricSums& metrics = *logs.validation;
   add(train_, "evaluation_loss_vs_iterations", logs.step, metrics.loss());
@@ -233,7 +233,7 @@ void Summaries::on_checkpoint(const CheckpointLogs& logs) {
 void Summaries::on_train_end(const TrainEnd& end) {
   flush(train_);
   replicas_ = nullptr;
-  // A run that a signal ended, or an error, is not complete, and another may continue it.
+  // A run that a signal or an error ended is not complete, and may be resumed.
   if (session_ && end.signal == 0 && end.healthy)
     attempt([&] {
       session_->plugin_data(kSessionEndTag, kHyperparametersPlugin,

@@ -19,7 +19,7 @@
 
 namespace lockstep::strategy {
 
-/// What is written besides the curves.
+/// Options of Summaries.
 struct SummaryOptions {
   /// Number of steps between histograms of the weights and gradients of each parameter; 0: none.
   std::int64_t histogram_every = 0;
@@ -44,8 +44,8 @@ struct SummaryOptions {
 /// compares the runs below a directory by them and by the results in `train` and `validation`. A
 /// run replaces the file of an earlier one.
 ///
-/// An epoch that the training leaves incomplete has no point, as the run that resumes it writes
-/// one; neither has the loss of an epoch without a good step. Use only on the chief.
+/// An incomplete epoch has no point, because the run that resumes it writes one; neither has the
+/// loss of an epoch without a good step. Use only on the chief.
 ///
 /// A write error does not end the training: the first one is logged as a warning, events that
 /// cannot be written are dropped, each flush tries again, and the number of lost events is logged
@@ -78,7 +78,8 @@ class Summaries final : public Callback {
   /// Calls `write`, and logs the first failure as a warning.
   void attempt(const std::function<void()>& write);
   void add(SummaryWriter& writer, std::string_view tag, std::int64_t step, double value);
-  /// A curve for each single number, an image for each confusion matrix. `tag`: of a name.
+  /// Writes a point for each single number, an image for each confusion matrix. `tag` returns the
+  /// tag of a metric.
   void add_values(SummaryWriter& writer, std::int64_t step,
                   std::span<const model::MetricValue> values,
                   const std::function<std::string(const std::string& name)>& tag);

@@ -144,7 +144,7 @@ SummaryWriter::~SummaryWriter() {
   try {
     flush();
   } catch (const Error&) {
-    // Callers that need the error call flush() before.
+    // Callers that need the error call flush() first.
   }
 }
 

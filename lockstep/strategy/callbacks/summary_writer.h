@@ -17,11 +17,11 @@
 
 namespace lockstep::strategy {
 
-/// A part of a Histogram.
+/// A bucket of a histogram.
 struct HistogramBucket {
   double low = 0;    ///< lower edge
   double high = 0;   ///< upper edge
-  double count = 0;  ///< number of values; the last bucket has those at its upper edge, too
+  double count = 0;  ///< number of values; the last bucket includes its upper edge
 
   bool operator==(const HistogramBucket&) const = default;
 };
@@ -29,9 +29,9 @@ struct HistogramBucket {
 /// Maximum number of buckets of a histogram, as in TensorFlow.
 inline constexpr int kHistogramBuckets = 30;
 
-/// The distribution of the finite ones of `values`: buckets of equal width from the smallest to the
-/// largest, as tf.summary.histogram() makes them; a single one of width 1 if all values are equal,
-/// none without values.
+/// Returns the distribution of the finite `values` in buckets of equal width from the smallest to
+/// the largest value, as tf.summary.histogram() does: a single bucket of width 1 if all values are
+/// equal, none without values.
 std::vector<HistogramBucket> histogram_of(std::span<const float> values);
 
 /// Appends to one event file. As in Keras, there is one writer for DIR/train and one for
@@ -47,7 +47,7 @@ class SummaryWriter {
   explicit SummaryWriter(const std::filesystem::path& directory, std::string_view suffix = "v2");
   SummaryWriter(SummaryWriter&&) noexcept;
   SummaryWriter& operator=(SummaryWriter&& other) noexcept;
-  /// Flushes, and ignores errors; call flush() before to detect them.
+  /// Flushes, and ignores errors; call flush() first to detect them.
   ~SummaryWriter();
 
   const std::filesystem::path& path() const { return path_; }  ///< path of the event file
@@ -62,18 +62,18 @@ class SummaryWriter {
   void text(std::string_view tag, std::int64_t step, std::string_view value,
             std::optional<double> wall_time = {});
 
-  /// The distribution of `values`; those that are not finite are left out. Nothing is written if
-  /// none is left.
+  /// Writes the distribution of the finite `values`, if there are any.
   void histogram(std::string_view tag, std::int64_t step, std::span<const float> values,
                  std::optional<double> wall_time = {});
   /// Writes an image of 1 or 3 channels, as a PNG file.
   void image(std::string_view tag, std::int64_t step, const data::ImageView& pixels,
              std::optional<double> wall_time = {});
 
-  /// The graph of the run: a tensorflow.GraphDef, as network_graph() makes it. TensorBoard shows
-  /// the last one of a run.
+  /// Writes the graph of the run: a tensorflow.GraphDef, as network_graph() returns. TensorBoard
+  /// shows the last one of a run.
   void graph(std::int64_t step, std::string_view definition);
-  /// Data of a plugin of TensorBoard that reads them from the metadata of the tag, such as hparams.
+  /// Writes data of a TensorBoard plugin that reads them from the metadata of the tag, such as
+  /// hparams.
   void plugin_data(std::string_view tag, std::string_view plugin, std::string_view content);
 
   /// Writes all pending events to the file. The writer also flushes every second or every 64 KiB. A
@@ -95,7 +95,7 @@ class SummaryWriter {
   bool torn_ = false;  // the file may end with an incomplete record after good_bytes_
   std::string pending_;
   std::int64_t pending_events_ = 0;
-  std::string unwritten_start_;  // of the run; the event is pending
+  std::string unwritten_start_;  // pending event of the beginning of the run
   std::int64_t lost_events_ = 0;
   std::chrono::steady_clock::time_point last_flush_;
   std::set<std::string, std::less<>> known_tags_;

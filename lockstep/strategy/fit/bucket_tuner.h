@@ -16,7 +16,7 @@ class LocalReplicas;
 /// step time.
 class BucketTuner {
  public:
-  static constexpr int kWarmUpSteps = 30;   ///< before the first trial
+  static constexpr int kWarmUpSteps = 30;   ///< steps before the first trial
   static constexpr int kSettlingSteps = 2;  ///< untimed steps of each trial
   static constexpr int kCountedSteps = 7;   ///< timed steps of each trial
 
@@ -26,22 +26,22 @@ class BucketTuner {
   const std::vector<std::size_t>& sizes() const { return sizes_; }
 
   /// Adds the duration of a step. Returns the bucket size to set before the next step, or nullopt
-  /// for no change. All ranks get the same answer at the same step.
+  /// for no change. The result is the same on all ranks.
   std::optional<std::size_t> add_step(double seconds);
 
-  /// Whether all sizes have been tried. Then seconds_of_sizes() has this rank's median step time
-  /// for each size, which must be replaced by the slowest rank's before choose().
+  /// Whether all sizes have been tried. seconds_of_sizes() then has this rank's median step time
+  /// for each size. Replace it by that of the slowest rank before choose().
   bool has_tried_all() const { return seconds_.size() == sizes_.size(); }
   std::vector<double>& seconds_of_sizes() { return seconds_; }
-  /// The size with the shortest step time.
+  /// Returns the size with the shortest step time.
   std::size_t choose() const;
   /// "4 MiB (steps of 41.2 ms; 1 MiB 43.0, 2 MiB 41.9, …)"
   std::string describe() const;
 
  private:
   std::vector<std::size_t> sizes_;
-  std::vector<double> seconds_;  // of the sizes tried so far
-  std::vector<double> current_;  // of the current trial
+  std::vector<double> seconds_;  // median step time of each size tried so far
+  std::vector<double> current_;  // step times of the current trial
   int warm_up_ = 0;
   int settling_ = 0;
 };
@@ -53,21 +53,21 @@ class BucketTuning {
   /// `replicas` must outlive this object.
   explicit BucketTuning(LocalReplicas& replicas) : replicas_(replicas) {}
 
-  /// The size that an earlier run found; 0 for none.
+  /// Sets the size of an earlier run; 0 for none.
   void restore(std::size_t chosen) { chosen_ = chosen; }
-  /// Sets the size of an earlier run, or starts to try sizes if `tunes` and reductions overlap with
-  /// computation.
+  /// Applies the size of an earlier run, or starts to try sizes if `tunes` is true and reductions
+  /// overlap with computation.
   void begin(bool tunes);
-  /// Adds the duration of a step; changes the size if it is time to.
+  /// Adds the duration of a step, and changes the size at the end of a trial.
   void add_step(double seconds);
-  /// The chosen size, of this or an earlier run; 0 for none.
+  /// The size chosen by this or an earlier run; 0 for none.
   std::size_t chosen() const { return chosen_; }
 
  private:
   void set_bytes(std::size_t bytes);
 
   LocalReplicas& replicas_;
-  std::optional<BucketTuner> tuner_;  // while it is trying sizes
+  std::optional<BucketTuner> tuner_;  // set during the trials
   std::size_t chosen_ = 0;
 };
 

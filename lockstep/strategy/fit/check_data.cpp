@@ -13,8 +13,8 @@
 namespace lockstep::strategy {
 namespace {
 
-/// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
-/// empty for other data.
+/// Returns advice on resizing the images of `dataset`, which are used as stored, to a network's
+/// input of `shape`; empty for other data.
 std::string resizing_text(const data::Dataset& dataset, const model::Shape& shape) {
   const data::SourceInfo& info = dataset.source().info();
   if (!info.has_encoded_images || dataset.preparation() != info.preparation || shape.size() != 3)
@@ -39,7 +39,7 @@ std::string list_of(const std::vector<data::TensorSpec>& tensors) {
   return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
-/// The one called `name`, or the only one if `is_only`, whatever its name; null if there is none.
+/// Returns the tensor called `name`, or the only one if `is_only`; null if there is none.
 const data::TensorSpec* find(const std::vector<data::TensorSpec>& tensors, const std::string& name,
                              bool is_only) {
   if (tensors.empty()) return nullptr;
@@ -49,22 +49,22 @@ const data::TensorSpec* find(const std::vector<data::TensorSpec>& tensors, const
 }
 
 void check_inputs(const data::Dataset& dataset, const model::Network& network) {
-  const std::vector<data::TensorSpec>& given = dataset.spec().inputs;
+  const std::vector<data::TensorSpec>& inputs = dataset.spec().inputs;
   std::vector<data::TensorSpec> expected;
   for (const model::NetworkInput& input : network.inputs())
     expected.push_back({.name = input.name, .type = input.type, .shape = input.shape});
   const bool is_only = expected.size() == 1;
   for (const data::TensorSpec& input : expected) {
-    const data::TensorSpec* found = find(given, input.name, is_only);
+    const data::TensorSpec* found = find(inputs, input.name, is_only);
     if (found != nullptr) data::check_fixed_sizes({found, 1}, dataset.description());
     const bool has_type =
         found != nullptr && (found->type == input.type ||
-                             (found->type == ElementType::uint8 && found == &given.front() &&
+                             (found->type == ElementType::uint8 && found == &inputs.front() &&
                               input.type == ElementType::float32));
     const bool has_shape = found != nullptr && (found->shape == input.shape ||
                                                 (input.shape.empty() && found->elements() == 1));
     if (has_type && has_shape) continue;
-    if (has_type && is_only && given.size() == 1)
+    if (has_type && is_only && inputs.size() == 1)
       refuse(dataset,
              fmt::format("expected samples of shape {}, the input of model {}{}",
                          model::to_string(input.shape), network.name(),
@@ -73,11 +73,11 @@ void check_inputs(const data::Dataset& dataset, const model::Network& network) {
     refuse(dataset,
            fmt::format("expected {} {} of model {}", is_only ? "the input" : "inputs",
                        list_of(expected), network.name()),
-           fmt::format("got {}", list_of(given)));
+           fmt::format("got {}", list_of(inputs)));
   }
 }
 
-/// Advice for an output that is one row per position where the data has one answer per sample.
+/// Returns advice for an output with a row per position if the data has one target per sample.
 std::string flatten_text(const model::Shape& output, std::int64_t expected) {
   if (output.size() < 2 || output.back() != expected) return "";
   return fmt::format(
@@ -122,7 +122,7 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
       target == nullptr || target->type != ElementType::float32 ? 0 : target->elements();
   const model::Shape& shape = network.shape(output.node);
   const std::int64_t outputs = model::row_width(loss, shape);
-  const std::string of_model =
+  const std::string model_text =
       is_only ? fmt::format("the outputs of model {}", network.name())
               : fmt::format("the output {} of model {}", output.name, network.name());
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
@@ -141,7 +141,7 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
     const bool may_lack_classes = use == DataUse::evaluation && classes < outputs && is_first &&
                                   (info.counts_classes || !info.class_names.empty());
     if (classes != outputs && !may_lack_classes)
-      refuse(dataset, fmt::format("expected {} classes, {}", outputs, of_model),
+      refuse(dataset, fmt::format("expected {} classes, {}", outputs, model_text),
              fmt::format("got {} classes", classes));
   } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
     return;  // a custom loss validates its own targets
@@ -155,7 +155,7 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
   } else if (values != outputs) {
     refuse(dataset,
            fmt::format("expected {} targets per sample for {}, {}", outputs, model::to_string(loss),
-                       of_model),
+                       model_text),
            classes > 0 ? "the data set has class labels; targets= selects columns of a table"
                        : fmt::format("got {} targets{}", values,
                                      flatten_text(network.shape(output.node), values)));

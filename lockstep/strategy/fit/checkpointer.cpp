@@ -79,7 +79,7 @@ void Checkpointer::note(const EpochLogs& logs, bool last_was_skipped) {
 }
 
 bool Checkpointer::must_save(const Position& position, bool is_end, bool last_was_skipped) {
-  if (is_best_) return true;  // again if this step is saved already, without the mark
+  if (is_best_) return true;  // even if this step is already saved without the mark
   if (!directory_ || position.step == 0 || position.step == saved_step_) return false;
   if (is_end) return true;
   if (plan_.save_every > 0 ? position.step % plan_.save_every == 0 : position.is_at_epoch_begin())
@@ -104,7 +104,7 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
                             {.healthy = health.is_healthy(), .prune = is_end, .best = mark});
   } catch (const checkpoint::SaveError& error) {
     if (is_end) throw;
-    if (mark) monitor_->set_best(saved_best_, 0);  // no checkpoint has the new one
+    if (mark) monitor_->set_best(saved_best_, 0);  // no checkpoint has the new value
     if (strategy.is_chief())
       log.warn(
           "step {} was not saved; the training continues, and saves again when the next checkpoint "
@@ -147,7 +147,7 @@ double Checkpointer::confirm() {
   return seconds_since(start);
 }
 
-void Checkpointer::throw_diverged(const std::string& given) {
+void Checkpointer::throw_diverged(const std::string& reason) {
   std::string left;
   if (unconfirmed_ && unconfirmed_ == restored_from_) {
     left = fmt::format(
@@ -163,7 +163,7 @@ void Checkpointer::throw_diverged(const std::string& given) {
   throw Error(ErrorCategory::diverged, "train",
               "expected finite losses, gradients and parameters; try a lower learning rate, "
               "warm-up or clipping",
-              fmt::format("got {}{}", given, left));
+              fmt::format("got {}{}", reason, left));
 }
 
 }  // namespace lockstep::strategy

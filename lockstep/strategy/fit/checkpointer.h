@@ -1,4 +1,4 @@
-// When a training saves checkpoints, and which of them are known to be usable.
+// Saves and restores the checkpoints of a training, and tracks which are usable.
 #pragma once
 
 #include <filesystem>
@@ -13,9 +13,9 @@ namespace lockstep::strategy {
 
 /// The checkpoints of a training.
 ///
-/// Finite parameters alone do not prove that a checkpoint is usable: it is confirmed by a good step
-/// after it. Older checkpoints are removed only then, so that a training that diverges does not
-/// replace all healthy ones.
+/// Finite parameters do not prove that a checkpoint is usable. A checkpoint is confirmed by the
+/// next good step, and only then are older ones removed. So a training that diverges does not
+/// replace all healthy checkpoints.
 ///
 /// After every save, all replicas continue from the saved values: moving statistics become their
 /// mean over the replicas, so a resumed training equals one that was not interrupted.
@@ -25,40 +25,40 @@ class Checkpointer {
   /// restored.
   Checkpointer(LocalReplicas& replicas, const CheckpointPlan& plan);
 
-  /// Opens the directory and reads the newest usable checkpoint, if the plan resumes, into the
-  /// first replica. `start`: the state to save, to detect now that it cannot be serialized. Throws
-  /// Error (checkpoint). Collective.
+  /// Opens the directory and, if the plan resumes, reads the newest usable checkpoint into the
+  /// first replica. `start`: the initial state, to detect early that it cannot be serialized.
+  /// Throws Error (checkpoint). Collective.
   std::optional<checkpoint::RestoredCheckpoint> restore(const checkpoint::TrainingState& start);
-  /// The checkpoint that restore() has read.
+  /// The checkpoint that restore() read; nullopt for none.
   const std::optional<std::filesystem::path>& restored_from() const { return restored_from_; }
 
-  /// The best value of `keep_best` so far, including that of the next checkpoint; for state.json.
+  /// The best value of `keep_best` so far, including the next checkpoint; for state.json.
   std::optional<checkpoint::BestMark> best() const;
-  /// Continues from the best value of an earlier run, if it is of the same metric and its
-  /// checkpoint is there. Collective.
+  /// Continues from the best value of an earlier run, if the metric is the same and its checkpoint
+  /// exists. Collective.
   void restore_best(const std::optional<checkpoint::BestMark>& best);
-  /// Notes the value of `keep_best`, if it counts (MetricMonitor): must_save() is true if it is the
-  /// best so far, and save() marks the checkpoint. Not after a skipped step, after which nothing is
-  /// saved.
+  /// Records the value of `keep_best`, if it counts (MetricMonitor). If it is the best so far,
+  /// must_save() returns true and save() marks the checkpoint. Ignored after a skipped step, after
+  /// which nothing is saved.
   void note(const EpochLogs& logs, bool last_was_skipped);
-  /// Saves after the next good step, whatever `save_every` is.
+  /// Saves after the next good step, regardless of `save_every`.
   void request() { is_due_ = true; }
 
   /// Whether to save at `position`. `is_end`: whether the training ends here. Nothing is saved
   /// after a skipped step: a save that is due then waits for the next good step, except at the end.
   bool must_save(const Position& position, bool is_end, bool last_was_skipped);
-  /// Saves, and returns the path; nullopt if the disk failed, with a warning, which only at the end
-  /// is an Error. Throws Error (diverged) for parameters, slots or moving statistics that are not
+  /// Saves, and returns the path. A write error is logged and returns nullopt; at the end it is
+  /// thrown. Throws Error (diverged) for parameters, slots or moving statistics that are not
   /// finite. Collective.
   std::optional<std::filesystem::path> save(const checkpoint::TrainingState& state,
                                             const StepHealth& health, bool is_end);
-  /// Confirms the newest checkpoint, because a good step followed it. Returns the seconds for which
-  /// this paused the training.
+  /// Confirms the newest checkpoint after a good step. Returns the duration of the pause in
+  /// seconds.
   double confirm();
 
-  /// Throws the same Error (diverged) on all ranks, which names the newest usable checkpoint.
+  /// Throws the same Error (diverged) on all ranks; the message names the newest usable checkpoint.
   /// Collective.
-  [[noreturn]] void throw_diverged(const std::string& given);
+  [[noreturn]] void throw_diverged(const std::string& reason);
 
  private:
   void check_finite(const checkpoint::ReplicaArrays& arrays, std::int64_t step);
@@ -70,10 +70,10 @@ class Checkpointer {
   std::optional<std::filesystem::path> confirmed_;
   std::optional<std::filesystem::path> unconfirmed_;
   std::int64_t saved_step_ = -1;
-  bool is_due_ = false;                   // waits for the next good step
-  std::optional<MetricMonitor> monitor_;  // of `keep_best`
-  std::optional<double> saved_best_;      // of the checkpoint that is marked
-  bool is_best_ = false;                  // the checkpoint to save now
+  bool is_due_ = false;                   // save after the next good step
+  std::optional<MetricMonitor> monitor_;  // tracks `keep_best`
+  std::optional<double> saved_best_;      // value of the marked checkpoint
+  bool is_best_ = false;                  // whether the checkpoint to save now is the best
 };
 
 }  // namespace lockstep::strategy

@@ -21,13 +21,13 @@
 namespace lockstep::strategy {
 namespace {
 
-/// The class numbers of each class among `records`.
+/// Counts the labels of each class in `records`.
 std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range records,
                                        const std::function<void()>& tick) {
   const data::RecordSource& source = dataset.source();
   data::Batch batch(source.spec());
   data::Sample sample = batch.sample();
-  data::StoredImage undecoded;  // only the label is needed
+  data::StoredImage undecoded;  // only the label is read
   sample.image = source.info().has_encoded_images ? &undecoded : nullptr;
   std::vector<std::int64_t> counts(static_cast<std::size_t>(source.spec().classes()));
   for (std::int64_t record = records.begin; record < records.end; ++record) {

@@ -15,7 +15,7 @@
 namespace lockstep::strategy {
 namespace {
 
-// The keys of a configuration.
+// Keys in a configuration.
 constexpr const char* kTargetKey = "named_target";
 constexpr const char* kTableKey = "table_schema";
 constexpr const char* kTextKey = "text_schema";

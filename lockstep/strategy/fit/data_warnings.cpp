@@ -62,7 +62,7 @@ struct ColumnScale {
   }
 };
 
-/// The scales of all features, those of the rows of a window as one, then of all targets.
+/// Returns the scales of all features, in which the rows of a window are one, then of all targets.
 std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const data::SampleSpec& spec = source.spec();
   data::Batch one(spec);
@@ -82,7 +82,7 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
     try {
       source.read(i * source.size() / records, sample);
     } catch (const std::exception&) {
-      continue;  // reported when it is needed
+      continue;  // reported when the record is read for training
     }
     for (std::size_t j = 0; j < features.size(); ++j)
       columns[j % width].add(static_cast<double>(features[j]));
@@ -135,8 +135,8 @@ void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
   if (!strategy.is_chief()) return;
   const std::string warning = scale_warning(dataset);
   if (!warning.empty()) strategy.session().logger()->warn(warning);
-  const std::string of_length = length_warning(dataset);
-  if (!of_length.empty()) strategy.session().logger()->warn(of_length);
+  const std::string length_text = length_warning(dataset);
+  if (!length_text.empty()) strategy.session().logger()->warn(length_text);
 }
 
 void report_table(const Strategy& strategy, const data::Dataset& dataset,
@@ -159,7 +159,7 @@ std::string column_text(std::size_t index, std::size_t count,
   return has_names ? names[index % names.size()] : fmt::format("number {} of {}", index + 1, count);
 }
 
-/// "record 17", or its file and number there if they are known.
+/// "record 17", or its file and number in the file if they are known.
 std::string record_text(const data::RecordSource& source, std::int64_t record_id) {
   std::int64_t first = 0;
   for (const data::StoredFile& file : source.info().files) {

@@ -7,7 +7,7 @@
 namespace lockstep::strategy {
 namespace {
 
-/// Without the partial ones.
+/// Returns the values of metrics that are not partial.
 std::vector<model::MetricValue> whole_values(const model::Metrics& metrics,
                                              const EpochTotals& totals) {
   model::Metrics whole;

@@ -1,4 +1,4 @@
-// What an epoch came to: its metrics, skipped samples, times and records.
+// The results of an epoch: its metrics, skipped samples, times and records.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,14 @@
 
 namespace lockstep::strategy {
 
-/// The part of an epoch's account that a checkpoint keeps; over all replicas.
+/// The part of an epoch's account that checkpoints store; over all replicas.
 struct EpochTotals {
   model::MetricSums sums = {};       ///< over the good steps
-  model::MetricTotals metrics = {};  ///< of TrainerOptions::metrics, over the same samples
-  /// Names of those whose totals of an earlier run are lost: they are over a part of the samples.
+  model::MetricTotals metrics = {};  ///< totals of TrainerOptions::metrics over the same samples
+  /// Names of metrics that cover only a part of the samples, because the checkpoint of an earlier
+  /// run lacks their totals.
   std::set<std::string, std::less<>> partial_metrics = {};
-  std::int64_t skipped_samples = 0;  ///< of the skipped steps
+  std::int64_t skipped_samples = 0;  ///< number of samples in skipped steps
 };
 
 /// The account of the current epoch. Times and the check of records cover the steps of this run;
@@ -33,21 +34,21 @@ class EpochAccount {
   void restore(const EpochTotals& totals) { totals_ = totals; }
   const EpochTotals& totals() const { return totals_; }  ///< up to the last collect()
 
-  bool has_begun() const { return has_begun_; }  ///< whether this run did steps of the epoch
+  bool has_begun() const { return has_begun_; }  ///< whether this run executed steps of the epoch
   /// Call it before the first step of the epoch in this run. Starts the clock.
   void begin(const Position& position, const data::BatchStream& stream);
-  /// Adds a step of these parts of a global batch, whose metrics the replicas have if it was
-  /// `applied`.
+  /// Adds a step. `parts`: the local parts of its global batch. `applied`: whether the replicas
+  /// have its metrics.
   void add_step(const std::vector<data::Batch>& parts, bool applied);
   /// Excludes time from the duration of the epoch, such as that of saving.
   void pause(double seconds) { paused_ += seconds; }
   /// Adds the metrics of all replicas since the last call to the totals. Collective.
   void collect();
 
-  /// All but the validation and the learning rate. Collects, reports bad records, and verifies for
-  /// a whole epoch that each record was read the expected number of times. `stream`: null if this
-  /// run has no steps. Throws the same Error (data) on all ranks for too many bad records.
-  /// Collective.
+  /// Returns the logs without validation and learning rate. Collects, reports bad records, and
+  /// verifies for a whole epoch that each record was read the expected number of times. `stream`:
+  /// null if this run has no steps. Throws the same Error (data) on all ranks for too many bad
+  /// records. Collective.
   EpochLogs logs(const Position& position, bool is_complete, const data::BatchStream* stream);
   /// Starts the next epoch.
   void end();
@@ -61,8 +62,8 @@ class EpochAccount {
   RecordAccount records_;
   bool has_begun_ = false;
   bool is_whole_ = false;            // whether the epoch began in this run
-  std::int64_t samples_of_run_ = 0;  // visited in this run
-  double waited_before_ = 0;         // for input, before the epoch
+  std::int64_t samples_of_run_ = 0;  // samples visited in this run
+  double waited_before_ = 0;         // seconds waiting for input before the epoch
   allreduce::CommunicationTimes communication_before_;
   std::chrono::steady_clock::time_point start_;
   double paused_ = 0;  // seconds

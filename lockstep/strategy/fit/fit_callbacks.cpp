@@ -66,8 +66,8 @@ checkpoint::Configuration FitCallbacks::states() const {
     if (const std::string name = callback->name(); !name.empty()) states[name] = *callback->state();
   // Every rank writes the state of the chief, so that the ranks' checkpoints are the same.
   const std::string mine = strategy_.is_chief() ? dump_json(encode_strings(states)) : "";
-  const std::string of_chief = job::Agreement(strategy_.ranks()).gather(mine).front();
-  return decode_strings(parse_json(of_chief, ErrorCategory::communication, "callbacks"));
+  const std::string chief_states = job::Agreement(strategy_.ranks()).gather(mine).front();
+  return decode_strings(parse_json(chief_states, ErrorCategory::communication, "callbacks"));
 }
 
 namespace {
@@ -87,7 +87,7 @@ void FitCallbacks::restore(const checkpoint::Configuration& states) const {
       callback->restore(checkpoint::Configuration(states->at(name)));
     } catch (const std::invalid_argument& reason) {
       refuse_state(name, reason.what());
-    } catch (const nlohmann::json::exception&) {  // of a callback of the program
+    } catch (const nlohmann::json::exception&) {  // thrown by a user-defined callback
       refuse_state(name, fmt::format("got {} with members that it does not read",
                                      describe_json(states->at(name))));
     }

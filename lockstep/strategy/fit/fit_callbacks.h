@@ -1,4 +1,4 @@
-// The callbacks of one call of Trainer::fit(), and what they decide together.
+// The callbacks of one call of Trainer::fit(), and their joint decisions.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace lockstep::strategy {
 
-/// Ranks may have different callbacks: what counts for the training is that of the chief, or of any
-/// rank, once they have agreed on it.
+/// Calls the callbacks of this rank. Ranks may have different callbacks, so decisions are those of
+/// the chief or of any rank, and agreed on by all.
 class FitCallbacks {
  public:
   using List = std::vector<std::shared_ptr<Callback>>;
@@ -37,11 +37,12 @@ class FitCallbacks {
   /// Calls on_exception(). Never throws.
   void notify(const std::exception& error) const noexcept;
 
-  /// The learning rate of the next step, given that of the schedule. Throws Error (input) if it is
-  /// negative or not finite. The same on all ranks. Collective if a callback changes it.
+  /// Returns the learning rate of the next step; `scheduled` is that of the schedule. Throws Error
+  /// (input) if it is negative or not finite. The same on all ranks. Collective if a callback
+  /// changes it.
   float learning_rate(std::int64_t step, float scheduled) const;
 
-  /// The states of the chief's callbacks, by name. The same on all ranks. Collective.
+  /// Returns the states of the chief's callbacks, by name. The same on all ranks. Collective.
   checkpoint::Configuration states() const;
   /// Restores the callbacks of this rank. Throws Error (checkpoint) for a state that a callback
   /// cannot read.

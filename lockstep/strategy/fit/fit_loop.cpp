@@ -36,8 +36,7 @@ void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
       to_string(wire), error.relative, error.largest);
 }
 
-/// A cross-entropy loss applies a softmax or a sigmoid to the outputs, which should have no bounds
-/// before.
+/// Warns of bounded outputs: a cross-entropy loss applies a softmax or a sigmoid itself.
 void warn_of_activation(const Strategy& strategy, const model::Network& network,
                         const model::LossTerm& loss) {
   const std::string_view applied = model::activation_of(loss.loss);
@@ -54,7 +53,7 @@ void warn_of_activation(const Strategy& strategy, const model::Network& network,
       last.name, type->name, applied, type->name == applied ? " too" : "");
 }
 
-/// Only for GPUs, whose memory limits the batch size, and where activations are computed again.
+/// Logs the memory on GPUs, where it limits the batch size, and if activations are recomputed.
 void log_memory(LocalReplicas& replicas) {
   const Strategy& strategy = replicas.strategy();
   const device::Device device = strategy.device(0);
@@ -73,15 +72,15 @@ void log_memory(LocalReplicas& replicas) {
       recomputes ? " (some are computed again)" : "");
 }
 
-/// Which implementations were chosen; the time only if algorithms were measured, which can delay
-/// the first step by a minute.
+/// Logs the chosen implementations, and the time if algorithms were measured, which can delay the
+/// first step by a minute.
 void log_choosing(LocalReplicas& replicas) {
   const Strategy& strategy = replicas.strategy();
   if (!strategy.is_chief()) return;
   const model::Backend& backend = replicas[0].model().backend();
   for (const std::string& choice : backend.choices())
     strategy.session().logger()->info("{} computes {}", to_string(strategy.device(0)), choice);
-  const double seconds = backend.choosing_seconds();
+  const double seconds = backend.tuning_seconds();
   if (seconds == 0) return;
   strategy.session().logger()->info("{} measured the algorithms of its convolutions in {:.1f} s",
                                     to_string(strategy.device(0)), seconds);
@@ -114,13 +113,13 @@ History FitLoop::run() try {
   tracing_.fail();
   if (const auto* const own = dynamic_cast<const Error*>(&error);
       own != nullptr && own->category() == ErrorCategory::diverged)
-    tell_end_of_diverged();
+    notify_diverged_end();
   callbacks_.notify(error);
   throw;
 }
 
-// Of a training that ends before its end, on all ranks; at its end, end() has told it.
-void FitLoop::tell_end_of_diverged() noexcept {
+// For a training that diverges early, on all ranks; at the end of a training, end() notifies.
+void FitLoop::notify_diverged_end() noexcept {
   if (!has_begun_ || history_.end.steps > 0) return;
   try {
     history_.end = {.steps = position_.step,
@@ -137,8 +136,8 @@ void FitLoop::tell_end_of_diverged() noexcept {
 void FitLoop::run_steps() {
   clock_.begin();
   for (;;) {
-    // First, so that a training that was stopped during validation reports the epoch, or validates
-    // again, when it is resumed.
+    // This is first, so that a training that was stopped during validation reports the epoch, or
+    // validates again, when it is resumed.
     if (position_.is_at_epoch_end())
       end_epoch(true);
     else if (must_validate())
@@ -216,10 +215,10 @@ std::optional<PretrainedWeights> FitLoop::initialize() {
   if (!plan_.fit.pretrained) return std::nullopt;
   if (!checkpoints_.restored_from()) {
     PretrainedWeights weights = initialize_from(replicas_, *plan_.fit.pretrained);
-    const std::string other =
-        strategy_.is_chief()
-            ? describe_name_mismatch(plan_.dataset, weights.file, weights.uninitialized_head.empty())
-            : std::string();
+    const std::string other = strategy_.is_chief()
+                                  ? describe_name_mismatch(plan_.dataset, weights.file,
+                                                           weights.uninitialized_head.empty())
+                                  : std::string();
     if (!other.empty())
       strategy_.session().logger()->warn("the weights of {} are those of other data: {}",
                                          weights.file.string(), other);
@@ -275,7 +274,7 @@ void FitLoop::train_step() {
     epoch_.begin(position_, *steps_.stream());
     notify([this](Callback& callback) { callback.on_epoch_begin(position_.epochs_done); });
   }
-  // Before the callbacks, which may hang too. Counted from 1, as in all messages.
+  // Set before the callbacks, which may hang too. Counted from 1, as in all messages.
   trace::set_step(position_.step + 1);
   const trace::Span span("step");
   for (int local = 0; local < strategy_.local_replicas(); ++local)
@@ -291,7 +290,7 @@ void FitLoop::train_step() {
   if (every > 0 && position_.step % every == 0) replicas_.check_agreement(position_.step);
 }
 
-/// On each rank, for the records that it has read.
+/// Each rank checks the records that it has read.
 void FitLoop::warn_of_values(const std::vector<data::Batch>& parts) const {
   const std::string text = not_finite_text(plan_.dataset.source(), parts);
   if (!text.empty()) strategy_.session().logger()->warn("step {}: {}", position_.step, text);
@@ -350,7 +349,8 @@ void FitLoop::end_epoch(bool is_complete) {
 bool FitLoop::validate(EpochLogs& logs) {
   const FitOptions& fit = plan_.fit;
   if (!plan_.validation) return true;
-  if (last_validation_ && last_validation_->step == logs.step) {  // of the same parameters
+  if (last_validation_ &&
+      last_validation_->step == logs.step) {  // already validated with these parameters
     logs.validation = last_validation_->validation;
     logs.validation_values = last_validation_->validation_values;
     return true;

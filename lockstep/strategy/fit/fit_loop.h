@@ -25,18 +25,19 @@ namespace lockstep::strategy {
 
 struct FitState;
 
-/// All ranks execute the same steps and make the same decisions. Anything that may differ between
-/// ranks (a failed loss, a signal, a request of a callback) is summed over the replicas with the
-/// step's gradients, or agreed on at the end of the step, before a rank acts on it.
+/// Executes the steps of a training. All ranks execute the same steps and make the same decisions:
+/// whatever may differ between ranks (a failed loss, a signal, a request of a callback) is summed
+/// over the replicas with the step's gradients, or agreed on at the end of the step, before a rank
+/// acts on it.
 class FitLoop {
  public:
-  /// `replicas`: initialized. The options must outlive this object.
+  /// `replicas` must be initialized. The options must outlive this object.
   FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const data::Dataset& dataset,
           const FitOptions& fit);
 
-  /// Call it once. Throws Error of any category.
+  /// Trains. Call it once. Throws Error of any category.
   History run();
-  /// Whether a checkpoint is the best by CheckpointPlan::keep_best. The same on all ranks.
+  /// Whether there is a best checkpoint (CheckpointPlan::keep_best). The same on all ranks.
   bool has_best() const { return checkpoints_.best().has_value(); }
 
  private:
@@ -45,21 +46,21 @@ class FitLoop {
   void restore();
   std::optional<PretrainedWeights> initialize();
   void prepare();
-  /// Of a step of `samples`. Returns whether there is something to warn of.
+  /// Warns if batch normalization gets single values in a step of `samples`. Returns whether it
+  /// does.
   bool warn_of_single_values(std::int64_t samples, std::string_view when) const;
   void train_step();
   void end_step(const StepResult& result);
   void warn_of_values(const std::vector<data::Batch>& parts) const;
   void end_epoch(bool is_complete);
-  /// Returns false if a signal interrupted the validation; then the epoch counts as not reported
-  /// yet.
+  /// Returns false if a signal interrupted the validation; the epoch then counts as not reported.
   bool validate(EpochLogs& logs);
   bool must_validate() const;  // within an epoch
   void validate_within_epoch();
   void agree_on_requests();
   void save();
   void end();
-  void tell_end_of_diverged() noexcept;
+  void notify_diverged_end() noexcept;
 
   bool is_ending() const { return stop_.is_made() || position_.is_done(); }
   FitState state() const;
@@ -76,7 +77,7 @@ class FitLoop {
   FitCallbacks callbacks_;
   checkpoint::Configuration restored_callbacks_;
   Position position_;
-  float rate_ = 0;  // of the last step
+  float rate_ = 0;  // learning rate of the last step
   Checkpointer checkpoints_;
   EpochAccount epoch_;
   StepHealth health_;
@@ -85,11 +86,11 @@ class FitLoop {
   PredictionImages images_;
   Tracing tracing_;
   StepRunner steps_;
-  StepInterval interval_;  // the epoch
+  StepInterval interval_;  // since the start of the epoch
   StepInterval judged_;    // since the last verdict on an epoch
   StepClock clock_;
   std::optional<EpochLogs> last_validation_;
-  bool has_begun_ = false;  // callbacks know of it
+  bool has_begun_ = false;  // whether on_train_begin() was called
   History history_;
 };
 

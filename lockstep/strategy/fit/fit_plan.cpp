@@ -21,7 +21,7 @@
 namespace lockstep::strategy {
 namespace {
 
-/// Of the trained parameters, as they are sent.
+/// Size of the gradient of all trained parameters, in the wire type.
 std::int64_t gradient_bytes(const model::Network& network, allreduce::WireType wire) {
   const std::size_t bytes =
       wire == allreduce::WireType::float32 ? sizeof(float) : sizeof(float) / 2;
@@ -34,13 +34,14 @@ std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) 
     throw Error(ErrorCategory::input, "fit", "expected a number of epochs or of steps",
                 "both are 0");
   constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
-  std::int64_t of_epochs = kUnlimited;
+  std::int64_t steps_of_epochs = kUnlimited;
   if (epochs > 0 && epochs <= kUnlimited / std::max(steps_per_epoch, std::int64_t{1}))
-    of_epochs = epochs * steps_per_epoch;
-  return std::min(of_epochs, fit.steps > 0 ? fit.steps : kUnlimited);
+    steps_of_epochs = epochs * steps_per_epoch;
+  return std::min(steps_of_epochs, fit.steps > 0 ? fit.steps : kUnlimited);
 }
 
-/// What the training has of its own, followed by the fields that a run which resumes compares.
+/// Returns the hyperparameters of the training, followed by the options that a resuming run
+/// compares.
 std::vector<Hyperparameter> hyperparameters(const FitPlan& plan, const LocalReplicas& replicas) {
   const auto number = [](auto value) { return static_cast<double>(value); };
   std::vector<Hyperparameter> values = {
@@ -90,9 +91,9 @@ void check_monitoring(const FitOptions& fit, const std::vector<std::string>& kno
 /// Shard policies that distribute records over ranks require the same number of replicas on every
 /// rank. All ranks see the same placements and throw the same error.
 data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
-  std::vector<int> of_rank(strategy.session().size());
-  for (const job::Placement& place : strategy.placements()) ++of_rank[place.rank];
-  const auto [least, most] = std::ranges::minmax(of_rank);
+  std::vector<int> rank_replicas(strategy.session().size());
+  for (const job::Placement& place : strategy.placements()) ++rank_replicas[place.rank];
+  const auto [least, most] = std::ranges::minmax(rank_replicas);
   if (policy != data::ShardPolicy::automatic && least != most)
     throw Error(ErrorCategory::input, fmt::format("shard-policy {}", to_string(policy)),
                 "expected the same number of replicas on every rank",
@@ -157,7 +158,7 @@ std::string FitPlan::describe() const {
   add("order of records", dataset.order(layout));
   add("shard policy", std::string(to_string(dataset.shard_policy())));
   add("number of steps", fmt::format("{}", last_step));
-  // One line, whatever it has.
+  // Joins the lines.
   std::string evaluated = validation ? describe_plan(*validation) : "none";
   std::ranges::replace(evaluated, '\n', ' ');
   add("validation", evaluated);

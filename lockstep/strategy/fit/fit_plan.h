@@ -1,4 +1,4 @@
-// What one call of Trainer::fit() will do, and how far it is.
+// The plan and the position of one call of Trainer::fit().
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::strategy {
 
-/// How far a training is. The position in the data is the step number.
+/// The progress of a training. The step number determines the position in the data.
 struct Position {
   std::int64_t steps_per_epoch = 0;
   std::int64_t last_step = 0;    ///< completed steps at the end
@@ -29,8 +29,8 @@ struct Position {
   bool is_done() const { return step >= last_step; }
 };
 
-/// The options of a training and what follows from them. The same on all ranks, and constant once
-/// agreed.
+/// The options of a training and values derived from them. The same on all ranks, and constant
+/// after agree().
 struct FitPlan {
   /// All arguments must outlive this object. Throws Error (input) if the shard policy does not fit
   /// the replicas.
@@ -38,15 +38,16 @@ struct FitPlan {
           const data::Dataset& data, const FitOptions& fit_options);
 
   /// Computes validation, last_step and the schedule. Throws Error (data) if the data do not fit
-  /// the network or the loss, Error (input) for options that make no sense, and Error
-  /// (communication) if ranks differ in data or options. Collective.
+  /// the network or the loss, Error (input) for inconsistent options, and Error (communication) if
+  /// ranks differ in data or options. Collective.
   void agree(const LocalReplicas& replicas);
 
   /// The beginning of a training that does not resume.
   Position start() const { return {.steps_per_epoch = steps_per_epoch, .last_step = last_step}; }
-  /// The names that EpochLogs::metric() knows in this training.
+  /// Names that EpochLogs::metric() accepts in this training.
   std::vector<std::string> known_metrics(const LocalReplicas& replicas) const;
-  /// For callbacks; without the files that the training begins from.
+  /// Returns the argument of Callback::on_train_begin(), without `restored_from` and
+  /// `initialized_from`.
   TrainBegin announcement(LocalReplicas& replicas, const Position& position) const;
 
   const TrainerOptions& trainer;
@@ -59,7 +60,7 @@ struct FitPlan {
   model::Schedule schedule;
 
  private:
-  /// All that must be the same on all ranks in addition to the TrainerOptions, as lines for
+  /// Describes what must be the same on all ranks in addition to the TrainerOptions, as lines for
   /// job::Agreement::require_same_lines().
   std::string describe() const;
 };

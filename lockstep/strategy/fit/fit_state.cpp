@@ -31,8 +31,8 @@
 namespace lockstep::strategy {
 namespace {
 
-/// In every error that refuses to resume. It does not suggest --resume never --overwrite, which
-/// loses the old checkpoints.
+/// Part of every error that rejects a checkpoint. It does not suggest --resume never --overwrite,
+/// which deletes the old checkpoints.
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
 constexpr const char* kBestKey = "best";  // metric and value
@@ -44,22 +44,22 @@ constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if th
 constexpr const char* kMetricsKey = "epoch_metrics";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
-[[noreturn]] void refuse(const std::string& expected, const std::string& given,
+[[noreturn]] void refuse(const std::string& expected, const std::string& current,
                          const std::string& further = "") {
   throw Error(ErrorCategory::checkpoint, "resume", expected,
-              fmt::format("got {}; {}{}", given, kStartOver, further));
+              fmt::format("got {}; {}{}", current, kStartOver, further));
 }
 
 /// Throws unless a number of the checkpoint is the same in the run that resumes from it.
 void check_same(const std::string& path, std::string_view what, std::int64_t saved,
-                std::int64_t given) {
-  if (saved != given)
+                std::int64_t current) {
+  if (saved != current)
     refuse(fmt::format("expected the {} of {}, {}, on which the position in the data depends", what,
                        path, saved),
-           std::to_string(given));
+           std::to_string(current));
 }
 
-/// The values that a run which resumes compares, by key.
+/// Returns the values that a resuming run compares, by key.
 nlohmann::json settings_of(const TrainerOptions& options) {
   auto settings = nlohmann::json::object();
   for (const BoundField& field : fields_of(options))
@@ -68,17 +68,17 @@ nlohmann::json settings_of(const TrainerOptions& options) {
   return settings;
 }
 
-/// The value `key` of the earlier run.
+/// Returns the value `key` of the earlier run.
 std::string earlier(const nlohmann::json& saved, std::string_view key) {
   return saved.at(kSettingsKey).at(key).get<std::string>();
 }
 
-/// Whether the losses of the earlier run are those of this one.
+/// Whether the earlier run had the same losses.
 bool has_same_losses(const nlohmann::json& saved, const TrainerOptions& options) {
   return saved.at(kSettingsKey).at("loss") == settings_of(options).at("loss");
 }
 
-/// Throws for a value that must be that of the checkpoint.
+/// Throws for a value that must match the checkpoint.
 void check_same_settings(const std::string& path, const nlohmann::json& saved,
                          const TrainerOptions& options) {
   for (const BoundField& field : fields_of(options))
@@ -88,8 +88,7 @@ void check_same_settings(const std::string& path, const nlohmann::json& saved,
                field.print());
 }
 
-/// The run that resumes decides; a difference is worth a warning, most of all if no step is left
-/// that it could have an effect on.
+/// Warns of differences. The values of the resuming run apply, but not if no step remains.
 void warn_of_differences(const checkpoint::TrainingState& state, const FitPlan& plan, Logger& log) {
   const bool trains = state.step < plan.last_step;
   const model::Schedule& schedule = plan.schedule;
@@ -111,10 +110,10 @@ void warn_of_differences(const checkpoint::TrainingState& state, const FitPlan& 
   }
 }
 
-/// Throws unless two configurations are of optimizers with the same slots.
+/// Throws unless the optimizers of two configurations have the same slots.
 void check_same_slots(const std::string& path, const nlohmann::json& saved,
-                      const nlohmann::json& given) {
-  const auto slots = given.at(kSlotsKey).get<std::vector<std::string>>();
+                      const nlohmann::json& current) {
+  const auto slots = current.at(kSlotsKey).get<std::vector<std::string>>();
   const auto others = saved.at(kSlotsKey).get<std::vector<std::string>>();
   if (slots == others) return;
   const auto averages = [](const std::vector<std::string>& names) {
@@ -128,8 +127,8 @@ void check_same_slots(const std::string& path, const nlohmann::json& saved,
   const auto name_of = [](const nlohmann::json& state) {
     return state.at(kOptimizerKey).get<std::string>();
   };
-  const bool differ = name_of(given) != name_of(saved);
-  refuse("expected a checkpoint of " + (differ ? name_of(given) : earlier(given, "optimizer")),
+  const bool differ = name_of(current) != name_of(saved);
+  refuse("expected a checkpoint of " + (differ ? name_of(current) : earlier(current, "optimizer")),
          "one of " + (differ ? name_of(saved) : earlier(saved, "optimizer")), further);
 }
 
@@ -143,10 +142,10 @@ std::vector<std::string> frozen_parameters(const model::Network& network) {
 
 /// Throws unless two configurations freeze the same parameters.
 void check_same_frozen(const std::string& path, const nlohmann::json& saved,
-                       const nlohmann::json& given) {
+                       const nlohmann::json& current) {
   using Names = std::vector<std::string>;
   const auto names = saved.value(kFrozenKey, Names());
-  const auto others = given.value(kFrozenKey, Names());
+  const auto others = current.value(kFrozenKey, Names());
   if (names == others) return;
   Names differences;
   std::ranges::set_symmetric_difference(names, others, std::back_inserter(differences));
@@ -160,19 +159,19 @@ void check_same_frozen(const std::string& path, const nlohmann::json& saved,
 
 /// Throws for the first difference between two descriptions of networks (network_json.h).
 void check_same_network(const std::string& path, const nlohmann::json& saved,
-                        const nlohmann::json& given) {
+                        const nlohmann::json& current) {
   const auto name = saved.at("name").get<std::string>();
   const std::string expected = fmt::format("expected the network of {}, {}", path, name);
-  if (given.at("name") != name) refuse(expected, given.at("name").get<std::string>());
+  if (current.at("name") != name) refuse(expected, current.at("name").get<std::string>());
   for (const char* key : {"input", "inputs", "outputs"}) {
     const auto text_of = [key](const nlohmann::json& description) {
       return description.contains(key) ? description.at(key).dump() : "none";
     };
-    if (text_of(saved) != text_of(given))
-      refuse(fmt::format("{}, with \"{}\": {}", expected, key, text_of(saved)), text_of(given));
+    if (text_of(saved) != text_of(current))
+      refuse(fmt::format("{}, with \"{}\": {}", expected, key, text_of(saved)), text_of(current));
   }
   const nlohmann::json& layers = saved.at("layers");
-  const nlohmann::json& others = given.at("layers");
+  const nlohmann::json& others = current.at("layers");
   for (std::size_t i = 0; i < std::min(layers.size(), others.size()); ++i) {
     const auto type = layers[i].at("type").get<std::string>();
     const auto other = others[i].at("type").get<std::string>();
@@ -187,15 +186,15 @@ void check_same_network(const std::string& path, const nlohmann::json& saved,
            std::to_string(others.size()));
 }
 
-/// Of one with the same tensors, whatever its name.
+/// Warns of a different network with the same tensors.
 void warn_of_network(const std::string& path, const nlohmann::json& saved,
                      const model::Network& network, Logger& log) {
-  auto given = model::network_to_json(network);
-  if (!given || !saved.contains(kNetworkKey)) return;
+  auto current = model::network_to_json(network);
+  if (!current || !saved.contains(kNetworkKey)) return;
   const nlohmann::json& before = saved.at(kNetworkKey).at("description");
-  (*given)["name"] = before.at("name");
+  (*current)["name"] = before.at("name");
   try {
-    check_same_network(path, before, *given);
+    check_same_network(path, before, *current);
   } catch (const Error& error) {
     log.warn("the network is another one than in the earlier run: {}", error.what());
   }
@@ -214,35 +213,35 @@ std::string columns_of(const data::TextSchema& text) {
 }
 
 /// Class i and feature i must mean the same in both runs.
-void check_same_names(const std::string& path, const DataNames& saved, const DataNames& given) {
-  if (!saved.classes.empty() && !given.classes.empty() && saved.classes != given.classes)
+void check_same_names(const std::string& path, const DataNames& saved, const DataNames& current) {
+  if (!saved.classes.empty() && !current.classes.empty() && saved.classes != current.classes)
     refuse(fmt::format("expected the classes of {}, {}", path, fmt::join(saved.classes, ", ")),
-           fmt::format("{}", fmt::join(given.classes, ", ")));
-  if (const auto other = data::different_feature(saved.features, given.features))
+           fmt::format("{}", fmt::join(current.classes, ", ")));
+  if (const auto other = data::different_feature(saved.features, current.features))
     refuse(fmt::format("expected the features of {}, number {} of which is {}", path, *other + 1,
                        saved.features[*other]),
-           given.features[*other]);
-  if (const auto other = data::different_feature(saved.targets, given.targets))
+           current.features[*other]);
+  if (const auto other = data::different_feature(saved.targets, current.targets))
     refuse(fmt::format("expected the targets of {}, number {} of which is {}", path, *other + 1,
                        saved.targets[*other]),
-           given.targets[*other]);
-  if (saved.table && given.table && !saved.table->window.agrees_with(given.table->window))
+           current.targets[*other]);
+  if (saved.table && current.table && !saved.table->window.agrees_with(current.table->window))
     refuse(fmt::format("expected the window, horizon, steps and series of the table of {}", path),
            "others");
-  if (saved.table && given.table && !saved.table->agrees_with(*given.table))
+  if (saved.table && current.table && !saved.table->agrees_with(*current.table))
     refuse(fmt::format("expected the statistics and values of the table of {}", path),
            "others: the table has changed");
-  if (saved.text && given.text && !saved.text->agrees_with(*given.text))
+  if (saved.text && current.text && !saved.text->agrees_with(*current.text))
     refuse(fmt::format("expected the tokenizer of {}, {} with the hash {}", path,
                        saved.text->name(), saved.text->hash),
-           fmt::format("{} with the hash {}", given.text->name(), given.text->hash));
-  if (saved.text && given.text && columns_of(*saved.text) != columns_of(*given.text))
+           fmt::format("{} with the hash {}", current.text->name(), current.text->hash));
+  if (saved.text && current.text && columns_of(*saved.text) != columns_of(*current.text))
     refuse(
         fmt::format("expected the columns of the texts of {}, {}", path, columns_of(*saved.text)),
-        columns_of(*given.text));
+        columns_of(*current.text));
 }
 
-/// Between two epochs, the earlier one may be counted or not.
+/// Throws for an impossible position. Between two epochs, the earlier one may be counted or not.
 void check_position(const std::string& path, std::int64_t step, std::int64_t epoch,
                     std::int64_t steps_per_epoch) {
   const std::int64_t begun = steps_per_epoch > 0 ? step / steps_per_epoch : 0;
@@ -280,10 +279,10 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   if (const auto other = saved.value("shard_policy", policy); other != policy)
     refuse(fmt::format("expected the shard policy of {}, {}", path, other), policy);
   if (policy == "file" || policy == "off")
-    for (const auto& [what, key, given] :
+    for (const auto& [what, key, current] :
          {std::tuple{"number of ranks", "workers", plan.layout.workers()},
           {"number of replicas", "replicas", plan.layout.replicas}})
-      check_same(path, what, saved.value(key, given), given);
+      check_same(path, what, saved.value(key, current), current);
   const std::string order = dataset.order(plan.layout);
   if (const auto other = saved.value("order", order); other != order)
     refuse(fmt::format("expected the order of records of {}, {}", path, other), order);
@@ -303,7 +302,7 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
   nlohmann::json& network_and_loss = configuration[kNetworkKey];
   network_and_loss = {{"description", *description}};
   add_loss(network_and_loss, losses[0].loss);
-  // For a program that cannot evaluate them all, because some are of the user's own program.
+  // For programs that cannot evaluate them all, because some are user-defined.
   if (losses.terms().size() > 1) network_and_loss["losses"] = losses.terms().size();
   if (std::ranges::any_of(losses.terms(), is_custom)) return;
   nlohmann::json& all = network_and_loss[kOutputLossesKey] = nlohmann::json::array();
@@ -316,7 +315,7 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
   }
 }
 
-/// What the evaluation of a checkpoint repeats, or cannot.
+/// Stores the preparation of data that the evaluation of a checkpoint repeats.
 void describe_changes(nlohmann::json& configuration, const FitPlan& plan) {
   const data::RecordChanges training = plan.dataset.changes();
   if (training.is_mapped) configuration[kMappedKey] = true;
@@ -328,7 +327,7 @@ void describe_changes(nlohmann::json& configuration, const FitPlan& plan) {
   }
 }
 
-/// The sums of the epoch's metrics by name. No lists: they grow with the samples.
+/// Returns the sums of the epoch's metrics by name, without lists, which grow with the samples.
 nlohmann::json metrics_to_json(const model::Metrics& metrics, const EpochTotals& epoch) {
   constexpr std::size_t kMaxSums = 4096;
   auto json = nlohmann::json::object();
@@ -343,7 +342,7 @@ nlohmann::json metrics_to_json(const model::Metrics& metrics, const EpochTotals&
   return json;
 }
 
-/// Sets the sums that a checkpoint has; the others begin at 0, and are partial if the epoch has.
+/// Sets the sums in a checkpoint. Others start at 0, and are partial if the epoch has begun.
 void read_metrics(const model::Metrics& metrics, const nlohmann::json& json, EpochTotals& epoch) {
   for (const auto& metric : metrics) {
     epoch.metrics.emplace_back(metric->sums());
@@ -355,7 +354,7 @@ void read_metrics(const model::Metrics& metrics, const nlohmann::json& json, Epo
   }
 }
 
-/// The numbers of a checkpoint; one that is missing is 0.
+/// The numbers of a checkpoint; missing ones are 0.
 struct Numbers {
   const checkpoint::RestoredCheckpoint& of;
 
@@ -442,10 +441,10 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
 }
 
 void throw_incompatible(const checkpoint::RestoredCheckpoint& restored,
-                    const checkpoint::TrainingState& given) try {
+                        const checkpoint::TrainingState& current) try {
   const std::string path = restored.path.string();
   const nlohmann::json& saved = *restored.state.configuration;
-  const nlohmann::json& ours = *given.configuration;
+  const nlohmann::json& ours = *current.configuration;
   if (saved.contains(kNetworkKey) && ours.contains(kNetworkKey))
     check_same_network(path, saved.at(kNetworkKey).at("description"),
                        ours.at(kNetworkKey).at("description"));
@@ -455,7 +454,7 @@ void throw_incompatible(const checkpoint::RestoredCheckpoint& restored,
   return;  // a program stored something else under these keys
 }
 
-/// What callbacks that monitor a loss have seen of another one.
+/// Resets the state of callbacks that monitor a loss, which has changed.
 void reset_loss_monitors(nlohmann::json& callbacks) {
   for (auto& [name, state] : callbacks.items()) {
     const bool is_monitor =

@@ -1,4 +1,4 @@
-// What state.json keeps of a training, and the check that a run may resume from it.
+// The state of a training in state.json, and the check that a run may resume from it.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace lockstep::strategy {
 
-/// The key, in the configuration of a checkpoint, of what `lockstep evaluate` needs to build the
-/// model: the network's "description" (network_json.h), the name of the "loss" and the
-/// "label_smoothing". Absent if the network has no description.
+/// Key in the configuration of a checkpoint: what `lockstep evaluate` needs to build the model: the
+/// network's "description" (network_json.h), the name of the "loss" and the "label_smoothing".
+/// Absent if the network has no description.
 inline constexpr const char* kNetworkKey = "network";
 /// Within kNetworkKey: a list of all losses, each with its "output", "target" (empty: the first),
-/// "weight", name and hyperparameters. Absent in checkpoints of earlier versions, and if the user's
-/// own program has one of them.
+/// "weight", name and hyperparameters. Absent in checkpoints of earlier versions, and if a loss is
+/// defined in the user's program.
 inline constexpr const char* kOutputLossesKey = "output_losses";
-/// The recipe of test images, ImageRecipe::to_json(): that of the validation data, else the
-/// training's without its random choices.
+/// The recipe of test images, ImageRecipe::to_json(): that of the validation data, else of the
+/// training data without random choices.
 inline constexpr const char* kImageRecipeKey = "image_recipe";
-/// Whether the training data were mapped (RecordChanges); kPreparationKey says how.
+/// Whether the training data were mapped (RecordChanges); kPreparationKey describes the maps.
 inline constexpr const char* kMappedKey = "mapped";
 inline constexpr const char* kPreparationKey = "preparation";
 /// The key of the last step of the training.
@@ -32,10 +32,10 @@ inline constexpr const char* kStepsKey = "schedule_steps";
 inline constexpr const char* kFinishedKey = "finished";
 /// The name of the optimizer.
 inline constexpr const char* kOptimizerKey = "optimizer";
-/// The values of the TrainerOptions that a run which resumes compares, by key.
+/// Values of the TrainerOptions that a resuming run compares, by key.
 inline constexpr const char* kSettingsKey = "settings";
 
-// Among the metrics of a checkpoint: the totals of the epoch, which are 0 between two epochs.
+// Keys in the metrics of a checkpoint: totals of the current epoch; 0 between two epochs.
 inline constexpr const char* kEpochLossKey = "epoch_loss_sum";
 inline constexpr const char* kEpochSamplesKey = "epoch_samples";
 /// MetricSums::weight_excess.
@@ -47,31 +47,31 @@ inline constexpr const char* kEpochMaskedKey = "epoch_masked";
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {
   Position position;
-  EpochTotals epoch;                              ///< of the current epoch
-  std::size_t tuned_bytes = 0;                    ///< the bucket size that was found; 0 for none
+  EpochTotals epoch;                              ///< totals of the current epoch
+  std::size_t tuned_bytes = 0;                    ///< tuned bucket size; 0 for none
   std::optional<checkpoint::BestMark> best = {};  ///< the best value of CheckpointPlan::keep_best
   checkpoint::Configuration callbacks = {};       ///< the callbacks' states, by name
   bool is_finished = false;                       ///< kFinishedKey
 };
 
-/// Adds the name of a loss, as "loss", and its hyperparameters: to kNetworkKey, and to an object of
+/// Adds the name of a loss, as "loss", and its hyperparameters to kNetworkKey or to an object of
 /// kOutputLossesKey.
 void add_loss(nlohmann::json& object, model::Loss loss);
 
-/// The contents of state.json, with the loss scale of `replicas`.
+/// Returns the contents of state.json, with the loss scale of `replicas`.
 checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,
                                             LocalReplicas& replicas);
 
-/// For a checkpoint whose tensors are not those of the run that begins at `given`: throws Error
-/// (checkpoint) that names the first difference between the networks or the optimizers. Returns if
-/// the configurations do not show any.
+/// Throws Error (checkpoint) that names the first difference between the networks or optimizers of
+/// a checkpoint and of this run, whose initial state is `current`. Returns if the configurations do
+/// not differ.
 void throw_incompatible(const checkpoint::RestoredCheckpoint& restored,
-                    const checkpoint::TrainingState& given);
+                        const checkpoint::TrainingState& current);
 
-/// The state of a checkpoint whose arrays have been restored. Copies the arrays to all local
-/// replicas and sets their loss scales. Throws Error (checkpoint) if the plan, on which the
-/// position in the data depends, is not that of the checkpoint, or for numbers that no training
-/// writes. The same on all ranks.
+/// Returns the state of a checkpoint whose arrays have been restored. Copies the arrays to all
+/// local replicas and sets their loss scales. Throws Error (checkpoint) if the plan, which
+/// determines the position in the data, differs from that of the checkpoint, or for invalid
+/// numbers. The same on all ranks.
 FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
                      LocalReplicas& replicas);
 

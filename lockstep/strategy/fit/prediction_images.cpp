@@ -13,8 +13,8 @@
 namespace lockstep::strategy {
 namespace {
 
-/// `features` of one image as pixels: 0 to 1 as black to white, or the smallest to the largest
-/// value if a map or a normalization has changed this range.
+/// Converts `features` of one image to pixels: 0 to 1 become black to white, or the smallest to the
+/// largest value if a map or a normalization has changed this range.
 void to_pixels(std::span<const float> features, std::uint8_t* pixels) {
   constexpr float kLargest = 255;
   auto [low, high] = std::ranges::minmax(features);
@@ -30,8 +30,8 @@ void to_pixels(std::span<const float> features, std::uint8_t* pixels) {
   }
 }
 
-/// The class with the highest score, and its probability. `outputs`: those for one sample, logits
-/// unless `is_activated`.
+/// Returns the class with the highest score, and its probability. `outputs`: outputs for one
+/// sample, logits unless `is_activated`.
 std::pair<std::int32_t, double> best_class(std::span<const float> outputs, bool is_activated) {
   std::vector<double> scores(outputs.begin(), outputs.end());
   // One output for two classes.
@@ -46,8 +46,8 @@ std::pair<std::int32_t, double> best_class(std::span<const float> outputs, bool 
   return {static_cast<std::int32_t>(best - scores.begin()), probability};
 }
 
-/// The place of the target that `term` reads among `targets`, as MicroBatches finds it; none if
-/// there is no such target.
+/// Returns the index in `targets` of the target of `term`, as in MicroBatches; nullopt if there is
+/// none.
 template <typename Targets>
 std::optional<std::size_t> target_of(const model::LossTerm& term, const Targets& targets,
                                      bool is_only) {

@@ -1,4 +1,4 @@
-// Validation images with what the network predicts for them.
+// Validation images with the predictions of the network.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::strategy {
 
-/// Maximum of FitOptions::prediction_images: they are one picture and one batch.
+/// Maximum of FitOptions::prediction_images, which form one picture and one batch.
 inline constexpr std::int64_t kMaxPredictionImages = 1000;
 
 /// Throws Error (input) unless FitOptions::prediction_images is 0, or up to kMaxPredictionImages
@@ -42,8 +42,8 @@ class PredictionImages {
 
   LocalReplicas& replicas_;
   std::int64_t count_;
-  data::Batch batch_;       // of the images; empty before the first call
-  std::size_t target_ = 0;  // the place in the batch of what the first loss reads
+  data::Batch batch_;       // the images; empty before the first call
+  std::size_t target_ = 0;  // index of the target of the first loss in the batch
   std::vector<data::Image> images_;
   std::vector<ImagePrediction> predictions_;
 };

@@ -27,7 +27,7 @@ Json to_json(const model::ProfiledPiece& piece) {
   return line;
 }
 
-/// A name that is not UTF-8 does not lose the file.
+/// Replaces invalid UTF-8, so that a name cannot make the file fail.
 std::string line_of(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

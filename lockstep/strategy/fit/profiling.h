@@ -1,4 +1,4 @@
-// The profile of a training: which steps are timed, and the file that is written.
+// The profile of a training: the timing of steps, and its file.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ class Profiling {
   Profiling(const Profiling&) = delete;
   Profiling& operator=(const Profiling&) = delete;
 
-  /// Opens the file. Throws Error (input) if too few steps are left at `position`, Error (data) if
+  /// Opens the file. Throws Error (input) if too few steps remain after `position`, Error (data) if
   /// the file cannot be written; on all ranks. Collective.
   void begin(const Position& position);
   /// Ends the timing, and measures the speed of the device. nullopt on other ranks, without a path,

@@ -29,7 +29,7 @@ std::uint64_t sum_of(const data::Range& range, allreduce::Activity* activity) {
 
 }  // namespace
 
-// Of each record its id, and the length and the text of the problem.
+// Format per record: its id, and the length and the text of the problem.
 void pack_bad_records(const std::vector<data::BadRecord>& records, std::vector<std::byte>& bytes) {
   const auto put = [&](const void* data, std::size_t size) {
     const auto* const begin = static_cast<const std::byte*>(data);
@@ -45,7 +45,7 @@ void pack_bad_records(const std::vector<data::BadRecord>& records, std::vector<s
 
 void unpack_bad_records(std::span<const std::byte> bytes,
                         std::map<std::int64_t, std::string>& records) {
-  const auto take = [&](void* into, std::size_t size) {
+  const auto read = [&](void* into, std::size_t size) {
     LOCKSTEP_CHECK_OP(bytes.size(), >=, size);
     std::memcpy(into, bytes.data(), size);
     bytes = bytes.subspan(size);
@@ -53,10 +53,10 @@ void unpack_bad_records(std::span<const std::byte> bytes,
   while (!bytes.empty()) {
     std::int64_t id = 0;
     std::uint64_t length = 0;
-    take(&id, sizeof(id));
-    take(&length, sizeof(length));
+    read(&id, sizeof(id));
+    read(&length, sizeof(length));
     std::string problem(length, '\0');
-    take(problem.data(), length);
+    read(problem.data(), length);
     records.emplace(id, std::move(problem));
   }
 }
@@ -98,17 +98,17 @@ std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks,
   if (all.empty()) return bad;
   std::int64_t end = 0;
   auto record = all.begin();
-  const auto take_until = [&](const std::string& file) {
+  const auto append_until = [&](const std::string& file) {
     if (record == all.end() || record->first >= end) return;
     bad.push_back({file, 0, record->second});
     for (; record != all.end() && record->first < end; ++record) ++bad.back().records;
   };
   for (const data::StoredFile& file : source.info().files) {
     end += file.records;
-    take_until(file.name);
+    append_until(file.name);
   }
   end = source.size();
-  take_until("");
+  append_until("");
   return bad;
 }
 

@@ -35,7 +35,7 @@ class RecordAccount {
   std::uint64_t sum_ = 0;
 };
 
-/// Appends ids and problems to `bytes`, from which unpack_bad_records() adds them to a map.
+/// Serializes ids and problems for unpack_bad_records(), which adds them to a map.
 void pack_bad_records(const std::vector<data::BadRecord>& records, std::vector<std::byte>& bytes);
 void unpack_bad_records(std::span<const std::byte> bytes,
                         std::map<std::int64_t, std::string>& records);

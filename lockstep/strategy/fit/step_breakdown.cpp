@@ -14,7 +14,7 @@ namespace {
 
 using Limits = VerdictLimits;
 
-constexpr std::size_t kColumns = 79;  // of a line; the last column of 80 stays free
+constexpr std::size_t kColumns = 79;  // width of a line; the last column of 80 stays free
 
 struct Unit {
   const char* name;
@@ -40,7 +40,7 @@ std::string duration_text_of(double seconds) {
 
 std::string percent_text(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
-/// Cut between words.
+/// Truncates `text` between words.
 std::string cut_to_line(std::string text) {
   if (text.size() <= kColumns) return text;
   const std::size_t end = text.rfind(' ', kColumns);
@@ -49,14 +49,14 @@ std::string cut_to_line(std::string text) {
   return text;
 }
 
-/// The middle value; of an even number, the lower one of the middle two.
+/// Returns the median; the lower one of the two middle values of an even number.
 double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
 }
 
-/// What the remedies are computed from: the mean step.
+/// Computes remedies from the mean step.
 class Judge {
  public:
   Judge(const StepSums& sums, const TrainingFacts& facts)
@@ -106,7 +106,7 @@ class Judge {
   double share(double seconds) const { return seconds / total_; }
   double batch() const { return static_cast<double>(facts_.per_replica_batch); }
 
-  /// What also the faster half of the replicas waits for.
+  /// Time that also the faster half of the replicas waits for input.
   double common_input() const {
     if (sums_.busy.size() < 2) return step_.input;
     std::vector<double> inputs;
@@ -114,8 +114,8 @@ class Judge {
     return lower_median(std::move(inputs));
   }
 
-  // With T threads a step is read in the time of a step; in the time that the rest of it takes, it
-  // takes T * step / rest. Threads that compute count at most as many as there are processors.
+  // T threads read the input of a step in the duration of a step. To read it in the rest of a step,
+  // T * step / rest are required. Computing threads are limited to the number of processors.
   std::string input_remedy() const {
     if (sums_.data_workers == 0) return "read ahead, with --prefetch 2 or more";
     const double rest = std::max(total_ - step_.input, 0.01 * total_);
@@ -125,8 +125,8 @@ class Judge {
     const double computing = std::min<double>(sums_.data_workers, facts_.processors);
     const std::int64_t threads =
         std::max<std::int64_t>(needed(sums_.data_workers), sums_.data_workers + 1);
-    // Data threads that compute for less than half of the time in which they could wait: for
-    // storage, unless they would have computed for longer on free processors.
+    // Data threads that compute for less than half of the time wait for storage, unless free
+    // processors would let them compute for longer.
     const double half = 0.5 * computing * sums_.seconds.total();
     if (sums_.data_processor_seconds > 0 && sums_.data_processor_seconds < half) {
       if (sums_.data_processor_seconds >= half * (1 - sums_.queued_share))
@@ -142,8 +142,8 @@ class Judge {
                        more == 1 ? "" : "s", threads);
   }
 
-  /// The batch of a replica with which a part of `seconds`, which does not depend on the batch,
-  /// takes kGoal of a step; nullopt if that batch would be far larger.
+  /// Returns the per-replica batch with which a constant part of `seconds` is kGoal of a step;
+  /// nullopt if that batch would be far larger.
   std::optional<std::int64_t> batch_to_reduce(double seconds) const {
     if (step_.compute <= 0) return std::nullopt;
     const double fixed = step_.communication + step_.update + step_.other;
@@ -194,8 +194,8 @@ class Judge {
     if (std::string_view(slowest.phase) == "input")
       return fmt::format("{} waits {} for its input, others {}", name,
                          duration_text_of(slowest.seconds), duration_text_of(slowest.median));
-    // The share of a processor that its thread got while it computed, and that of the others. One
-    // that gets as much as others and computes for longer computes more slowly.
+    // Processor shares of this replica's thread during computation, and of the others. A thread
+    // with an equal share that computes for longer computes more slowly.
     const double mine = processor_share(slowest.replica);
     std::vector<double> shares;
     for (std::size_t i = 0; i < sums_.busy.size(); ++i)

@@ -24,10 +24,10 @@ struct StepBreakdown {
   double input = 0;          ///< waiting for samples
   double compute = 0;        ///< forward and backward, up to the last gradient
   double communication = 0;  ///< exposed: not overlapped with computation
-  double waiting = 0;        ///< for replicas that are slower
-  double update = 0;         ///< of the parameters, by the optimizer
+  double waiting = 0;        ///< waiting for slower replicas
+  double update = 0;         ///< parameter update by the optimizer
   double checkpoint = 0;     ///< saving, in the pause before this step
-  double other = 0;          ///< what is left of the step: callbacks, launches, metrics
+  double other = 0;          ///< the rest of the step: callbacks, launches, metrics
 
   /// The sum of all parts: the duration.
   double total() const;
@@ -59,10 +59,10 @@ inline constexpr std::array<StepPart, 7> kStepParts = {
 /// `other` if the line is too long.
 std::string to_text(const StepBreakdown& step, std::size_t columns = 79);
 
-/// What limits the speed of a training, and what would help.
+/// The bottleneck of a training, and a remedy.
 struct Verdict {
   /// "input", "compute", "memory", "communication", "straggler" or "checkpoint"; empty if too much
-  /// of the time is in none of the parts that are measured.
+  /// of the time is in `other`.
   std::string bound_by;
   /// One line: "bound by input: 2 more data threads would hide it (--data-threads 4)".
   std::string text;
@@ -70,15 +70,15 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-/// What a verdict has to know of a training besides its times.
+/// Facts about a training that a verdict needs in addition to the times.
 struct TrainingFacts {
   int world_size = 1;                   ///< number of replicas
   std::int64_t per_replica_batch = 1;   ///< samples per step of a replica
-  std::int64_t gradient_bytes = 0;      ///< that a replica sends to each reduction
+  std::int64_t gradient_bytes = 0;      ///< bytes that a replica sends to each reduction
   bool has_narrow_gradients = false;    ///< whether they are sent in 16 bits
-  bool has_optimizer_state = true;      ///< whether the optimizer keeps more than the parameters
-  double processors = 1;                ///< that rank 0 may use; below 1 by a quota
-  std::vector<std::string> names = {};  ///< of all replicas: "rank 1"; by default "replica 1"
+  bool has_optimizer_state = true;      ///< whether the optimizer has slots
+  double processors = 1;                ///< processors that rank 0 may use; may be fractional
+  std::vector<std::string> names = {};  ///< names of all replicas: "rank 1"; by default "replica 1"
 };
 
 /// The sums over the steps of an interval.
@@ -86,8 +86,8 @@ struct StepSums {
   std::int64_t steps = 0;             ///< number of steps
   StepBreakdown seconds;              ///< where their time went on this rank
   int data_workers = 0;               ///< active threads that read data; 0 if none read ahead
-  double data_processor_seconds = 0;  ///< processor time that these used; 0 if unknown
-  double queued_share = 0;            ///< queued_share() at its end; 0 if unknown
+  double data_processor_seconds = 0;  ///< processor time of these threads; 0 if unknown
+  double queued_share = 0;            ///< queued_share() at the end of the interval; 0 if unknown
   /// Busy time of each replica of the job; may be empty.
   std::vector<allreduce::BusySeconds> busy = {};
 };
@@ -95,37 +95,37 @@ struct StepSums {
 /// Thresholds of judge().
 struct VerdictLimits {
   static constexpr std::int64_t kLeastSteps = 5;  ///< fewer steps are not judged
-  static constexpr double kLeastSeconds = 0.2;    ///< nor a shorter time
-  /// What must be covered by the parts other than `other`, as a share of the time.
+  static constexpr double kLeastSeconds = 0.2;    ///< shorter intervals are not judged
+  /// Minimum share of the time in the parts other than `other`.
   static constexpr double kCoverage = 0.7;
-  /// Shares from which input, communication, a straggler or checkpoints limit a training.
+  /// Minimum share of input, communication, a straggler or checkpoints that limits a training.
   static constexpr double kShare = 0.1;
-  /// Shares from which memory does (by the update, which moves all parameters), and waiting for
-  /// replicas none of which is slow all the time.
+  /// Minimum share of memory (the update, which moves all parameters), and of waiting for replicas
+  /// none of which is always the slowest.
   static constexpr double kLargeShare = 0.2;
-  /// The share that a remedy reduces a part to.
+  /// Share to which a remedy should reduce a part.
   static constexpr double kGoal = 0.1;
 };
 
-/// The verdict on an interval; nullopt if it is too short (VerdictLimits). Of all parts that reach
-/// their threshold, the largest one limits the training; if there is none, computation does.
+/// Returns the verdict on an interval; nullopt if it is too short (VerdictLimits). The largest part
+/// that reaches its threshold limits the training; if there is none, computation does.
 ///
-/// - input: what the median replica waits for samples. If one replica alone waits, it is a
+/// - input: the time that the median replica waits for samples. A single waiting replica is a
 ///   straggler.
-/// - straggler: what the others wait for a replica that allreduce::StragglerReport finds.
+/// - straggler: the time that others wait for a replica that allreduce::StragglerReport finds.
 /// - communication: exposed, without waiting for other replicas.
 /// - memory: the update, which computes little and reads and writes all parameters.
 /// - checkpoint: the pauses in which checkpoints are saved.
 std::optional<Verdict> judge(const StepSums& sums, const TrainingFacts& facts);
 
-/// Completes the breakdowns of a training with what is between the steps.
+/// Adds the time between steps to the breakdowns of a training.
 class StepClock {
  public:
   /// Begins the first step.
   void begin() { last_ = std::chrono::steady_clock::now(); }
-  /// Counts time since the end of the last step as saving.
+  /// Counts `seconds` since the end of the last step as saving.
   void add_checkpoint(double seconds) { checkpoint_ += seconds; }
-  /// Excludes time since the end of the last step from the next one.
+  /// Excludes `seconds` since the end of the last step from the next one.
   void exclude(double seconds) { excluded_ += seconds; }
   /// Ends a step, whose other parts are in `step`: sets `checkpoint` and `other`.
   void end_step(StepBreakdown& step);

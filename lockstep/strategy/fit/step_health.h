@@ -1,4 +1,4 @@
-// Skipped steps, and when a training counts as diverged because of them.
+// Tracks skipped steps, and detects divergence.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,20 @@ class StepHealth {
   explicit StepHealth(const Strategy& strategy) : strategy_(strategy) {}
 
   /// Adds the result of step `step` (from 1), after which the loss scale is `next_scale`. Logs the
-  /// 1st, 10th and 100th skipped step in a row on the chief. Returns what makes the training
-  /// diverged; nullopt if nothing does.
+  /// 1st, 10th and 100th skipped step in a row on the chief. Returns the reason if the training has
+  /// diverged, else nullopt.
   std::optional<std::string> add(const StepResult& result, std::int64_t step, float next_scale);
 
   bool is_healthy() const { return skips_in_a_row_ == 0; }  ///< whether the last step was good
   std::int64_t skips_in_a_row() const { return skips_in_a_row_; }  ///< not counting overflows
-  bool last_was_skipped() const { return last_was_skipped_; }      ///< also because of an overflow
+  bool last_was_skipped() const { return last_was_skipped_; }      ///< including overflows
 
-  std::int64_t skipped_steps() const { return skipped_steps_; }  ///< of this run, like the above
+  std::int64_t skipped_steps() const {
+    return skipped_steps_;
+  }  ///< in this run, not counting overflows
 
-  /// The same as add() for the end of a training, which has diverged if its last step was skipped,
-  /// unless signal `signal` ended it.
+  /// Returns the reason if a training that ends now has diverged: its last step was skipped, and no
+  /// signal `signal` ended it.
   std::optional<std::string> at_end(int signal) const;
 
  private:

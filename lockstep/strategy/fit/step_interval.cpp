@@ -21,10 +21,10 @@ double queued_share() {
   std::filesystem::directory_iterator thread("/proc/self/task", ended);
   for (; !ended && thread != std::filesystem::directory_iterator(); thread.increment(ended)) {
     std::ifstream file(thread->path() / "schedstat");  // nanoseconds
-    double of_thread = 0;
+    double thread_computed = 0;
     double waited = 0;
-    if (!(file >> of_thread >> waited)) continue;
-    computed += of_thread;
+    if (!(file >> thread_computed >> waited)) continue;
+    computed += thread_computed;
     queued += waited;
   }
   return queued > 0 ? queued / (computed + queued) : 0;
@@ -75,14 +75,14 @@ StepBreakdown StepInterval::mean() const {
 
 std::optional<Verdict> StepInterval::verdict() const {
   StepSums sums = sums_;
-  // Only a training that waits for input needs to know, and pays for it.
+  // Reading this takes time, and only a training that waits for input needs it.
   const double total = sums.seconds.total();
   if (total >= VerdictLimits::kLeastSeconds && sums.seconds.input >= VerdictLimits::kShare * total)
     sums.queued_share = queued_share();
   return judge(sums, facts_);
 }
 
-// Keeps the memory of the list.
+// Reuses the memory of the list.
 void StepInterval::restart() {
   std::vector<allreduce::BusySeconds> busy = std::move(sums_.busy);
   busy.clear();

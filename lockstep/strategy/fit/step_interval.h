@@ -1,4 +1,4 @@
-// Log intervals of a training: where their time went, and what limits it.
+// Log intervals of a training: their time breakdown and verdict.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace lockstep::strategy {
 
-/// The share of the time in which threads of this process, since they began, could have computed
-/// but waited for a processor; 0 if unknown. Reads a file of each thread.
+/// Returns the share of the run time that the threads of this process were runnable but waited for
+/// a processor; 0 if unknown. Reads a file per thread.
 double queued_share();
 
-/// The facts on a training that a verdict needs.
+/// Returns the facts about a training that a verdict needs.
 TrainingFacts facts_of(const TrainBegin& begin);
 
-/// Adds up the steps of a log interval, and judges them.
+/// Sums the steps of a log interval, and judges them.
 class StepInterval {
  public:
-  /// Begins with the first interval of a training.
+  /// Begins the first interval of a training.
   void begin(const TrainBegin& begin);
   /// Adds a step, except the first one of a run, which creates plans and allocates memory.
   void add(const StepLogs& logs);
   std::int64_t steps() const { return sums_.steps; }  ///< number of steps added
-  /// Where the time of a step went on average; zeros without steps.
+  /// Returns the mean breakdown of a step; zeros without steps.
   StepBreakdown mean() const;
   /// The sums over the steps.
   const StepSums& sums() const { return sums_; }
@@ -36,7 +36,7 @@ class StepInterval {
   TrainingFacts facts_;
   std::int64_t first_step_ = 1;
   StepSums sums_;
-  double data_processor_before_ = 0;  // that data threads had used when the interval began
+  double data_processor_before_ = 0;  // when the interval began
   double data_processor_now_ = 0;
 };
 

@@ -29,23 +29,23 @@ class StepRunner {
   /// next call. Collective.
   const StepResult& run(const Position& position, float learning_rate, int signal);
 
-  // Of the last step:
+  // The following describe the last step.
   /// The part of each local replica.
   const std::vector<data::Batch>& parts() const { return parts_; }
-  double seconds() const { return seconds_; }  ///< without waiting for input
-  /// Where its time went, without `checkpoint` and `other`.
+  double seconds() const { return seconds_; }  ///< duration without waiting for input
+  /// Its breakdown without `checkpoint` and `other`.
   StepBreakdown breakdown() const;
-  /// For callbacks, after the step has been counted in `position`.
+  /// Its logs for callbacks, after the step has been counted in `position`.
   StepLogs logs(const Position& position) const;
 
  private:
   LocalReplicas& replicas_;
   const FitPlan& plan_;
   std::unique_ptr<data::BatchStream> stream_;
-  // Members, so that a step does not allocate.
+  // These are members so that a step does not allocate.
   std::vector<data::Batch> parts_;
   std::vector<data::Batch> next_parts_;
-  bool has_next_ = false;  // next_parts_ are those of the step after
+  bool has_next_ = false;  // whether next_parts_ has the next step's parts
   std::vector<StepResult> results_;
   StepRequest request_;
   std::function<void(int)> body_;

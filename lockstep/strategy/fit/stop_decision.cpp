@@ -12,7 +12,7 @@
 namespace lockstep::strategy {
 namespace {
 
-/// What the chief answers to Ctrl-C; empty if the session is quiet, and on the other ranks.
+/// Returns the chief's message on Ctrl-C; empty if the session is quiet, and on other ranks.
 std::string interrupt_notice(const job::Session& session, const FitOptions& fit) {
   if (!session.is_chief() || !session.logger()->should_log(spdlog::level::info)) return {};
   return fmt::format("lockstep: SIGINT: finishing the step{}; Ctrl-C again stops at once",
@@ -25,7 +25,7 @@ StopDecision::StopDecision(const Strategy& strategy, const FitOptions& fit)
     : strategy_(strategy),
       fit_(fit),
       signals_(fit.signals, interrupt_notice(strategy.session(), fit)) {
-  for (const auto& callback : fit.callbacks) {  // of an earlier training
+  for (const auto& callback : fit.callbacks) {  // requests of an earlier training
     callback->stop_requested_ = callback->save_requested_ = false;
     callback->stop_reason_.clear();
   }

@@ -1,4 +1,4 @@
-// Whether a training ends early: signals, and requests of callbacks, also those to save.
+// Decides whether a training ends early or saves: signals, and requests of callbacks.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace lockstep::strategy {
 
-/// The decision is the same on all ranks: what only one of them has received or requested counts
-/// once they have agreed on it. During its lifetime, the signals of the options are recorded
-/// instead of ending the process.
+/// The decision is the same on all ranks: a signal or request on any rank takes effect once all
+/// ranks have agreed on it. During the lifetime of this object, the signals of the options are
+/// recorded instead of ending the process.
 class StopDecision {
  public:
   /// Both must outlive this object.
@@ -26,7 +26,7 @@ class StopDecision {
   int received() const { return signals_.received(); }
   int signal() const { return signal_; }  ///< the signal that the training ends on; 0 for none
   bool by_callback() const { return by_callback_; }  ///< whether a callback ends the training
-  std::string reason() const;  ///< that of a callback of this rank; empty if there is none
+  std::string reason() const;  ///< reason of a callback on this rank; empty if there is none
   /// Whether a callback of any rank has requested a checkpoint since the last call.
   bool take_save() { return std::exchange(saves_, false); }
   bool is_made() const { return signal_ != 0 || by_callback_; }  ///< whether the training ends

@@ -30,8 +30,8 @@ constexpr std::size_t kMaxEventsOfRank = 1'000'000;
 constexpr std::size_t kMaxEventsOfJob = 16'000'000;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-/// Collective: the texts of all ranks on rank 0, nothing on the others. Every rank receives all
-/// that is gathered, so the texts are gathered in pieces.
+/// Returns the texts of all ranks on rank 0, nothing on the others. Every rank receives all
+/// gathered bytes, so the texts are gathered in pieces. Collective.
 std::vector<std::string> gather_on_chief(const allreduce::Communicator& ranks,
                                          const std::string& mine) {
   const job::Agreement agreement(ranks);
@@ -82,7 +82,7 @@ void Tracing::before_step(std::int64_t step) {
       !std::filesystem::exists(status) || std::filesystem::is_regular_file(status))
     trace::set_partial_trace(trace::partial_trace_file(options_.file, strategy_.ranks().rank(),
                                                        strategy_.ranks().size()),
-                             [this] { return take_part(); });
+                             [this] { return extract_trace(); });
 }
 
 double Tracing::after_step(std::int64_t step) {
@@ -122,7 +122,7 @@ void Tracing::finish() {
   trace::set_partial_trace({}, nullptr);
   collector_.reset();
   if (!strategy_.is_chief()) return;
-  // On GPUs, the end of an all-reduce is that of enqueuing it.
+  // On GPUs, the end of an all-reduce is the end of its enqueuing.
   if (strategy_.device(0).kind == device::DeviceKind::cpu) trace::order_collectives(ranks);
   write(ranks);
 }
@@ -135,7 +135,7 @@ trace::RankTrace Tracing::recorded() const {
           .threads = collector_ ? collector_->threads() : std::vector<trace::ThreadEvents>()};
 }
 
-std::optional<trace::RankTrace> Tracing::take_part() {
+std::optional<trace::RankTrace> Tracing::extract_trace() {
   const std::lock_guard lock(mutex_);
   if (!collector_) return std::nullopt;
   if (full_at_step_ == 0) collector_->collect();

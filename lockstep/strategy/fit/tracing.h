@@ -1,4 +1,4 @@
-// The trace of a training: which steps are recorded, and the file that is written.
+// The trace of a training: the recording of steps, and its file.
 #pragma once
 
 #include <cstdint>
@@ -26,34 +26,34 @@ class Tracing {
 
   /// Opens the file. Throws Error (output) if it cannot be written, on all ranks.
   void begin();
-  /// Begins with the first of the steps: compares the clocks.
+  /// Starts recording before the first traced step: compares the clocks.
   void before_step(std::int64_t step);
-  /// Collects the events of `step`, and writes the file after the last of the steps. Returns the
-  /// seconds that took which are not part of training.
+  /// Collects the events of `step`, and writes the file after the last traced step. Returns the
+  /// seconds to exclude from the training time.
   double after_step(std::int64_t step);
-  /// Writes the file, unless that is done. Warns if no step was traced.
+  /// Writes the file unless it is written. Warns if no step was traced.
   void finish();
-  /// For a training that fails, on the ranks on which it does: starts to write what this rank has
-  /// recorded, if it was recording, to a file of its own (trace::partial_trace_file).
+  /// Called on ranks on which the training fails: starts to write the events of this rank, if it
+  /// was recording, to a separate file (trace::partial_trace_file).
   void fail() noexcept;
-  /// Throws the Error (output) for which the file could not be written, on all ranks.
+  /// Throws Error (output) on all ranks if the file could not be written.
   void throw_if_lost() const;
 
  private:
   trace::RankTrace recorded() const;
-  std::optional<trace::RankTrace> take_part();
+  std::optional<trace::RankTrace> extract_trace();
   void write(const std::vector<trace::RankTrace>& ranks);
   void describe(const std::vector<trace::RankTrace>& ranks) const;
 
   Strategy& strategy_;
   TraceOptions options_;
-  std::optional<AtomicFile> file_;  // of the chief
-  std::mutex mutex_;  // of the next two, which another thread takes when the process fails
+  std::optional<AtomicFile> file_;  // only on the chief
+  std::mutex mutex_;  // protects the next two, which another thread reads when the process fails
   std::optional<trace::Collector> collector_;
   std::vector<trace::ClockOffset> clock_;
-  std::size_t limit_ = 0;          // events of a rank
+  std::size_t limit_ = 0;          // maximum number of events per rank
   std::int64_t full_at_step_ = 0;  // 0: not full
-  std::int64_t traced_ = 0;        // number of steps
+  std::int64_t traced_ = 0;        // number of traced steps
   bool is_done_ = false;
   std::optional<Error> lost_;
 };

@@ -31,18 +31,18 @@
 namespace lockstep::strategy {
 namespace {
 
-constexpr std::size_t kFewestSteps = 5;  // timed ones, of each batch
+constexpr std::size_t kFewestSteps = 5;  // timed steps per batch
 constexpr int kProfiledSteps = 3;
 constexpr int kLeadPasses = 3;
 
-/// The value below which `share` of `values` are, which are not empty.
+/// Returns the value below which `share` of `values`, which must not be empty, lie.
 double quantile(std::vector<double> values, double share) {
   const auto place = values.begin() + std::lround(share * static_cast<double>(values.size() - 1));
   std::ranges::nth_element(values, place);
   return *place;
 }
 
-/// The steps of one batch size.
+/// Measures the steps of one batch size.
 class Measurement {
  public:
   Measurement(Replica& replica, const LocalReplicas& replicas, const TrainerOptions& options,
@@ -73,7 +73,7 @@ class Measurement {
     busy_ = (processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_before) /
             seconds_since(timed_from);
     timing_.seconds = quantile(steps, 0.5);
-    constexpr double kQuartilesOfNormal = 1.349;  // their distance in standard deviations
+    constexpr double kQuartilesOfNormal = 1.349;  // interquartile range in standard deviations
     timing_.deviation = (quantile(steps, 0.75) - quantile(steps, 0.25)) / kQuartilesOfNormal;
     timing_.input_seconds = waited / static_cast<double>(steps.size());
     timing_.update_seconds = std::min(timing_.update_seconds, timing_.seconds);
@@ -111,7 +111,7 @@ class Measurement {
             .is_whole = parts_.front().samples == timing_.samples};
   }
 
-  /// Also warms caches up.
+  /// Also warms up caches.
   void measure_update() {
     model::StepProfile profile(replica_.model().backend().stream());
     replica_.set_profile(&profile);
@@ -152,8 +152,8 @@ class Measurement {
       for (std::size_t i = 0; i < parameters; ++i)
         if (ready[i]) leads[i].push_back(std::max(0.0, end.seconds_since(*ready[i])));
     }
-    for (const std::vector<double>& of_parameter : leads)
-      timing_.lead_seconds.push_back(of_parameter.empty() ? 0 : quantile(of_parameter, 0.5));
+    for (const std::vector<double>& parameter_leads : leads)
+      timing_.lead_seconds.push_back(parameter_leads.empty() ? 0 : quantile(parameter_leads, 0.5));
   }
 
   Replica& replica_;
@@ -176,7 +176,7 @@ class Measurement {
               "got " + std::generic_category().message(errno));
 }
 
-/// A connection of this host to itself: its two ends, which block.
+/// Returns the two blocking ends of a connection of this host to itself.
 std::pair<FileDescriptor, FileDescriptor> connected_pair() {
   const net::Listener listener("127.0.0.1", 0);
   sockaddr_in address{};
@@ -187,7 +187,7 @@ std::pair<FileDescriptor, FileDescriptor> connected_pair() {
   if (!sender.is_open() ||
       ::connect(sender.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     refuse_connection();
-  FileDescriptor receiver = listener.accept();  // it is there, since connect() has returned
+  FileDescriptor receiver = listener.accept();  // pending, since connect() has returned
   if (!receiver.is_open() || ::fcntl(receiver.get(), F_SETFL, 0) != 0) refuse_connection();
   return {std::move(sender), std::move(receiver)};
 }
@@ -211,9 +211,9 @@ std::vector<std::int64_t> batches_to_measure(std::int64_t global_batch, int most
 }
 
 double measure_transfer(double cores) {
-  // The ring spent 1.4 ns of a core on each byte (docs/performance.md, two hosts of one core),
-  // where such a connection takes 0.3 to 0.6: MPI copies and polls, packets are smaller than within
-  // a host, and sums are added.
+  // The ring used 1.4 ns of a core per byte (docs/performance.md, two hosts of one core), but such
+  // a connection 0.3 to 0.6 ns: MPI copies and polls, packets are smaller than within a host, and
+  // sums are computed.
   constexpr double kRing = 3;
   constexpr std::size_t kBytes = std::size_t{96} << 20;
   constexpr std::size_t kPiece = std::size_t{256} << 10;
@@ -246,8 +246,7 @@ double measure_transfer(double cores) {
   const double wall = seconds_since(begin);
   const double processor =
       (processor_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_before) / std::min(1.0, cores);
-  // Two threads on less than two cores take turns; what the system does for them is not always
-  // counted as theirs.
+  // Two threads on less than two cores alternate, and some system time is not attributed to them.
   const double seconds = cores < 2 ? std::max(wall, processor) : processor;
   return kRing * seconds / static_cast<double>(kBytes);
 }
@@ -304,7 +303,7 @@ Calibration calibrate(Trainer& trainer, const data::Dataset& dataset,
     calibration.flop_per_second = speed.flop_per_second;
   });
   if (strategy.has_gpu())
-    calibration.busy_cores = 0;  // and cards send from their memory
+    calibration.busy_cores = 0;  // network cards read GPU memory
   else
     calibration.transfer_seconds_per_byte = measure_transfer(cores);
   return calibration;

@@ -11,28 +11,28 @@
 
 namespace lockstep::strategy {
 
-/// What calibrate() measures.
+/// Options of calibrate().
 struct CalibrationOptions {
-  std::vector<std::int64_t> batches;  ///< samples of a step; those beyond the data set are cut
-  /// About as long as it takes; longer if eleven steps of each batch need more.
+  std::vector<std::int64_t> batches;  ///< samples per step; limited to the size of the data set
+  /// Approximate duration; longer if eleven steps of each batch take more.
   double seconds = 60;
   ReadOptions read = {};  ///< how the data are read
-  /// Called before each batch, with its number from 0; empty: not.
+  /// Called before each batch, with its number from 0; may be empty.
   std::function<void(std::size_t number, std::int64_t samples)> progress = {};
 };
 
-/// The batches for 1 to `most` replicas: `global_batch` over each power of two, ascending. With
-/// `weak`, `global_batch` alone, and half of it, from which the fixed part of a step follows.
+/// Returns the batches for 1 to `most` replicas: `global_batch` over each power of two, ascending.
+/// With `weak`: `global_batch` and half of it, which determine the constant part of a step.
 std::vector<std::int64_t> batches_to_measure(std::int64_t global_batch, int most, bool weak);
 
 /// Executes training steps of the only replica of `trainer`, with a learning rate of 0, on
-/// `dataset`, which is not batched. Throws Error (input) for several replicas, and the errors of
-/// reading and of steps. Error (device) if a batch does not fit into the memory.
+/// `dataset`, which is not batched. Throws Error (input) for several replicas, Error (device) if a
+/// batch does not fit into the memory, and the errors of reading and of steps.
 Calibration calibrate(Trainer& trainer, const data::Dataset& dataset,
                       const CalibrationOptions& options);
 
-/// Seconds that the processors of a replica need to send and receive one byte between hosts:
-/// measured over TCP on this host, `cores` processors, times the cost of the ring. Throws Error
+/// Returns the processor seconds of a replica to send and receive one byte between hosts: measured
+/// over TCP on this host with `cores` processors, times the cost of the ring. Throws Error
 /// (communication) if this host cannot connect to itself.
 double measure_transfer(double cores);
 

@@ -26,7 +26,7 @@ constexpr int kVersion = 1;
 constexpr std::size_t kMaxTimings = 1000;
 constexpr double kMaxQuantity = 1e18;
 
-/// An object of a file, whose members are read one by one.
+/// Reads the members of a JSON object one by one.
 class Members {
  public:
   Members(const nlohmann::json& object, std::string_view where, const char* expected)
@@ -112,7 +112,7 @@ struct QuantityUnit {
   double factor;
 };
 
-/// `text` as a positive number and a unit of `units`.
+/// Parses a positive number with one of `units`.
 double parse_quantity(std::string_view option, std::string_view text,
                       std::span<const QuantityUnit> units, std::string_view expected) {
   std::size_t end = 0;

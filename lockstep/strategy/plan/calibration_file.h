@@ -9,32 +9,32 @@
 
 namespace lockstep::strategy {
 
-/// The content of a file of `lockstep plan --save-calibration`.
+/// Returns the content of a file of `lockstep plan --save-calibration`.
 nlohmann::ordered_json to_json(const Calibration& calibration);
 
 /// Reads such a file. Throws Error (input) `[path] expected a calibration of lockstep plan, got …`
-/// for anything else, and for values that no measurement has.
+/// for other files, and for impossible values.
 Calibration read_calibration(const std::filesystem::path& path);
-/// The same from the text of a file called `where`.
+/// Parses the text of a file called `where`.
 Calibration parse_calibration(std::string_view text, std::string_view where);
 
 /// Reads a description of hardware: an object with any of the members name, speed, or instead
-/// flop_per_second and bytes_per_second (of a device, relative to those of `calibration`; the
-/// smaller ratio counts), link ("25Gbit"), latency ("20us"), replicas_per_host,
-/// host_bytes_per_second, transfer_cost, memory ("16GiB") and price. The others are those of
-/// `base`. Throws Error (input), also for an unknown member.
+/// flop_per_second and bytes_per_second (of a device; the smaller ratio to `calibration` applies),
+/// link ("25Gbit"), latency ("20us"), replicas_per_host, host_bytes_per_second, transfer_cost,
+/// memory ("16GiB") and price. Other values are taken from `base`. Throws Error (input), also for
+/// an unknown member.
 Hardware read_hardware(const std::filesystem::path& path, const Calibration& calibration,
                        const Hardware& base = {});
-/// The same from the text of a file called `where`.
+/// Parses the text of a file called `where`.
 Hardware parse_hardware(std::string_view text, std::string_view where,
                         const Calibration& calibration, const Hardware& base = {});
 
-/// The bits per second of "1Gbit", "100 Mbit/s" or "2.5gbit"; with "0.119GB/s" of a link that
-/// carries this payload, as `lockstep doctor` shows it. Throws Error (input) for `option`.
+/// Parses a bit rate in bit/s: "1Gbit", "100 Mbit/s", "2.5gbit", or "0.119GB/s" for a link with
+/// this payload rate, as `lockstep doctor` prints. Throws Error (input) for `option`.
 double parse_bit_rate(std::string_view option, std::string_view text);
-/// The seconds of "50us", "0.2ms" or "1s". Throws Error (input) for `option`.
+/// Parses a duration in seconds: "50us", "0.2ms" or "1s". Throws Error (input) for `option`.
 double parse_seconds(std::string_view option, std::string_view text);
-/// The bytes of "16GiB", "512MB" or "4096". Throws Error (input) for `option`.
+/// Parses a size in bytes: "16GiB", "512MB" or "4096". Throws Error (input) for `option`.
 double parse_bytes(std::string_view option, std::string_view text);
 
 }  // namespace lockstep::strategy

@@ -14,14 +14,14 @@ namespace lockstep::strategy {
 namespace {
 
 constexpr double kFloatBytes = sizeof(float);
-constexpr double kSmallBytes =
-    16 * 1024;  // up to here recursive doubling (algorithm/ring_reduction.h)
-// The report of a step, behind the gradient: at most a few hundred numbers.
+// Recursive doubling up to this size (algorithm/ring_reduction.h).
+constexpr double kSmallBytes = 16 * 1024;
+// Size of the step scalars after the gradient.
 constexpr std::size_t kReportElements = 64;
 
 double mix(double first, double second, double weight) { return first + (second - first) * weight; }
 
-/// Buckets in the order in which they are sent; the last one has the report of the step.
+/// Returns the buckets in the order in which they are sent; the last one has the step scalars.
 std::vector<SentBucket> buckets_of(const Calibration& calibration, const Hardware& hardware,
                                    const ScalingOptions& options, const BatchTiming& timing,
                                    double gradient_seconds, int replicas, int hosts) {
@@ -36,7 +36,7 @@ std::vector<SentBucket> buckets_of(const Calibration& calibration, const Hardwar
   std::size_t parameter = 0;
   for (const allreduce::BucketRange& range : allreduce::plan_buckets(counts, options.buckets)) {
     const double bytes = static_cast<double>(range.end - range.begin) * wire_bytes;
-    parameter += range.entries;  // the last parameter of the bucket is the one before
+    parameter += range.entries;  // one past the last parameter of the bucket
     const bool is_last = parameter > calibration.elements.size();
     SentBucket bucket{.ready = gradient_seconds};
     if (!is_last && hosts > 1)
@@ -48,7 +48,8 @@ std::vector<SentBucket> buckets_of(const Calibration& calibration, const Hardwar
                          calibration.transfer_seconds_per_byte * hardware.transfer_cost;
     }
     if (in_host > 1 && memory > 0) {
-      // Those of a host's GPUs go on while the network carries other parts of the bucket.
+      // Transfers within a host of GPUs overlap with the network transfer of other parts of the
+      // bucket.
       const double within = 2.0 * in_host * bytes / memory;
       bucket.link = calibration.is_gpu() ? std::max(bucket.link, within) : bucket.link + within;
     }
@@ -94,10 +95,10 @@ BatchTiming Calibration::at(double samples) const {
                      .activation_bytes = line(low.activation_bytes, high.activation_bytes)};
   for (std::size_t i = 0; i < low.lead_seconds.size(); ++i)
     timing.lead_seconds.push_back(line(low.lead_seconds[i], high.lead_seconds[i]));
-  // A line that falls below the smallest batch measured would reach 0.
+  // Extrapolation below the smallest measured batch would reach 0.
   if (weight < 0) timing.seconds = std::max(timing.seconds, low.seconds * samples / count(low));
   timing.update_seconds = std::min(timing.update_seconds, timing.seconds);
-  // Two deviations are too inexact for a line beyond them.
+  // Two deviations are too inexact for extrapolation.
   if (weight < 0 || weight > 1) {
     const BatchTiming& nearest = weight < 0 ? low : high;
     timing.deviation = nearest.deviation * timing.seconds / nearest.seconds;
@@ -134,7 +135,7 @@ double expected_maximum(int count) {
 
 Overlap overlap(const std::vector<SentBucket>& buckets, double compute, bool has_idle_core) {
   double now = 0;
-  double computed = 0;      // seconds of computation that are done
+  double computed = 0;      // completed seconds of computation
   double computed_at = -1;  // when the computation ended
   const auto compute_until = [&](double progress) {
     computed = progress;
@@ -146,9 +147,9 @@ Overlap overlap(const std::vector<SentBucket>& buckets, double compute, bool has
       now += ready - computed;
       compute_until(ready);
     }
-    double left = 1;  // share of the bucket
+    double left = 1;  // remaining share of the bucket
     if (computed < compute) {
-      // A core divides its time evenly between two threads that both need it.
+      // A core divides its time evenly between two busy threads.
       const double duration =
           std::max(bucket.link, has_idle_core ? bucket.processor : 2 * bucket.processor);
       const double rate = has_idle_core || duration <= 0 ? 1 : 1 - bucket.processor / duration;
@@ -195,7 +196,7 @@ Prediction predict(const Calibration& calibration, const Hardware& hardware,
       result.communication = sent.exposed;
       result.waiting = timing.deviation / hardware.speed * expected_maximum(count);
     }
-    // Reading goes on while the replica waits for others.
+    // Reading continues while the replica waits for others.
     result.input = std::max(
         0.0, timing.input_seconds - result.transfer - result.communication - result.waiting);
     result.samples_per_second = static_cast<double>(result.global_batch) / result.step();

@@ -12,9 +12,9 @@
 namespace lockstep::strategy {
 namespace {
 
-/// The largest number up to `most` up to which replicas pay.
-int paying(const Calibration& calibration, const Hardware& hardware, const ScalingOptions& options,
-           int most) {
+/// Returns the largest efficient number of replicas, at most `most`.
+int efficient_count(const Calibration& calibration, const Hardware& hardware,
+                    const ScalingOptions& options, int most) {
   std::vector<double> rates{0};
   for (int count = 1; count <= most; ++count) {
     rates.push_back(predict(calibration, hardware, options, count).samples_per_second);
@@ -25,13 +25,13 @@ int paying(const Calibration& calibration, const Hardware& hardware, const Scali
   return most;
 }
 
-/// The least speed of links at which all of `most` pay, to a percent.
-std::optional<double> needed_link(const Calibration& calibration, Hardware hardware,
-                                  const ScalingOptions& options, int most) {
+/// Returns the minimum link bandwidth at which `most` replicas are efficient, to a percent.
+std::optional<double> min_link(const Calibration& calibration, Hardware hardware,
+                               const ScalingOptions& options, int most) {
   constexpr double kFastest = 1e13;
   const auto pays = [&](double bits) {
     hardware.bits_per_second = bits;
-    return paying(calibration, hardware, options, most) == most;
+    return efficient_count(calibration, hardware, options, most) == most;
   };
   double low = hardware.bits_per_second;
   double high = kFastest;
@@ -43,18 +43,18 @@ std::optional<double> needed_link(const Calibration& calibration, Hardware hardw
   return high;
 }
 
-std::optional<int> needed_batch(const Calibration& calibration, const Hardware& hardware,
-                                ScalingOptions options, int most) {
+std::optional<int> min_batch(const Calibration& calibration, const Hardware& hardware,
+                             ScalingOptions options, int most) {
   constexpr int kLargest = 1024;
   const std::int64_t batch = options.global_batch;
   for (int factor = 2; factor <= kLargest; factor *= 2) {
     options.global_batch = batch * factor;
-    if (paying(calibration, hardware, options, most) == most) return factor;
+    if (efficient_count(calibration, hardware, options, most) == most) return factor;
   }
   return std::nullopt;
 }
 
-/// What keeps the step of `row` from being as short as its share of that of one replica.
+/// Returns the largest overhead of `row` over ideal scaling from one replica.
 std::string limit_of(const Prediction& row, const Prediction& one) {
   const double share = row.per_replica_batch / one.per_replica_batch;
   const std::vector<std::pair<double, const char*>> losses = {
@@ -75,12 +75,12 @@ ScalingPlan plan_scaling(const Calibration& calibration, const Hardware& hardwar
   ScalingPlan plan{.rows = {}, .most = *counts.rbegin()};
   for (const int count : counts)
     plan.rows.push_back(predict(calibration, hardware, options, count));
-  plan.pays_up_to = paying(calibration, hardware, options, plan.most);
+  plan.efficient_up_to = efficient_count(calibration, hardware, options, plan.most);
   double most_samples = 0;
   double lowest_cost = 0;
   for (int count = 1; count <= plan.most; ++count) {
     const Prediction row = predict(calibration, hardware, options, count);
-    // Costs are compared without a price, too. A thousandth is no difference.
+    // Costs are compared even without a price. Differences of a thousandth are ignored.
     const double cost = row.hosts / row.samples_per_second;
     if (row.samples_per_second > 1.001 * most_samples) {
       plan.fastest = count;
@@ -91,11 +91,11 @@ ScalingPlan plan_scaling(const Calibration& calibration, const Hardware& hardwar
       lowest_cost = cost;
     }
   }
-  if (plan.pays_up_to == plan.most) return plan;
-  plan.limit =
-      limit_of(predict(calibration, hardware, options, plan.pays_up_to + 1), plan.rows.front());
-  plan.link_for_all = needed_link(calibration, hardware, options, plan.most);
-  plan.batch_for_all = needed_batch(calibration, hardware, options, plan.most);
+  if (plan.efficient_up_to == plan.most) return plan;
+  plan.limit = limit_of(predict(calibration, hardware, options, plan.efficient_up_to + 1),
+                        plan.rows.front());
+  plan.link_for_all = min_link(calibration, hardware, options, plan.most);
+  plan.batch_for_all = min_batch(calibration, hardware, options, plan.most);
   if (plan.batch_for_all) {
     const double largest = static_cast<double>(options.global_batch) * *plan.batch_for_all /
                            (options.weak ? 1 : plan.most);

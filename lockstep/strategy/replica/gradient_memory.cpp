@@ -23,20 +23,19 @@ enum Place : std::size_t { terminate = SummableMetrics::kSize, interrupt, hangup
 
 std::int64_t count(float value) { return std::llround(value); }
 
-constexpr std::size_t kAlignment = 64;  // bytes; what a Buffer promises
+constexpr std::size_t kAlignment = 64;  // bytes; guaranteed by Buffer
 
-/// Page-locked if a GPU reads and writes it.
+/// Returns page-locked memory if a GPU accesses it.
 std::unique_ptr<device::Allocator> host_memory_for(device::Device device) {
   if (device.kind == device::DeviceKind::gpu) return device::make_pinned_allocator();
   return std::make_unique<device::HostAllocator>();
 }
 
-/// Polls instead of synchronizing, because the work before `done` may wait for a replica that is
-/// lost.
+/// Polls instead of synchronizing, because the work before `done` may wait for a failed replica.
 void await(const device::Event& done, const allreduce::Communicator& group) {
   constexpr int kBriefLooks = 4096;
-  for (int look = 0; !done.is_complete(); ++look) {
-    if (look < kBriefLooks) {
+  for (int poll = 0; !done.is_complete(); ++poll) {
+    if (poll < kBriefLooks) {
       std::this_thread::yield();
       continue;
     }

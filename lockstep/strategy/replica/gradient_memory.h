@@ -20,24 +20,24 @@ namespace lockstep::strategy {
 
 /// The contribution of one replica to a step, or the sum over all replicas.
 struct StepReport {
-  model::MetricSums metrics = {};  ///< of a step without a failure; has_accuracy is not carried
+  model::MetricSums metrics = {};  ///< sums of a good step, without has_accuracy
   /// Replicas whose loss was not finite; their metrics count 0 samples.
   std::int64_t non_finite = 0;
-  bool is_finite = true;  ///< whether the sum of all losses is finite; false where any loss is not
+  bool is_finite = true;       ///< whether the sum of all losses is finite
   std::int64_t terminate = 0;  ///< number of ranks that received SIGTERM
   std::int64_t interrupt = 0;  ///< number of ranks that received SIGINT
   std::int64_t hangup = 0;     ///< number of ranks that received SIGHUP
 
-  /// The signal that the job leaves on; 0 for none. Of several the largest number, as where ranks
-  /// agree by a maximum.
+  /// The signal that ends the job; 0 for none. The largest number of several, as in StopDecision,
+  /// which uses a maximum over ranks.
   int signal() const { return terminate ? SIGTERM : interrupt ? SIGINT : hangup ? SIGHUP : 0; }
-  /// Counts this rank's own `signal`; 0 for none.
+  /// Counts this rank's `signal`; 0 for none.
   void add_signal(int signal);
 
-  /// StepScalars begin with model::SummableMetrics, which the model writes; the signals come behind
-  /// them.
+  /// Writes the signals after the model::SummableMetrics, which the model writes at the beginning
+  /// of the step scalars.
   void write_signals(std::span<float> step_scalars) const;
-  /// As it lies among the step_scalars after the sum.
+  /// Reads the report from the summed step scalars.
   static StepReport read(std::span<const float> step_scalars);
 };
 
@@ -46,7 +46,7 @@ struct StepReport {
 /// message. Must outlive the model.
 class GradientMemory final : public device::Allocator {
  public:
-  /// Number of step scalars for the whole job; they come first.
+  /// Number of step scalars for the whole job; they are first.
   static constexpr std::size_t kReport = 16;
   /// Number of step scalars per replica; they follow in replica order.
   static constexpr std::size_t kPerReplica = 3;
@@ -61,9 +61,9 @@ class GradientMemory final : public device::Allocator {
   std::span<float> all() const { return memory_.as<float>(); }
   /// Offset of the step scalars in all(), in elements.
   std::size_t gradient_size() const { return all().size() - step_scalar_count(); }
-  /// All of them.
+  /// The step scalars of the job and of all replicas.
   std::span<float> step_scalars() const { return all().last(step_scalar_count()); }
-  /// The numbers of the job.
+  /// The step scalars of the job.
   std::span<float> report() const { return step_scalars().first(kReport); }
   /// The part of `step_scalars` (or of a copy) that belongs to `replica`.
   static std::span<float> of_replica(std::span<float> step_scalars, int replica) {
@@ -80,24 +80,23 @@ class GradientMemory final : public device::Allocator {
   device::Buffer memory_;
 };
 
-/// The host's part of the step scalars of one replica: what it contributes to a step, and the sums
-/// that it reads.
+/// The host's part of the step scalars of one replica: its contribution to a step, and the sums.
 class StepScalars {
  public:
   /// `memory` must outlive this object. `device`: that of the model.
   StepScalars(const GradientMemory& memory, allreduce::Communicator group, device::Device device);
 
-  /// Sets what this host knows of a step: the signal that this rank has received (0 for none), and
-  /// its times. The sums of the losses are written on the model's device.
+  /// Sets the host's values of a step: the signal that this rank has received (0 for none), and its
+  /// times. The sums of the losses are written on the model's device.
   void stage(int signal, const allreduce::BusySeconds& busy);
   /// Enqueues the copy of the staged values to the gradient's last bucket.
   void write(device::Stream& stream) const;
   /// Enqueues the copy of the sums to the host.
   void fetch(device::Stream& stream);
-  /// Marks the end of the work that read() waits for.
+  /// Records the end of the work that read() waits for.
   void end_step(device::Stream& stream);
   /// Waits for the end of the step, and returns the report that was fetched. Throws Error
-  /// (communication) if another replica is lost.
+  /// (communication) if another replica failed.
   StepReport read();
   /// Busy time of each replica of the job in the step that was read.
   std::span<const allreduce::BusySeconds> busy() const { return busy_; }
@@ -105,8 +104,8 @@ class StepScalars {
  private:
   const GradientMemory& memory_;
   allreduce::Communicator group_;
-  device::Buffer staged_;  // zeros except for the values of this host, until the sums are fetched
-  std::optional<device::Event> end_;  // of the step
+  device::Buffer staged_;             // this host's values and zeros, then the fetched sums
+  std::optional<device::Event> end_;  // end of the step
   std::vector<allreduce::BusySeconds> busy_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 using Hashes = std::vector<std::uint64_t>;
 
 struct FlatArray {
-  std::string prefix;  // of the tensor names
+  std::string prefix;  // prefix of the tensor names
   device::HostView view;
 };
 
@@ -39,8 +39,8 @@ std::int64_t output_width(const model::Network& network, const model::LossTerm& 
   return model::row_width(term.loss, network.shape(network.outputs()[term.output].node));
 }
 
-// One hash per tensor: by parameter, and for each parameter by array, which for frozen ones is the
-// first alone; then by moving statistic.
+// One hash per tensor: the arrays of each parameter (frozen parameters have only the first), then
+// the moving statistics.
 Hashes hash_tensors(Replica& replica) {
   std::vector<FlatArray> arrays = flat_arrays(replica);
   Hashes hashes;
@@ -83,12 +83,12 @@ std::vector<int> mismatching_ranks(const std::vector<Hashes>& all, std::size_t t
                                  [&](const Hashes& hashes) { return hashes[tensor] == value; });
   };
   // If several values are equally frequent, use that of the lowest replica.
-  std::uint64_t usual = all.front()[tensor];
+  std::uint64_t majority = all.front()[tensor];
   for (const Hashes& hashes : all)
-    if (votes(hashes[tensor]) > votes(usual)) usual = hashes[tensor];
+    if (votes(hashes[tensor]) > votes(majority)) majority = hashes[tensor];
   std::vector<int> differing_ranks;
   for (std::size_t replica = 0; replica < all.size(); ++replica)
-    if (all[replica][tensor] != usual) differing_ranks.push_back(static_cast<int>(replica));
+    if (all[replica][tensor] != majority) differing_ranks.push_back(static_cast<int>(replica));
   return differing_ranks;
 }
 
@@ -100,8 +100,8 @@ std::optional<Disagreement> find_disagreement(Replica& replica) {
   const std::vector<Hashes> totals = gather(replica.group(), std::span(&together, 1));
   if (std::ranges::all_of(totals, [&](const Hashes& total) { return total == totals.front(); }))
     return std::nullopt;
-  // In pieces: the hashes of many tensors of many replicas are more than one message or one host
-  // can hold.
+  // Gathers in pieces: the hashes of many tensors of many replicas may exceed a message or the
+  // memory.
   constexpr std::size_t kTensorsAtOnce = 1024;
   for (std::size_t begin = 0; begin < mine.size(); begin += kTensorsAtOnce) {
     const auto piece =
@@ -140,7 +140,7 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
       plan_(loss_plan(options, *network_)),
       has_accuracy_(model::class_count(loss()[0].loss, output_width(*network_, loss()[0])) > 0),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
-  // All that throws is before threads start.
+  // Everything that may throw is done before threads start.
   check(options);
   static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));
   if (strategy_.has_gpu()) model::check_runs_on_gpu(options.optimizer);
@@ -154,7 +154,7 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
                             loss().terms().size()));
   model::check_class_weights(loss()[0].loss, output_width(*network_, loss()[0]),
                              options.class_weights);
-  // Each on its own thread, so that its memory is near the cores that use it.
+  // Each replica is created on its own thread, so that its memory is near the cores that use it.
   strategy_.run([&](int local) {
     auto replica = std::make_unique<Replica>(network_, strategy_.device(local),
                                              strategy_.group(local), options, plan_);

@@ -24,7 +24,7 @@ struct Disagreement {
   std::vector<int> differing_ranks;
 };
 
-/// Compares 64-bit hashes of every parameter, every optimizer slot and, where they must be the same
+/// Compares 64-bit hashes of every parameter, every optimizer slot and, if they must agree
 /// (Replica::statistics_agree), every moving statistic over the group of `replica`. Returns the
 /// first tensor, in parameter order, that differs between replicas; nullopt if none does. The
 /// result is the same on all replicas. Sends one small message if all replicas agree. Collective.
@@ -35,7 +35,7 @@ std::optional<Disagreement> find_disagreement(Replica& replica);
 class LocalReplicas {
  public:
   /// Creates the replicas, each on its device. `network` must be the same on every rank. Throws
-  /// Error (input) for options that make no sense or do not fit it. Collective.
+  /// Error (input) for invalid options, or if they do not match the network. Collective.
   LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network,
                 const TrainerOptions& options);
   ~LocalReplicas();
@@ -45,37 +45,39 @@ class LocalReplicas {
   Strategy& strategy() const { return strategy_; }  ///< the strategy of the replicas
   /// The network that each replica copies.
   const model::Network& network() const { return *network_; }
-  const model::TotalLoss& loss() const { return plan_.loss; }      ///< the loss to minimize
-  bool has_accuracy() const { return has_accuracy_; }              ///< whether the loss has classes
-  const model::Metrics& metrics() const { return plan_.metrics; }  ///< beyond those of MetricSums
+  const model::TotalLoss& loss() const { return plan_.loss; }  ///< the loss to minimize
+  bool has_accuracy() const { return has_accuracy_; }          ///< whether the loss has classes
+  const model::Metrics& metrics() const {
+    return plan_.metrics;
+  }  ///< metrics in addition to MetricSums
   /// Local replica `local`.
   Replica& operator[](int local) { return *replicas_[local]; }
 
   /// Calls body(replica, local) on every local replica's thread.
   void run(const std::function<void(Replica&, int)>& body);
 
-  /// Initial parameters and buffers, a pure function of (seed, name).
+  /// Sets initial parameters and buffers, which are a pure function of (seed, name).
   void initialize(std::uint64_t seed);
-  /// Copies the arrays that arrays() returned, which the caller may have changed, to all replicas
-  /// of this process. Used after a restore.
+  /// Copies the arrays of arrays(), which the caller may have changed, to all replicas of this
+  /// process. Used after a restore.
   void broadcast_parameters();
 
   /// Throws the same Error (communication) on all ranks unless all replicas of the job have the
-  /// same parameters, optimizer slots and, where they must, moving statistics. The message names
-  /// the first tensor that differs, its replicas, and the last step of agreement.
+  /// same parameters, optimizer slots and, if required, moving statistics. The message names the
+  /// first tensor that differs, its replicas, and the last step at which all replicas agreed.
   void check_agreement(std::int64_t step);
 
-  /// Parameters, buffers and, if `with_slots`, optimizer slots of local replica 0, in host memory:
-  /// the replica's own arrays on the CPU, else copies. Valid until the next call.
+  /// Returns parameters, buffers and, if `with_slots`, optimizer slots of local replica 0 in host
+  /// memory: views of the replica's arrays on the CPU, else copies. Valid until the next call.
   checkpoint::ReplicaArrays arrays(bool with_slots);
 
-  /// Sums over all replicas of the job since the last call.
+  /// Returns the sums over all replicas of the job since the last call.
   model::MetricSums take_metrics();
-  /// Totals of metrics() over all replicas of the job since the last call.
+  /// Returns the totals of metrics() over all replicas of the job since the last call.
   model::MetricTotals take_metric_totals();
 
-  /// Updates that the optimizer slots hold, on which the bias correction of Adam depends; kept for
-  /// the next training of these replicas.
+  /// Number of updates in the optimizer slots, for the bias correction of Adam; continues in the
+  /// next training of these replicas.
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }  ///< see updates()
 
@@ -84,10 +86,10 @@ class LocalReplicas {
   std::shared_ptr<const model::Network> network_;
   LossPlan plan_;
   bool has_accuracy_;
-  std::int64_t agreed_step_ = -1;  // of the last check that all passed
+  std::int64_t agreed_step_ = -1;  // step of the last successful check
   std::int64_t updates_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;
-  // The arrays that arrays() returned: parameters, buffers, slots in the order of their names.
+  // Storage of arrays(): parameters, buffers, slots in the order of their names.
   std::vector<device::HostView> views_;
 };
 

@@ -27,11 +27,10 @@ inline constexpr LossScaling kDynamicLossScaling{.kind = LossScaling::Kind::dyna
 
 /// Parses "auto" (nullopt), "none", "dynamic", or a number above 0. Throws Error (input).
 std::optional<LossScaling> parse_loss_scaling(std::string_view text);
-/// The text that parse_loss_scaling() reads; more words for a dynamic scale with other numbers than
-/// kDynamicLossScaling.
+/// Returns the text that parse_loss_scaling() reads. A dynamic scale with other numbers than
+/// kDynamicLossScaling is described in words.
 std::string to_string(const std::optional<LossScaling>& scaling);
-/// The scaling for `precision`: `scaling` if it is set, else dynamic for float16 and none
-/// otherwise.
+/// Returns `scaling` if it is set, else dynamic scaling for float16 and none otherwise.
 LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling, model::Precision precision);
 
 /// The loss scale of one replica. It depends only on the reduced gradients, and is therefore the
@@ -57,7 +56,7 @@ class LossScaler {
   /// indicate divergence.
   bool update(bool finite);
 
-  /// Dynamic only: consecutive good steps since the scale changed. Together with scale() this is
+  /// Dynamic only: number of consecutive good steps since the scale changed. This and scale() are
   /// the whole state.
   std::int64_t good_steps() const { return good_steps_; }
   /// Restores a dynamic scale from a checkpoint. Throws Error (checkpoint) for invalid values.

@@ -12,7 +12,7 @@ namespace lockstep::strategy {
 
 namespace {
 
-/// The samples `range` of an array with elements of type T.
+/// Returns the samples `range` of an array with elements of type T.
 template <typename T>
 std::span<const T> part_of(const data::TensorArray& array, data::Range range) {
   return array.as<T>().subspan(static_cast<std::size_t>(range.begin) * array.elements,
@@ -56,13 +56,14 @@ data::Range MicroBatches::range(const data::Batch& part, std::int64_t number) co
 
 std::int64_t MicroBatches::first_sample(const data::Batch& part, std::int64_t number) const {
   if (part.micro_batches == 1) return part.first_sample + range(part, number).begin;
-  const auto of_samples = [&](data::Range samples) {
+  const auto micro_batch_range = [&](data::Range samples) {
     return data::MicroBatchOrder(samples, part.micro_batches).range(number);
   };
-  return of_samples({0, part.global_samples}).begin + of_samples({0, part.first_sample}).size();
+  return micro_batch_range({0, part.global_samples}).begin +
+         micro_batch_range({0, part.first_sample}).size();
 }
 
-// Compares names once per batch; the places change only with the data set.
+// Compares names once per batch; the indices change only with the data set.
 const data::TensorArray* MicroBatches::find(const std::vector<data::TensorArray>& arrays,
                                             Source& source, bool is_only) {
   if (arrays.empty()) return nullptr;

@@ -14,38 +14,38 @@
 
 namespace lockstep::strategy {
 
-/// Micro-batches of one replica. Their sizes differ by at most one sample. A part that is ordered
-/// by micro-batches (data::Batch::micro_batches) is divided into these.
+/// The micro-batches of one replica. Their sizes differ by at most one sample. A part with
+/// micro-batches (data::Batch::micro_batches) is divided into these.
 class MicroBatches {
  public:
   /// At most `accumulate` micro-batches per step, of samples for `network` and `loss`. `replicas`:
-  /// the number in the job, if they normalize together and must therefore all have as many
-  /// micro-batches as the one with the most samples; else 0.
+  /// the number of replicas of the job if they normalize together, and all need the number of
+  /// micro-batches of the one with the most samples; else 0.
   MicroBatches(const model::Network& network, int accumulate, int replicas,
                const model::TotalLoss& loss = {});
 
-  /// The number of micro-batches of `part`. A part with fewer samples than micro-batches is cut
-  /// into single samples; one without any still has one, with which it reports its zero gradient.
+  /// The number of micro-batches of `part`. A part with fewer samples than micro-batches is divided
+  /// into single samples. An empty part has one micro-batch, which contributes a zero gradient.
   std::int64_t count(const data::Batch& part) const;
   /// The samples of micro-batch `number`; may be empty.
   data::Range range(const data::Batch& part, std::int64_t number) const;
   /// The index of the first sample of micro-batch `number` in the global batch, for random layers.
-  /// If the part is ordered by micro-batches, in the global batch in that order.
+  /// If the part has micro-batches, the global batch is ordered by them.
   std::int64_t first_sample(const data::Batch& part, std::int64_t number) const;
 
   /// The samples `range` of `part`, which must outlive the view; valid until the next call. A
-  /// network with one input reads the only input of the data, whatever its name; others match by
-  /// name. So do losses and targets; a target that the data does not have is empty. Throws Error
-  /// (data) that lists both sides for an input that the data does not have.
+  /// network with one input reads the only input of the data, regardless of its name; others match
+  /// by name. The same holds for losses and targets; a missing target is empty. Throws Error (data)
+  /// for a missing input; the message lists the inputs of both.
   model::BatchView view(const data::Batch& part, data::Range range);
-  /// All samples of `part`, likewise.
+  /// All samples of `part`; see the other view().
   model::BatchView view(const data::Batch& part) { return view(part, {0, part.samples}); }
 
  private:
   /// A tensor of the data that the network or a loss reads.
   struct Source {
     std::string name;       // empty: the first
-    std::size_t place = 0;  // in the batch viewed last
+    std::size_t place = 0;  // index in the last viewed batch
   };
 
   static const data::TensorArray* find(const std::vector<data::TensorArray>& arrays, Source& source,
@@ -53,8 +53,8 @@ class MicroBatches {
   model::InputView input(const data::Batch& part, std::size_t index, data::Range range);
   model::Targets targets(const data::Batch& part, std::size_t term, data::Range range);
 
-  std::string network_;         // its name
-  std::vector<Source> inputs_;  // of the network
+  std::string network_;         // name of the network
+  std::vector<Source> inputs_;  // inputs of the network
   std::vector<Source> terms_;   // targets of each term of the loss
   std::vector<model::InputView> input_views_;
   std::vector<model::Targets> more_targets_;

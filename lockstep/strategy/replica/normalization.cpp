@@ -51,7 +51,7 @@ const model::Node* find_normalization_of_one_value(const model::Network& network
                                                    std::int64_t samples, int replicas,
                                                    int accumulate,
                                                    const NormalizationScope& scope) {
-  // Of the members with the fewest samples. Those without any take no part.
+  // Samples of the smallest group of members. Replicas without samples do not count.
   const std::int64_t together =
       std::max<std::int64_t>(1, samples * scope.members(replicas) / replicas);
   if (together >= 2 * std::int64_t{accumulate}) return nullptr;  // two in each micro-batch

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kStepScalarEntries = 1;  // the last entry of the buckets
 
-/// The offsets of the trained parameters in the flat gradient, followed by that of the step
+/// Returns the offsets of the trained parameters in the flat gradient, then that of the step
 /// scalars.
 std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table,
                                         const GradientMemory& memory) {
@@ -42,7 +42,7 @@ std::array<device::Event, 4> timed_events(device::Stream& stream) {
           stream.record_timed()};
 }
 
-/// The replicas that pass true. Collective.
+/// Returns the replicas that pass true. Collective.
 std::vector<int> replicas_with(bool mine, const allreduce::Communicator& group) {
   const std::array<std::byte, 1> flag{mine ? std::byte{1} : std::byte{0}};
   const auto all = group.all_gather(flag);
@@ -91,7 +91,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
           options.ema > 0 ? model_.gradients().size_bytes() : 0)),
       step_scalars_(memory_, group_, device),
       marks_(timed_events(model_.backend().stream())) {
-  // Each micro-batch is loaded in the middle of its step.
+  // With accumulation, each micro-batch is loaded within the step.
   if (options.records_steps && options.accumulate == 1 &&
       device::Recording::is_possible(model_.backend().stream()))
     recordings_.emplace(
@@ -106,11 +106,11 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
 Replica::~Replica() {
   try {
     model_.backend().stream().synchronize();
-  } catch (const Error&) {  // the device failed, which was reported before
+  } catch (const Error&) {  // the device error was already reported
   }
 }
 
-// The times of the replicas are compared, so this wait counts as one for the others.
+// Counts the time of agreement as waiting for other replicas, because busy times are compared.
 StepKind Replica::agree_on_kind(StepKind mine) {
   const auto begin = std::chrono::steady_clock::now();
   const StepKind agreed = strategy::agree_on_kind(group_, mine);
@@ -131,7 +131,7 @@ void Replica::describe_buckets() {
 }
 
 void Replica::set_bucket_bytes(std::size_t bytes) {
-  if (recordings_) recordings_->clear();  // they hold memory of the buckets
+  if (recordings_) recordings_->clear();  // recordings refer to the buckets' memory
   launched_.clear();                      // NCCL may connect again for other sizes
   buckets_.set_bytes(bytes);
   describe_buckets();
@@ -186,7 +186,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   if (timing_ != nullptr) timing_->end_step();
   measure_step(communication() - communicated_before, waited_for_others_.waited - agreed_before);
   const model::MetricSums& all = result.report.metrics;
-  // What the updater has decided: the sum of tiny weights is above 0, but rounded to 0 here.
+  // Follows the decision of the updater: the sum of tiny weights is above 0, but rounded to 0 here.
   result.weightless =
       result.report.is_finite && !outcome.applied && all.samples > 0 && !(all.weight_sum() > 0);
   result.applied = outcome.applied || result.weightless;
@@ -260,9 +260,9 @@ bool Replica::is_on_gpu() {
   return model_.backend().stream().device().kind == device::DeviceKind::gpu;
 }
 
-// On a GPU, the host sees only its own waits: `agreeing` before a recorded step, while the GPU is
-// idle, and those of reductions that the host moves. The others are told from the busy times of all
-// replicas, of the step before.
+// On a GPU, the host measures only its own waits: `agreeing` before a recorded step, while the GPU
+// is idle, and reductions through the host. Other waits are derived from the busy times of all
+// replicas in the previous step.
 void Replica::measure_step(const allreduce::CommunicationTimes& communicated, double agreeing) {
   breakdown_ = {.compute = seconds_between(kBegin, kGradients),
                 .update = seconds_between(kReduced, kUpdated)};
@@ -272,7 +272,7 @@ void Replica::measure_step(const allreduce::CommunicationTimes& communicated, do
     breakdown_.waiting = communicated.waited;
     return;
   }
-  // The first step waits for the host, which makes plans.
+  // The first step waits for the host, which creates plans.
   gpu_busy_ = has_measured_ ? breakdown_.compute : 0;
   has_measured_ = true;
   const auto seconds = [](const allreduce::BusySeconds& busy) { return busy.input + busy.compute; };
@@ -290,15 +290,15 @@ void Replica::end_piece(std::string_view name, const model::Work& work) {
   if (timing_ != nullptr) timing_->end(name, work);
 }
 
-// Reads the gradient, reads and writes parameters and slots, and writes the 16-bit weights.
+// The update reads the gradient, reads and writes parameters and slots, and writes 16-bit weights.
 model::Work Replica::work_of_update() {
   const std::size_t slots = updater_->slot_names().size();
   const std::size_t narrow = options_.compute.precision == model::Precision::float32
                                  ? 0
                                  : model::element_bytes(options_.compute.precision);
-  const std::size_t of_parameter = (3 + 2 * slots) * sizeof(float) + narrow;
+  const std::size_t parameter_bytes = (3 + 2 * slots) * sizeof(float) + narrow;
   return {.bytes =
-              static_cast<std::int64_t>(model_.trained_table().element_count() * of_parameter)};
+              static_cast<std::int64_t>(model_.trained_table().element_count() * parameter_bytes)};
 }
 
 double Replica::seconds_in_exchange() const {
@@ -329,8 +329,8 @@ void Replica::load(const data::Batch& part, const StepRequest& request, std::int
   model_.load(batch, context(part, request, number), plan_.loss, staged);
 }
 
-// The GPU waits for the host between two recordings, so what the next one reads is moved to its
-// place behind this one. That allocates nothing if both have the same number of samples.
+// The GPU waits for the host between two recordings, so the input of the next step is enqueued
+// after this one. This allocates nothing if both have the same number of samples.
 void Replica::stage(const data::Batch& next, const data::Batch& part) {
   const model::BatchView batch = view(next, 0);
   model_.stage(batch);
@@ -384,7 +384,7 @@ bool Replica::reads_sums(const data::Batch& part) const {
 void Replica::add_metrics(const data::Batch& part,
                           const std::vector<std::span<const float>>& outputs,
                           model::MetricTotals& totals) {
-  model::add_batch(plan_.metrics, {}, {}, 0, totals);  // sizes the totals
+  model::add_batch(plan_.metrics, {}, {}, 0, totals);  // resizes the totals
   if (part.samples == 0) return;
   const model::BatchView batch = micro_batches_.view(part);
   for (std::size_t i = 0; i < plan_.metrics.size(); ++i) {

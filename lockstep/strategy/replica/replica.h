@@ -34,10 +34,10 @@ class ReplicaStatistics;
 /// Parameters of a step other than its samples; the same on all replicas, except `signal` and
 /// `input_seconds`.
 struct StepRequest {
-  std::uint64_t seed = 1;   ///< seed of order, dropout and initial weights
+  std::uint64_t seed = 1;   ///< seed of record order, dropout and initial weights
   std::int64_t step = 0;    ///< counted from 0 since the start of training; keys dropout
   std::int64_t update = 1;  ///< number of this update, from 1; skipped steps do not count
-  float learning_rate = 0;  ///< of this step
+  float learning_rate = 0;  ///< learning rate of this step
   /// The signal that this rank has received; 0 for none. Set on one replica per rank.
   int signal = 0;
   double input_seconds = 0;  ///< time that this rank waited for the samples of this step
@@ -48,13 +48,13 @@ struct StepRequest {
 struct StepResult {
   StepReport report;    ///< summed over all replicas
   bool applied = true;  ///< false: skipped; parameters and moving statistics are unchanged
-  /// All samples have weight 0, or all positions are masked: like a skipped step it changes
-  /// nothing, and is no update; but it is not counted as one, and its samples count in the metrics.
+  /// Whether all samples have weight 0, or all positions are masked. Such a step changes nothing
+  /// and is no update, but it does not count as skipped, and its samples count in the metrics.
   bool weightless = false;
   std::vector<int> failed;  ///< replicas whose loss was not finite
   bool overflow = false;  ///< skipped because the loss scale was too large; the next one is smaller
-  float loss_scale = 1;   ///< of this step
-  /// Of the reduced gradient before clipping, without the loss scale; 0 without clipping.
+  float loss_scale = 1;   ///< loss scale of this step
+  /// Norm of the reduced gradient before clipping, without the loss scale; 0 without clipping.
   double gradient_norm = 0;
 };
 
@@ -66,7 +66,7 @@ class Replica {
   /// `options`. Collective.
   Replica(std::shared_ptr<const model::Network> network, device::Device device,
           allreduce::Communicator group, const TrainerOptions& options, const LossPlan& plan);
-  ~Replica();  ///< waits for work in progress, which may use its memory
+  ~Replica();  ///< waits for work in progress, which may use the memory
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
@@ -82,12 +82,12 @@ class Replica {
   void set_bucket_bytes(std::size_t bytes);
   /// Measures the error in the next step (GradientBuckets::measure_wire_error).
   void measure_wire_error();
-  /// Times steps in `profile`, which must outlive them, until it is null. Timed steps are not
-  /// recorded, on all replicas.
+  /// Times the next steps in `profile`, which must outlive them; null ends it. Timed steps are not
+  /// recorded on any replica.
   void set_profile(model::StepProfile* profile) { profile_ = profile; }
   /// A host view of values on the model's device; waits for work in progress.
   device::HostView host_view(std::span<float> values);
-  /// xxh3-64 over the parameters in the order of their names.
+  /// xxh3-64 hash of the parameters in the order of their names.
   std::uint64_t parameter_hash() {
     return model_.parameter_table().hash(host_view(model_.parameters()).values());
   }
@@ -98,8 +98,8 @@ class Replica {
 
   /// One update: forward and backward on `part` in micro-batches, one reduction per gradient
   /// bucket, clipping, the optimizer. With 0 samples, the replica contributes a zero gradient.
-  /// `next`: the next part, if known; it is copied to the model's device while this step is
-  /// computed. Collective.
+  /// `next`: the next part, if known; it is copied to the model's device during this step.
+  /// Collective.
   StepResult train_step(const data::Batch& part, const StepRequest& request,
                         const data::Batch* next = nullptr);
 
@@ -107,8 +107,8 @@ class Replica {
   /// before the first step.
   void prepare(std::int64_t global_samples, bool training);
 
-  /// Seconds that the computation was blocked by other replicas. On a GPU: those of its host,
-  /// without reductions that are part of a recording.
+  /// Time that the computation was blocked by other replicas. On a GPU: the time of its host,
+  /// without reductions in recordings.
   allreduce::CommunicationTimes communication() const {
     return buckets_.times() + waited_for_others_;
   }
@@ -120,29 +120,30 @@ class Replica {
   /// Where the time of the last step went, without input, checkpoint and other.
   const StepBreakdown& breakdown() const { return breakdown_; }
 
-  /// Sums over the samples that this replica trained on since the last call.
+  /// Returns the sums over the samples that this replica trained on since the last call.
   model::MetricSums take_metrics();
-  /// The totals of LossPlan::metrics over the same samples.
+  /// Returns the totals of LossPlan::metrics over these samples.
   model::MetricTotals take_metric_totals();
 
-  /// Replaces the moving statistics by their mean over all replicas, which checkpoints store and
-  /// training continues from. With sync normalization they are already the same. Collective.
+  /// Replaces the moving statistics by their mean over all replicas, for checkpoints and for the
+  /// rest of the training. With sync normalization they are already the same. Collective.
   void adopt_mean_statistics();
   /// Installs that mean for evaluation, and the moving average of the parameters if there is one;
   /// restore_statistics() restores the values for training. Collective.
   void install_mean_statistics();
   void restore_statistics();  ///< see install_mean_statistics()
-  /// Sets the moving average of the parameters, if there is one, to the parameters: after these
-  /// have been set other than by an update.
+  /// Sets the moving average, if there is one, to the current parameters. Required after the
+  /// parameters have been set other than by an update.
   void reset_average();
-  /// Whether the moving statistics must be the same on all replicas now: with sync normalization,
-  /// and until the first step after they were. The same on all replicas.
+  /// Whether the moving statistics must agree on all replicas now: with sync normalization, and
+  /// from a mean until the next step. The same on all replicas.
   bool statistics_agree() const;
 
-  /// Sums of loss and metrics in inference mode. Adds those of LossPlan::metrics to `totals`.
+  /// Returns sums of loss and metrics in inference mode. Adds those of LossPlan::metrics to
+  /// `totals`.
   model::MetricSums evaluate(const data::Batch& part, model::MetricTotals& totals);
-  /// Each output [samples, shape...] for the samples `range` of `part` in inference mode; valid
-  /// until the next call.
+  /// Returns each output [samples, shape...] for the samples `range` of `part` in inference mode;
+  /// valid until the next call.
   std::vector<std::span<const float>> predict(const data::Batch& part, data::Range range) {
     return model_.predict_outputs(micro_batches_.view(part, range));
   }
@@ -156,15 +157,15 @@ class Replica {
   /// Micro-batch `number` of `part`, with weights; valid until the next call.
   model::BatchView view(const data::Batch& part, std::int64_t number);
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
-  /// Copies the part of the next step to the device while that of this one, `part`, is computed.
+  /// Copies the part of the next step to the device during the computation on `part`.
   void stage(const data::Batch& next, const data::Batch& part);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
-  /// Whether the sums of the loss over the samples of `part` are what all metrics read.
+  /// Whether all metrics use only the sums of the loss over the samples of `part`.
   bool reads_sums(const data::Batch& part) const;
   void add_metrics(const data::Batch& part, const std::vector<std::span<const float>>& outputs,
                    model::MetricTotals& totals);
   void end_piece(std::string_view name, const model::Work& work = {});
-  /// A point of a step; the parts of its breakdown lie between them.
+  /// Points of a step that delimit the parts of its breakdown.
   enum Mark : std::uint8_t { kBegin, kGradients, kReduced, kUpdated };
   static constexpr std::size_t kMarks = 4;
   void mark(Mark point);
@@ -188,33 +189,33 @@ class Replica {
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   MicroBatches micro_batches_;
-  std::vector<float> sample_weights_;  // of the micro-batch loaded last, with class weights
+  std::vector<float> sample_weights_;  // for the last loaded micro-batch, with class weights
   std::unique_ptr<MovingStatistics> moving_statistics_;
   std::unique_ptr<model::Updater> updater_;
   device::Buffer kept_parameters_;  // while the average is installed
   StepScalars step_scalars_;
   std::array<device::Event, kMarks> marks_;  // recordings move them
-  double exchanged_ = 0;                     // in the current step, for statistics
-  StepBreakdown breakdown_;                  // of the last step
-  double gpu_busy_ = 0;                      // its `compute` on a GPU, for the next step
-  bool has_measured_ = false;                // a step
+  double exchanged_ = 0;                     // seconds of statistics exchanges in the current step
+  StepBreakdown breakdown_;                  // breakdown of the last step
+  double gpu_busy_ = 0;                      // `compute` of the last step on a GPU
+  bool has_measured_ = false;                // whether a step was measured
   std::optional<StepRecordings>
-      recordings_;  // after group_: NCCL's communicators end once no recording holds them
-  std::set<std::int64_t> launched_;  // numbers of samples whose kernels have been launched before
+      recordings_;                   // after group_: recordings keep NCCL's communicators alive
+  std::set<std::int64_t> launched_;  // sample counts whose kernels have been launched
   allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
   model::MetricSums metrics_;
-  model::MetricTotals metric_totals_;  // of plan_.metrics
+  model::MetricTotals metric_totals_;  // totals of plan_.metrics
   model::StepProfile* profile_ = nullptr;
   model::StepProfile* timing_ = nullptr;  // null if the current step is not timed
 };
 
-/// Sums over all members of `group`: loss and weights in double, counts as integers, so exact and
-/// the same everywhere. Collective.
+/// Sums `mine` over all members of `group`: loss and weights in double, counts as integers. The
+/// result is the same on all members. Collective.
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine);
 
-/// The totals of `metrics` over all members of `group`: sums in double, lists in the order of the
-/// members. Collective.
+/// Combines the totals of `metrics` of all members of `group`: sums in double, lists in the order
+/// of the members. Collective.
 model::MetricTotals reduce_totals(const allreduce::Communicator& group,
                                   const model::Metrics& metrics, const model::MetricTotals& mine);
 

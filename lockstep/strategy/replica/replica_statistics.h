@@ -1,4 +1,4 @@
-// Statistics of batch normalization over several replicas: the moving ones, and those of
+// Statistics of batch normalization over several replicas: moving statistics, and statistics of
 // synchronized normalization.
 #pragma once
 
@@ -15,10 +15,10 @@ namespace lockstep::strategy {
 
 /// Replaces the flat `buffers` of every replica by their mean over the replicas, weighted by
 /// `samples`: the number of samples that a replica trained on since the buffers were last equal.
-/// Does nothing if no replica trained. Collective over `group`; the same bits on every replica.
+/// Does nothing if no replica trained. Collective over `group`; bitwise equal on every replica.
 ///
-/// Moving statistics are linear in what they have seen, so with equal parts it does not matter how
-/// often they are averaged.
+/// Moving statistics are linear in the batch statistics, so with equal parts the result does not
+/// depend on how often they are averaged.
 void average_moving_statistics(const allreduce::Communicator& group, std::span<float> buffers,
                                std::int64_t samples);
 
@@ -58,19 +58,19 @@ class MovingStatistics {
 };
 
 /// Sums of batch normalization over several replicas. The members are `members` replicas with
-/// consecutive indices; all replicas of the job make the same calls. Sums take their turn among the
-/// gradient buckets, over the same group: the calls of all replicas are in one order, and what ends
-/// one ends the other. Where the members are not all replicas, each group of them sums in its own
+/// consecutive indices; all replicas of the job make the same calls. Sums are enqueued among the
+/// gradient buckets, over the same group, so that the calls of all replicas are in one order and
+/// are aborted together. If the members are not all replicas, each group of them sums in its own
 /// part of an array that is zero elsewhere.
 class ReplicaStatistics final : public model::StatisticsExchange {
  public:
-  /// For replica `replica` of `replicas`, of which groups of `members` are normalized together.
+  /// For replica `replica` of `replicas`, normalized in groups of `members`.
   ReplicaStatistics(int replica, int replicas, int members);
 
-  /// Before the first sum; both outlive it, or its last sum.
+  /// Must be called before the first sum. Both must outlive the last sum.
   void attach(allreduce::GradientBuckets& buckets, model::Backend& backend);
 
-  /// Replicas whose samples are normalized together.
+  /// Number of replicas whose samples are normalized together.
   int members() const override { return members_; }
   int member() const override { return replica_ % members_; }
   void sum(std::span<float> values) override;

@@ -15,19 +15,19 @@ namespace lockstep::strategy {
 /// single replica needs no thread switch.
 class ReplicaThreads {
  public:
-  /// Called on the thread whose body threw, before the others are waited for: the chance to wake
-  /// them from a collective.
+  /// Called on the thread whose body threw, before waiting for the others, to wake them from a
+  /// collective.
   using OnError = std::function<void(int replica, const std::string& reason)>;
 
-  /// `budget` threads for the kernels of each replica (lockstep/base/system/host.h); sets that of
-  /// the calling thread as well. Throws Error (device) if the system cannot create the threads,
-  /// including those of the kernels.
+  /// `budget`: kernel threads per replica (lockstep/base/system/host.h); also set for the calling
+  /// thread. Throws Error (device) if the system cannot create the threads, including those of the
+  /// kernels.
   ReplicaThreads(int replicas, int budget, OnError on_error = {});
   ~ReplicaThreads();
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
-  /// Threads that work, that of the caller included.
+  /// Number of working threads, including the caller.
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
   /// Calls body(replica) on every replica's thread, and returns when all have finished. Rethrows

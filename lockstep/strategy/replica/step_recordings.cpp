@@ -46,9 +46,9 @@ class PausingScope {
 }  // namespace
 
 StepKind agree_on_kind(const allreduce::Communicator& group, StepKind mine) {
-  const std::array<std::byte, 1> needed{static_cast<std::byte>(mine)};
+  const std::array<std::byte, 1> kind{static_cast<std::byte>(mine)};
   StepKind agreed = mine;
-  for (const auto& theirs : group.all_gather(needed))
+  for (const auto& theirs : group.all_gather(kind))
     agreed = std::min(agreed, static_cast<StepKind>(theirs.front()));
   return agreed;
 }

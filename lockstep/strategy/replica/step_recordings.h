@@ -12,24 +12,23 @@
 
 namespace lockstep::strategy {
 
-/// How a step is executed. If replicas need different kinds, all use the first of these that any
-/// replica needs.
+/// How a step is executed. If replicas need different kinds, all use the smallest.
 enum class StepKind : std::uint8_t { plain, record, replay };
 
-/// The kind of step that all members of `group` execute, given that this one needs `mine`: recorded
-/// sums of one replica match recorded ones of the others alone. Collective.
+/// Returns the kind of step that all members of `group` execute if this one needs `mine`: a
+/// recorded sum matches only recorded sums of the other replicas. Collective.
 StepKind agree_on_kind(const allreduce::Communicator& group, StepKind mine);
 
-/// Recordings of steps, one for every number of samples: the ragged last batch of an epoch has one
-/// of its own. The first steps of a number are enqueued without recording: they make plans and
+/// Recordings of steps, one per number of samples: the smaller last batch of an epoch has its own.
+/// The first steps of each number are enqueued without recording, because they create plans and
 /// choose algorithms, which cannot be recorded.
 class StepRecordings {
  public:
   /// Enqueues work on the stream.
   using Enqueue = std::function<void()>;
-  /// Executes and records what `enqueue` enqueues; the result replays it.
+  /// Executes and records the work of `enqueue`; the result replays it.
   using Record = std::function<Enqueue(const Enqueue& enqueue)>;
-  /// The kind of step that all replicas execute, given that this one needs `mine`; collective.
+  /// Returns the kind of step that all replicas execute if this one needs `mine`; collective.
   using Agree = std::function<StepKind(StepKind mine)>;
 
   static constexpr int kPlainSteps = 2;  ///< steps before one is recorded

@@ -1,4 +1,4 @@
-// Rank 0's part and those of the others over real sockets, in made-up time.
+// The coordinator and the members over real sockets, with simulated time.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,30 +28,30 @@ using ::testing::StartsWith;
 
 constexpr milliseconds kSoon{2000};
 
-/// Lets bytes arrive until `happened`.
+/// Waits until `happened`, with a limit.
 void await(const std::function<bool()>& happened) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!happened() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(milliseconds(1));
 }
 
-/// Calls receive until it finds something.
-std::optional<Finding> await_finding(Agent& post, double now) {
+/// Calls receive until it returns a finding.
+std::optional<Finding> await_finding(Agent& agent, double now) {
   std::optional<Finding> finding;
   await([&] {
-    finding = post.receive(now);
+    finding = agent.receive(now);
     return finding.has_value();
   });
   return finding;
 }
 
-class Posts : public ::testing::Test {
+class Agents : public ::testing::Test {
  protected:
   void start(int ranks) {
-    center_ = std::make_unique<Coordinator>(ranks, "G", kTimeout, 1.0);
+    coordinator_ = std::make_unique<Coordinator>(ranks, "G", kTimeout, 1.0);
     for (int rank = 1; rank < ranks; ++rank) join(rank);
     for (auto& member : members_) member->beat(0, {inside(8, 3, 0)}, kBuckets);
-    await([&] { return !center_->receive(0) && center_->reported() == ranks - 1; });
+    await([&] { return !coordinator_->receive(0) && coordinator_->reported() == ranks - 1; });
   }
 
   /// Rank 0 listens while `action` runs, as its own thread does in a job.
@@ -60,7 +60,7 @@ class Posts : public ::testing::Test {
     std::atomic<bool> done{false};
     std::thread listens([&] {
       while (!done) {
-        EXPECT_FALSE(center_->receive(0));
+        EXPECT_FALSE(coordinator_->receive(0));
         std::this_thread::sleep_for(milliseconds(1));
       }
     });
@@ -70,11 +70,12 @@ class Posts : public ::testing::Test {
   }
 
   void join(int rank) {
-    while_listening(
-        [&] { members_.push_back(std::make_unique<Member>(rank, "K", center_->invitation())); });
+    while_listening([&] {
+      members_.push_back(std::make_unique<Member>(rank, "K", coordinator_->invitation()));
+    });
   }
 
-  /// Whether rank 0 turns a rank that comes with `invitation` away.
+  /// Whether rank 0 rejects a rank that connects with `invitation`.
   bool is_refused(int rank, const Invitation& invitation) {
     bool refused = false;
     while_listening([&] {
@@ -90,24 +91,24 @@ class Posts : public ::testing::Test {
   Member& member(int rank) { return *members_[static_cast<std::size_t>(rank - 1)]; }
   void kill(int rank) { members_[static_cast<std::size_t>(rank - 1)].reset(); }
 
-  std::unique_ptr<Coordinator> center_;
+  std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<Member>> members_;
 };
 
-TEST_F(Posts, FindNothingInAJobThatRuns) {
+TEST_F(Agents, FindNothingInARunningJob) {
   start(3);
-  EXPECT_FALSE(center_->beat(1, {inside(8, 3, 0)}, kBuckets));
+  EXPECT_FALSE(coordinator_->beat(1, {inside(8, 3, 0)}, kBuckets));
   for (int rank = 1; rank < 3; ++rank) {
     EXPECT_FALSE(member(rank).receive(1));
     EXPECT_FALSE(member(rank).beat(1, {inside(8, 3, 0)}, kBuckets));
   }
 }
 
-TEST_F(Posts, SeeAtOnceThatARankIsGone) {
+TEST_F(Agents, DetectALostRankAtOnce) {
   start(3);
-  center_->beat(1, {inside(8, 3, 0)}, kBuckets);
+  coordinator_->beat(1, {inside(8, 3, 0)}, kBuckets);
   kill(2);
-  const auto finding = await_finding(*center_, 1);
+  const auto finding = await_finding(*coordinator_, 1);
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->reporter, Finding::Reporter::this_rank);
   EXPECT_THAT(finding->text, StartsWith("[watchdog] expected every rank to stay connected; rank 2, "
@@ -116,39 +117,41 @@ TEST_F(Posts, SeeAtOnceThatARankIsGone) {
               HasSubstr("at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)"));
 }
 
-TEST_F(Posts, TellTheOthersTheVerdict) {
+TEST_F(Agents, BroadcastTheVerdict) {
   start(3);
-  std::thread spreads([&] { center_->broadcast_failure("[watchdog] why", kSoon); });
+  std::thread broadcasts([&] { coordinator_->broadcast_failure("[watchdog] why", kSoon); });
   for (int rank = 1; rank < 3; ++rank) {
     const auto finding = await_finding(member(rank), 1);
     EXPECT_TRUE(finding);
     if (!finding) continue;
     EXPECT_EQ(finding->text, "[watchdog] why");
-    EXPECT_EQ(finding->reporter, Finding::Reporter::other_rank) << "rank 0 has told people";
+    EXPECT_EQ(finding->reporter, Finding::Reporter::other_rank) << "rank 0 has printed it";
     kill(rank);
   }
-  spreads.join();
+  broadcasts.join();
 }
 
-TEST_F(Posts, NameARankThatIsNotHeardOf) {
+TEST_F(Agents, NameASilentRank) {
   start(3);
   member(1).beat(110, {inside(8, 3, 110)}, kBuckets);
-  // Its beat may still be on the way: nobody is named as long as a beat arrives within the time.
-  await([&] { return center_->receive(110), center_->reported() == 2; });
+  // The beat may still be in flight.
+  await([&] { return coordinator_->receive(110), coordinator_->reported() == 2; });
   std::optional<Finding> finding;
-  await([&] { return (finding = center_->beat(121, {inside(8, 3, 60)}, kBuckets)).has_value(); });
+  await([&] {
+    return (finding = coordinator_->beat(121, {inside(8, 3, 60)}, kBuckets)).has_value();
+  });
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->text, HasSubstr("rank 2, host K, has not been heard from for 121 s"));
 }
 
-TEST_F(Posts, NameARankThatTheOthersWaitFor) {
+TEST_F(Agents, NameARankThatTheOthersWaitFor) {
   start(3);
   member(1).beat(1, {inside(9, 0, 121, 101)}, kBuckets);
   member(2).beat(1, {outside(8, 3, 122)}, kBuckets);
   std::optional<Finding> finding;
   await([&] {
-    center_->receive(1);
-    return (finding = center_->beat(1, {inside(9, 0, 120, 101)}, kBuckets)).has_value();
+    coordinator_->receive(1);
+    return (finding = coordinator_->beat(1, {inside(9, 0, 120, 101)}, kBuckets)).has_value();
   });
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->text,
@@ -156,30 +159,30 @@ TEST_F(Posts, NameARankThatTheOthersWaitFor) {
             "bucket 0 (layers fc3) for 122 s in compute; ranks 0,1 are in it");
 }
 
-TEST_F(Posts, WarnEverLessOftenOfARankThatComputes) {
+TEST_F(Agents, WarnWithIncreasingIntervalsOfAComputingRank) {
   start(1);
   for (int wait = 0; wait < 2; ++wait) {
     std::vector<int> warned;
     for (int second = 1; second < 1000; ++second) {
       const auto finding =
-          center_->beat(second, {computing(7, -1, second), inside(8, 3, second)}, kBuckets);
+          coordinator_->beat(second, {computing(7, -1, second), inside(8, 3, second)}, kBuckets);
       if (!finding) continue;
       EXPECT_TRUE(finding->is_warning) << finding->text;
       EXPECT_EQ(finding->reporter, Finding::Reporter::this_rank);
       warned.push_back(second);
     }
     EXPECT_THAT(warned, ElementsAre(120, 240, 480, 960)) << wait;
-    EXPECT_FALSE(center_->beat(1001, {inside(8, 3, 0), inside(8, 3, 1001)}, kBuckets));
+    EXPECT_FALSE(coordinator_->beat(1001, {inside(8, 3, 0), inside(8, 3, 1001)}, kBuckets));
   }
 }
 
-TEST_F(Posts, EndAtOnceWhatARankThatHasReachedItsEndLeavesWaiting) {
+TEST_F(Agents, EndCollectivesThatLackADepartedRank) {
   start(2);
   member(1).beat(1, {inside(8, 3, 1)}, kBuckets);
   std::optional<Finding> finding;
   await([&] {
-    center_->receive(1);
-    return (finding = center_->beat(1, {at_the_end(7, 1)}, kBuckets)).has_value();
+    coordinator_->receive(1);
+    return (finding = coordinator_->beat(1, {at_the_end(7, 1)}, kBuckets)).has_value();
   });
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->text,
@@ -187,59 +190,59 @@ TEST_F(Posts, EndAtOnceWhatARankThatHasReachedItsEndLeavesWaiting) {
             "left; rank 1 is at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)");
   EXPECT_FALSE(finding->takes_advice);
   // An error of a rank is reported first.
-  center_->announce_error(1);
-  EXPECT_FALSE(center_->beat(2, {at_the_end(7, 2)}, kBuckets));
-  EXPECT_TRUE(center_->beat(kEndingSeconds + 1, {at_the_end(7, 11)}, kBuckets));
+  coordinator_->announce_error(1);
+  EXPECT_FALSE(coordinator_->beat(2, {at_the_end(7, 2)}, kBuckets));
+  EXPECT_TRUE(coordinator_->beat(kEndingSeconds + 1, {at_the_end(7, 11)}, kBuckets));
 }
 
-TEST_F(Posts, LetARankGoThatSaysGoodbye) {
+TEST_F(Agents, AcceptAGoodbye) {
   start(3);
-  while_listening([&] { member(2).say_goodbye(false, kSoon); });
+  while_listening([&] { member(2).send_goodbye(false, kSoon); });
   kill(2);
   // Neither its end nor its silence is a failure.
   std::optional<Finding> finding;
   member(1).beat(500, {inside(8, 3, 0)}, kBuckets);
   for (int i = 0; i < 50 && !finding; ++i) {
-    finding = center_->receive(500);
+    finding = coordinator_->receive(500);
     std::this_thread::sleep_for(milliseconds(1));
   }
   EXPECT_FALSE(finding);
-  EXPECT_FALSE(center_->beat(501, {inside(8, 3, 0)}, kBuckets));
+  EXPECT_FALSE(coordinator_->beat(501, {inside(8, 3, 0)}, kBuckets));
 }
 
-TEST_F(Posts, DoNotReportWhatFollowsFromAnErrorOfOneRank) {
+TEST_F(Agents, DoNotReportConsequencesOfAnError) {
   start(4);
-  while_listening([&] { member(3).say_goodbye(true, kSoon); });
+  while_listening([&] { member(3).send_goodbye(true, kSoon); });
   kill(3);
-  // The launcher ends the others now: of a rank ...
+  // The launcher now ends the others. The loss of a rank ...
   kill(2);
   std::this_thread::sleep_for(milliseconds(20));
-  EXPECT_FALSE(center_->receive(1));
-  EXPECT_FALSE(center_->beat(1, {inside(8, 3, 0)}, kBuckets));
-  // ... and of rank 0 nobody needs to hear.
-  center_.reset();
+  EXPECT_FALSE(coordinator_->receive(1));
+  EXPECT_FALSE(coordinator_->beat(1, {inside(8, 3, 0)}, kBuckets));
+  // ... and of rank 0 need not be reported.
+  coordinator_.reset();
   const auto finding = await_finding(member(1), 1);
-  ASSERT_TRUE(finding) << "it leaves nevertheless";
+  ASSERT_TRUE(finding) << "it exits nevertheless";
   EXPECT_EQ(finding->reporter, Finding::Reporter::other_rank);
 }
 
-TEST_F(Posts, ReportWhoIsGoneAgainLongAfterAnError) {
+TEST_F(Agents, ReportLostRanksLongAfterAnError) {
   start(4);
-  while_listening([&] { member(3).say_goodbye(true, kSoon); });
+  while_listening([&] { member(3).send_goodbye(true, kSoon); });
   kill(2);
-  const auto finding = await_finding(*center_, kEndingSeconds + 1);
+  const auto finding = await_finding(*coordinator_, kEndingSeconds + 1);
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->text, AllOf(HasSubstr("rank 2, host K, is gone"), Not(HasSubstr("rank 3"))));
 }
 
-TEST_F(Posts, NameRankZeroWhenItIsGone) {
+TEST_F(Agents, NameRankZeroWhenItIsLost) {
   start(3);
-  center_->beat(1, {inside(8, 3, 0)}, kBuckets);
-  center_.reset();
+  coordinator_->beat(1, {inside(8, 3, 0)}, kBuckets);
+  coordinator_.reset();
   const auto finding = await_finding(member(2), 2);
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->reporter, Finding::Reporter::one_per_host);
-  EXPECT_EQ(finding->patience, milliseconds(50)) << "rank 1 speaks first";
+  EXPECT_EQ(finding->patience, milliseconds(50)) << "rank 1 prints first";
   EXPECT_FALSE(finding->job.empty());
   EXPECT_THAT(finding->text, StartsWith("[watchdog] expected every rank to stay connected; rank 0, "
                                         "host G, is gone (its connection "));
@@ -247,7 +250,7 @@ TEST_F(Posts, NameRankZeroWhenItIsGone) {
               HasSubstr("at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)"));
 }
 
-TEST_F(Posts, NameRankZeroWhenItIsNotHeardOf) {
+TEST_F(Agents, NameRankZeroWhenItIsSilent) {
   start(2);
   EXPECT_FALSE(member(1).beat(kTimeout + 1, {inside(8, 3, 0)}, kBuckets)) << "rank 0 judges first";
   const auto finding = member(1).beat(kTimeout + 4, {inside(8, 3, 0)}, kBuckets);
@@ -256,15 +259,15 @@ TEST_F(Posts, NameRankZeroWhenItIsNotHeardOf) {
   EXPECT_THAT(finding->text, HasSubstr("rank 0, host G, has not been heard from for 124 s"));
 }
 
-TEST_F(Posts, WatchThemselvesAfterTheGoodbyeOfRankZero) {
+TEST_F(Agents, WatchThemselvesAfterTheGoodbyeOfRankZero) {
   start(2);
-  std::thread leaves([&] { center_->say_goodbye(false, kSoon); });
+  std::thread leaves([&] { coordinator_->send_goodbye(false, kSoon); });
   for (int i = 0; i < 100; ++i) {
     EXPECT_FALSE(member(1).receive(1));
     std::this_thread::sleep_for(milliseconds(1));
   }
   leaves.join();
-  center_.reset();
+  coordinator_.reset();
   EXPECT_FALSE(member(1).receive(2));
   EXPECT_FALSE(member(1).beat(5000, {outside(8, 3, 5000, Phase::idle)}, kBuckets));
   EXPECT_FALSE(member(1).beat(5100, {inside(9, 0, 100)}, kBuckets))
@@ -276,77 +279,78 @@ TEST_F(Posts, WatchThemselvesAfterTheGoodbyeOfRankZero) {
       finding->text,
       "[watchdog] expected progress within 120 s; rank 0, host G, has left; no other rank has made "
       "progress for 121 s: rank 1 is at step 100, in all_reduce of bucket 0 (layers fc3)");
-  member(1).say_goodbye(false, kSoon);
+  member(1).send_goodbye(false, kSoon);
 }
 
-TEST_F(Posts, DropStrangers) {
+TEST_F(Agents, RejectUnknownConnections) {
   start(2);
-  Invitation wrong = center_->invitation();
+  Invitation wrong = coordinator_->invitation();
   wrong.secret = "guessed, and wrong";
   EXPECT_TRUE(is_refused(1, wrong));
-  // A rank that is there already, and one that there is not.
-  for (const int rank : {1, 0, 2, -1}) EXPECT_TRUE(is_refused(rank, center_->invitation())) << rank;
+  // A rank that is already connected, and numbers that are no rank.
+  for (const int rank : {1, 0, 2, -1})
+    EXPECT_TRUE(is_refused(rank, coordinator_->invitation())) << rank;
 
   std::string why;
   const net::FileDescriptor browser =
-      net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why);
+      net::connect_to("127.0.0.1", coordinator_->invitation().endpoints.front().port, kSoon, why);
   ASSERT_TRUE(browser.is_open()) << why;
   net::Connection stranger{
-      net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why),
+      net::connect_to("127.0.0.1", coordinator_->invitation().endpoints.front().port, kSoon, why),
       kMessageLimits};
-  stranger.send({MessageKind::verdict, "all out!"});
+  stranger.send({MessageKind::verdict, "everyone exit"});
   await([&] {
-    EXPECT_FALSE(center_->receive(1));
+    EXPECT_FALSE(coordinator_->receive(1));
     stranger.receive();
     return !stranger.is_open();
   });
   EXPECT_FALSE(stranger.is_open());
-  EXPECT_FALSE(center_->beat(1, {inside(8, 3, 0)}, kBuckets)) << "and the job goes on";
+  EXPECT_FALSE(coordinator_->beat(1, {inside(8, 3, 0)}, kBuckets)) << "the job continues";
 }
 
-TEST_F(Posts, FindRoomAmongThoseWhoSayNothing) {
-  center_ = std::make_unique<Coordinator>(2, "G", kTimeout, 1.0);
+TEST_F(Agents, AcceptAMemberAmongSilentConnections) {
+  coordinator_ = std::make_unique<Coordinator>(2, "G", kTimeout, 1.0);
   std::vector<net::FileDescriptor> idle;
   std::string why;
   for (int i = 0; i < 100; ++i)
-    idle.push_back(
-        net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why));
+    idle.push_back(net::connect_to("127.0.0.1", coordinator_->invitation().endpoints.front().port,
+                                   kSoon, why));
   std::atomic<bool> done{false};
   std::thread listens([&] {
     for (double now = 0; !done; now += 0.002) {
-      EXPECT_FALSE(center_->receive(now));
+      EXPECT_FALSE(coordinator_->receive(now));
       std::this_thread::sleep_for(milliseconds(1));
     }
   });
-  EXPECT_NO_THROW(Member(1, "K", center_->invitation()));
+  EXPECT_NO_THROW(Member(1, "K", coordinator_->invitation()));
   done = true;
   listens.join();
 }
 
-TEST_F(Posts, ListenWhereTheyAreToldTo) {
+TEST_F(Agents, ListenOnlyOnTheConfiguredAddress) {
   start(2);
   std::string why;
   EXPECT_FALSE(
-      net::connect_to("127.0.0.2", center_->invitation().endpoints.front().port, kSoon, why)
+      net::connect_to("127.0.0.2", coordinator_->invitation().endpoints.front().port, kSoon, why)
           .is_open());
 }
 
-TEST_F(Posts, ForgetWhoSaysNothing) {
+TEST_F(Agents, CloseSilentConnections) {
   start(2);
   std::string why;
   net::Connection mute{
-      net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why),
+      net::connect_to("127.0.0.1", coordinator_->invitation().endpoints.front().port, kSoon, why),
       kMessageLimits};
   await([&] {
-    EXPECT_FALSE(center_->receive(1));
-    EXPECT_FALSE(center_->receive(7));
+    EXPECT_FALSE(coordinator_->receive(1));
+    EXPECT_FALSE(coordinator_->receive(7));
     mute.receive();
     return !mute.is_open();
   });
   EXPECT_FALSE(mute.is_open());
 }
 
-TEST_F(Posts, SayWhatWasTriedWhereRankZeroCannotBeReached) {
+TEST_F(Agents, ListAttemptsIfRankZeroIsUnreachable) {
   std::uint16_t closed = 0;
   {
     const net::Listener listener;

@@ -17,8 +17,8 @@ using ::testing::IsEmpty;
 std::optional<Verdict> progress(const std::vector<RankView>& ranks) {
   return judge_progress(ranks, kTimeout, kBuckets);
 }
-std::optional<Verdict> signs_of_life(const std::vector<RankView>& ranks) {
-  return judge_signs_of_life(ranks, kTimeout, kBuckets);
+std::optional<Verdict> liveness(const std::vector<RankView>& ranks) {
+  return judge_liveness(ranks, kTimeout, kBuckets);
 }
 
 // --- Absent
@@ -34,23 +34,24 @@ TEST(JudgeProgress, NamesTheRankThatTheOthersWaitFor) {
             "bucket 3 (layers conv4 .. fc1) for 121 s in compute; ranks 0,1,3 are in it");
 }
 
-TEST(JudgeProgress, WaitsUntilTheTimeIsUp) {
+TEST(JudgeProgress, WaitsForTheTimeout) {
   EXPECT_FALSE(progress({rank_with({inside(8, 3, 119)}), rank_with({outside(7, 2, 125)})}));
   EXPECT_FALSE(progress({rank_with({inside(8, 3, 125)}), rank_with({outside(7, 2, 119)})}));
   EXPECT_TRUE(progress({rank_with({inside(8, 3, 120)}), rank_with({outside(7, 2, 120)})}));
 }
 
-TEST(JudgeProgress, NeverNamesWhoMakesProgress) {
+TEST(JudgeProgress, NeverNamesAReplicaThatMakesProgress) {
   EXPECT_FALSE(progress({rank_with({inside(8, 3, 5000)}), rank_with({busy(7, 2, 5000, 1)})}));
 }
 
-// The absent one that is still may wait for a thread of its own rank, which is at work.
-TEST(JudgeProgress, NamesNobodyWhileAnyOfTheAbsentMakesProgress) {
+// The absent replica without progress may wait for another thread of its rank, which makes
+// progress.
+TEST(JudgeProgress, NamesNoReplicaWhileAnyAbsentOneMakesProgress) {
   EXPECT_FALSE(progress(
       {rank_with({inside(8, 3, 500)}), rank_with({busy(7, 2, 500, 3), outside(7, 2, 500)})}));
 }
 
-TEST(JudgeProgress, CountsThoseInItWhoCameLater) {
+TEST(JudgeProgress, CountsReplicasThatEnteredLater) {
   const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({inside(8, 3, 20)}),
                                  rank_with({outside(7, 2, 130)})});
   ASSERT_TRUE(verdict);
@@ -81,7 +82,7 @@ TEST(JudgeProgress, NamesAFewOfMany) {
   EXPECT_THAT(verdict->text, HasSubstr("; and 12 more; rank 0 is in it"));
 }
 
-TEST(JudgeProgress, SpeaksOfCollectivesWithoutABucket) {
+TEST(JudgeProgress, NamesCollectivesWithoutABucket) {
   ReplicaView waiting = inside(3, -1, 130, -1);
   waiting.state.operation = "all_gather";
   const auto verdict =
@@ -95,7 +96,7 @@ TEST(JudgeProgress, SpeaksOfCollectivesWithoutABucket) {
             "LOCKSTEP_STALL_TIMEOUT=SECONDS in the environment overrides");
 }
 
-TEST(JudgeProgress, DerivesTheBucketWhereTheOthersAreFurtherAhead) {
+TEST(JudgeProgress, DerivesTheBucketIfTheOthersAreFurtherAhead) {
   const auto verdict =
       progress({rank_with({inside(10, 1, 130, 101)}), rank_with({outside(7, 2, 130)})});
   ASSERT_TRUE(verdict);
@@ -111,7 +112,7 @@ TEST(JudgeProgress, DerivesTheBucketWhereTheOthersAreFurtherAhead) {
   EXPECT_THAT(unknown->text, HasSubstr("waiting before the next collective for"));
 }
 
-TEST(JudgeProgress, ManagesWithoutKnowingTheLayers) {
+TEST(JudgeProgress, WorksWithoutBucketContents) {
   const std::vector<RankView> ranks = {rank_with({inside(8, 3, 130)}),
                                        rank_with({outside(7, 2, 130)})};
   const auto verdict = judge_progress(ranks, kTimeout, {});
@@ -119,7 +120,7 @@ TEST(JudgeProgress, ManagesWithoutKnowingTheLayers) {
   EXPECT_THAT(verdict->text, HasSubstr("waiting before bucket 3 for 130 s"));
 }
 
-TEST(JudgeProgress, CallsReplicasByTheirNumberWhereRanksDriveSeveral) {
+TEST(JudgeProgress, NumbersReplicasIfRanksDriveSeveral) {
   const auto verdict = progress({rank_with({inside(8, 3, 130), inside(8, 3, 130)}, "G"),
                                  rank_with({inside(8, 3, 130), outside(7, 2, 130)}, "H")});
   ASSERT_TRUE(verdict);
@@ -130,7 +131,7 @@ TEST(JudgeProgress, CallsReplicasByTheirNumberWhereRanksDriveSeveral) {
       "before bucket 3 (layers conv4 .. fc1) for 130 s in compute; replicas 0,1,2 are in it");
 }
 
-TEST(JudgeProgress, DoesNotWaitForWhoHasLeft) {
+TEST(JudgeProgress, IgnoresRanksThatHaveLeft) {
   const auto verdict = progress({rank_with({inside(8, 3, 130)}),
                                  leaving(rank_with({outside(7, 2, 500)}), Link::failed),
                                  leaving(rank_with({outside(7, 2, 500)}), Link::left)});
@@ -142,7 +143,7 @@ TEST(JudgeProgress, DoesNotWaitForWhoHasLeft) {
             "step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)");
 }
 
-TEST(JudgeProgress, SaysWhoHasLeftWhereItNamesAnother) {
+TEST(JudgeProgress, AlsoListsRanksThatHaveLeft) {
   const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({outside(7, 2, 130)}),
                                  leaving(rank_with({outside(7, 2, 500)}), Link::left)});
   ASSERT_TRUE(verdict);
@@ -150,7 +151,7 @@ TEST(JudgeProgress, SaysWhoHasLeftWhereItNamesAnother) {
   EXPECT_THAT(verdict->text, HasSubstr(" s in compute; rank 0 is in it; rank 2, host H, has left"));
 }
 
-TEST(JudgeProgress, PassesOverRanksThatHaveNotReported) {
+TEST(JudgeProgress, IgnoresRanksThatHaveNotReported) {
   EXPECT_FALSE(progress({rank_with({inside(8, 3, 20)}), rank_with({})}));
 }
 
@@ -169,27 +170,27 @@ TEST(FindLongWait, NamesTheRankThatComputesWithoutReporting) {
   EXPECT_EQ(wait->seconds, 121);
   EXPECT_EQ(wait->text,
             "[watchdog] expected progress within 120 s; rank 0, host H, step 100, waiting before "
-            "bucket 3 (layers conv4 .. fc1) for 125 s in idle; rank 1 is in it; the job goes on, "
+            "bucket 3 (layers conv4 .. fc1) for 125 s in idle; rank 1 is in it; the job continues, "
             "because the awaited process computes, reads or writes: in such work call tick() (in C "
             "lockstep_still_at_work()), or set a longer stall_timeout, which "
             "LOCKSTEP_STALL_TIMEOUT=SECONDS in the environment overrides");
 }
 
-TEST(FindLongWait, BeginsAtTheTimeout) {
+TEST(FindLongWait, StartsAtTheTimeout) {
   EXPECT_FALSE(wait_of({rank_with({computing(7, 2, 119)}), rank_with({inside(8, 3, 125)})}));
   EXPECT_FALSE(wait_of({rank_with({computing(7, 2, 125)}), rank_with({inside(8, 3, 119)})}));
   EXPECT_TRUE(wait_of({rank_with({computing(7, 2, 120)}), rank_with({inside(8, 3, 120)})}));
 }
 
-// In a training the library reports its own progress, and who reports needs no warning.
-TEST(FindLongWait, IsSilentWhereNobodyComputesUnreported) {
+// In a training the library reports its own progress.
+TEST(FindLongWait, IsEmptyWithoutUnreportedWork) {
   EXPECT_FALSE(
       wait_of({rank_with({computing(7, 2, 500, Phase::compute)}), rank_with({inside(8, 3, 500)})}));
   EXPECT_FALSE(wait_of({rank_with({computing(7, 2, 1)}), rank_with({inside(8, 3, 500)})}));
   EXPECT_FALSE(wait_of({rank_with({computing(7, 2, 500)}), rank_with({computing(7, 2, 500)})}));
 }
 
-TEST(FindLongWait, LeavesOutWhoIsBlocked) {
+TEST(FindLongWait, IgnoresBlockedReplicas) {
   const std::vector<RankView> ranks = {rank_with({inside(8, 3, 300)}),
                                        rank_with({computing(7, 2, 290)}),
                                        rank_with({outside(7, 2, 290, Phase::idle)})};
@@ -200,7 +201,7 @@ TEST(FindLongWait, LeavesOutWhoIsBlocked) {
   EXPECT_THAT(wait->text, Not(HasSubstr("rank 2, host H")));
 }
 
-TEST(FindLongWait, NamesTheEndThatOthersWaitAt) {
+TEST(FindLongWait, NamesTheFinalCollective) {
   const auto wait = wait_of({rank_with({at_the_end(7, 200)}), rank_with({computing(7, 2, 200)})});
   ASSERT_TRUE(wait);
   EXPECT_THAT(wait->text, HasSubstr("rank 1, host H, step 100, waiting before the end of the job "
@@ -209,7 +210,7 @@ TEST(FindLongWait, NamesTheEndThatOthersWaitAt) {
 
 // --- Departures
 
-TEST(JudgeDepartures, EndsWaitsForARankThatHasReachedItsEnd) {
+TEST(JudgeDepartures, EndsWaitsForADepartedRank) {
   const auto verdict = judge_departures(
       std::vector{rank_with({at_the_end(7, 2)}), rank_with({inside(8, 3, 1)}),
                   rank_with({inside(9, 0, 1, 101)}), rank_with({computing(7, 2, 1)})},
@@ -223,7 +224,7 @@ TEST(JudgeDepartures, EndsWaitsForARankThatHasReachedItsEnd) {
             "step 101, in all_reduce of bucket 0 (layers fc3)");
 }
 
-TEST(JudgeDepartures, LetsRanksFinishWhatTheOtherHasCompleted) {
+TEST(JudgeDepartures, LetsRanksFinishCollectivesThatTheOtherCompleted) {
   const auto judge = [](const ReplicaView& view) {
     return judge_departures(std::vector{rank_with({at_the_end(8, 500)}), rank_with({view})},
                             kBuckets);
@@ -235,8 +236,8 @@ TEST(JudgeDepartures, LetsRanksFinishWhatTheOtherHasCompleted) {
   EXPECT_TRUE(judge(inside(9, 0, 500)));
 }
 
-// A training that ends saves and compares, in collectives; its session goes on.
-TEST(JudgeDepartures, AreNotTheEndOfATraining) {
+// The end of a training has collectives, and its session continues.
+TEST(JudgeDepartures, IgnoresTheEndOfATraining) {
   ReplicaView ending = inside(7, -1, 500);
   ending.state.phase = Phase::ending;
   EXPECT_FALSE(
@@ -245,7 +246,7 @@ TEST(JudgeDepartures, AreNotTheEndOfATraining) {
 
 // --- Stuck
 
-TEST(JudgeProgress, SaysSoWhereAllAreInAndNobodyMoves) {
+TEST(JudgeProgress, ReportsAStuckCollective) {
   const auto verdict = progress({rank_with({inside(8, 3, 121)}), rank_with({inside(8, 3, 122)})});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::stuck);
@@ -256,14 +257,14 @@ TEST(JudgeProgress, SaysSoWhereAllAreInAndNobodyMoves) {
             "missing, so a connection between them may be broken");
 }
 
-TEST(JudgeProgress, LeavesALongCollectiveAloneWhileAnyoneTicks) {
+TEST(JudgeProgress, AcceptsALongCollectiveWhileAnyReplicaTicks) {
   ReplicaView ticking = inside(8, 3, 500);
   ticking.still_seconds = 1;
   EXPECT_FALSE(progress({rank_with({inside(8, 3, 500)}), rank_with({ticking})}));
 }
 
 // A ring that breaks lets some members finish.
-TEST(JudgeProgress, TellsWhereEachIsInABrokenRing) {
+TEST(JudgeProgress, ReportsPositionsInABrokenRing) {
   const auto verdict =
       progress({rank_with({inside(8, 3, 130)}), rank_with({inside(9, 0, 130, 101)}),
                 rank_with({inside(9, 0, 130, 101)})});
@@ -276,7 +277,7 @@ TEST(JudgeProgress, TellsWhereEachIsInABrokenRing) {
 }
 
 // Rank 1 has left a collective that rank 0 cannot leave.
-TEST(JudgeProgress, SeesThatOneCannotLeaveWhatOthersLeft) {
+TEST(JudgeProgress, DetectsAReplicaStuckInACollectiveThatOthersLeft) {
   const auto verdict =
       progress({rank_with({inside(8, 3, 130)}), rank_with({outside(8, 3, 130, Phase::update)})});
   ASSERT_TRUE(verdict);
@@ -287,7 +288,7 @@ TEST(JudgeProgress, SeesThatOneCannotLeaveWhatOthersLeft) {
 
 // --- Still
 
-TEST(JudgeProgress, EndsAJobInWhichAllStandStill) {
+TEST(JudgeProgress, EndsAJobWithoutProgress) {
   const auto verdict = progress({rank_with({outside(8, 3, 130, Phase::input)}),
                                  rank_with({outside(8, 3, 125, Phase::input)})});
   ASSERT_TRUE(verdict);
@@ -297,30 +298,30 @@ TEST(JudgeProgress, EndsAJobInWhichAllStandStill) {
             "0,1 are at step 100, in input, before bucket 0 (layers fc3)");
 }
 
-TEST(JudgeProgress, LetsAJobRestOutsideOfTraining) {
+TEST(JudgeProgress, AcceptsAnIdleJobOutsideOfTraining) {
   for (const Phase phase : {Phase::idle, Phase::starting})
     EXPECT_FALSE(progress(
         {rank_with({outside(8, 3, 5000, phase)}), rank_with({outside(8, 3, 5000, phase)})}));
 }
 
-TEST(JudgeProgress, DoesNotLetOneRestWhileOthersWaitForIt) {
+TEST(JudgeProgress, RejectsAnIdleReplicaWhileOthersWait) {
   const auto verdict =
       progress({rank_with({outside(7, 2, 130, Phase::idle)}), rank_with({inside(8, 3, 130)})});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->ranks, ElementsAre(0));
 }
 
-TEST(JudgeProgress, HasNothingToSayOfAJobThatRuns) {
+TEST(JudgeProgress, IsEmptyForARunningJob) {
   EXPECT_FALSE(progress({rank_with({inside(8, 3, 0.1)}), rank_with({outside(7, 2, 0.2)})}));
   EXPECT_FALSE(progress({rank_with({})}));
 }
 
-// --- Signs of life
+// --- Liveness
 
-TEST(JudgeSignsOfLife, NamesTheRankThatIsGone) {
+TEST(JudgeLiveness, NamesALostRank) {
   RankView gone = leaving(rank_with({inside(8, 3, 1)}, "K"), Link::gone, "its connection closed");
   gone.silent_seconds = 0.4;
-  const auto verdict = signs_of_life({rank_with({inside(8, 3, 1)}), gone});
+  const auto verdict = liveness({rank_with({inside(8, 3, 1)}), gone});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::gone);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
@@ -330,22 +331,22 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsGone) {
       "closed); 0.4 s before it was at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)");
 }
 
-TEST(JudgeSignsOfLife, TellsWhatARankThatIsGoneWasAt) {
-  const auto computing = signs_of_life({leaving(rank_with({outside(8, 2, 1)}), Link::gone, "x")});
+TEST(JudgeLiveness, ReportsTheLastPositionOfALostRank) {
+  const auto computing = liveness({leaving(rank_with({outside(8, 2, 1)}), Link::gone, "x")});
   ASSERT_TRUE(computing);
   EXPECT_THAT(computing->text, HasSubstr("is gone (x); 0.0 s before it was at step 100, in "
                                          "compute, before bucket 3 (layers conv4 .. fc1)"));
-  const auto early = signs_of_life(
-      {leaving(rank_with({outside(0, -1, 1, Phase::starting, -1)}), Link::gone, "x")});
+  const auto early =
+      liveness({leaving(rank_with({outside(0, -1, 1, Phase::starting, -1)}), Link::gone, "x")});
   ASSERT_TRUE(early);
   EXPECT_THAT(early->text,
               HasSubstr("is gone (x); 0.0 s before it was before the first step, in starting"));
 }
 
-TEST(JudgeSignsOfLife, NamesTheRankThatIsSilent) {
+TEST(JudgeLiveness, NamesASilentRank) {
   RankView silent = rank_with({outside(7, 2, 1)}, "K");
   silent.silent_seconds = 121;
-  const auto verdict = signs_of_life({rank_with({inside(8, 3, 100)}), silent});
+  const auto verdict = liveness({rank_with({inside(8, 3, 100)}), silent});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::silent);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
@@ -355,41 +356,42 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsSilent) {
             "at step 100, in compute, before bucket 3 (layers conv4 .. fc1)");
 }
 
-// They were last heard of within a heartbeat of each other; one that is merely late is not named.
-TEST(JudgeSignsOfLife, NamesAllRanksOfAHostThatIsCutOff) {
+// Their last messages are within one heartbeat of each other. A rank that is merely late is not
+// named.
+TEST(JudgeLiveness, NamesAllRanksOfADisconnectedHost) {
   RankView first = rank_with({}, "K");
   RankView second = rank_with({}, "K");
   RankView late = rank_with({}, "L");
   first.silent_seconds = 120.1;
   second.silent_seconds = 119.2;
   late.silent_seconds = 50;
-  const auto verdict = signs_of_life({rank_with({}), first, second, late});
+  const auto verdict = liveness({rank_with({}), first, second, late});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->ranks, ElementsAre(1, 2));
 }
 
-TEST(JudgeSignsOfLife, ReportsTheGoneBeforeTheSilent) {
+TEST(JudgeLiveness, ReportsLostRanksBeforeSilentOnes) {
   RankView silent = rank_with({outside(7, 2, 1)});
   silent.silent_seconds = 500;
   const auto verdict =
-      signs_of_life({silent, leaving(rank_with({}), Link::gone, "its connection closed")});
+      liveness({silent, leaving(rank_with({}), Link::gone, "its connection closed")});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::gone);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
   EXPECT_THAT(verdict->text, HasSubstr("is gone (its connection closed); it had not reported yet"));
 }
 
-TEST(JudgeSignsOfLife, AsksNothingOfWhoHasLeft) {
+TEST(JudgeLiveness, IgnoresRanksThatHaveLeft) {
   RankView left = leaving(rank_with({outside(7, 2, 1)}), Link::left);
   RankView failed = leaving(rank_with({outside(7, 2, 1)}), Link::failed);
   left.silent_seconds = failed.silent_seconds = 500;
-  EXPECT_FALSE(signs_of_life({left, failed}));
+  EXPECT_FALSE(liveness({left, failed}));
 }
 
-TEST(JudgeSignsOfLife, WaitsUntilTheTimeIsUp) {
+TEST(JudgeLiveness, WaitsForTheTimeout) {
   RankView quiet = rank_with({});
   quiet.silent_seconds = 119;
-  EXPECT_FALSE(signs_of_life({quiet}));
+  EXPECT_FALSE(liveness({quiet}));
 }
 
 }  // namespace

@@ -68,12 +68,12 @@ TEST(Message, CarriesAnInvitation) {
   EXPECT_EQ(invitation->heartbeat, 1);
 }
 
-TEST(Message, CarriesWhyARankLeaves) {
+TEST(Message, CarriesTheReasonOfAGoodbye) {
   EXPECT_TRUE(read_goodbye(write_goodbye(true)));
   EXPECT_FALSE(read_goodbye(write_goodbye(false)));
 }
 
-TEST(Message, ReadsNothingFromPartsOfABody) {
+TEST(Message, RejectsTruncatedBodies) {
   const std::string hello = write_hello({.rank = 3, .host = "node3"});
   const std::string beat = write_beat(std::vector{inside(8, 3, 1)});
   const std::string invitation =

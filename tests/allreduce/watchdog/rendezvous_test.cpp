@@ -25,20 +25,20 @@ int last_rank() {
   return size - 1;
 }
 
-TEST(Rendezvous, SharesWhatEveryRankSays) {
-  const std::string said = rank_of_job() == 0 ? "port 7" : "";
-  const std::vector<std::string> texts = gather_texts(MPI_COMM_WORLD, said);
+TEST(Rendezvous, GathersTheTextOfEveryRank) {
+  const std::string mine = rank_of_job() == 0 ? "port 7" : "";
+  const std::vector<std::string> texts = gather_texts(MPI_COMM_WORLD, mine);
   ASSERT_EQ(texts.size(), static_cast<std::size_t>(last_rank() + 1));
   EXPECT_EQ(texts.front(), "port 7");
 }
 
-TEST(Rendezvous, KeepsToLoopbackWhereAllRanksAreOnOneHost) {
+TEST(Rendezvous, UsesLoopbackIfAllRanksAreOnOneHost) {
   const std::vector<std::string> addresses = addresses_for_ranks(MPI_COMM_WORLD);
   EXPECT_EQ(addresses, rank_of_job() == 0 ? std::vector<std::string>{"127.0.0.1"}
                                           : std::vector<std::string>{});
 }
 
-TEST(Rendezvous, PassesWhereNobodyMetAnError) {
+TEST(Rendezvous, PassesWithoutErrors) {
   EXPECT_NO_THROW(raise_first(MPI_COMM_WORLD, std::nullopt));
 }
 
@@ -53,7 +53,7 @@ TEST(Rendezvous, ThrowsTheSameOnAllRanks) {
   }
 }
 
-TEST(Rendezvous, TakesTheErrorOfTheLowestRank) {
+TEST(Rendezvous, ThrowsTheErrorOfTheLowestRank) {
   try {
     raise_first(MPI_COMM_WORLD, ErrorMessage{"watchdog", "expected a port",
                                              fmt::format("rank {} has none", rank_of_job())});

@@ -1,4 +1,4 @@
-// Ranks as a judge may see them.
+// States of ranks for the tests of verdicts.
 #pragma once
 
 #include <string>
@@ -35,14 +35,14 @@ inline ReplicaView outside(std::uint64_t number, int bucket, double seconds,
   return view;
 }
 
-/// As outside, but moved `moved` seconds ago without entering anything.
+/// Like outside(), with progress `moved` seconds ago.
 inline ReplicaView busy(std::uint64_t number, int bucket, double seconds, double moved) {
   ReplicaView view = outside(number, bucket, seconds);
   view.still_seconds = moved;
   return view;
 }
 
-/// As outside, in the program's own code, which computes and reports nothing.
+/// Like outside(), in the program's own code, which makes unreported progress.
 inline ReplicaView computing(std::uint64_t number, int bucket, double seconds,
                              Phase phase = Phase::idle) {
   ReplicaView view = outside(number, bucket, seconds, phase);

@@ -1,4 +1,4 @@
-// What the doctor makes of measurements of one host each, with made-up ones.
+// Judgements of the doctor on synthetic measurements of single hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,13 +27,13 @@ const VersionFacts kVersions = {
     {"onednn built", "2.6"},  {"onednn loaded", "2.6.3"}, {"processor", "Zen"},
     {"cuda built", "absent"}, {"cuda loaded", "absent"}};
 
-TEST(JudgedVersions, AreFineWhereAllAreEqual) {
+TEST(JudgeVersions, AcceptsEqualVersions) {
   const Outcome outcome = judge_versions(on_hosts<VersionFacts>({kVersions, kVersions}));
   EXPECT_EQ(outcome.level(), Level::ok);
   EXPECT_THAT(outcome.summary, HasSubstr("lockstep 0.1.0, Open MPI v4.1.4, oneDNN 2.6.3"));
 }
 
-TEST(JudgedVersions, NameTheRanksThatDiffer) {
+TEST(JudgeVersions, ListsDifferingRanks) {
   VersionFacts other = kVersions;
   other["mpi loaded"] = "Open MPI v5.0.1";
   const Finding finding =
@@ -44,13 +44,13 @@ TEST(JudgedVersions, NameTheRanksThatDiffer) {
   EXPECT_THAT(finding.remedy, HasSubstr("install the same packages on every host"));
 }
 
-TEST(JudgedVersions, OnlyWarnOfOtherProcessors) {
+TEST(JudgeVersions, WarnsAboutDifferentProcessors) {
   VersionFacts other = kVersions;
   other["processor"] = "Haswell";
   EXPECT_EQ(only(judge_versions(on_hosts<VersionFacts>({kVersions, other}))).level, Level::warning);
 }
 
-TEST(JudgedVersions, HoldLibrariesAgainstTheirHeaders) {
+TEST(JudgeVersions, ComparesLibrariesWithHeaders) {
   VersionFacts old = kVersions;
   old["cuda built"] = "13.0";
   old["cuda loaded"] = "12.4";
@@ -59,7 +59,7 @@ TEST(JudgedVersions, HoldLibrariesAgainstTheirHeaders) {
   EXPECT_EQ(finding.what, "this program was compiled for cuda 13.0, but loaded 12.4");
 }
 
-TEST(JudgedVersions, TellWhetherTheRanksUnderstandEachOther) {
+TEST(JudgeVersions, DetectsIncompatibleRanks) {
   VersionFacts other = kVersions;
   other["processor"] = "Haswell";
   EXPECT_TRUE(is_one_program(on_hosts<VersionFacts>({kVersions, other})));
@@ -67,7 +67,7 @@ TEST(JudgedVersions, TellWhetherTheRanksUnderstandEachOther) {
   EXPECT_FALSE(is_one_program(on_hosts<VersionFacts>({kVersions, other})));
 }
 
-TEST(JudgedVersions, NameRanksThatDidNotAnswer) {
+TEST(JudgeVersions, ListsRanksWithoutAnswer) {
   Reports<VersionFacts> reports = on_hosts<VersionFacts>({kVersions});
   reports.missing.push_back(
       {{.rank = 1, .node = 1, .local_rank = 0, .host = "b"}, "this check failed: no memory"});
@@ -76,7 +76,7 @@ TEST(JudgedVersions, NameRanksThatDidNotAnswer) {
   EXPECT_THAT(finding.ranks, ElementsAre(1));
 }
 
-TEST(JudgedOpenFiles, TellHowTheLimitIsRaised) {
+TEST(JudgeOpenFiles, ExplainsHowToRaiseLimit) {
   const Outcome outcome =
       judge_open_files(on_one_host<LimitFacts>({{.open_files = 256, .open_files_hard = 4096},
                                                 {.open_files = 256, .open_files_hard = 256},
@@ -88,7 +88,7 @@ TEST(JudgedOpenFiles, TellHowTheLimitIsRaised) {
   EXPECT_THAT(outcome.findings[1].remedy, HasSubstr("the hard limit is 256: raise nofile"));
 }
 
-TEST(JudgedLockedMemory, CountsWhereThereAreRdmaCards) {
+TEST(JudgeLockedMemory, IsOnlyCheckedWithRdmaCards) {
   LimitFacts facts{.open_files = 1024, .open_files_hard = 1024, .locked_bytes = 65536};
   EXPECT_EQ(judge_locked_memory(on_one_host<LimitFacts>({facts})).level(), Level::ok);
   facts.has_rdma = true;
@@ -98,7 +98,7 @@ TEST(JudgedLockedMemory, CountsWhereThereAreRdmaCards) {
   EXPECT_EQ(judge_locked_memory(on_one_host<LimitFacts>({facts})).level(), Level::ok);
 }
 
-TEST(JudgedCores, AreAProblemWhereTwoRanksHaveOneAndOthersAreFree) {
+TEST(JudgeCores, FailsIfRanksShareCoresAndOthersAreFree) {
   const CoreFacts bound{.processors = {3}, .online = 8};
   const Finding finding = only(judge_cores(on_one_host<CoreFacts>({bound, bound})));
   EXPECT_EQ(finding.level, Level::problem);
@@ -108,7 +108,7 @@ TEST(JudgedCores, AreAProblemWhereTwoRanksHaveOneAndOthersAreFree) {
       << "of two hosts, but idle ones";
 }
 
-TEST(JudgedCores, AreAWarningWhereThereAreNoMore) {
+TEST(JudgeCores, WarnsIfAllCoresAreShared) {
   const CoreFacts all{.processors = {0, 1}, .online = 2};
   EXPECT_EQ(judge_cores(on_one_host<CoreFacts>({all, all})).level(), Level::ok);
   const Finding finding = only(judge_cores(on_one_host<CoreFacts>({all, all, all})));
@@ -116,14 +116,14 @@ TEST(JudgedCores, AreAWarningWhereThereAreNoMore) {
   EXPECT_EQ(finding.what, "3 ranks share the 2 processors of a");
 }
 
-TEST(JudgedCores, MayBeLeftIdle) {
+TEST(JudgeCores, WarnsAboutIdleCores) {
   const Finding finding = only(judge_cores(on_one_host<CoreFacts>(
       {{.processors = {0}, .online = 64}, {.processors = {1}, .online = 64}})));
   EXPECT_EQ(finding.what, "the ranks of a may use 2 of its 64 processors");
   EXPECT_THAT(finding.remedy, HasSubstr("--use-hwthread-cpus --map-by slot:PE=32"));
 }
 
-TEST(JudgedCores, HoldThreadsQuotaAndClockAgainstThem) {
+TEST(JudgeCores, ChecksThreadsQuotaAndClock) {
   const std::vector<int> two = {0, 1};
   EXPECT_EQ(
       only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .threads = 8}})))
@@ -141,7 +141,7 @@ TEST(JudgedCores, HoldThreadsQuotaAndClockAgainstThem) {
   EXPECT_EQ(judge_cores(on_one_host<CoreFacts>({sleepy})).level(), Level::ok);
 }
 
-TEST(JudgedCores, HoldAQuotaAgainstThoseOfAllRanksThatShareIt) {
+TEST(JudgeCores, ComparesQuotaWithAllRanksThatShareIt) {
   std::vector<CoreFacts> four;
   for (int core = 0; core < 4; ++core)
     four.push_back({.processors = {core}, .online = 4, .quota = 2});
@@ -153,7 +153,7 @@ TEST(JudgedCores, HoldAQuotaAgainstThoseOfAllRanksThatShareIt) {
       << "a quota of each host";
 }
 
-TEST(MeasuredCores, AreThoseOfItsRankAndThoseThatItCouldHave) {
+TEST(MeasureCores, ReportsAffinityAndOnlineProcessors) {
   const CoreFacts facts = measure_cores();
   EXPECT_FALSE(facts.processors.empty());
   EXPECT_GE(facts.online, static_cast<int>(facts.processors.size()));
@@ -162,7 +162,7 @@ TEST(MeasuredCores, AreThoseOfItsRankAndThoseThatItCouldHave) {
 const MemoryFacts kRoomy{
     .shm_bytes = 8'000'000'000, .shm_free_bytes = 8'000'000'000, .available_bytes = 16'000'000'000};
 
-TEST(JudgedSharedMemory, MayBeDoneWithoutUnlessItIsAskedFor) {
+TEST(JudgeSharedMemory, WarnsUnlessRequested) {
   MemoryFacts hidden = kRoomy;
   hidden.unseen = {0};
   hidden.why = std::strerror(EACCES);
@@ -174,7 +174,7 @@ TEST(JudgedSharedMemory, MayBeDoneWithoutUnlessItIsAskedFor) {
   EXPECT_EQ(judge_shared_memory(reports, true).level(), Level::problem);
 }
 
-TEST(JudgedSharedMemory, NeedsRoomForMpi) {
+TEST(JudgeSharedMemory, RequiresSpaceForMpi) {
   MemoryFacts facts = kRoomy;
   facts.shm_bytes = facts.shm_free_bytes = 30'000'000;
   EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false)).level,
@@ -186,17 +186,16 @@ TEST(JudgedSharedMemory, NeedsRoomForMpi) {
   EXPECT_THAT(finding.remedy, HasSubstr("--shm-size=1g"));
 }
 
-TEST(JudgedSharedMemory, NeedsRoomForNcclWhereThereAreGpus) {
+TEST(JudgeSharedMemory, RequiresSpaceForNcclWithGpus) {
   MemoryFacts facts = kRoomy;
-  facts.shm_bytes = facts.shm_free_bytes = std::int64_t{64}
-                                           << 20;  // as of a container that was not told otherwise
+  facts.shm_bytes = facts.shm_free_bytes = std::int64_t{64} << 20;  // the default of containers
   EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false).level(), Level::ok);
   EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false, {0})).what,
             "/dev/shm of a has 67 of 67 MB free; MPI and NCCL may need 128 MB");
   EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false, {1}).level(), Level::ok);
 }
 
-TEST(JudgedSharedMemory, SaysWhatTheSystemSaidWhereThereCanBeNone) {
+TEST(JudgeSharedMemory, ReportsSystemErrorIfUnavailable) {
   MemoryFacts facts = kRoomy;
   facts.offer_failure = "Operation not permitted";
   const Finding finding = only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false));
@@ -205,7 +204,7 @@ TEST(JudgedSharedMemory, SaysWhatTheSystemSaidWhereThereCanBeNone) {
   EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), true).level(), Level::problem);
 }
 
-TEST(JudgedMemory, IsUnknownWhereTheSystemDoesNotTell) {
+TEST(JudgeMemory, MayBeUnknown) {
   const MemoryFacts unknown;
   const Outcome outcome = judge_memory(on_hosts<MemoryFacts>({unknown, unknown}));
   EXPECT_TRUE(outcome.findings.empty());
@@ -214,7 +213,7 @@ TEST(JudgedMemory, IsUnknownWhereTheSystemDoesNotTell) {
             "at least 16 GB for each rank; unknown on b");
 }
 
-TEST(JudgedMemory, IsDividedByTheRanksOfAHost) {
+TEST(JudgeMemory, IsDividedAmongRanksOfHost) {
   MemoryFacts facts = kRoomy;
   facts.available_bytes = 1'500'000'000;
   EXPECT_EQ(judge_memory(on_one_host<MemoryFacts>({facts})).level(), Level::ok);
@@ -222,7 +221,7 @@ TEST(JudgedMemory, IsDividedByTheRanksOfAHost) {
             "a has 750 MB of free memory for each of its ranks");
 }
 
-TEST(JudgedDevices, NameSickGpusOncePerHost) {
+TEST(JudgeDevices, ReportsUnhealthyGpusOncePerHost) {
   const DeviceFacts facts{
       .gpus = {"H100", "H100"},
       .has_cuda = true,
@@ -234,7 +233,7 @@ TEST(JudgedDevices, NameSickGpusOncePerHost) {
   EXPECT_THAT(finding.remedy, HasSubstr("nvidia-smi --gpu-reset"));
 }
 
-TEST(JudgedDevices, MustSufficeForTheRanks) {
+TEST(JudgeDevices, RequiresOneGpuPerRank) {
   const DeviceFacts one{.gpus = {"H100"}, .uuids = {"GPU-1"}, .has_cuda = true};
   const Finding finding = only(judge_devices(on_one_host<DeviceFacts>({one, one})));
   EXPECT_EQ(finding.what, "2 ranks of a see the same 1 GPU");
@@ -248,12 +247,12 @@ TEST(JudgedDevices, MustSufficeForTheRanks) {
             "sees 1 x A100, and rank 0 sees 1 x H100");
 }
 
-TEST(JudgedDevices, TellWhichHostsHaveSome) {
+TEST(JudgeDevices, ListsHostsWithGpus) {
   const DeviceFacts unusable{.health = {{.name = "H100"}}};
   EXPECT_EQ(nodes_with_gpus(on_hosts<DeviceFacts>({{}, unusable})), (std::set<int>{1}));
 }
 
-TEST(JudgedSpeed, NamesTheSlowRank) {
+TEST(JudgeSpeed, ReportsSlowRank) {
   const Outcome outcome =
       judge_product(on_hosts<SpeedFacts>({{.gigaflops = 100, .copied_gigabytes = 20},
                                           {.gigaflops = 60, .copied_gigabytes = 20},
@@ -266,7 +265,7 @@ TEST(JudgedSpeed, NamesTheSlowRank) {
   EXPECT_THAT(outcome.findings[1].ranks, ElementsAre(2));
 }
 
-TEST(JudgedSpeed, TellsOfBusyHostsAndSlowMemory) {
+TEST(JudgeSpeed, ReportsBusyHostsAndSlowMemory) {
   const auto reports =
       on_hosts<SpeedFacts>({{.gigaflops = 100, .copied_gigabytes = 20},
                             {.gigaflops = 99, .copied_gigabytes = 8, .share_of_cores = 0.52}});
@@ -274,20 +273,20 @@ TEST(JudgedSpeed, TellsOfBusyHostsAndSlowMemory) {
   EXPECT_EQ(only(judge_copy(reports)).what, "copies 8 GB/s on b, the fastest rank 20");
 }
 
-TEST(JudgedSpeed, IsOneNumberIfAllRanksAreAlike) {
+TEST(JudgeSpeed, IsOneNumberIfRanksAreEqual) {
   const auto reports = on_hosts<SpeedFacts>({{.gigaflops = 166.1, .copied_gigabytes = 20.1},
                                              {.gigaflops = 165.9, .copied_gigabytes = 23}});
   EXPECT_EQ(judge_product(reports).summary, "166 GFLOP/s per rank");
   EXPECT_EQ(judge_copy(reports).summary, "20.1 to 23 GB/s per rank, all at once");
 }
 
-TEST(SlowestCopy, IsThatOfTheSlowestRank) {
+TEST(SlowestCopy, IsRateOfSlowestRank) {
   EXPECT_EQ(slowest_copy(on_hosts<SpeedFacts>({{.copied_gigabytes = 9}, {.copied_gigabytes = 7}})),
             7);
   EXPECT_EQ(slowest_copy({}), 0);
 }
 
-TEST(JudgedReplicas, AreOfOneCoreWhereThatIsFaster) {
+TEST(JudgeReplicas, RecommendsOneCorePerReplicaIfFaster) {
   const Outcome outcome = judge_replicas(on_one_host<ReplicaFacts>(
       {{2, 9000, 15800}, {.cores = 2, .as_one = 8900, .as_many = 15700}}));
   EXPECT_EQ(outcome.level(), Level::ok);
@@ -298,7 +297,7 @@ TEST(JudgedReplicas, AreOfOneCoreWhereThatIsFaster) {
               HasSubstr(": --devices cpu:0,cpu:0,… (16 times)"));
 }
 
-TEST(JudgedReplicas, ThatWereNotMeasuredAreAWarning) {
+TEST(JudgeReplicas, WarnsIfNotMeasured) {
   Reports<ReplicaFacts> reports = on_one_host<ReplicaFacts>({{2, 9000, 15800}});
   reports.missing.push_back({{.rank = 1}, "this check did not finish within 4 s"});
   const Finding finding = only(judge_replicas(reports));
@@ -306,7 +305,7 @@ TEST(JudgedReplicas, ThatWereNotMeasuredAreAWarning) {
   EXPECT_EQ(finding.what, "this check did not finish within 4 s");
 }
 
-TEST(JudgedReplicas, AreOneWhereMoreBringLittle) {
+TEST(JudgeReplicas, RecommendsOneReplicaForSmallGain) {
   EXPECT_THAT(judge_replicas(on_one_host<ReplicaFacts>({{2, 9000, 9800}})).summary,
               HasSubstr("2 replicas 9800/s: one is enough"));
   const Outcome one_core = judge_replicas(on_one_host<ReplicaFacts>({{.cores = 1}}));
@@ -314,7 +313,7 @@ TEST(JudgedReplicas, AreOneWhereMoreBringLittle) {
   EXPECT_EQ(one_core.summary, "each rank has a share of one core: nothing to divide");
 }
 
-TEST(JudgedData, MustBeTheSameOnAllRanks) {
+TEST(JudgeData, RequiresSameFilesOnAllRanks) {
   const DataFacts whole{.files = 8, .bytes = 8000, .fingerprint = "x"};
   const DataFacts part{.files = 7, .bytes = 7000, .fingerprint = "y"};
   const Finding finding =
@@ -330,12 +329,12 @@ class DataFolder : public ::testing::Test {
     std::filesystem::create_directories((scratch_.path() / name).parent_path());
     std::ofstream(scratch_.path() / name) << text;
   }
-  DataFacts look() const { return look_at_data("images:" + scratch_.path().string(), "", true); }
+  DataFacts look() const { return examine_data("images:" + scratch_.path().string(), "", true); }
 
   checkpoint::ScratchDirectory scratch_;
 };
 
-TEST_F(DataFolder, OfImagesIsLookedInto) {
+TEST_F(DataFolder, ExaminesImages) {
   write("cat/1.png", "one");
   write("cat/2.png", "two");
   write("dog/1.png", "three");
@@ -354,13 +353,13 @@ TEST_F(DataFolder, OfImagesIsLookedInto) {
   EXPECT_NE(look().fingerprint, before.fingerprint);
 }
 
-TEST_F(DataFolder, OfImagesMayHaveOnesThatCannotBeRead) {
+TEST_F(DataFolder, ReportsUnreadableImages) {
   write("cat/2.png", "two");
   std::filesystem::create_symlink("/nowhere", scratch_.path() / "cat/1.png");
   EXPECT_THAT(look().failure, HasSubstr("1.png] expected a file that can be read"));
 }
 
-TEST(JudgedCheckpoints, WantRoomAndOneFolder) {
+TEST(JudgeCheckpointFolder, RequiresSpaceAndSharedFolder) {
   FolderFacts chief{.writes = true, .folder = "/run", .free_bytes = 10'000'000};
   FolderFacts other;
   other.sees_marker = false;
@@ -372,7 +371,7 @@ TEST(JudgedCheckpoints, WantRoomAndOneFolder) {
   EXPECT_EQ(outcome.findings[1].what, "/run on b is not the folder that rank 0 sees");
 }
 
-TEST(JudgedCheckpoints, MayHaveAFolderThatIsYetToBeMade) {
+TEST(JudgeCheckpointFolder, AcceptsFolderToBeCreated) {
   const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path run = scratch.path() / "some" / "run";
   const FolderFacts facts = try_folder(run, 10);
@@ -387,7 +386,7 @@ TEST(JudgedCheckpoints, MayHaveAFolderThatIsYetToBeMade) {
             (run / "link").string() + " is not a folder");
 }
 
-TEST(JudgedFolders, HaveRemediesOfTheirOwn) {
+TEST(JudgeFolders, HaveSeparateRemedies) {
   const FolderFacts slow{
       .writes = true, .folder = "/tmp", .free_bytes = 9'000'000'000, .megabytes_per_second = 2};
   EXPECT_THAT(only(judge_checkpoint_folder(on_one_host<FolderFacts>({slow}), "/tmp")).remedy,

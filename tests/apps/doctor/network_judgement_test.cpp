@@ -1,4 +1,4 @@
-// What the doctor makes of measurements between hosts, with made-up ones.
+// Judgements of the doctor on synthetic measurements between hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -30,7 +30,7 @@ NetworkFacts host(std::vector<Attempt> attempts, int mtu = 1500,
           .ports = 28232};
 }
 
-/// To reach what a host has.
+/// An attempt to reach `interface` of the host of `rank`.
 Attempt attempt(int rank, const std::string& interface, const std::string& failure) {
   return {.rank = rank,
           .interface = interface,
@@ -47,7 +47,7 @@ Attempt bridge(int rank) {
           .failure = "another host answers there"};
 }
 
-TEST(Greeter, ListensAtItsAddressesAlone) {
+TEST(Greeter, ListensOnlyAtItsAddresses) {
   const Greeter greeter(7, {{.interface = "lo", .address = "127.0.0.1"},
                             {.interface = "none", .address = "192.0.2.77"}});
   ASSERT_EQ(greeter.ports().size(), 2U);
@@ -66,14 +66,14 @@ TEST(Greeter, ListensAtItsAddressesAlone) {
   EXPECT_EQ(greeting, "lockstep 7         ");
 }
 
-TEST(JudgedNetwork, IsFineWhereEveryAddressAnswers) {
+TEST(JudgeNetwork, AcceptsReachableAddresses) {
   EXPECT_EQ(judge_network(on_hosts<NetworkFacts>(
                               {host({attempt(1, "eth0", "")}), host({attempt(0, "eth0", "")})}))
                 .level(),
             Level::ok);
 }
 
-TEST(JudgedNetwork, WarnsOfOneInterfaceThatCannotBeReached) {
+TEST(JudgeNetwork, WarnsAboutUnreachableInterface) {
   const auto reports =
       on_hosts<NetworkFacts>({host({attempt(2, "eth0", ""), bridge(2)}),
                               host({attempt(2, "eth0", ""), bridge(2)}), host({})});
@@ -85,7 +85,7 @@ TEST(JudgedNetwork, WarnsOfOneInterfaceThatCannotBeReached) {
               HasSubstr("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0"));
 }
 
-TEST(JudgedNetwork, NamesTheNetworkWhereHostsCallTheirInterfacesDifferently) {
+TEST(JudgeNetwork, RecommendsNetworkIfInterfaceNamesDiffer) {
   const auto reports = on_hosts<NetworkFacts>({host({attempt(1, "enp3s0", ""), bridge(1)}),
                                                host({attempt(0, "eth0", "")}, 1500, "enp3s0")});
   EXPECT_THAT(only(judge_network(reports)).remedy,
@@ -93,7 +93,7 @@ TEST(JudgedNetwork, NamesTheNetworkWhereHostsCallTheirInterfacesDifferently) {
                         "10.0.0.0/24; for NCCL, set NCCL_SOCKET_IFNAME=enp3s0,eth0"));
 }
 
-TEST(JudgedNetwork, FindsAProblemInAHostThatCannotBeCalled) {
+TEST(JudgeNetwork, FailsForHostWithoutPort) {
   const auto reports = on_hosts<NetworkFacts>(
       {host({{.rank = 1, .failure = "it could not open a port"}}), host({attempt(0, "eth0", "")})});
   const Finding finding = only(judge_network(reports));
@@ -102,31 +102,31 @@ TEST(JudgedNetwork, FindsAProblemInAHostThatCannotBeCalled) {
   EXPECT_THAT(finding.remedy, HasSubstr("ulimit -n"));
 }
 
-TEST(JudgedNetwork, FindsAProblemWhereNoAddressAnswers) {
+TEST(JudgeNetwork, FailsIfNoAddressAnswers) {
   const Finding finding = only(judge_network(on_hosts<NetworkFacts>(
       {host({attempt(1, "eth0", "Connection timed out")}), host({attempt(0, "eth0", "")})})));
   EXPECT_EQ(finding.level, Level::problem);
   EXPECT_THAT(finding.remedy, HasSubstr("firewall"));
 }
 
-TEST(JudgedNetwork, WarnsOfPacketsOfDifferentSizes) {
+TEST(JudgeNetwork, WarnsAboutDifferentMtus) {
   const Finding finding = only(judge_network(on_hosts<NetworkFacts>(
       {host({attempt(1, "eth0", "")}, 9000), host({attempt(0, "eth0", "")}, 1500)})));
   EXPECT_EQ(finding.what, "eth0 of b sends packets of 1500 bytes on 10.0.0.0/24, and a of 9000");
   EXPECT_EQ(finding.remedy, "set the same MTU on all hosts: ip link set eth0 mtu 1500");
   EXPECT_EQ(judge_network(on_hosts<NetworkFacts>({host({}, 9000), host({}, 1500)})).level(),
             Level::ok)
-      << "nobody goes that way";
+      << "this path is not used";
 }
 
-TEST(JudgedPorts, MayBeFew) {
+TEST(JudgePorts, WarnsAboutFewPorts) {
   NetworkFacts few = host({});
   few.ports = 100;
   EXPECT_EQ(only(judge_ports(on_hosts<NetworkFacts>({few, host({})}))).what,
             "a has 100 ports for the connections of its ranks");
 }
 
-TEST(JudgedClocks, MayBeApart) {
+TEST(JudgeClocks, ReportsClockOffsets) {
   const auto reading = [](double ahead, double uncertain) {
     return ClockReading{{.rank = 1, .node = 1, .local_rank = 0, .host = "b"}, ahead, uncertain};
   };
@@ -140,7 +140,7 @@ TEST(JudgedClocks, MayBeApart) {
   EXPECT_EQ(judge_clocks({reading(3600, 0.001)}).level(), Level::problem);
 }
 
-TEST(JudgedLinks, AreHeldAgainstEachOther) {
+TEST(JudgeLinks, AreComparedWithEachOther) {
   const auto links = on_hosts<LinkFacts>({{.from = 2, .gigabytes = 1.2},
                                           {.from = 0, .gigabytes = 1.1},
                                           {.from = 1, .gigabytes = 0.3}});
@@ -148,7 +148,7 @@ TEST(JudgedLinks, AreHeldAgainstEachOther) {
             "c receives 0.3 GB/s from rank 1, while others receive 1.1");
 }
 
-TEST(JudgedLinks, AreHeldAgainstTheirInterfaces) {
+TEST(JudgeLinks, AreComparedWithInterfaceSpeed) {
   const auto network = on_hosts<NetworkFacts>({host({attempt(1, "eth0", "")}), host({})});
   const auto links =
       on_hosts<LinkFacts>({{.from = 1, .gigabytes = 0.2}, {.from = 0, .gigabytes = 0.2}});
@@ -163,7 +163,7 @@ TEST(JudgedLinks, AreHeldAgainstTheirInterfaces) {
       << "no wire within a host";
 }
 
-TEST(JudgedRoutes, AreHeldAgainstWhatCarriesThem) {
+TEST(JudgeRoutes, AreComparedWithMemoryAndLinks) {
   const LinkSpeeds speeds{.copied_gigabytes = 20, .wire_gigabytes = 1};
   const RouteReading memory{.route = allreduce::Route::shared_memory,
                             .bytes = 1,
@@ -181,7 +181,7 @@ TEST(JudgedRoutes, AreHeldAgainstWhatCarriesThem) {
   EXPECT_EQ(judge_routes({ring}, {}).level(), Level::ok) << "nothing to hold it against";
 }
 
-TEST(JudgedRoutes, MayFail) {
+TEST(JudgeRoutes, ReportFailures) {
   const Finding finding = only(judge_routes(
       {{.route = allreduce::Route::hierarchical, .failure = "[x] expected y; z"}}, {}));
   EXPECT_EQ(finding.level, Level::problem);

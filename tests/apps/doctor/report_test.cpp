@@ -13,7 +13,7 @@
 namespace lockstep::apps::doctor {
 namespace {
 
-TEST(RankList, JoinsNeighbours) {
+TEST(RankList, JoinsConsecutiveRanks) {
   EXPECT_EQ(rank_list({}), "");
   EXPECT_EQ(rank_list({3}), "rank 3");
   EXPECT_EQ(rank_list({0, 1, 2, 5, 7, 8}), "ranks 0-2,5,7-8");
@@ -25,7 +25,7 @@ TEST(HumanBytes, HasThreeDigits) {
   EXPECT_EQ(human_bytes(25'300'000'000), "25.3 GB");
 }
 
-TEST(Outcome, JoinsWhatWasFoundOnSeveralRanks) {
+TEST(Outcome, MergesFindingsOfRanks) {
   Outcome outcome{.check = "x"};
   EXPECT_EQ(outcome.level(), Level::ok);
   for (const int rank : {4, 0, 4}) outcome.add({.ranks = {rank}, .what = "w", .remedy = "r"});
@@ -35,9 +35,9 @@ TEST(Outcome, JoinsWhatWasFoundOnSeveralRanks) {
   EXPECT_EQ(outcome.level(), Level::problem);
 }
 
-class ReportOfTwo : public ::testing::Test {
+class ReportOfTwoRanks : public ::testing::Test {
  protected:
-  ReportOfTwo() {
+  ReportOfTwoRanks() {
     report_.add({.check = "clocks", .summary = "0.1 s apart at most"});
     report_.add(
         {.check = "open-files",
@@ -49,7 +49,7 @@ class ReportOfTwo : public ::testing::Test {
                   {.rank = 1, .node = 1, .local_rank = 0, .host = "b"}}};
 };
 
-TEST_F(ReportOfTwo, IsATableWithALineForEachFinding) {
+TEST_F(ReportOfTwoRanks, PrintsLinePerFinding) {
   EXPECT_EQ(report_.table(1.25),
             "lockstep doctor: 2 ranks on 2 hosts\n"
             "\n"
@@ -62,7 +62,7 @@ TEST_F(ReportOfTwo, IsATableWithALineForEachFinding) {
   EXPECT_EQ(Report({}).level(), Level::ok);
 }
 
-TEST_F(ReportOfTwo, IsAnObjectForScripts) {
+TEST_F(ReportOfTwoRanks, PrintsJson) {
   const auto report = report_.json(1.25);
   EXPECT_EQ(report["status"], "problem");
   EXPECT_EQ(report["ranks"][1]["host"], "b");
@@ -72,16 +72,16 @@ TEST_F(ReportOfTwo, IsAnObjectForScripts) {
             R"({"check":"open-files","level":"problem","ranks":[1],"what":"few","remedy":"more"})");
 }
 
-TEST(WorkWithin, IsLeftWhereItDoesNotEnd) {
+TEST(WorkWithin, AbandonsWorkAtTimeout) {
   EXPECT_EQ(within<int>(std::chrono::seconds(60), [] { return 7; }), 7);
   auto never = std::make_shared<std::promise<int>>();
   EXPECT_EQ(
       within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }),
       std::nullopt);
-  never->set_value(0);  // its thread may end
+  never->set_value(0);  // lets its thread end
 }
 
-TEST(WorkWithin, SaysWhyThereIsNothing) {
+TEST(WorkWithin, ReportsReasonOfFailure) {
   EXPECT_EQ(measured_within<int>(std::chrono::seconds(60), [] { return 7; }).facts, 7);
   EXPECT_EQ(measured_within<int>(
                 std::chrono::seconds(60),
@@ -96,14 +96,14 @@ TEST(WorkWithin, SaysWhyThereIsNothing) {
   never->set_value(0);
 }
 
-TEST(Measurement, IsAsShortAsOthersLeaveItButNotShorterThanItMustBe) {
+TEST(Measurement, LimitDecreasesToMinimum) {
   job::Session session;
   const Ranks ranks(session);
   EXPECT_EQ(ranks.limit(), Ranks::kLimit);
   EXPECT_EQ(ranks.limit(std::chrono::seconds(20)), std::chrono::seconds(20));
 }
 
-TEST(Measurement, ThatFailsIsOfItsRankAlone) {
+TEST(Measurement, FailureAffectsOneRank) {
   job::Session session;
   Ranks ranks(session);
   const auto reports =
@@ -112,7 +112,7 @@ TEST(Measurement, ThatFailsIsOfItsRankAlone) {
   EXPECT_EQ(reports.missing.front().why, "this check failed: out of order");
 }
 
-TEST(Measurement, MayMeetNamesThatAreNoUtf8) {
+TEST(Measurement, AcceptsInvalidUtf8) {
   job::Session session;
   Ranks ranks(session);
   const auto reports =
@@ -122,7 +122,7 @@ TEST(Measurement, MayMeetNamesThatAreNoUtf8) {
   EXPECT_EQ(reports.answered.front().facts.host, "\xef\xbf\xbd") << "the replacement character";
 }
 
-TEST(Facts, OfAnotherVersionLackSome) {
+TEST(Facts, AcceptMissingFields) {
   EXPECT_EQ(nlohmann::json::parse(R"({"rank": 3, "color": "red"})").get<Place>().rank, 3);
 }
 

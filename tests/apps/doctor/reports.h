@@ -1,4 +1,4 @@
-// Made-up measurements, and what is made of them.
+// Synthetic measurements and their judgement.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,13 +11,13 @@
 
 namespace lockstep::apps::doctor {
 
-/// The only finding; fails the test where there are more or fewer.
+/// The only finding. Fails the test unless there is exactly one.
 inline Finding only(const Outcome& outcome) {
   EXPECT_EQ(outcome.findings.size(), 1U) << outcome.check;
   return outcome.findings.empty() ? Finding{} : outcome.findings.front();
 }
 
-/// Ranks of host "a", all on one node.
+/// The facts of ranks of one host, "a".
 template <typename Facts>
 Reports<Facts> on_one_host(std::vector<Facts> facts) {
   Reports<Facts> reports;
@@ -29,7 +29,7 @@ Reports<Facts> on_one_host(std::vector<Facts> facts) {
   return reports;
 }
 
-/// One rank on each of the hosts "a", "b", …
+/// The facts of one rank on each of the hosts "a", "b", ….
 template <typename Facts>
 Reports<Facts> on_hosts(std::vector<Facts> facts) {
   Reports<Facts> reports;

@@ -12,14 +12,14 @@
 namespace lockstep::apps::launch {
 namespace {
 
-/// Waits for its first rank.
+/// Waits for the first rank, and returns the ranks.
 std::vector<pid_t> ranks_of(const Child& child) {
   for (int look = 0; look < 200 && child.ranks().empty(); ++look)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return child.ranks();
 }
 
-TEST(Child, EndsRanksThatHaveGroupsOfTheirOwn) {
+TEST(Child, EndsRanksInOtherProcessGroups) {
   auto daemon = std::make_unique<Child>(
       std::vector<std::string>{"sh", "-c", "OMPI_COMM_WORLD_RANK=0 setsid sleep 1000 & wait"},
       ChildOptions{});
@@ -30,7 +30,7 @@ TEST(Child, EndsRanksThatHaveGroupsOfTheirOwn) {
   EXPECT_TRUE(rank.ends_within(5));
 }
 
-TEST(Child, NeedsItsProgram) {
+TEST(Child, RequiresExistingProgram) {
   try {
     Child child({"no-such-program"}, {});
     FAIL() << "no error";

@@ -1,4 +1,4 @@
-// What tasks, agents and hosts of a launch tell each other, and what is refused of it.
+// Messages between tasks, agents and hosts of a launch, and their validation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// What Error (communication) says; empty where there was none.
+/// The message of Error (communication); empty if none was thrown.
 std::string refusal_of(const std::function<void()>& action) {
   try {
     action();
@@ -41,11 +41,11 @@ const JoinRequest kJoinRequest{.job = "j",
                                .addresses = {"10.0.0.1", "::2"},
                                .port = 65535};
 
-TEST(JoinRequest, IsReadAsItWasSent) {
+TEST(JoinRequest, RoundTrips) {
   EXPECT_EQ(parse_join_request(to_text(kJoinRequest)), kJoinRequest);
 }
 
-TEST(JoinRequest, HasNothingInItThatIsNotAsItIsToBe) {
+TEST(JoinRequest, RejectsInvalidFields) {
   const auto with = [](const char* name, const json& value) {
     json text = json::parse(to_text(kJoinRequest));
     text[name] = value;
@@ -64,14 +64,14 @@ TEST(JoinRequest, HasNothingInItThatIsNotAsItIsToBe) {
   EXPECT_THAT(with("port", 65536), HasSubstr("a number from 0 to 65535"));
 }
 
-TEST(JoinRequest, IsNotWhatStrangersSend) {
+TEST(JoinRequest, RejectsOtherMessages) {
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("[]"), std::string("[1"),
         std::string(200000, '['), "[" + std::string(100000, '0')})
     EXPECT_NE(refusal_of([&] { parse_join_request(text); }), "");
 }
 
-// As Open MPI 4.1 calls its agent, quotes for a shell included.
+// The command line of the agent in Open MPI 4.1, including shell quotes.
 const std::vector<std::string> kWords = {
     "PATH=/opt/bin:$PATH ; export PATH ; /opt/bin/orted",
     "-mca",
@@ -108,7 +108,7 @@ const std::vector<std::string> kWords = {
     "pmix",
     "\"^s1,s2,cray,isolated\""};
 
-TEST(Daemon, IsToldFactsAndNoCommand) {
+TEST(Daemon, ReceivesFactsInsteadOfCommand) {
   const DaemonFacts facts = read_daemon_command(kWords, kOrte);
   EXPECT_EQ(facts.job, "1469054976");
   EXPECT_EQ(facts.number, 1);
@@ -123,7 +123,7 @@ TEST(Daemon, IsToldFactsAndNoCommand) {
   EXPECT_EQ(parse_call(to_text(call), kOrte), call);
 }
 
-TEST(Daemon, IsStartedByWordsThatItsHostPutsTogether) {
+TEST(Daemon, HasCommandBuiltByItsHost) {
   const DaemonFacts facts = read_daemon_command(kWords, kOrte);
   const auto words = daemon_command(
       facts, {"--oversubscribe", "--mca", "btl", "self,tcp", "--mca", "pmix", "^s1"}, true, kOrte);
@@ -136,7 +136,7 @@ TEST(Daemon, IsStartedByWordsThatItsHostPutsTogether) {
   EXPECT_THAT(words, Not(Contains("--oversubscribe")));
 }
 
-TEST(Daemon, IsNotStartedOnFactsThatAreNone) {
+TEST(Daemon, RejectsInvalidFacts) {
   const std::string good = to_text(read_daemon_command(kWords, kOrte));
   const auto with = [&](const char* name, const json& value) {
     json text = json::parse(good);
@@ -158,7 +158,7 @@ TEST(Daemon, IsNotStartedOnFactsThatAreNone) {
   EXPECT_NE(with("parameters", json::array({json::array({"pmix", "`id`"})})), "");
 }
 
-// What the mpirun of Open MPI 5 tells its agent.
+// The command line of the agent in Open MPI 5.
 const std::vector<std::string> kPrrteWords = {
     "PRTE_PREFIX=/usr;export PRTE_PREFIX;/usr/bin/prted",
     "--prtemca",
@@ -186,7 +186,7 @@ const std::vector<std::string> kPrrteWords = {
     "plm",
     "\"ssh\""};
 
-TEST(Daemon, OfOpenMpi5IsToldFactsAndNoCommand) {
+TEST(Daemon, OfOpenMpi5ReceivesFactsInsteadOfCommand) {
   const DaemonFacts facts = read_daemon_command(kPrrteWords, kPrrte);
   EXPECT_EQ(facts.job, "prterun-vm-29242@0");
   EXPECT_EQ(facts.number, 1);
@@ -209,7 +209,7 @@ TEST(Daemon, OfOpenMpi5IsToldFactsAndNoCommand) {
   EXPECT_THAT(words, Not(Contains("self,tcp"))) << "which mpirun hands to the ranks";
 }
 
-TEST(Runtime, IsThatOfTheMpi) {
+TEST(Runtime, MatchesMpiVersion) {
   EXPECT_EQ(runtime_of("Open MPI v4.1.4, package: Debian OpenMPI").daemon, "orted");
   EXPECT_EQ(runtime_of("Open MPI v5.0.7, package: Debian OpenMPI").daemon, "prted");
   for (const char* other :
@@ -219,8 +219,8 @@ TEST(Runtime, IsThatOfTheMpi) {
         << other;
 }
 
-// What the host of a stranger was to run.
-TEST(Daemon, IsNoTextForAShell) {
+// Injected commands.
+TEST(Daemon, RejectsShellCommands) {
   EXPECT_NE(refusal_of([] { parse_daemon(R"(["id > pwned", [0]])", kOrte); }), "");
 }
 

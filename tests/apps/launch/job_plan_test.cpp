@@ -16,9 +16,9 @@ JoinRequest task_on(const std::string& host, std::vector<int> processors = {}) {
   return {.host = host, .place = host, .processors = std::move(processors)};
 }
 
-/// A task that has come from another host than that of rank 0.
-JoinRequest came_by(const std::string& interface, const std::string& host,
-                    const std::string& towards = "eth0") {
+/// A task that connected from another host than that of rank 0.
+JoinRequest task_over(const std::string& interface, const std::string& host,
+                      const std::string& towards = "eth0") {
   JoinRequest task = task_on(host);
   task.rank = 1;
   task.interface = interface;
@@ -31,7 +31,7 @@ std::string line(const JobPlan& plan, const MpirunOptions& options = {.command =
   return to_shell(mpirun_command(plan, options, here, runtime));
 }
 
-TEST(JobPlan, SpeaksToTheMpirunOfOpenMpi5) {
+TEST(JobPlan, SupportsOpenMpi5) {
   const JobPlan plan = plan_job_on({"a", "b"});
   EXPECT_EQ(line(plan, {.command = {"c"}, .interface = "eth0"},
                  {.agent = "/p agent", .as_root = true}, kPrrte),
@@ -54,7 +54,7 @@ TEST(JobPlan, SpeaksToTheMpirunOfOpenMpi5) {
       "CUDA_VISIBLE_DEVICES=0;; 3) export CUDA_VISIBLE_DEVICES=1,GPU-5;; esac; exec \"$@\"' sh c");
 }
 
-TEST(JobPlan, FillsHostsInTheOrderOfRanks) {
+TEST(JobPlan, FillsHostsInRankOrder) {
   const JobPlan plan = plan_job({task_on("a"), task_on("a"), task_on("b"), task_on("b")});
   ASSERT_EQ(plan.hosts.size(), 2U);
   EXPECT_THAT(plan.hosts[0].ranks, ElementsAre(0, 1));
@@ -63,12 +63,12 @@ TEST(JobPlan, FillsHostsInTheOrderOfRanks) {
             "mpirun --bind-to none -np 4 -H a:2,b:2 c 'd e'");
 }
 
-TEST(JobPlan, PutsEveryRankWhereItsTaskIs) {
+TEST(JobPlan, PlacesRanksOnTheirHosts) {
   EXPECT_EQ(line(plan_job_on({"a", "b", "b", "a"})),
             "mpirun --bind-to none -np 1 -H a:2 c : -np 2 -H b:2 c : -np 1 -H a:2 c");
 }
 
-TEST(JobPlan, TellsHostsOfOneNameApart) {
+TEST(JobPlan, DistinguishesHostsWithSameName) {
   JoinRequest other = task_on("a");
   other.place = "another";
   const JobPlan plan = plan_job({task_on("a"), other});
@@ -76,16 +76,17 @@ TEST(JobPlan, TellsHostsOfOneNameApart) {
   EXPECT_EQ(plan.hosts[1].name, "a-2");
 }
 
-TEST(JobPlan, GivesAnotherHostNoNameOfThisOne) {
+TEST(JobPlan, RenamesOtherHostWithLocalName) {
   const JobPlan plan =
-      plan_job({task_on("localhost"), came_by("eth0", "127.0.0.2"), task_on("localhost")});
+      plan_job({task_on("localhost"), task_over("eth0", "127.0.0.2"), task_on("localhost")});
   ASSERT_EQ(plan.hosts.size(), 2U);
   EXPECT_EQ(plan.hosts[0].name, "localhost");
   EXPECT_EQ(plan.hosts[1].name, "host-of-rank-1");
-  EXPECT_EQ(plan_job({task_on("a"), came_by("eth0", "localhost")}).hosts[1].name, "host-of-rank-1");
+  EXPECT_EQ(plan_job({task_on("a"), task_over("eth0", "localhost")}).hosts[1].name,
+            "host-of-rank-1");
 }
 
-TEST(JobPlan, LetsEveryRankSeeTheGpusOfItsTask) {
+TEST(JobPlan, SetsGpusPerRank) {
   std::vector<JoinRequest> tasks = {task_on("a"), task_on("a"), task_on("b"), task_on("b")};
   tasks[0].gpus = "0";
   tasks[1].gpus = "1";
@@ -96,13 +97,13 @@ TEST(JobPlan, LetsEveryRankSeeTheGpusOfItsTask) {
             ": -np 2 -H b:2 c");
 }
 
-TEST(JobPlan, GivesAHostTheProcessorsOfAllItsTasks) {
+TEST(JobPlan, CombinesProcessorsOfTasks) {
   const JobPlan plan = plan_job({task_on("a", {0, 1}), task_on("b", {7}), task_on("a", {1, 4})});
   EXPECT_THAT(plan.hosts[0].processors, ElementsAre(0, 1, 4));
   EXPECT_THAT(plan.hosts[1].processors, ElementsAre(7));
 }
 
-TEST(JobPlan, RefusesAHostWithoutItsTasks) {
+TEST(JobPlan, RejectsMissingLocalTasks) {
   std::vector<JoinRequest> tasks = {task_on("a"), task_on("b"), task_on("b")};
   tasks[2].rank = 2;
   tasks[2].local_ranks = 3;
@@ -117,16 +118,16 @@ TEST(JobPlan, RefusesAHostWithoutItsTasks) {
   }
 }
 
-TEST(MpirunCommand, KeepsToTheInterfaceByWhichAllHostsCame) {
-  const JobPlan plan = plan_job({task_on("a"), came_by("eth0", "b"), came_by("eth0", "c")});
+TEST(MpirunCommand, UsesCommonInterface) {
+  const JobPlan plan = plan_job({task_on("a"), task_over("eth0", "b"), task_over("eth0", "c")});
   EXPECT_THAT(line(plan), HasSubstr("--mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0"));
   EXPECT_THAT(line(plan, {.interface = "10.0.0.0/8"}),
               HasSubstr("--mca btl_tcp_if_include 10.0.0.0/8"));
   EXPECT_THAT(line(plan, {.interface = "any"}), ::testing::Not(HasSubstr("if_include")));
 }
 
-TEST(MpirunCommand, LeavesTheInterfaceToThoseWhoChooseIt) {
-  const JobPlan plan = plan_job({task_on("a"), came_by("eth0", "b")});
+TEST(MpirunCommand, KeepsChosenInterface) {
+  const JobPlan plan = plan_job({task_on("a"), task_over("eth0", "b")});
   const auto without = ::testing::Not(HasSubstr("eth0"));
   EXPECT_THAT(line(plan, {.command = {"c"}, .more = {"--mca", "btl_tcp_if_exclude", "docker0"}}),
               without);
@@ -135,26 +136,26 @@ TEST(MpirunCommand, LeavesTheInterfaceToThoseWhoChooseIt) {
               HasSubstr("eth1"));
 }
 
-TEST(MpirunCommand, LeavesTheInterfaceToMpiWhereHostsDifferOrThereIsOne) {
-  EXPECT_EQ(plan_job({task_on("a"), came_by("eth0", "b"), came_by("ib0", "c", "ib0")}).interface,
-            "");
-  EXPECT_EQ(plan_job({task_on("a"), came_by("eth0", "b", "eno1")}).interface, "")
+TEST(MpirunCommand, SetsNoInterfaceWithoutCommonOne) {
+  EXPECT_EQ(
+      plan_job({task_on("a"), task_over("eth0", "b"), task_over("ib0", "c", "ib0")}).interface, "");
+  EXPECT_EQ(plan_job({task_on("a"), task_over("eth0", "b", "eno1")}).interface, "")
       << "rank 0's host has no eth0";
   EXPECT_EQ(plan_job({task_on("a"), task_on("a")}).interface, "");
 }
 
-TEST(MpirunCommand, BindsNothingUnlessAsked) {
+TEST(MpirunCommand, DoesNotBindByDefault) {
   const JobPlan plan = plan_job_on({"a"});
   for (const auto& more : std::vector<std::vector<std::string>>{
            {"--bind-to", "core"}, {"-map-by", "slot:PE=2"}, {"--rankfile", "f"}}) {
-    const std::string given = line(plan, {.command = {"c"}, .more = more});
-    EXPECT_THAT(given, ::testing::Not(HasSubstr("--bind-to none"))) << given;
-    EXPECT_THAT(given, HasSubstr(more[0] + " " + more[1]));
+    const std::string command = line(plan, {.command = {"c"}, .more = more});
+    EXPECT_THAT(command, ::testing::Not(HasSubstr("--bind-to none"))) << command;
+    EXPECT_THAT(command, HasSubstr(more[0] + " " + more[1]));
   }
   EXPECT_THAT(line(plan, {.more = {"--display-map"}}), HasSubstr("--bind-to none --display-map"));
 }
 
-TEST(MpirunCommand, StartsDaemonsByTheAgentAndOutsideOfSlurm) {
+TEST(MpirunCommand, StartsDaemonsThroughAgentWithoutSlurm) {
   const MpirunHere here{.agent = "/x/lockstep launch-agent", .as_root = true, .within_slurm = true};
   const std::string two = line(plan_job_on({"a", "b"}), {.command = {"c"}}, here);
   for (const char* part : {"mpirun --allow-run-as-root ", "--mca ras ^slurm --mca plm ^slurm",
@@ -165,24 +166,24 @@ TEST(MpirunCommand, StartsDaemonsByTheAgentAndOutsideOfSlurm) {
               ::testing::Not(HasSubstr("agent")));
 }
 
-TEST(ToShell, QuotesWhatAShellWouldRead) {
+TEST(ToShell, QuotesSpecialCharacters) {
   EXPECT_EQ(to_shell({"a-b=1", "", "x y", "it's", "$HOME", "*"}),
             R"(a-b=1 '' 'x y' 'it'\''s' '$HOME' '*')");
 }
 
-TEST(Ending, IsReadAsItWasSent) {
+TEST(Ending, RoundTrips) {
   const Ending sent{.status = 4, .message = "[launch] expected \"x\", got y"};
   EXPECT_EQ(parse_ending(to_text(sent)), sent);
 }
 
-TEST(VariablesOfATask, AreNotHandedDown) {
+TEST(TaskVariables, AreNotInherited) {
   for (const char* name :
        {"RANK", "WORLD_SIZE", "TF_CONFIG", "SLURM_PROCID", "SLURM_STEP_NODELIST", "PMI_RANK",
         "PMIX_RANK", "LOCKSTEP_JOB_SECRET", "LOCKSTEP_JOB_SECRET_FILE"})
-    EXPECT_TRUE(is_of_a_task(name)) << name;
+    EXPECT_TRUE(identifies_task(name)) << name;
   for (const char* name :
        {"PATH", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "MASTER_ADDR", "RANKS", "MY_RANK"})
-    EXPECT_FALSE(is_of_a_task(name)) << name;
+    EXPECT_FALSE(identifies_task(name)) << name;
 }
 
 }  // namespace

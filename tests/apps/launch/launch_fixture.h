@@ -1,5 +1,5 @@
-// Jobs of lockstep launch with tasks as processes of their own: on one host, and on hosts that
-// differ in name only.
+// Jobs of lockstep launch with separate task processes, on one host and on simulated hosts that
+// differ only in name.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,11 +27,10 @@ namespace lockstep::apps {
 
 using Words = std::vector<std::string>;
 
-/// A job of tasks that a controller starts, each with its environment.
+/// A job whose tasks are configured by their environment, as by a controller.
 class LaunchTest : public ::testing::Test {
  protected:
-  /// `lockstep launch OPTIONS -- COMMAND` as task `rank`; the command's arguments end with this
-  /// test's mark.
+  /// `lockstep launch OPTIONS -- COMMAND` as task `rank`.
   Words task(int rank, const Words& options, const Words& command, int ranks = 2) const {
     Words words = {"env",
                    fmt::format("RANK={}", rank),
@@ -45,7 +44,7 @@ class LaunchTest : public ::testing::Test {
     words.insert(words.end(), command.begin(), command.end());
     return words;
   }
-  /// The same on a host of its own, as far as the job can tell.
+  /// A task on a simulated host of another name.
   Words task_elsewhere(int rank, const Words& options, const Words& command) const {
     Words all = {"--host", fmt::format("host{}", rank)};
     all.insert(all.end(), options.begin(), options.end());
@@ -58,10 +57,10 @@ class LaunchTest : public ::testing::Test {
   }
   Words shell(const std::string& text) const { return {"sh", "-c", text, mark_}; }
 
-  /// Ends with the processes that have this test's mark in their command lines; false where they
-  /// stay.
-  bool nothing_is_left() const {
-    for (int look = 0; look < 100; ++look) {
+  /// Waits for the end of all processes with this test's mark in their command lines. Returns false
+  /// if some remain.
+  bool wait_until_all_ended() const {
+    for (int attempt = 0; attempt < 100; ++attempt) {
       if (marked_processes() == 0) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
@@ -70,7 +69,7 @@ class LaunchTest : public ::testing::Test {
 
   /// Waits for the first task to listen.
   bool is_listening() const {
-    for (int look = 0; look < 200; ++look) {
+    for (int attempt = 0; attempt < 200; ++attempt) {
       std::string why;
       if (net::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why).is_open()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -78,9 +77,9 @@ class LaunchTest : public ::testing::Test {
     return false;
   }
 
-  /// A connection to the first task, which has told of itself what `join_request` says. Of this
-  /// user, and no more is asked of a job without a secret.
-  net::Connection come(const launch::JoinRequest& join_request) const {
+  /// A connection to the first task that has sent `join_request`. Authenticated as this user, which
+  /// suffices for a job without a secret.
+  net::Connection join(const launch::JoinRequest& join_request) const {
     is_listening();
     std::string why;
     net::FileDescriptor socket = net::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why);
@@ -92,9 +91,10 @@ class LaunchTest : public ::testing::Test {
     return link;
   }
 
-  /// Waits for a frame of this kind; false where the connection ends without one, or its body does
-  /// not start like this.
-  static bool hears(net::Connection& link, launch::FrameKind kind, const std::string& body = "") {
+  /// Waits for a frame of this kind. Returns false if the connection ends without one, or if its
+  /// body does not begin with `body`.
+  static bool receives(net::Connection& link, launch::FrameKind kind,
+                       const std::string& body = "") {
     while (link.is_open()) {
       pollfd ready = link.interest();
       if (poll(&ready, 1, 10000) <= 0) return false;

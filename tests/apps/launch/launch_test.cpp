@@ -1,5 +1,5 @@
-// lockstep launch with tasks as processes of their own: on one host, and on hosts that differ in
-// name only.
+// lockstep launch with separate task processes, on one host and on simulated hosts that differ only
+// in name.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,12 +55,12 @@ TEST_F(LaunchTest, TrainsAsMpirunDoes) {
   for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], one.losses()[i], 1e-5);
 }
 
-/// Two names for this machine are two hosts to mpirun, and one to the MPI_Comm_split_type of Open
-/// MPI 5, which then fails. The tests across the hosts of scripts/cluster have no such host.
-bool mpi_takes_two_hosts_for_one() { return launch::runtime_here().is_prrte; }
+/// mpirun treats two names of this machine as two hosts, but MPI_Comm_split_type of Open MPI 5 as
+/// one, and fails. The hosts of scripts/cluster are not affected.
+bool mpi_merges_hosts() { return launch::runtime_here().is_prrte; }
 
 TEST_F(LaunchTest, TrainsOnTwoHosts) {
-  if (mpi_takes_two_hosts_for_one())
+  if (mpi_merges_hosts())
     GTEST_SKIP() << "Open MPI 5 sees one host; LaunchOnHosts.TrainsAsOneJob has two";
   Process other(task_elsewhere(1, {}, program(kTrain)));
   const Result first = run(task_elsewhere(0, {}, program(kTrain)));
@@ -70,7 +70,7 @@ TEST_F(LaunchTest, TrainsOnTwoHosts) {
   EXPECT_EQ(first.event("start")["devices"][1]["interface"], "lo");
 }
 
-TEST_F(LaunchTest, LeavesWithTheStatusOfTheCommandEverywhere) {
+TEST_F(LaunchTest, ReturnsCommandStatusOnAllTasks) {
   for (const bool elsewhere : {false, true}) {
     const auto line = [&](int rank) {
       return elsewhere ? task_elsewhere(rank, {}, shell("exit 7"))
@@ -80,10 +80,10 @@ TEST_F(LaunchTest, LeavesWithTheStatusOfTheCommandEverywhere) {
     EXPECT_EQ(run(line(0)).status, 7);
     EXPECT_EQ(other.finish().status, 7);
   }
-  EXPECT_TRUE(nothing_is_left());
+  EXPECT_TRUE(wait_until_all_ended());
 }
 
-TEST_F(LaunchTest, GivesRanksNoVariablesOfTasks) {
+TEST_F(LaunchTest, HidesTaskVariablesFromRanks) {
   const Words command =
       shell("echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE:$RANK$WORLD_SIZE$TF_CONFIG");
   Process other(task_elsewhere(1, {}, command));
@@ -92,7 +92,7 @@ TEST_F(LaunchTest, GivesRanksNoVariablesOfTasks) {
   other.finish();
 }
 
-TEST_F(LaunchTest, LeavesMpirunsNetworksToTheEnvironmentAndTakesNoArgumentsOfSshFromIt) {
+TEST_F(LaunchTest, KeepsNetworksButNotSshArgumentsOfEnvironment) {
   const Words command = shell("echo by ${OMPI_MCA_btl_tcp_if_include:-any}");
   const auto line = [&](int rank) {
     Words words = task_elsewhere(rank, {}, command);
@@ -106,7 +106,7 @@ TEST_F(LaunchTest, LeavesMpirunsNetworksToTheEnvironmentAndTakesNoArgumentsOfSsh
   EXPECT_EQ(other.finish().status, 0);
 }
 
-TEST_F(LaunchTest, RunsFromAFolderWithASpaceInItsName) {
+TEST_F(LaunchTest, RunsFromFolderWithSpace) {
   const ScratchDirectory directory;
   const std::filesystem::path program = directory.path() / "a b" / "lockstep";
   std::filesystem::create_directories(program.parent_path());
@@ -122,7 +122,7 @@ TEST_F(LaunchTest, RunsFromAFolderWithASpaceInItsName) {
   EXPECT_EQ(other.finish().status, 0);
 }
 
-TEST_F(LaunchTest, MeetsWhereTheCommandLineSaysInPlaceOfAPartOfTheEnvironment) {
+TEST_F(LaunchTest, RendezvousOptionOverridesEnvironment) {
   const auto line = [&](int rank) {
     return Words{"env",
                  fmt::format("RANK={}", rank),
@@ -144,7 +144,7 @@ TEST_F(LaunchTest, MeetsWhereTheCommandLineSaysInPlaceOfAPartOfTheEnvironment) {
               HasSubstr(fmt::format("expected to connect to rank 0 at 127.0.0.2:{} ", port_)));
 }
 
-TEST_F(LaunchTest, NamesTheTasksThatDoNotCome) {
+TEST_F(LaunchTest, ListsMissingTasks) {
   Process other(task(2, {"--timeout", "20"}, shell("true"), 3));
   const Result first = run(task(0, {"--timeout", "2"}, shell("true"), 3));
   const std::string message = fmt::format(
@@ -159,7 +159,7 @@ TEST_F(LaunchTest, NamesTheTasksThatDoNotCome) {
   EXPECT_EQ(second.errors, message);
 }
 
-TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere) {
+TEST_F(LaunchTest, ReportsHostsAddressAndInterfaceWithoutFirstTask) {
   const Result result = run(task(1, {"--timeout", "1"}, shell("true")));
   EXPECT_EQ(result.status, 4);
   EXPECT_EQ(
@@ -170,7 +170,7 @@ TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere)
           port_, host_name()));
 }
 
-TEST_F(LaunchTest, EndsWhereMpirunIsStopped) {
+TEST_F(LaunchTest, FailsIfMpirunIsStopped) {
   Process first(task(0, {"--stall-timeout", "2"}, shell("echo ready; sleep 1000"), 1));
   ASSERT_TRUE(first.wait_for("ready"));
   const std::vector<pid_t> children = first.children();
@@ -186,10 +186,10 @@ TEST_F(LaunchTest, EndsWhereMpirunIsStopped) {
             HasSubstr(fmt::format("lockstep: error: [launch] expected mpirun to run; its process "
                                   "{} on host {} was stopped for ",
                                   children.front(), host_name()))));
-  EXPECT_TRUE(nothing_is_left());
+  EXPECT_TRUE(wait_until_all_ended());
 }
 
-TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
+TEST_F(LaunchTest, ReportsErrorsOfSingleSrunTask) {
   const Result result =
       run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch",
            "--rendezvous", fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
@@ -197,7 +197,7 @@ TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
   EXPECT_THAT(result.errors, HasSubstr("[launch] expected to connect to rank 0 at 127.0.0.1:"));
 }
 
-TEST_F(LaunchTest, RefusesTasksThatContradictEachOther) {
+TEST_F(LaunchTest, RejectsContradictoryTasks) {
   Process other(task(1, {}, shell("true"), 3));
   const Result first = run(task(0, {}, shell("true"), 2));
   EXPECT_EQ(first.status, 2);
@@ -210,24 +210,24 @@ TEST_F(LaunchTest, RefusesTasksThatContradictEachOther) {
   EXPECT_EQ(second.errors, first.errors);
 }
 
-TEST_F(LaunchTest, HearsNoTaskThatCannotBe) {
+TEST_F(LaunchTest, IgnoresImpossibleTasks) {
   const Process first(task(0, {}, shell("true")));
-  net::Connection stranger = come({.rank = 2, .ranks = 2, .host = "b", .place = "b"});
-  EXPECT_FALSE(hears(stranger, launch::FrameKind::welcome));
+  net::Connection stranger = join({.rank = 2, .ranks = 2, .host = "b", .place = "b"});
+  EXPECT_FALSE(receives(stranger, launch::FrameKind::welcome));
   EXPECT_FALSE(stranger.is_open());
 }
 
-TEST_F(LaunchTest, NamesATaskThatAnswersOtherwise) {
+TEST_F(LaunchTest, NamesTaskWithInvalidReply) {
   Process first(task(0, {}, shell("true")));
-  net::Connection stranger = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
-  ASSERT_TRUE(hears(stranger, launch::FrameKind::probe));
+  net::Connection stranger = join({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
+  ASSERT_TRUE(receives(stranger, launch::FrameKind::probe));
   stranger.send({launch::FrameKind::probed, "[1"});
   const Result result = first.finish();
   EXPECT_EQ(result.status, 4);
   EXPECT_THAT(result.errors, HasSubstr("lost rank 1 on host b: it sent an invalid message"));
 }
 
-TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
+TEST_F(LaunchTest, RejectsTaskOfAnotherJob) {
   Process first(task(0, {"--job", "mine", "--timeout", "10"}, shell("true")));
   const Result stranger = run(task(1, {"--job", "yours"}, shell("true")));
   EXPECT_EQ(stranger.status, 2);
@@ -239,7 +239,7 @@ TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
   EXPECT_EQ(first.finish().status, 0);
 }
 
-TEST_F(LaunchTest, RefusesAPortThatIsTaken) {
+TEST_F(LaunchTest, RejectsPortInUse) {
   const net::Listener taken(port_);
   const Result result = run(task(0, {}, shell("true")));
   EXPECT_EQ(result.status, 4);
@@ -248,7 +248,7 @@ TEST_F(LaunchTest, RefusesAPortThatIsTaken) {
       HasSubstr(fmt::format("expected TCP port {} to listen on; Address already in use", port_)));
 }
 
-TEST_F(LaunchTest, RefusesWhatMpirunHasStarted) {
+TEST_F(LaunchTest, RejectsUseUnderMpirun) {
   const Result result = run(mpirun(1, "launch -- true"));
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors, HasSubstr("[launch] expected a process that was not started by an MPI "
@@ -256,7 +256,7 @@ TEST_F(LaunchTest, RefusesWhatMpirunHasStarted) {
                                        "rank 0: remove `lockstep launch --`"));
 }
 
-TEST_F(LaunchTest, NeedsACommandAndAnEnvironment) {
+TEST_F(LaunchTest, RequiresCommandAndEnvironment) {
   EXPECT_THAT(run_lockstep("launch true").errors,
               HasSubstr("[launch] expected a command after --"));
   EXPECT_THAT(run_lockstep("launch -- true").errors,
@@ -270,7 +270,7 @@ TEST_F(LaunchTest, NeedsACommandAndAnEnvironment) {
                         "MASTER_PORT"));
 }
 
-TEST_F(LaunchTest, PrintsTheRolesAndTheLineOfTfConfig) {
+TEST_F(LaunchTest, PrintsRolesAndCommandOfTfConfig) {
   const Result result = run(
       {"env",
        R"(TF_CONFIG={"cluster": {"chief": ["a:1"], "worker": ["b:1", "b:2"]}, "task": {"type": "worker", "index": 0}})",
@@ -282,7 +282,7 @@ TEST_F(LaunchTest, PrintsTheRolesAndTheLineOfTfConfig) {
             "mpirun --bind-to none -np 3 -H a:1,b:2 lockstep train --model cnn\n");
 }
 
-TEST_F(LaunchTest, PrintsNoLineWithoutKnowingTheHosts) {
+TEST_F(LaunchTest, PrintsNoCommandWithoutHosts) {
   const Result result = run(task(0, {"--print"}, {"true"}));
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(
@@ -291,7 +291,7 @@ TEST_F(LaunchTest, PrintsNoLineWithoutKnowingTheHosts) {
                 "provide it, got none from RANK and WORLD_SIZE"));
 }
 
-TEST_F(LaunchTest, PrintsOneLineForAStepOfSrun) {
+TEST_F(LaunchTest, PrintsOneCommandPerSrunStep) {
   const auto line = [](int rank, const std::string& hosts) {
     return run({"env", fmt::format("SLURM_PROCID={}", rank), "SLURM_STEP_NUM_TASKS=2",
                 "SLURM_STEP_NODELIST=" + hosts, "SLURM_STEP_TASKS_PER_NODE=1(x2)", LOCKSTEP_PROGRAM,
@@ -301,7 +301,7 @@ TEST_F(LaunchTest, PrintsOneLineForAStepOfSrun) {
   EXPECT_EQ(line(1, "a,b").output, "");
 }
 
-TEST_F(LaunchTest, PrintsNoLineThatMpirunWouldMisread) {
+TEST_F(LaunchTest, PrintsNoAmbiguousCommand) {
   const Result result = run(
       {"env",
        R"(TF_CONFIG={"cluster": {"worker": ["[::1]:1"]}, "task": {"type": "worker", "index": 0}})",
@@ -312,26 +312,26 @@ TEST_F(LaunchTest, PrintsNoLineThatMpirunWouldMisread) {
       HasSubstr("[launch] expected names or IPv4 addresses of hosts for --print, got \"::1\""));
 }
 
-TEST_F(LaunchTest, RefusesWhatIsNoNameOfAHost) {
+TEST_F(LaunchTest, RejectsInvalidHostNames) {
   for (const char* name : {"a:2", "a,b", "-a", "a\xc3\xa4"}) {
     const Result result = run(task(0, {std::string("--host=") + name}, {"true"}));
     EXPECT_EQ(result.status, 2);
     EXPECT_THAT(result.errors, HasSubstr(fmt::format("for --host, got \"{}\"", name)));
   }
-  // And what is no text at all, which is shown as such.
+  // Invalid UTF-8 is shown escaped.
   const Result result = run(task(0, {"--host=a\xff"}, {"true"}));
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors, HasSubstr("for --host, got \"a\xef\xbf\xbd\""));
 }
 
-TEST_F(LaunchTest, TakesAnyBytesAsTheNameOfAJob) {
+TEST_F(LaunchTest, AcceptsAnyJobName) {
   Process other(task(1, {"--job", "j\xff"}, {"true"}));
   const Result first = run(task(0, {"--job", "j\xff"}, {"true"}));
   EXPECT_EQ(first.status, 0) << first.errors;
   EXPECT_EQ(other.finish().status, 0);
 }
 
-TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
+TEST_F(LaunchTest, TrainFailsInTaskOfSeveral) {
   const auto alone = [](const std::string& variables) {
     return run({"sh", "-c",
                 fmt::format("{} {} train --model mlp --data synthetic:8x8x1,4,64", variables,
@@ -350,10 +350,10 @@ TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
   EXPECT_EQ(other.errors, "") << "tasks of srun share their output: rank 0 says it for all";
 }
 
-// ---- Ends
+// ---- End of a job
 
-TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
-  if (mpi_takes_two_hosts_for_one()) GTEST_SKIP() << "Open MPI 5 sees one host";
+TEST_F(LaunchTest, SignalToAnyTaskSavesCheckpoint) {
+  if (mpi_merges_hosts()) GTEST_SKIP() << "Open MPI 5 sees one host";
   const ScratchDirectory directory;
   Words train = kTrain;
   for (const std::string& word :
@@ -363,8 +363,8 @@ TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
   Process first(task_elsewhere(0, {}, program(train)));
   Process other(task_elsewhere(1, {}, program(train)));
   ASSERT_TRUE(first.wait_for(R"("event":"step","step":5)"));
-  // Schedulers send it to mpirun, its agents and its daemons as well, whose end would end the ranks
-  // at once.
+  // Schedulers also signal mpirun, its agents and its daemons, whose end would end the ranks
+  // immediately.
   for (const Process* task : {&first, &other})
     for (const pid_t process : task->descendants()) ::kill(process, SIGTERM);
   other.kill(SIGTERM);
@@ -372,10 +372,10 @@ TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
   EXPECT_EQ(result.status, 143) << result.errors;
   EXPECT_EQ(other.finish().status, 143);
   EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
-  EXPECT_TRUE(nothing_is_left());
+  EXPECT_TRUE(wait_until_all_ended());
 }
 
-TEST_F(LaunchTest, ATerminalThatClosesAsksRanksToStop) {
+TEST_F(LaunchTest, HangupStopsRanks) {
   const Words command =
       shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
   Process first(task(0, {}, command));
@@ -388,7 +388,7 @@ TEST_F(LaunchTest, ATerminalThatClosesAsksRanksToStop) {
   EXPECT_EQ(other.finish().status, 0);
 }
 
-TEST_F(LaunchTest, ATerminalThatClosesIsNotHeardUnderNohup) {
+TEST_F(LaunchTest, HangupIsIgnoredUnderNohup) {
   struct sigaction before = {};
   struct sigaction ignored = {};
   ignored.sa_handler = SIG_IGN;
@@ -402,8 +402,8 @@ TEST_F(LaunchTest, ATerminalThatClosesIsNotHeardUnderNohup) {
   EXPECT_THAT(result.output, HasSubstr("done"));
 }
 
-TEST_F(LaunchTest, ASignalReachesRanksThatThreadsOfMpirunHaveStarted) {
-  // As mpirun does by itself where there are more ranks on a host.
+TEST_F(LaunchTest, SignalReachesRanksStartedByThreads) {
+  // As mpirun does by default with more ranks on a host.
   const Words options = {"--mpirun", "--oversubscribe --mca odls_base_num_threads 2"};
   const Words command =
       shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
@@ -418,23 +418,24 @@ TEST_F(LaunchTest, ASignalReachesRanksThatThreadsOfMpirunHaveStarted) {
   EXPECT_THAT(result.output, HasSubstr("asked\nasked\nasked\nasked"));
 }
 
-TEST_F(LaunchTest, ASecondSignalEndsWhatDoesNotHear) {
+TEST_F(LaunchTest, SecondSignalEndsUnresponsiveRanks) {
   const Words command = shell("trap '' TERM; echo ready; while :; do sleep 0.1; done");
   Process first(task(0, {}, command));
   Process other(task(1, {}, command));
   ASSERT_TRUE(first.wait_for("ready\nready"));
   first.kill(SIGTERM);
-  std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // what comes sooner is one wish
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(2500));  // earlier signals count as one request
   other.kill(SIGTERM);
   EXPECT_FALSE(Watched(first.id()).ends_within(3))
-      << "that is the same wish: schedulers tell one task after the other";
+      << "this is the same request: schedulers signal one task after the other";
   first.kill(SIGTERM);
   EXPECT_NE(first.finish().status, 0);
   EXPECT_NE(other.finish().status, 0);
-  EXPECT_TRUE(nothing_is_left());
+  EXPECT_TRUE(wait_until_all_ended());
 }
 
-TEST_F(LaunchTest, SaysWhereMpirunAndADaemonDoNotFindEachOther) {
+TEST_F(LaunchTest, ReportsUnreachableDaemon) {
   const ScratchDirectory directory;
   std::filesystem::create_directories(directory.path());
   const std::filesystem::path daemon = directory.path() / launch::runtime_here().daemon;
@@ -450,10 +451,10 @@ TEST_F(LaunchTest, SaysWhereMpirunAndADaemonDoNotFindEachOther) {
   EXPECT_THAT(first.errors,
               HasSubstr(" and its daemons on host1 to connect within 2 s; no rank started; "));
   EXPECT_EQ(other.finish().status, 4);
-  EXPECT_TRUE(nothing_is_left());
+  EXPECT_TRUE(wait_until_all_ended());
 }
 
-TEST_F(LaunchTest, NeedsMpirun) {
+TEST_F(LaunchTest, RequiresMpirun) {
   Words words = task(0, {}, shell("true"));
   words.insert(words.begin() + 1, "PATH=/nowhere");
   Process other(task(1, {}, shell("true")));
@@ -464,7 +465,7 @@ TEST_F(LaunchTest, NeedsMpirun) {
   }
 }
 
-TEST_F(LaunchTest, ALostTaskEndsTheJobAndIsNamed) {
+TEST_F(LaunchTest, LostTaskEndsJobAndIsNamed) {
   const Words command = shell("echo ready; sleep 1000");
   Process first(task_elsewhere(0, {}, command));
   Process other(task_elsewhere(1, {}, command));
@@ -475,10 +476,10 @@ TEST_F(LaunchTest, ALostTaskEndsTheJobAndIsNamed) {
   EXPECT_THAT(result.errors, HasSubstr("[launch] expected every task to stay connected until the "
                                        "end of the job; lost rank 1 on host "
                                        "host1: "));
-  EXPECT_TRUE(nothing_is_left());
+  EXPECT_TRUE(wait_until_all_ended());
 }
 
-TEST_F(LaunchTest, ALostFirstTaskEndsTheJob) {
+TEST_F(LaunchTest, LostFirstTaskEndsJob) {
   const Words command = shell("echo ready; sleep 1000");
   Process first(task_elsewhere(0, {}, command));
   Process other(task_elsewhere(1, {}, command));
@@ -488,12 +489,12 @@ TEST_F(LaunchTest, ALostFirstTaskEndsTheJob) {
   EXPECT_EQ(result.status, 4);
   EXPECT_THAT(result.errors, HasSubstr("[launch] expected rank 0 to stay connected until the end "
                                        "of the job; its connection closed"));
-  EXPECT_TRUE(nothing_is_left());
+  EXPECT_TRUE(wait_until_all_ended());
 }
 
-TEST_F(LaunchTest, ASignalBeforeAllHaveComeLeadsAllHome) {
+TEST_F(LaunchTest, SignalBeforeRendezvousEndsAllTasks) {
   Process first(task(0, {}, shell("true"), 3));
-  // It comes, or is told to leave before: both are a signal's end.
+  // It joins or is refused; both end with the status of the signal.
   Process other(task(1, {}, shell("true"), 3));
   ASSERT_TRUE(is_listening());
   first.kill(SIGTERM);

@@ -18,9 +18,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::uint16_t port_of_nobody() { return net::Listener().port(); }
+std::uint16_t unused_port() { return net::Listener().port(); }
 
-/// While it lives, this process may open files of numbers below `count` only.
+/// Limits the file descriptors of this process to numbers below `count`.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t count) {
@@ -43,7 +43,7 @@ class FileLimit {
   rlimit before_{};
 };
 
-TEST(Reach, NeedsOneAddressThatAnswers) {
+TEST(Reach, RequiresOneReachableAddress) {
   const net::Listener listener;
   EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1"}, listener.port()}}, milliseconds(2000)), IsEmpty());
   EXPECT_THAT(
@@ -51,16 +51,16 @@ TEST(Reach, NeedsOneAddressThatAnswers) {
       IsEmpty());
 }
 
-TEST(Reach, NamesHostAddressAndInterfaceThatDoNot) {
+TEST(Reach, ReportsHostAddressAndInterface) {
   const net::Listener listener;
   EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1"}, listener.port()},
-                            {"c", {"127.0.0.1"}, port_of_nobody()},
+                            {"c", {"127.0.0.1"}, unused_port()},
                             {"d", {}, 1}},
                            milliseconds(2000)),
               ElementsAre("c at 127.0.0.1 by lo: Connection refused", "d: it has no address"));
 }
 
-TEST(Reach, NamesTheAddressThatTellsMost) {
+TEST(Reach, ReportsMostInformativeError) {
   const net::Silence silence;
   EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1", "no address", "127.0.0.2"}, silence.port()}},
                            milliseconds(100)),
@@ -68,13 +68,13 @@ TEST(Reach, NamesTheAddressThatTellsMost) {
       << "127.0.0.1 is this host's own address";
 }
 
-TEST(Reach, SaysWhereThereIsNoSocket) {
+TEST(Reach, ReportsMissingSocket) {
   const FileLimit none(3);
   EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1"}, 1}}, milliseconds(100)),
               ElementsAre(HasSubstr("Too many open files")));
 }
 
-TEST(AllowConnections, RaisesTheLimitWhereAJobNeedsIt) {
+TEST(AllowConnections, RaisesLimitForLargeJobs) {
   const FileLimit few(64);
   allow_connections(1000);
   EXPECT_EQ(FileLimit::now(), std::min<rlim_t>(10128, few.most()));
@@ -82,7 +82,7 @@ TEST(AllowConnections, RaisesTheLimitWhereAJobNeedsIt) {
   EXPECT_EQ(FileLimit::now(), std::min<rlim_t>(10128, few.most())) << "never lowered";
 }
 
-TEST(Reach, TargetsAreReadAsTheyWereSent) {
+TEST(Reach, TargetsRoundTrip) {
   const std::vector<Target> sent = {{"b", {"10.0.0.1", "::1"}, 7}, {"c", {}, 65535}};
   EXPECT_EQ(parse_targets(to_text(sent)), sent);
 }

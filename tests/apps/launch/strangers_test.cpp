@@ -1,5 +1,5 @@
-// Whoever is not of a job can neither take part in it, nor end it, nor keep its tasks out, nor have
-// them run anything.
+// Unauthenticated peers can neither join nor end a job, block its tasks, nor make them run
+// commands.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -32,18 +32,17 @@ using ::testing::HasSubstr;
 
 constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";
 
-class Strangers : public LaunchTest {
+class UnauthenticatedPeers : public LaunchTest {
  protected:
-  /// A connection to the first task that says nothing by itself.
-  FileDescriptor knock() const {
+  /// A connection to the first task, without a handshake.
+  FileDescriptor connect_silently() const {
     std::string why;
     FileDescriptor socket = net::connect_to("127.0.0.1", port_, std::chrono::seconds(5), why);
     EXPECT_TRUE(socket.is_open()) << why;
     return socket;
   }
 
-  /// Sends as much of `text`, `times` over, as the other end takes before it closes or stops to
-  /// read.
+  /// Sends `text` repeatedly, until the other end closes or stops reading.
   static void send(const FileDescriptor& socket, const std::string& text, int times = 1) {
     for (int time = 0; time < times; ++time) {
       std::size_t sent = 0;
@@ -58,7 +57,7 @@ class Strangers : public LaunchTest {
     }
   }
 
-  /// MiB of memory that a process holds.
+  /// Memory of a process in MiB.
   static int memory_of(const Process& process) {
     std::ifstream status(fmt::format("/proc/{}/status", process.id()));
     for (std::string line; std::getline(status, line);)
@@ -74,23 +73,23 @@ class Strangers : public LaunchTest {
 
 std::string frame(FrameKind kind, const std::string& text) { return net::encode({kind, text}); }
 
-TEST_F(Strangers, EndNoJob) {
+TEST_F(UnauthenticatedPeers, DoNotEndJob) {
   Process first(task(0, {}, {"true"}));
   ASSERT_TRUE(is_listening());
   const launch::JoinRequest other{.rank = 1, .ranks = 3, .host = "evil", .place = "p", .port = 1};
   for (const std::string& words :
        {frame(FrameKind::arrive, to_text(other)), frame(FrameKind::started, ""),
         std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, '\xff')})
-    send(knock(), words);
+    send(connect_silently(), words);
   const Result second = run(task(1, {}, {"true"}));
   EXPECT_EQ(second.status, 0) << second.errors;
   EXPECT_EQ(first.finish().status, 0);
 }
 
-TEST_F(Strangers, TakeNoMemory) {
+TEST_F(UnauthenticatedPeers, DoNotExhaustMemory) {
   Process first(task(0, {}, {"true"}));
   ASSERT_TRUE(is_listening());
-  // Once as strangers who never heard of a handshake, and once as those who begin one.
+  // Once without a handshake, and once with an incomplete one.
   const std::string piece(1 << 20, 'x');
   std::vector<FileDescriptor> held;
   for (const std::string& beginning : {std::string("\x00\x00\x00\x01"
@@ -98,7 +97,7 @@ TEST_F(Strangers, TakeNoMemory) {
                                                    5),
                                        "lockstp1" + std::string(32, 'n')}) {
     for (int i = 0; i < 20; ++i) {
-      held.push_back(knock());
+      held.push_back(connect_silently());
       send(held.back(), beginning + piece);
     }
   }
@@ -107,29 +106,29 @@ TEST_F(Strangers, TakeNoMemory) {
   EXPECT_EQ(first.finish().status, 0);
 }
 
-TEST_F(Strangers, KeepNobodyFromHearing) {
+TEST_F(UnauthenticatedPeers, DoNotBlockMessages) {
   Process first(task(0, {}, {"true"}));
-  net::Connection client = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
-  ASSERT_TRUE(hears(client, FrameKind::probe)) << "it is of this user, and may say anything";
-  // Five bytes each, of which many fit into one piece that is read.
+  net::Connection client = join({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
+  ASSERT_TRUE(receives(client, FrameKind::probe)) << "it is of this user, and may say anything";
+  // Frames of five bytes, many of which are read at once.
   for (int i = 0; i < 500000; ++i) client.send(FrameKind::started);
   first.kill(SIGTERM);
-  EXPECT_TRUE(hears(client, FrameKind::leave) || !client.is_open());
+  EXPECT_TRUE(receives(client, FrameKind::leave) || !client.is_open());
   client.close("");
   EXPECT_EQ(first.finish().status, 128 + SIGTERM);
 }
 
-TEST_F(Strangers, KeepNobodyOut) {
+TEST_F(UnauthenticatedPeers, DoNotBlockTasks) {
   Process first(task(0, {}, {"true"}));
   ASSERT_TRUE(is_listening());
   std::vector<FileDescriptor> idle;
-  for (int i = 0; i < 500; ++i) idle.push_back(knock());
+  for (int i = 0; i < 500; ++i) idle.push_back(connect_silently());
   const Result second = run(task(1, {}, {"true"}));
   EXPECT_EQ(second.status, 0) << second.errors;
   EXPECT_EQ(first.finish().status, 0);
 }
 
-TEST_F(Strangers, OfAnotherAddressDoNotReachAJobOfLoopback) {
+TEST_F(UnauthenticatedPeers, DoNotReachLoopbackJob) {
   Process first(task(0, {}, {"true"}));
   ASSERT_TRUE(is_listening());
   std::string why;
@@ -138,9 +137,9 @@ TEST_F(Strangers, OfAnotherAddressDoNotReachAJobOfLoopback) {
   EXPECT_EQ(first.finish().status, 0);
 }
 
-// ---- In the place of rank 0
+// ---- Impersonating rank 0
 
-class FakeFirstTask : public Strangers {
+class FakeFirstTask : public UnauthenticatedPeers {
  protected:
   FakeFirstTask() {
     std::filesystem::create_directories(folder_.path());
@@ -151,14 +150,14 @@ class FakeFirstTask : public Strangers {
   std::string pwned() const { return (folder_.path() / "pwned").string(); }
   bool anything_ran() const { return std::filesystem::exists(pwned()); }
 
-  /// The task of rank 1, with a daemon that leaves a trace.
+  /// The task of rank 1, with a daemon that leaves a marker file.
   Words victim() const {
     return with(fmt::format("PATH={}:{}", folder_.path().string(), std::getenv("PATH")),
                 task(1, {"--timeout", "3"}, {"true"}));
   }
 
-  /// Sends `frames` to whoever proves to be of this user, and waits for its end of the connection.
-  void tell(const std::vector<std::string>& frames) {
+  /// Sends `frames` to a peer that authenticates, and waits until it closes the connection.
+  void send_frames(const std::vector<std::string>& frames) {
     std::vector<net::Listener> listeners;
     listeners.emplace_back("127.0.0.1", port_);
     PendingConnections pending(std::move(listeners), JobSecret::none(), net::kLaunchPurpose);
@@ -177,7 +176,7 @@ class FakeFirstTask : public Strangers {
   Result result_;
 };
 
-TEST_F(FakeFirstTask, HasNothingRunByAPlainFrame) {
+TEST_F(FakeFirstTask, CannotRunDaemonWithoutAuthentication) {
   const net::Listener listener("127.0.0.1", port_);
   Process other(victim());
   FileDescriptor socket;
@@ -193,9 +192,9 @@ TEST_F(FakeFirstTask, HasNothingRunByAPlainFrame) {
   EXPECT_FALSE(anything_ran());
 }
 
-TEST_F(FakeFirstTask, HasNoCommandRunAlthoughItIsOfTheSameUser) {
-  tell({frame(FrameKind::welcome, ""),
-        frame(FrameKind::run, nlohmann::json({"touch " + pwned(), {0}}).dump())});
+TEST_F(FakeFirstTask, CannotRunCommandAsSameUser) {
+  send_frames({frame(FrameKind::welcome, ""),
+               frame(FrameKind::run, nlohmann::json({"touch " + pwned(), {0}}).dump())});
   EXPECT_EQ(result_.status, 4);
   EXPECT_THAT(
       result_.errors,
@@ -203,14 +202,14 @@ TEST_F(FakeFirstTask, HasNoCommandRunAlthoughItIsOfTheSameUser) {
   EXPECT_FALSE(anything_ran());
 }
 
-TEST_F(FakeFirstTask, HasNoDaemonStartedThatCallsAnotherHost) {
+TEST_F(FakeFirstTask, CannotStartDaemonForAnotherHost) {
   const launch::DaemonFacts facts{.job = "1",
                                   .number = 1,
                                   .daemons = 2,
                                   .nodes = launch::runtime_here().nodes.empty() ? "" : "a,b",
                                   .uri = "1.0;tcp://192.0.2.77:4000",
                                   .processors = {0}};
-  tell({frame(FrameKind::welcome, ""), frame(FrameKind::run, launch::to_text(facts))});
+  send_frames({frame(FrameKind::welcome, ""), frame(FrameKind::run, launch::to_text(facts))});
   EXPECT_EQ(result_.status, 4);
   EXPECT_THAT(
       result_.errors,
@@ -219,9 +218,9 @@ TEST_F(FakeFirstTask, HasNoDaemonStartedThatCallsAnotherHost) {
   EXPECT_FALSE(anything_ran());
 }
 
-// ---- In the place of an agent of mpirun
+// ---- Impersonating an agent of mpirun
 
-TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
+TEST_F(UnauthenticatedPeers, DoNotEndJobByInvalidCall) {
   const ScratchDirectory folder;
   std::filesystem::create_directories(folder.path());
   const std::string path = folder.path().string();
@@ -232,13 +231,13 @@ TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
   std::filesystem::permissions(path + "/mpirun", std::filesystem::perms::owner_all);
   Process first(with(fmt::format("PATH={}:{}", path, std::getenv("PATH")), task(0, {}, {"true"})));
   const net::Listener reachable("127.0.0.1", 0);
-  net::Connection client = come({.rank = 1,
+  net::Connection client = join({.rank = 1,
                                  .ranks = 2,
                                  .host = "b",
                                  .place = "b",
                                  .addresses = {"127.0.0.1"},
                                  .port = reachable.port()});
-  ASSERT_TRUE(hears(client, FrameKind::probe));
+  ASSERT_TRUE(receives(client, FrameKind::probe));
   client.send({FrameKind::probed, "[]"});
   for (int look = 0; look < 1000 && !std::filesystem::exists(path + "/agent"); ++look)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -253,10 +252,10 @@ TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
       << why;
   net::Connection agent(std::move(socket), launch::kFrameLimits);
   agent.send({FrameKind::call, R"(["b", "not a daemon"])"});
-  EXPECT_TRUE(hears(agent, FrameKind::ended, "255"));
+  EXPECT_TRUE(receives(agent, FrameKind::ended, "255"));
   EXPECT_TRUE(client.receive().empty()) << "nothing was started";
   std::ofstream(path + "/done").put('\n');
-  EXPECT_TRUE(hears(client, FrameKind::leave, "[0,"));
+  EXPECT_TRUE(receives(client, FrameKind::leave, "[0,"));
   client.close("");
   const Result result = first.finish();
   EXPECT_EQ(result.status, 0) << result.errors;
@@ -266,7 +265,7 @@ TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
 
 // ---- With a secret
 
-TEST_F(Strangers, WithAnotherSecretAreRefusedAtBothEnds) {
+TEST_F(UnauthenticatedPeers, WithOtherSecretAreRejectedAtBothEnds) {
   const std::string mine = fmt::format("LOCKSTEP_JOB_SECRET={}", kSecret);
   Process first(with(mine, task(0, {"--timeout", "4"}, {"true"})));
   for (const Words& other :
@@ -284,7 +283,7 @@ TEST_F(Strangers, WithAnotherSecretAreRefusedAtBothEnds) {
             HasSubstr("were refused because they did not authenticate with the job's secret")));
 }
 
-TEST_F(Strangers, AreNoneWhereAFileHasTheSecret) {
+TEST_F(UnauthenticatedPeers, SecretFileAuthenticatesTasks) {
   const ScratchDirectory directory;
   std::filesystem::create_directories(directory.path());
   const std::string file = (directory.path() / "secret").string();
@@ -305,7 +304,7 @@ TEST_F(Strangers, AreNoneWhereAFileHasTheSecret) {
   EXPECT_THAT(refused.errors, HasSubstr("has mode 644"));
 }
 
-TEST_F(Strangers, CouldComeWhereThereIsNoSecret) {
+TEST_F(UnauthenticatedPeers, RendezvousRequiresSecret) {
   for (const int rank : {0, 1}) {
     Words words = task(rank, {}, {"true"});
     std::ranges::replace(words, std::string("MASTER_ADDR=127.0.0.1"),
@@ -326,8 +325,8 @@ TEST_F(Strangers, CouldComeWhereThereIsNoSecret) {
               HasSubstr("before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand -hex 16)"));
 }
 
-TEST_F(Strangers, DoNotComeToAJobOfOneHostThatNeedsNoSecret) {
-  // As torchrun tells the tasks of one host, whatever it calls the host.
+TEST_F(UnauthenticatedPeers, SingleHostJobRequiresNoSecret) {
+  // The environment of torchrun for tasks of one host, with any host name.
   const auto line = [&](int rank) {
     Words words = with("LOCAL_WORLD_SIZE=2", task(rank, {}, {"true"}));
     std::ranges::replace(words, std::string("MASTER_ADDR=127.0.0.1"),

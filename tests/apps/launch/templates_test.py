@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The templates of scripts/launch: manifests against their schemas, the batch script, the image,
-the list of hosts.
+"""Checks the templates of scripts/launch: manifests (against their schemas), batch script, image
+and list of hosts.
 
 templates_test.py [PROGRAM]   PROGRAM: lockstep, whose options the templates use
 """
@@ -28,7 +28,7 @@ TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean"
 
 
 def violations(value, schema, where="$"):
-    """What of `value` is not as `schema` says: the part of JSON Schema that ours uses."""
+    """Violations of `schema`, for the subset of JSON Schema that the schema uses."""
     if "$ref" in schema:
         return violations(value, SCHEMA["definitions"][schema["$ref"]], where)
     kind = schema.get("type")
@@ -89,10 +89,10 @@ class Manifests(unittest.TestCase):
         return [one["template"]["spec"] for one in specs.values()
                 ] + [self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]]
 
-    def test_the_mpijob_is_as_the_operator_wants_it(self):
+    def test_the_mpijob_matches_the_schema_of_the_operator(self):
         self.assertEqual(violations(self.one("mpijob.yaml", "MPIJob"), SCHEMA), [])
 
-    def test_the_schema_finds_what_is_wrong(self):
+    def test_the_schema_finds_errors(self):
         job = self.one("mpijob.yaml", "MPIJob")
         job["spec"]["slotsPerWorker"] = "1"
         job["spec"]["runPolicy"]["cleanPodPolicy"] = "Sometimes"
@@ -125,7 +125,7 @@ class Manifests(unittest.TestCase):
         self.assertGreater(job["spec"]["backoffLimit"], job["spec"]["completions"],
                            "all pods start anew after a failure")
 
-    def test_volumes_that_are_mounted_are_there(self):
+    def test_mounted_volumes_exist(self):
         for pod in self.pods():
             mounted = {
                 mount["name"]
@@ -134,7 +134,7 @@ class Manifests(unittest.TestCase):
             }
             self.assertEqual(mounted, {volume["name"] for volume in pod.get("volumes", [])})
 
-    def test_pods_have_no_rights_that_they_do_not_need(self):
+    def test_pods_have_minimum_privileges(self):
         for pod in self.pods():
             self.assertIs(pod["automountServiceAccountToken"], False)
             self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
@@ -190,7 +190,7 @@ class Manifests(unittest.TestCase):
             self.assertIn(name, admitted)
 
     @unittest.skipIf(PROGRAM is None, "needs the program")
-    def test_options_are_those_of_the_program(self):
+    def test_options_exist_in_the_program(self):
         launcher = self.one(
             "mpijob.yaml",
             "MPIJob")["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
@@ -202,7 +202,7 @@ class Manifests(unittest.TestCase):
 
 
 class BatchScript(unittest.TestCase):
-    # Those of sbatch that say what a job needs and where its log goes.
+    # Options of sbatch for resources and logs.
     OPTIONS = {
         "--job-name", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task",
         "--gpus-per-node", "--gpus-per-task", "--mem", "--mem-per-cpu", "--time", "--signal",
@@ -213,25 +213,25 @@ class BatchScript(unittest.TestCase):
         subprocess.run(["bash", "-n", LAUNCH / "slurm.sbatch"], check=True)
 
     @unittest.skipIf(shutil.which("shellcheck") is None, "needs shellcheck")
-    def test_has_nothing_that_shellcheck_minds(self):
+    def test_passes_shellcheck(self):
         done = subprocess.run(["shellcheck", LAUNCH / "slurm.sbatch"], capture_output=True,
                               text=True, check=False)
         self.assertEqual(done.stdout, "")
 
-    def test_asks_sbatch_for_what_it_knows(self):
+    def test_has_valid_options_of_sbatch(self):
         lines = re.findall(r"^#+SBATCH (\S+)", (LAUNCH / "slurm.sbatch").read_text(), re.M)
         self.assertGreater(len(lines), 5)
         self.assertLessEqual({line.split("=")[0] for line in lines}, self.OPTIONS)
 
-    def test_asks_before_the_first_command(self):
+    def test_options_precede_the_first_command(self):
         text = (LAUNCH / "slurm.sbatch").read_text().splitlines()
         first = next(number for number, line in enumerate(text)
                      if line and not line.startswith("#"))
         self.assertFalse([line for line in text[first:] if line.startswith("#SBATCH")])
 
     def run_with(self, mpi_list, status):
-        """The script's exit status and what it started, with an srun and an scontrol that only
-        tell."""
+        """The exit status of the script and the commands that it started, with a fake srun and
+        scontrol."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder)
             (path / "srun").write_text(
@@ -251,7 +251,7 @@ class BatchScript(unittest.TestCase):
             self.secret = (path / "secret").read_text().strip()
             return done.returncode, done.stdout
 
-    def test_gives_the_tasks_a_secret_of_their_own(self):
+    def test_creates_a_secret_for_the_tasks(self):
         secrets = set()
         for _ in range(2):
             _, output = self.run_with("none pmi2", 0)
@@ -260,16 +260,16 @@ class BatchScript(unittest.TestCase):
             secrets.add(self.secret)
         self.assertEqual(len(secrets), 2)
 
-    def test_lets_an_srun_with_pmix_start_the_ranks(self):
+    def test_starts_ranks_by_srun_with_pmix(self):
         self.assertEqual(self.run_with("none pmix pmi2", 0),
                          (0, "srun --mpi=pmix lockstep train --checkpoint-dir r --model cnn\n"))
 
-    def test_makes_a_job_of_the_tasks_of_any_other_srun(self):
+    def test_launches_tasks_of_other_srun_versions(self):
         self.assertEqual(self.run_with("none pmi2", 3), (
             3,
             "srun --mpi=none lockstep launch -- lockstep train --checkpoint-dir r --model cnn\n"))
 
-    def test_is_put_back_after_a_checkpoint(self):
+    def test_is_requeued_after_a_checkpoint(self):
         status, output = self.run_with("pmix", 143)
         self.assertEqual(status, 0)
         self.assertIn("scontrol requeue 7\n", output)
@@ -287,17 +287,17 @@ class Image(unittest.TestCase):
             line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")
         ]
 
-    def test_has_instructions_that_docker_knows(self):
+    def test_has_valid_instructions(self):
         self.assertLessEqual({name for name, _ in self.instructions()}, self.INSTRUCTIONS)
         self.assertEqual([name for name, _ in self.instructions()[:2]], ["ARG", "FROM"])
 
-    def test_copies_what_is_there(self):
+    def test_copies_existing_files(self):
         for name, words in self.instructions():
             if name == "COPY" and "--from" not in words:
                 for source in words.split()[:-1]:
                     self.assertTrue((ROOT / source).exists(), source)
 
-    def test_installs_by_the_list_of_packages_and_what_is_of_ssh_alone(self):
+    def test_installs_the_listed_packages_and_ssh(self):
         text = " ".join(words for name, words in self.instructions() if name == "RUN")
         self.assertEqual(text.count("scripts/setup"), 2,
                          "of the image that builds, and of the one that runs")
@@ -325,7 +325,7 @@ class Image(unittest.TestCase):
 
 
 class ListOfHosts(unittest.TestCase):
-    def test_has_a_host_and_slots_a_line(self):
+    def test_has_a_host_and_slots_per_line(self):
         lines = [
             line for line in (LAUNCH / "hostfile").read_text().splitlines()
             if line and not line.startswith("#")

@@ -20,7 +20,7 @@ std::vector<RunLog> two_runs() {
                  epoch_event(10, 0.6) + epoch_event(20, 0.7))};
 }
 
-TEST(ParseGoal, TakesAMetricAndAValue) {
+TEST(ParseGoal, ParsesMetricAndValue) {
   EXPECT_EQ(parse_goal("validation_accuracy=0.9").value, 0.9);
   EXPECT_EQ(parse_goal("validation_accuracy=0.9").metric.name, "validation_accuracy");
   EXPECT_EQ(parse_goal("score:max=2").metric.direction, strategy::Direction::max);
@@ -29,7 +29,7 @@ TEST(ParseGoal, TakesAMetricAndAValue) {
             "[--target] expected METRIC or METRIC=X with a number X, got \"loss=small\"");
 }
 
-TEST(ChooseGoal, IsTheBestValueThatAllRunsHaveReached) {
+TEST(ChooseGoal, IsBestValueReachedByAllRuns) {
   const std::vector<RunLog> runs = two_runs();
   const auto goal = choose_goal(runs, {});
   ASSERT_TRUE(goal);
@@ -55,7 +55,7 @@ TEST(ChooseGoal, MinimizesALoss) {
   EXPECT_EQ(first_reached(runs[0], *goal)->step, 2);
 }
 
-TEST(ChooseGoal, TakesTheShortNameOfTheAccuracyOfFiveGuesses) {
+TEST(ChooseGoal, AcceptsShortNameOfTop5Accuracy) {
   const std::vector<RunLog> runs = {log_of(
       start_event() + "{\"event\":\"validation\",\"step\":7,\"validation_top5_accuracy\":0.95}\n")};
   const auto goal = choose_goal(runs, parse_goal("validation_top5=0.9"));
@@ -64,7 +64,7 @@ TEST(ChooseGoal, TakesTheShortNameOfTheAccuracyOfFiveGuesses) {
   EXPECT_EQ(first_reached(runs.front(), *goal)->step, 7);
 }
 
-TEST(ChooseGoal, NeedsAMetricOfTheRuns) {
+TEST(ChooseGoal, RequiresMetricOfRuns) {
   const std::vector<RunLog> runs = two_runs();
   EXPECT_THAT(refusal_of([&] { choose_goal(runs, parse_goal("validation_acuracy=0.9")); }),
               HasSubstr("did you mean validation_accuracy?"));
@@ -72,12 +72,12 @@ TEST(ChooseGoal, NeedsAMetricOfTheRuns) {
   EXPECT_FALSE(choose_goal(none, {}));
 }
 
-TEST(Cost, IsThatOfAllHosts) {
+TEST(Cost, CountsAllHosts) {
   const RunLog run = two_runs().front();
   EXPECT_DOUBLE_EQ(cost_of(run, 1800, 3), 3) << "two hosts for half an hour";
 }
 
-TEST(Cost, IsThatOfTheHostsOfEachRun) {
+TEST(Cost, CountsHostsOfEachRun) {
   const RunLog run =
       log_of(start_event() + step_event(10, 4) +
              R"({"event":"start","first_step":10,"nodes":1,"start_seconds":0,"time":200})" + "\n" +
@@ -87,7 +87,7 @@ TEST(Cost, IsThatOfTheHostsOfEachRun) {
   EXPECT_DOUBLE_EQ(cost_of(run, 5, 3600), 2 * 5);
 }
 
-TEST(Settings, AreOptionsAndFactsOfTheStart) {
+TEST(Settings, AreOptionsAndFactsOfStart) {
   const auto settings = settings_of(two_runs());
   const auto find = [&](const std::string& name) {
     return *std::ranges::find(settings, name, &Setting::name);

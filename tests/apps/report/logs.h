@@ -44,7 +44,7 @@ inline std::string end_event(int steps, const std::string& more = "") {
       steps, more, 100 + steps);
 }
 
-/// The log `text` as it is read from a file.
+/// The log `text`, read from a file.
 inline RunLog log_of(const std::string& text, const std::string& name = "run") {
   const data::TemporaryDirectory directory;
   data::write_bytes(directory / (name + ".jsonl"), text);

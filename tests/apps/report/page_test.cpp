@@ -37,7 +37,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// Every element is closed, in the right order.
+/// Expects that all elements are closed in the right order.
 void expect_balanced(const std::string& page) {
   const std::regex tag(R"(<(/?)([a-z0-9]+)([^>]*)>)");
   std::vector<std::string> open;
@@ -74,7 +74,7 @@ TEST(ReportPage, OfOneRunHasAllSections) {
   expect_balanced(page);
 }
 
-TEST(ReportPage, NamesTheSlowestReplicaWhereOthersHaveNoSamples) {
+TEST(ReportPage, NamesSlowestReplicaIfOthersHaveNoSamples) {
   const std::vector<RunLog> runs = {
       log_of(start_event() + step_event(10, 1,
                                         R"("replica_input_ms":[0,0],"replica_compute_ms":[5,0],)"
@@ -84,14 +84,14 @@ TEST(ReportPage, NamesTheSlowestReplicaWhereOthersHaveNoSamples) {
       HasSubstr("Replica 0 is the slowest: its steps take 5 ms, 5 ms longer than the median"));
 }
 
-TEST(ReportPage, NeedsNothingElse) {
+TEST(ReportPage, IsSelfContained) {
   const std::vector<RunLog> runs = {log_of(log_text())};
   const std::string page = report_page(runs, {});
   for (const char* reference : {"http:", "https:", "src=", "@import", "url(", "<link"})
     EXPECT_THAT(page, Not(HasSubstr(reference)));
 }
 
-TEST(ReportPage, EscapesWhatLogsContain) {
+TEST(ReportPage, EscapesContentsOfLogs) {
   const std::vector<RunLog> runs = {
       log_of(start_event(R"("run":"x","strategy":"<script>alert(1)</script>",)") +
              step_event(1, 1, R"("<img>":1,"bound_by":"<i>","verdict":"a & \"b\"",)"))};
@@ -119,7 +119,7 @@ TEST(ReportPage, ComparesRuns) {
   expect_balanced(page);
 }
 
-TEST(ReportPage, ComparesAsManyRunsAsThereAreColors) {
+TEST(ReportPage, LimitsNumberOfRuns) {
   std::vector<RunLog> runs;
   for (std::size_t i = 0; i < kMaxRuns; ++i)
     runs.push_back(log_of(log_text(), fmt::format("run{}", i)));
@@ -130,7 +130,7 @@ TEST(ReportPage, ComparesAsManyRunsAsThereAreColors) {
   EXPECT_THAT(page, HasSubstr("All runs have the same configuration."));
 }
 
-TEST(ReportPage, TellsWhatALogLacks) {
+TEST(ReportPage, ReportsIncompleteLogs) {
   const std::vector<RunLog> runs = {
       log_of(step_event(10, 1) + "damaged\n" + step_event(20, 1).substr(0, 9))};
   const std::string page = report_page(runs, {});
@@ -141,7 +141,7 @@ TEST(ReportPage, TellsWhatALogLacks) {
   expect_balanced(page);
 }
 
-TEST(ReportPage, OfAMillionStepsIsSmall) {
+TEST(ReportPage, IsSmallForMillionSteps) {
   Series loss;
   for (std::int64_t step = 1; step <= 1'000'000; ++step)
     loss.add({step, 0.001 * static_cast<double>(step), 1.0 / static_cast<double>(step % 100 + 1)});
@@ -151,7 +151,7 @@ TEST(ReportPage, OfAMillionStepsIsSmall) {
   EXPECT_LT(report_page(runs, {}).size(), 400'000U);
 }
 
-TEST(LineChart, SurvivesAnyNumbers) {
+TEST(LineChart, AcceptsAnyNumbers) {
   for (const double value : {0.0, 1.0, -1.0, 1e99, -1e99, 1e-99})
     for (const double x : {0.0, 1.0, 9e15, 1e10 + 1e-6}) {
       const Chart chart{.title = "t",
@@ -165,7 +165,7 @@ TEST(LineChart, SurvivesAnyNumbers) {
   EXPECT_EQ(line_chart({.title = "none", .curves = {{.name = "a", .points = {}}}}), "");
 }
 
-TEST(LineChart, IsLogarithmicOverManyOrdersOfMagnitude) {
+TEST(LineChart, IsLogarithmicForLargeRange) {
   Chart chart{.title = "t", .curves = {{.name = "a", .points = {}}}};
   for (int i = 0; i <= 6; ++i) {
     const double value = std::pow(10, -i);
@@ -186,7 +186,7 @@ TEST(ShortNumber, HasFourDigits) {
   EXPECT_EQ(short_number(1.5e-7), "1.5e-07");
 }
 
-TEST(TimeText, HasAReadableUnit) {
+TEST(TimeText, HasReadableUnit) {
   EXPECT_EQ(time_text(-1e-18), "0 s");
   EXPECT_EQ(time_text(0.00035), "350 µs");
   EXPECT_EQ(time_text(12.34), "12.3 s");

@@ -13,7 +13,7 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-TEST(RunLog, HasCurvesTimesAndTheEnd) {
+TEST(RunLog, HasCurvesTimesAndEnd) {
   const RunLog log = log_of(start_event() + step_event(10, 2) + step_event(20, 1) +
                             epoch_event(20, 0.5) + end_event(20));
   EXPECT_EQ(log.name, "run");
@@ -32,7 +32,7 @@ TEST(RunLog, HasCurvesTimesAndTheEnd) {
   EXPECT_EQ(log.damaged_lines, 0);
 }
 
-TEST(RunLog, OfATrainingThatStillRunsMayEndWithinALine) {
+TEST(RunLog, AcceptsIncompleteLastLine) {
   const std::string text = start_event() + step_event(10, 2);
   const RunLog whole = log_of(text);
   EXPECT_EQ(whole.status(), "still running, or killed");
@@ -47,7 +47,7 @@ TEST(RunLog, OfATrainingThatStillRunsMayEndWithinALine) {
   EXPECT_EQ(log_of(text + last).steps, 20) << "only the end of the line is missing";
 }
 
-TEST(RunLog, TellsHowATrainingEnded) {
+TEST(RunLog, HasStatus) {
   EXPECT_EQ(log_of(start_event() + end_event(5, R"("signal":15,)")).status(),
             "stopped by signal 15");
   EXPECT_EQ(log_of(start_event() + end_event(5, R"("stopped":true,)")).status(), "stopped early");
@@ -57,7 +57,7 @@ TEST(RunLog, TellsHowATrainingEnded) {
       "diverged");
 }
 
-TEST(RunLog, CountsLinesThatAreNoEvents) {
+TEST(RunLog, CountsDamagedLines) {
   const RunLog log = log_of(start_event() + "Warning: something\n[1]\n\n{\"a\":1}\n" +
                             std::string(100, '[') + "\n" + step_event(10, 2));
   EXPECT_EQ(log.damaged_lines, 4);
@@ -65,7 +65,7 @@ TEST(RunLog, CountsLinesThatAreNoEvents) {
   EXPECT_EQ(log.steps, 10);
 }
 
-TEST(RunLog, SurvivesMembersOfOtherTypes) {
+TEST(RunLog, IgnoresMembersOfOtherTypes) {
   const RunLog log = log_of(
       "{\"event\":\"start\",\"devices\":7,\"nodes\":\"x\",\"first_step\":-1e300,\"time\":[],"
       "\"start_seconds\":1e300}\n"
@@ -80,7 +80,7 @@ TEST(RunLog, SurvivesMembersOfOtherTypes) {
   EXPECT_GE(log.steps, 0);
 }
 
-TEST(RunLog, ShowsStepsOfAResumedTrainingOnce) {
+TEST(RunLog, ReplacesRepeatedSteps) {
   const RunLog log =
       log_of(start_event() + step_event(10, 4) + step_event(20, 3) + epoch_event(20, 0.3) +
              R"({"event":"start","first_step":10,"restored_from":"ck/10","time":200})" + "\n" +
@@ -117,7 +117,7 @@ TEST(RunLog, ReadsBreakdownVerdictAndReplicas) {
   EXPECT_EQ(log.occurrences.back().step, 20) << "where it changed";
 }
 
-TEST(RunLog, ListsTheEndOfATrainingWhoseLimitChangesOften) {
+TEST(RunLog, LimitsVerdictChanges) {
   std::string text = start_event();
   for (int step = 1; step <= 1000; ++step)
     text +=
@@ -128,7 +128,7 @@ TEST(RunLog, ListsTheEndOfATrainingWhoseLimitChangesOften) {
   EXPECT_EQ(log.bound_by.at("input"), 500);
 }
 
-TEST(RunLog, WithoutStepsHasTheBreakdownOfItsEpochs) {
+TEST(RunLog, UsesBreakdownOfEpochsWithoutSteps) {
   const auto more = [](double input) {
     return fmt::format(R"("breakdown":{{"input":{}}},"bound_by":"input","verdict":"v",)", input);
   };
@@ -143,7 +143,7 @@ TEST(RunLog, WithoutStepsHasTheBreakdownOfItsEpochs) {
   EXPECT_EQ(both.bound_by.at("input"), 1);
 }
 
-TEST(RunLog, IgnoresTrainingMetricsOfAPartOfAnEpoch) {
+TEST(RunLog, IgnoresTrainingMetricsOfIncompleteEpoch) {
   const RunLog log = log_of(start_event() +
                             R"({"event":"epoch","step":5,"complete":false,"loss":1,)"
                             R"("validation_loss":2,"time":105})" +
@@ -152,7 +152,7 @@ TEST(RunLog, IgnoresTrainingMetricsOfAPartOfAnEpoch) {
   EXPECT_TRUE(log.epoch_values.contains("validation_loss"));
 }
 
-TEST(ReadRun, FindsTheLogInADirectory) {
+TEST(ReadRun, FindsLogInDirectory) {
   const data::TemporaryDirectory directory;
   EXPECT_THAT(refusal_of([&] { read_run(directory.path()); }), EndsWith("there is none"));
   data::write_bytes(directory / "recorder-0.jsonl", "{\"kind\":1}\n");
@@ -166,7 +166,7 @@ TEST(ReadRun, FindsTheLogInADirectory) {
                         "and b.json"));
 }
 
-TEST(ReadRun, RefusesWhatIsNoLog) {
+TEST(ReadRun, RejectsOtherFiles) {
   const data::TemporaryDirectory directory;
   data::write_bytes(directory / "empty", "");
   data::write_bytes(directory / "text", "epoch step loss\n");

@@ -13,7 +13,7 @@ Point at(std::int64_t step, double value) {
   return {.step = step, .seconds = 0.5 * static_cast<double>(step), .value = value};
 }
 
-TEST(Series, KeepsFewPointsAsTheyAre) {
+TEST(Series, KeepsFewPointsUnchanged) {
   Series series;
   for (std::int64_t step = 10; step <= 30; step += 10)
     series.add(at(step, static_cast<double>(step)));
@@ -24,7 +24,7 @@ TEST(Series, KeepsFewPointsAsTheyAre) {
   EXPECT_EQ(series.mean(), 20);
 }
 
-TEST(Series, KeepsMeanAndExtremesOfAnyNumberOfPoints) {
+TEST(Series, KeepsMeanAndExtremes) {
   Series series;
   constexpr std::int64_t kPoints = 100'003;
   for (std::int64_t step = 1; step <= kPoints; ++step)
@@ -48,7 +48,7 @@ TEST(Series, KeepsMeanAndExtremesOfAnyNumberOfPoints) {
   EXPECT_EQ(series.coarse(180).back().last_step, kPoints);
 }
 
-TEST(Series, IgnoresWhatCannotBeDrawn) {
+TEST(Series, IgnoresInvalidPoints) {
   Series series;
   series.add(at(5, 1));
   series.add(at(6, std::nan("")));
@@ -59,7 +59,7 @@ TEST(Series, IgnoresWhatCannotBeDrawn) {
   EXPECT_EQ(series.bins()[0].max, 1);
 }
 
-TEST(Series, ForgetsWhatIsRepeated) {
+TEST(Series, DropsRepeatedSteps) {
   Series series;
   for (std::int64_t step = 1; step <= 10; ++step) series.add(at(step, 1));
   series.drop_after(4);
@@ -68,7 +68,7 @@ TEST(Series, ForgetsWhatIsRepeated) {
   EXPECT_EQ(series.bins().back().mean(), 3);
 }
 
-TEST(Series, HasAMeanNearAnyStep) {
+TEST(Series, HasMeanNearStep) {
   Series series;
   EXPECT_EQ(series.mean_at(3), 0);
   EXPECT_EQ(series.mean(), 0);

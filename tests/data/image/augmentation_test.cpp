@@ -17,7 +17,7 @@ constexpr int kSamples = 20000;
 
 SampleKey key_of(std::int64_t record) { return {.seed = 7, .epoch = 3, .record_id = record}; }
 
-TEST(SampleRandom, DependsOnEveryPartOfItsKeyAndOnNothingElse) {
+TEST(SampleRandom, DependsOnExactlyItsKey) {
   const SampleKey key = {1, 2, 3};
   EXPECT_EQ(SampleRandom("flip", key).word(), SampleRandom("flip", key).word());
   const std::set<std::uint32_t> words = {
@@ -31,7 +31,7 @@ TEST(SampleRandom, DependsOnEveryPartOfItsKeyAndOnNothingElse) {
   EXPECT_EQ(sequence.size(), 100u);
 }
 
-TEST(ChoosePaddedCrop, ReachesEveryPlaceAboutAsOften) {
+TEST(ChoosePaddedCrop, IsUniformOverPositions) {
   std::map<std::pair<int, int>, int> times;
   for (int i = 0; i < kSamples; ++i) {
     const Rectangle part = choose_padded_crop(key_of(i), 32, 32, 4, 32, 32);
@@ -68,8 +68,7 @@ TEST(ChooseResizedCrop, IsUniformInAreaWithinTheRange) {
   double least = 1;
   double most = 0;
   for (int i = 0; i < kSamples; ++i) {
-    // Of an image this wide every area fits except the ratios that would make it higher than the
-    // image.
+    // All areas fit in an image this wide, except with ratios that exceed its height.
     const Rectangle part = choose_resized_crop(key_of(i), 2000, 2000, range);
     EXPECT_GE(part.x, 0);
     EXPECT_GE(part.y, 0);
@@ -86,7 +85,7 @@ TEST(ChooseResizedCrop, IsUniformInAreaWithinTheRange) {
   EXPECT_NEAR(least, 0.08, 0.002);
   EXPECT_GT(most, 0.98);
   EXPECT_LE(most, 1);
-  // An area a above 3/4 fits for -ln(a) / ln(4/3) of the ratios, which takes the mean from 0.54 to
+  // An area a above 3/4 fits for -ln(a) / ln(4/3) of the ratios, which lowers the mean from 0.54 to
   // 0.4778.
   EXPECT_NEAR(mean_area, 0.4778, 0.006);
 }
@@ -100,8 +99,8 @@ TEST(ChooseResizedCrop, HasRatiosUniformInTheLogarithm) {
   EXPECT_NEAR(wide / static_cast<double>(kSamples), 0.5, 0.015);
 }
 
-TEST(ChooseResizedCrop, TakesTheMiddleWhereNothingFits) {
-  // A strip: each try is higher than 10, so the widest allowed part of the middle it is.
+TEST(ChooseResizedCrop, FallsBackToTheCenter) {
+  // In a strip, each try is higher than 10, so the widest allowed center is used.
   EXPECT_EQ(choose_resized_crop(key_of(1), 10, 1000, {{0.5, 1}, {0.75, 4.0 / 3}}),
             (Rectangle{493, 0, 13, 10}));
   EXPECT_EQ(choose_resized_crop(key_of(1), 1000, 10, {{0.5, 1}, {0.75, 4.0 / 3}}),
@@ -110,7 +109,7 @@ TEST(ChooseResizedCrop, TakesTheMiddleWhereNothingFits) {
   EXPECT_EQ(choose_resized_crop(key_of(1), 1, 1, {}), (Rectangle{0, 0, 1, 1}));
 }
 
-TEST(ChooseFlip, FlipsTheShareAskedFor) {
+TEST(ChooseFlip, FlipsWithTheGivenProbability) {
   int flips = 0;
   int rare = 0;
   for (int i = 0; i < kSamples; ++i) {
@@ -144,7 +143,7 @@ Bytes jittered(const ColorJitter& jitter, Image image) {
   return pixels_of(image.view());
 }
 
-TEST(ChooseErasing, ErasesTheShareAskedForWithinTheImage) {
+TEST(ChooseErasing, ErasesInsideTheImageWithTheGivenProbability) {
   int erased = 0;
   for (int i = 0; i < kSamples; ++i) {
     const auto hole = choose_erasing(key_of(i), 40, 60, 0.25);
@@ -179,7 +178,7 @@ TEST(ChooseColorJitter, CoversItsRange) {
   EXPECT_NEAR(most, 1.4, 0.01);
 }
 
-TEST(JitterColors, LeavesPixelsAloneAtFactorsOfOne) {
+TEST(JitterColors, IsIdentityAtFactorsOfOne) {
   const Image image = noisy_image(5, 6);
   EXPECT_EQ(jittered({}, image), pixels_of(image.view()));
 }

@@ -29,7 +29,7 @@ class CaptionTest : public ::testing::Test {
     write_bytes(directory_ / name, bytes);
     return (directory_ / name).string();
   }
-  /// All pixels of it are `value`.
+  /// Writes an image whose pixels are all `value`.
   void add_gray_png(const std::string& name, std::uint8_t value, int height = 2,
                     int width = 3) const {
     add(name, text_of(encode_png(constant_image(height, width, {value, value, value}).view())));
@@ -38,7 +38,7 @@ class CaptionTest : public ::testing::Test {
   std::string words() const {
     return add("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nred\ndot\n");
   }
-  /// Two images, of which the first has two captions.
+  /// Two images; the first has two captions.
   std::string table() const {
     add_gray_png("images/one.png", 51);
     add_gray_png("images/two.png", 255);

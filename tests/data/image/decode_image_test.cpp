@@ -8,7 +8,7 @@
 namespace lockstep::data {
 namespace {
 
-TEST(ImageDecoder, TellsFormatsByContent) {
+TEST(ImageDecoder, DetectsFormatsByContent) {
   const Image original = smooth_image(16, 24);
   ImageDecoder decoder;
   const Bytes png = encode_png(original.view());
@@ -19,7 +19,7 @@ TEST(ImageDecoder, TellsFormatsByContent) {
   EXPECT_LE(difference(decoder.decode(3), original.view()).largest, 8);
 }
 
-TEST(ImageDecoder, NamesTheFirstBytesOfWhatItDoesNotKnow) {
+TEST(ImageDecoder, ReportsTheFirstBytesOfUnknownFormats) {
   ImageDecoder decoder;
   const Bytes unknown = {'l', 'o', 'c', 'k', 's', 't', 1, 0, 1};
   EXPECT_EQ(
@@ -33,7 +33,7 @@ TEST(ImageDecoder, NamesTheFirstBytesOfWhatItDoesNotKnow) {
             "[image] expected a JPEG or a PNG image; there are no bytes");
 }
 
-TEST(ImageDecoder, DeliversThePartOfAPng) {
+TEST(ImageDecoder, DecodesThePartOfAPng) {
   const Image original = noisy_image(16, 24);
   ImageDecoder decoder;
   const Bytes png = encode_png(original.view());
@@ -45,7 +45,7 @@ TEST(ImageDecoder, DeliversThePartOfAPng) {
   EXPECT_EQ(part.height, 8);
 }
 
-TEST(ImageDecoder, DecodesAJpegNoLargerThanItMust) {
+TEST(ImageDecoder, DecodesAJpegAtTheSmallestSufficientSize) {
   const Bytes jpeg = encode_jpeg(smooth_image(128, 128).view());
   ImageDecoder decoder;
   const auto width_of = [&](const WantedPart& wanted) {

@@ -52,7 +52,7 @@ TEST(JpegDecoder, RepeatsGrayAndDropsColor) {
   EXPECT_NEAR(decoder.decode(1, memory).at(3, 3)[0], 0.299 * 200, 2);
 }
 
-TEST(JpegDecoder, ConvertsInkToLight) {
+TEST(JpegDecoder, ConvertsCmyk) {
   const Image original = smooth_image(24, 40);
   JpegDecoder decoder;
   Image memory;
@@ -79,7 +79,7 @@ TEST(JpegDecoder, DecodesAtAFractionOfTheSize) {
     const ImageView small = decoder.decode(whole_of(size), denominator, 3, memory);
     ASSERT_EQ(small.width, size.width);
     ASSERT_EQ(small.height, size.height);
-    // The middle of a scaled pixel is the middle of those that it stands for.
+    // The center of a scaled pixel is the center of those that it covers.
     const int x = small.width / 2;
     const int y = small.height / 2;
     const std::uint8_t* there =
@@ -115,7 +115,7 @@ TEST(JpegDecoder, DecodesThePartOfTheWholeImage) {
   }
 }
 
-TEST(JpegDecoder, SaysWhatLibjpegSays) {
+TEST(JpegDecoder, ReportsLibjpegErrors) {
   JpegDecoder decoder;
   const Bytes nothing;
   EXPECT_EQ(
@@ -135,7 +135,7 @@ TEST(JpegDecoder, RefusesMorePixelsThanAllowed) {
   JpegDecoder(110).open(bytes);
 }
 
-/// `bytes` of a JPEG with other extents in its header.
+/// The JPEG `bytes` with other extents in the header.
 Bytes with_extents(Bytes bytes, int height, int width) {
   for (std::size_t i = 0; i + 8 < bytes.size(); ++i) {
     if (bytes[i] != 0xff || (bytes[i + 1] != 0xc0 && bytes[i + 1] != 0xc2)) continue;  // SOF0, SOF2
@@ -158,7 +158,7 @@ TEST(JpegDecoder, RefusesMorePixelsThanTheDefault) {
             "[JPEG image] expected at most 67108864 pixels; the header announces 16384 x 16384");
 }
 
-/// The coefficients of a progressive image are all in memory: six bytes a pixel at 4:4:4.
+/// All coefficients of a progressive image are in memory: six bytes per pixel at 4:4:4.
 TEST(JpegDecoder, LimitsTheMemoryOfAProgressiveImage) {
   const JpegStyle style = {.color = JpegColor::ycc_444, .progressive = true};
   const Bytes bytes = with_extents(encode_jpeg(smooth_image(16, 16).view(), style), 8000, 8000);
@@ -169,10 +169,10 @@ TEST(JpegDecoder, LimitsTheMemoryOfAProgressiveImage) {
             "[JPEG image] expected an image that decodes within 272 MiB, got more");
   const Bytes sound = encode_jpeg(smooth_image(16, 16).view(), style);
   decoder.open(sound);
-  EXPECT_EQ(decoder.decode(3, memory).width, 16) << "the decoder is as good as before";
+  EXPECT_EQ(decoder.decode(3, memory).width, 16) << "the decoder can still be used";
 }
 
-TEST(JpegDecoder, RefusesPixelsThatLibjpegOnlyWarnsOf) {
+TEST(JpegDecoder, RejectsLibjpegWarnings) {
   Bytes bytes = encode_jpeg(noisy_image(16, 16).view());
   bytes.erase(bytes.end() - 40, bytes.end() - 2);
   JpegDecoder decoder;
@@ -184,7 +184,7 @@ TEST(JpegDecoder, RefusesPixelsThatLibjpegOnlyWarnsOf) {
               HasSubstr("premature end of data segment"));
 }
 
-TEST(JpegDecoder, TakesPixelsWithPaddingBehindThem) {
+TEST(JpegDecoder, IgnoresTrailingPadding) {
   const Bytes bytes = encode_jpeg(smooth_image(16, 16).view());
   Bytes padded = bytes;
   padded.insert(padded.end() - 2, 40, 1);
@@ -215,7 +215,7 @@ TEST(JpegDecoder, FailsWhereverTheFileIsCutShort) {
   }
 }
 
-/// What comes of one damaged image: pixels, or an Error (data).
+/// The result of a damaged image: pixels, or an Error (data).
 void decode_damaged(JpegDecoder& decoder, const Bytes& bytes, const Rectangle& part,
                     Image& memory) {
   try {
@@ -242,7 +242,7 @@ TEST(JpegDecoder, SurvivesAFlippedBitAnywhere) {
         decode_damaged(decoder, damaged, {5, 6, 9, 7}, memory);
       }
     }
-    // What it met left no trace in the decoder.
+    // Damaged images leave no state in the decoder.
     Image fresh_memory;
     JpegDecoder fresh;
     fresh.open(bytes);

@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-TEST(DecodePng, GivesThePixelsBack) {
+TEST(DecodePng, RoundTripsPixels) {
   for (const int channels : {1, 3}) {
     const Image original = noisy_image(13, 17, channels);
     const Bytes bytes = encode_png(original.view());
@@ -19,7 +19,7 @@ TEST(DecodePng, GivesThePixelsBack) {
   }
 }
 
-TEST(ToPng, IsReadBackWhateverTheStrideIs) {
+TEST(ToPng, RoundTripsAnyStride) {
   for (const int channels : {1, 3}) {
     const Image original = noisy_image(13, 17, channels);
     const Rectangle part{.x = 2, .y = 3, .width = 7, .height = 5};
@@ -57,7 +57,7 @@ TEST(DecodePng, RoundsSixteenBitsToEight) {
   EXPECT_EQ(pixels_of(decode_png(bytes, 1, memory)), (Bytes{0, 1, 255, 0x12}));
 }
 
-TEST(DecodePng, SpreadsFewBits) {
+TEST(DecodePng, ScalesLowBitDepths) {
   Image memory;
   const Bytes bits = encode_png({0b10100000}, 1, 3, {.color_type = 0, .bits = 1});
   EXPECT_EQ(pixels_of(decode_png(bits, 1, memory)), (Bytes{255, 0, 255}));
@@ -78,7 +78,7 @@ TEST(DecodePng, ConvertsBetweenGrayAndColor) {
   EXPECT_NEAR(luma[2], 0.114 * 250, 1);
 }
 
-TEST(DecodePng, SaysWhatLibpngSays) {
+TEST(DecodePng, ReportsLibpngErrors) {
   const Bytes text = {'h', 'e', 'l', 'l', 'o', ' ', 'y', 'o', 'u'};
   EXPECT_EQ(data_error_of([&] { read_png_header(text); }),
             "[PNG image] expected an intact image; the decoder reports: Not a PNG file");
@@ -106,7 +106,7 @@ TEST(DecodePng, FailsOrIgnoresAFlippedBitAnywhere) {
     for (int bit = 0; bit < 8; ++bit) {
       Bytes damaged = bytes;
       damaged[i] = static_cast<std::uint8_t>(damaged[i] ^ (1 << bit));
-      // Every chunk has a checksum: what is not an error changed nothing that counts.
+      // Every chunk has a checksum: without an error, no pixel changed.
       try {
         EXPECT_EQ(pixels_of(decode_png(damaged, 3, memory, 1 << 16)), pixels_of(original.view()))
             << "byte " << i;
@@ -117,8 +117,8 @@ TEST(DecodePng, FailsOrIgnoresAFlippedBitAnywhere) {
   }
 }
 
-// A chunk that says how the file's values relate to light changes nothing.
-TEST(DecodePng, MakesGrayOfTheValuesAsTheyAre) {
+// A gamma chunk has no effect.
+TEST(DecodePng, IgnoresGammaWhenConvertingToGray) {
   const Image image = constant_image(4, 4, {200, 0, 0});
   const Bytes plain = encode_png(image.view());
   const Bytes gamma = {0, 0, 0, 4, 'g', 'A', 'M', 'A', 0, 0, 0xb1, 0x8f, 0x0b, 0xfc, 0x61, 0x05};

@@ -1,6 +1,6 @@
 #include "tests/data/image/encode.h"
 
-#include <cstddef>  // jpeglib.h needs what these two declare
+#include <cstddef>  // jpeglib.h needs the declarations of these two
 #include <cstdio>
 
 #include <jpeglib.h>
@@ -37,7 +37,7 @@ void set_color(jpeg_compress_struct& codec, JpegColor color) {
   codec.comp_info[0].v_samp_factor = color == JpegColor::ycc_420 ? 2 : 1;
 }
 
-/// A row as the encoder takes it.
+/// A row in the encoder's format.
 Bytes ink_of(const std::uint8_t* row, int width, bool inverted) {
   Bytes ink;
   for (int x = 0; x < width; ++x) {

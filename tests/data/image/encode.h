@@ -1,4 +1,4 @@
-// Images made up and encoded for tests, by the libraries' own encoders.
+// Synthetic images for tests, encoded by the image libraries.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace lockstep::data {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// As a file or a feature of an Example takes them.
+/// The bytes as a string, for files and Example features.
 inline std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
-/// Smooth colors, so that JPEG changes them little, different in every channel and direction.
+/// Smooth colors, which JPEG changes little, different in every channel and direction.
 Image smooth_image(int height, int width, int channels = 3);
-/// Every pixel different from its neighbours.
+/// Every pixel differs from its neighbors.
 Image noisy_image(int height, int width, int channels = 3);
 Image constant_image(int height, int width, std::vector<std::uint8_t> pixel);
 
@@ -44,10 +44,10 @@ struct PngStyle {
 Bytes encode_png(const Bytes& rows, int height, int width, const PngStyle& style = {});
 Bytes encode_png(const ImageView& image);
 
-/// The pixels in one piece, whatever the stride.
+/// The pixels without gaps between rows.
 Bytes pixels_of(const ImageView& view);
 
-/// The largest and the mean difference of two images of one size.
+/// The largest and the mean difference of two images of the same size.
 struct Difference {
   int largest = 0;
   double mean = 0;

@@ -1,4 +1,4 @@
-// Images on their way from files into batches.
+// Batches of images from files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::string encoded_record(const Bytes& file, std::int64_t label) {
 
 class ImageBatches : public testing::Test {
  protected:
-  /// Records of JPEG and PNG images in turn, all of `height` x `width`.
+  /// Alternating records of JPEG and PNG images of `height` x `width`.
   Dataset images(int count, int height = 12, int width = 10) {
     std::vector<std::string> records;
     for (int i = 0; i < count; ++i) {
@@ -58,7 +58,7 @@ class ImageBatches : public testing::Test {
   const TemporaryDirectory directory_;
 };
 
-/// A JPEG whose header announces 16384 x 16384 pixels.
+/// A JPEG whose header states 16384 x 16384 pixels.
 TEST_F(ImageBatches, AnImageOfTooManyPixelsIsABadRecord) {
   const auto record = [](Bytes file) { return encoded_record(file, 1); };
   const Bytes sound = encode_jpeg(smooth_image(12, 10).view());
@@ -66,7 +66,7 @@ TEST_F(ImageBatches, AnImageOfTooManyPixelsIsABadRecord) {
   const std::array<std::uint8_t, 2> frame = {0xff, 0xc0};
   const auto begin =
       std::search(huge.begin(), huge.end(), frame.begin(), frame.end()) - huge.begin();
-  for (const int at : {5, 7}) {  // the extents behind the marker, the length and the precision
+  for (const int at : {5, 7}) {  // the extents after the marker, the length and the precision
     huge[static_cast<std::size_t>(begin + at)] = 0x40;
     huge[static_cast<std::size_t>(begin + at + 1)] = 0;
   }
@@ -80,7 +80,7 @@ TEST_F(ImageBatches, HaveTheShapeOfTheFirstImage) {
   const Dataset dataset = images(5);
   EXPECT_EQ(dataset.spec(), SampleSpec::classification({12, 10, 3}, 4));
   const std::vector<Batch> batches = batches_of(dataset.batch(5));
-  const Image second = smooth_image(12, 10);  // a PNG, which loses nothing
+  const Image second = smooth_image(12, 10);  // a PNG, which is lossless
   const Bytes pixels = pixels_of(second.view());
   for (std::size_t i = 0; i < pixels.size(); ++i)
     ASSERT_EQ(batches[0].features()[pixels.size() + i], static_cast<float>(pixels[i]) / 255.0f)
@@ -96,7 +96,7 @@ TEST_F(ImageBatches, HaveTheShapeOfTheRecipe) {
   EXPECT_EQ(batches[2].features().size(), 1u * 8 * 6 * 3);
 }
 
-TEST_F(ImageBatches, AreThoseOfTheTransformForTheirKeys) {
+TEST_F(ImageBatches, MatchTheTransformForTheirKeys) {
   const Dataset plain = images(7).batch(7);
   const Dataset dataset = open().images(small_crops()).batch(7);
   const std::vector<Batch> epochs = batches_of(dataset, {.seed = 5, .last_step = 2});
@@ -109,10 +109,11 @@ TEST_F(ImageBatches, AreThoseOfTheTransformForTheirKeys) {
       const ImageView image = view_of(stored[0].pixels().subspan(i * 360, 360), 12, 10, 3);
       std::vector<float> expected(size);
       transform.apply(image, {5, epoch, static_cast<std::int64_t>(i)}, expected, scratch);
-      const auto given = epochs[static_cast<std::size_t>(epoch)].features().subspan(i * size, size);
-      EXPECT_EQ(std::vector<float>(given.begin(), given.end()), expected) << epoch << " " << i;
+      const auto actual =
+          epochs[static_cast<std::size_t>(epoch)].features().subspan(i * size, size);
+      EXPECT_EQ(std::vector<float>(actual.begin(), actual.end()), expected) << epoch << " " << i;
     }
-  EXPECT_NE(epochs[0].inputs, epochs[1].inputs) << "an epoch has crops of its own";
+  EXPECT_NE(epochs[0].inputs, epochs[1].inputs) << "epochs have different crops";
 }
 
 TEST_F(ImageBatches, AreTheSameForAnyNumberOfReplicasAndThreads) {
@@ -127,7 +128,7 @@ TEST_F(ImageBatches, AreTheSameForAnyNumberOfReplicasAndThreads) {
   EXPECT_EQ(all_features({.seed = 9, .replicas = 3, .local_replicas = 3, .threads = 2}), expected);
 }
 
-TEST_F(ImageBatches, StayBytesForADeviceThatNormalizes) {
+TEST_F(ImageBatches, AreBytesIfTheDeviceNormalizes) {
   const Dataset dataset = images(7).images(small_crops()).batch(7);
   const std::vector<Batch> pixels = batches_of(dataset, {.pixels = true});
   const std::vector<Batch> features = batches_of(dataset);
@@ -157,7 +158,7 @@ TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
               HasSubstr("[JPEG image] expected an intact image"));
 }
 
-TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
+TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughRecordOperations) {
   write_records(directory_ / "images",
                 {encoded_record(encode_png(smooth_image(20, 30).view()), 0),
                  encoded_record(encode_jpeg(smooth_image(31, 22).view()), 1)});
@@ -166,13 +167,13 @@ TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
   recipe.height = recipe.width = 8;
   recipe.geometry = ResizedCenter{.shorter = 9};
   const Dataset images = files.images(recipe);
-  const auto expect_same = [](const Dataset& before, const Dataset& behind) {
+  const auto expect_same = [](const Dataset& before, const Dataset& after) {
     for (const bool pixels : {false, true}) {
-      const auto expected = batches_of(behind.batch(9), {.pixels = pixels}).front();
-      const auto given = batches_of(before.batch(9), {.pixels = pixels}).front();
+      const auto expected = batches_of(after.batch(9), {.pixels = pixels}).front();
+      const auto actual = batches_of(before.batch(9), {.pixels = pixels}).front();
       EXPECT_GT(expected.samples, 0);
-      EXPECT_EQ(given.inputs, expected.inputs) << before.description();
-      EXPECT_EQ(given.targets, expected.targets) << before.description();
+      EXPECT_EQ(actual.inputs, expected.inputs) << before.description();
+      EXPECT_EQ(actual.targets, expected.targets) << before.description();
     }
   };
   expect_same(files.repeat(2).skip(1).take(2).images(recipe), images.repeat(2).skip(1).take(2));
@@ -181,20 +182,20 @@ TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
   expect_same(images, images.cache());
 }
 
-TEST_F(ImageBatches, KeepTheirColorsAfterAGrayOne) {
+TEST_F(ImageBatches, KeepColorsAfterAGrayImage) {
   write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4, 1).view()), 0),
                                         encoded_record(encode_png(smooth_image(4, 4).view()), 1)});
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
               HasSubstr("[image recipe none] expected gray images, or the shape 4x4x3 for gray and "
                         "colored ones; one has 3 channels"));
-  const TFRecordOptions told{.input_shape = {4, 4, 3}};
-  const Dataset colored = Dataset::from_tfrecords((directory_ / "images").string(), told);
+  const TFRecordOptions options{.input_shape = {4, 4, 3}};
+  const Dataset colored = Dataset::from_tfrecords((directory_ / "images").string(), options);
   const Bytes pixels = pixels_of(smooth_image(4, 4).view());
   const std::vector<Batch> batches = batches_of(colored.batch(2), {.pixels = true});
   EXPECT_EQ(Bytes(batches[0].pixels().begin() + 48, batches[0].pixels().end()), pixels);
   EXPECT_EQ(batches[0].pixels()[0], batches[0].pixels()[2]) << "gray in three channels";
   EXPECT_EQ(open().images(small_crops()).spec().shape().back(), 3)
-      << "a recipe has channels of its own";
+      << "the recipe sets the channels";
 }
 
 TEST_F(ImageBatches, OfCifarHaveItsSizeInTrainingAndTesting) {
@@ -213,8 +214,8 @@ TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
   write_records(directory_ / "images",
                 {encoded_record(encode_png(smooth_image(20, 30).view()), 0),
                  encoded_record(encode_jpeg(smooth_image(31, 22).view()), 1)});
-  const TFRecordOptions told{.input_shape = {224, 224, 3}};
-  const Dataset dataset = Dataset::from_tfrecords((directory_ / "images").string(), told);
+  const TFRecordOptions options{.input_shape = {224, 224, 3}};
+  const Dataset dataset = Dataset::from_tfrecords((directory_ / "images").string(), options);
   EXPECT_EQ(batches_of(dataset.images(ImageRecipe::parse("imagenet-test")).batch(2))[0].samples, 2);
   EXPECT_THAT(data_error_of([&] { batches_of(dataset.batch(2)); }),
               HasSubstr("expected images of 224 x 224, or a size to which all images are resized, "
@@ -226,18 +227,18 @@ TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
       HasSubstr("expected a shape HxWxC for the images in image/encoded, got [672, 224]"));
 }
 
-TEST_F(ImageBatches, OfFilesAsLongAsTheirImagesHaveElementsAreDecoded) {
+TEST_F(ImageBatches, DecodeFilesOfAsManyBytesAsElements) {
   const Image image = constant_image(30, 30, {7});
   Bytes file = encode_png(image.view());
   ASSERT_LT(file.size(), 900U);
-  file.resize(900);  // what follows the end is nobody's
+  file.resize(900);  // bytes after the end are ignored
   write_records(directory_ / "images",
                 {encoded_record(file, 0), encoded_record(encode_png(image.view()), 1)});
   const std::vector<Batch> batches = batches_of(open().batch(2), {.pixels = true});
   EXPECT_THAT(copy(batches[0].pixels()), testing::Each(7));
 }
 
-TEST_F(ImageBatches, NeedTheChannelsOfTheRecipe) {
+TEST_F(ImageBatches, RejectOtherChannelsThanTheRecipe) {
   std::vector<std::string> records = {image_record(0, 36, 1)};
   write_records(directory_ / "gray", records);
   const Dataset gray =
@@ -248,7 +249,7 @@ TEST_F(ImageBatches, NeedTheChannelsOfTheRecipe) {
   EXPECT_THAT(input_error_of([&] { gray.images(small_crops()); }), HasSubstr(" are [6, 6, 1]"));
 }
 
-TEST_F(ImageBatches, OfAbsurdSizeAreRefused) {
+TEST_F(ImageBatches, RejectHugeImages) {
   write_records(directory_ / "images", {image_record(0, 36, 1)});
   for (const std::vector<std::int64_t>& shape :
        {std::vector<std::int64_t>{1 << 20, 1 << 20}, {1L << 40, 1L << 40}})
@@ -259,7 +260,7 @@ TEST_F(ImageBatches, OfAbsurdSizeAreRefused) {
         HasSubstr("expected a shape with positive extents and at most 2^28 elements, got ["));
 }
 
-TEST_F(ImageBatches, AreNotMadeOfNumbers) {
+TEST_F(ImageBatches, RejectRecipesOnNumbers) {
   const Dataset numbers = Dataset::synthetic({8, 8, 3}, 2, 4);
   EXPECT_EQ(input_error_of([&] { numbers.images(small_crops()); }),
             "[images] expected image records; the records of 4 synthetic samples of 8x8x3 are not "

@@ -31,7 +31,7 @@ class ImageFolderTest : public ::testing::Test {
     write_bytes(directory_ / name, bytes);
     return directory_ / name;
   }
-  /// All pixels of it are `value`.
+  /// Writes an image whose pixels are all `value`.
   std::filesystem::path add_png(const std::string& name, std::uint8_t value, int height = 2,
                                 int width = 3) const {
     return add(name,
@@ -99,7 +99,7 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   }
 }
 
-TEST_F(ImageFolderTest, IsKnownByTheNamesOfItsImages) {
+TEST_F(ImageFolderTest, IdentityDependsOnImageNames) {
   add_png("cat/1.png", 1);
   add_png("cat/2.png", 2);
   const std::uint64_t both = ImageFolderSource(directory_.path()).info().identity;
@@ -111,7 +111,7 @@ TEST_F(ImageFolderTest, IsKnownByTheNamesOfItsImages) {
   EXPECT_NE(other.concatenate(other).source().info().identity, 0);
 }
 
-TEST_F(ImageFolderTest, SaysThatFoldersLookLikeParts) {
+TEST_F(ImageFolderTest, WarnsIfFoldersLookLikeParts) {
   add_png("val/cat/1.png", 1);
   EXPECT_EQ(ImageFolderSource(directory_.path()).info().description,
             "1 image of 1 class in " + directory_.path().string() +
@@ -127,7 +127,7 @@ TEST_F(ImageFolderTest, SaysThatFoldersLookLikeParts) {
             "3 images of 3 classes in " + directory_.path().string());
 }
 
-TEST_F(ImageFolderTest, SaysWhatToDoAboutImagesWithoutAClass) {
+TEST_F(ImageFolderTest, RejectsImagesWithoutAClass) {
   const auto image = add_png("1.png", 1);
   add_png("2.jpg", 1);
   const std::string expected =
@@ -153,7 +153,7 @@ TEST_F(ImageFolderTest, SaysWhatToDoAboutImagesWithoutAClass) {
                         "and images are read from a directory with a folder for each class"));
 }
 
-TEST_F(ImageFolderTest, AFileIsWhatItsContentSays) {
+TEST_F(ImageFolderTest, DetectsFormatsByContent) {
   add("a/1.jpg", text_of(encode_png(constant_image(8, 8, {7, 7, 7}).view())));
   add("a/2.png", text_of(encode_jpeg(constant_image(8, 8, {9, 9, 9}).view())));
   const ImageFolderSource source(directory_.path());
@@ -161,7 +161,7 @@ TEST_F(ImageFolderTest, AFileIsWhatItsContentSays) {
   EXPECT_THAT(read(source, 1).features(), Each(9.0f / 255));
 }
 
-TEST_F(ImageFolderTest, RecipesMakeImagesOfAnySizeOne) {
+TEST_F(ImageFolderTest, RecipesUnifyImageSizes) {
   add_png("a/1.png", 1, 300, 400);
   add_png("b/1.png", 2, 260, 256);
   const Dataset images =
@@ -184,13 +184,13 @@ TEST_F(ImageFolderTest, WithoutARecipeAllHaveTheSizeOfTheFirst) {
       of(other) +
           "expected a usable image; [image recipe none] expected images of 2 x 3, or a size to "
           "which all images are resized, from the training on: --image-size 224; one is 3 x 3");
-  const ImageFolderSource told(directory_.path(), {3, 3, 3});
-  EXPECT_THAT(read(told, 1).features(), Each(2.0f / 255));
+  const ImageFolderSource resized(directory_.path(), {3, 3, 3});
+  EXPECT_THAT(read(resized, 1).features(), Each(2.0f / 255));
   EXPECT_EQ(input_error_of([&] { ImageFolderSource(directory_.path(), {27}); }),
             of(directory_.path()) + "expected a shape HxWxC for images, got [27]");
 }
 
-TEST_F(ImageFolderTest, NamesTheFileThatIsWrong) {
+TEST_F(ImageFolderTest, NamesTheInvalidFile) {
   add_png("a/1.png", 1);
   const auto empty = add("a/2.png", "");
   const auto text = add("a/3.jpeg", "no image");
@@ -209,7 +209,7 @@ TEST_F(ImageFolderTest, NamesTheFileThatIsWrong) {
       of(directory_ / "a/1.png") + "expected a file that can be read; No such file or directory");
 }
 
-TEST_F(ImageFolderTest, NeedsFoldersWithImages) {
+TEST_F(ImageFolderTest, RejectsFoldersWithoutImages) {
   EXPECT_EQ(error(),
             of(directory_.path()) +
                 "expected a folder for each class, with images in it; there are no folders");
@@ -223,7 +223,7 @@ TEST_F(ImageFolderTest, NeedsFoldersWithImages) {
   EXPECT_FALSE(is_image_folder(directory_.path()));
 }
 
-TEST_F(ImageFolderTest, CountsTheFilesThatItLeavesOut) {
+TEST_F(ImageFolderTest, CountsSkippedFiles) {
   add_png("a/1.png", 1);
   add_png("b/1.png", 1);
   for (const char* name : {"a/1.webp", "a/2.webp", "a/below/1.BMP", "b/1.bmp", "b/2.bmp",
@@ -258,7 +258,7 @@ TEST_F(ImageFolderTest, FollowsLinksToFolders) {
                                            ", 3 other files left out (3 linked folders)");
 }
 
-TEST_F(ImageFolderTest, LinksAloneAreAClassToo) {
+TEST_F(ImageFolderTest, AcceptsClassesOfLinksOnly) {
   const TemporaryDirectory elsewhere;
   std::filesystem::create_directories(directory_ / "cat");
   const auto image = add_png("1.png", 1);
@@ -269,7 +269,7 @@ TEST_F(ImageFolderTest, LinksAloneAreAClassToo) {
   EXPECT_EQ(open_data(directory_.path().string()).size(), 1);
 }
 
-TEST_F(ImageFolderTest, AClassOfOtherFormatsAloneIsNoEmptyClass) {
+TEST_F(ImageFolderTest, RejectsClassesWithoutSupportedImages) {
   add_png("a/1.png", 1);
   add("b/1.bmp", "text");
   add("b/2.bmp", "text");
@@ -296,7 +296,7 @@ TEST_F(ImageFolderTest, NamesTheFormatOfAnImageThatIsNotSupported) {
                 "image, which is not supported: convert it");
 }
 
-TEST_F(ImageFolderTest, ATestSetNeedsTheClassesOfItsTrainingSet) {
+TEST_F(ImageFolderTest, RejectsTestSetsWithOtherClasses) {
   add_png("a/1.png", 1);
   std::filesystem::create_directories(directory_ / "b");
   DataSpecOptions options;
@@ -390,7 +390,7 @@ TEST(OpenImageFolder, ReadsGrayImagesInColorIfTheTrainingHadColors) {
   using Shape = std::vector<std::int64_t>;
   EXPECT_EQ(shape({}), (Shape{1, 2, 1}));
   EXPECT_EQ(shape({.trained_shape = {1, 2, 3}}), (Shape{1, 2, 3}));
-  EXPECT_EQ(shape({.trained_shape = {2, 2, 3}}), (Shape{1, 2, 1})) << "which does not fit";
+  EXPECT_EQ(shape({.trained_shape = {2, 2, 3}}), (Shape{1, 2, 1})) << "the shape does not match";
   EXPECT_EQ(shape({.input_shape = {1, 2, 1}, .trained_shape = {1, 2, 3}}), (Shape{1, 2, 1}));
 }
 

@@ -53,7 +53,7 @@ TEST(Normalizer, ComputesInFloatsInThisOrder) {
   }
 }
 
-TEST(Normalizer, TakesTheFirstConstantsForOneChannel) {
+TEST(Normalizer, UsesTheFirstConstantsForOneChannel) {
   const Normalizer normalizer({.channels = 1, .mean = {0.5f, 9, 9}, .deviation = {0.25f, 9, 9}}, 1);
   std::vector<float> floats(2);
   normalizer.normalize(Bytes{0, 255}, floats);
@@ -67,7 +67,7 @@ Bytes copied(const Image& image, const Rectangle& part, bool flip) {
   return output;
 }
 
-TEST(CopyPart, CropsFlipsAndPadsAsOneByOneWould) {
+TEST(CopyPart, MatchesSeparateCropFlipAndPadding) {
   for (const int channels : {1, 3}) {
     const Image image = noisy_image(5, 7, channels);
     for (const bool flip : {false, true}) {

@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-TEST(ChooseMixup, MakesEveryRecordAPartnerOnce) {
+TEST(ChooseMixup, UsesEveryRecordAsPartnerOnce) {
   std::set<std::int64_t> partners;
   int others = 0;
   for (std::int64_t record = 0; record < 1000; ++record) {
@@ -45,8 +45,8 @@ TEST(ChooseMixup, DrawsWeightsOfTheBetaDistribution) {
   }
 }
 
-/// Nearly all weight is on one side then; which, is a toss of a coin.
-TEST(ChooseMixup, EndsForTheSmallestAlpha) {
+/// Nearly all weight is on one side, with equal probability.
+TEST(ChooseMixup, TerminatesForTheSmallestAlpha) {
   for (const double alpha : {1e-3, 1e-10, 1e-300, std::numeric_limits<double>::denorm_min()}) {
     int whole = 0;
     for (int i = 0; i < 1000; ++i) {

@@ -13,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-TEST(ImageRecipe, IsKnownByName) {
+TEST(ImageRecipe, ParsesNames) {
   for (const std::string& name : ImageRecipe::names())
     EXPECT_EQ(ImageRecipe::parse(name).name, name);
   const ImageRecipe cifar = ImageRecipe::parse("cifar10-train");
@@ -28,7 +28,7 @@ TEST(ImageRecipe, IsKnownByName) {
   EXPECT_FALSE(imagenet.scaled_decoding);
 }
 
-TEST(ImageRecipe, NoneTakesItsSizeFromTheCaller) {
+TEST(ImageRecipe, NoneUsesTheSizeOfTheCaller) {
   const ImageRecipe none = ImageRecipe::parse("none", 28, 27, 1);
   EXPECT_EQ(none.height, 28);
   EXPECT_EQ(none.width, 27);
@@ -46,7 +46,7 @@ TEST(ImageRecipe, OfImageNetHasTheSizeOfTheCallerAndItsShorterSide) {
   const auto shorter = [&] { return test.shorter_side(std::get<ResizedCenter>(test.geometry)); };
   EXPECT_EQ(shorter(), 182);
   test.height = 448;
-  EXPECT_EQ(shorter(), 512) << "a field that is changed afterwards counts too";
+  EXPECT_EQ(shorter(), 512) << "a field changed afterwards has an effect";
   test.geometry = ResizedCenter{460};
   EXPECT_EQ(shorter(), 460);
 }
@@ -73,7 +73,7 @@ TEST(ImageRecipe, ForTestImagesHasNothingRandom) {
   EXPECT_EQ(ours.for_test(), test);
 }
 
-TEST(ImageRecipe, IsReadAsItWasWritten) {
+TEST(ImageRecipe, RoundTripsJson) {
   std::vector<ImageRecipe> recipes;
   for (const std::string& name : ImageRecipe::names())
     recipes.push_back(name == "none" ? ImageRecipe::parse(name, 28, 27, 1)
@@ -94,7 +94,7 @@ TEST(ImageRecipe, IsReadAsItWasWritten) {
   }
 }
 
-TEST(ImageRecipe, SaysWhatIsWrongWithItsJson) {
+TEST(ImageRecipe, RejectsInvalidJson) {
   const auto refusal = [](const char* key, const nlohmann::json& value) -> std::string {
     nlohmann::json json = ImageRecipe::parse("imagenet-test").to_json();
     json[key] = value;
@@ -123,7 +123,7 @@ TEST(ImageRecipe, SaysWhatIsWrongWithItsJson) {
 
 // ---- Steps
 
-TEST(ImageRecipe, OfStepsIsThatOfTheirNames) {
+TEST(ImageRecipe, StepsMatchNamedRecipes) {
   ImageRecipe imagenet = ImageRecipe::parse("imagenet-train", 160, 160);
   imagenet.name = "random-crop=160,flip,normalize=imagenet";
   EXPECT_EQ(ImageRecipe::parse(imagenet.name), imagenet);
@@ -152,7 +152,7 @@ TEST(ImageRecipe, OfStepsIsThatOfTheirNames) {
   EXPECT_EQ(all.for_test().name, "resize=54,crop=48x40,filter=area,gray,normalize=0.5+0.25");
 }
 
-TEST(ImageRecipe, OfStepsIsEvaluatedAsItsTextSays) {
+TEST(ImageRecipe, StepsDefineTheEvaluation) {
   for (const std::string text :
        {"resize=64", "resize=256,crop=224,flip,color=0.4,normalize=imagenet,erase=0.25",
         "pad=4,crop=32x24,cutout=8", "random-crop=96,filter=area:resize=96,filter=bilinear",
@@ -170,7 +170,7 @@ TEST(ImageRecipe, OfStepsIsEvaluatedAsItsTextSays) {
   EXPECT_EQ(changed.description().substr(0, 33), "random-crop=96,flip, normalized b");
 }
 
-TEST(ImageRecipe, RefusesStepsThatMakeNoSense) {
+TEST(ImageRecipe, RejectsInvalidSteps) {
   for (const auto& [steps, message] : std::vector<std::pair<std::string, std::string>>{
            {"resize=64,flipp",
             "[images] expected resize, pad, random-crop, crop, scale, ratio, filter, gray, flip, "
@@ -218,13 +218,13 @@ TEST(ImageRecipe, RefusesStepsThatMakeNoSense) {
     EXPECT_EQ(input_error_of([&] { ImageRecipe::parse(steps); }), message);
 }
 
-TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {
+TEST(ImageRecipe, ListsNamesForAMisspelledOne) {
   EXPECT_EQ(input_error_of([] { ImageRecipe::parse("cifar-train"); }),
             "[image recipe] expected one of cifar10-train, cifar10-test, imagenet-train, "
             "imagenet-test, none, got \"cifar-train\"");
 }
 
-TEST(ImageRecipe, TellsWhatIsOtherThanItsNameSays) {
+TEST(ImageRecipe, DescribesDifferencesFromItsName) {
   for (const std::string& name : ImageRecipe::names())
     EXPECT_EQ(ImageRecipe::parse(name).description(), name);
   ImageRecipe recipe = ImageRecipe::parse("cifar10-train");
@@ -256,7 +256,7 @@ TEST(ImageRecipe, TellsWhatIsOtherThanItsNameSays) {
             "and (0.247, 0.2435, 0.2616)");
 }
 
-/// What check() says of cifar10-train after `change`.
+/// The error of check() for cifar10-train after `change`.
 template <typename Change>
 std::string refusal(Change change) {
   ImageRecipe recipe = ImageRecipe::parse("cifar10-train");
@@ -265,7 +265,7 @@ std::string refusal(Change change) {
   return input_error_of([&] { recipe.check(); });
 }
 
-TEST(ImageRecipe, RefusesWhatMakesNoSense) {
+TEST(ImageRecipe, RejectsInvalidFields) {
   EXPECT_EQ(input_error_of([] { ImageRecipe::parse("none").check(); }),
             "[image recipe none] expected an output of at least 1 x 1, got 0 x 0");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.channels = 4; }),

@@ -29,8 +29,8 @@ Image row_of(const Bytes& pixels) {
   return image;
 }
 
-/// The value between pixels by the definition, in real numbers: `kernel` gives the weight of a
-/// pixel by its distance from the output pixel's middle.
+/// The interpolated value by definition, in real numbers: `kernel` is the weight of a pixel at a
+/// distance from the output pixel's center.
 double reference(const ImageView& image, double y, double x, double reach_y, double reach_x,
                  const std::function<double(double, double)>& kernel, int c) {
   double sum = 0;
@@ -48,7 +48,7 @@ double reference(const ImageView& image, double y, double x, double reach_y, dou
 
 double triangle(double distance, double reach) { return std::max(0.0, 1 - distance / reach); }
 
-/// What an output pixel of this extent covers of the input pixel at this distance.
+/// The part of the input pixel at this distance that an output pixel of this extent covers.
 double box(double distance, double extent) {
   const double low = std::max(-extent / 2, distance - 0.5);
   const double high = std::min(extent / 2, distance + 0.5);
@@ -93,12 +93,12 @@ TEST(Resize, IsWithinRoundingOfTheDefinition) {
 }
 
 TEST(Resize, HasItsCentersAtHalfPixels) {
-  // Twice as wide: quarters of the way between neighbours, the ends repeated.
+  // Twice as wide: interpolated at quarters between neighbors, the ends repeated.
   EXPECT_EQ(resized(row_of({0, 100, 200}), Filter::bilinear, 1, 6),
             (Bytes{0, 25, 75, 125, 175, 200}));
-  // Half as wide: bilinear looks between the middle two of four, at 1.0 and 3.0.
+  // Half as wide: bilinear reads between the middle two of four, at 1.0 and 3.0.
   EXPECT_EQ(resized(row_of({0, 100, 40, 60}), Filter::bilinear, 1, 2), (Bytes{50, 50}));
-  // A third: bilinear sees one pixel of three, area all.
+  // A third: bilinear reads one pixel of three, area all.
   EXPECT_EQ(resized(row_of({0, 90, 240}), Filter::bilinear, 1, 1), (Bytes{90}));
   EXPECT_EQ(resized(row_of({0, 90, 240}), Filter::area, 1, 1), (Bytes{110}));
   // Antialiased to a half: weights 1, 3, 3, 1 of 8, without those beyond the ends.
@@ -132,13 +132,13 @@ TEST(Resize, LeavesAConstantImageConstant) {
   }
 }
 
-TEST(Resize, CopiesWhatKeepsItsSize) {
+TEST(Resize, CopiesImagesOfTheSameSize) {
   const Image image = noisy_image(9, 14);
   for (const Filter filter : {Filter::bilinear, Filter::antialiased, Filter::area})
     EXPECT_EQ(resized(image, filter, 9, 14), pixels_of(image.view()));
 }
 
-TEST(Resize, MirrorsOnTheWay) {
+TEST(Resize, Mirrors) {
   const Image image = noisy_image(9, 14);
   const Bytes straight = resized(whole(image.view()), Filter::bilinear, 5, 6);
   const Bytes mirrored = resized(whole(image.view()), Filter::bilinear, 5, 6, true);
@@ -151,9 +151,9 @@ TEST(Resize, MirrorsOnTheWay) {
   }
 }
 
-TEST(Resize, TakesAPartThatBeginsWithinAPixel) {
+TEST(Resize, ResizesPartsThatBeginWithinAPixel) {
   const Image image = row_of({0, 40, 80, 120, 160, 200});
-  // From 0.5 to 4.5 in four: the middles 1, 2, 3, 4 lie between pixels.
+  // From 0.5 to 4.5 in four: the centers 1, 2, 3, 4 are between pixels.
   EXPECT_EQ(resized(DecodedPart{image.view(), 0.5, 0, 4, 1}, Filter::bilinear, 1, 4),
             (Bytes{20, 60, 100, 140}));
 }

@@ -31,7 +31,7 @@ std::vector<Value> applied(const ImageTransform& transform, const Source& image,
   return output;
 }
 
-/// What the steps one after another give, each with a whole image of its own.
+/// The result of separate steps, each with a whole image.
 Bytes step_by_step(const ImageRecipe& recipe, const ImageView& image, const Rectangle& part) {
   Image output;
   output.reshape(recipe.height, recipe.width, 3);
@@ -97,7 +97,7 @@ TEST(ImageTransform, ScaledDecodingShowsTheSamePart) {
   }
 }
 
-/// All of the image resized, then cropped.
+/// Resizes the whole image, then crops it.
 Bytes middle_after_all(const ImageView& image, int height, int width, Filter filter,
                        const Rectangle& middle) {
   Bytes all(static_cast<std::size_t>(height) * width * 3);
@@ -134,7 +134,7 @@ TEST(ImageTransform, EvaluatesAllOfASquareThatFits) {
   }
 }
 
-TEST(ImageTransform, TakesStripsOfAnyLength) {
+TEST(ImageTransform, ProcessesStripsOfAnyLength) {
   const Image image = constant_image(1, 1 << 24, {9, 9, 9});
   for (const char* name : {"imagenet-test", "imagenet-train"}) {
     const ImageTransform transform(ImageRecipe::parse(name));
@@ -191,8 +191,8 @@ TEST(ImageTransform, JittersTheOutput) {
 }
 
 /// One number for everything that is chosen and computed: it must not depend on compiler,
-/// optimization or machine, and who changes it changes everybody's trainings.
-TEST(ImageTransform, GivesTheSameBitsEverywhere) {
+/// optimization or machine, and changing it changes all trainings.
+TEST(ImageTransform, IsBitIdenticalEverywhere) {
   ImageRecipe recipe = ImageRecipe::parse("imagenet-train");
   recipe.jitter = {0.4, 0.4, 0.4};
   recipe.cutout = 56;
@@ -209,13 +209,13 @@ TEST(ImageTransform, GivesTheSameBitsEverywhere) {
   EXPECT_EQ(crc32c(bytes), 2589280657u);
 }
 
-TEST(ImageTransform, NoneGivesUnits) {
+TEST(ImageTransform, NoneScalesToUnitRange) {
   const ImageTransform transform(ImageRecipe::parse("none", 1, 2, 1));
   EXPECT_EQ(applied<float>(transform, constant_image(1, 2, {51}).view()),
             (std::vector<float>{0.2f, 0.2f}));
 }
 
-TEST(ImageTransform, NamesTheSizeItNeeds) {
+TEST(ImageTransform, ReportsTheRequiredSize) {
   const ImageTransform transform(ImageRecipe::parse("cifar10-test"));
   EXPECT_EQ(data_error_of([&] { applied<float>(transform, noisy_image(32, 33).view()); }),
             "[image recipe cifar10-test] expected images of 32 x 32, or a size to which all images "
@@ -224,7 +224,7 @@ TEST(ImageTransform, NamesTheSizeItNeeds) {
             "[image recipe cifar10-test] expected images of 3 channels; one has 1");
 }
 
-TEST(ImageTransform, GivesEveryThreadTheSame) {
+TEST(ImageTransform, IsIdenticalOnAllThreads) {
   const ImageTransform transform(ImageRecipe::parse("imagenet-train"));
   std::vector<Bytes> files;
   for (int i = 0; i < 6; ++i) files.push_back(encode_jpeg(noisy_image(60 + 20 * i, 90).view()));

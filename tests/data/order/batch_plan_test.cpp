@@ -67,8 +67,8 @@ BatchPlan own_sequences(std::vector<std::int64_t> records, std::int64_t global_b
   return {ShardPolicy::file, std::move(records), global_batch, layout};
 }
 
-// The examples of batch_sizes_for_worker: (global batch, workers, replicas a worker).
-TEST(BatchPlan, DealsBatchSizesAsTfDistributeDoes) {
+// The examples of batch_sizes_for_worker: (global batch, workers, replicas per worker).
+TEST(BatchPlan, MatchesBatchSizesOfTfDistribute) {
   const auto worker_sizes = [](std::int64_t batch, ReplicaLayout layout, int worker) {
     const BatchPlan plan = own_sequences(
         std::vector<std::int64_t>(static_cast<std::size_t>(layout.workers()), 1000), batch, layout);
@@ -90,7 +90,7 @@ TEST(BatchPlan, DealsBatchSizesAsTfDistributeDoes) {
   EXPECT_THAT(worker_sizes(3, {4, 2}, 1), ElementsAre(1, 0, 1, 1));
 }
 
-TEST(BatchPlan, GivesEveryWorkerAllRecordsWhereNothingIsSharded) {
+TEST(BatchPlan, AssignsAllRecordsToEveryWorkerWithoutSharding) {
   const BatchPlan plan(ShardPolicy::off, {12, 12}, 8, {2, 1});
   EXPECT_EQ(plan.steps_per_epoch(), 3);
   for (int worker = 0; worker < 2; ++worker)
@@ -120,7 +120,7 @@ TEST(BatchPlan, LeavesTheLastSlicesShortOrEmptyByData) {
 }
 
 // A worker with 3 batches and one with 2: three steps, and the second has nothing in the last.
-TEST(BatchPlan, GoesOnUntilTheLastWorkerIsDone) {
+TEST(BatchPlan, ContinuesUntilTheLastWorkerIsDone) {
   const BatchPlan plan = own_sequences({6, 4}, 4, {2, 1});
   EXPECT_EQ(plan.steps_per_epoch(), 3);
   EXPECT_THAT(sizes(plan, 0), ElementsAre(2, 2, 2));
@@ -137,9 +137,8 @@ TEST(BatchPlan, EndsWithOneShortBatchOfAWorker) {
   EXPECT_THAT(sizes(plan, 1), ElementsAre(0, 0, 0));
 }
 
-/// Whatever the policy and the layout: shares side by side are whole steps, and each sequence is
-/// gone through once.
-TEST(BatchPlan, TakesEverySequenceWhole) {
+/// For any policy and layout, joined shares are whole steps, and each sequence is read once.
+TEST(BatchPlan, CoversEverySequence) {
   for (const ShardPolicy policy :
        {ShardPolicy::automatic, ShardPolicy::data, ShardPolicy::file, ShardPolicy::off}) {
     for (const ReplicaLayout layout : {ReplicaLayout{1, 1}, {4, 1}, {4, 2}, {6, 3}, {7, 7}}) {
@@ -149,13 +148,13 @@ TEST(BatchPlan, TakesEverySequenceWhole) {
         for (int worker = 1; own && worker < layout.workers(); ++worker)
           records.push_back(worker % 3 * 50);
         const BatchPlan plan(policy, records, batch, layout);
-        std::vector<std::int64_t> taken(records.size());
+        std::vector<std::int64_t> read_counts(records.size());
         for (std::int64_t step = 0; step < plan.steps_per_epoch(); ++step) {
           std::int64_t samples = 0;
           for (int replica = 0; replica < layout.replicas; ++replica) {
             const BatchShare share = plan.share(step, replica);
             samples += share.positions.size();
-            taken[own ? static_cast<std::size_t>(replica / layout.per_worker) : 0] +=
+            read_counts[own ? static_cast<std::size_t>(replica / layout.per_worker) : 0] +=
                 share.positions.size();
             EXPECT_LE(share.first_sample + share.positions.size(), share.global_samples);
             EXPECT_LE(share.global_samples, batch);
@@ -163,20 +162,20 @@ TEST(BatchPlan, TakesEverySequenceWhole) {
           EXPECT_EQ(samples, plan.share(step, 0).global_samples);
         }
         for (int worker = 0; worker < layout.workers(); ++worker) {
-          std::int64_t of_worker = 0;
+          std::int64_t worker_total = 0;
           for (std::int64_t step = 0; step < plan.steps_per_epoch(); ++step)
             for (int local = 0; local < layout.per_worker; ++local)
-              of_worker += plan.share(step, worker * layout.per_worker + local).positions.size();
-          EXPECT_EQ(plan.records_of_worker(worker), of_worker);
+              worker_total += plan.share(step, worker * layout.per_worker + local).positions.size();
+          EXPECT_EQ(plan.records_of_worker(worker), worker_total);
         }
-        EXPECT_EQ(taken, records) << to_string(policy) << ", batch " << batch << ", "
-                                  << layout.replicas << " replicas";
+        EXPECT_EQ(read_counts, records)
+            << to_string(policy) << ", batch " << batch << ", " << layout.replicas << " replicas";
       }
     }
   }
 }
 
-TEST(BatchPlan, NeedsLikeWorkersButForAuto) {
+TEST(BatchPlan, RequiresEqualWorkersExceptForAuto) {
   EXPECT_EQ(input_error_of([] {
               BatchPlan(ShardPolicy::off, {10}, 4, {3, 2});
             }),
@@ -201,7 +200,7 @@ TEST(BatchSplit, CoversEverySampleOnceAndEvenly) {
   }
 }
 
-TEST(BatchSplit, CutsWhereTheDocumentationSays) {
+TEST(BatchSplit, CutsAtDocumentedPositions) {
   EXPECT_EQ(split(10, 3, 0), (Range{0, 3}));
   EXPECT_EQ(split(10, 3, 1), (Range{3, 6}));
   EXPECT_EQ(split(10, 3, 2), (Range{6, 10}));
@@ -221,7 +220,7 @@ TEST(BatchSplit, ChecksItsArguments) {
   EXPECT_THROW(split(1, 2, -1), CheckFailure);
 }
 
-TEST(BatchSplit, InTurnGivesEveryPartAsMuch) {
+TEST(BatchSplit, InTurnBalancesTheParts) {
   for (const std::int64_t parts : {1, 2, 3, 7, 16}) {
     for (std::int64_t total = 0; total <= 40; ++total) {
       std::vector<std::int64_t> had(static_cast<std::size_t>(parts));

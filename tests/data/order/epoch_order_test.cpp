@@ -24,7 +24,7 @@ std::vector<std::int64_t> order_of(std::uint64_t seed, std::int64_t epoch,
   return ids;
 }
 
-TEST(OrderShape, MixesRecordsOneByOneWhereBlocksGainNothing) {
+TEST(OrderShape, ShufflesRecordsIndividuallyIfBlocksDoNotHelp) {
   EXPECT_EQ(choose_order_shape(60'000, 0, 64), (OrderShape{60'000, 64, 1, 1})) << "in memory";
   EXPECT_EQ(choose_order_shape(1'281'167, 110'000, 256).block, 1) << "large records";
   EXPECT_EQ(choose_order_shape(5000, 100, 64).block, 1) << "few records";
@@ -32,7 +32,7 @@ TEST(OrderShape, MixesRecordsOneByOneWhereBlocksGainNothing) {
       << "blocks of 3 records, less than a page";
 }
 
-TEST(OrderShape, TakesBlocksOf64KiBWhereThereAreEnough) {
+TEST(OrderShape, UsesBlocksOf64KiBIfThereAreEnough) {
   const OrderShape shape = choose_order_shape(100'000'000, 800, 256);
   EXPECT_EQ(shape.block, 81);
   EXPECT_EQ(shape.window, 81 * 64);
@@ -66,7 +66,7 @@ TEST_P(OrderOfBlocks, ReadsEveryRecordAheadInTime) {
   }
 }
 
-TEST(EpochOrder, ReadsBlocksAheadOnceBehindTheFirstWindows) {
+TEST(EpochOrder, ReadsBlocksAheadOnceAfterTheFirstWindows) {
   const OrderShape shape = {100'000, 10, 8, 64};
   const EpochOrder order(5, 1, shape);
   std::vector<int> read(static_cast<std::size_t>(shape.records));
@@ -102,7 +102,7 @@ TEST(EpochOrder, OfSingleRecordsIsThePermutation) {
   EXPECT_EQ(order[59'999], 31'481);
 }
 
-/// Pinned: a change of the order would make a resumed run see other data than the run it resumes.
+/// Pinned: a change of the order would give a resumed run other data.
 TEST(EpochOrder, IsTheSameInEveryVersion) {
   const EpochOrder order(1, 1, {60'000, 64, 4, 64});
   EXPECT_EQ(order[0], 42'445);
@@ -125,8 +125,8 @@ TEST(EpochOrder, ChecksThePosition) {
   }
 }
 
-/// A page of the disk that anybody touches is read; so are blocks. Samples of a batch that a rank
-/// owns: those of its replicas.
+/// The share of all pages that a rank reads, for the samples of its replicas. Pages and blocks are
+/// read as a whole.
 double share_of_pages(const OrderShape& shape, std::int64_t records_per_page, int ranks, int rank) {
   const EpochOrder order(3, 0, shape);
   const std::int64_t pages = (shape.records + records_per_page - 1) / records_per_page;
@@ -140,14 +140,14 @@ double share_of_pages(const OrderShape& shape, std::int64_t records_per_page, in
   return static_cast<double>(touched.size()) / static_cast<double>(pages);
 }
 
-TEST(EpochOrder, LetsEachRankReadItsShareOfThePagesAlone) {
+TEST(EpochOrder, EachRankReadsOnlyItsShareOfPages) {
   const OrderShape shape = choose_order_shape(400'000, 512, 8);
   ASSERT_EQ(shape.block, 128);
   for (const int ranks : {2, 3, 4, 8})
     for (const int rank : {0, ranks - 1})
       EXPECT_LT(share_of_pages(shape, 8, ranks, rank), 1.2 / ranks)
           << ranks << " ranks, rank " << rank;
-  // The control: without blocks everybody touches all pages.
+  // The control: without blocks, every rank reads nearly all pages.
   EXPECT_GT(share_of_pages({400'000, 8, 1, 1}, 8, 4, 0), 0.85);
 }
 
@@ -181,7 +181,7 @@ TEST(EpochOrder, MixesLabelSortedDataOverSeveralBatchesToo) {
   ASSERT_GT(shape.block, 20);
   for (const std::int64_t batches : {2, 10, 50})
     EXPECT_LT(label_deviation(shape, 0, batches), 4) << batches << " batches";
-  // The control: of narrow windows, neighbours meet in consecutive batches.
+  // The control: with narrow windows, neighbors are in consecutive batches.
   EXPECT_GT(label_deviation({600'000, 100, shape.block, 2 * shape.block}, 0, 10), 20);
 }
 

@@ -8,66 +8,66 @@
 
 namespace lockstep::data {
 
-void PrintTo(const InterleaveOrder::Place& place, std::ostream* out) {
-  *out << place.input << ":" << place.index;
+void PrintTo(const InterleaveOrder::Position& position, std::ostream* out) {
+  *out << position.input << ":" << position.index;
 }
 
 namespace {
 
-using Places = std::vector<InterleaveOrder::Place>;
+using Positions = std::vector<InterleaveOrder::Position>;
 
-Places by_formula(const std::vector<std::int64_t>& sizes, std::int64_t cycle_length,
-                  std::int64_t block_length) {
+Positions by_formula(const std::vector<std::int64_t>& sizes, std::int64_t cycle_length,
+                     std::int64_t block_length) {
   const InterleaveOrder order(sizes, cycle_length, block_length);
-  Places places;
+  Positions places;
   for (std::int64_t i = 0; i < std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); ++i)
     places.push_back(order[i]);
   return places;
 }
 
-/// Element after element, with slots that open inputs and find them at their end.
-Places one_by_one(const std::vector<std::int64_t>& sizes, std::size_t cycle_length,
-                  std::int64_t block_length) {
+/// Reference: element by element, with slots that open inputs and find them exhausted.
+Positions one_by_one(const std::vector<std::int64_t>& sizes, std::size_t cycle_length,
+                     std::int64_t block_length) {
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<std::size_t> slots(cycle_length, kNone);
-  std::vector<std::int64_t> given(sizes.size(), 0);
-  Places places;
+  std::vector<std::int64_t> used(sizes.size(), 0);
+  Positions places;
   std::size_t opened = 0;
   const auto left = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   for (std::size_t slot = 0; std::ssize(places) < left; slot = (slot + 1) % cycle_length) {
     if (slots[slot] == kNone && opened < sizes.size()) slots[slot] = opened++;
     const std::size_t input = slots[slot];
     for (std::int64_t i = 0; input != kNone && i < block_length; ++i) {
-      if (given[input] == sizes[input]) {
+      if (used[input] == sizes[input]) {
         slots[slot] = kNone;
         break;
       }
-      places.push_back({input, given[input]++});
+      places.push_back({input, used[input]++});
     }
   }
   return places;
 }
 
-std::vector<std::size_t> inputs_of(const Places& places) {
+std::vector<std::size_t> inputs_of(const Positions& places) {
   std::vector<std::size_t> inputs;
-  for (const auto& place : places) inputs.push_back(place.input + 1);
+  for (const auto& position : places) inputs.push_back(position.input + 1);
   return inputs;
 }
 
-// The example of tf.data.Dataset.interleave's documentation: 1 to 5, each six times.
-TEST(InterleaveOrder, IsThatOfTfData) {
+// The example in the documentation of tf.data.Dataset.interleave: 1 to 5, each six times.
+TEST(InterleaveOrder, MatchesTfData) {
   EXPECT_THAT(inputs_of(by_formula({6, 6, 6, 6, 6}, 2, 4)),
               testing::ElementsAre(1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3,
                                    4, 4, 5, 5, 5, 5, 5, 5));
 }
 
-// What tf.data 2 gives for inputs of 4, 5 and 6 elements, twice.
-TEST(InterleaveOrder, LetsAnInputThatEndsMakeRoomInTheNextRound) {
+// The result of tf.data 2 for inputs of 4, 5 and 6 elements, twice.
+TEST(InterleaveOrder, ReplacesAnEndedInputInTheNextRound) {
   const auto sizes_of = [](const std::vector<std::int64_t>& sizes, std::int64_t cycle_length,
                            std::int64_t block_length) {
     std::vector<std::int64_t> values;
-    for (const auto& place : by_formula(sizes, cycle_length, block_length))
-      values.push_back(sizes[place.input]);
+    for (const auto& position : by_formula(sizes, cycle_length, block_length))
+      values.push_back(sizes[position.input]);
     return values;
   };
   const std::vector<std::int64_t> twice = {4, 5, 6, 4, 5, 6};
@@ -88,10 +88,10 @@ TEST(InterleaveOrder, LetsAnInputThatEndsMakeRoomInTheNextRound) {
 }
 
 TEST(InterleaveOrder, ReadsEachInputFromItsBeginningToItsEnd) {
-  EXPECT_EQ(by_formula({3, 1}, 2, 2), (Places{{0, 0}, {0, 1}, {1, 0}, {0, 2}}));
+  EXPECT_EQ(by_formula({3, 1}, 2, 2), (Positions{{0, 0}, {0, 1}, {1, 0}, {0, 2}}));
 }
 
-TEST(InterleaveOrder, IsThatOfSlotsVisitedOneByOne) {
+TEST(InterleaveOrder, MatchesSlotsVisitedOneByOne) {
   std::mt19937 random(1);
   const auto below = [&](int end) {
     return static_cast<int>(random() % static_cast<unsigned>(end));
@@ -108,15 +108,15 @@ TEST(InterleaveOrder, IsThatOfSlotsVisitedOneByOne) {
   }
 }
 
-TEST(InterleaveOrder, FindsPlacesInInputsTooLargeToVisit) {
+TEST(InterleaveOrder, FindsPositionsInHugeInputs) {
   constexpr std::int64_t kMany = std::int64_t{1} << 40;
   const InterleaveOrder order(std::vector<std::int64_t>{kMany, 2 * kMany, 3}, 2, 1);
-  EXPECT_EQ(order[0], (InterleaveOrder::Place{0, 0}));
-  EXPECT_EQ(order[2 * kMany - 1], (InterleaveOrder::Place{1, kMany - 1}));
-  EXPECT_EQ(order[2 * kMany], (InterleaveOrder::Place{1, kMany}))
-      << "the first has just been found at its end";
-  EXPECT_EQ(order[2 * kMany + 1], (InterleaveOrder::Place{2, 0}));
-  EXPECT_EQ(order[3 * kMany + 2], (InterleaveOrder::Place{1, 2 * kMany - 1}));
+  EXPECT_EQ(order[0], (InterleaveOrder::Position{0, 0}));
+  EXPECT_EQ(order[2 * kMany - 1], (InterleaveOrder::Position{1, kMany - 1}));
+  EXPECT_EQ(order[2 * kMany], (InterleaveOrder::Position{1, kMany}))
+      << "the first input has just ended";
+  EXPECT_EQ(order[2 * kMany + 1], (InterleaveOrder::Position{2, 0}));
+  EXPECT_EQ(order[3 * kMany + 2], (InterleaveOrder::Position{1, 2 * kMany - 1}));
 }
 
 }  // namespace

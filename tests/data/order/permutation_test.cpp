@@ -38,7 +38,7 @@ TEST(Permutation, VisitsEveryRecordOnce) {
   }
 }
 
-TEST(Permutation, StaysInsideWhereRecordsAreManyMore) {
+TEST(Permutation, StaysInRangeForHugeSizes) {
   const std::int64_t records = (std::int64_t{1} << 61) + 1;
   const Permutation order = permutation_of(1, 1, records);
   for (std::int64_t i = 0; i < 1000; ++i) {
@@ -48,7 +48,7 @@ TEST(Permutation, StaysInsideWhereRecordsAreManyMore) {
   }
 }
 
-TEST(Permutation, DependsOnSeedAndEpochAlone) {
+TEST(Permutation, DependsOnlyOnSeedAndEpoch) {
   const auto order = order_of(1, 0, 1000);
   EXPECT_EQ(order, order_of(1, 0, 1000));
   EXPECT_NE(order, order_of(1, 1, 1000));
@@ -56,7 +56,7 @@ TEST(Permutation, DependsOnSeedAndEpochAlone) {
   EXPECT_NE(order_of(1, 2, 1000), order_of(2, 1, 1000));
 }
 
-/// Pinned: a change of the order would make a resumed run see other data than the run it resumes.
+/// Pinned: a change of the order would give a resumed run other data.
 TEST(Permutation, IsTheSameInEveryVersion) {
   EXPECT_EQ(order_of(1, 0, 10), (std::vector<std::int64_t>{6, 4, 7, 3, 1, 0, 2, 9, 5, 8}));
   const Permutation order = permutation_of(1, 1, 60'000);
@@ -73,9 +73,9 @@ TEST(Permutation, ChecksThePosition) {
 }
 
 constexpr double kSuspicious =
-    4.0;  // one in thirty thousand; the seeds are fixed, so the tests do not waver
+    4.0;  // one in thirty thousand; the seeds are fixed, so the tests are deterministic
 
-TEST(Permutation, GivesAllPermutationsOfAFewRecordsAlike) {
+TEST(Permutation, IsUniformOverPermutationsOfFewRecords) {
   for (const std::int64_t records : {2, 3, 4, 5}) {
     std::map<std::vector<std::int64_t>, double> seen;
     int permutations = 1;
@@ -90,9 +90,9 @@ TEST(Permutation, GivesAllPermutationsOfAFewRecordsAlike) {
   }
 }
 
-TEST(Permutation, PutsEveryRecordEverywhereAlike) {
+TEST(Permutation, IsUniformOverPositions) {
   constexpr std::int64_t kRecords = 23;
-  constexpr int kTimes = 1000;  // each record at each place, on average
+  constexpr int kTimes = 1000;  // each record at each position, on average
   constexpr int kEpochs = kTimes * kRecords;
   std::vector<double> counts(kRecords * kRecords);
   for (int epoch = 0; epoch < kEpochs; ++epoch) {
@@ -103,7 +103,7 @@ TEST(Permutation, PutsEveryRecordEverywhereAlike) {
   EXPECT_LT(deviations(chi_square(counts, kTimes), (kRecords - 1) * (kRecords - 1)), kSuspicious);
 }
 
-TEST(Permutation, PutsEveryPairOfRecordsSideBySideAlike) {
+TEST(Permutation, IsUniformOverAdjacentPairs) {
   constexpr std::int64_t kRecords = 260;
   constexpr std::int64_t kPairs = kRecords * (kRecords - 1);
   std::vector<double> counts(kRecords * kRecords);
@@ -121,8 +121,8 @@ TEST(Permutation, PutsEveryPairOfRecordsSideBySideAlike) {
 TEST(Permutation, MixesLabelSortedDataInEveryBatch) {
   constexpr std::int64_t kRecords = 60'000;
   constexpr std::int64_t kLabels = 10;
-  constexpr std::int64_t kOfEachLabel = 10;  // in a batch, on average
-  constexpr std::int64_t kBatch = kLabels * kOfEachLabel;
+  constexpr std::int64_t kRecordsPerLabel = 10;  // in a batch, on average
+  constexpr std::int64_t kBatch = kLabels * kRecordsPerLabel;
   for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
     const auto ids = order_of(3, epoch, kRecords);
     double sum = 0;
@@ -131,19 +131,18 @@ TEST(Permutation, MixesLabelSortedDataInEveryBatch) {
       std::vector<double> counts(kLabels);
       for (std::size_t i = begin; i < begin + kBatch; ++i)
         ++counts[static_cast<std::size_t>(ids[i] * kLabels / kRecords)];
-      const double chi = chi_square(counts, kOfEachLabel);
+      const double chi = chi_square(counts, kRecordsPerLabel);
       sum += chi;
       far += chi > 27.88;  // one in a thousand
     }
-    // 600 batches with 9 degrees of freedom each; of their sum, too far below is as suspicious as
-    // above.
+    // 600 batches with 9 degrees of freedom each; a sum too far below is as suspicious as above.
     const double z = deviations(sum, 600 * (kLabels - 1));
     EXPECT_LT(std::abs(z), kSuspicious) << "epoch " << epoch;
     EXPECT_LE(far, 5) << "epoch " << epoch;
   }
 }
 
-TEST(Permutation, HasAsManyFixedPointsAndNeighboursAsChance) {
+TEST(Permutation, HasRandomNumbersOfFixedPointsAndNeighbors) {
   constexpr std::int64_t kRecords = 10'007;
   constexpr int kEpochs = 400;
   int fixed = 0;
@@ -158,14 +157,14 @@ TEST(Permutation, HasAsManyFixedPointsAndNeighboursAsChance) {
       predecessors += ids[i] == ids[i - 1] - 1;
     }
   }
-  // Each is close to Poisson with mean 1 an epoch.
+  // Each is close to Poisson with mean 1 per epoch.
   const double slack = kSuspicious * std::sqrt(kEpochs);
   EXPECT_NEAR(fixed, kEpochs, slack);
   EXPECT_NEAR(successors, kEpochs, slack);
   EXPECT_NEAR(predecessors, kEpochs, slack);
 }
 
-TEST(Permutation, OfOneEpochSaysNothingAboutTheNext) {
+TEST(Permutation, IsIndependentBetweenEpochs) {
   constexpr std::int64_t kRecords = 10'000;
   for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
     const auto first = order_of(1, epoch, kRecords);

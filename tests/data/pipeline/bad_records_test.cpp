@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Record i cannot be read where `bad` has it.
+/// Record i cannot be read if `bad` contains it.
 class PartlyBadSource final : public RecordSource {
  public:
   PartlyBadSource(std::int64_t records, std::set<std::int64_t> bad,
@@ -63,7 +63,7 @@ TEST(BadRecords, AreReplacedByTheNextGoodOnes) {
   EXPECT_THAT(parts[0].record_ids, ElementsAre(8, 0));
   while (stream->next(parts)) {
   }
-  const auto bad = stream->bad_records();  // two epochs, each of them once
+  const auto bad = stream->bad_records();  // two epochs, each record once
   ASSERT_EQ(bad.size(), 4u);
   EXPECT_EQ(bad[1].record_id, 5);
   EXPECT_EQ(bad[1].problem, "[file: record 5] expected intact data; its CRC differs");
@@ -125,15 +125,15 @@ TEST(BadRecords, BeyondTheLimitAreAnError) {
             "record 5] expected intact data; its CRC differs");
 }
 
-/// Records 3 and 6 are bad; record 3 waits until a thread ahead has come to record 6.
+/// Records 3 and 6 are bad; record 3 waits until another thread has reached record 6.
 class LateBadSource final : public RecordSource {
  public:
   LateBadSource() { info_ = good_.info(); }
   void read(std::int64_t record_id, Sample& sample) const override {
-    if (record_id == 3) came_to_6_.wait(false);
+    if (record_id == 3) reached_6_.wait(false);
     if (record_id == 6) {
-      came_to_6_ = true;
-      came_to_6_.notify_all();
+      reached_6_ = true;
+      reached_6_.notify_all();
     }
     if (record_id == 3 || record_id == 6)
       throw Error(ErrorCategory::data, "file", "expected intact data", "its CRC differs");
@@ -142,10 +142,10 @@ class LateBadSource final : public RecordSource {
 
  private:
   CountingSource good_{8};
-  mutable std::atomic<bool> came_to_6_ = false;
+  mutable std::atomic<bool> reached_6_ = false;
 };
 
-TEST(BadRecords, CountInTheOrderOfTheStepsWhicheverAThreadEncountersFirst) {
+TEST(BadRecords, CountInStepOrder) {
   const Dataset dataset =
       Dataset::from_source(std::make_shared<LateBadSource>()).batch(4).skip_bad_records(1);
   StreamOptions options = epochs(dataset, 1);
@@ -163,7 +163,7 @@ TEST(BadRecords, CountInTheOrderOfTheStepsWhicheverAThreadEncountersFirst) {
               "expected intact data; its CRC differs");
 }
 
-TEST(BadRecords, GiveTheSameBatchesOnAnyNumberOfReplicas) {
+TEST(BadRecords, BatchesAreIdenticalForAnyNumberOfReplicas) {
   const Dataset dataset = partly_bad(23, {0, 7, 8, 22}, 5).shuffle().skip_bad_records(4);
   StreamOptions options = epochs(dataset, 2);
   const auto whole = ids_of(dataset, options);
@@ -183,7 +183,7 @@ TEST(BadRecords, CannotBeAll) {
             "[partly bad] expected a readable record; all 3 are bad");
 }
 
-TEST(BadRecords, AreOnlyThoseWhoseDataAreWrong) {
+TEST(BadRecords, CountOnlyDataErrors) {
   const Dataset dataset =
       Dataset::from_source(
           std::make_shared<PartlyBadSource>(3, std::set<std::int64_t>{1}, ErrorCategory::device))
@@ -193,7 +193,7 @@ TEST(BadRecords, AreOnlyThoseWhoseDataAreWrong) {
             "[file: record 1] expected intact data; its CRC differs");
 }
 
-TEST(BadRecords, NeedALimitFromZero) {
+TEST(BadRecords, RejectANegativeLimit) {
   EXPECT_EQ(input_error_of([] { partly_bad(3, {}).skip_bad_records(-1); }),
             "[bad records] expected a limit of 0 or more, got -1");
 }

@@ -26,7 +26,7 @@ struct Read {
   bool operator==(const Read&) const = default;
 };
 
-/// The samples of one epoch by record, put together from the parts of all replicas.
+/// The samples of one epoch by record, from the parts of all replicas.
 std::map<std::int64_t, Read> epoch_of(const Dataset& dataset, std::int64_t epoch,
                                       StreamOptions options = {}) {
   options.seed = kSeed;
@@ -81,7 +81,7 @@ TEST(MixupBatches, MixEachSampleWithItsPartnerOfTheEpoch) {
   EXPECT_NE(epoch_of(tables().mixup(kAlpha), 0), epoch_of(tables().mixup(kAlpha), 1));
 }
 
-TEST(MixupBatches, PartnersHaveRandomChoicesOfTheirOwn) {
+TEST(MixupBatches, PartnersHaveSeparateRandomChoices) {
   const Dataset dataset = stored_images().images(crops());
   const auto plain = epoch_of(dataset, 1, {.pixels = true});
   for (const auto& [record, sample] : epoch_of(dataset.mixup(kAlpha), 1, {.pixels = true})) {
@@ -117,7 +117,7 @@ TEST(MixupBatches, AreTheSameAsBytesAndAsFeatures) {
   }
 }
 
-TEST(MixupBatches, MixWhatMapsAndNormalizationMade) {
+TEST(MixupBatches, MixAfterMapsAndNormalization) {
   const Dataset dataset =
       stored_images()
           .map([](Sample& sample, const SampleKey& key) {
@@ -154,7 +154,7 @@ TEST(MixupBatches, HaveNoPartnersWithoutIt) {
   }
 }
 
-TEST(MixupBatches, AreToldOf) {
+TEST(MixupBatches, AreDescribed) {
   EXPECT_EQ(tables().mixup(0.2).preparation(), ", mixup 0.2");
   EXPECT_EQ(tables().mixup(0.2).mixup_alpha(), 0.2);
   EXPECT_EQ(input_error_of([] { Dataset::synthetic({6}, 4, 53).mixup(0.2).take(3); }),
@@ -162,7 +162,7 @@ TEST(MixupBatches, AreToldOf) {
             "records by id; it was called after mixup()");
 }
 
-TEST(MixupBatches, NeedClassesAndASensibleAlpha) {
+TEST(MixupBatches, RequireClassesAndAValidAlpha) {
   EXPECT_EQ(input_error_of([] { tables().mixup(-1); }),
             "[mixup] expected an alpha above 0 and up to 4, got -1");
   EXPECT_EQ(input_error_of([] { tables().mixup(5); }),

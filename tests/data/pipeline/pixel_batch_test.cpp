@@ -1,4 +1,4 @@
-// Images of uint8 that go to the model's device as they are.
+// Batches of uint8 images, unchanged for the model's device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ std::vector<Batch> pixel_batches_of(const Dataset& dataset, bool pixels) {
   return batches;
 }
 
-TEST(PixelBatches, BecomeTheFeaturesOfTheOthers) {
+TEST(PixelBatches, ConvertToTheSameFeatures) {
   const auto pixels = pixel_batches_of(pixel_images().shuffle(), true);
   const auto features = pixel_batches_of(pixel_images().shuffle(), false);
   ASSERT_EQ(pixels.size(), features.size());
@@ -51,14 +51,14 @@ TEST(PixelBatches, BecomeTheFeaturesOfTheOthers) {
     EXPECT_TRUE(features[step].pixels().empty());
     EXPECT_EQ(pixels[step].targets, features[step].targets);
     EXPECT_EQ(pixels[step].normalization, kTwoChannels);
-    EXPECT_EQ(features[step].normalization, ChannelNormalization()) << "it is done already";
+    EXPECT_EQ(features[step].normalization, ChannelNormalization()) << "already normalized";
     std::vector<float> converted(pixels[step].pixels().size());
     pixels_to_features(pixels[step].pixels(), pixels[step].normalization, converted);
     EXPECT_EQ(converted, copy(features[step].features()));
   }
 }
 
-TEST(PixelBatches, AreFeaturesWhereAMapChangesThem) {
+TEST(PixelBatches, AreFeaturesIfAMapChangesThem) {
   const Dataset mapped =
       pixel_images().map([](Sample& sample, const SampleKey&) { sample.features()[0] = 1; });
   for (const Batch& batch : pixel_batches_of(mapped, true)) {
@@ -67,7 +67,7 @@ TEST(PixelBatches, AreFeaturesWhereAMapChangesThem) {
   }
 }
 
-TEST(PixelBatches, ComeFromRawBytesOfRecords) {
+TEST(PixelBatches, AreReadFromRawBytesOfRecords) {
   const TemporaryDirectory directory;
   write_records(directory / "images", {image_record(0, 4, 7), image_record(1, 4, 9)});
   const Dataset records =
@@ -81,7 +81,7 @@ TEST(PixelBatches, ComeFromRawBytesOfRecords) {
   EXPECT_FALSE(Dataset::from_tfrecords((directory / "floats").string()).source().info().has_images);
 }
 
-TEST(PixelBatches, RefuseARecordOfFloatsAmongThem) {
+TEST(PixelBatches, RejectARecordOfFloats) {
   const TemporaryDirectory directory;
   write_records(directory / "mixed",
                 {image_record(0, 2, 7), serialize_example({{"image", std::vector<float>{1, 2}},
@@ -93,7 +93,7 @@ TEST(PixelBatches, RefuseARecordOfFloatsAmongThem) {
                   "expected 2 raw bytes in image for shape [2]; it has 2 values of kind float"));
 }
 
-TEST(Normalization, NeedsAMeanAndADeviationForEachChannel) {
+TEST(Normalization, RequiresConstantsForEachChannel) {
   const Dataset dataset = Dataset::from_source(std::make_shared<ImageSource>());
   EXPECT_EQ(input_error_of([&] { dataset.normalize({.channels = 3}); }),
             "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 3 "

@@ -1,5 +1,4 @@
-// Batches made ahead by threads: always the same ones, no more than asked for, and an end at any
-// moment, by an error too.
+// Batches prefetched by threads: reproducible, limited, and stopped at any time, also by an error.
 #include <gtest/gtest.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +22,7 @@
 namespace lockstep::data {
 namespace {
 
-TEST(Stream, ThreadsDoNotChangeABit) {
+TEST(Stream, IsBitIdenticalForAnyThreads) {
   const Dataset dataset = counting(101, 10).shuffle();
   const auto expected = ids_of(dataset, epochs(dataset, 3));
   for (const int threads : {2, 3, 8}) {
@@ -36,20 +35,20 @@ TEST(Stream, ThreadsDoNotChangeABit) {
   }
 }
 
-TEST(Stream, MemoryGoesRound) {
+TEST(Stream, ReusesMemory) {
   const Dataset dataset = counting(30, 8).shuffle();
   StreamOptions options = epochs(dataset, 10);
   const auto stream = dataset.stream(options);
   std::vector<Batch> parts;
   std::set<const float*> seen;
-  for (int step = 0; step < 12; ++step) {  // three epochs: ragged batches included
+  for (int step = 0; step < 12; ++step) {  // three epochs, with smaller last batches
     ASSERT_TRUE(stream->next(parts));
     seen.insert(parts[0].features().data());
   }
-  EXPECT_LE(seen.size(), 3u);  // those of two slots, and the caller's
+  EXPECT_LE(seen.size(), 3u);  // two slots and the caller's
 }
 
-TEST(Stream, ReadsNoFurtherAheadThanAsked) {
+TEST(Stream, RespectsThePrefetchLimit) {
   const auto source = std::make_shared<CountingSource>(1000);
   std::latch third_begun(1);
   std::atomic<bool> too_far = false;
@@ -67,7 +66,7 @@ TEST(Stream, ReadsNoFurtherAheadThanAsked) {
   EXPECT_EQ(source->reads(), 3);
 }
 
-TEST(Stream, GivesAStepEarlyOnlyWhereItIsReady) {
+TEST(Stream, NextIfReadyReturnsOnlyReadySteps) {
   std::latch may_go_on(1);
   const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(3, 0, 2))
                               .map([&](Sample&, const SampleKey& key) {
@@ -83,7 +82,7 @@ TEST(Stream, GivesAStepEarlyOnlyWhereItIsReady) {
   while (!stream->next_if_ready(parts)) std::this_thread::yield();
   EXPECT_EQ(parts[0].step, 1);
   EXPECT_THROW(stream->next(parts), Error);
-  EXPECT_FALSE(stream->next_if_ready(parts)) << "an error is thrown by next() alone";
+  EXPECT_FALSE(stream->next_if_ready(parts)) << "only next() throws errors";
 }
 
 TEST(Stream, DeliversTheStepsBeforeAnErrorThenThrowsIt) {
@@ -99,8 +98,8 @@ TEST(Stream, DeliversTheStepsBeforeAnErrorThenThrowsIt) {
       ASSERT_TRUE(stream->next(parts));
       ASSERT_EQ(parts[0].step, step);
     }
-    // Records 57, 58 and 59 are all broken; the first in the order of the data is reported,
-    // whichever thread was faster. And again.
+    // Records 57, 58 and 59 are all broken; the first in data order is reported, whichever thread
+    // was faster. And again.
     for (int again = 0; again < 2; ++again) {
       EXPECT_EQ(data_error_of([&] { stream->next(parts); }),
                 "[source] expected a whole record; record 57 is broken")
@@ -109,7 +108,7 @@ TEST(Stream, DeliversTheStepsBeforeAnErrorThenThrowsIt) {
   }
 }
 
-TEST(Stream, ThrowsWhatAMapThrows) {
+TEST(Stream, RethrowsErrorsOfMaps) {
   const Dataset dataset = counting(10, 5).map([](Sample&, const SampleKey& key) {
     if (key.record_id == 7) throw std::runtime_error("a map's own");
   });
@@ -119,14 +118,14 @@ TEST(Stream, ThrowsWhatAMapThrows) {
   EXPECT_THROW(stream->next(parts), std::runtime_error);
 }
 
-TEST(Stream, AnErrorNobodyAsksForIsDropped) {
+TEST(Stream, DropsErrorsOfUnreadSteps) {
   const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(10, 0, 0)).batch(5);
   StreamOptions options;
   options.threads = 2;
   for (int i = 0; i < 50; ++i) dataset.stream(options);
 }
 
-TEST(Stream, StopsAtAnyMoment) {
+TEST(Stream, StopsAtAnyTime) {
   const Dataset dataset = counting(1000, 64).shuffle();
   for (int trial = 0; trial < 200; ++trial) {
     StreamOptions options;
@@ -161,7 +160,7 @@ TEST(Stream, OutlivesItsDataset) {
   for (int step = 0; step < 10; ++step) ASSERT_TRUE(stream->next(parts));
 }
 
-/// Returns when thread `id` of this process sleeps.
+/// Waits until thread `id` of this process sleeps.
 void wait_until_asleep(pid_t id) {
   const std::string path = "/proc/self/task/" + std::to_string(id) + "/stat";
   for (std::string number, name, state; state != "S"; std::this_thread::yield())
@@ -169,7 +168,7 @@ void wait_until_asleep(pid_t id) {
 }
 
 TEST(Stream, CountsTheSecondsItWaited) {
-  std::latch asks(1);
+  std::latch requested(1);
   std::latch waits(1);
   const Dataset dataset = counting(10, 5).map([&](Sample&, const SampleKey&) { waits.wait(); });
   StreamOptions options;
@@ -178,12 +177,12 @@ TEST(Stream, CountsTheSecondsItWaited) {
   EXPECT_EQ(stream->seconds_waited(), 0.0);
   std::vector<Batch> parts;
   std::jthread release([&, asker = ::gettid()] {
-    asks.wait();
+    requested.wait();
     wait_until_asleep(asker);
     waits.count_down();
   });
   const auto start = std::chrono::steady_clock::now();
-  asks.count_down();
+  requested.count_down();
   ASSERT_TRUE(stream->next(parts));
   EXPECT_GT(stream->seconds_waited(), 0.0);
   EXPECT_LE(stream->seconds_waited(), seconds_since(start));
@@ -207,7 +206,7 @@ int slots_of(const Dataset& dataset, const StreamOptions& options) {
   return dynamic_cast<const PrefetchStream&>(*dataset.stream(options)).slots();
 }
 
-TEST(Stream, ReadsAsManyBatchesAheadAsTheDatasetOrElseItsOptionsSay) {
+TEST(Stream, PrefetchOfTheDatasetOverridesTheOptions) {
   EXPECT_EQ(slots_of(counting(10, 5), {.prefetch = 3}), 3);
   EXPECT_EQ(slots_of(counting(10, 5).prefetch(4), {.prefetch = 3}), 4);
   const Dataset early =
@@ -217,7 +216,7 @@ TEST(Stream, ReadsAsManyBatchesAheadAsTheDatasetOrElseItsOptionsSay) {
             "[prefetch] expected at least 1 batch, got 0");
 }
 
-TEST(Stream, ReadsNoMoreAheadThanFitsIntoItsMemory) {
+TEST(Stream, RespectsTheMemoryLimit) {
   // A sample of 2 floats and an id of 8 bytes, with a label of 4.
   const auto slots = [](const Dataset& dataset, std::int64_t bytes, int replicas = 1) {
     return slots_of(dataset, {.replicas = replicas, .prefetch = 5, .prefetch_bytes = bytes});
@@ -226,8 +225,8 @@ TEST(Stream, ReadsNoMoreAheadThanFitsIntoItsMemory) {
   EXPECT_EQ(slots(counting(100, 10), 999), 4);
   EXPECT_EQ(slots(counting(100, 10), 400), 2);
   EXPECT_EQ(slots(counting(100, 10), 399), 1);
-  EXPECT_EQ(slots(counting(100, 10), 1), 1) << "without one nothing goes";
-  EXPECT_EQ(slots(counting(100, 10), 500, 2), 5) << "of the own replicas alone";
+  EXPECT_EQ(slots(counting(100, 10), 1), 1) << "one slot is required";
+  EXPECT_EQ(slots(counting(100, 10), 500, 2), 5) << "only local replicas count";
   EXPECT_EQ(slots(counting(4, 10), 400), 5) << "no batch is larger than the data set";
   const Dataset regression =
       Dataset::from_source(std::make_shared<CountingSource>(100, 3)).batch(10);
@@ -236,7 +235,7 @@ TEST(Stream, ReadsNoMoreAheadThanFitsIntoItsMemory) {
   EXPECT_EQ(slots(images, 10 * (16 + 12) * 2), 2);
 }
 
-TEST(Stream, CountsImagesThatStayBytesAsSuch) {
+TEST(Stream, CountsPixelsAsBytes) {
   const Dataset images =
       Dataset::from_memory(std::vector<std::uint8_t>(40), std::vector<std::int32_t>(10),
                            SampleSpec::classification({2, 2, 1}, 1))
@@ -245,7 +244,7 @@ TEST(Stream, CountsImagesThatStayBytesAsSuch) {
             3);
 }
 
-TEST(Stream, LetsAsManyThreadsWorkAsAreNeeded) {
+TEST(Stream, AdaptsTheNumberOfThreads) {
   const auto source = std::make_shared<CountingSource>(1000);
   std::atomic<bool> slow = false;
   const Dataset dataset = Dataset::from_source(source)
@@ -264,7 +263,7 @@ TEST(Stream, LetsAsManyThreadsWorkAsAreNeeded) {
     ASSERT_EQ(parts[0].features()[0], static_cast<float>(parts[0].record_ids[0]));
   };
   while (!HasFailure() &&
-         stream->workers() > 1) {  // the batches are ready long before they are asked for
+         stream->workers() > 1) {  // the batches are ready long before they are requested
     while (source->reads() < 2 * (step + 2)) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::microseconds(500));
     next();

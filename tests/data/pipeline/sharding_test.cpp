@@ -15,7 +15,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Made-up records that lie in made-up files.
+/// Synthetic records in synthetic files.
 class FilesSource final : public CountingSource {
  public:
   FilesSource(const std::vector<std::int64_t>& files, std::int64_t record_bytes)
@@ -38,7 +38,7 @@ Pipeline pipeline_of(std::vector<std::int64_t> files, std::int64_t global_batch,
   return pipeline;
 }
 
-/// The ids that a worker's replicas take in an epoch, in the order of steps and replicas.
+/// The ids that a worker's replicas read in an epoch, in the order of steps and replicas.
 std::vector<std::vector<std::int64_t>> ids_of_worker(const Sharding& sharding, ReplicaLayout layout,
                                                      int worker) {
   const RecordSequence sequence = sharding.sequence(worker, 7, 1);
@@ -76,7 +76,7 @@ struct FileSet {
 
 class AutoOverFiles : public ::testing::TestWithParam<FileSet> {};
 
-TEST_P(AutoOverFiles, DealsEveryRecordOnceAndEvenlyToUpTo16Ranks) {
+TEST_P(AutoOverFiles, DistributesEveryRecordOnceAndEvenly) {
   for (const std::int64_t batch : {64, 100}) {
     const Pipeline pipeline = pipeline_of(GetParam().files, batch);
     const std::int64_t records = pipeline.source->size();
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Sharding, AutoOverFiles,
                                            FileSet{"one_record", {1}}),
                          [](const auto& set) { return set.param.name; });
 
-TEST(Sharding, ByFileDealsFilesInTurn) {
+TEST(Sharding, ByFileDistributesFilesInTurn) {
   const Pipeline pipeline = pipeline_of({3, 0, 4, 5, 2}, 4, ShardPolicy::file);
   const ReplicaLayout layout = {2, 1};
   const Sharding sharding(pipeline, layout);
@@ -132,7 +132,7 @@ TEST(Sharding, ByFileDealsFilesInTurn) {
   EXPECT_EQ(shares[0].records, 9);
   EXPECT_EQ(shares[0].files, 3);
   EXPECT_EQ(shares[0].bytes, 9000);
-  EXPECT_EQ(shares[1].files, 1) << "one of its two is empty";
+  EXPECT_EQ(shares[1].files, 1) << "one of its two files is empty";
 }
 
 TEST(Sharding, ByFileInTheOrderOfIdsWithoutShuffle) {
@@ -143,7 +143,7 @@ TEST(Sharding, ByFileInTheOrderOfIdsWithoutShuffle) {
                                      ::testing::ElementsAre(6, 7), ::testing::ElementsAre(8)));
 }
 
-TEST(Sharding, ByFileMixesSmallRecordsInBlocksOfItsOwnFiles) {
+TEST(Sharding, ByFileShufflesSmallRecordsInBlocksOfItsFiles) {
   const Pipeline pipeline =
       pipeline_of({40'000, 30'000, 50'000, 20'000}, 4, ShardPolicy::file, 200);
   const ReplicaLayout layout = {2, 1};
@@ -161,7 +161,7 @@ TEST(Sharding, ByFileMixesSmallRecordsInBlocksOfItsOwnFiles) {
   EXPECT_THAT(ahead, ::testing::Each(::testing::Ge(1)));
 }
 
-TEST(Sharding, OffGivesEveryWorkerAllRecordsInAnOrderOfItsOwn) {
+TEST(Sharding, OffReadsAllRecordsInADifferentOrderPerWorker) {
   const Pipeline pipeline = pipeline_of({50, 51}, 8, ShardPolicy::off);
   const ReplicaLayout layout = {4, 2};
   const Sharding sharding(pipeline, layout);
@@ -181,7 +181,7 @@ TEST(Sharding, WithOneWorkerIsAutoByFileAndOff) {
               expected);
 }
 
-TEST(Sharding, ByFileNeedsAFileForEachRank) {
+TEST(Sharding, ByFileRequiresAFileForEachRank) {
   EXPECT_EQ(input_error_of([] {
               Sharding(pipeline_of({50, 51}, 8, ShardPolicy::file), {3, 1});
             }),
@@ -196,7 +196,7 @@ TEST(Sharding, ByFileNeedsAFileForEachRank) {
             "records instead; counting is not read from files");
 }
 
-TEST(Sharding, TellsTheOrderThatAResumeNeeds) {
+TEST(Sharding, DescribesTheOrderForResuming) {
   EXPECT_EQ(Sharding(pipeline_of({50, 51}, 8), {1, 1}).order(), "shuffled one by one");
   EXPECT_EQ(Sharding(pipeline_of({40'000, 30'000}, 4, ShardPolicy::automatic, 500), {1, 1}).order(),
             "shuffled in blocks of 68 records and windows of 536860");

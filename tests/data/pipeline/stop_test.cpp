@@ -1,5 +1,4 @@
-// Streams that end after any number of steps, whatever the words before them: their threads end
-// with them.
+// Streams that end after any number of steps of any operations: their threads end with them.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -25,7 +24,7 @@ void double_features(Sample& sample, const SampleKey&) {
   for (float& feature : sample.features()) feature *= 2;
 }
 
-// Each leaves 36 records or fewer, some of them broken where some of `numbers` are.
+// Each has at most 36 records, some of them broken if some of `numbers` are.
 const Pipe kPipes[] = {
     {"none", [](const Dataset& numbers, const auto&) { return numbers; }},
     {"map", [](const Dataset& numbers, const auto&) { return numbers.map(double_features); }},
@@ -56,8 +55,8 @@ const Pipe kPipes[] = {
 
 class Stop : public ::testing::TestWithParam<Pipe> {
  protected:
-  /// Runs a stream of its own for `steps` steps, or up to an error, and ends it there. Whether
-  /// there was an error.
+  /// Runs a stream for `steps` steps, or up to an error, and stops it. Returns whether there was an
+  /// error.
   static bool run(const Dataset& dataset, int steps) {
     const auto stream = dataset.stream({.prefetch = 2, .threads = 3});
     std::vector<Batch> parts;
@@ -75,22 +74,22 @@ class Stop : public ::testing::TestWithParam<Pipe> {
 INSTANTIATE_TEST_SUITE_P(AfterAnyStep, Stop, ::testing::ValuesIn(kPipes),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST_P(Stop, LeavesNoThread) {
+TEST_P(Stop, StopsAllThreads) {
   for (int steps = 0; steps <= 9; ++steps) {
     const auto source = std::make_shared<CountingSource>(15);
     EXPECT_FALSE(run(GetParam().words(Dataset::from_source(source), directory_).batch(4), steps));
-    EXPECT_EQ(source.use_count(), 1) << "nobody is left who could read";
+    EXPECT_EQ(source.use_count(), 1) << "no thread holds the source";
   }
 }
 
-TEST_P(Stop, LeavesNoThreadAroundAnError) {
+TEST_P(Stop, StopsAllThreadsAfterAnError) {
   bool failed = false;
   for (int steps = 0; steps <= 9; ++steps) {
     const auto source = std::make_shared<CountingSource>(15, 0, 7);
     failed = run(GetParam().words(Dataset::from_source(source), directory_).batch(4), steps);
     EXPECT_EQ(source.use_count(), 1);
   }
-  EXPECT_TRUE(failed) << "in the end the broken records are met";
+  EXPECT_TRUE(failed) << "the broken records are reached";
 }
 
 }  // namespace

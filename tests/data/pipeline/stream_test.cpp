@@ -1,4 +1,4 @@
-// The batches a process gets: which records, in which order, cut how.
+// The records, order and sizes of a process's batches.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using ::testing::Values;
 
 class StreamOverReplicas : public ::testing::TestWithParam<std::tuple<int, std::int64_t, int>> {};
 
-/// Whatever the number of replicas, their parts side by side are the global batches of one replica.
+/// For any number of replicas, the joined parts are the global batches of one replica.
 TEST_P(StreamOverReplicas, VisitsEveryRecordOnceAnEpoch) {
   const auto [replicas, global_batch, threads] = GetParam();
   constexpr std::int64_t kRecords = 53;
@@ -99,7 +99,7 @@ TEST(Stream, OrdersPartsByMicroBatchesThatDoNotDependOnTheReplicas) {
   options.micro_batches = 3;
   const auto stream = dataset.stream(options);
   std::vector<Batch> parts;
-  for (const std::vector<std::int64_t>& samples : whole) {  // of 10, 10 and 2
+  for (const std::vector<std::int64_t>& samples : whole) {  // sizes 10, 10 and 2
     ASSERT_TRUE(stream->next(parts));
     const auto count = std::min<std::int64_t>(3, static_cast<std::int64_t>(samples.size()));
     for (std::int64_t number = 0; number < count; ++number) {
@@ -141,7 +141,7 @@ TEST(Stream, FillsEveryFieldOfABatch) {
   EXPECT_THAT(copy(parts[0].features()), ElementsAre(2, 4, 3, 6));
   EXPECT_THAT(copy(parts[0].labels()), ElementsAre(2, 3));
   EXPECT_TRUE(parts[0].values().empty());
-  ASSERT_TRUE(stream->next(parts));  // the ragged one: 3 samples, 1 and 2
+  ASSERT_TRUE(stream->next(parts));  // the smaller last batch: 3 samples, 1 and 2
   EXPECT_EQ(parts[0].step, 1);
   EXPECT_EQ(parts[0].first_sample, 1);
   EXPECT_EQ(parts[0].global_samples, 3);
@@ -170,7 +170,7 @@ TEST(Stream, ABatchLargerThanTheDataIsOneRaggedStep) {
               ElementsAre(ElementsAre(0, 1, 2), ElementsAre(0, 1, 2)));
 }
 
-TEST(Stream, AReplicaMayGetNothingAndStillTakesPart) {
+TEST(Stream, AReplicaMayHaveNoSamples) {
   const Dataset dataset = counting(5, 2);
   StreamOptions options = epochs(dataset, 1);
   options.replicas = 6;
@@ -185,7 +185,7 @@ TEST(Stream, AReplicaMayGetNothingAndStillTakesPart) {
   }
 }
 
-TEST(Stream, ReadsTheRecordsOfItsOwnReplicasAlone) {
+TEST(Stream, ReadsOnlyTheRecordsOfItsReplicas) {
   const auto source = std::make_shared<CountingSource>(40);
   const Dataset dataset = Dataset::from_source(source).shuffle().batch(8);
   StreamOptions options = epochs(dataset, 1);
@@ -195,13 +195,13 @@ TEST(Stream, ReadsTheRecordsOfItsOwnReplicasAlone) {
   EXPECT_EQ(source->reads(), 10);
 }
 
-TEST(Stream, WithoutShuffleGoesInTheOrderOfIds) {
+TEST(Stream, WithoutShuffleReadsInIdOrder) {
   const Dataset dataset = counting(7, 3);
   EXPECT_THAT(ids_of(dataset, epochs(dataset, 1)),
               ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4, 5), ElementsAre(6)));
 }
 
-TEST(Stream, ShufflesEveryEpochAndSeedOtherwise) {
+TEST(Stream, ShufflesEpochsAndSeedsDifferently) {
   const Dataset dataset = counting(100, 100).shuffle();
   StreamOptions options = epochs(dataset, 2);
   const auto one = ids_of(dataset, options);
@@ -223,7 +223,7 @@ TEST(Stream, ResumesAtAnyStepWithTheSameIds) {
   }
 }
 
-TEST(Stream, GoesOnWithoutAnEnd) {
+TEST(Stream, ContinuesWithoutALastStep) {
   const Dataset dataset = counting(3, 2);
   const auto stream = dataset.stream({});
   std::vector<Batch> parts;
@@ -300,7 +300,7 @@ TEST(Stream, AnnouncesEachRecordBeforeItReadsIt) {
   }
 }
 
-TEST(Stream, RefusesOptionsThatCannotBe) {
+TEST(Stream, RejectsInvalidOptions) {
   const Dataset dataset = counting(10, 5);
   const auto message = [&](auto change) {
     StreamOptions options;

@@ -12,7 +12,7 @@ void add_steps(WorkerTuner& tuner, int steps, double waited, bool all_ready) {
   for (int step = 0; step < steps; ++step) tuner.add_step(waited, 1.0, all_ready);
 }
 
-TEST(WorkerTuner, BeginsWithAllAndKeepsThoseThatAreNeeded) {
+TEST(WorkerTuner, StartsWithAllAndKeepsRequiredWorkers) {
   for (const int most : {1, 3}) {
     for (const double waited : {0.0, 0.02, 0.03, 1.0}) {
       WorkerTuner tuner(most);
@@ -23,7 +23,7 @@ TEST(WorkerTuner, BeginsWithAllAndKeepsThoseThatAreNeeded) {
   }
 }
 
-TEST(WorkerTuner, SendsAwayOneAfterTheOtherThatIdles) {
+TEST(WorkerTuner, DeactivatesIdleWorkersOneByOne) {
   WorkerTuner tuner(3);
   add_steps(tuner, kIdle - 1, 0, true);
   EXPECT_EQ(tuner.workers(), 3);
@@ -34,7 +34,7 @@ TEST(WorkerTuner, SendsAwayOneAfterTheOtherThatIdles) {
   EXPECT_EQ(tuner.workers(), 1) << "one must work";
 }
 
-TEST(WorkerTuner, OneStepThatIsNotReadyBeginsTheWaitAnew) {
+TEST(WorkerTuner, AStepThatIsNotReadyRestartsTheIdleCount) {
   WorkerTuner tuner(2);
   add_steps(tuner, kIdle - 1, 0, true);
   add_steps(tuner, 1, 0, false);
@@ -42,7 +42,7 @@ TEST(WorkerTuner, OneStepThatIsNotReadyBeginsTheWaitAnew) {
   EXPECT_EQ(tuner.workers(), 2);
 }
 
-/// With one of `most` workers left, at the beginning of a window.
+/// A tuner with one of `most` workers active, at the beginning of a window.
 WorkerTuner with_one(int most) {
   WorkerTuner tuner(most);
   add_steps(tuner, kIdle * (most - 1), 0, true);
@@ -50,7 +50,7 @@ WorkerTuner with_one(int most) {
   return tuner;
 }
 
-TEST(WorkerTuner, CallsOneMoreForEachWindowThatWaited) {
+TEST(WorkerTuner, ActivatesOneWorkerPerWaitingWindow) {
   struct {
     double waited;
     int workers_then;
@@ -64,13 +64,13 @@ TEST(WorkerTuner, CallsOneMoreForEachWindowThatWaited) {
   }
   WorkerTuner tuner = with_one(4);
   add_steps(tuner, 10 * kWindow, 0.5, false);
-  EXPECT_EQ(tuner.workers(), 4) << "and no more than there may be";
+  EXPECT_EQ(tuner.workers(), 4) << "the maximum";
 }
 
-TEST(WorkerTuner, LooksAtTheShareOfAWholeWindow) {
+TEST(WorkerTuner, MeasuresTheWaitOverAWindow) {
   WorkerTuner tuner = with_one(2);
   for (int window = 0; window < 5; ++window) {
-    tuner.add_step(0.3, 1, false);  // of 16 seconds
+    tuner.add_step(0.3, 1, false);  // less than the share of 16 seconds
     add_steps(tuner, kWindow - 1, 0, false);
   }
   EXPECT_EQ(tuner.workers(), 1);
@@ -79,7 +79,7 @@ TEST(WorkerTuner, LooksAtTheShareOfAWholeWindow) {
   EXPECT_EQ(tuner.workers(), 2);
 }
 
-TEST(WorkerTuner, SettlesWhereOneFewerIsTooFew) {
+TEST(WorkerTuner, SettlesAtTheRequiredNumber) {
   WorkerTuner tuner(2);
   int changes = 0;
   for (int step = 0, before = 2; step < 200 * kIdle; ++step) {
@@ -90,7 +90,7 @@ TEST(WorkerTuner, SettlesWhereOneFewerIsTooFew) {
   }
   EXPECT_EQ(tuner.workers(), 2);
   EXPECT_GE(changes, 4) << "it tries again, ";
-  EXPECT_LE(changes, 2 * 9) << "more and more seldom";
+  EXPECT_LE(changes, 2 * 9) << "at increasing intervals";
 }
 
 }  // namespace

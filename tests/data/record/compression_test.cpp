@@ -1,4 +1,4 @@
-// Packed files that hold far more than they show.
+// Compressed files that expand to far more than their size.
 #include "lockstep/data/record/compression.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class PackedBomb : public ::testing::Test {
   const std::filesystem::path path_ = directory_ / "bomb";
 };
 
-TEST_F(PackedBomb, IsRefusedAtTheLimitAndNamed) {
+TEST_F(PackedBomb, IsRejectedAtTheLimit) {
   for (const Compression compression : {Compression::gzip, Compression::zlib}) {
     const std::string bytes = packed(std::string(10'000'000, '\0'), compression);
     write_bytes(path_, bytes);
@@ -45,14 +45,14 @@ TEST_F(PackedBomb, IsRefusedAtTheLimitAndNamed) {
                                 std::string(kNamesOf<Compression>.name(compression)) +
                                 " data; decompress the file on disk, split it, or free memory";
     EXPECT_EQ(data_error_of([&] { read_all(file, compression, 1'000'000); }), message);
-    EXPECT_EQ(data_error_of([&] { read_what_is_whole(file, compression, 1'000'000); }), message)
-        << "more than the limit is no damage: the part before it is not the whole file";
+    EXPECT_EQ(data_error_of([&] { read_intact_part(file, compression, 1'000'000); }), message)
+        << "exceeding the limit is not damage: the part before it is not the whole file";
     EXPECT_EQ(read_all(file, compression, 10'000'000).size(), 10'000'000u);
     EXPECT_EQ(read_all(file, compression).size(), 10'000'000u);
   }
 }
 
-TEST_F(PackedBomb, OfThePlainKindIsLimitedToo) {
+TEST_F(PackedBomb, LimitsPlainFiles) {
   write_bytes(path_, std::string(100, 'x'));
   const InputFile file(path_);
   EXPECT_EQ(data_error_of([&] { read_all(file, Compression::none, 99); }),
@@ -70,7 +70,7 @@ TEST_F(PackedBomb, BeginningsAreReadWithoutTheRest) {
   EXPECT_EQ(read_up_to(file, Compression::gzip, 0), "");
 }
 
-TEST_F(PackedBomb, AsIdxIsReadNoFurtherThanItsHeaderSays) {
+TEST_F(PackedBomb, IdxReadsOnlyTheSizeInItsHeader) {
   const std::string head = {0, 0, 8, 1, 0, 0, 0, 5};
   write_bytes(path_, packed(head + std::string(10'000'000, '\1')));
   EXPECT_EQ(data_error_of([&] { read_idx(path_); }),
@@ -96,7 +96,7 @@ class InflatedFiles : public ::testing::Test {
   const TemporaryDirectory directory_;
 };
 
-TEST_F(InflatedFiles, TakeLittleMemory) {
+TEST_F(InflatedFiles, UseLittleMemory) {
   std::filesystem::path path = directory_ / "a";
   {
     TFRecordWriter writer(path, Compression::gzip);
@@ -122,7 +122,7 @@ TEST_F(InflatedFiles, ShareOneFileWithoutAName) {
   std::vector<RecordFile> files;
   for (const char name : {'a', 'b', 'c'})
     files.emplace_back(write(name, name == 'c' ? 1 : 9), RecordFile::PackedDamage::fail, store);
-  ASSERT_TRUE(files[1].accepts_size(9 * ((1 << 20) + 16)));  // as an index does
+  ASSERT_TRUE(files[1].accepts_size(9 * ((1 << 20) + 16)));  // as stated by an index
   ReadWindow window;
   for (std::uint64_t i = 0; i < 9; ++i) {
     const std::uint64_t at = i * ((1 << 20) + 16);
@@ -160,7 +160,7 @@ TEST_F(InflatedFiles, AreNotOpenedBeforeTheyAreRead) {
   EXPECT_THAT(data_error_of([&] { missing.size(); }), HasSubstr("No such file"));
 }
 
-TEST_F(InflatedFiles, AreUsedUpToADamage) {
+TEST_F(InflatedFiles, AreUsedUpToTheDamage) {
   const auto path = write('a', 12);
   write_bytes(path, read_bytes(path).substr(0, std::filesystem::file_size(path) * 5 / 6));
   EXPECT_THAT(data_error_of([&] { RecordFile(path).size(); }),
@@ -175,13 +175,13 @@ TEST_F(InflatedFiles, AreUsedUpToADamage) {
   EXPECT_EQ(damage->kind, "gzip stream");
 }
 
-TEST_F(InflatedFiles, OnAFullDiskSayWhatToDo) {
+TEST_F(InflatedFiles, ReportAFullDisk) {
   const auto path = write('a', 12);
   const ResourceLimit limit(RLIMIT_FSIZE, std::size_t{9} << 20);
   const RecordFile file(path, RecordFile::PackedDamage::cut,
                         std::make_shared<InflatedStore>(directory_.path()));
   EXPECT_EQ(data_error_of([&] { file.size(); }),
-            "[" + path.string() + "] expected room for the decompressed file in " +
+            "[" + path.string() + "] expected space for the decompressed file in " +
                 directory_.path().string() +
                 " (--index-dir or TMPDIR sets another directory); File too large");
 }

@@ -1,4 +1,4 @@
-// TFRecord files that are damaged, opened for what is whole of them.
+// Damaged TFRecord files, opened up to the damage.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,10 +45,10 @@ class DamagedFiles : public ::testing::Test {
   }
 
   const TemporaryDirectory directory_;
-  const std::size_t record_ = image_record(1, 4, 1).size() + 16;  // label 0 takes as many bytes
+  const std::size_t record_ = image_record(1, 4, 1).size() + 16;  // label 0 has the same size
 };
 
-TEST_F(DamagedFiles, GiveTheRecordsBeforeADamagedLength) {
+TEST_F(DamagedFiles, KeepRecordsBeforeADamagedLength) {
   write("a.tfrecord", 5);
   write("b.tfrecord", 5);
   write("c.tfrecord", 2);
@@ -68,7 +68,7 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeADamagedLength) {
                         damage.location.file, 3 * record_, 2 * record_));
 }
 
-TEST_F(DamagedFiles, GiveTheRecordsBeforeAnEndThatComesTooEarly) {
+TEST_F(DamagedFiles, KeepRecordsBeforeATruncation) {
   for (std::size_t left = 1; left < record_; left += 3) {
     write("a.tfrecord", 4);
     cut("a.tfrecord", 2 * record_ + left);
@@ -82,7 +82,7 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeAnEndThatComesTooEarly) {
   }
 }
 
-TEST_F(DamagedFiles, GiveTheRecordsBeforeAPackedStreamEnds) {
+TEST_F(DamagedFiles, KeepRecordsBeforeACompressedStreamEnds) {
   for (const Compression compression : {Compression::gzip, Compression::zlib}) {
     write("a.tfrecord", 500, compression);
     cut("a.tfrecord", std::filesystem::file_size(directory_ / "a.tfrecord") / 2);
@@ -100,7 +100,7 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeAPackedStreamEnds) {
   }
 }
 
-TEST_F(DamagedFiles, GiveTheSameToWhoReadsThemOnce) {
+TEST_F(DamagedFiles, EndSequentialReadsAtTheSameRecord) {
   write("a.tfrecord", 500, Compression::gzip);
   cut("a.tfrecord", std::filesystem::file_size(directory_ / "a.tfrecord") / 2);
   TFRecordReader reader(directory_ / "a.tfrecord");
@@ -124,14 +124,14 @@ TEST_F(DamagedFiles, HaveNoIndexOnTheDisk) {
   }
 }
 
-TEST_F(DamagedFiles, DataThatAreDamagedAreAnErrorOfTheirRecordAlone) {
+TEST_F(DamagedFiles, DamagedDataIsAnErrorOfOneRecord) {
   write("a.tfrecord", 3);
   flip("a.tfrecord", 20);
   flip("a.tfrecord", 2 * record_ + 20);
   EXPECT_THAT(data_error_of([&] { open(false); }), HasSubstr("data CRC"));
   const auto source = open();
   EXPECT_THAT(source->info().damage, IsEmpty());
-  EXPECT_EQ(source->spec().classes(), 2);  // of those that can be read
+  EXPECT_EQ(source->spec().classes(), 2);  // in the readable records
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord"));
   EXPECT_EQ(read(*source, 1).label(), 1);
   EXPECT_EQ(data_error_of([&] { read(*source, 2); }),
@@ -140,7 +140,7 @@ TEST_F(DamagedFiles, DataThatAreDamagedAreAnErrorOfTheirRecordAlone) {
                         (directory_ / "a.tfrecord").string(), 2 * record_));
 }
 
-TEST_F(DamagedFiles, ARecordThatIsNoExampleIsAnErrorOfThatRecordAlone) {
+TEST_F(DamagedFiles, AMalformedExampleIsAnErrorOfOneRecord) {
   write_records(directory_ / "a.tfrecord",
                 {"\xff\xff", image_record(0, 4, 1), image_record(1, 5, 1)});
   const auto source = open();
@@ -151,7 +151,7 @@ TEST_F(DamagedFiles, ARecordThatIsNoExampleIsAnErrorOfThatRecordAlone) {
               HasSubstr("] expected 4 raw bytes in image for shape [2, 2, 1]; it has 5 bytes"));
 }
 
-TEST_F(DamagedFiles, WithNothingBeforeTheDamageSayWhatIsWrong) {
+TEST_F(DamagedFiles, WithoutIntactRecordsReportTheDamage) {
   write("a.tfrecord", 3);
   flip("a.tfrecord", 0);
   EXPECT_EQ(data_error_of([&] { open(); }),
@@ -160,7 +160,7 @@ TEST_F(DamagedFiles, WithNothingBeforeTheDamageSayWhatIsWrong) {
                         (directory_ / "a.tfrecord").string(), 3 * record_));
 }
 
-/// Read by an index that was made before, out of a mapping or not.
+/// Files that are read by an existing index, with and without a mapping.
 class IndexedDamage : public ::testing::TestWithParam<bool> {};
 
 TEST_P(IndexedDamage, HasTheRightKindAtEveryBit) {

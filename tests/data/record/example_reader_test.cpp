@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Messages as protobuf makes them.
+/// Messages serialized by protobuf.
 class ExampleReaderTest : public ::testing::Test {
  protected:
   lockstep_oracle::Feature& feature(const std::string& name) {
@@ -35,7 +35,7 @@ class ExampleReaderTest : public ::testing::Test {
   ExampleValues values_;
 };
 
-TEST_F(ExampleReaderTest, GivesTheChosenFeaturesOfEveryKind) {
+TEST_F(ExampleReaderTest, ReadsRequestedFeaturesOfEveryKind) {
   feature("image").mutable_bytes_list()->add_value("pixels");
   feature("label").mutable_int64_list()->add_value(-7);
   for (const float value : {0.5f, 1.5f, 2.5f})
@@ -63,7 +63,7 @@ TEST_F(ExampleReaderTest, OfAnyLengthMayBeEmpty) {
   EXPECT_FALSE(values_.is_missing(0));
 }
 
-TEST_F(ExampleReaderTest, TakesDefaultsForWhatARecordLacks) {
+TEST_F(ExampleReaderTest, UsesDefaultsForMissingFeatures) {
   const ExampleReader reader({{"label", FeatureKind::int64s, 1, Int64List{-1}},
                               {"box", FeatureKind::floats, std::nullopt, FloatList{}},
                               {"weight", FeatureKind::floats, 2, FloatList{1, 2}},
@@ -84,7 +84,7 @@ TEST_F(ExampleReaderTest, TakesDefaultsForWhatARecordLacks) {
   EXPECT_THAT(values_.int64s(0), ElementsAre(-1));
 }
 
-TEST_F(ExampleReaderTest, TheLastOfSeveralOfANameCounts) {
+TEST_F(ExampleReaderTest, TheLastOfEqualNamesCounts) {
   std::string both;
   for (const std::int64_t label : {1, 2}) {
     message_.Clear();
@@ -95,7 +95,7 @@ TEST_F(ExampleReaderTest, TheLastOfSeveralOfANameCounts) {
   EXPECT_THAT(values_.int64s(0), ElementsAre(2));
 }
 
-TEST_F(ExampleReaderTest, TakesNumbersPackedOrNot) {
+TEST_F(ExampleReaderTest, ReadsPackedAndUnpackedNumbers) {
   // The integer 4 alone, then 5 and 6 packed, in "n"; the floats 1 and 2 packed, then 3 alone, in
   // "x".
   const std::string record = from_hex(
@@ -135,7 +135,7 @@ TEST_F(ExampleReaderTest, ARecordThatIsNoExampleIsNamed) {
               HasSubstr("[a.tfrecord: record 7 at byte 90] expected a tf.train.Example; "));
 }
 
-TEST(ExampleReader, RefusesRequestsThatCannotBeMet) {
+TEST(ExampleReader, RejectsInvalidRequests) {
   EXPECT_EQ(input_error_of([] {
               ExampleReader({{"a", FeatureKind::missing}});
             }),

@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// What libprotobuf makes of a message, in our own type.
+/// A message parsed by libprotobuf, as an Example.
 Example from_oracle(const lockstep_oracle::Example& message) {
   Example example;
   for (const auto& [name, feature] : message.features().feature()) {
@@ -76,20 +76,19 @@ TEST(Example, RoundTripsEveryKind) {
   EXPECT_EQ(parse_example(serialize_example(every_kind())), every_kind());
 }
 
-TEST(Example, ProtobufReadsWhatWeWrite) {
+TEST(Example, ProtobufParsesSerializedExamples) {
   lockstep_oracle::Example message;
   ASSERT_TRUE(message.ParseFromString(serialize_example(every_kind())));
   EXPECT_EQ(from_oracle(message), every_kind());
 }
 
-TEST(Example, WeReadWhatProtobufWrites) {
+TEST(Example, ParsesExamplesOfProtobuf) {
   EXPECT_EQ(parse_example(to_oracle(every_kind()).SerializeAsString()), every_kind());
 }
 
 TEST(Example, AnEmptyMessageHasNoFeatures) { EXPECT_EQ(parse_example(""), Example{}); }
 
-// Messages that no writer of ours makes, put together by hand: f(number, payload) is a
-// length-delimited field.
+// Messages that serialize_example() does not write: f(number, payload) is a length-delimited field.
 std::string f(int number, const std::string& payload) {
   std::string field;
   field.push_back(static_cast<char>(number << 3 | 2));
@@ -114,7 +113,7 @@ std::string name_of_case(const ::testing::TestParamInfo<WireCase>& info) { retur
 
 class ExampleOnTheWire : public ::testing::TestWithParam<WireCase> {};
 
-TEST_P(ExampleOnTheWire, MeansWhatProtobufSays) {
+TEST_P(ExampleOnTheWire, MatchesProtobuf) {
   lockstep_oracle::Example message;
   ASSERT_TRUE(message.ParseFromString(GetParam().message));
   ASSERT_EQ(from_oracle(message), GetParam().meaning);
@@ -170,7 +169,7 @@ std::vector<WireCase> wire_cases() {
 INSTANTIATE_TEST_SUITE_P(Example, ExampleOnTheWire, ::testing::ValuesIn(wire_cases()),
                          name_of_case);
 
-TEST(Example, AMessageCutAtAnyLengthIsMalformedOrMeansWhatProtobufSays) {
+TEST(Example, ATruncatedMessageIsMalformedOrMatchesProtobuf) {
   const google::protobuf::LogSilencer silent;
   const std::string whole = serialize_example(every_kind());
   for (std::size_t length = 0; length < whole.size(); ++length) {
@@ -184,7 +183,7 @@ TEST(Example, AMessageCutAtAnyLengthIsMalformedOrMeansWhatProtobufSays) {
   }
 }
 
-TEST(Example, DamageAnywhereIsMalformedOrMeansWhatProtobufSays) {
+TEST(Example, ADamagedMessageIsMalformedOrMatchesProtobuf) {
   const google::protobuf::LogSilencer silent;
   std::mt19937 random(7);
   const std::string whole = serialize_example(every_kind());
@@ -233,7 +232,7 @@ TEST(FeatureView, FindsFeaturesByName) {
   EXPECT_EQ(features[4].kind(), FeatureKind::missing);
 }
 
-TEST(FeatureView, ForgetsWhatItHeldBefore) {
+TEST(FeatureView, CanBeReused) {
   const std::vector<std::string> names = {"a"};
   std::vector<FeatureView> features(1);
   const std::string with = serialize_example({{"a", Int64List{4}}});
@@ -244,7 +243,7 @@ TEST(FeatureView, ForgetsWhatItHeldBefore) {
   EXPECT_EQ(features[0].kind(), FeatureKind::missing);
 }
 
-TEST(FeatureView, GivesTheOnlyText) {
+TEST(FeatureView, ReturnsTheOnlyText) {
   const auto only_text = [](const std::string& value) {
     const std::vector<std::string> names = {"a"};
     std::vector<FeatureView> features(1);
@@ -260,7 +259,7 @@ TEST(FeatureView, GivesTheOnlyText) {
   EXPECT_EQ(only_text(none), std::nullopt);
   EXPECT_EQ(only_text(f(1, f(1, "text") + f(1, "more"))), std::nullopt);
   EXPECT_EQ(only_text(number), std::nullopt);
-  // Lists of one kind are joined; those before one of another kind do not count.
+  // Lists of the same kind are joined; lists before one of another kind are ignored.
   EXPECT_EQ(only_text(one + none), "text");
   EXPECT_EQ(only_text(one + one), std::nullopt);
   EXPECT_EQ(only_text(one + number), std::nullopt);
@@ -268,7 +267,7 @@ TEST(FeatureView, GivesTheOnlyText) {
   EXPECT_EQ(only_text(one + number + one), "text");
 }
 
-TEST(FeatureView, LooksIntoAValueOnlyWhenAsked) {
+TEST(FeatureView, ParsesValuesLazily) {
   const std::string record =
       f(1, entry("a", f(3, from_hex("0aff"))) + entry("b", f(3, from_hex("0802"))));
   const std::vector<std::string> names = {"a", "b"};

@@ -29,8 +29,7 @@ std::int64_t open_descriptors() {
 
 class ManyFiles : public ::testing::Test {
  protected:
-  /// File i has records of label i % 10, i % 3 of them, none synced: a disk takes its time for
-  /// that.
+  /// File i has i % 3 records of label i % 10. They are not synced, which is slow.
   void write_files(int count) {
     for (int i = 0; i < count; ++i) {
       std::string bytes;
@@ -85,7 +84,7 @@ TEST_F(ManyFiles, AreReadBySeveralThreads) {
   }
 }
 
-TEST_F(ManyFiles, OneThatChangedMeanwhileIsAnError) {
+TEST_F(ManyFiles, AFileThatChangedIsAnError) {
   write_files(300);
   const auto source = open();
   read(*source, 0);
@@ -101,8 +100,8 @@ TEST_F(ManyFiles, OneThatChangedMeanwhileIsAnError) {
                 "restart the run");
 }
 
-/// The members of an exchange are threads. Each has its own copy of the data set, in which only
-/// the files that it must read are intact. The last member is on a node of its own.
+/// The members of an exchange are threads. Each has its own copy of the data set, in which only the
+/// files that it must read are intact. The last member is on a separate node.
 class SharedFiles : public ::testing::Test {
  protected:
   static constexpr int kMembers = 4;
@@ -147,7 +146,7 @@ class SharedFiles : public ::testing::Test {
             node_of(member)};
   }
 
-  /// What each member gets of open_one(member): a data set, or the text of an Error.
+  /// The result of open_one(member) on each member: a data set, or the text of an Error.
   template <typename OpenOne>
   void open_each(OpenOne open_one) {
     data_.assign(kMembers, std::nullopt);
@@ -209,7 +208,7 @@ TEST_F(SharedFiles, AreReadByOneMemberEach) {
         EXPECT_EQ(source.size(), 28);
         EXPECT_EQ(source.info().description,
                   "shared, labels from 1 to 7 (8 classes, none of class 0)");
-        // What one has decompressed, the others of its node read.
+        // Members read files that another member of the node has decompressed.
         if (member == reader || (i % 2 == 1 && node_of(member) == node_of(reader)))
           EXPECT_EQ(read(source, first + i).label(), i + 1) << from;
         else
@@ -220,7 +219,7 @@ TEST_F(SharedFiles, AreReadByOneMemberEach) {
   }
 }
 
-TEST_F(SharedFiles, ThatOneMemberCannotReadAreAnErrorOfAll) {
+TEST_F(SharedFiles, AnErrorOfOneMemberIsThrownOnAll) {
   write_files();
   const std::string whole = read_bytes(path(1, 1));
   for (int member = 0; member < kMembers; ++member)
@@ -245,7 +244,7 @@ TEST_F(SharedFiles, ThatOneMemberCannotReadAreAnErrorOfAll) {
                            "dataset.json] expected a file of the same name and size on all ranks; "
                            "rank 1 has another one than rank 0")));
   std::filesystem::remove(description);
-  std::filesystem::remove(path(0, 1));  // which member 0 does not read
+  std::filesystem::remove(path(0, 1));  // member 0 does not read it
   open();
   EXPECT_THAT(errors_, ::testing::Each(::testing::HasSubstr("expected a file that can be read")));
   write_bytes(path(0, 1), "another");
@@ -255,7 +254,7 @@ TEST_F(SharedFiles, ThatOneMemberCannotReadAreAnErrorOfAll) {
                            "rank 1 has another one than rank 0")));
 }
 
-/// How many mappings of this process share each memory without a name.
+/// The number of mappings of this process for each unnamed shared memory.
 std::vector<int> shared_mappings() {
   std::map<std::string, int> counts;
   std::ifstream maps("/proc/self/maps");
@@ -270,7 +269,7 @@ std::vector<int> shared_mappings() {
 TEST_F(SharedFiles, OfTablesAndArraysAreReadByOneMemberOfANode) {
   struct Case {
     std::map<std::string, std::string> files;  // the damaged one first
-    std::string before, after;                 // what is around the directory in --data
+    std::string before, after;                 // the text around the directory in --data
   };
   const std::string table =
       "color,size,price,kind\nred,5,2,apple\ngreen,,3,pear\nyellow,4,1,apple\n";
@@ -319,7 +318,7 @@ TEST_F(SharedFiles, OfTablesAndArraysAreReadByOneMemberOfANode) {
     open_all({0});
     for (const auto& [name, bytes] : files) {
       std::string other = bytes;
-      const std::size_t number = other.find('5');  // of a feature
+      const std::size_t number = other.find('5');  // in a feature
       other[std::min(number, other.size() - 1)] = number == std::string::npos ? 3 : '6';
       write_bytes(directory_ / fmt::format("{}/{}", kMembers - 1, name), other);
     }
@@ -370,7 +369,7 @@ TEST_F(SharedFiles, OfTextAreReadByOneMemberOfANode) {
   }
 }
 
-TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {
+TEST(RecentFiles, KeepsRecentlyUsedFilesAndThoseInUse) {
   const TemporaryDirectory directory;
   write_records(directory / "a.tfrecord", {"zero"});
   int opened = 0;
@@ -380,18 +379,18 @@ TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {
   });
   constexpr std::size_t kGroups = 16;
   constexpr std::size_t kStep = kGroups * kGroups;  // files of one group
-  constexpr std::size_t kMaxOfGroup = RecentFiles::kMaxOpen / kGroups;
+  constexpr std::size_t kMaxPerGroup = RecentFiles::kMaxOpen / kGroups;
   const auto held = files.get(0);
-  for (std::size_t i = 0; i < kMaxOfGroup; ++i) files.get(i * kStep);
-  EXPECT_EQ(opened, static_cast<int>(kMaxOfGroup));
+  for (std::size_t i = 0; i < kMaxPerGroup; ++i) files.get(i * kStep);
+  EXPECT_EQ(opened, static_cast<int>(kMaxPerGroup));
   files.get(0);
-  files.get(kMaxOfGroup * kStep);  // in the place of 1
-  EXPECT_EQ(opened, static_cast<int>(kMaxOfGroup) + 1);
+  files.get(kMaxPerGroup * kStep);  // replaces 1
+  EXPECT_EQ(opened, static_cast<int>(kMaxPerGroup) + 1);
   EXPECT_EQ(files.get(0), held);
-  EXPECT_EQ(opened, static_cast<int>(kMaxOfGroup) + 1);
+  EXPECT_EQ(opened, static_cast<int>(kMaxPerGroup) + 1);
   files.get(kStep);
-  EXPECT_EQ(opened, static_cast<int>(kMaxOfGroup) + 2);
-  for (std::size_t i = 2; i < 3 * kMaxOfGroup; ++i) files.get(i * kStep);
+  EXPECT_EQ(opened, static_cast<int>(kMaxPerGroup) + 2);
+  for (std::size_t i = 2; i < 3 * kMaxPerGroup; ++i) files.get(i * kStep);
   ReadWindow window;
   EXPECT_EQ(held->record(0, 0, 4, window), "zero");
   EXPECT_NE(files.get(0), held);

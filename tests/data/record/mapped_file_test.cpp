@@ -46,7 +46,7 @@ class MappedFileTest : public ::testing::Test {
     writer.close();
   }
   void shrink_to(std::size_t bytes) const { std::filesystem::resize_file(path_, bytes); }
-  /// Reads a page that nobody guards and that the file has lost.
+  /// Reads an unguarded page that the file has lost.
   void touch_unguarded_page() const {
     write_bytes(path_, std::string(2 * page_, 'x'));
     const InputFile file(path_);
@@ -70,7 +70,7 @@ TEST_F(MappedFileTest, HoldsTheBytesOfTheFile) {
   EXPECT_TRUE(mapped->is_intact());
 }
 
-TEST_F(MappedFileTest, ComesAgainAfterItsPagesWereReleased) {
+TEST_F(MappedFileTest, ReloadsReleasedPages) {
   const auto mapped = map_pages(3);
   ASSERT_TRUE(mapped);
   EXPECT_EQ(mapped->bytes(), std::string(3 * page_, 'x'));
@@ -79,13 +79,13 @@ TEST_F(MappedFileTest, ComesAgainAfterItsPagesWereReleased) {
   EXPECT_TRUE(mapped->is_intact());
 }
 
-TEST_F(MappedFileTest, IsNothingForAnEmptyFile) {
+TEST_F(MappedFileTest, DoesNotMapAnEmptyFile) {
   enable_mapped_files();
   write_bytes(path_, "");
   EXPECT_FALSE(MappedFile::map(InputFile(path_), 0));
 }
 
-TEST_F(MappedFileTest, APageThatWasLostReadsAsZerosAndIsTold) {
+TEST_F(MappedFileTest, ReportsALostPageAndReadsItAsZeros) {
   const auto mapped = map_pages(4);
   ASSERT_TRUE(mapped);
   EXPECT_EQ(mapped->bytes()[0], 'x');
@@ -98,7 +98,7 @@ TEST_F(MappedFileTest, APageThatWasLostReadsAsZerosAndIsTold) {
   EXPECT_EQ(mapped->bytes()[page_ - 1], 'x');
 }
 
-TEST_F(MappedFileTest, TellsTheLossOfItsOwnPagesAlone) {
+TEST_F(MappedFileTest, ReportsOnlyTheLossOfItsOwnPages) {
   const auto first = map_pages(2);
   const std::filesystem::path other_path = directory_ / "other";
   write_bytes(other_path, std::string(2 * page_, 'y'));
@@ -112,7 +112,7 @@ TEST_F(MappedFileTest, TellsTheLossOfItsOwnPagesAlone) {
   EXPECT_EQ(moved.bytes(), std::string(2 * page_, 'y'));
 }
 
-TEST_F(MappedFileTest, IsNothingWhereTooManyAreGuarded) {
+TEST_F(MappedFileTest, DoesNotMapBeyondTheGuardLimit) {
   enable_mapped_files();
   std::vector<MappedFile> mapped;
   write_bytes(path_, "0123456789");
@@ -127,7 +127,7 @@ TEST_F(MappedFileTest, IsNothingWhereTooManyAreGuarded) {
   EXPECT_TRUE(MappedFile::map(file, 10));
 }
 
-TEST_F(MappedFileTest, IsNothingWhereSomebodyTookTheSignalAfterUs) {
+TEST_F(MappedFileTest, DoesNotMapIfTheHandlerWasReplaced) {
   ASSERT_TRUE(map_pages(1));
   struct sigaction theirs = {};
   theirs.sa_handler = [](int) {};
@@ -138,7 +138,7 @@ TEST_F(MappedFileTest, IsNothingWhereSomebodyTookTheSignalAfterUs) {
   EXPECT_TRUE(map_pages(1));
 }
 
-TEST_F(MappedFileTest, LeavesTheSignalOfOthersToWhomItBelongs) {
+TEST_F(MappedFileTest, ForwardsOtherSignalsToThePreviousHandler) {
   EXPECT_EXIT(
       {
         struct sigaction theirs = {};
@@ -156,7 +156,7 @@ TEST_F(MappedFileTest, LeavesTheSignalOfOthersToWhomItBelongs) {
       "");
 }
 
-TEST_F(MappedFileTest, LeavesASignalThatWasSentToWhomItIsFor) {
+TEST_F(MappedFileTest, ForwardsSentSignals) {
   EXPECT_DEATH(
       {
         const auto mapped = map_pages(1);
@@ -166,7 +166,7 @@ TEST_F(MappedFileTest, LeavesASignalThatWasSentToWhomItIsFor) {
       "");
 }
 
-TEST_F(MappedFileTest, OfRecordsEndsWithTheErrorOfPread) {
+TEST_F(MappedFileTest, RecordsFailWithTheErrorOfPread) {
   enable_mapped_files();
   const std::vector<std::string> records(50, std::string(1000, 'x'));
   write_records(path_, records);
@@ -209,7 +209,7 @@ TEST_P(ShrunkSource, EndsWithAnErrorThatNamesTheRecord) {
 INSTANTIATE_TEST_SUITE_P(MappedFileTest, ShrunkSource, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Mapped" : "ByPread"; });
 
-TEST_F(MappedFileTest, IsReadAgainWhereAnImageIsLostWhileItIsDecoded) {
+TEST_F(MappedFileTest, RereadsAnImageLostWhileDecoding) {
   enable_mapped_files();
   write_images();
   const TFRecordSource source({path_}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
@@ -229,9 +229,9 @@ TEST_F(MappedFileTest, IsReadAgainWhereAnImageIsLostWhileItIsDecoded) {
   EXPECT_EQ(sample.label(), 4);
 }
 
-using MappedFileDeathTest = MappedFileTest;  // each statement runs in a process of its own
+using MappedFileDeathTest = MappedFileTest;  // each statement runs in a separate process
 
-TEST_F(MappedFileDeathTest, WithoutTheProgramsConsentNoSignalIsHandledAndNothingIsMapped) {
+TEST_F(MappedFileDeathTest, DoesNothingUnlessEnabled) {
   EXPECT_EXIT(
       {
         const auto before = signal_handlers();
@@ -251,7 +251,7 @@ TEST_F(MappedFileDeathTest, WithoutTheProgramsConsentNoSignalIsHandledAndNothing
       ::testing::ExitedWithCode(0), "");
 }
 
-TEST_F(MappedFileDeathTest, WithTheProgramsConsentFilesAreMapped) {
+TEST_F(MappedFileDeathTest, MapsFilesIfEnabled) {
   EXPECT_EXIT(
       {
         const auto before = signal_handlers();

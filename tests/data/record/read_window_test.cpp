@@ -11,7 +11,7 @@ namespace {
 
 class ReadWindowTest : public ::testing::Test {
  protected:
-  /// Byte i of file `name` is made of i and of `salt`.
+  /// Byte i of file `name` depends on i and `salt`.
   static std::string bytes_with(int salt, std::size_t count) {
     std::string bytes(count, '\0');
     for (std::size_t i = 0; i < count; ++i)
@@ -19,7 +19,7 @@ class ReadWindowTest : public ::testing::Test {
     return bytes;
   }
   static FileIdentity identity() { return std::make_shared<char>(); }
-  /// In place, so that an open file shows it.
+  /// Overwrites the file in place, so that an open file changes.
   void overwrite(const std::string& bytes) const {
     std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out)
         .write(bytes.data(), std::ssize(bytes));
@@ -30,7 +30,7 @@ class ReadWindowTest : public ::testing::Test {
   ReadWindow window_;
 };
 
-TEST_F(ReadWindowTest, GivesTheBytesOfTheFileInAnyOrder) {
+TEST_F(ReadWindowTest, ReadsInAnyOrder) {
   const std::string bytes = bytes_with(0, 600'000);
   write_bytes(path_, bytes);
   const InputFile file(path_);
@@ -57,7 +57,7 @@ TEST_F(ReadWindowTest, EndsWhereTheFileEnds) {
   EXPECT_EQ(window_.read(file, id, 2, 3), "234");
 }
 
-TEST_F(ReadWindowTest, ReadsAheadOfNeighboursAsMuchAsTheyWere) {
+TEST_F(ReadWindowTest, ReadsAheadTheSizeOfTheCurrentRun) {
   const std::string before(1000, 'a');
   write_bytes(path_, before);
   const InputFile file(path_);
@@ -69,7 +69,7 @@ TEST_F(ReadWindowTest, ReadsAheadOfNeighboursAsMuchAsTheyWere) {
   EXPECT_EQ(window_.read(file, id, 500, 100), std::string(100, 'b'));
 }
 
-TEST_F(ReadWindowTest, ReadsNoMoreThanAskedForInAShuffledOrder) {
+TEST_F(ReadWindowTest, DoesNotReadAheadInShuffledOrder) {
   write_bytes(path_, std::string(1000, 'a'));
   const InputFile file(path_);
   const FileIdentity id = identity();
@@ -78,7 +78,7 @@ TEST_F(ReadWindowTest, ReadsNoMoreThanAskedForInAShuffledOrder) {
   EXPECT_EQ(window_.read(file, id, 500, 100), std::string(100, 'b'));
 }
 
-TEST_F(ReadWindowTest, KeepsFilesApart) {
+TEST_F(ReadWindowTest, DistinguishesFiles) {
   write_bytes(path_, "first file");
   write_bytes(directory_ / "other", "other file");
   const InputFile file(path_);
@@ -91,7 +91,7 @@ TEST_F(ReadWindowTest, KeepsFilesApart) {
   }
 }
 
-TEST_F(ReadWindowTest, AFileCutShortUnderItIsAnErrorOfItsRecord) {
+TEST_F(ReadWindowTest, ATruncatedFileIsAnErrorOfTheRecord) {
   write_records(path_, std::vector<std::string>(50, std::string(100, 'x')));
   const RecordFile file(path_);
   const RecordIndex index = build_record_index(file);

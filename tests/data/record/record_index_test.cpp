@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// The kept index, or a new one, which is then kept.
+/// The stored index, or a new one, which is then stored.
 RecordIndex open_record_index(const RecordFile& file, const std::filesystem::path& index_dir) {
   const auto path = record_index_path(file.path(), index_dir);
   if (auto kept = load_record_index(path, file.version())) return *kept;
@@ -36,7 +36,7 @@ class RecordIndexTest : public ::testing::Test {
   const std::filesystem::path index_path_ = directory_ / "a.tfrecord.index";
 };
 
-TEST_F(RecordIndexTest, KnowsOffsetsAndLengths) {
+TEST_F(RecordIndexTest, HasOffsetsAndLengths) {
   write_records(path_, {"zero", "", "two!!"});
   const RecordIndex index = open();
   EXPECT_EQ(index.records(), 3);
@@ -61,7 +61,7 @@ TEST(RecordOffsets, HoldPositionsInFilesOfAnySize) {
   for (std::size_t i = 0; i < positions.size(); ++i) EXPECT_EQ(offsets[i], positions[i]) << i;
 }
 
-TEST_F(RecordIndexTest, OfManyRecordsIsKeptInPieces) {
+TEST_F(RecordIndexTest, WritesManyRecordsInPieces) {
   write_bytes(path_, "");
   RecordIndex index;
   for (std::uint64_t i = 1; i <= 200'000; ++i) index.offsets.push_back(i * 100'003);  // 20 GB
@@ -97,7 +97,7 @@ TEST_F(RecordIndexTest, IsNotWrittenThroughALinkBesideTheFile) {
   EXPECT_TRUE(std::filesystem::is_symlink(index_path_));
 }
 
-TEST_F(RecordIndexTest, OfAnUnknownKindIsNotWaitedFor) {
+TEST_F(RecordIndexTest, DoesNotWaitForAFifo) {
   write_records(path_, {"zero", "one"});
   ASSERT_EQ(::mkfifo(index_path_.c_str(), 0600), 0);
   EXPECT_EQ(open().records(), 2);
@@ -111,14 +111,14 @@ TEST_F(RecordIndexTest, OfAnEmptyFileHasNoRecords) {
   EXPECT_EQ(open().records(), 0);
 }
 
-TEST_F(RecordIndexTest, IsKeptBesideTheFileAndReadAgain) {
+TEST_F(RecordIndexTest, IsStoredNextToTheFileAndReused) {
   write_records(path_, {"zero", "one"});
   const RecordIndex built = open();
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "a.tfrecord.index"));
   EXPECT_EQ(load_record_index(index_path_, file_version(path_)), built);
 }
 
-TEST_F(RecordIndexTest, KeepsTheLabelsItWasGiven) {
+TEST_F(RecordIndexTest, StoresLabels) {
   write_records(path_, {"zero", "one"});
   RecordIndex index = open();
   index.labels = LabelRange{"label", 1, 7};
@@ -126,7 +126,7 @@ TEST_F(RecordIndexTest, KeepsTheLabelsItWasGiven) {
   EXPECT_EQ(open().labels, (LabelRange{"label", 1, 7}));
 }
 
-TEST_F(RecordIndexTest, IsMadeAgainWhenTheFileHasAnotherSize) {
+TEST_F(RecordIndexTest, IsRebuiltIfTheSizeChanged) {
   write_records(path_, {"zero", "one"});
   open();
   const auto time = std::filesystem::last_write_time(path_);
@@ -135,7 +135,7 @@ TEST_F(RecordIndexTest, IsMadeAgainWhenTheFileHasAnotherSize) {
   EXPECT_EQ(open().records(), 3);
 }
 
-TEST_F(RecordIndexTest, IsMadeAgainWhenTheFileHasAnotherTime) {
+TEST_F(RecordIndexTest, IsRebuiltIfTheTimeChanged) {
   write_records(path_, {"a", "bcd"});
   open();
   write_records(path_, {"bcd", "a"});
@@ -144,17 +144,17 @@ TEST_F(RecordIndexTest, IsMadeAgainWhenTheFileHasAnotherTime) {
   EXPECT_EQ(open().length(0), 3u);
 }
 
-TEST_F(RecordIndexTest, IsMadeAgainForAnotherFileOfTheSameSizeAndTime) {
+TEST_F(RecordIndexTest, IsRebuiltForAnotherFileOfTheSameSizeAndTime) {
   write_records(path_, {"a", "bcd"});
   const auto time = std::filesystem::last_write_time(path_);
   open();
-  // As by cp -p: the inode stays, and the time is that of the other file.
+  // As by cp -p: the inode is unchanged, and the time is that of the other file.
   write_records(directory_ / "b.tfrecord", {"bcd", "a"});
   std::ofstream(path_, std::ios::binary) << read_bytes(directory_ / "b.tfrecord");
   std::filesystem::last_write_time(path_, time);
   EXPECT_EQ(open().length(0), 3u);
   EXPECT_EQ(load_record_index(index_path_, file_version(path_))->length(0), 3u);
-  // As by mv, with ends that are the same.
+  // As by mv, with equal ends.
   const std::string end(5000, 'x');
   write_records(path_, {end, "a", "bcd", end});
   std::filesystem::last_write_time(path_, time);
@@ -165,7 +165,7 @@ TEST_F(RecordIndexTest, IsMadeAgainForAnotherFileOfTheSameSizeAndTime) {
   EXPECT_EQ(open().length(1), 3u);
 }
 
-TEST_F(RecordIndexTest, IsMadeAgainWhenAnyOfItsBytesIsDamaged) {
+TEST_F(RecordIndexTest, IsRebuiltIfAnyByteIsDamaged) {
   write_records(path_, {"zero", "one"});
   const RecordIndex built = open();
   const std::string whole = read_bytes(index_path_);
@@ -181,7 +181,7 @@ TEST_F(RecordIndexTest, IsMadeAgainWhenAnyOfItsBytesIsDamaged) {
   EXPECT_EQ(read_bytes(index_path_), whole);
 }
 
-TEST_F(RecordIndexTest, StaysInMemoryWhereItCannotBeWritten) {
+TEST_F(RecordIndexTest, IsInMemoryIfItCannotBeWritten) {
   write_records(path_, {"zero", "one"});
   write_bytes(directory_ / "file", "");
   EXPECT_FALSE(save_record_index(directory_ / "file/a.index", file_version(path_),
@@ -190,7 +190,7 @@ TEST_F(RecordIndexTest, StaysInMemoryWhereItCannotBeWritten) {
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "file"));
 }
 
-TEST_F(RecordIndexTest, InOneDirectoryTellsFilesOfOneNameApart) {
+TEST_F(RecordIndexTest, DistinguishesFilesOfTheSameNameInOneDirectory) {
   std::filesystem::create_directories(directory_ / "other");
   write_records(path_, {"zero"});
   write_records(directory_ / "other/a.tfrecord", {"zero", "one"});
@@ -224,7 +224,7 @@ TEST_F(RecordIndexTest, NamesDamagedHeadersAndTruncation) {
 }
 
 /// Most of the file is a hole.
-TEST_F(RecordIndexTest, RefusesARecordThatIsTooLong) {
+TEST_F(RecordIndexTest, RejectsARecordThatIsTooLong) {
   const std::uint64_t length = std::uint64_t{3} << 30;
   std::string header(reinterpret_cast<const char*>(&length), sizeof(length));
   const std::uint32_t crc = masked_crc32c(header);
@@ -237,7 +237,7 @@ TEST_F(RecordIndexTest, RefusesARecordThatIsTooLong) {
                 "a tf.train.Example; the header announces 3221225472");
 }
 
-TEST_F(RecordIndexTest, ReadsHeadersAlone) {
+TEST_F(RecordIndexTest, ReadsOnlyHeaders) {
   write_records(path_, {"zero", std::string(10'000, 'x'), "two"});
   std::string damaged = read_bytes(path_);
   damaged[5000] = 'y';
@@ -250,7 +250,7 @@ TEST_F(RecordIndexTest, ReadsHeadersAlone) {
               HasSubstr("record 1 at byte 20] expected an intact record; data CRC"));
 }
 
-TEST_F(RecordIndexTest, AFileThatChangesUnderIsFound) {
+TEST_F(RecordIndexTest, DetectsAFileThatChangesWhileOpen) {
   write_records(path_, {"zero", "one", "two"});
   const RecordFile file(path_);
   const RecordIndex index = open_record_index(file, {});

@@ -36,10 +36,10 @@ TEST(TFRecord, ReadsTheKnownBytes) {
   EXPECT_THAT(read_records(directory / "a.tfrecord"), ElementsAre("hello", "", "hello"));
 }
 
-TEST(TFRecord, HeadersOneAfterTheOtherAreCheckedEach) {
+TEST(TFRecord, ChecksEveryHeader) {
   HeaderCheck check;
   std::string zeros(kRecordHeaderBytes, '\0');
-  EXPECT_FALSE(check.is_intact(zeros));  // no header at all, also before one was seen
+  EXPECT_FALSE(check.is_intact(zeros));  // not a header, even as the first one
   for (int again = 0; again < 2; ++again) {
     EXPECT_TRUE(check.is_intact(kHelloRecord));
     EXPECT_TRUE(check.is_intact(kHelloRecord));
@@ -75,7 +75,7 @@ class Packed : public ::testing::TestWithParam<Compression> {
   const std::filesystem::path path_ = directory_ / "a.tfrecord";
 };
 
-TEST_P(Packed, RecordsOfManySizesComeBack) {
+TEST_P(Packed, RoundTripsRecordsOfManySizes) {
   std::vector<std::string> records;
   for (const std::size_t size : {0, 1, 11, 12, 13, 255, 4096, 100'000, 300'000, 3}) {
     std::string record(size, '\0');
@@ -87,7 +87,7 @@ TEST_P(Packed, RecordsOfManySizesComeBack) {
   EXPECT_EQ(TFRecordReader(path_).compression(), GetParam());
 }
 
-TEST_P(Packed, NoRecordsComeBack) {
+TEST_P(Packed, RoundTripsNoRecords) {
   write_records(path_, {}, GetParam());
   EXPECT_THAT(read_records(path_), IsEmpty());
   if (GetParam() != Compression::none) {
@@ -124,8 +124,8 @@ TEST_P(Packed, AFlippedBitNeverChangesARecord) {
       ++found;
     }
   }
-  // In gzip's header the time, the system and two flags, and in both formats the bits that fill up
-  // the last byte, say nothing about the data.
+  // The time, the system and two flags in gzip's header, and in both formats the padding bits of
+  // the last byte, do not affect the data.
   const int meaningless = GetParam() == Compression::none   ? 0
                           : GetParam() == Compression::gzip ? 7 * 8 + 7
                                                             : 7;
@@ -177,7 +177,7 @@ TEST(TFRecord, ZlibAgreesThatThePackedFileIsGzip) {
   inflateEnd(&stream);
 }
 
-/// Where a byte of a plain file stands decides what its damage is called.
+/// The position of a byte in a plain file determines the kind of its damage.
 TEST(TFRecordDamage, HasTheRightKindAtEveryByte) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
@@ -207,7 +207,7 @@ TEST(TFRecordDamage, HasTheRightKindAtEveryByte) {
   }
 }
 
-TEST(TFRecordDamage, OfAHeaderStopsTheIndexAtEveryBit) {
+TEST(TFRecordDamage, HeaderDamageStopsTheIndexAtEveryBit) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
   write_bytes(path, kEmptyRecord + kHelloRecord);
@@ -243,7 +243,7 @@ TEST(TFRecordDamage, TruncationHasTheRightKindAtEveryLength) {
   }
 }
 
-TEST(TFRecordDamage, IsToldInOneLine) {
+TEST(TFRecordDamage, IsReportedInOneLine) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
   const std::string hello = kHelloRecord;
@@ -275,7 +275,7 @@ TEST(TFRecordDamage, ALengthBeyondTheFileIsTruncation) {
       std::string framed;
       append_record(
           framed,
-          frame);  // the CRC behind eight data bytes is the one a length of these bytes would have
+          frame);  // the CRC after eight data bytes is the one of a length with these bytes
       std::uint32_t value = 0;
       std::memcpy(&value, framed.data() + kRecordHeaderBytes + sizeof(length), sizeof(value));
       return value;
@@ -286,7 +286,7 @@ TEST(TFRecordDamage, ALengthBeyondTheFileIsTruncation) {
   }
 }
 
-TEST(TFRecordDamage, ReadingGoesOnBehindDamagedData) {
+TEST(TFRecordDamage, ReadingContinuesAfterDamagedData) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
   write_bytes(path, kHelloRecord + kHelloRecord.substr(0, 12) + "jello" + kHelloRecord.substr(17) +
@@ -302,7 +302,7 @@ TEST(TFRecordDamage, ReadingGoesOnBehindDamagedData) {
   EXPECT_FALSE(reader.next(record));
 }
 
-TEST(TFRecordDamage, NothingIsReadBehindADamagedLength) {
+TEST(TFRecordDamage, ReadingStopsAtADamagedLength) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
   write_bytes(path, "x" + kHelloRecord.substr(1) + kEmptyRecord);
@@ -327,7 +327,7 @@ TEST(TFRecordDamage, OfAPackedStreamNamesFileAndFormat) {
               HasSubstr("expected a complete gzip stream; damaged gzip data"));
 }
 
-TEST(Compression, APlainFileIsNeverTakenForAPackedOne) {
+TEST(Compression, DoesNotMistakeAPlainFileForACompressedOne) {
   for (std::size_t length = 0; length < 40'000; ++length) {
     std::string frame;
     append_record(frame, std::string(length, 'x'));
@@ -356,7 +356,7 @@ TEST(TFRecordWriter, LeavesNothingWithoutClose) {
   EXPECT_THAT(names_in(directory.path()), IsEmpty());
 }
 
-TEST(TFRecordWriter, KeepsTheOldFileUntilTheNewOneIsWhole) {
+TEST(TFRecordWriter, KeepsTheOldFileUntilTheNewOneIsComplete) {
   const TemporaryDirectory directory;
   write_records(directory / "a.tfrecord", {"old"});
   {
@@ -376,8 +376,8 @@ TEST(TFRecordWriter, AMissingDirectoryIsAnError) {
             "[" + path.string() + "] expected to write the file; No such file or directory");
 }
 
-/// Files of this process may not grow past `bytes` while it lives; writing more fails as on a full
-/// disk.
+/// Limits the size of files of this process to `bytes` while it exists; writing more fails as on a
+/// full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -411,7 +411,7 @@ TEST(TFRecordWriter, AFailedWriteIsAnErrorAndLosesNothing) {
   EXPECT_THAT(names_in(directory.path()), ElementsAre("a.tfrecord"));
 }
 
-TEST(Crc32c, GivesThePublishedCheckValue) {
+TEST(Crc32c, MatchesThePublishedCheckValue) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
   EXPECT_EQ(masked_crc32c("123456789"), 0xc78ab0e5u);
 }

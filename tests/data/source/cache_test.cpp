@@ -1,4 +1,4 @@
-// Records made once and kept, in memory or in a file.
+// Records cached in memory or in a file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,8 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Batches of several epochs, each with the features of pixels that are normalized where they came
-/// as such.
+/// The features of batches of several epochs; pixels are normalized.
 std::vector<Batch> batches_of(const Dataset& dataset, int epoch_count, bool pixels = false,
                               std::uint64_t seed = 1) {
   StreamOptions options = epochs(dataset, epoch_count);
@@ -56,7 +55,7 @@ void expect_same(const std::vector<Batch>& batches, const std::vector<Batch>& ex
   }
 }
 
-/// In memory, or in a file of a directory of its own.
+/// Caches in memory, or in a file.
 class Cache : public ::testing::TestWithParam<bool> {
  protected:
   bool in_file() const { return GetParam(); }
@@ -82,12 +81,12 @@ TEST_P(Cache, ReadsEachRecordOnce) {
   EXPECT_EQ(dataset.preparation(), in_file() ? ", cached in a file" : ", cached in memory");
 }
 
-TEST_P(Cache, KeepsTargets) {
+TEST_P(Cache, CachesTargets) {
   const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(7, 3));
   expect_same(batches_of(cached(regression).batch(3), 3), batches_of(regression.batch(3), 3));
 }
 
-TEST_P(Cache, FreezesWhatIsRandomBeforeItAndNothingBehind) {
+TEST_P(Cache, FreezesRandomChoicesBeforeItOnly) {
   const auto choice = [](Sample& sample, const SampleKey& key) {
     sample.features()[0] =
         static_cast<float>(key.seed * 100 + static_cast<std::uint64_t>(key.epoch));
@@ -101,11 +100,11 @@ TEST_P(Cache, FreezesWhatIsRandomBeforeItAndNothingBehind) {
   const Dataset numbers = Dataset::from_source(std::make_shared<CountingSource>(9));
   const Dataset frozen = cached(numbers.map(choice));
   EXPECT_THAT(passes_of(frozen, 1), ElementsAre(0, 0, 0));
-  EXPECT_THAT(passes_of(frozen, 2), ElementsAre(0, 0, 0)) << "whoever comes first";
+  EXPECT_THAT(passes_of(frozen, 2), ElementsAre(0, 0, 0)) << "for any first reader";
   EXPECT_THAT(passes_of(frozen.map(choice), 2), ElementsAre(200, 201, 202));
 }
 
-TEST_P(Cache, AnErrorIsNotKept) {
+TEST_P(Cache, DoesNotCacheErrors) {
   std::atomic<bool> broken = true;
   const Dataset dataset = cached(
       Dataset::from_generator(SampleSpec::classification({1}, 2), 3, [&](std::int64_t, Sample& s) {
@@ -143,7 +142,7 @@ ImageRecipe cached_crop() {
   return recipe;
 }
 
-TEST_P(Cache, KeepsImagesAsBytes) {
+TEST_P(Cache, CachesImagesAsBytes) {
   const Dataset dataset = cached(images().normalize(kCachedChannel)).batch(2);
   expect_same(batches_of(dataset, 2, true),
               batches_of(images().normalize(kCachedChannel).batch(2), 2, false));
@@ -153,7 +152,7 @@ TEST_P(Cache, KeepsImagesAsBytes) {
   EXPECT_LT(std::filesystem::file_size(file()), 5 * (28 + 4 + 4) + 250) << "a byte for each pixel";
 }
 
-TEST_P(Cache, GivesBytesToARecipeBehindIt) {
+TEST_P(Cache, PassesBytesToALaterRecipe) {
   expect_same(batches_of(cached(images()).images(cached_crop()).batch(2), 3, true),
               batches_of(images().images(cached_crop()).batch(2), 3, false));
 }
@@ -165,16 +164,16 @@ TEST_P(Cache, FreezesACropBeforeIt) {
   expect_same(batches_of(dataset, 2, false), batches);
 }
 
-TEST_P(Cache, MayStandBehindAMapOfImages) {
+TEST_P(Cache, MayFollowAMapOfImages) {
   const auto brighter = [](Sample& sample, const SampleKey&) {
     for (float& feature : sample.features()) feature += 1;
   };
   const Dataset dataset = images().images(cached_crop()).map(brighter);
-  const auto first = batches_of(dataset.batch(5), 1, false, 0);  // as the cache makes them
+  const auto first = batches_of(dataset.batch(5), 1, false, 0);  // like the cache
   expect_same(batches_of(cached(dataset).batch(5), 1), first);
 }
 
-TEST_P(Cache, StandsBeforeShuffleAndBatch) {
+TEST_P(Cache, MustPrecedeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([&] { cached(images().batch(2)); }),
             "[cache] expected a call before shuffle(), mixup() and batch(), because it selects "
             "records by id; it was called after batch()");
@@ -192,7 +191,7 @@ TEST(CacheInMemory, MustFit) {
       HasSubstr("use cache(file)"));
 }
 
-/// A file "cache" of 4 records and what becomes of it.
+/// A file "cache" of 4 records.
 class CacheFile : public ::testing::Test {
  protected:
   Dataset cached(std::int64_t records = 4) {
@@ -206,15 +205,15 @@ class CacheFile : public ::testing::Test {
   std::shared_ptr<CountingSource> source_;
 };
 
-TEST_F(CacheFile, HasItsNameOnceItHoldsAllRecords) {
+TEST_F(CacheFile, IsRenamedOnceItHasAllRecords) {
   {
     const Dataset dataset = cached();
     const auto stream = dataset.batch(3).stream({.last_step = 1});
     std::vector<Batch> parts;
     ASSERT_TRUE(stream->next(parts));
     EXPECT_FALSE(std::filesystem::exists(file()));
-    EXPECT_EQ(names_in(directory_.path()).size(), 1u) << "what there is lies beside it";
-    // Epoch by epoch: of two at once, both may make a record that neither has.
+    EXPECT_EQ(names_in(directory_.path()).size(), 1u) << "the temporary file is next to it";
+    // Epoch by epoch: concurrent epochs may both make a missing record.
     for (int pass = 0; pass < 2; ++pass) batches_of(dataset.batch(4), 1);
     EXPECT_EQ(source_->reads(), 4);
     EXPECT_THAT(names_in(directory_.path()), ElementsAre("cache"));
@@ -222,7 +221,7 @@ TEST_F(CacheFile, HasItsNameOnceItHoldsAllRecords) {
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("cache"));
 }
 
-TEST_F(CacheFile, LeavesNothingWhereItIsNotFilled) {
+TEST_F(CacheFile, LeavesNoFileIfIncomplete) {
   EXPECT_EQ(read(cached().source(), 2).features()[0], 2);
   EXPECT_TRUE(names_in(directory_.path()).empty());
 }
@@ -235,7 +234,7 @@ TEST_F(CacheFile, IsReadByTheNextRun) {
   EXPECT_EQ(source_->reads(), 2);
 }
 
-TEST_F(CacheFile, OfSeveralProcessesEachFillsItsOwnAndTheFirstOneStays) {
+TEST_F(CacheFile, EachProcessFillsItsOwnAndTheFirstOneStays) {
   const Dataset first = cached();
   const Dataset second = cached();
   EXPECT_EQ(names_in(directory_.path()).size(), 2u);
@@ -247,7 +246,7 @@ TEST_F(CacheFile, OfSeveralProcessesEachFillsItsOwnAndTheFirstOneStays) {
   EXPECT_EQ(source_->reads(), 4);
 }
 
-TEST_F(CacheFile, OfSomethingElseIsRefused) {
+TEST_F(CacheFile, RejectsOtherRecords) {
   fill();
   EXPECT_EQ(data_error_of([&] { cached(5); }),
             "[" + file().string() +
@@ -267,7 +266,7 @@ TEST_F(CacheFile, OfSomethingElseIsRefused) {
   EXPECT_THAT(read_bytes(file()), HasSubstr("my thesis"));
 }
 
-TEST_F(CacheFile, OfAMapThatHasChangedIsRefused) {
+TEST_F(CacheFile, RejectsRecordsOfAChangedMap) {
   const auto with_map = [&](float value) {
     return Dataset::from_source(std::make_shared<CountingSource>(4))
         .map([value](Sample& sample, const SampleKey&) { sample.features()[1] = value; })
@@ -281,11 +280,11 @@ TEST_F(CacheFile, OfAMapThatHasChangedIsRefused) {
                 "which is then rebuilt");
 }
 
-TEST_F(CacheFile, DamageIsToldByItsRecord) {
+TEST_F(CacheFile, ReportsTheDamagedRecord) {
   fill();
   const std::string whole = read_bytes(file());
   std::string damaged = whole;
-  damaged[whole.size() - 20] ^= 1;  // of 16 bytes for each record: in the last but one
+  damaged[whole.size() - 20] ^= 1;  // records have 16 bytes: in the last but one
   write_bytes(file(), damaged);
   const Dataset dataset = cached();
   EXPECT_EQ(data_error_of([&] { batches_of(dataset.batch(4), 1); }),
@@ -299,7 +298,7 @@ TEST_F(CacheFile, DamageIsToldByItsRecord) {
                 ": remove it, or choose another file");
 }
 
-TEST_F(CacheFile, ADamagedHeaderIsNeverTaken) {
+TEST_F(CacheFile, RejectsADamagedHeader) {
   fill();
   const std::string whole = read_bytes(file());
   for (std::size_t i = 0; i < whole.size() - 4 * 16; ++i) {
@@ -321,7 +320,7 @@ TEST_F(CacheFile, ADamagedHeaderIsNeverTaken) {
               HasSubstr("expected an intact cache file; its header does not match its checksum"));
 }
 
-TEST_F(CacheFile, HasTheFormThatItsHeaderSays) {
+TEST_F(CacheFile, HasTheDocumentedFormat) {
   const std::filesystem::path made_elsewhere =
       std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/fuzz/corpus/cache/numbers";
   const FileStore store(made_elsewhere, "numbers", 3, 12);
@@ -338,7 +337,7 @@ TEST_F(CacheFile, IsNotWrittenThroughALink) {
   EXPECT_FALSE(std::filesystem::exists(directory_ / "victim"));
 }
 
-TEST_F(CacheFile, NeedsADirectoryAndRoom) {
+TEST_F(CacheFile, RequiresADirectoryAndSpace) {
   EXPECT_THAT(error_of(ErrorCategory::output,
                        [&] {
                          Dataset::from_source(std::make_shared<CountingSource>(1))
@@ -351,8 +350,8 @@ TEST_F(CacheFile, NeedsADirectoryAndRoom) {
   EXPECT_TRUE(names_in(directory_.path()).empty());
 }
 
-// Of the output, so that no record is taken for a bad one.
-TEST_F(CacheFile, OnADiskThatFillsUpIsAnErrorAndLeavesNothing) {
+// The category is output, so that no record counts as bad.
+TEST_F(CacheFile, AFullDiskIsAnErrorAndLeavesNoFile) {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);

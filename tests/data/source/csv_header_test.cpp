@@ -1,4 +1,4 @@
-// Whether the first row of a table names its columns, and how columns are found then.
+// Detection of a table's header, and how columns are found with it.
 #include "lockstep/data/source/csv_header.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class CsvHeaderTest : public ::testing::Test {
       "1.288,1.449,0.066,1\n-0.765,-1.092,0.031,0\n-1.022,-1.437,0.199,0\n0.111,0.322,-0.473,1\n";
 };
 
-TEST_F(CsvHeaderTest, IsDoubtfulWhereNoRecordWouldHaveItsNumbers) {
+TEST_F(CsvHeaderTest, IsDoubtfulIfRecordsWouldNotHaveItsNumbers) {
   const std::string whole = "5,1,0,1\n9,7,0,0\n7,3,9,1\n2,4,4,0\n";
   for (const auto& [first, rows, reason] : std::vector<std::array<std::string, 3>>{
            {"0,1,2,3\n", rows_, "it counts the columns from 0"},
@@ -76,10 +76,10 @@ TEST_F(CsvHeaderTest, IsDoubtfulWhereNoRecordWouldHaveItsNumbers) {
   }
 }
 
-TEST_F(CsvHeaderTest, IsARecordWhereTheRowsBelowAgree) {
+TEST_F(CsvHeaderTest, IsARecordIfTheRowsBelowAgree) {
   for (const std::string& text :
        {rows_, std::string("1,2,3\n4,5,6\n"), std::string("0,1\n1,0\n0,1\n"),
-        // In order of a column, with an integer above fractions, with one outlier.
+        // Sorted by a column, an integer above fractions, one outlier.
         std::string("1990,5,1\n1991,4,0\n1992,7,1\n1993,5,0\n"),
         std::string("5,3.5,1.4,0\n4.9,3.0,1.4,1\n4.7,3.2,1.3,1\n4,3.1,1.5,0\n"),
         std::string("900,0.5,1\n3,0.1,0\n5,0.9,1\n4,0.7,0\n"),
@@ -96,7 +96,7 @@ TEST_F(CsvHeaderTest, IsARecordWhereTheRowsBelowAgree) {
               HasSubstr("line 1, column 1] expected a number such as 1234.5"));
 }
 
-TEST_F(CsvHeaderTest, IsOneThatTheOptionsOrTheFeaturesFileName) {
+TEST_F(CsvHeaderTest, IsDetectedByNamesInOptionsOrFeaturesFile) {
   const std::string text = "400,401,402,403\n" + rows_;
   for (const CsvOptions& options :
        {CsvOptions{.label = "403"}, CsvOptions{.targets = {"400"}}, CsvOptions{.columns = {"401"}},
@@ -115,7 +115,7 @@ TEST_F(CsvHeaderTest, IsOneThatTheOptionsOrTheFeaturesFileName) {
   EXPECT_EQ(open(text, {.features = directory_ / "f.json"}).size(), 4);
 }
 
-TEST_F(CsvHeaderTest, OfTheTrainingFindsColumnsByNameOrFails) {
+TEST_F(CsvHeaderTest, FindsColumnsOfTheTrainingByNameOrFails) {
   const auto schema = open("2018,2019,2020,class\n" + rows_, {.label = "class"}).info().table;
   EXPECT_EQ(TableSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
   EXPECT_TRUE(schema->has_header);
@@ -137,7 +137,7 @@ TEST_F(CsvHeaderTest, OfTheTrainingFindsColumnsByNameOrFails) {
   EXPECT_THAT(error("2018,2019,2021,class\n" + rows_, evaluation),
               HasSubstr("expected the column 2020, a feature of the training data; the columns "
                         "are 2018, 2019, 2021, class"));
-  // The number of a column is no name.
+  // A column number is not a name.
   const auto small = open("1,3,class\n5,6,0\n7,8,1\n", {.header = CsvHeader::yes}).info().table;
   EXPECT_THAT(error("1,4,class\n5,6,0\n", {.schema = small}),
               HasSubstr("expected the column 3, a feature of the training data"));
@@ -148,7 +148,7 @@ TEST_F(CsvHeaderTest, OfTheTrainingFindsColumnsByNameOrFails) {
       1);
 }
 
-TEST_F(CsvHeaderTest, MissingInTheTrainingMeansThatColumnsAreFoundByPosition) {
+TEST_F(CsvHeaderTest, FindsColumnsByPositionIfTheTrainingHasNoHeader) {
   const auto schema = open(rows_).info().table;
   EXPECT_FALSE(schema->has_header);
   const CsvOptions evaluation{.schema = schema};

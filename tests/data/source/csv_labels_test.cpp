@@ -1,4 +1,4 @@
-// Missing labels and words of tables, and what is counted for their description.
+// Missing labels and words of tables, and counts for their description.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ TEST_F(CsvLabelsTest, EverySpellingOfAMissingWordIsOneValue) {
               HasSubstr("expected the name of a series, got \"NA\""));
 }
 
-TEST_F(CsvLabelsTest, AreCountedWithAllThatTheTableWasReadAs) {
+TEST_F(CsvLabelsTest, AreCountedInTheSummary) {
   CsvOptions options{.leave_out = {"id"}, .categorical = {"city"}};
   options.missing.rule = MissingValues::Rule::mean;
   options.unknown_column = true;
@@ -131,7 +131,7 @@ TEST_F(CsvLabelsTest, AreCountedWithAllThatTheTableWasReadAs) {
             "2 rows without a header; numbers: 1; label 2: 0 (1), 1 (0), 2 (1)");
 }
 
-TEST_F(CsvLabelsTest, AreWarnedOfWhereAColumnOnlyNumbersTheRows) {
+TEST_F(CsvLabelsTest, WarnIfAColumnOnlyNumbersTheRows) {
   std::string text = ",name,age,income,k\n";
   for (int i = 0; i < 12; ++i)
     text += std::to_string(i) + ",person" + std::to_string(i) + "," + std::to_string(20 + i % 7) +

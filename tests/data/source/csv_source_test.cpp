@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 class CsvTest : public ::testing::Test {
  protected:
-  /// Numbers as stored, unless the options say otherwise.
+  /// Numbers are unscaled, unless the options set a scale.
   CsvSource open(const std::string& text, CsvOptions options = {}) const {
     write_bytes(path_, text);
     if (!options.scale) options.scale = ColumnScale::none;
@@ -33,7 +33,7 @@ class CsvTest : public ::testing::Test {
   std::string at(const std::string& place) const {
     return "[" + path_.string() + ": " + place + "] ";
   }
-  std::string of_file() const { return "[" + path_.string() + "] "; }
+  std::string file_prefix() const { return "[" + path_.string() + "] "; }
 
   const TemporaryDirectory directory_;
   const std::filesystem::path path_ = directory_ / "table.csv";
@@ -68,7 +68,7 @@ TEST_F(CsvTest, ReadsRowsWithAndWithoutHeader) {
   }
 }
 
-TEST_F(CsvTest, FindsAllProblemsInTheOrderOfTheRows) {
+TEST_F(CsvTest, FindsAllProblemsInRowOrder) {
   std::vector<std::string> problems;
   const auto find = [&](const std::string& text, const CsvOptions& options = {}) {
     write_bytes(path_, text);
@@ -115,7 +115,7 @@ TEST_F(CsvTest, FindsAllProblemsInTheOrderOfTheRows) {
   EXPECT_EQ(find(kFruit, {.categorical = {"color"}}), 3);
   EXPECT_THAT(problems, ElementsAre());
   EXPECT_EQ(find(""), 0);
-  EXPECT_THAT(problems, ElementsAre(of_file() + "expected rows; the file has none"));
+  EXPECT_THAT(problems, ElementsAre(file_prefix() + "expected rows; the file has none"));
 }
 
 TEST_F(CsvTest, NamesFileLineAndColumn) {
@@ -151,17 +151,17 @@ TEST_F(CsvTest, NamesFileLineAndColumn) {
             at("line 2, column 3") + "expected 3 columns, as in the first row; there are 4");
   EXPECT_EQ(error("a,b\n1,2,0\n"),
             at("line 2, column 2") + "expected 2 columns, as in the first row; there are 3");
-  EXPECT_EQ(error("1\n2\n"), of_file() + "expected a feature and a label; there is one column");
+  EXPECT_EQ(error("1\n2\n"), file_prefix() + "expected a feature and a label; there is one column");
 }
 
-TEST_F(CsvTest, NeedsRows) {
-  EXPECT_EQ(error(""), of_file() + "expected rows; the file has none");
-  EXPECT_EQ(error("a,b,c\n"), of_file() + "expected rows; the file has a header alone");
+TEST_F(CsvTest, RequiresRows) {
+  EXPECT_EQ(error(""), file_prefix() + "expected rows; the file has none");
+  EXPECT_EQ(error("a,b,c\n"), file_prefix() + "expected rows; the file has a header alone");
   EXPECT_EQ(data_error_of([] { CsvSource source("nowhere.csv"); }),
             "[nowhere.csv] expected a file that can be read; No such file or directory");
 }
 
-TEST_F(CsvTest, WordsBecomeFeaturesAndClassesInAnOrderThatRowsDoNotChange) {
+TEST_F(CsvTest, NumbersWordsIndependentlyOfRowOrder) {
   const CsvSource source = open(kFruit, {.categorical = {"color"}});
   EXPECT_EQ(source.spec(), SampleSpec::classification({4}, 2));
   EXPECT_THAT(source.info().feature_names,
@@ -188,7 +188,7 @@ TEST_F(CsvTest, ColumnsAreChosenByNameOrNumber) {
   EXPECT_EQ(chosen.spec().classes(), 2);
 }
 
-TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
+TEST_F(CsvTest, TargetsReplaceTheLabel) {
   const CsvSource source =
       open("a,price,b,rate\n1,2,3,4\n5,6,7,8\n", {.targets = {"rate", "price"}});
   EXPECT_EQ(source.spec(), SampleSpec::regression({2}, 2));
@@ -200,7 +200,7 @@ TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
       at("line 2, column 2") + "expected a number, or label=b for a column of classes, got \"x\"");
 }
 
-TEST_F(CsvTest, SaysWhatToDoAboutAFieldThatIsNoNumber) {
+TEST_F(CsvTest, SuggestsAFixForFieldsThatAreNotNumbers) {
   for (const std::string missing : {"", "NA", "N/A", "#N/A", "<NA>", "NULL", "null", "None", "NaN",
                                     "nan", "-nan", "?", "-", ".", "\\N"}) {
     const std::string expected = kMissingNumber + "got \"" + missing + "\"; missing: ";
@@ -252,7 +252,7 @@ TEST_F(CsvTest, NamesAllColumnsWithMissingValuesOnce) {
       << "missing=mean would not help";
 }
 
-TEST_F(CsvTest, KnowsDates) {
+TEST_F(CsvTest, ReportsDates) {
   for (const std::string date : {"24.11.2026", "11/24/26", "2012/01/01"})
     EXPECT_EQ(error("size,made,kind\n1," + date + ",0\n"),
               at("line 2, column 2") +
@@ -273,7 +273,7 @@ TEST_F(CsvTest, KnowsDates) {
                   word + "\"");
 }
 
-TEST_F(CsvTest, SaysThatNoRecordHasClassZero) {
+TEST_F(CsvTest, ReportsAMissingClassZero) {
   EXPECT_EQ(open("1,1\n2,3\n").info().description,
             path_.string() + ", labels from 1 to 3 (4 classes, none of class 0)");
   EXPECT_EQ(open("1,0\n2,3\n").info().description, path_.string());
@@ -308,35 +308,35 @@ TEST_F(CsvTest, ColumnsMayBeSeparatedBySemicolonsOrTabs) {
 TEST_F(CsvTest, NamesTheSeparatorOfATable) {
   EXPECT_EQ(
       error("a;b;kind\n1,5;2;0\n"),
-      of_file() +
+      file_prefix() +
           "expected a comma between columns, or another separator as in 'csv:FILE:sep=semicolon'; "
           "the first row has \";\" instead");
   for (const std::string header : {"a\tb\tkind", "\"a\"\t\"b\"\t\"kind\"", "\ta\tkind"})
     EXPECT_EQ(
         error("\n" + header + "\n1\t2\t0\n"),
-        of_file() +
+        file_prefix() +
             "expected a comma between columns, or another separator as in 'csv:FILE:sep=tab'; "
             "the first row has a tab instead");
   EXPECT_EQ(error("a|kind\n1|0\n"),
-            of_file() +
+            file_prefix() +
                 "expected a comma between columns, or another separator as in "
                 "'csv:FILE:sep=pipe'; the first row has \"|\" instead");
   EXPECT_EQ(open("a|kind\n1|0\n", {.separator = '|'}).info().feature_names.at(0), "a");
   EXPECT_EQ(open("\"a;\nb\",kind\n1,0\n").info().feature_names.at(0), "a;\nb");
   EXPECT_EQ(
       error("a,b,kind\n1,2,0\n", {.separator = '\t'}),
-      of_file() +
+      file_prefix() +
           "expected a tab between columns, or another separator as in 'csv:FILE:sep=comma'; the "
           "first row has a comma instead");
 }
 
-TEST_F(CsvTest, RefusesOtherEncodingsAndLineEnds) {
+TEST_F(CsvTest, RejectsOtherEncodingsAndLineEnds) {
   for (const std::string& text : {std::string("\xff\xfe"
                                               "a\0,\0",
                                               6),
                                   std::string("\xfe\xff\0a", 4), std::string("a\0,\0b\0", 6)})
     EXPECT_EQ(error(text),
-              of_file() +
+              file_prefix() +
                   "expected a table in UTF-8 (iconv -f UTF-16 -t UTF-8 converts one in UTF-16), "
                   "got UTF-16, or no text");
   EXPECT_EQ(error("a,kind\n1,rot\n2,gr\xfcn\n"),
@@ -346,18 +346,18 @@ TEST_F(CsvTest, RefusesOtherEncodingsAndLineEnds) {
   EXPECT_THAT(open("a,kind\n1,rot\n2,gr\xc3\xbcn\n").info().class_names,
               ElementsAre("gr\u00fcn", "rot"));
   EXPECT_EQ(error("a,kind\r1,0\r2,1\r"),
-            of_file() +
+            file_prefix() +
                 "expected lines that end in LF or CRLF (tr '\\r' '\\n' converts them); they end in "
                 "CR alone");
 }
 
-TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
+TEST_F(CsvTest, DistinguishesAHeaderFromARowOfWords) {
   EXPECT_EQ(open("red,5,1\nblue,6,0\n", {.categorical = {"1"}}).size(), 2);
   EXPECT_EQ(open("color,size,class\nblue,6,0\n", {.categorical = {"1"}}).size(), 1);
   EXPECT_EQ(open("red,5,1\n", {.categorical = {"1"}}).size(), 1);
   EXPECT_EQ(open("color,kind\nred,apple\n", {.categorical = {"color"}}).size(),
             1);  // the option names it
-  const std::string needed = of_file() +
+  const std::string needed = file_prefix() +
                              "expected header=yes or header=no, to state whether the first row "
                              "names the columns (lockstep "
                              "data inspect shows both readings), got ";
@@ -376,20 +376,20 @@ TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
             at("line 2, column 1") + kNumberForm + ", got \"1,5\"");
 }
 
-TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
+TEST_F(CsvTest, AHeaderMayStateCountsAndClasses) {
   const CsvSource source = open("2,2,setosa,versicolor,virginica\n1,2,0\n3,4,1\n");
   EXPECT_EQ(source.spec(), SampleSpec::classification({2}, 3));
   EXPECT_THAT(source.info().class_names, ElementsAre("setosa", "versicolor", "virginica"));
   EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), SampleSpec::classification({5}, 2));
   EXPECT_EQ(error("3,2,setosa,versicolor\n1,2,0\n"),
-            of_file() + "expected 3 rows, as stated in the first line; there are 1");
+            file_prefix() + "expected 3 rows, as stated in the first line; there are 1");
   EXPECT_THAT(error("1,9223372036854775807,yes,no\n1,2,3,0\n"),
               ::testing::HasSubstr("expected header=yes or header=no"));
   EXPECT_EQ(error("1,2,setosa,versicolor\n1,2,2\n"),
             at("line 2, column 3") + "expected a class number below 2, got \"2\"");
 }
 
-TEST_F(CsvTest, AnEmptyLineOfAColumnOfWordsIsNoRow) {
+TEST_F(CsvTest, SkipsEmptyLines) {
   const std::filesystem::path known = directory_ / "train.csv";
   write_bytes(known, "color,kind\nred,apple\ngreen,pear\n");
   CsvOptions options{.categorical = {"color"}, .like = known};
@@ -398,7 +398,7 @@ TEST_F(CsvTest, AnEmptyLineOfAColumnOfWordsIsNoRow) {
     EXPECT_EQ(open("color" + end + "red" + end + end + "blue" + end, options).size(), 2);
 }
 
-TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
+TEST_F(CsvTest, ReadsAnotherTableWithTheWordsOfTheFirst) {
   const std::filesystem::path known = directory_ / "train.csv";
   write_bytes(known, kFruit);
   CsvOptions options{.categorical = {"color"}, .like = known};
@@ -417,7 +417,7 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   EXPECT_EQ(error("color,size,kind\nred,4,plum\n", options),
             at("line 2, column 3") + "expected one of the classes apple, pear, got \"plum\"");
   EXPECT_EQ(error("color,weight,kind\nred,4,pear\n", options),
-            of_file() + "expected the column size, a feature of " + known.string() +
+            file_prefix() + "expected the column size, a feature of " + known.string() +
                 "; the columns are color, weight, kind");
   options.unknown_column = true;
   const CsvSource unknown = open("color,size,kind\nblue,4,pear\n", options);
@@ -434,8 +434,8 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
             at("line 1, column 3") + "expected a class number below 4, got \"4\"");
 }
 
-TEST_F(CsvTest, PlainNumbersAreThoseOfOtherRows) {
-  // The first row is read at once, the second by its fields, because of the quotes.
+TEST_F(CsvTest, ParsesPlainAndQuotedRowsAlike) {
+  // The first row is parsed as a whole, the second by fields, because of the quotes.
   for (const std::string number :
        {"0", "-0", "007", "1", "-12.5", "0.1", "123456789.123456789", "9007199254740992",
         "9007199254740993", "0.3333333333333333", "999999999999999999", "1234567890123456789",
@@ -456,53 +456,53 @@ TEST_F(CsvTest, PlainNumbersAreThoseOfOtherRows) {
             at("line 3, column 2") + "expected a class number (an integer from 0), got \"-1\"");
 }
 
-TEST_F(CsvTest, NamesFilesThatAreNoTables) {
+TEST_F(CsvTest, NamesFilesThatAreNotTables) {
   EXPECT_EQ(error("\x1f\x8b\x08\x01 and so on"),
-            of_file() + "expected a table in CSV, got a gzip file: decompress it");
+            file_prefix() + "expected a table in CSV, got a gzip file: decompress it");
   EXPECT_EQ(error("<!DOCTYPE html>\n<html>"),
-            of_file() +
+            file_prefix() +
                 "expected a table in CSV, got an HTML page: the download failed, fetch the file "
                 "again");
   EXPECT_EQ(error("a.cls" + std::string(251, '\0') + std::string("\0ustar\t\n", 8)),
-            of_file() +
+            file_prefix() +
                 "expected a table in CSV, got a tar archive, such as of WebDataset: unpack "
                 "it");
-  EXPECT_EQ(error("{\"a\": 1}\n{\"a\": 2}\n"), of_file() + "expected a table in CSV, got JSON");
+  EXPECT_EQ(error("{\"a\": 1}\n{\"a\": 2}\n"), file_prefix() + "expected a table in CSV, got JSON");
 }
 
-TEST_F(CsvTest, AFileThatExistsHasNoOptionsInItsName) {
+TEST_F(CsvTest, PrefersAnExistingFileToOptions) {
   const auto file = directory_ / "what?.csv";
   write_bytes(file, "1,2,0\n");
   EXPECT_EQ(CsvSpec::parse(file.string(), "csv").file, file);
   EXPECT_EQ(CsvSpec::parse(file.string() + ":label=1", "csv").options.label, "1");
 }
 
-// The seconds of an afternoon since 1970: float32 has four numbers for them.
-TEST_F(CsvTest, RefusesColumnsThatFloat32CannotStore) {
+// The seconds of an afternoon since 1970 are only four numbers in float32.
+TEST_F(CsvTest, RejectsColumnsThatFloat32CannotStore) {
   std::string text = "time,place,y\n";
   for (int i = 0; i < 400; ++i)
     text += fmt::format("{},{},{}\n", 1'700'000'000 + i, 0.1 * i, i % 2);
   EXPECT_EQ(error(text),
-            of_file() +
+            file_prefix() +
                 "expected numbers in the column time that float32 can tell apart: scale=standard "
                 "scales it before it is stored, drop= leaves it out; its 400 different numbers "
                 "would become 4");
   EXPECT_EQ(error(text, {.targets = {"time"}}),
-            of_file() +
+            file_prefix() +
                 "expected numbers in the column time that float32 can tell apart: subtract a "
                 "constant from this target; its 400 different numbers would become 4");
   EXPECT_EQ(open(text, {.leave_out = {"time"}}).size(), 400);
   const CsvSource scaled = open(text, {.scale = ColumnScale::standard});
   EXPECT_EQ(scaled.size(), 400);
   EXPECT_NEAR(read(scaled, 1).features()[0] - read(scaled, 0).features()[0], 1 / 115.47, 1e-5);
-  // More digits than float32 has are no loss where the numbers are near 0 for their deviation.
+  // More digits than float32 has are no loss for numbers near 0 relative to their deviation.
   text = "a,y\n";
   for (int i = 0; i < 1000; ++i) text += fmt::format("{:.17g},{}\n", std::sin(i), i % 2);
   text += "0.5000000001,1\n0.5000000002,0\n";
   EXPECT_EQ(open(text).size(), 1002);
 }
 
-TEST_F(CsvTest, KeepsBadRowsOfATableThatItKnows) {
+TEST_F(CsvTest, KeepsBadRowsWithASchema) {
   const CsvSource training =
       open("a,b,kind\n1,2,apple\n3,4,pear\n", {.scale = ColumnScale::standard});
   CsvOptions known{.schema = training.info().table, .keeps_bad_rows = true};
@@ -526,8 +526,8 @@ TEST_F(CsvTest, KeepsBadRowsOfATableThatItKnows) {
   EXPECT_EQ(read(open(text, known), 4).features(), read(training, 1).features());
 }
 
-// Of numpy: numpy.mean and numpy.std of each column.
-TEST_F(CsvTest, NumbersAreStandardizedByTheStatisticsOfTheTable) {
+// Expected values: numpy.mean and numpy.std of each column.
+TEST_F(CsvTest, StandardizesByTheStatisticsOfTheTable) {
   const std::string text =
       "a,b,same,color,kind\n6.4,1e9,0.1,red,1\n5.0,1000000001,0.1,blue,0\n4.9,999999998.5,0.1,red,"
       "1\n"
@@ -550,7 +550,7 @@ TEST_F(CsvTest, NumbersAreStandardizedByTheStatisticsOfTheTable) {
               ElementsAre(::testing::FloatEq(1.0f / 15), 1.0f, 0.0f, 1.0f, 0.0f));
 }
 
-TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
+TEST_F(CsvTest, ReadsAnotherTableWithTheTrainedSchema) {
   const CsvSource train =
       open("id,color,size,kind\n1,red,1,plum\n2,blue,3,apple\n",
            {.leave_out = {"id"}, .categorical = {"color"}, .scale = ColumnScale::standard});
@@ -574,11 +574,11 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
       read(open("fruit,size,color\nplum,5,red\n", {.label = "fruit", .schema = schema}), 0).label(),
       1);
   EXPECT_EQ(error("kind,size\nplum,5\n", options),
-            of_file() +
+            file_prefix() +
                 "expected the column color, a feature of the training data; the columns "
                 "are kind, size");
   EXPECT_EQ(error("size,color\n5,red\n", options),
-            of_file() +
+            file_prefix() +
                 "expected the column kind, the label of the training data; the columns "
                 "are size, color");
   EXPECT_EQ(error("kind,size,color\nplum,5,green\n", options),
@@ -587,8 +587,8 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
                 "has (blue, red), got \"green\"; unknown from here on: 1 of 1 row");
   EXPECT_EQ(input_error("kind,size,color\nplum,5,red\n",
                         {.columns = {"size", "color"}, .schema = schema}),
-            of_file() + "expected columns=color+size, as in the training data, got size+color");
-  // Without labels, to predict.
+            file_prefix() + "expected columns=color+size, as in the training data, got size+color");
+  // Without labels, for predictions.
   for (const std::string text : {"size,color\n5,red\n", "kind,size,color\nNA,5,red\n"}) {
     const CsvSource unlabelled = open(text, {.schema = schema, .may_lack_labels = true});
     EXPECT_EQ(unlabelled.spec().inputs, SampleSpec::classification({3}, 2).inputs) << text;
@@ -630,37 +630,37 @@ TEST_F(CsvTest, ReadsQuotedFields) {
                 "expected quotes around the whole field, and doubled quotes inside it, got 2\"3\"");
 }
 
-TEST_F(CsvTest, RefusesOptionsThatDoNotFit) {
+TEST_F(CsvTest, RejectsOptionsThatDoNotMatch) {
   const std::string text = "a,b,c\n1,2,0\n";
   EXPECT_EQ(
       input_error(text, {.label = "d"}),
-      of_file() +
+      file_prefix() +
           "expected label= with columns of the table: a, b, c; or their numbers from 1, got \"d\"");
   EXPECT_EQ(input_error(text, {.categorical = {"4"}}),
-            of_file() +
+            file_prefix() +
                 "expected categorical= with columns of the table: a, b, c; or their numbers from "
                 "1, got \"4\"");
   EXPECT_EQ(input_error(text, {.label = "a", .leave_out = {"1"}}),
-            of_file() + "expected one meaning for the column a, got drop= and label=");
+            file_prefix() + "expected one meaning for the column a, got drop= and label=");
   EXPECT_EQ(input_error(text, {.label = "a", .targets = {"b"}}),
-            of_file() + "expected a label or targets, got both");
+            file_prefix() + "expected a label or targets, got both");
   EXPECT_EQ(input_error(text, {.targets = {"b"}, .categorical = {"b"}}),
-            of_file() + "expected targets that are numbers; b is categorical");
+            file_prefix() + "expected targets that are numbers; b is categorical");
   EXPECT_EQ(error(text, {.leave_out = {"a", "b"}}),
-            of_file() + "expected a feature and a label; no column is left for features");
+            file_prefix() + "expected a feature and a label; no column is left for features");
   EXPECT_EQ(error("1,2,x\n1,2,\n"),
             at("line 2, column 3") +
                 "expected a class (remove these rows, or fill them in), got \"\"; missing: 3 in 1 "
                 "row (first in line 2)");
   EXPECT_EQ(error("a,b,label,\n1,2,0,\n3,4,1,\n"),
-            of_file() +
+            file_prefix() +
                 "expected a label in the last column; where each line ends in a separator, "
                 "label=COLUMN names the label and drop=4 leaves that column out; the last field of "
                 "the first lines is empty");
   EXPECT_EQ(open("a,b,label,\n1,2,0,\n3,4,1,\n", {.label = "label", .leave_out = {"4"}}).size(), 2);
 }
 
-TEST_F(CsvTest, RefusesNamesThatAreNoCategories) {
+TEST_F(CsvTest, RejectsUnknownCategories) {
   std::string text;
   for (std::size_t i = 0; i <= CsvReader::kMaxValues; ++i) text += std::to_string(i) + ",1,0\n";
   EXPECT_EQ(error(text, {.categorical = {"1"}}),
@@ -668,7 +668,7 @@ TEST_F(CsvTest, RefusesNamesThatAreNoCategories) {
                 "expected at most 10000 different values in the column 1; \"10000\" is one more");
 }
 
-TEST_F(CsvTest, TellsColumnsApartByTheirNames) {
+TEST_F(CsvTest, RejectsDuplicateColumns) {
   EXPECT_THAT(error("a,a,label\n1,2,0\n"),
               ::testing::HasSubstr(
                   "expected columns of different names; columns 1 and 2 are both called a"));
@@ -676,18 +676,18 @@ TEST_F(CsvTest, TellsColumnsApartByTheirNames) {
       << "1 is the name of the first";
 }
 
-// In a time that does not grow with the square of their number.
-TEST_F(CsvTest, TakesManyColumnsAndRefusesTooMany) {
+// The time is not quadratic in the number of columns.
+TEST_F(CsvTest, ReadsManyColumnsAndRejectsTooMany) {
   const auto row = [](std::size_t columns) {
     std::string text;
     for (std::size_t i = 0; i < columns; ++i) text += i % 7 == 0 ? "1," : "0,";
     return text + "1\n";
   };
   EXPECT_EQ(open(row(200'000) + row(200'000)).spec().shape(), (std::vector<std::int64_t>{200'000}));
-  EXPECT_EQ(error(row(1'000'000)), of_file() + "expected at most 1000000 columns, got 1000001");
+  EXPECT_EQ(error(row(1'000'000)), file_prefix() + "expected at most 1000000 columns, got 1000001");
 }
 
-TEST(CsvOptions, AreReadFromText) {
+TEST(CsvOptions, AreParsed) {
   const CsvOptions options = table_options(
       "label=kind,columns=a+2,drop=id,categorical=a+b,header=no,unknown=column,like=train.csv,"
       "targets=p+q",

@@ -1,4 +1,4 @@
-// Windows of the rows of a table: what each has, and where they begin.
+// Windows of table rows: their contents and first rows.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,12 +22,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Six rows: x is 1 to 6, y ten times as much.
+/// Six rows: x is 1 to 6, y is 10 x.
 constexpr const char* kRows = "x,y\n1,10\n2,20\n3,30\n4,40\n5,50\n6,60\n";
 
 class CsvWindows : public ::testing::Test {
  protected:
-  /// Numbers as stored, unless the options say otherwise.
+  /// Numbers are unscaled, unless the options set a scale.
   CsvSource open(const std::string& text, CsvOptions options) const {
     write_bytes(path_, text);
     if (!options.scale) options.scale = ColumnScale::none;
@@ -54,7 +54,7 @@ class CsvWindows : public ::testing::Test {
     }
     return all;
   }
-  std::string of_file() const { return "[" + path_.string() + "] "; }
+  std::string file_prefix() const { return "[" + path_.string() + "] "; }
 
   const TemporaryDirectory directory_;
   const std::filesystem::path path_ = directory_ / "table.csv";
@@ -127,7 +127,7 @@ TEST_F(CsvWindows, HaveOneIndexForEachRow) {
 }
 
 TEST_F(CsvWindows, DoNotCrossSeries) {
-  // The rows of a series need not be neighbours: a at 1, 3, 4, 6; b at 2, 7, 8; c at 5.
+  // The rows of a series need not be adjacent: a at 1, 3, 4, 6; b at 2, 7, 8; c at 5.
   const CsvSource source =
       parsed("shop,x\na,1\nb,2\na,3\na,4\nc,5\na,6\nb,7\nb,8\n", "targets=x,window=2,series=shop");
   EXPECT_THAT(source.info().feature_names, ElementsAre("x"));
@@ -154,20 +154,20 @@ TEST_F(CsvWindows, OfAnotherTableAreThoseOfTheTraining) {
     return input_error_of([&] { after(train, more, table_options(options, "csv")); });
   };
   EXPECT_EQ(refused("window=3"),
-            of_file() + "expected window=2, as in the training data, got window=3");
+            file_prefix() + "expected window=2, as in the training data, got window=3");
   EXPECT_EQ(refused("horizon=2"),
-            of_file() + "expected horizon=1, as in the training data, got horizon=2");
+            file_prefix() + "expected horizon=1, as in the training data, got horizon=2");
   EXPECT_EQ(refused("steps=2"),
-            of_file() + "expected steps=1, as in the training data, got steps=2");
+            file_prefix() + "expected steps=1, as in the training data, got steps=2");
   EXPECT_EQ(refused("series=other"),
-            of_file() + "expected series=s, as in the training data, got series=other");
+            file_prefix() + "expected series=s, as in the training data, got series=other");
   EXPECT_THAT(data_error_of([&] { after(train, "x\n1\n2\n3\n"); }),
               HasSubstr("expected the column s, the series of the training data"));
   const CsvSource rows = parsed(kRows, "targets=y");
   EXPECT_EQ(input_error_of([&] { after(rows, kRows, {.window = 2}); }),
-            of_file() + "expected no windows of rows, as in the training data, got window=2");
+            file_prefix() + "expected no windows of rows, as in the training data, got window=2");
   EXPECT_EQ(input_error_of([&] { after(rows, kRows, {.stride = 2}); }),
-            of_file() + "expected no windows of rows, as in the training data, got stride=2");
+            file_prefix() + "expected no windows of rows, as in the training data, got stride=2");
   EXPECT_FALSE(rows.info().table->agrees_with(*parsed(kRows, "targets=y,window=2").info().table));
 }
 
@@ -177,8 +177,8 @@ TEST_F(CsvWindows, ForPredictionsEndAtTheLastRow) {
   EXPECT_TRUE(source.spec().targets.empty());
   EXPECT_THAT(samples(source), ElementsAre(ElementsAre(7, 70, 8, 80), ElementsAre(8, 80, 9, 90)));
   EXPECT_THAT(source.info().target_names, ElementsAre("y+1", "y+2"));
-  const CsvSource of_x = parsed(kRows, "targets=y,window=2,columns=x");
-  EXPECT_EQ(after(of_x, "x\n7\n8\n", {.may_lack_labels = true}).size(), 1) << "y is not read";
+  const CsvSource only_x = parsed(kRows, "targets=y,window=2,columns=x");
+  EXPECT_EQ(after(only_x, "x\n7\n8\n", {.may_lack_labels = true}).size(), 1) << "y is not read";
 }
 
 TEST_F(CsvWindows, RequireRowsAndOptionsThatFit) {
@@ -187,12 +187,12 @@ TEST_F(CsvWindows, RequireRowsAndOptionsThatFit) {
   };
   EXPECT_EQ(
       rows_error("targets=y,window=6"),
-      of_file() + "expected at least 7 rows for window=6, horizon=1 and steps=1; there are 6");
+      file_prefix() + "expected at least 7 rows for window=6, horizon=1 and steps=1; there are 6");
   EXPECT_EQ(
       rows_error("targets=y,window=2,horizon=3,steps=3"),
-      of_file() + "expected at least 7 rows for window=2, horizon=3 and steps=3; there are 6");
+      file_prefix() + "expected at least 7 rows for window=2, horizon=3 and steps=3; there are 6");
   EXPECT_EQ(data_error_of([&] { parsed("s,x\na,1\nb,2\n", "targets=x,window=1,series=s"); }),
-            of_file() +
+            file_prefix() +
                 "expected at least 2 rows of a series for window=1, horizon=1 and steps=1, "
                 "got 2 series with fewer");
   const auto refused = [&](const std::string& options) {
@@ -204,10 +204,10 @@ TEST_F(CsvWindows, RequireRowsAndOptionsThatFit) {
   EXPECT_THAT(refused("targets=y,window=2,horizon=0,columns=y"),
               HasSubstr("expected one meaning for the column y, got targets= and columns="));
   EXPECT_EQ(refused("label=y,window=2,steps=2"),
-            of_file() + "expected targets=COLUMNS with steps=, got the label y");
+            file_prefix() + "expected targets=COLUMNS with steps=, got the label y");
   for (const char* option : {"horizon=2", "steps=2", "stride=2", "series=x"})
     EXPECT_EQ(refused(std::string("targets=y,") + option),
-              of_file() +
+              file_prefix() +
                   "expected window=ROWS with horizon=, steps=, stride= or series=; there is none");
   for (const auto& [option, least] : {std::pair("window=0", 1),
                                       {"window=-3", 1},

@@ -47,7 +47,7 @@ class IdxTest : public ::testing::Test {
   const std::string labels_ = idx({2}, std::string("\x03\x01"));
 };
 
-TEST_F(IdxTest, GivesImagesAndLabels) {
+TEST_F(IdxTest, ReadsImagesAndLabels) {
   write(images_, labels_);
   const IdxSource source(directory_.path(), "train");
   EXPECT_EQ(source.size(), 2);
@@ -74,14 +74,14 @@ TEST_F(IdxTest, CountsTheClassesOfBothParts) {
   EXPECT_EQ(IdxSource(directory_.path(), "test").spec().classes(), 7);
 }
 
-TEST_F(IdxTest, ReadsColours) {
+TEST_F(IdxTest, ReadsColors) {
   write_bytes(directory_ / "train-images-idx4-ubyte", idx({2, 1, 2, 3}, std::string(12, 'x')));
   write_bytes(directory_ / "train-labels-idx1-ubyte", labels_);
   EXPECT_EQ(IdxSource(directory_.path(), "train").spec().shape(),
             (std::vector<std::int64_t>{1, 2, 3}));
 }
 
-TEST_F(IdxTest, GivesImagesWithoutLabels) {
+TEST_F(IdxTest, ReadsImagesWithoutLabels) {
   write_bytes(directory_ / "t10k-images-idx3-ubyte", images_);
   for (const std::string& name : {directory_.path().string(), path("t10k-images-idx3-ubyte")}) {
     const Dataset dataset = open_data("idx:" + name, {.part = "test", .may_lack_labels = true});
@@ -102,7 +102,7 @@ TEST_F(IdxTest, NamesMissingFiles) {
             "[IDX data] expected the part train or test, got validation");
 }
 
-TEST_F(IdxTest, NamesTheFileThatIsSomethingElse) {
+TEST_F(IdxTest, NamesFilesThatAreNotIdx) {
   write("PK\x03\x04", labels_);
   EXPECT_EQ(error(), "[" + path("train-images-idx3-ubyte") +
                          "] expected an IDX file of unsigned bytes (magic number 0x000008..); its "
@@ -131,7 +131,7 @@ TEST_F(IdxTest, FindsTruncationAtEveryLength) {
       HasSubstr("expected 12 bytes of data for [2, 2, 3]; at least 13 bytes follow the header"));
 }
 
-TEST_F(IdxTest, RefusesShapesBeyondAnyFile) {
+TEST_F(IdxTest, RejectsHugeShapes) {
   write(idx({~0u, ~0u, ~0u}, "x"), labels_);
   EXPECT_THAT(error(), HasSubstr("truncated: 1 bytes follow the header"));
   write(idx({0, ~0u, ~0u}, ""), idx({0}, ""));
@@ -142,7 +142,7 @@ TEST_F(IdxTest, RefusesShapesBeyondAnyFile) {
   EXPECT_THAT(error(), HasSubstr("at least one pixel; the shape is [2, 0, 3]"));
 }
 
-TEST_F(IdxTest, ChecksThatImagesAndLabelsGoTogether) {
+TEST_F(IdxTest, RejectsDifferentNumbersOfImagesAndLabels) {
   write(images_, idx({3}, "\x01\x02\x03"));
   EXPECT_EQ(error(), "[" + path("train-labels-idx1-ubyte") +
                          "] expected 2 labels, one for each image; the shape is [3]");

@@ -1,4 +1,4 @@
-// Samples of the program's own: in memory, or from a function.
+// Samples in memory, or from a function.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(SamplesInMemory, AreFloatsWithClasses) {
   EXPECT_THAT(copy(batch.labels()), ElementsAre(2, 0));
 }
 
-TEST(SamplesInMemory, HaveTargetsWhereThereAreNoClasses) {
+TEST(SamplesInMemory, HaveTargetsWithoutClasses) {
   const Dataset dataset =
       Dataset::from_memory(std::vector<float>{1, 2, 3}, std::vector<float>{5, 6, 7, 8, 9, 10},
                            SampleSpec::regression({1}, 2));
@@ -46,7 +46,7 @@ TEST(SamplesInMemory, HaveTargetsWhereThereAreNoClasses) {
   EXPECT_THAT(copy(batch.values()), ElementsAre(5, 6, 7, 8, 9, 10));
 }
 
-TEST(SamplesInMemory, MayBeImagesThatStayBytes) {
+TEST(SamplesInMemory, MayBeUint8Images) {
   const Dataset dataset = Dataset::from_memory(std::vector<std::uint8_t>{0, 255, 51, 102},
                                                std::vector<std::int32_t>{1, 0},
                                                SampleSpec::classification({1, 2, 1}, 2))
@@ -56,7 +56,7 @@ TEST(SamplesInMemory, MayBeImagesThatStayBytes) {
   EXPECT_THAT(copy(first_batch(dataset).features()), ElementsAre(0.0f, 1.0f, 0.2f, 0.4f));
 }
 
-TEST(SamplesInMemory, MustFitTheirSpec) {
+TEST(SamplesInMemory, MustMatchTheirSpec) {
   const auto message = [](MemoryFeatures features, MemoryLabels labels, const SampleSpec& spec) {
     return input_error_of(
         [&] { Dataset::from_memory(std::move(features), std::move(labels), spec); });
@@ -95,7 +95,7 @@ Dataset squares(std::int64_t count) {
   });
 }
 
-TEST(GeneratedSamples, AreMadeFromTheirRecordIdWhereverAStreamBegins) {
+TEST(GeneratedSamples, DependOnlyOnTheRecordId) {
   const Dataset dataset = squares(5).batch(2);
   EXPECT_EQ(dataset.description(), "5 generated samples");
   const auto stream = dataset.stream({.first_step = 1});
@@ -105,7 +105,7 @@ TEST(GeneratedSamples, AreMadeFromTheirRecordIdWhereverAStreamBegins) {
   EXPECT_THAT(copy(parts[0].labels()), ElementsAre(2, 0));
 }
 
-TEST(GeneratedSamples, TellWhichRecordCouldNotBeMade) {
+TEST(GeneratedSamples, ReportTheRecordOfAnError) {
   const auto message = [](SampleGenerator generate) {
     return data_error_of([&] { read(Dataset::from_generator(kPairs, 9, generate).source(), 7); });
   };
@@ -129,7 +129,7 @@ TEST(GeneratedSamples, TellWhichRecordCouldNotBeMade) {
             "[generator: record 7] expected a color from 0 to 3; it is -1");
 }
 
-TEST(GeneratedSamples, NeedAFunctionAndASensibleNumber) {
+TEST(GeneratedSamples, RequireAFunctionAndAValidCount) {
   EXPECT_EQ(input_error_of([] { squares(-1); }), "[generator] expected 0 or more records, got -1");
   EXPECT_EQ(input_error_of([] { Dataset::from_generator(kPairs, 1, {}); }),
             "[generator] expected a function that generates records; it is empty");
@@ -143,25 +143,25 @@ TEST(GeneratedSamples, NeedAFunctionAndASensibleNumber) {
 
 /// Two inputs and two targets.
 const SampleSpec kHouses = {
-    .inputs = {{.name = "rooms", .shape = {2}},
+    .inputs = {{.name = "areas", .shape = {2}},
                {.name = "words", .type = ElementType::int64, .shape = {1}}},
     .targets = {{.name = "kind", .type = ElementType::int32, .classes = 7}, {.name = "price"}},
     .weighted = true};
 
-/// Record i has rooms (i, 2i), words -i, kind i % 7, price i / 2 and the weight i.
+/// Record i has areas (i, 2i), words -i, kind i % 7, price i / 2 and the weight i.
 Dataset houses_in_memory(std::int64_t count) {
-  std::vector<float> rooms, prices, weights;
+  std::vector<float> areas, prices, weights;
   std::vector<std::int64_t> words;
   std::vector<std::int32_t> kinds;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto number = static_cast<float>(i);
-    rooms.insert(rooms.end(), {number, 2 * number});
+    areas.insert(areas.end(), {number, 2 * number});
     words.push_back(-i);
     kinds.push_back(static_cast<std::int32_t>(i % 7));
     prices.push_back(number / 2);
     weights.push_back(number);
   }
-  return Dataset::from_memory({rooms, words}, {kinds, prices}, kHouses, weights);
+  return Dataset::from_memory({areas, words}, {kinds, prices}, kHouses, weights);
 }
 
 Dataset generated_houses(std::int64_t count) {
@@ -176,7 +176,7 @@ Dataset generated_houses(std::int64_t count) {
   });
 }
 
-TEST(NamedTensors, TravelTogetherThroughEveryOperation) {
+TEST(NamedTensors, SurviveEveryOperation) {
   const TemporaryDirectory directory;
   const Dataset houses = houses_in_memory(30);
   const Dataset even = houses.filter([](const Sample& sample) { return sample.label() % 2 == 0; });
@@ -191,7 +191,7 @@ TEST(NamedTensors, TravelTogetherThroughEveryOperation) {
       for (std::size_t i = 0; i < part.record_ids.size(); ++i) {
         const float number = part.features()[2 * i];
         const auto id = static_cast<std::int64_t>(number);
-        EXPECT_EQ(part.input("rooms").as<float>()[2 * i + 1], 2 * number);
+        EXPECT_EQ(part.input("areas").as<float>()[2 * i + 1], 2 * number);
         EXPECT_EQ(part.input("words").as<std::int64_t>()[i], -id);
         EXPECT_EQ(part.labels()[i], id % 7);
         EXPECT_EQ(part.target("price").as<float>()[i], number / 2);
@@ -202,13 +202,13 @@ TEST(NamedTensors, TravelTogetherThroughEveryOperation) {
   }
 }
 
-TEST(NamedTensors, OfOtherNamesOrTypesAreRefusedWithWhatThereIs) {
+TEST(NamedTensors, RejectUnknownNamesAndTypes) {
   Batch batch(kHouses, 2);
   const Sample sample = batch.sample();
-  EXPECT_EQ(input_error_of([&] { sample.input("romms"); }),
-            "[inputs of the sample] expected rooms or words, got \"romms\" (did you mean rooms?)");
-  EXPECT_EQ(input_error_of([&] { batch.target("rooms"); }),
-            "[targets of the batch] expected kind or price, got \"rooms\"");
+  EXPECT_EQ(input_error_of([&] { sample.input("arees"); }),
+            "[inputs of the sample] expected areas or words, got \"arees\" (did you mean areas?)");
+  EXPECT_EQ(input_error_of([&] { batch.target("areas"); }),
+            "[targets of the batch] expected kind or price, got \"areas\"");
   EXPECT_EQ(input_error_of([&] { sample.input("words").as<float>(); }),
             "[words] expected a tensor of float32; it is int64");
   EXPECT_TRUE(batch.values().empty()) << "the first target is a class number";
@@ -216,7 +216,7 @@ TEST(NamedTensors, OfOtherNamesOrTypesAreRefusedWithWhatThereIs) {
             "[label of the sample] expected one class number as the first target; the data set has "
             "none");
   EXPECT_THAT(input_error_of([] { houses_in_memory(5).mixup(0.2); }),
-              testing::HasSubstr("got rooms [2] and words int64 [1] with kind (7 classes) and "
+              testing::HasSubstr("got areas [2] and words int64 [1] with kind (7 classes) and "
                                  "price [], weighted"));
 }
 
@@ -236,7 +236,7 @@ TEST(NamedTensors, InMemoryHaveWeightsThatAreFinite) {
   EXPECT_EQ(message({1, std::numeric_limits<float>::quiet_NaN()}), expected + "1 has nan");
 }
 
-TEST(NamedTensors, AreCheckedOnce) {
+TEST(NamedTensors, SpecsAreChecked) {
   const auto message = [](SampleSpec spec) {
     return input_error_of(
         [&] { Dataset::from_generator(std::move(spec), 1, [](std::int64_t, Sample&) {}); });
@@ -264,7 +264,8 @@ TEST(NamedTensors, AreCheckedOnce) {
             "[generator] expected at most 2^31 - 1 classes; a has 2147483648");
 }
 
-/// Record i has i % 4 tokens from 10 i on, as many boxes, words and tags, and the title i.
+/// Record i has i % 4 tokens from 10 i on, the same number of boxes, words and tags, and the title
+/// i.
 const SampleSpec kTexts = {
     .inputs = {{.name = "tokens", .type = ElementType::int64, .shape = {-1}},
                {.name = "boxes", .shape = {-1, 2}},
@@ -295,7 +296,7 @@ Dataset generated_texts(std::int64_t count) {
   return Dataset::from_generator(kTexts, count, [](std::int64_t id, Sample& sample) {
     sample.input("title").as<std::string>()[0] = std::to_string(id);
     const auto length = static_cast<std::size_t>(id % 4);
-    if (length == 0) return;  // the length unless it is set
+    if (length == 0) return;  // the default length is 0
     for (const char* name : {"tokens", "boxes", "words"}) sample.input(name).set_length(length);
     sample.target("tags").set_length(length);
     for (std::size_t i = 0; i < length; ++i) {
@@ -310,7 +311,7 @@ Dataset generated_texts(std::int64_t count) {
   });
 }
 
-/// Checks a part, and what follows the values of each sample.
+/// Checks a part, and the padding of each sample.
 void expect_padded(const Batch& part) {
   const auto tokens = part.input("tokens").as<std::int64_t>();
   const auto boxes = part.input("boxes").as<float>();
@@ -344,11 +345,10 @@ void expect_padded(const Batch& part) {
   }
 }
 
-/// The record of every step and place in its batch, of two epochs.
-std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> places_of(const Dataset& dataset,
-                                                                        int replicas,
-                                                                        std::int64_t first_step) {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> places;
+/// The record at every step and position in the batch, of two epochs.
+std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> positions_of(
+    const Dataset& dataset, int replicas, std::int64_t first_step) {
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> positions;
   for (int replica = 0; replica < replicas; ++replica) {
     const auto stream = dataset.stream({.first_step = first_step,
                                         .last_step = 2 * dataset.steps_per_epoch(),
@@ -358,14 +358,14 @@ std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> places_of(const Da
     for (std::vector<Batch> parts; stream->next(parts);) {
       expect_padded(parts[0]);
       for (std::size_t i = 0; i < parts[0].record_ids.size(); ++i)
-        places[{parts[0].step, parts[0].first_sample + static_cast<std::int64_t>(i)}] =
+        positions[{parts[0].step, parts[0].first_sample + static_cast<std::int64_t>(i)}] =
             parts[0].record_ids[i];
     }
   }
-  return places;
+  return positions;
 }
 
-TEST(RaggedTensors, ArePaddedToTheLongestSampleWhateverMakesThem) {
+TEST(RaggedTensors, ArePaddedToTheLongestSampleOfAnySource) {
   const TemporaryDirectory directory;
   const Dataset texts = texts_in_memory(23);
   write_shards(texts.source(), {.directory = directory.path(), .shards = 2});
@@ -382,16 +382,16 @@ TEST(RaggedTensors, ArePaddedToTheLongestSampleWhateverMakesThem) {
         stored.filter(whole).take(10).concatenate(texts.skip(10)),
         generated_texts(23).map([](Sample&, const SampleKey&) {}).repeat(1)}) {
     const Dataset batches = dataset.shuffle().batch(5);
-    const auto places = places_of(batches, 1, 0);
-    EXPECT_EQ(places.size(), 46U) << dataset.description();
-    EXPECT_EQ(places_of(batches, 2, 0), places) << dataset.description();
-    auto later = places;
+    const auto positions = positions_of(batches, 1, 0);
+    EXPECT_EQ(positions.size(), 46U) << dataset.description();
+    EXPECT_EQ(positions_of(batches, 2, 0), positions) << dataset.description();
+    auto later = positions;
     std::erase_if(later, [](const auto& place) { return place.first.first < 7; });
-    EXPECT_EQ(places_of(batches, 1, 7), later) << dataset.description();
+    EXPECT_EQ(positions_of(batches, 1, 7), later) << dataset.description();
   }
 }
 
-TEST(RaggedTensors, GetOneLengthByPad) {
+TEST(RaggedTensors, GetAFixedLengthByPad) {
   const Dataset padded = generated_texts(4).pad("tokens", 2).pad("words", 2).pad("tags", 5);
   EXPECT_EQ(padded.spec().inputs[0].shape, std::vector<std::int64_t>{2});
   const ReadSample three = read(padded.source(), 3);
@@ -432,7 +432,7 @@ TEST(RaggedTensors, GetOneLengthByPad) {
                                  "own, which read them from batches), got words bytes [2]"));
 }
 
-TEST(RaggedTensors, GetTheirLengthsFromMapsToo) {
+TEST(RaggedTensors, MapsMaySetLengths) {
   const Dataset dataset = texts_in_memory(4).map([](Sample& sample, const SampleKey& key) {
     TensorView& tokens = sample.input("tokens");
     tokens.set_length(tokens.elements + 1);
@@ -450,7 +450,7 @@ TEST(RaggedTensors, GetTheirLengthsFromMapsToo) {
             "[boxes] expected at most 2^28 elements in a sample, got 268435456 times 2");
 }
 
-TEST(RaggedTensors, MayComeWithImages) {
+TEST(RaggedTensors, MayAccompanyImages) {
   const Dataset photos = Dataset::from_memory(
       {std::vector<std::uint8_t>{10, 20}, {std::vector<float>{1, 2, 3}, {1, 2}}}, {},
       {.inputs = {{.name = "photo", .shape = {1, 1, 1}}, {.name = "boxes", .shape = {-1}}}});

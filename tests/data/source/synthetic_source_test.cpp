@@ -39,8 +39,8 @@ TEST(Synthetic, UsesAllClassesAndTheUnitInterval) {
   for (const int count : counts) EXPECT_NEAR(count, 2000.0 / 7, 80);
 }
 
-/// The class can be told from the features: nearest mean of the training part, on the test part.
-TEST(Synthetic, CanBeLearnt) {
+/// The features determine the class: nearest mean of the training part, on the test part.
+TEST(Synthetic, CanBeLearned) {
   const SyntheticSource train({{8, 8, 1}, 5, 500, 1, "train"});
   const SyntheticSource test({{8, 8, 1}, 5, 200, 1, "test"});
   std::vector<std::vector<double>> means(5, std::vector<double>(64));
@@ -82,7 +82,7 @@ TEST(SyntheticImages, AreTheSamplesIn256Steps) {
   }
 }
 
-TEST(SyntheticImages, ArePixelsWhereTheseAreAskedFor) {
+TEST(SyntheticImages, ArePixelsOnRequest) {
   const SyntheticSource images(images_of({5, 7, 3}));
   EXPECT_TRUE(images.info().has_images);
   Batch one(images.spec(), 1, true);

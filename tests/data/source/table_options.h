@@ -1,4 +1,4 @@
-// The options of a table, as --data has them after the file.
+// Parses the options of a table, as after the file in --data.
 #pragma once
 
 #include <string>

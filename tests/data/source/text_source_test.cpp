@@ -27,7 +27,7 @@ class TextSourceTest : public ::testing::Test {
     write_bytes(directory_ / name, text);
     return (directory_ / name).string();
   }
-  /// Of `text` in one file.
+  /// A source of `text` in one file.
   TextSource source(const std::string& text, const TextOptions& options = {}) const {
     return TextSource({write("a.txt", text)}, options);
   }
@@ -91,7 +91,7 @@ TEST_F(TextSourceTest, PacksLines) {
   const TextSource padded = source("ab\ncd", {.length = 3, .documents = TextDocuments::lines});
   EXPECT_EQ(input(read(padded, 0), "segments"), (Numbers{1, 1, 0}));
   EXPECT_EQ(next(read(padded, 0)), (Numbers{1, -1, -1}));
-  EXPECT_EQ(padded.size(), 2) << "a line that fits into a sample is not divided";
+  EXPECT_EQ(padded.size(), 2) << "a line that fits in a sample is not divided";
 }
 
 TEST_F(TextSourceTest, EndsDocumentsWithTheTokenOfTheFile) {
@@ -131,7 +131,7 @@ TEST_F(TextSourceTest, ReadsOtherTextsAsTheTrainingText) {
                         schema->hash + ", got bytes with the hash "));
 }
 
-TEST_F(TextSourceTest, IsTheSameInShards) {
+TEST_F(TextSourceTest, IsIdenticalInShards) {
   for (const auto documents : {TextDocuments::files, TextDocuments::lines}) {
     const TextSource text = source("ab\ncde\nfghi", {.length = 4, .documents = documents});
     const PartDescription part =
@@ -163,7 +163,7 @@ TEST_F(TextSourceTest, IsTheSameInShards) {
               HasSubstr("dataset.json] expected the description of a tokenizer; it is 1"));
 }
 
-TEST_F(TextSourceTest, AByteOrderMarkIsNoCharacter) {
+TEST_F(TextSourceTest, SkipsAByteOrderMark) {
   const TextSource plain = source("abcd", {.length = 2});
   const TextSource marked = source(
       "\xef\xbb\xbf"
@@ -173,7 +173,7 @@ TEST_F(TextSourceTest, AByteOrderMarkIsNoCharacter) {
   EXPECT_EQ(input(read(marked, 0), "tokens"), input(read(plain, 0), "tokens"));
 }
 
-TEST_F(TextSourceTest, NamesWhatIsNoText) {
+TEST_F(TextSourceTest, NamesFilesThatAreNotText) {
   EXPECT_EQ(data_error_of([&] { source(""); }), "[" + (directory_ / "a.txt").string() +
                                                     "] expected at least one character of text; "
                                                     "there is none");
@@ -184,7 +184,7 @@ TEST_F(TextSourceTest, NamesWhatIsNoText) {
   EXPECT_EQ(source("<html> is read", {.length = 2}).size(), 7) << "like any other text";
 }
 
-TEST_F(TextSourceTest, AFileThatExistsHasNoOptionsInItsName) {
+TEST_F(TextSourceTest, PrefersAnExistingFileToOptions) {
   const std::string name = write("a:length=4", "abcdefgh");
   EXPECT_EQ(TextSpec::parse(name, "text").files, name);
   const std::string other = (directory_ / "b:length=4").string();

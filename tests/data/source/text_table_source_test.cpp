@@ -75,7 +75,7 @@ TEST_F(TextTableTest, CutsLongTextsBetweenTheirFirstAndLastToken) {
   EXPECT_EQ(read(texts, 1).label(), 2);
 }
 
-TEST_F(TextTableTest, TakesTokenizersWithoutSpecialTokens) {
+TEST_F(TextTableTest, AcceptsTokenizersWithoutSpecialTokens) {
   const TextTableSource texts =
       source("text\tother\nba\t1\nac\t2\n", {.length = 3, .column = "text"});
   EXPECT_EQ(to_string(texts.spec()),

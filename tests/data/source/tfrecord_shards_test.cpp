@@ -25,7 +25,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(DatasetJson, KeepsThePartsOfADirectory) {
+TEST(DatasetJson, KeepsOtherParts) {
   const TemporaryDirectory directory;
   EXPECT_EQ(read_dataset_json(directory.path()), std::nullopt);
   const PartDescription train = {{"train-0", "train-1"}, 60'000, "image", "label", {28, 28, 1}, 10};
@@ -46,7 +46,7 @@ TEST(DatasetJson, KeepsNamesThatAreNotUtf8) {
   EXPECT_EQ(read_dataset_json(directory.path()), (DatasetDescription{{"train", part}}));
 }
 
-TEST(DatasetJson, RefusesMoreNamesThanItReads) {
+TEST(DatasetJson, RejectsMoreNamesThanItReads) {
   const TemporaryDirectory directory;
   PartDescription part = {{"train-0"}, 1, "image", "label", {28, 28, 1}, 10};
   write_dataset_part(directory.path(), "train", part);
@@ -58,7 +58,7 @@ TEST(DatasetJson, RefusesMoreNamesThanItReads) {
   EXPECT_EQ(read_dataset_json(directory.path()), (DatasetDescription{{"train", part}}));
 }
 
-TEST(DatasetJson, NamesOnlyFilesOfItsDirectory) {
+TEST(DatasetJson, RejectsFilesOutsideItsDirectory) {
   const TemporaryDirectory directory;
   for (const char* name : {"/etc/passwd", "../train-0", "sub/train-0", "..", ""}) {
     write_bytes(directory / "dataset.json",
@@ -72,7 +72,7 @@ TEST(DatasetJson, NamesOnlyFilesOfItsDirectory) {
   }
 }
 
-TEST(DatasetJson, NamesWhatItCannotUnderstand) {
+TEST(DatasetJson, ReportsInvalidMembers) {
   const TemporaryDirectory directory;
   const auto message = [&](const std::string& text) {
     write_bytes(directory / "dataset.json", text);
@@ -128,7 +128,7 @@ class ShardsTest : public ::testing::Test {
   ShardOptions options_;
 };
 
-TEST_F(ShardsTest, KeepTheNamesOfClasses) {
+TEST_F(ShardsTest, KeepClassNames) {
   write_bytes(directory_ / "a.csv", "width,kind\n1,plum\n2,apple\n");
   options_.encoding = FeatureEncoding::floats;
   EXPECT_THAT(write_shards(CsvSource(directory_ / "a.csv"), options_).class_names,
@@ -239,7 +239,7 @@ TEST(ExampleWeights, AreFinite) {
   }
 }
 
-TEST_F(ShardsTest, GiveTheTensorsThatTheOptionsName) {
+TEST_F(ShardsTest, ReadTheTensorsOfTheOptions) {
   write_shards(offers().source(), options_);
   const auto open = [&](const SampleSpec& tensors) {
     return Dataset::from_tfrecords((options_.directory / "train-*").string(), {.tensors = tensors});
@@ -308,7 +308,7 @@ TEST_F(ShardsTest, AreNamedAndCutEvenly) {
   EXPECT_EQ(read_dataset_json(options_.directory)->at("train"), part);
 }
 
-TEST_F(ShardsTest, OfFloatsComeBackExactly) {
+TEST_F(ShardsTest, RoundTripFloats) {
   options_.encoding = FeatureEncoding::floats;
   options_.compression = Compression::gzip;
   write_shards(source_, options_);
@@ -318,7 +318,7 @@ TEST_F(ShardsTest, OfFloatsComeBackExactly) {
     EXPECT_EQ(read(dataset.source(), id).features(), read(source_, id).features());
 }
 
-TEST_F(ShardsTest, AreNotMixedWithOlderOnes) {
+TEST_F(ShardsTest, ReplaceExistingShardsOnlyIfAllowed) {
   options_.shards = 2;
   write_shards(source_, options_);
   options_.shards = 3;
@@ -352,7 +352,7 @@ class BrokenAtTheEnd final : public RecordSource {
   SyntheticSource good_{{{2, 2, 1}, 3, 11, 1, "train"}};
 };
 
-TEST_F(ShardsTest, AreAllThereOrNone) {
+TEST_F(ShardsTest, AreAllWrittenOrNone) {
   options_.shards = 2;
   EXPECT_THAT(data_error_of([&] { write_shards(BrokenAtTheEnd(), options_); }),
               HasSubstr("expected the last record"));
@@ -368,7 +368,7 @@ TEST_F(ShardsTest, AreAllThereOrNone) {
                           "train-00001-of-00002.tfrecord"));
 }
 
-TEST_F(ShardsTest, NeedADirectoryThatCanBeMade) {
+TEST_F(ShardsTest, RejectInvalidDirectoriesAndOptions) {
   write_bytes(directory_ / "made", "a file");
   EXPECT_THAT(data_error_of([&] { write_shards(source_, options_); }),
               HasSubstr("expected a directory to write shards to; "));
@@ -390,7 +390,7 @@ TEST_F(ShardsTest, AnInterruptedReplacementIsNotReadAsOneDataSet) {
   options_.overwrite = true;
   const auto second = options_.directory / "train-00001-of-00002.tfrecord";
   const std::string first_before = read_bytes(options_.directory / "train-00000-of-00002.tfrecord");
-  // A directory under its name keeps the second shard from being renamed, once it is written.
+  // A directory of the same name prevents the renaming of the second shard.
   const auto block = [&](std::int64_t records) {
     if (records < 2000) return;
     std::filesystem::rename(second, directory_ / "old");
@@ -417,7 +417,7 @@ TEST_F(ShardsTest, AnInterruptedReplacementIsNotReadAsOneDataSet) {
   EXPECT_EQ(open_data(options_.directory.string()).size(), 2000);
 }
 
-TEST_F(ShardsTest, RemoveWhatAKilledConversionLeft) {
+TEST_F(ShardsTest, RemoveFilesOfAKilledConversion) {
   std::filesystem::create_directories(options_.directory);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

@@ -74,7 +74,7 @@ TEST_F(TFRecordSourceTest, NumbersRecordsThroughTheFilesInTheOrderOfTheirNames) 
   EXPECT_THROW(features_of(source, 5), CheckFailure);
 }
 
-TEST_F(TFRecordSourceTest, MoreFilesThanMayBeOpenAreReadAllTheSame) {
+TEST_F(TFRecordSourceTest, ReadsMoreFilesThanTheDescriptorLimit) {
   for (int i = 0; i < 520; ++i) {
     std::string bytes;
     append_record(bytes, image_record(i % 10, 6, static_cast<unsigned char>(i % 251)));
@@ -88,19 +88,19 @@ TEST_F(TFRecordSourceTest, MoreFilesThanMayBeOpenAreReadAllTheSame) {
   }
 }
 
-TEST_F(TFRecordSourceTest, DoesNotTakeIndexesForRecords) {
+TEST_F(TFRecordSourceTest, SkipsIndexFiles) {
   write_records(file_, {image_record(1, 6, 0)});
   EXPECT_EQ(open(shaped_, "*").size(), 1);
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "a.tfrecord.index"));
   EXPECT_EQ(open(shaped_, "*").size(), 1);
 }
 
-TEST_F(TFRecordSourceTest, CountsClassesOnceAndKeepsTheAnswer) {
+TEST_F(TFRecordSourceTest, CountsClassesOnceAndStoresTheResult) {
   write_records(file_, {image_record(1, 6, 0), image_record(6, 6, 0)});
   EXPECT_EQ(open(shaped_).spec().classes(), 7);
   EXPECT_EQ(load_record_index(file_.string() + ".index", file_version(file_))->labels,
             (LabelRange{"label", 1, 6}));
-  // Another answer in the index shows that it is used, not the records.
+  // A different result in the index shows that it is used, not the records.
   RecordIndex index = *load_record_index(file_.string() + ".index", file_version(file_));
   index.labels->highest = 9;
   ASSERT_TRUE(save_record_index(file_.string() + ".index", file_version(file_), index));
@@ -110,7 +110,7 @@ TEST_F(TFRecordSourceTest, CountsClassesOnceAndKeepsTheAnswer) {
   EXPECT_EQ(open(shaped_).spec().classes(), 7);
 }
 
-TEST_F(TFRecordSourceTest, SaysThatNoRecordHasClassZero) {
+TEST_F(TFRecordSourceTest, ReportsAMissingClassZero) {
   write_records(directory_ / "a.tfrecord", {image_record(2, 6, 0)});
   write_records(directory_ / "b.tfrecord", {image_record(1, 6, 0), image_record(3, 6, 0)});
   for (const char* from : {"the records", "the indexes"})
@@ -121,7 +121,7 @@ TEST_F(TFRecordSourceTest, SaysThatNoRecordHasClassZero) {
   EXPECT_EQ(open(shaped_).info().description, "test data");
 }
 
-/// Of the same size, time, inode and ends as the file whose index exists.
+/// The new file has the size, time, inode and ends of the indexed file.
 TEST_F(TFRecordSourceTest, NamesTheIndexOfAFileThatWasReplacedInTheMiddle) {
   const std::string end = image_record(1, 5000, 0);
   const auto write = [&](const std::vector<std::string>& middle) {
@@ -169,7 +169,7 @@ TEST_F(TFRecordSourceTest, RefusesAnEmptyListOfFeatures) {
                               "kind float");
 }
 
-TEST_F(TFRecordSourceTest, RefusesImpossibleNumbersOfClasses) {
+TEST_F(TFRecordSourceTest, RejectsInvalidNumbersOfClasses) {
   write_records(file_, {image_record(1, 6, 0)});
   for (const char* classes : {"-1", "2147483648", "9223372036854775807"}) {
     write_bytes(directory_ / "dataset.json",
@@ -223,7 +223,7 @@ TEST_F(TFRecordSourceTest, PredictionsNeedOnlyTheInput) {
   EXPECT_THAT(input_error({.input_feature = "x"}), HasSubstr("expected --label-feature"));
 }
 
-TEST_F(TFRecordSourceTest, ReadsFloatsAsTheyAre) {
+TEST_F(TFRecordSourceTest, ReadsFloatsUnchanged) {
   write_records(file_,
                 {serialize_example({{"x", FloatList{1.5f, -2.0f, 3e10f}}, {"y", Int64List{1}}})});
   const TFRecordSource source = open({.input_feature = "x",
@@ -249,7 +249,7 @@ TEST_F(TFRecordSourceTest, ReadsFloatLabelsAsTargets) {
             at(1, 52) + "expected 2 floats in y; it has 1 value of kind float");
 }
 
-TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
+TEST_F(TFRecordSourceTest, FollowsTheDescription) {
   std::filesystem::create_directory(directory_ / "shards");
   const SyntheticSource synthetic({{4, 5, 2}, 6, 50, 1, "train"});
   ShardOptions options;
@@ -274,7 +274,7 @@ TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
     for (std::size_t i = 0; i < features.size(); ++i)
       EXPECT_NEAR(features[i], expected[i], 0.5 / 255 + 1e-6);
   }
-  // What the caller says goes before the description.
+  // Options have priority over the description.
   EXPECT_EQ(open({.input_feature = "",
                   .label_feature = "",
                   .input_shape = {40},
@@ -285,7 +285,7 @@ TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
             SampleSpec::classification({40}, 8));
 }
 
-TEST_F(TFRecordSourceTest, RefusesFilesOfPartsThatDoNotFit) {
+TEST_F(TFRecordSourceTest, RejectsFilesOfPartsThatDoNotMatch) {
   write_records(directory_ / "a.tfrecord", {image_record(1, 6, 0)});
   write_records(directory_ / "b.tfrecord", {image_record(1, 8, 0)});
   write_dataset_part(directory_.path(), "a", {{"a.tfrecord"}, 1, "image", "label", {6}, 2});
@@ -296,7 +296,7 @@ TEST_F(TFRecordSourceTest, RefusesFilesOfPartsThatDoNotFit) {
                               (directory_ / "dataset.json").string() + " describes it differently");
 }
 
-TEST_F(TFRecordSourceTest, NamesFilesThatAreNotThere) {
+TEST_F(TFRecordSourceTest, NamesMissingFiles) {
   const std::string pattern = (directory_ / "*.tfrecord").string();
   EXPECT_EQ(data_error(),
             "[" + pattern + "] expected files that match this pattern; there are none");
@@ -305,7 +305,7 @@ TEST_F(TFRecordSourceTest, NamesFilesThatAreNotThere) {
             "[" + directory + "] expected a file, or a pattern of files; it does not exist");
 }
 
-TEST_F(TFRecordSourceTest, AFileThatExistsIsNoPattern) {
+TEST_F(TFRecordSourceTest, PrefersAnExistingFileToAPattern) {
   for (const char* name : {"a[1].tfrecord", "b?.tfrecord", "c*.tfrecord", "d{x}.tfrecord"}) {
     write_bytes(directory_ / name, "");
     write_bytes(directory_ / "b1.tfrecord", "");
@@ -340,7 +340,7 @@ TEST_F(TFRecordSourceTest, NamesDamage) {
               HasSubstr(at(1, second) + "expected an intact record; truncated data"));
 }
 
-TEST_F(TFRecordSourceTest, NamesARecordThatIsNoExample) {
+TEST_F(TFRecordSourceTest, NamesAMalformedExample) {
   write_records(file_, {"\xff\xff\xff"});
   EXPECT_THAT(data_error(), HasSubstr(at(0, 0) + "expected a tf.train.Example; "));
   write_records(file_, {image_record(1, 6, 0), "\xff\xff\xff"});
@@ -369,7 +369,7 @@ TEST_F(TFRecordSourceTest, NamesMissingFeatures) {
             at(0, 0) + "expected the feature z; the record has the features x (float), y (int64)");
 }
 
-TEST_F(TFRecordSourceTest, NeedsAShapeForRawBytes) {
+TEST_F(TFRecordSourceTest, RequiresAShapeForRawBytes) {
   write_records(file_, {image_record(1, 784, 0)});
   EXPECT_EQ(input_error(), at(0, 0) +
                                "expected --input-shape for the raw bytes in image, or a "
@@ -391,7 +391,7 @@ TEST_F(TFRecordSourceTest, NamesInputsOfTheWrongSizeOrKind) {
                 "expected 6 raw bytes in image for shape [2, 3, 1]; it has 2 values of kind bytes");
 }
 
-TEST_F(TFRecordSourceTest, SaysWhatIsWrongWithAnImage) {
+TEST_F(TFRecordSourceTest, ReportsImageErrors) {
   for (const auto& [magic, kind] :
        {std::pair{"\xff\xd8\xff\xe0 JFIF", "JPEG"}, {"\x89PNG\r\n\x1a\n", "PNG"}}) {
     write_records(
@@ -447,7 +447,7 @@ TEST_F(TFRecordSourceTest, NamesLabelsThatAreNotOneInteger) {
             at(0, 0) + "expected one integer in label; it has 1 value of kind bytes");
 }
 
-TEST_F(TFRecordSourceTest, RefusesImpossibleOptions) {
+TEST_F(TFRecordSourceTest, RejectsInvalidOptions) {
   write_records(file_, {image_record(1, 6, 0)});
   EXPECT_EQ(input_error({.input_feature = "",
                          .label_feature = "",

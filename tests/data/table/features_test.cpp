@@ -1,4 +1,4 @@
-// Missing values, and features that a file describes.
+// Missing values, and features described by a file.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class FeaturesTest : public ::testing::Test {
                            TableSchema::from_checkpoint(json, "state.json"))});
   }
 
-  /// The number of a category that is an input of its own.
+  /// The number of a category that is a separate input.
   static std::int32_t index_of(const CsvSource& source, std::int64_t record, std::size_t input) {
     return read(source, record).memory.inputs.at(input).as<std::int32_t>()[0];
   }
@@ -54,7 +54,7 @@ TEST_F(FeaturesTest, MissingNumbersAreFilledIn) {
   const auto rule = [&](const std::string& missing, ColumnScale scale) {
     return open(text, {.scale = scale, .missing = MissingValues::parse(missing)});
   };
-  // The mean is that of the numbers that are there, as is the deviation.
+  // Mean and deviation are those of the numbers that are not missing.
   const CsvSource mean = rule("mean", ColumnScale::none);
   EXPECT_THAT(read(mean, 0).features(), ElementsAre(1, 3));
   EXPECT_THAT(read(mean, 1).features(), ElementsAre(2.5, 2));
@@ -66,7 +66,7 @@ TEST_F(FeaturesTest, MissingNumbersAreFilledIn) {
   EXPECT_THAT(read(indicator, 0).features(), ElementsAre(-1, 0, 0, 1));
   EXPECT_THAT(read(indicator, 1).features(), ElementsAre(0, 1, -1, 0));
   EXPECT_THAT(read(after(indicator, "age,n,k\n,6,1\n"), 0).features(), ElementsAre(0, 1, 3, 0));
-  // No indicator for a column without missing values in the training: it is filled in.
+  // No indicator for a column without missing values in training: they are filled in.
   const CsvSource whole = open("age,k\n1,0\n3,1\n", {.missing = MissingValues::parse("indicator")});
   EXPECT_THAT(read(after(whole, "age,k\n?,1\n"), 0).features(), ElementsAre(0));
   EXPECT_EQ(data_error_of(
@@ -101,10 +101,10 @@ TEST_F(FeaturesTest, AreDescribedByAFile) {
                                                      log1p_of(70), ::testing::FloatEq(1.2247449f)));
   EXPECT_EQ(index_of(train, 0, 1), 1);
   EXPECT_EQ(index_of(train, 1, 1), 0);
-  const CsvSource given = described("x,k\n1,0\n,1\n", R"({"features": [{"column": "x",
+  const CsvSource source = described("x,k\n1,0\n,1\n", R"({"features": [{"column": "x",
       "missing": "indicator", "offset": 2, "divisor": 4, "fill": 6, "indicator": true}]})");
-  EXPECT_THAT(read(given, 0).features(), ElementsAre(-0.25, 0));
-  EXPECT_THAT(read(given, 1).features(), ElementsAre(1, 1));
+  EXPECT_THAT(read(source, 0).features(), ElementsAre(-0.25, 0));
+  EXPECT_THAT(read(source, 1).features(), ElementsAre(1, 1));
   const CsvSource untagged = described("x,tags,k\n1,,0\n3,,1\n", R"({"features": [{"column": "x"},
       {"column": "tags", "kind": "categorical", "output": "multi-hot"}]})");
   EXPECT_THAT(read(untagged, 1).features(), ElementsAre(1));
@@ -162,7 +162,7 @@ TEST_F(FeaturesTest, DatesAreThoseOfIso8601) {
                 "got \"24.11.2026\"");
 }
 
-TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
+TEST_F(FeaturesTest, RejectInvalidDescriptions) {
   const std::string where = "[" + file_.string() + "] expected the features of a table; ";
   const auto error = [&](const std::string& json) {
     return input_error_of([&] { described("age,color,k\n1,red,0\n2,blue,1\n", json); });
@@ -226,7 +226,7 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
               "line 2, column 1] expected a number above -1, for log(1 + x), got \"{}\"", age)));
 }
 
-TEST_F(FeaturesTest, RefuseMoreThanTheMemoryHolds) {
+TEST_F(FeaturesTest, RejectMoreThanFitsInMemory) {
   std::string text = "x,k\n";
   for (int row = 0; row < 1'000'000; ++row) text += "1,0\n";
   std::string features = R"({"column": "x"})";

@@ -36,7 +36,7 @@ std::string reference_bytes(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A field of a protobuf message that has bytes, at most 16383.
+/// A protobuf field of at most 16383 bytes.
 std::string bytes_field(unsigned tag, std::string_view bytes) {
   std::string field(1, static_cast<char>(tag << 3 | 2));
   field += static_cast<char>((bytes.size() & 0x7F) | 0x80);
@@ -44,7 +44,7 @@ std::string bytes_field(unsigned tag, std::string_view bytes) {
   return field.append(bytes);
 }
 
-/// Of a number from 0 to 127.
+/// A protobuf field of a number from 0 to 127.
 std::string number_field(unsigned tag, int value) {
   std::string field;
   if (tag < 16)
@@ -74,11 +74,11 @@ std::shared_ptr<const Tokenizer> model_of(std::string_view bytes) {
   return parse_tokenizer_file(bytes, "m.model");
 }
 
-TEST(SentencePiece, HasTheTokensOfTheLibrary) {
+TEST(SentencePiece, MatchesTheLibrary) {
   const auto all = nlohmann::json::parse(reference_bytes("sentencepiece_expected.json"));
   for (const auto& [name, expected] : all.items()) {
     const std::string file = reference_path(fmt::format("sentencepiece_{}.model", name)).string();
-    const TextSchema schema = TextSchema::of(file);
+    const TextSchema schema = TextSchema::for_tokenizer(file);
     const auto tokenizer = schema.open();
     EXPECT_EQ(tokenizer->name(), name == "unigram" ? "SentencePiece unigram" : "SentencePiece BPE");
     EXPECT_EQ(tokenizer->vocabulary_size(), expected["pieces"]);
@@ -96,7 +96,7 @@ TEST(SentencePiece, HasTheTokensOfTheLibrary) {
   }
 }
 
-TEST(SentencePiece, TakesTheBestPieces) {
+TEST(SentencePiece, FindsTheBestPieces) {
   const auto unigram = model_of(small_model());
   EXPECT_THAT(unigram->encode("aba"), ElementsAre(4, 2));
   EXPECT_THAT(unigram->encode("xyab"), ElementsAre(0, 4)) << "one unknown token";
@@ -113,7 +113,7 @@ TEST(SentencePiece, TakesTheBestPieces) {
   EXPECT_THAT(model_of(merged)->encode("abba"), ElementsAre(4, 3, 2));
 }
 
-TEST(SentencePiece, KeepsTheFirstOfPathsThatAreEqualAsFloats) {
+TEST(SentencePiece, PrefersTheFirstOfPathsThatAreEqualAsFloats) {
   // As doubles, the last sum of "ww", "w" is larger than the float of "w", "ww".
   const std::string pieces = piece_field("x", -1000, kNormal) + piece_field("w", -0.2F, kNormal) +
                              piece_field("ww", -0.2F, kNormal);
@@ -121,7 +121,7 @@ TEST(SentencePiece, KeepsTheFirstOfPathsThatAreEqualAsFloats) {
 }
 
 TEST(SentencePiece, AddsUpTheScoresOfTheWholeText) {
-  // The two paths of the second word are equal but for rounding, which depends on the first.
+  // The two paths of the second word differ only in rounding, which depends on the first.
   const auto encoded_after = [](float score) {
     return model_of(small_model(piece_field("x", score, kNormal) +
                                 piece_field("\u2581oo", -2.58F, kNormal) +
@@ -134,7 +134,7 @@ TEST(SentencePiece, AddsUpTheScoresOfTheWholeText) {
   EXPECT_THAT(encoded_after(-37), ElementsAre(5, 7, 8));
 }
 
-TEST(SentencePiece, NamesWhatIsWrong) {
+TEST(SentencePiece, RejectsInvalidModels) {
   const std::string whole = reference_bytes("sentencepiece_unigram.model");
   std::string map = {8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const auto with_map = [&](const std::string& bytes) {
@@ -171,8 +171,8 @@ TEST(SentencePiece, NamesWhatIsWrong) {
   EXPECT_EQ(parse_tokenizer_file(whole, "renamed")->name(), "SentencePiece unigram");
 }
 
-TEST(SentencePiece, ReadsRulesNoFurtherThanTheyGo) {
-  // The offset of the root leads outside of the trie; then the value of a rule outside of the
+TEST(SentencePiece, ChecksTheBoundsOfRules) {
+  // The offset of the root is outside of the trie; then the value of a rule is outside of the
   // texts.
   const auto encoded = [](const std::vector<std::uint32_t>& units) {
     std::string map(4, '\0');

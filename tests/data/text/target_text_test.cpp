@@ -38,7 +38,7 @@ class MarkedBytes final : public Tokenizer {
   std::optional<std::int32_t> end_;
 };
 
-/// What a generator reads and predicts of a text.
+/// The tokens and targets of a text.
 struct TargetText {
   TextNumbers tokens;
   TextNumbers targets;
@@ -48,7 +48,8 @@ struct TargetText {
 TargetText encode_target(const Tokenizer& tokenizer, std::string_view text, std::size_t length) {
   const TextTokens target = target_tokens(tokenizer, text, length);
   TargetText encoded{TextNumbers(length), TextNumbers(length), target.is_cut};
-  write_target(target.tokens, TargetVocabulary::of(tokenizer), encoded.tokens, encoded.targets);
+  write_target(target.tokens, TargetVocabulary::for_tokenizer(tokenizer), encoded.tokens,
+               encoded.targets);
   return encoded;
 }
 
@@ -62,14 +63,14 @@ TEST(TargetVocabulary, AddsTheTokensThatTheTokenizerLacks) {
   for (const auto& [tokenizer, begin, end, size] :
        {Case{{std::nullopt, std::nullopt}, 256, 257, 258}, Case{{std::nullopt, 7}, 7, 7, 256},
         Case{{5, 7}, 5, 7, 256}, Case{{5, std::nullopt}, 5, 256, 257}}) {
-    const TargetVocabulary vocabulary = TargetVocabulary::of(tokenizer);
+    const TargetVocabulary vocabulary = TargetVocabulary::for_tokenizer(tokenizer);
     EXPECT_EQ(vocabulary.begin, begin);
     EXPECT_EQ(vocabulary.end, end);
     EXPECT_EQ(vocabulary.size, size);
   }
 }
 
-TEST(EncodeTarget, PrecedesTheTextByBeginAndFollowsItByEnd) {
+TEST(EncodeTarget, AddsBeginAndEnd) {
   const BytesTokenizer bytes;
   const TargetText text = encode_target(bytes, "ab", 4);
   EXPECT_EQ(text.tokens, (TextNumbers{256, 'a', 'b', 0}));
@@ -97,7 +98,7 @@ TEST(EncodeTarget, RefusesATextWithoutTokens) {
             "[text] expected a text of at least one token; the text is empty");
 }
 
-TEST(WholeText, IsBetweenTheTokenizersTokens) {
+TEST(WholeText, IsBetweenBeginAndEnd) {
   const MarkedBytes marked(5, 7);
   EXPECT_EQ(whole_text(marked, {1, 2}, 4).tokens, (TextNumbers{5, 1, 2, 7}));
   EXPECT_FALSE(whole_text(marked, {1, 2}, 4).is_cut);

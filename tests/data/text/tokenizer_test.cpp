@@ -61,7 +61,7 @@ TEST(CharsTokenizer, RefusesBytesThatAreNotUtf8) {
                                       static_cast<unsigned char>(wrong[0]))));
 }
 
-TEST(BytesTokenizer, TakesAnyBytes) {
+TEST(BytesTokenizer, AcceptsAnyBytes) {
   const BytesTokenizer tokenizer;
   const std::string bytes("a\xff\0", 3);
   EXPECT_THAT(tokenizer.encode(bytes), ElementsAre(97, 255, 0));
@@ -129,7 +129,7 @@ TEST(BytePairs, MergesTheFirstPairsFirst) {
   json pairs = file;
   pairs["model"]["merges"][0] = {"h", "e"};
   EXPECT_EQ(parsed(pairs)->encode(text), tokens);
-  // As many as those of a vocabulary of 400,000; all but the first ones are the same.
+  // The merges of a vocabulary of 400,000; all but the first ones are equal.
   pairs["model"]["merges"].insert(pairs["model"]["merges"].end(), 400'000, json{"l", "l"});
   EXPECT_EQ(parsed(pairs)->encode(text), tokens);
 }
@@ -148,7 +148,7 @@ json word_piece_file() {
           {"model", {{"type", "WordPiece"}, {"unk_token", "[UNK]"}, {"vocab", vocabulary}}}};
 }
 
-TEST(WordPiece, TakesTheLongestPiecesOfNormalizedWords) {
+TEST(WordPiece, FindsTheLongestPiecesOfNormalizedWords) {
   const auto tokenizer = parsed(word_piece_file());
   struct Case {
     std::string text;
@@ -158,7 +158,7 @@ TEST(WordPiece, TakesTheLongestPiecesOfNormalizedWords) {
        {Case{"Unaffable,a", {2, 3, 4, 6, 5}}, Case{utf8(U"CAFÉS  cafe\u0301"), {7, 8, 7}},
         Case{utf8(U"a漢a"), {5, 9, 5}}, Case{utf8(U"Я\u00a0я"), {10, 10}},
         Case{utf8(U"c\u200bafe"), {7}}, Case{utf8(U"cafe\u1734"), {7}},
-        Case{utf8(U"cafe\u0c04"), {0}},  // a mark since Unicode 11, which the library does not know
+        Case{utf8(U"cafe\u0c04"), {0}},  // a mark since Unicode 11, which the library predates
         Case{"unx a[SEP]a", {0, 5, 1, 5}}, Case{std::string(101, 'a') + " a", {0, 5}},
         Case{" \t", {}}})
     EXPECT_EQ(tokenizer->encode(one.text), one.tokens) << one.text;
@@ -188,7 +188,7 @@ TEST(WordPiece, ReadsAVocabularyOfLines) {
   EXPECT_THAT(cased->encode("The the A a"), ElementsAre(5, 0, 0, 4)) << "a capital letter";
 }
 
-TEST(TokenizerFile, NamesWhatIsWrong) {
+TEST(TokenizerFile, RejectsInvalidFiles) {
   struct Case {
     std::function<void(json&)> change;
     const char* reason;
@@ -249,7 +249,7 @@ TEST(AddedTokens, SplitATextAtTheLongest) {
   EXPECT_EQ(parts_of(tokens, "<ab\xff"), "4 5 ");
   EXPECT_EQ(parts_of(tokens, ""), "");
   EXPECT_EQ(parts_of(AddedTokens(), "<a>"), "'<a>' ");
-  // Takes minutes if tokens are compared with all others, or with each place of the text.
+  // Would take minutes if tokens were compared with all others, or at each position of the text.
   std::vector<AddedTokens::Token> all;
   for (std::int32_t i = 0; i < 300'000; ++i) all.emplace_back(fmt::format("<{:06}>", i), i);
   const AddedTokens many(std::move(all));
@@ -258,11 +258,11 @@ TEST(AddedTokens, SplitATextAtTheLongest) {
   EXPECT_EQ(parts_of(many, text + "7>"), "'" + text.substr(6) + "' 7 ");
 }
 
-TEST(TextSchema, OpensTheContentIfTheFileIsGoneOrHasChanged) {
+TEST(TextSchema, OpensTheContentIfTheFileIsMissingOrChanged) {
   const TemporaryDirectory directory;
   const auto file = directory / "tokenizer.json";
   write_bytes(file, word_piece_file().dump());
-  TextSchema trained = TextSchema::of(file.string());
+  TextSchema trained = TextSchema::for_tokenizer(file.string());
   trained.length = 8;
   ASSERT_NE(trained.content, nullptr);
   EXPECT_EQ(*trained.content, word_piece_file().dump());
@@ -284,7 +284,7 @@ TEST(TextSchema, OpensTheContentIfTheFileIsGoneOrHasChanged) {
   std::filesystem::remove(file);
   EXPECT_THAT(restored.open()->encode("a"), ElementsAre(5));
   EXPECT_EQ(restored.why_content(), file.string() + " is missing");
-  TextSchema bytes = TextSchema::of("bytes");
+  TextSchema bytes = TextSchema::for_tokenizer("bytes");
   bytes.adopt(trained.content);
   EXPECT_EQ(bytes.find_content(), nullptr);
 }
@@ -294,21 +294,23 @@ TEST(TextSchema, RestoresTheTokenizer) {
   const auto file = directory / "tokenizer.json";
   write_bytes(file, word_piece_file().dump());
   for (TextSchema schema :
-       {TextSchema::of("chars", "abc"), TextSchema::of("bytes"), TextSchema::of(file.string())}) {
+       {TextSchema::for_tokenizer("chars", "abc"), TextSchema::for_tokenizer("bytes"),
+        TextSchema::for_tokenizer(file.string())}) {
     schema.length = 8;
     const TextSchema restored = TextSchema::from_checkpoint(schema.to_json(), "state.json");
     EXPECT_EQ(restored, schema);
     EXPECT_EQ(restored.open()->encode("a"), schema.open()->encode("a"));
     EXPECT_EQ(schema.hash.size(), 16U);
   }
-  EXPECT_FALSE(TextSchema::of("chars", "abc").agrees_with(TextSchema::of("chars", "abd")));
-  TextSchema trained = TextSchema::of(file.string());
+  EXPECT_FALSE(TextSchema::for_tokenizer("chars", "abc")
+                   .agrees_with(TextSchema::for_tokenizer("chars", "abd")));
+  TextSchema trained = TextSchema::for_tokenizer(file.string());
   trained.content.reset();
   write_bytes(file, word_piece_file().dump(1));
   EXPECT_THAT(data_error_of([&] { trained.open(); }),
               HasSubstr("expected the tokenizer of the training, with the hash " + trained.hash));
   for (const char* key : {"tokenizer", "vocabulary", "hash", "length", "segments"}) {
-    json damaged = TextSchema::of("chars", "abc").to_json();
+    json damaged = TextSchema::for_tokenizer("chars", "abc").to_json();
     damaged["length"] = 8;
     damaged[key] = json::array();
     EXPECT_THAT(error_of(ErrorCategory::checkpoint,
@@ -317,7 +319,7 @@ TEST(TextSchema, RestoresTheTokenizer) {
   }
   for (const std::int64_t length :
        {std::int64_t{0}, TextSchema::kMaxLength + 1, std::numeric_limits<std::int64_t>::max()}) {
-    json damaged = TextSchema::of("bytes").to_json();
+    json damaged = TextSchema::for_tokenizer("bytes").to_json();
     damaged["length"] = length;
     EXPECT_THAT(error_of(ErrorCategory::checkpoint,
                          [&] { TextSchema::from_checkpoint(damaged, "state.json"); }),

@@ -1,5 +1,5 @@
-// Streams of the pretended GPUs that are captured: their work runs in launches of a graph, in any
-// order that it allows, and what a GPU could not do while it is captured is refused.
+// Stream capture on the simulated GPUs. Captured work runs when the graph is launched, in any order
+// that it allows. Operations that cannot be captured are rejected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -91,7 +91,7 @@ TEST_F(CudaCapture, RunsNothingUntilItIsLaunchedAndThenEachTime) {
   EXPECT_EQ(value[0], 0x01010101);
 }
 
-TEST_F(CudaCapture, TakesInStreamsThatAreJoinedToIt) {
+TEST_F(CudaCapture, IncludesJoinedStreams) {
   begin();
   note(stream_, 'a');
   fork();
@@ -117,7 +117,7 @@ TEST_F(CudaCapture, TakesInStreamsThatAreJoinedToIt) {
   EXPECT_THAT(orders, ::testing::ElementsAre("abcde", "acbde", "acdbe"));
 }
 
-TEST_F(CudaCapture, RefusesAForkThatWasNotJoined) {
+TEST_F(CudaCapture, RejectsAForkThatWasNotJoined) {
   begin();
   fork();
   note(other_, 'a');
@@ -125,7 +125,7 @@ TEST_F(CudaCapture, RefusesAForkThatWasNotJoined) {
   EXPECT_EQ(status(other_), cudaStreamCaptureStatusNone);
 }
 
-TEST_F(CudaCapture, RefusesToWaitForWorkThatItDoesNotRun) {
+TEST_F(CudaCapture, RejectsWaitingForCapturedWork) {
   begin();
   expect_is_refused(cudaStreamSynchronize(stream_.get()), cudaErrorStreamCaptureUnsupported);
   begin();
@@ -138,7 +138,7 @@ TEST_F(CudaCapture, RefusesToWaitForWorkThatItDoesNotRun) {
   expect_is_refused(cudaEventSynchronize(fork_.get()), cudaErrorCapturedEvent);
 }
 
-TEST_F(CudaCapture, RefusesCallsThatMayWaitForTheGpu) {
+TEST_F(CudaCapture, RejectsCallsThatMayWaitForTheGpu) {
   const Elements<int> value(1);
   begin();
   expect_is_refused(cudaStreamSynchronize(other_.get()), cudaErrorStreamCaptureUnsupported);
@@ -151,7 +151,7 @@ TEST_F(CudaCapture, RefusesCallsThatMayWaitForTheGpu) {
   expect_is_refused(cudaDeviceSynchronize(), cudaErrorStreamCaptureUnsupported);
 }
 
-TEST_F(CudaCapture, LeavesOtherThreadsAloneUnlessItIsGlobal) {
+TEST_F(CudaCapture, DoesNotAffectOtherThreadsUnlessGlobal) {
   const auto allocate_elsewhere = [] {
     cudaError_t status = cudaSuccess;
     std::thread([&] {
@@ -171,7 +171,7 @@ TEST_F(CudaCapture, LeavesOtherThreadsAloneUnlessItIsGlobal) {
   EXPECT_EQ(end(), cudaSuccess);
 }
 
-TEST_F(CudaCapture, EndsWhereAnyThreadWaitsForItsWholeGpu) {
+TEST_F(CudaCapture, EndsIfAnyThreadSynchronizesItsGpu) {
   const auto synchronize_elsewhere = [](int gpu) {
     cudaError_t status = cudaSuccess;
     std::thread([&] {
@@ -185,7 +185,7 @@ TEST_F(CudaCapture, EndsWhereAnyThreadWaitsForItsWholeGpu) {
   expect_is_refused(synchronize_elsewhere(0), cudaErrorStreamCaptureUnsupported);
 }
 
-TEST_F(CudaCapture, OfAThreadIsEndedByItAndOnItsStream) {
+TEST_F(CudaCapture, IsEndedByItsThreadOnItsStream) {
   begin();
   cudaError_t answer = cudaSuccess;
   std::thread([&] { answer = end(); }).join();
@@ -197,14 +197,14 @@ TEST_F(CudaCapture, OfAThreadIsEndedByItAndOnItsStream) {
   EXPECT_EQ(end(), cudaErrorIllegalState);
 }
 
-TEST_F(CudaCapture, RefusesToFollowWorkOutsideOfIt) {
+TEST_F(CudaCapture, RejectsDependenciesOnOutsideWork) {
   ASSERT_EQ(cudaEventRecord(fork_.get(), other_.get()), cudaSuccess);
   begin();
   expect_is_refused(cudaStreamWaitEvent(stream_.get(), fork_.get(), 0),
                     cudaErrorStreamCaptureIsolation);
 }
 
-TEST_F(CudaCapture, RefusesToMeetAnotherCapture) {
+TEST_F(CudaCapture, RejectsJoiningAnotherCapture) {
   begin();
   ASSERT_EQ(cudaStreamBeginCapture(other_.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
   ASSERT_EQ(cudaEventRecord(fork_.get(), other_.get()), cudaSuccess);
@@ -222,7 +222,7 @@ TEST_F(CudaCapture, EndsWithItsStream) {
   const Elements<int> allowed(1);
 }
 
-TEST_F(CudaCapture, IsNotForTheDefaultStreamNorTwiceForOne) {
+TEST_F(CudaCapture, RejectsTheDefaultStreamAndASecondCapture) {
   EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal),
             cudaErrorStreamCaptureUnsupported);
   begin();
@@ -231,7 +231,7 @@ TEST_F(CudaCapture, IsNotForTheDefaultStreamNorTwiceForOne) {
   EXPECT_EQ(end(), cudaSuccess);
 }
 
-TEST_F(CudaCapture, RefusesTheDefaultStreamBesideABlockingOne) {
+TEST_F(CudaCapture, RejectsTheDefaultStreamDuringABlockingCapture) {
   const Elements<int> value(1);
   ASSERT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
   stream_ = make_stream(cudaStreamDefault);

@@ -1,5 +1,5 @@
-// The pretended cuBLASLt: which algorithms it offers and what it refuses, as the library does. What
-// it computes is compared with the CPU by the tests of models.
+// The simulated cuBLASLt: the algorithms that it offers and the calls that it rejects, like the
+// library. The tests of models compare its results with the CPU.
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
@@ -127,7 +127,7 @@ TEST(CublasLt, OffersAlgorithmsThatFitTheWorkspaceAndTheAlignment) {
   EXPECT_EQ(product.multiply(a, algorithm, space.get(), bytes), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-TEST(CublasLt, RefusesWhatTheLibraryRefuses) {
+TEST(CublasLt, RejectsInvalidProblems) {
   const auto answer_to = [](const Types& types) { return Product(types).ask(); };
   EXPECT_EQ(answer_to({CUDA_R_32F, CUDA_R_16F}), CUBLAS_STATUS_NOT_SUPPORTED);
   EXPECT_EQ(answer_to({CUDA_R_16F, CUDA_R_16BF}), CUBLAS_STATUS_NOT_SUPPORTED);

@@ -1,5 +1,5 @@
-// The graph API of the pretended cuDNN: what it proposes and refuses, as the library does. What it
-// computes is compared with the CPU by the tests of models.
+// The graph API of the simulated cuDNN: the engines that it proposes and the calls that it rejects,
+// like the library. The tests of models compare its results with the CPU.
 #include <cudnn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -161,7 +161,7 @@ TEST(CudnnGraph, ProposesAnEngineThatDoesNotWork) {
                                              CUDNN_STATUS_SUCCESS));
 }
 
-TEST(CudnnGraph, HasNoEnginesInFloat32OrWhereTheMachineHasNone) {
+TEST(CudnnGraph, HasNoEnginesInFloat32OrWithoutSupport) {
   Graph wide(CUDNN_DATA_FLOAT);
   EXPECT_EQ(wide.rules.finalize(), CUDNN_STATUS_NOT_SUPPORTED);
   Graph graph;
@@ -169,7 +169,7 @@ TEST(CudnnGraph, HasNoEnginesInFloat32OrWhereTheMachineHasNone) {
   EXPECT_EQ(graph.rules.finalize(), CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-TEST(CudnnGraph, RefusesWrongDescriptions) {
+TEST(CudnnGraph, RejectsInvalidDescriptors) {
   Descriptor one(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   EXPECT_EQ(one.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_FLOAT, std::vector{1.0F}),
             CUDNN_STATUS_BAD_PARAM);
@@ -186,7 +186,7 @@ TEST(CudnnGraph, RefusesWrongDescriptions) {
             CUDNN_STATUS_NOT_INITIALIZED);
 }
 
-TEST(CudnnGraph, RefusesMemoryThatDoesNotFit) {
+TEST(CudnnGraph, RejectsMemoryOfTheWrongSize) {
   Graph graph;
   const std::vector<Descriptor> configurations = graph.configurations();
   Descriptor plan = graph.plan(configurations.at(2));
@@ -205,7 +205,7 @@ TEST(CudnnGraph, RefusesMemoryThatDoesNotFit) {
             CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
 }
 
-TEST(CudnnGraphDeathTest, EndsTheProgramAtADescriptorThatIsGone) {
+TEST(CudnnGraphDeathTest, EndsTheProgramForADestroyedDescriptor) {
   EXPECT_DEATH(
       {
         cudnnBackendDescriptor_t gone = nullptr;

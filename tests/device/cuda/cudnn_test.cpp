@@ -1,5 +1,5 @@
-// The pretended cuDNN: what it refuses, as the library does. What it computes is compared with the
-// CPU by the tests of models.
+// The simulated cuDNN: the calls that it rejects, like the library. The tests of models compare its
+// results with the CPU.
 #include <cudnn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ TEST(Cudnn, FindsAlgorithmsWithTimesAndSpoilsTheResult) {
   cudaGetLastError();
 }
 
-TEST(Cudnn, RefusesWhatTheLibraryRefuses) {
+TEST(Cudnn, RejectsInvalidArguments) {
   const Convolution wrong(5);
   EXPECT_EQ(wrong.forward(wrong.x.get(), kSpace), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(last_reason(), "an output [2, 4, 5, 4] where [2, 4, 4, 4] comes out");
@@ -111,7 +111,7 @@ TEST(Cudnn, RefusesWhatTheLibraryRefuses) {
   EXPECT_STREQ(cudnnGetErrorString(CUDNN_STATUS_NOT_SUPPORTED), "CUDNN_STATUS_NOT_SUPPORTED");
 }
 
-TEST(CudnnDeathTest, MemoryOfTheHostEndsTheProgram) {
+TEST(CudnnDeathTest, EndsTheProgramForHostMemory) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const Convolution at;
   alignas(16) static float on_host[1000] = {};

@@ -1,4 +1,4 @@
-// Kernels on the pretended GPUs: what their threads see of each other, and what ends the program.
+// Kernels on the simulated GPUs: communication between threads, and errors that end the program.
 #include "pretended_nvcc.h"  // first, as if the compiler were nvcc
 
 #include <gmock/gmock.h>
@@ -20,19 +20,19 @@ using ::testing::HasSubstr;
 
 constexpr unsigned kAll = 0xffffffff;
 
-__global__ void write_places(int* places) {
+__global__ void write_indices(int* places) {
   const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   places[block * blockDim.x * blockDim.y * blockDim.z + thread] +=
       static_cast<int>(1000 * block + thread);
 }
 
-TEST(Kernel, EveryThreadRunsOnceAndKnowsItsPlace) {
+TEST(Kernel, RunsEveryThreadOnceWithItsIndex) {
   const StreamHandle stream = make_stream();
   const Elements<int> places(12 * 30);
   ASSERT_EQ(cudaMemsetAsync(places.get(), 0, places.span().size_bytes(), stream.get()),
             cudaSuccess);
-  launch(write_places, {2, 3, 2}, {5, 3, 2}, stream.get(), places.get());
+  launch(write_indices, {2, 3, 2}, {5, 3, 2}, stream.get(), places.get());
   synchronize(stream);
   for (std::size_t i = 0; i < places.span().size(); ++i)
     ASSERT_EQ(places[i], static_cast<int>(1000 * (i / 30) + i % 30)) << i;
@@ -51,13 +51,13 @@ __global__ void rotate(int* values, int rounds) {
   values[threadIdx.x] = value;
 }
 
-TEST(Kernel, ABarrierShowsAThreadWhatOthersWrote) {
+TEST(Kernel, BarrierPublishesWrites) {
   const StreamHandle stream = make_stream();
   for (const unsigned threads : {1U, 2U, 33U, 200U}) {
     const Elements<int> values(threads);
     std::iota(values.span().begin(), values.span().end(), 0);
     launch(rotate, 1, threads, stream.get(), values.get(), 7);
-    launch(rotate, 1, threads, stream.get(), values.get(), 1);  // an other order of threads
+    launch(rotate, 1, threads, stream.get(), values.get(), 1);  // another order of threads
     synchronize(stream);
     for (unsigned i = 0; i < threads; ++i)
       ASSERT_EQ(values[i], static_cast<int>((i + 8) % threads)) << threads;
@@ -73,7 +73,7 @@ __global__ void rotate_without_barrier(int* values) {
   values[threadIdx.x] = shared[(threadIdx.x + 1) % blockDim.x];
 }
 
-TEST(Kernel, AMissingBarrierShows) {
+TEST(Kernel, MissingBarrierIsDetected) {
   const StreamHandle stream = make_stream();
   const Elements<int> values(64);
   launch(rotate_without_barrier, 1, 64, stream.get(), values.get());
@@ -94,7 +94,7 @@ __global__ void shuffle(int* results) {
     for (int i = 1; i < 4; ++i) results[3 * 32 + lane] = __shfl_xor_sync(0xffff0000, lane, i);
 }
 
-TEST(Kernel, ShufflesTakeFromTheLaneTheyName) {
+TEST(Kernel, ShufflesReadTheNamedLane) {
   const StreamHandle stream = make_stream();
   const Elements<int> results(4 * 32);
   launch(shuffle, 1, 32, stream.get(), results.get());
@@ -113,7 +113,7 @@ __global__ void keep_largest(unsigned* largest) {
   atomicMax(largest, 64 * blockIdx.x + threadIdx.x);
 }
 
-TEST(Kernel, AtomicsOfSeveralStreamsLoseNothing) {
+TEST(Kernel, AtomicsOfSeveralStreamsLoseNoUpdate) {
   const StreamHandle streams[] = {make_stream(), make_stream(), make_stream()};
   const Elements<unsigned> largest(1);
   largest[0] = 0;
@@ -132,7 +132,7 @@ std::string error_of_launch(dim3 blocks, dim3 threads, cudaStream_t stream) {
   }
 }
 
-TEST(Kernel, RefusesAGridThatNoGpuRuns) {
+TEST(Kernel, RejectsInvalidGrids) {
   const StreamHandle stream = make_stream();
   for (const auto& [blocks, threads] :
        {std::pair<dim3, dim3>{1, 1025}, {0, 32}, {1, {32, 64}}, {{1, 65536}, 1}})
@@ -141,7 +141,7 @@ TEST(Kernel, RefusesAGridThatNoGpuRuns) {
               "(cudaErrorInvalidConfiguration)");
 }
 
-TEST(Kernel, RefusesTheStreamOfAnotherGpu) {
+TEST(Kernel, RejectsTheStreamOfAnotherGpu) {
   const StreamHandle stream = make_stream();
   const DeviceScope other(1);
   EXPECT_THAT(error_of_launch(1, 1, stream.get()), HasSubstr("cudaErrorInvalidResourceHandle"));
@@ -150,7 +150,7 @@ TEST(Kernel, RefusesTheStreamOfAnotherGpu) {
 __global__ void miss_a_barrier(unsigned first) {
   if (threadIdx.x >= first) __syncthreads();
 }
-__global__ void come_to_different_meetings() {
+__global__ void reach_different_barriers() {
   if (threadIdx.x < 32)
     __syncthreads();
   else
@@ -162,11 +162,11 @@ __global__ void wait_for_each_other() {
   else
     __shfl_xor_sync(kAll, 1, 0);
 }
-__global__ void leave_a_warp(unsigned first) {
+__global__ void exit_in_warp(unsigned first) {
   if (threadIdx.x >= first) __shfl_xor_sync(kAll, 1.0F, 16);
 }
 __global__ void shuffle_without_itself() { __shfl_xor_sync(0xfffffffe, 1, 1); }
-__global__ void take_from_outside() {
+__global__ void shuffle_from_inactive_lane() {
   if (threadIdx.x < 16) __shfl_xor_sync(0x0000ffff, 1, 16);
 }
 
@@ -187,17 +187,17 @@ TEST_F(KernelDeathTest, ABarrierWithoutAllThreadsEndsTheProgram) {
   EXPECT_DEATH(run(miss_a_barrier, 64, 1),
                "CUDA was misused: thread \\(1, 0, 0\\) of block \\(0, 0, 0\\) of a kernel comes to "
                "a barrier that other threads of its block ended without");
-  EXPECT_DEATH(run(come_to_different_meetings, 64), "CUDA was misused: .*ends without the barrier");
+  EXPECT_DEATH(run(reach_different_barriers, 64), "CUDA was misused: .*ends without the barrier");
   EXPECT_DEATH(run(wait_for_each_other, 32), "waits for threads that wait for something else");
 }
 
 TEST_F(KernelDeathTest, AShuffleWithoutAllItsLanesEndsTheProgram) {
-  EXPECT_DEATH(run(leave_a_warp, 32, 3),
+  EXPECT_DEATH(run(exit_in_warp, 32, 3),
                "takes part in a shuffle with lanes that have ended or are not there");
-  EXPECT_DEATH(run(leave_a_warp, 16, 0),
+  EXPECT_DEATH(run(exit_in_warp, 16, 0),
                "takes part in a shuffle with lanes that have ended or are not there");
   EXPECT_DEATH(run(shuffle_without_itself, 32), "takes part in a shuffle whose mask leaves it out");
-  EXPECT_DEATH(run(take_from_outside, 32),
+  EXPECT_DEATH(run(shuffle_from_inactive_lane, 32),
                "takes the value of a lane that takes no part in the shuffle");
 }
 

@@ -1,4 +1,4 @@
-// Memory of the pretended GPUs: whose it is, how much there is, and that its wrong use shows.
+// Memory of the simulated GPUs: attributes, limits, and detection of wrong use.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(CudaMemory, IsLimitedForEachGpu) {
   cudaGetLastError();
 }
 
-TEST(DeviceScope, GoesBackOnlyToAGpuThatIsInUse) {
+TEST(DeviceScope, RestoresOnlyAGpuInUse) {
   const auto current = [] {
     int gpu = -1;
     check(cudaGetDevice(&gpu), "the current GPU");
@@ -47,7 +47,7 @@ TEST(DeviceScope, GoesBackOnlyToAGpuThatIsInUse) {
     const DeviceScope scope(2);
     EXPECT_EQ(current(), 2);
   }
-  EXPECT_EQ(current(), 2) << "nobody has chosen gpu:0";
+  EXPECT_EQ(current(), 2) << "gpu:0 was not selected";
   EXPECT_FALSE(has_context(0));
   EXPECT_THAT(pretend::gpus_with_context(), testing::ElementsAre(2));
   {
@@ -58,14 +58,14 @@ TEST(DeviceScope, GoesBackOnlyToAGpuThatIsInUse) {
   EXPECT_TRUE(has_context(1));
 }
 
-TEST(PinnedAllocator, TakesItsMemoryWithAGpuThatIsInUse) {
+TEST(PinnedAllocator, AllocatesOnAGpuInUse) {
   const pretend::NewProcess process;
   const Buffer on_gpu = make_gpu_allocator(3)->allocate(100);
-  std::thread([] { make_pinned_allocator()->allocate(100); }).join();  // has chosen none
+  std::thread([] { make_pinned_allocator()->allocate(100); }).join();  // without a current GPU
   EXPECT_THAT(pretend::gpus_with_context(), testing::ElementsAre(3));
 }
 
-TEST(Streams, AreUsedFromThreadsThatHaveChosenNoGpu) {
+TEST(Streams, WorkOnThreadsWithoutACurrentGpu) {
   const pretend::NewProcess process;
   Stream stream(Device{DeviceKind::gpu, 3});
   std::thread([&] {
@@ -77,7 +77,7 @@ TEST(Streams, AreUsedFromThreadsThatHaveChosenNoGpu) {
   EXPECT_THAT(pretend::gpus_with_context(), testing::ElementsAre(3));
 }
 
-TEST(CudaMemory, KnowsWhatAPointerPointsTo) {
+TEST(CudaMemory, ReportsPointerAttributes) {
   const DeviceScope scope(1);
   const Elements<int> values(10);
   cudaPointerAttributes attributes{};
@@ -100,7 +100,7 @@ class CudaMemoryDeathTest : public ::testing::Test {
   }
 };
 
-TEST_F(CudaMemoryDeathTest, ThatIsFreedTwiceEndsTheProgram) {
+TEST_F(CudaMemoryDeathTest, DoubleFreeEndsTheProgram) {
   EXPECT_DEATH(
       {
         void* data = allocate(10);
@@ -111,7 +111,7 @@ TEST_F(CudaMemoryDeathTest, ThatIsFreedTwiceEndsTheProgram) {
   EXPECT_DEATH(cudaFreeHost(allocate(10)), "was freed that nobody had allocated this way");
 }
 
-TEST_F(CudaMemoryDeathTest, ThatIsWrittenOutsideEndsTheProgram) {
+TEST_F(CudaMemoryDeathTest, WriteOutOfBoundsEndsTheProgram) {
   EXPECT_DEATH(
       {
         auto* data = static_cast<char*>(allocate(10));
@@ -129,7 +129,7 @@ TEST_F(CudaMemoryDeathTest, ThatIsWrittenOutsideEndsTheProgram) {
   EXPECT_DEATH(cudaMemset(allocate(10), 0, 11), "11 bytes at .* end behind their allocation");
 }
 
-TEST_F(CudaMemoryDeathTest, ThatIsUsedAfterItsEndEndsTheProgram) {
+TEST_F(CudaMemoryDeathTest, UseAfterFreeEndsTheProgram) {
   EXPECT_DEATH(
       {
         void* data = allocate(10);
@@ -147,7 +147,7 @@ TEST_F(CudaMemoryDeathTest, ThatIsUsedAfterItsEndEndsTheProgram) {
       "something was written into the 10 bytes at .* after they were freed");
 }
 
-TEST_F(CudaMemoryDeathTest, AHandleThatIsGoneEndsTheProgram) {
+TEST_F(CudaMemoryDeathTest, DestroyedHandleEndsTheProgram) {
   EXPECT_DEATH(
       {
         cudaStream_t stream = nullptr;

@@ -1,5 +1,5 @@
-// Streams, events and copies of the pretended GPUs: they work beside the host, in the order they
-// were told and no other.
+// Streams, events and copies of the simulated GPUs: they run asynchronously, in the specified order
+// only.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,24 +20,24 @@ class Held {
   explicit Held(cudaStream_t stream) {
     EXPECT_EQ(pretend::enqueue(stream, [latch = latch_] { latch->wait(); }), cudaSuccess);
   }
-  ~Held() { let_go(); }
+  ~Held() { release(); }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
-  void let_go() {
-    if (!std::exchange(is_gone_, true)) latch_->count_down();
+  void release() {
+    if (!std::exchange(is_released_, true)) latch_->count_down();
   }
 
  private:
   std::shared_ptr<std::latch> latch_ =
-      std::make_shared<std::latch>(1);  // the stream may be late to see it
-  bool is_gone_ = false;
+      std::make_shared<std::latch>(1);  // shared, because the stream may read it late
+  bool is_released_ = false;
 };
 
 void write(cudaStream_t stream, int* to, int value) {
   EXPECT_EQ(pretend::enqueue(stream, [=] { *to = value; }), cudaSuccess);
 }
 
-TEST(CudaStream, WorksWithoutTheHost) {
+TEST(CudaStream, RunsAsynchronously) {
   const StreamHandle stream = make_stream();
   const EventHandle event = make_event();
   EXPECT_EQ(cudaStreamQuery(stream.get()), cudaSuccess);
@@ -46,7 +46,7 @@ TEST(CudaStream, WorksWithoutTheHost) {
   EXPECT_EQ(cudaEventRecord(event.get(), stream.get()), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(stream.get()), cudaErrorNotReady);
   EXPECT_EQ(cudaEventQuery(event.get()), cudaErrorNotReady);
-  held.let_go();
+  held.release();
   EXPECT_EQ(cudaEventSynchronize(event.get()), cudaSuccess);
   EXPECT_EQ(cudaEventQuery(event.get()), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
@@ -54,7 +54,7 @@ TEST(CudaStream, WorksWithoutTheHost) {
   cudaGetLastError();
 }
 
-TEST(CudaStream, FollowsAnotherWhereItWaitsForItsEvent) {
+TEST(CudaStream, RunsAfterAnEventOfAnotherStream) {
   const StreamHandle first = make_stream();
   const StreamHandle second = make_stream();
   const EventHandle event = make_event();
@@ -67,14 +67,14 @@ TEST(CudaStream, FollowsAnotherWhereItWaitsForItsEvent) {
   EXPECT_EQ(cudaStreamWaitEvent(second.get(), event.get(), 0), cudaSuccess);
   EXPECT_EQ(pretend::enqueue(second.get(), [&] { seen = *value.get(); }), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(second.get()), cudaErrorNotReady);
-  held.let_go();
+  held.release();
   synchronize(second);
   EXPECT_EQ(seen, 1);
   synchronize(first);
   cudaGetLastError();
 }
 
-TEST(CudaStream, ReadsFreshMemoryWhereAWaitIsMissing) {
+TEST(CudaStream, DetectsAMissingWait) {
   const StreamHandle first = make_stream();
   const StreamHandle second = make_stream();
   const Elements<float> value(1);
@@ -84,11 +84,11 @@ TEST(CudaStream, ReadsFreshMemoryWhereAWaitIsMissing) {
   EXPECT_EQ(pretend::enqueue(second.get(), [&] { seen = *value.get(); }), cudaSuccess);
   synchronize(second);
   EXPECT_TRUE(std::isnan(seen));
-  held.let_go();
+  held.release();
   synchronize(first);
 }
 
-TEST(CudaStream, FinishesItsWorkWhenItIsGone) {
+TEST(CudaStream, FinishesItsWorkAfterDestruction) {
   const auto done = std::make_shared<std::latch>(1);
   {
     const StreamHandle stream = make_stream();
@@ -97,7 +97,7 @@ TEST(CudaStream, FinishesItsWorkWhenItIsGone) {
   done->wait();
 }
 
-TEST(CudaStream, TakesTurnsWithTheDefaultStreamUnlessItIsNonBlocking) {
+TEST(CudaStream, SynchronizesWithTheDefaultStreamUnlessNonBlocking) {
   const StreamHandle blocking = make_stream(cudaStreamDefault);
   const StreamHandle other = make_stream(cudaStreamNonBlocking);
   const Elements<int> value(1);
@@ -108,7 +108,7 @@ TEST(CudaStream, TakesTurnsWithTheDefaultStreamUnlessItIsNonBlocking) {
   ASSERT_EQ(cudaMemset(value.get(), 2, 1), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(cudaStreamLegacy), cudaErrorNotReady);
   synchronize(other);
-  held.let_go();
+  held.release();
   ASSERT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
   EXPECT_EQ(value[0], 2);
   write(cudaStreamLegacy, value.get(), 3);
@@ -139,7 +139,7 @@ TEST(CudaStream, CallsTheHost) {
   EXPECT_EQ(seen.answer, cudaErrorNotPermitted);
 }
 
-TEST(CudaEvent, MeasuresTimeWhereItWasAskedTo) {
+TEST(CudaEvent, MeasuresTimeIfTimingIsEnabled) {
   const StreamHandle stream = make_stream();
   const EventHandle begin = make_event(cudaEventDefault);
   const EventHandle end = make_event(cudaEventDefault);
@@ -152,7 +152,7 @@ TEST(CudaEvent, MeasuresTimeWhereItWasAskedTo) {
   for (const EventHandle* event : {&end, &untimed})
     ASSERT_EQ(cudaEventRecord(event->get(), stream.get()), cudaSuccess);
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), cudaErrorNotReady);
-  held.let_go();
+  held.release();
   synchronize(stream);
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), cudaSuccess);
   EXPECT_GT(milliseconds, 0);
@@ -179,7 +179,7 @@ TEST(CudaCopy, ReadsPageableMemoryBeforeItReturns) {
       cudaMemcpyAsync(on_gpu.get(), &on_host, sizeof(int), cudaMemcpyHostToDevice, stream.get()),
       cudaSuccess);
   on_host = 2;
-  held.let_go();
+  held.release();
   int back = 0;
   ASSERT_EQ(cudaMemcpyAsync(&back, on_gpu.get(), sizeof(int), cudaMemcpyDeviceToHost, stream.get()),
             cudaSuccess);
@@ -196,13 +196,13 @@ TEST(CudaCopy, ReadsPageLockedMemoryInTheOrderOfTheStream) {
   ASSERT_EQ(cudaMemcpyAsync(on_gpu.get(), pinned, sizeof(int), cudaMemcpyDefault, stream.get()),
             cudaSuccess);
   *static_cast<int*>(pinned) = 2;
-  held.let_go();
+  held.release();
   synchronize(stream);
   EXPECT_EQ(on_gpu[0], 2);
   EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
-TEST(CudaCopy, RefusesAWrongDirection) {
+TEST(CudaCopy, RejectsAWrongDirection) {
   const StreamHandle stream = make_stream();
   const Elements<int> on_gpu(1);
   int on_host = 0;

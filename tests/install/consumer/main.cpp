@@ -1,4 +1,4 @@
-// A user's own program: trains for three epochs on as many replicas as there are ranks.
+// A user's program: trains for three epochs with one replica per rank.
 #include <iostream>
 
 #include <lockstep/lockstep.h>

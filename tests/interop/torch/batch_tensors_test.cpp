@@ -29,7 +29,7 @@ const data::SampleSpec kAllTypes{
                 {.name = "price", .shape = {1}}},
     .weighted = true};
 
-TEST(BatchTensors, ViewTheArraysInTheirTypes) {
+TEST(BatchTensors, ViewArraysOfEachType) {
   data::Batch batch(kAllTypes, 2);
   struct Expected {
     const char* name;
@@ -57,7 +57,7 @@ TEST(BatchTensors, ViewTheArraysInTheirTypes) {
   EXPECT_EQ(batch.input("table").as<float>()[9], 3);
 }
 
-TEST(BatchTensors, OfAStreamHaveItsValues) {
+TEST(BatchTensors, HaveTheValuesOfAStream) {
   const data::Dataset dataset = strategy::house_data(7).batch(3);
   const auto stream = dataset.stream({.last_step = 3});
   std::vector<std::int64_t> sizes;
@@ -89,7 +89,7 @@ TEST(BatchTensors, KeepASharedBatchAlive) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST(BatchTensors, OfRaggedTensorsAreAsLongAsTheLongestSample) {
+TEST(BatchTensors, PadRaggedTensorsToTheLongestSample) {
   const data::SampleSpec spec{.inputs = {{.name = "steps", .shape = {-1, 2}}}};
   data::Batch batch(spec, 2);
   data::Sample sample = batch.sample();
@@ -105,7 +105,7 @@ TEST(BatchTensors, OfRaggedTensorsAreAsLongAsTheLongestSample) {
   EXPECT_FALSE(weights_of(batch).defined());
 }
 
-TEST(BatchTensors, RefuseAnotherSpecAndUnknownNames) {
+TEST(BatchTensors, RejectAnotherSpecAndUnknownNames) {
   data::Batch batch(kAllTypes, 2);
   data::SampleSpec other = kAllTypes;
   other.inputs[3].shape = {6};

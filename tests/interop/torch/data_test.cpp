@@ -24,7 +24,7 @@ using allreduce::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// What `ranks` samplers give in one epoch, step by step: the whole batch, and the sizes of its
+/// The indices of `ranks` samplers in one epoch, by step: the whole batch, and the sizes of its
 /// parts.
 struct Epoch {
   std::vector<std::vector<std::size_t>> batches = {};
@@ -58,7 +58,7 @@ std::vector<DistributedSampler> samplers(int ranks, std::int64_t size,
   return all;
 }
 
-TEST(DistributedSampler, TakesEverySampleOnceWithoutPadding) {
+TEST(DistributedSampler, UsesEverySampleOnceWithoutPadding) {
   auto four = samplers(4, 1003, {.global_batch = 64});
   const Epoch epoch = epoch_of(four, 64);
   std::vector<std::size_t> all;
@@ -78,7 +78,7 @@ TEST(DistributedSampler, HasTheSameBatchesOnAnyNumberOfRanks) {
     EXPECT_EQ(epoch_of(one, 16).batches, epoch_of(three, 16).batches);
 }
 
-TEST(DistributedSampler, ShufflesAnewInEachEpochAndForEachSeed) {
+TEST(DistributedSampler, ShufflesByEpochAndSeed) {
   auto samplers_of_1 = samplers(2, 50, {.global_batch = 50, .seed = 1});
   auto samplers_of_2 = samplers(2, 50, {.global_batch = 50, .seed = 2});
   const auto first = epoch_of(samplers_of_1, 50).batches;
@@ -90,14 +90,14 @@ TEST(DistributedSampler, ShufflesAnewInEachEpochAndForEachSeed) {
   EXPECT_EQ(first, epoch_of(samplers_of_1, 50).batches);
 }
 
-TEST(DistributedSampler, LeavesOutTheLastBatchWhereAsked) {
+TEST(DistributedSampler, DropsTheLastBatchIfEnabled) {
   auto two = samplers(2, 50, {.global_batch = 16, .shuffle = false, .drop_last = true});
   const Epoch epoch = epoch_of(two, 16);
   ASSERT_EQ(epoch.batches.size(), 3U);
   EXPECT_EQ(epoch.batches[2].back(), 47U);
 }
 
-TEST(DistributedSampler, GoesOnWhereItWasSaved) {
+TEST(DistributedSampler, ResumesFromASavedPosition) {
   DistributedSampler sampler(0, 2, 50, {.global_batch = 8});
   sampler.set_epoch(3);
   sampler.next(8);
@@ -116,7 +116,7 @@ TEST(DistributedSampler, GoesOnWhereItWasSaved) {
   EXPECT_EQ(other.epoch(), 4);
 }
 
-TEST(DistributedSampler, BeginsAnewAfterAPassThatWasLeftAtOnce) {
+TEST(DistributedSampler, StartsTheNextEpochAfterAnAbortedPass) {
   DistributedSampler sampler(0, 2, 50, {.global_batch = 8});
   sampler.set_position({.epoch = 2, .step = 7});  // the end of an epoch of seven steps
   sampler.reset();
@@ -126,7 +126,7 @@ TEST(DistributedSampler, BeginsAnewAfterAPassThatWasLeftAtOnce) {
   EXPECT_TRUE(sampler.next(8));
 }
 
-TEST(DistributedSampler, RefusesWhatItCannotCut) {
+TEST(DistributedSampler, RejectsBatchesThatItCannotSplit) {
   EXPECT_EQ(error_of([] { DistributedSampler(0, 4, 67, {.global_batch = 64}); }),
             "[distributed_sampler] expected a sample for each rank in every batch, because "
             "LibTorch's loader cannot make an empty batch; 67 samples in batches of 64 on 4 ranks "
@@ -170,14 +170,14 @@ std::vector<std::int64_t> targets_of(std::size_t workers, const EpochPosition& s
   return all;
 }
 
-TEST(DataLoader, GivesTheSameBatchesFromAnyNumberOfThreads) {
+TEST(DataLoader, ReturnsTheSameBatchesForAnyNumberOfThreads) {
   const auto alone = targets_of(0);
   EXPECT_EQ(alone.size(), 46U);
   EXPECT_EQ(std::set<std::int64_t>(alone.begin(), alone.begin() + 23).size(), 23U);
   EXPECT_EQ(alone, targets_of(3));
 }
 
-TEST(DataLoader, GoesOnWithinAnEpoch) {
+TEST(DataLoader, ResumesWithinAnEpoch) {
   const auto all = targets_of(0);
   for (const std::size_t workers : {0U, 3U}) {
     const auto rest = targets_of(workers, {.step = 3});
@@ -185,7 +185,7 @@ TEST(DataLoader, GoesOnWithinAnEpoch) {
   }
 }
 
-TEST(DataLoader, RefusesWhatRanksCannotShare) {
+TEST(DataLoader, RejectsUnorderedBatches) {
   const job::Session session({.quiet = true});
   EXPECT_THAT(error_of([&] {
                 make_data_loader(session, Numbers(23).map(::torch::data::transforms::Stack<>()),
@@ -194,15 +194,15 @@ TEST(DataLoader, RefusesWhatRanksCannotShare) {
               HasSubstr("[make_data_loader] expected batches in the same order on all ranks"));
 }
 
-TEST(DataLoader, MakesABatchOfNoRowsWhereARankHasNoSample) {
+TEST(DataLoader, ReturnsAnEmptyBatchToRanksWithoutSamples) {
   EmptyParts empty(Numbers(4).map(::torch::data::transforms::Stack<>()));
-  const std::vector<std::size_t> nobody{DistributedSampler::kNoSample};
-  const auto batch = empty.get_batch(nobody);
+  const std::vector<std::size_t> no_samples{DistributedSampler::kNoSample};
+  const auto batch = empty.get_batch(no_samples);
   EXPECT_EQ(batch.data.sizes().vec(), (std::vector<std::int64_t>{0, 3}));
   EXPECT_EQ(batch.target.sizes().vec(), (std::vector<std::int64_t>{0}));
 }
 
-TEST(Save, LeavesNothingButTheFile) {
+TEST(Save, WritesOnlyTheFile) {
   const job::Session session({.quiet = true});
   const auto folder =
       std::filesystem::temp_directory_path() / ("lockstep_torch_save_" + std::to_string(getpid()));

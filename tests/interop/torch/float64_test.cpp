@@ -1,4 +1,4 @@
-// Parameters of float64 in the wrappers: reduced without a rounding to float32.
+// float64 parameters in the wrappers are reduced without rounding to float32.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -124,7 +124,7 @@ TEST(MixedTypes, AreClippedTogetherAndKeepTheirTypes) {
     EXPECT_EQ(wide.scalar_type(), torch::kDouble);
     EXPECT_EQ(wide.data_ptr<double>(), optimizer.reducer().wide_gradient(2).data());
     EXPECT_EQ(net->first->weight.grad().scalar_type(), torch::kFloat);
-    // The float32 layer before it rounds what it passes on, but bfloat16 would be off by 1e-3.
+    // The previous layer rounds its output to float32, but bfloat16 would be off by 1e-3.
     EXPECT_LT(difference(alone->second->weight.grad() * factor, wide), 1e-6);
     optimizer.step();
   });

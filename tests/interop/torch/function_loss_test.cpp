@@ -54,7 +54,7 @@ const Values kOutputs{0.5F, -1, 2, 0.25F, -0.75F, 1.5F};
 const std::vector<std::int32_t> kLabels{1, 0, 1};
 const Values kTargets{0, 1, 0.5F, 0.5F, -1, 2};
 
-TEST(FunctionLoss, EqualsTheLossOfTheLibrary) {
+TEST(FunctionLoss, EqualsTheBuiltInLoss) {
   const std::vector<Equal> cases{
       {model::SparseCategoricalCrossentropy{}, cross_entropies, {.labels = kLabels}},
       {model::MeanSquaredError{}, squares, {.values = kTargets}},
@@ -107,7 +107,7 @@ TEST(FunctionLoss, HasTheAccuracyOfLogits) {
   EXPECT_EQ(theirs.correct, ours.correct);
 }
 
-TEST(FunctionLoss, HidesASampleOfWeight0) {
+TEST(FunctionLoss, IgnoresASampleOfWeight0) {
   Values outputs = kOutputs;
   outputs[2] = std::numeric_limits<float>::quiet_NaN();
   const Values weights{1, 0, 1};
@@ -120,7 +120,7 @@ TEST(FunctionLoss, HidesASampleOfWeight0) {
   EXPECT_TRUE(std::isfinite(gradient[0]) && std::isfinite(gradient[5]));
 }
 
-TEST(FunctionLoss, TrainsAsTheLossOfTheLibraryOnAnyNumberOfReplicas) {
+TEST(FunctionLoss, TrainsLikeTheBuiltInLossOnAnyNumberOfReplicas) {
   const auto train_with = [](int replicas, const model::Loss& loss) {
     return strategy::train(replicas, strategy::plain_network(), strategy::shuffled_data(),
                            {.loss = loss, .optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}},
@@ -139,7 +139,7 @@ TEST(FunctionLoss, TrainsAsTheLossOfTheLibraryOnAnyNumberOfReplicas) {
   }
 }
 
-TEST(FunctionLoss, RefusesWhatIsNoLossOfEachSample) {
+TEST(FunctionLoss, RejectsResultsThatAreNotALossPerSample) {
   using Function = FunctionLoss::Function;
   const std::vector<std::pair<Function, std::string>> refusals{
       {[](const at::Tensor& o, const at::Tensor& t) { return torch::mse_loss(o, t); },

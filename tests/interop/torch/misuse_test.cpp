@@ -1,4 +1,4 @@
-// What the wrappers refuse, and that all ranks hear of it.
+// Errors of the wrappers, which all ranks report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ struct Failing : torch::autograd::Function<Failing> {
   }
 };
 
-/// A backward pass that ends with an exception, when some gradients are there.
+/// A backward pass that ends with an exception after some gradients are complete.
 void fail_backward(const at::Tensor& hidden, NetImpl& net) {
   EXPECT_THROW(net.second(Failing::apply(hidden)).sum().backward(), std::runtime_error);
 }
@@ -42,7 +42,7 @@ struct Misuse {
 
 class MisusedOptimizer : public ::testing::TestWithParam<Misuse> {};
 
-TEST_P(MisusedOptimizer, SaysOnAllRanksWhichCallComesWhen) {
+TEST_P(MisusedOptimizer, ReportsTheExpectedCallOrderOnAllRanks) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     const Data data;
     Net net;
@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
                "wrap a module after its to(); first.weight was converted or moved later"}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST(MisusedModule, NeedsItsOwnForward) {
+TEST(MisusedModule, RequiresForwardOfTheWrapper) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     DistributedDataParallel net(workers, Net());
     if (workers.rank() == 1)
@@ -142,7 +142,7 @@ TEST(MisusedModule, NeedsItsOwnForward) {
           "expected a forward pass through the wrapper before each backward pass: net(x)")));
 }
 
-TEST(MisusedModule, NeedsAForwardPassForEachBackwardPass) {
+TEST(MisusedModule, RequiresAForwardPassBeforeEachBackwardPass) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     DistributedDataParallel net(workers, Net());
     const at::Tensor loss = loss_of(net, Data(), {0, 4});
@@ -159,8 +159,8 @@ struct ModuleMisuse {
 
 class MisusedDataParallel : public ::testing::TestWithParam<ModuleMisuse> {};
 
-// Its first layer is frozen when it is wrapped.
-TEST_P(MisusedDataParallel, SaysSoOnAllRanks) {
+// A module whose first layer is frozen when it is wrapped.
+TEST_P(MisusedDataParallel, FailsOnAllRanks) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     const Data data;
     Net frozen;
@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "seen was resized"}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST(WrongOptions, OfAccumulationAreRefusedByTheModule) {
+TEST(WrongOptions, ForAccumulationAreRejectedByTheModule) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     DistributedDataParallel net(workers, Net(),
                                 {.gradients = {.backward_passes_per_step = 1 + workers.rank()}});
@@ -235,7 +235,7 @@ TEST(WrongOptions, OfAccumulationAreRefusedByTheModule) {
               Each(HasSubstr("expected skip_non_finite with DistributedOptimizer")));
 }
 
-TEST(WrongOptimizer, IsLbfgsByAnyName) {
+TEST(WrongOptimizer, LbfgsIsRejected) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     Net net;
     torch::optim::LBFGS inner(net->parameters());
@@ -248,7 +248,7 @@ TEST(WrongOptimizer, IsLbfgsByAnyName) {
           "[distributed_optimizer] expected an optimizer whose step() only updates; LBFGS")));
 }
 
-TEST(WrongOptimizer, HasOtherGroupsOnOneRank) {
+TEST(WrongOptimizer, WithDifferentGroupsFailsOnAllRanks) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     Net net;
     const std::vector<at::Tensor> all = net->parameters();
@@ -265,7 +265,7 @@ TEST(WrongOptimizer, HasOtherGroupsOnOneRank) {
       Each(HasSubstr("rank 0 has parameter groups of 2, 2; rank 1 has parameter groups of 1, 3")));
 }
 
-/// An optimizer whose load() refuses.
+/// An optimizer whose load() throws.
 struct Unreadable : torch::optim::SGD {
   using SGD::SGD;
   void load(torch::serialize::InputArchive&) override {
@@ -273,7 +273,7 @@ struct Unreadable : torch::optim::SGD {
   }
 };
 
-TEST(WrongOptimizer, ThatCannotLoadIsAnErrorOnAllRanks) {
+TEST(WrongOptimizer, WithoutLoadFailsOnAllRanks) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     Net net;
     Unreadable inner(net->parameters(), 0.1);
@@ -285,8 +285,8 @@ TEST(WrongOptimizer, ThatCannotLoadIsAnErrorOnAllRanks) {
                   "expected an object that LibTorch can save and load; made by another version")));
 }
 
-/// What both ranks throw when `make` makes a wrapper; rank 1 has the parameters that `of_rank_1`
-/// gives.
+/// The errors of both ranks when `make` creates a wrapper; `of_rank_1` returns the parameters of
+/// rank 1.
 template <typename Parameters>
 std::vector<std::string> errors_of_parameters(const Parameters& of_rank_1) {
   return errors_of_ranks(2, [&](Workers& workers) {
@@ -298,7 +298,7 @@ std::vector<std::string> errors_of_parameters(const Parameters& of_rank_1) {
   });
 }
 
-TEST(WrongParameters, AreAnErrorOnAllRanks) {
+TEST(WrongParameters, FailOnAllRanks) {
   using Pairs = NamedTensors::Pairs;
   EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs[1].first = pairs[0].first; }),
               Each(HasSubstr("parameters 0 and 1 are both named first.weight")));
@@ -318,7 +318,7 @@ TEST(WrongParameters, AreAnErrorOnAllRanks) {
               Each(HasSubstr("expected float32 or float64 parameters; half is Half")));
 }
 
-TEST(WrongParameters, OfAnotherModelOnOneRankAreNamed) {
+TEST(WrongParameters, OfADifferentModelAreNamed) {
   const auto errors = errors_of_ranks(3, [](Workers& workers) {
     torch::nn::Linear net(4, workers.rank() == 2 ? 3 : 2);
     DistributedDataParallel wrapper(workers, net);

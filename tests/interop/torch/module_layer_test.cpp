@@ -37,7 +37,7 @@ struct ClassifierImpl : torch::nn::Module {
 };
 TORCH_MODULE(Classifier);
 
-/// With all that has a state: statistics, their count, and random numbers.
+/// A module with all kinds of state: statistics, their count, and random numbers.
 struct RegularizedImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     return last(torch::dropout(torch::relu(norm(first(x))), 0.3, is_training()));
@@ -56,7 +56,7 @@ model::Network network_of(const model::Shape& input = {16}) {
   return network;
 }
 
-/// What a loop of LibTorch alone makes of the module, with the same samples and SGD.
+/// The module after training by LibTorch alone, with the same samples and SGD.
 Classifier trained_by_libtorch(const data::Dataset& dataset, std::int64_t batch, int epochs) {
   torch::manual_seed(5);
   Classifier net;
@@ -80,7 +80,7 @@ Classifier trained_by_libtorch(const data::Dataset& dataset, std::int64_t batch,
   return net;
 }
 
-TEST(ModuleLayer, TrainsAsInALoopOfLibTorchOnAnyNumberOfReplicas) {
+TEST(ModuleLayer, TrainsLikeLibTorchOnAnyNumberOfReplicas) {
   const data::Dataset dataset = strategy::small_data(80);
   const Classifier expected = trained_by_libtorch(dataset, 40, 2);
   for (const int replicas : {1, 3}) {
@@ -162,7 +162,7 @@ struct SecondChannelImpl : torch::nn::Module {
 };
 TORCH_MODULE(SecondChannel);
 
-TEST(ModuleLayer, GetsImagesWithChannelsFirst) {
+TEST(ModuleLayer, ReceivesImagesWithChannelsFirst) {
   device::HostAllocator gradients;
   model::CompiledModel compiled(
       std::make_shared<const model::Network>(network_of<SecondChannel>({2, 2, 3})),
@@ -172,7 +172,7 @@ TEST(ModuleLayer, GetsImagesWithChannelsFirst) {
   EXPECT_THAT(compiled.predict_batch(1, pixels), ElementsAre(2, 8, 14, 20));
 }
 
-TEST(ModuleLayer, PassesGradientsToTheLayersBeforeIt) {
+TEST(ModuleLayer, PropagatesGradientsToPreviousLayers) {
   model::Network network({3});
   network.add(model::Dense({.units = 5}));
   network.add(ModuleLayer(
@@ -204,7 +204,7 @@ TEST(ModuleLayer, PassesGradientsToTheLayersBeforeIt) {
   }
 }
 
-TEST(ModuleLayer, IsFrozenWithItsStatistics) {
+TEST(ModuleLayer, FreezesStatisticsToo) {
   model::Network network = network_of<Regularized>();
   network.add(model::Dense({.units = strategy::kClasses}));
   const auto trained = [&](std::int64_t epochs) {
@@ -233,7 +233,7 @@ struct HalvedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Halved);
 
-/// Adds and subtracts 1e-10, which float32 loses, and makes 1 of what is left.
+/// Adds and subtracts 1e-10, which float32 loses, and normalizes the remainder to 1.
 struct SmallDifferenceImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     EXPECT_EQ(x.scalar_type(), torch::kDouble);
@@ -244,7 +244,7 @@ struct SmallDifferenceImpl : torch::nn::Module {
 };
 TORCH_MODULE(SmallDifference);
 
-TEST(ModuleLayer, ComputesInFloat64WhereAllowed) {
+TEST(ModuleLayer, ComputesInFloat64IfEnabled) {
   model::Network network({2});
   network.add(ModuleLayer([] { return SmallDifference(); }, {.float64 = true}));
   device::HostAllocator gradients;
@@ -257,7 +257,7 @@ TEST(ModuleLayer, ComputesInFloat64WhereAllowed) {
   EXPECT_EQ(compiled.buffers()[0], static_cast<float>(1.0 / 3));
 }
 
-TEST(ModuleLayer, TrainsFloat64AlikeOnAnyNumberOfReplicas) {
+TEST(ModuleLayer, TrainsFloat64EquallyOnAnyNumberOfReplicas) {
   model::Network network({16}, "module");
   network.add(model::Dense({.units = 16}));
   network.add(ModuleLayer(
@@ -283,7 +283,7 @@ struct InPlaceImpl : torch::nn::Module {
 };
 TORCH_MODULE(InPlace);
 
-TEST(ModuleLayer, RefusesToOverwriteWhatItReads) {
+TEST(ModuleLayer, RejectsModulesThatChangeTheirInputs) {
   model::Network network = network_of<InPlace>();
   network.add(model::Dense({.units = strategy::kClasses}));
   EXPECT_THAT(
@@ -291,17 +291,18 @@ TEST(ModuleLayer, RefusesToOverwriteWhatItReads) {
       HasSubstr("expected a module that leaves its inputs as they are; it changed one"));
 }
 
-TEST(ModuleLayer, RefusesWhatItCannotTrain) {
+TEST(ModuleLayer, RejectsModulesThatItCannotTrain) {
   struct Refusal {
     std::function<void()> call;
     std::string error;
-    std::string of_libtorch = {};  // whose releases name the operator or do not
+    std::string of_libtorch = {};  // part of LibTorch's message that varies between releases
   };
   const std::array<Refusal, 4> refusals{
       {{[] { network_of<Double>(); },
         "[layer torch (torch)] expected parameters of type float32. A Trainer keeps float32: with "
         "ModuleOptions::float64 the module computes in float64 on values that are rounded to it; "
-        "DistributedDataParallel, in a loop of your own, keeps float64, got factor, Double on cpu"},
+        "DistributedDataParallel, in a custom training loop, keeps float64, got factor, Double on "
+        "cpu"},
        {[] { network_of<Halved>(); },
         "[layer torch (torch)] expected parameters of type float32 or float64 on the CPU, got "
         "factor, Half on cpu"},

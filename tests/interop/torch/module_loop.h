@@ -1,5 +1,5 @@
-// A small module and the loops that train it: in one process that knows nothing of ranks, and as
-// one rank of several.
+// A small module and its training loops: in one process without Lockstep, and as one of several
+// ranks.
 #pragma once
 
 #include <torch/torch.h>
@@ -14,7 +14,7 @@
 #include "lockstep/interop/torch.h"
 #include "lockstep/job/session.h"
 
-// Not within lockstep, where LibTorch's macros would take lockstep::torch for their own namespace.
+// Not within namespace lockstep, where LibTorch's macros would refer to lockstep::torch.
 namespace interop_test {
 
 namespace allreduce = lockstep::allreduce;
@@ -27,7 +27,7 @@ constexpr std::int64_t kGlobalBatch = 28;
 constexpr std::int64_t kSamples = 100;  // three whole batches and one of 16
 constexpr int kSteps = 50;
 
-/// Numbers that look random, the same in every thread and process.
+/// Pseudorandom numbers, the same in every thread and process.
 inline at::Tensor numbers(at::IntArrayRef shape, double seed) {
   const at::Tensor flat = torch::arange(c10::multiply_integers(shape), torch::kDouble);
   return (flat * 12.9898 + seed * 78.233)

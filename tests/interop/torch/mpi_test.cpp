@@ -1,5 +1,5 @@
-// The wrappers over a wire, where buckets are reduced on a thread of their own while backward goes
-// on; run under mpirun.
+// The wrappers over the network, where a separate thread reduces buckets during the backward pass;
+// run under mpirun.
 #include <gtest/gtest.h>
 
 #include "tests/interop/torch/module_loop.h"
@@ -8,7 +8,7 @@
 namespace interop_test {
 namespace {
 
-TEST(OverAWire, TrainsAsOneProcessDoes) {
+TEST(OverAWire, TrainsLikeOneProcess) {
   job::Workers workers(job::mpi_session(), {.route = allreduce::Route::ring});
   const interop::ReducerOptions small_buckets{.first_bucket_bytes = 1, .bucket_bytes = 1};
   const Data data;

@@ -86,7 +86,7 @@ TEST_F(TorchScript, TrainsResumesEvaluatesAndPredicts) {
   ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
   EXPECT_EQ(evaluated.event("evaluate")["step"], 20);
   EXPECT_EQ(evaluated.event("evaluate")["parameter_hash"], hash_of(straight));
-  // Rank 1 gets the file from rank 0, which alone reads the checkpoint.
+  // Rank 1 receives the file from rank 0, which alone reads the checkpoint.
   const Result on_ranks = apps::run(mpirun(2, evaluate));
   ASSERT_EQ(on_ranks.status, 0) << on_ranks.errors;
   EXPECT_NEAR(on_ranks.event("evaluate")["loss"].get<double>(),
@@ -99,7 +99,7 @@ TEST_F(TorchScript, TrainsResumesEvaluatesAndPredicts) {
   const fs::path newest = path("run") + "/step-00000020";
   EXPECT_EQ(checkpoint::contents_of(newest / "script.pt"), checkpoint::contents_of(script));
   fs::rename(script, path("moved.pt"));
-  write_script("net.pt", 0.03);  // what is now where it was is not followed
+  write_script("net.pt", 0.03);  // a new file at the original path is ignored
   EXPECT_EQ(run_lockstep(evaluate).event("evaluate")["loss"], evaluated.event("evaluate")["loss"]);
   EXPECT_EQ(run_lockstep(evaluate + "--model " + path("moved.pt")).event("evaluate")["loss"],
             evaluated.event("evaluate")["loss"]);
@@ -112,8 +112,8 @@ TEST_F(TorchScript, TrainsResumesEvaluatesAndPredicts) {
                                                       "checkpoints, xxh3 "));
 }
 
-TEST_F(TorchScript, OfACheckpointRunsOnlyIfItsUserOrTheCommandSaysSo) {
-  // It prints, as it could do anything else.
+TEST_F(TorchScript, OfACheckpointRunsOnlyIfTrusted) {
+  // The script prints a line, which stands for arbitrary code.
   ::torch::jit::Module module("Loud");
   module.register_parameter("weight", ::torch::zeros({4, 64}).requires_grad_(), false);
   module.define(
@@ -147,7 +147,7 @@ TEST_F(TorchScript, OfACheckpointRunsOnlyIfItsUserOrTheCommandSaysSo) {
   EXPECT_THAT(evaluate("--trust-code").output, HasSubstr(kRuns));
   EXPECT_THAT(evaluate("--model " + script).output, HasSubstr(kRuns));
 
-  // Without its copy of the file, a checkpoint only names it.
+  // Without its copy of the file, a checkpoint only has the path.
   fs::remove(checkpoint + "/script.pt");
   auto manifest = nlohmann::json::parse(checkpoint::contents_of(checkpoint + "/MANIFEST.json"));
   std::erase_if(manifest["files"].get_ref<nlohmann::json::array_t&>(),
@@ -163,7 +163,7 @@ TEST_F(TorchScript, OfACheckpointRunsOnlyIfItsUserOrTheCommandSaysSo) {
   EXPECT_EQ(train(script, "--steps 2 --checkpoint-dir " + path("run")).status, 0);
 }
 
-TEST_F(TorchScript, OfAConfigurationFileIsThatOfItsUser) {
+TEST_F(TorchScript, OfAConfigurationFileRunsOnlyIfTrusted) {
   const std::string script = write_script("net.pt", 0.01);
   const std::string config = path("run.toml");
   checkpoint::overwrite(config, "steps = 1\nmodel = \"" + script + "\"\n");
@@ -179,8 +179,8 @@ TEST_F(TorchScript, OfAConfigurationFileIsThatOfItsUser) {
   EXPECT_EQ(run_lockstep(command + "--model " + script).status, 0);
 }
 
-TEST_F(TorchScript, TrainsOnTwoReplicasAsOnOne) {
-  // Known by its content: the name says nothing.
+TEST_F(TorchScript, TrainsTwoReplicasLikeOne) {
+  // Recognized by its content, independently of the name.
   const std::string script = write_script("archive", 0.01);
   const Result one = train(script, "--steps 5");
   const Result two = train(script, "--steps 5 --devices cpu:0,cpu:0");
@@ -214,7 +214,7 @@ TEST_F(TorchScript, TrainsWithThePluginInTheFolderOfAnInstallation) {
   const Result beside =
       status_of(installed_program(path("prefix/bin"), path("prefix/lib/lockstep")));
   EXPECT_EQ(beside.status, 0) << beside.errors;
-  // One in the working directory does not count.
+  // A plugin in the working directory is ignored.
   fs::create_symlink(fs::path(LOCKSTEP_PROGRAM).parent_path() / "lockstep_torchscript.so",
                      path("lockstep_torchscript.so"));
   const Result absent = status_of(installed_program(path("alone/bin"), {}));
@@ -239,7 +239,8 @@ std::uint32_t crc32(const std::string& bytes) {
 
 /// `archive` with the version of its format replaced by 99.
 std::string of_another_version(std::string archive) {
-  constexpr std::size_t kHeader = 30;  // of a member, before its name, extra bytes and contents
+  constexpr std::size_t kHeader =
+      30;  // header of a member before its name, extra bytes and contents
   const auto number_at = [&](std::size_t at) {
     return static_cast<std::size_t>(static_cast<unsigned char>(archive[at])) +
            static_cast<std::size_t>(static_cast<unsigned char>(archive[at + 1])) * 256;
@@ -253,14 +254,14 @@ std::string of_another_version(std::string archive) {
   const std::size_t contents = begin + kHeader + number_at(begin + 26) + number_at(begin + 28);
   const std::size_t size = archive.find('\n', contents) + 1 - contents;
   const std::string before = bytes_of(crc32(archive.substr(contents, size)));
-  const std::string after = std::string("99\n").substr(0, size);  // of "3\n" or "10\n"
+  const std::string after = std::string("99\n").substr(0, size);  // replaces "3\n" or "10\n"
   archive.replace(contents, size, after);
   for (std::size_t at = 0; (at = archive.find(before, at)) != std::string::npos; at += 4)
     archive.replace(at, 4, bytes_of(crc32(after)));
   return archive;
 }
 
-TEST_F(TorchScript, RefusesOtherFilesInOneLine) {
+TEST_F(TorchScript, RejectsOtherFilesInOneLine) {
   const std::vector<char> tensors = ::torch::jit::pickle_save(::torch::ones({4, 64}));
   checkpoint::overwrite(path("state.pt"), std::string(tensors.begin(), tensors.end()));
   fs::create_directories(path("folder.pt"));

@@ -17,7 +17,7 @@ using job::Workers;
 
 class Equivalence : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
-TEST_P(Equivalence, OfTheOptimizerWithOneProcess) {
+TEST_P(Equivalence, OptimizerEqualsOneProcess) {
   const auto [ranks, passes] = GetParam();
   const at::Tensor alone = train_alone();
   run_ranks(ranks, [&, passes = passes](Workers& workers) {
@@ -42,7 +42,7 @@ TEST_P(Equivalence, OfTheOptimizerWithOneProcess) {
   });
 }
 
-TEST_P(Equivalence, OfTheModuleWithOneProcess) {
+TEST_P(Equivalence, ModuleEqualsOneProcess) {
   const auto [ranks, passes] = GetParam();
   const at::Tensor alone = train_alone();
   run_ranks(ranks, [&, passes = passes](Workers& workers) {
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Equivalence,
                                   std::to_string(std::get<1>(param_info.param)) + "_passes";
                          });
 
-// The gradients of a small module on two ranks, after what `loop` does with it.
+// The gradients of a small module on two ranks after `loop`.
 using Loop = std::function<void(DistributedDataParallel<NetImpl>&, const Data&, int)>;
 void expect_gradient_of_one_process(const std::function<void(NetImpl&, const Data&)>& alone,
                                     const Loop& loop) {
@@ -91,7 +91,7 @@ void expect_gradient_of_one_process(const std::function<void(NetImpl&, const Dat
   });
 }
 
-TEST(DistributedDataParallel, AddsUpWhereGradientsAreNotCleared) {
+TEST(DistributedDataParallel, AccumulatesGradientsThatAreNotCleared) {
   expect_gradient_of_one_process(
       [](NetImpl& net, const Data& data) {
         loss_of(net, data, {0, 10}).backward();
@@ -103,7 +103,7 @@ TEST(DistributedDataParallel, AddsUpWhereGradientsAreNotCleared) {
       });
 }
 
-TEST(DistributedDataParallel, StartsAnewFromZeroedGradients) {
+TEST(DistributedDataParallel, AccumulatesFromZeroedGradients) {
   expect_gradient_of_one_process(
       [](NetImpl& net, const Data& data) {
         loss_of(net, data, {10, 13}).backward();
@@ -115,7 +115,7 @@ TEST(DistributedDataParallel, StartsAnewFromZeroedGradients) {
       });
 }
 
-TEST(DistributedDataParallel, CountsSamplesThatOneRankAloneHas) {
+TEST(DistributedDataParallel, AveragesASampleOfOneRank) {
   expect_gradient_of_one_process(
       [](NetImpl& net, const Data& data) {
         loss_of(net, data, {0, 1}).backward();
@@ -125,7 +125,7 @@ TEST(DistributedDataParallel, CountsSamplesThatOneRankAloneHas) {
       });
 }
 
-TEST(DistributedDataParallel, HasGradientsThatAreViewsOfTheBuckets) {
+TEST(DistributedDataParallel, HasGradientsThatViewTheBuckets) {
   run_ranks(2, [](Workers& workers) {
     at::Tensor weight, values;
     const float* memory = nullptr;
@@ -137,12 +137,12 @@ TEST(DistributedDataParallel, HasGradientsThatAreViewsOfTheBuckets) {
       memory = net.reducer().gradient(0).data();
       EXPECT_EQ(weight.grad().data_ptr<float>(), memory);
     }
-    EXPECT_EQ(weight.grad().data_ptr<float>(), memory);  // which they keep
+    EXPECT_EQ(weight.grad().data_ptr<float>(), memory);  // stays the same
     EXPECT_TRUE(torch::equal(weight.grad(), values));
   });
 }
 
-TEST(DistributedDataParallel, AddsNothingInAPassWithoutSamples) {
+TEST(DistributedDataParallel, IgnoresPassesWithoutSamples) {
   const auto penalized = [](auto& net, const Data& data, data::Range part,
                             const at::Tensor& weight) {
     return loss_of(net, data, part) + 0.1 * weight.square().sum();
@@ -163,7 +163,7 @@ TEST(DistributedDataParallel, AddsNothingInAPassWithoutSamples) {
       });
 }
 
-TEST(DistributedDataParallel, AddsUpPassesThatKeepTheirGraph) {
+TEST(DistributedDataParallel, AccumulatesPassesWithCreateGraph) {
   expect_gradient_of_one_process(
       [](NetImpl& net, const Data& data) {
         loss_of(net, data, {0, 10}).backward();
@@ -182,7 +182,7 @@ TEST(DistributedDataParallel, AddsUpPassesThatKeepTheirGraph) {
       });
 }
 
-TEST(DistributedDataParallel, SavesTheModuleAsWithoutIt) {
+TEST(DistributedDataParallel, SavesTheModuleInItsOwnFormat) {
   std::stringstream stream;
   run_ranks(1, [&](Workers& workers) {
     DistributedDataParallel net(workers, Net(9));
@@ -193,7 +193,7 @@ TEST(DistributedDataParallel, SavesTheModuleAsWithoutIt) {
   EXPECT_EQ(difference(flat(*Net(9)), flat(*alone)), 0);
 }
 
-TEST(DistributedOptimizer, ClipsWhatIsReduced) {
+TEST(DistributedOptimizer, ClipsReducedGradients) {
   const Data data;
   Net alone;
   loss_of(*alone, data, {0, 20}).backward();
@@ -210,7 +210,7 @@ TEST(DistributedOptimizer, ClipsWhatIsReduced) {
   });
 }
 
-TEST(DistributedOptimizer, NamesTheRanksWhoseGradientIsNotFinite) {
+TEST(DistributedOptimizer, NamesRanksWithNonFiniteGradients) {
   ::testing::internal::CaptureStderr();
   run_ranks(3, [&](Workers& workers) {
     const Data data;
@@ -230,7 +230,7 @@ TEST(DistributedOptimizer, NamesTheRanksWhoseGradientIsNotFinite) {
             "lockstep: warning: step 2 skipped: non-finite gradient on rank 1, 2\n");
 }
 
-TEST(DistributedOptimizer, TravelsAsSixteenBits) {
+TEST(DistributedOptimizer, CommunicatesInSixteenBits) {
   const Data data;
   Net alone;
   loss_of(*alone, data, {0, 20}).backward();
@@ -247,7 +247,7 @@ TEST(DistributedOptimizer, TravelsAsSixteenBits) {
   });
 }
 
-TEST(DistributedOptimizer, LeavesOverAreAStepOfTheirOwn) {
+TEST(DistributedOptimizer, FlushesRemainingPassesAsOneStep) {
   const Data data;
   Net alone;
   loss_of(*alone, data, {0, 12}).backward();
@@ -265,7 +265,7 @@ TEST(DistributedOptimizer, LeavesOverAreAStepOfTheirOwn) {
   });
 }
 
-TEST(DistributedOptimizer, AddsUpLeftOversAlikeOnAllRanks) {
+TEST(DistributedOptimizer, SumsRemainingPassesEquallyOnAllRanks) {
   const Data data;
   Net alone;
   loss_of(*alone, data, {0, 12}).backward();
@@ -283,7 +283,7 @@ TEST(DistributedOptimizer, AddsUpLeftOversAlikeOnAllRanks) {
   });
 }
 
-TEST(DistributedOptimizer, TakesATensorThatHasTwoNames) {
+TEST(DistributedOptimizer, AcceptsATensorWithTwoNames) {
   const Data data;
   torch::nn::Linear alone(5, 1);
   fill(*alone, 1);
@@ -302,7 +302,7 @@ TEST(DistributedOptimizer, TakesATensorThatHasTwoNames) {
   });
 }
 
-TEST(DistributedOptimizer, ForgetsWhatANewOptimizerOfTheRootDoesNotKeep) {
+TEST(DistributedOptimizer, RemovesStateThatTheRootDoesNotHave) {
   run_ranks(2, [](Workers& workers) {
     const Data data;
     Net net;
@@ -317,7 +317,7 @@ TEST(DistributedOptimizer, ForgetsWhatANewOptimizerOfTheRootDoesNotKeep) {
   });
 }
 
-TEST(DistributedOptimizer, BroadcastsWhatTheOptimizerKeepsAndItsOptions) {
+TEST(DistributedOptimizer, BroadcastsOptimizerStateAndOptions) {
   const Data data;
   Net alone;
   torch::optim::Adam adam(alone->parameters(), 0.05);
@@ -361,7 +361,7 @@ at::Tensor branch_loss(BranchesImpl& net, const at::Tensor& outputs, const Data&
   return torch::mse_loss(outputs, data.targets.narrow(0, part.begin, part.size()));
 }
 
-// Samples 0 .. 5 go through one branch and 6 .. 11 through the other, as a step says.
+// The branch of samples 0 .. 5 (`half` 0) or 6 .. 11 (1) in a step.
 bool goes_left(int step, int half) {
   return step % 3 == 2 ? step % 2 == 0 : (step + half) % 2 == 0;
 }
@@ -404,7 +404,7 @@ TEST(MissingGradients, CountAsZeroAndEqualOneProcess) {
   });
 }
 
-TEST(MissingGradients, AreZerosWhereTheyWereZeroed) {
+TEST(MissingGradients, StayZeroIfTheyWereZeroed) {
   run_ranks(2, [](Workers& workers) {
     const at::Tensor inputs = Data().inputs.narrow(0, 0, 4);
     Branches net;
@@ -423,7 +423,7 @@ TEST(MissingGradients, AreZerosWhereTheyWereZeroed) {
   });
 }
 
-/// Says that its input has no gradient.
+/// Returns an undefined gradient for its input.
 struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
     return x.clone();
@@ -434,7 +434,7 @@ struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
   }
 };
 
-TEST(MissingGradients, MayBeToldByAFunctionOfOnesOwn) {
+TEST(MissingGradients, MayBeUndefinedInACustomFunction) {
   run_ranks(2, [](Workers& workers) {
     const at::Tensor weight = torch::ones({2}).requires_grad_();
     torch::optim::SGD inner({weight}, 0.1);
@@ -461,13 +461,13 @@ TEST(SparseGradients, BecomeDense) {
 
 struct BuffersCase {
   BufferSync sync;
-  std::vector<double> means;          // of each rank
-  std::vector<std::int64_t> batches;  // that it has tracked
+  std::vector<double> means;          // expected running mean by rank
+  std::vector<std::int64_t> batches;  // expected number of tracked batches by rank
 };
 
 class Buffers : public ::testing::TestWithParam<BuffersCase> {};
 
-TEST_P(Buffers, AreAsTheOptionSays) {
+TEST_P(Buffers, FollowTheOption) {
   run_ranks(2, [](Workers& workers) {
     const auto rank = static_cast<std::size_t>(workers.rank());
     torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1).momentum(1.0));
@@ -475,7 +475,7 @@ TEST_P(Buffers, AreAsTheOptionSays) {
     DistributedDataParallel net(workers, norm, {.buffers = GetParam().sync});
     EXPECT_EQ(norm->running_mean.item<double>(), 5);
     norm->num_batches_tracked.fill_(workers.rank() * 7);
-    // The means are 1 of 2 samples and 4 of 4.
+    // The means are 1 (2 samples) and 4 (4 samples).
     const std::vector<float> values =
         workers.rank() == 0 ? std::vector<float>{0, 2} : std::vector<float>{2, 6, 3, 5};
     net(torch::tensor(values).reshape({-1, 1})).sum().backward();
@@ -489,7 +489,7 @@ INSTANTIATE_TEST_SUITE_P(Options, Buffers,
                                            BuffersCase{BufferSync::average, {3, 3}, {8, 8}},
                                            BuffersCase{BufferSync::none, {1, 4}, {1, 8}}));
 
-TEST(Buffers, ComeFromARankThatHadSamples) {
+TEST(Buffers, AreThoseOfTheFirstRankWithSamples) {
   run_ranks(3, [](Workers& workers) {
     torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1).momentum(1.0));
     DistributedDataParallel net(workers, norm);
@@ -502,7 +502,7 @@ TEST(Buffers, ComeFromARankThatHadSamples) {
   });
 }
 
-TEST(Buffers, AreBroadcastByACallToo) {
+TEST(Buffers, AreBroadcastByBroadcastTensors) {
   run_ranks(2, [](Workers& workers) {
     torch::nn::BatchNorm1d norm(3);
     norm->running_mean.fill_(workers.rank() + 1);
@@ -511,10 +511,10 @@ TEST(Buffers, AreBroadcastByACallToo) {
   });
 }
 
-// DDP's own vectors (sizes in MiB .4 .4 .4 10 10 10 1 30 .1, caps 1 and 25, give [0 1 2] [3 4 5] [6
-// 7] [8]): the same rule, but over parameters in the order in which backward completes them, the
-// last one first.
-TEST(Buckets, CloseByTheRuleOfDdpFromTheLastParameterOn) {
+// Test vectors of DDP (sizes in MiB .4 .4 .4 10 10 10 1 30 .1, caps 1 and 25: [0 1 2] [3 4 5] [6 7]
+// [8]). Same rule, but in the order in which the backward pass completes parameters, last one
+// first.
+TEST(Buckets, FollowTheSizeRuleOfDdpFromTheLastParameter) {
   const std::vector<double> mebibytes{.1, 30, 1, 10, 10, 10, .4, .4, .4};
   run_ranks(1, [&](Workers& workers) {
     NamedTensors::Pairs parameters;
@@ -532,7 +532,7 @@ TEST(Buckets, CloseByTheRuleOfDdpFromTheLastParameterOn) {
     EXPECT_EQ(entries[0], 3);
     EXPECT_EQ(entries[1], 3);
     EXPECT_EQ(entries[2], 2);
-    EXPECT_EQ(entries[3], 2);  // with the counts that travel along
+    EXPECT_EQ(entries[3], 2);  // including the piggybacked counts
   });
 }
 

@@ -42,7 +42,7 @@ Bfloat16Values narrowed(const std::vector<float>& values) {
   return result;
 }
 
-// As Eigen converts one element.
+// Elements narrowed by Eigen, one by one.
 Bfloat16Values narrowed_by_eigen(const std::vector<float>& values) {
   Bfloat16Values result;
   for (const float value : values) result.push_back(static_cast<Eigen::bfloat16>(value));
@@ -69,7 +69,7 @@ TEST(FloatRows, WidenEveryBfloat16) {
 
 // Each bfloat16 with fractions below, at and above the middle between it and the next: numbers,
 // denormals, those that become infinite, infinities, and NaN of both signs.
-TEST(FloatRows, NarrowAsEigenRoundsOneElement) {
+TEST(FloatRows, NarrowLikeEigen) {
   std::vector<float> values;
   for (std::uint32_t bits = 0; bits < 65536; ++bits)
     for (const std::uint32_t rest : {0x0000U, 0x0001U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU})
@@ -77,7 +77,7 @@ TEST(FloatRows, NarrowAsEigenRoundsOneElement) {
   EXPECT_EQ(bits_of(narrowed(values)), bits_of(narrowed_by_eigen(values)));
 }
 
-TEST(FloatRows, NarrowRandomBitsAsEigenRoundsOneElement) {
+TEST(FloatRows, NarrowRandomBitsLikeEigen) {
   std::mt19937 random(7);
   std::vector<float> values(100'000);
   for (float& value : values) value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
@@ -102,7 +102,7 @@ TEST(FloatRows, NarrowToKnownBits) {
 }
 
 // Parts of vector registers, at places that are not aligned.
-TEST(FloatRows, ConvertAsManyElementsAsAreAskedFor) {
+TEST(FloatRows, ConvertAnyNumberOfElements) {
   const std::vector<float> values = random_numbers(100, 1);
   const Bfloat16Values expected = narrowed_by_eigen(values);
   for (std::size_t first = 0; first < 3; ++first)
@@ -141,7 +141,7 @@ TEST(FloatRows, AreAddedAndRoundedOnce) {
   EXPECT_EQ(bits_of(in_place), bits_of(expected)) << "the sum is the second addend";
 }
 
-TEST(FloatRows, OfFloat32AreAddedInPlace) {
+TEST(FloatRows, AddFloat32InPlace) {
   const std::vector<float> a = random_numbers(kElements, 4);
   const std::vector<float> b = random_numbers(kElements, 5);
   std::vector<float> sum = a;
@@ -149,7 +149,7 @@ TEST(FloatRows, OfFloat32AreAddedInPlace) {
   for (std::size_t i = 0; i < kElements; ++i) ASSERT_EQ(sum[i], a[i] + b[i]) << i;
 }
 
-TEST(FloatRows, AreAddedToSumsThatAreNotRounded) {
+TEST(FloatRows, AreAddedToUnroundedSums) {
   const Bfloat16Values values = narrowed(random_numbers(77, 6));
   std::vector<float> sums = random_numbers(values.size(), 7);
   const std::vector<float> before = sums;
@@ -158,13 +158,13 @@ TEST(FloatRows, AreAddedToSumsThatAreNotRounded) {
     ASSERT_EQ(sums[i], before[i] + static_cast<float>(values[i])) << i;
 }
 
-TEST(FloatRows, TakeAnExpressionOfTheirOwnElements) {
+TEST(FloatRows, AssignAnExpressionOfTheirOwnElements) {
   Bfloat16Values values = narrowed(random_numbers(kElements, 8));
   const Bfloat16Values before = values;
   for_blocks(std::ssize(values), [&](std::int64_t first, std::int64_t count) {
-    FloatBlock room;
-    const auto x = widened(values.data() + first, count, room.data());
-    assign(x * 3.0f, values.data() + first, count, room.data());
+    FloatBlock scratch;
+    const auto x = widened(values.data() + first, count, scratch.data());
+    assign(x * 3.0f, values.data() + first, count, scratch.data());
   });
   for (std::size_t i = 0; i < values.size(); ++i)
     ASSERT_EQ(static_cast<float>(values[i]),

@@ -24,7 +24,7 @@ LaneArray elements_of(const Lanes& lanes) {
 
 float exp_of_one(float x) { return elements_of(exp_of(lanes_of(x)))[0]; }
 
-TEST(Lanes, ExponentialsAreWrongByAboutOneUnitInTheLastPlace) {
+TEST(Lanes, ExponentialsAreAccurateToAboutOneUlp) {
   constexpr std::int64_t kCount = 2'000'000;
   constexpr double kFirst = -87.33;
   constexpr double kLast = 88.72;
@@ -52,7 +52,7 @@ TEST(Lanes, ExponentialsOutsideTheNormalNumbersAreZeroOrInfinite) {
   EXPECT_TRUE(std::isnan(exp_of_one(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST(Lanes, ConvertBfloat16AsSpansDo) {
+TEST(Lanes, ConvertBfloat16LikeSpans) {
   std::mt19937 random(1);
   for (int k = 0; k < 20'000; ++k) {
     LaneArray values;
@@ -101,7 +101,7 @@ void expect_sums_and_maxima() {
   EXPECT_EQ(results, maxima);
 }
 
-TEST(Lanes, OfSeveralRowsAreSummedAndComparedAtOnce) {
+TEST(Lanes, ReduceSeveralRows) {
   expect_sums_and_maxima<1>();
   expect_sums_and_maxima<2>();
   expect_sums_and_maxima<kLanes>();

@@ -1,5 +1,5 @@
-// The libraries of layers on GPUs, loaded on a machine that may have none: these answer without a
-// GPU.
+// The libraries of layers on GPUs, loaded on a machine that may have no GPU: these functions need
+// none.
 #include <cublasLt.h>
 #include <cudnn.h>
 #include <gmock/gmock.h>
@@ -20,14 +20,14 @@ void skip_without_library(Call call) {
   }
 }
 
-TEST(LoadedCudnn, IsOfTheVersionThatThisWasCompiledFor) {
+TEST(LoadedCudnn, HasTheCompiledVersion) {
   skip_without_library([] {
     EXPECT_EQ(cudnnGetVersion() / 10000, static_cast<std::size_t>(CUDNN_MAJOR));
     EXPECT_STREQ(cudnnGetErrorString(CUDNN_STATUS_SUCCESS), "CUDNN_STATUS_SUCCESS");
   });
 }
 
-TEST(LoadedCudnn, MakesDescriptors) {
+TEST(LoadedCudnn, CreatesDescriptors) {
   skip_without_library([] {
     cudnnFilterDescriptor_t filter = nullptr;
     ASSERT_EQ(cudnnCreateFilterDescriptor(&filter), CUDNN_STATUS_SUCCESS);
@@ -39,7 +39,7 @@ TEST(LoadedCudnn, MakesDescriptors) {
   });
 }
 
-TEST(LoadedCudnn, GivesItsReasonForARefusal) {
+TEST(LoadedCudnn, ReportsTheReasonForARefusal) {
   skip_without_library([] {
     cudnnFilterDescriptor_t filter = nullptr;
     ASSERT_EQ(cudnnCreateFilterDescriptor(&filter), CUDNN_STATUS_SUCCESS);
@@ -57,7 +57,7 @@ TEST(LoadedCudnn, GivesItsReasonForARefusal) {
   });
 }
 
-TEST(LoadedCublasLt, IsOfTheVersionThatThisWasCompiledFor) {
+TEST(LoadedCublasLt, HasTheCompiledVersion) {
   skip_without_library([] {
     EXPECT_EQ(cublasLtGetVersion() / 10000, static_cast<std::size_t>(CUBLAS_VER_MAJOR));
     EXPECT_THAT(cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED),

@@ -71,54 +71,54 @@ struct AdditiveReference {
   std::vector<double> scale_gradient;
   std::vector<double> output;
 
-  AdditiveReference(const AdditiveSetting& of, const std::array<std::vector<float>, 3>& inputs,
+  AdditiveReference(const AdditiveSetting& setting, const std::array<std::vector<float>, 3>& inputs,
                     std::span<const float> scale, const std::vector<std::int32_t>& segments,
                     const std::vector<float>& output_gradient)
-      : scale_gradient(of.units), output(kAttended * of.queries * of.width) {
-    for (std::size_t k = 0; k < 3; ++k) gradients[k].assign(kAttended * of.elements(k), 0);
-    for (std::size_t row = 0; row < kAttended * of.queries; ++row) {
-      const std::size_t first = row / of.queries * of.keys;
+      : scale_gradient(setting.units), output(kAttended * setting.queries * setting.width) {
+    for (std::size_t k = 0; k < 3; ++k) gradients[k].assign(kAttended * setting.elements(k), 0);
+    for (std::size_t row = 0; row < kAttended * setting.queries; ++row) {
+      const std::size_t first = row / setting.queries * setting.keys;
       const auto hidden = [&](std::size_t s, std::size_t u) {
-        return std::tanh(static_cast<double>(inputs[0][row * of.units + u]) +
-                         static_cast<double>(inputs[1][(first + s) * of.units + u]));
+        return std::tanh(static_cast<double>(inputs[0][row * setting.units + u]) +
+                         static_cast<double>(inputs[1][(first + s) * setting.units + u]));
       };
-      std::vector<double> weights(of.keys);
+      std::vector<double> weights(setting.keys);
       double sum = 0;
-      for (std::size_t s = 0; s < of.keys; ++s) {
+      for (std::size_t s = 0; s < setting.keys; ++s) {
         if (!segments.empty() && segments[first + s] == 0) continue;
         double score = 0;
-        for (std::size_t u = 0; u < of.units; ++u)
+        for (std::size_t u = 0; u < setting.units; ++u)
           score += static_cast<double>(scale[u]) * hidden(s, u);
         sum += weights[s] = std::exp(score);
       }
       if (sum == 0) continue;
       double product = 0;
-      std::vector<double> slopes(of.keys);
-      for (std::size_t s = 0; s < of.keys; ++s) {
+      std::vector<double> slopes(setting.keys);
+      for (std::size_t s = 0; s < setting.keys; ++s) {
         weights[s] /= sum;
-        for (std::size_t d = 0; d < of.width; ++d) {
-          const auto value = static_cast<double>(inputs[2][(first + s) * of.width + d]);
-          const auto gradient = static_cast<double>(output_gradient[row * of.width + d]);
-          output[row * of.width + d] += weights[s] * value;
-          gradients[2][(first + s) * of.width + d] += weights[s] * gradient;
+        for (std::size_t d = 0; d < setting.width; ++d) {
+          const auto value = static_cast<double>(inputs[2][(first + s) * setting.width + d]);
+          const auto gradient = static_cast<double>(output_gradient[row * setting.width + d]);
+          output[row * setting.width + d] += weights[s] * value;
+          gradients[2][(first + s) * setting.width + d] += weights[s] * gradient;
           slopes[s] += gradient * value;
         }
         product += weights[s] * slopes[s];
       }
-      for (std::size_t s = 0; s < of.keys; ++s)
-        for (std::size_t u = 0; u < of.units; ++u) {
+      for (std::size_t s = 0; s < setting.keys; ++s)
+        for (std::size_t u = 0; u < setting.units; ++u) {
           const double slope = weights[s] * (slopes[s] - product);
           const double value = hidden(s, u);
           const double gradient = slope * static_cast<double>(scale[u]) * (1 - value * value);
           scale_gradient[u] += slope * value;
-          gradients[0][row * of.units + u] += gradient;
-          gradients[1][(first + s) * of.units + u] += gradient;
+          gradients[0][row * setting.units + u] += gradient;
+          gradients[1][(first + s) * setting.units + u] += gradient;
         }
     }
   }
 };
 
-// A network of the layer, with what passes its inputs and its output.
+// A network of the layer that exposes its inputs and its output.
 class AdditiveTrial {
  public:
   explicit AdditiveTrial(const AdditiveSetting& setting)
@@ -134,8 +134,8 @@ class AdditiveTrial {
   CompiledModel& model() { return model_; }
   const Recording& input(std::size_t k) const { return *recordings_[k]; }
   const Recording& output() const { return *output_; }
-  std::span<const float> scale() { return of_scale(model_.parameters()); }
-  std::span<const float> scale_gradient() { return of_scale(model_.gradients()); }
+  std::span<const float> scale() { return scale_part(model_.parameters()); }
+  std::span<const float> scale_gradient() { return scale_part(model_.gradients()); }
 
   // Calls use(batch) with `count` samples from `first` on.
   template <typename Use>
@@ -148,7 +148,7 @@ class AdditiveTrial {
                   .targets = {.labels = {}, .values = part_of(targets_, first, count)},
                   .inputs = views});
   }
-  // All trials have the same divisor.
+  // All trials use the same divisor.
   void train(std::size_t first = 0, std::size_t count = kAttended) {
     with_batch(first, count, [&](const BatchView& batch) {
       model_.train_batch(batch, {.global_samples = kAttended}, MeanSquaredError{});
@@ -163,7 +163,7 @@ class AdditiveTrial {
     return std::span(all).subspan(first * each, count * each);
   }
 
-  std::span<const float> of_scale(std::span<const float> all) const {
+  std::span<const float> scale_part(std::span<const float> all) const {
     const ParameterInfo* const info = model_.parameter_table().find("additive_attention/scale");
     return all.subspan(info->offset, setting_.units);
   }
@@ -217,7 +217,7 @@ class AdditiveAttentionLayer : public testing::TestWithParam<AdditiveSetting> {
   void SetUp() override { set_thread_budget(1); }
 };
 
-TEST_P(AdditiveAttentionLayer, IsItsFormula) {
+TEST_P(AdditiveAttentionLayer, MatchesTheFormula) {
   AdditiveTrial trial(GetParam());
   const auto expected = [&] {
     return AdditiveReference(GetParam(),
@@ -239,7 +239,7 @@ TEST_P(AdditiveAttentionLayer, IsItsFormula) {
 }
 
 // Neither the batch nor the number of threads changes a bit.
-TEST_P(AdditiveAttentionLayer, DependsOnItsSampleAlone) {
+TEST_P(AdditiveAttentionLayer, DependsOnlyOnItsSample) {
   set_thread_budget(3);
   AdditiveTrial together(GetParam());
   together.train();
@@ -262,7 +262,7 @@ TEST_P(AdditiveAttentionLayer, DependsOnItsSampleAlone) {
 INSTANTIATE_TEST_SUITE_P(Settings, AdditiveAttentionLayer, testing::ValuesIn(kAdditiveSettings),
                          [](const auto& one) { return one.param.name; });
 
-TEST(AdditiveAttention, GivesZerosWithoutKeys) {
+TEST(AdditiveAttention, IsZeroWithoutKeys) {
   AdditiveTrial trial(kAdditiveSettings[3]);
   std::ranges::fill(trial.segments(), 0);
   trial.train();
@@ -279,7 +279,7 @@ Network projected_additive_attention() {
   return network;
 }
 
-TEST(AdditiveAttention, HasTheGradientOfDifferences) {
+TEST(AdditiveAttention, MatchesFiniteDifferences) {
   expect_gradients_match_differences(projected_additive_attention());
 }
 
@@ -304,7 +304,7 @@ TEST(AdditiveAttention, RoundsToBfloat16) {
   }
 }
 
-TEST(AdditiveAttention, RefusesInputsThatDoNotFit) {
+TEST(AdditiveAttention, RefusesMismatchedInputs) {
   struct Case {
     std::vector<Shape> inputs;
     std::string message;

@@ -31,7 +31,7 @@ struct AttentionSetting {
   std::string name;
   std::size_t queries = 0;
   std::size_t keys = 0;
-  std::size_t width = 0;  // of a head
+  std::size_t width = 0;  // per head
   Attention::Options options;
   bool packed = true;
   bool segments = false;
@@ -128,7 +128,7 @@ std::vector<std::int32_t> segments_of(std::size_t samples, std::size_t positions
   return all;
 }
 
-// Queries, keys and values [samples, positions, heads, width], and what belongs to them.
+// Queries, keys and values [samples, positions, heads, width], and related arrays.
 struct AttentionArrays {
   std::vector<double> parts[3];
   std::vector<double> gradients[3];
@@ -224,7 +224,7 @@ class AttentionReference {
   std::size_t samples_;
 };
 
-// A network of the layer, with what passes its inputs and its output.
+// A network of the layer that exposes its inputs and its output.
 class AttentionTrial {
  public:
   AttentionTrial(const AttentionSetting& setting, std::size_t samples)
@@ -240,7 +240,7 @@ class AttentionTrial {
   const Recording& input(std::size_t k) const { return *recordings_[k]; }
   const Recording& output() const { return *output_; }
 
-  // Trains on `count` samples from `first` on. All trials have the same divisor.
+  // Trains on `count` samples from `first` on. All trials use the same divisor.
   void train(std::size_t first, std::size_t count) {
     std::vector<InputView> views;
     for (std::size_t k = 0; k < inputs_.size(); ++k)
@@ -305,7 +305,7 @@ class AttentionTrial {
   std::vector<float> targets_;
 };
 
-// Queries, keys and values of what is recorded, one after the other.
+// The recorded queries, keys and values.
 std::vector<std::vector<double>> split(const AttentionSetting& setting, const AttentionTrial& trial,
                                        std::vector<float> Recording::*what) {
   std::vector<std::vector<double>> parts(3);
@@ -343,7 +343,7 @@ class AttentionLayer : public testing::TestWithParam<AttentionSetting> {
   void SetUp() override { set_thread_budget(1); }
 };
 
-TEST_P(AttentionLayer, IsItsFormula) {
+TEST_P(AttentionLayer, MatchesTheFormula) {
   constexpr std::size_t kSamples = 3;
   AttentionTrial trial(GetParam(), kSamples);
   trial.train();
@@ -362,7 +362,7 @@ TEST_P(AttentionLayer, IsItsFormula) {
 }
 
 // Neither the batch nor the number of threads changes a bit.
-TEST_P(AttentionLayer, DependsOnItsSampleAlone) {
+TEST_P(AttentionLayer, DependsOnlyOnItsSample) {
   set_thread_budget(3);
   AttentionTrial together(GetParam(), 3);
   together.train();
@@ -385,7 +385,7 @@ TEST_P(AttentionLayer, DependsOnItsSampleAlone) {
 INSTANTIATE_TEST_SUITE_P(Settings, AttentionLayer, testing::ValuesIn(kAttentionSettings),
                          [](const auto& one) { return one.param.name; });
 
-TEST(Attention, GivesZerosForPadding) {
+TEST(Attention, IsZeroForPadding) {
   AttentionSetting setting = kAttentionSettings[10];
   AttentionTrial trial(setting, 2);
   std::ranges::fill(trial.segments(), 0);
@@ -401,7 +401,7 @@ Network projected_attention(const Attention::Options& options) {
   return network;
 }
 
-TEST(Attention, HasTheGradientOfDifferences) {
+TEST(Attention, MatchesFiniteDifferences) {
   expect_gradients_match_differences(
       projected_attention({.heads = 4, .key_value_heads = 2, .causal = true, .rotary = 100}));
 }
@@ -421,8 +421,8 @@ TEST(Attention, RoundsToBfloat16) {
               Pointwise(FloatNear(0.1f * (high - low)), expected));
 }
 
-// Inputs that are not what the options ask for.
-TEST(Attention, RefusesInputsAndOptionsThatDoNotFit) {
+// Inputs that do not match the options.
+TEST(Attention, RefusesMismatchedInputsAndOptions) {
   struct Case {
     std::vector<Shape> inputs;
     Attention::Options options;
@@ -446,16 +446,13 @@ TEST(Attention, RefusesInputsAndOptionsThatDoNotFit) {
       {{{6, 12}, {5, 12}, {6, 12}}, {.heads = 2}, "got [5, 12] and [6, 12]"},
       {{{6, 12}, {5, 12}, {5, 12}},
        {.heads = 2, .causal = true},
-       "expected as many keys as queries for causal attention, got 5 and 6"},
+       "expected equal numbers of keys and queries for causal attention, got 5 and 6"},
       {{{6, 15}},
        {.heads = 1, .rotary = 10},
        "expected heads of an even number of elements for rotary, got 5"},
       {{{6, 12}}, {.heads = 2, .rotary = -1}, "expected rotary to be 0 or the base"},
       {{{6, 1200}}, {.heads = 1}, "expected heads of at most 256 elements, got 400"},
-      {{{6, 12}, {7}},
-       {.heads = 2},
-       "expected segments [6] of as many queries and keys, got [7] and 6 keys",
-       true},
+      {{{6, 12}, {7}}, {.heads = 2}, "expected segments [6] and 6 keys, got [7] and 6 keys", true},
       {{{6, 12}, {5, 12}, {5, 12}, {6}}, {.heads = 2}, "got [6] and 5 keys", true},
       {{{6}, {6, 12}}, {.heads = 2}, "got the int32 input \"last\""},
   };

@@ -97,7 +97,7 @@ TEST(BatchNormalization, MovesItsStatisticsWithBesselsCorrection) {
   }
 }
 
-TEST(BatchNormalization, UsesItsMovingStatisticsInInferenceAndLeavesThem) {
+TEST(BatchNormalization, UsesMovingStatisticsInInferenceUnchanged) {
   for (const bool relu : {false, true}) {
     Normalized layer({2, 2, 3}, 2, relu);
     const auto mean = layer.trial.buffer("batch_normalization/moving_mean");
@@ -117,7 +117,7 @@ TEST(BatchNormalization, UsesItsMovingStatisticsInInferenceAndLeavesThem) {
 }
 
 // Training then computes what inference does, to the bit; the statistics are constants in backward.
-TEST(BatchNormalization, UsesItsMovingStatisticsWhereItIsFrozen) {
+TEST(BatchNormalization, UsesMovingStatisticsIfFrozen) {
   const auto seen = std::make_shared<Recording>();
   Network network({3, 2, 4});
   network.add(Shift());
@@ -144,7 +144,7 @@ TEST(BatchNormalization, WorksOnVectors) {
   }
 }
 
-TEST(BatchNormalization, OfASingleRowIsItsShift) {
+TEST(BatchNormalization, OutputsItsShiftForASingleRow) {
   Normalized layer({3}, 1);
   layer.trial.train();
   for (std::size_t channel = 0; channel < 3; ++channel) {
@@ -190,7 +190,7 @@ TEST(BatchNormalization, TrainsAsTheFirstLayer) {
   expect_gradients_match_differences(std::move(network), {.samples = 4});
 }
 
-TEST(BatchNormalization, BeginsAsTheIdentityOfANormalizedInput) {
+TEST(BatchNormalization, InitiallyIsTheIdentityOnNormalizedInput) {
   Normalized layer({3}, 2);
   layer.trial.model().initialize(1);
   EXPECT_THAT(layer.trial.parameter("batch_normalization/gamma"), Each(1.0f));

@@ -41,7 +41,7 @@ class Elements {
     if (precision_ == Precision::float32) return std::span(values_);
     return {narrow_.data(), narrow_.size(), precision_};
   }
-  // Also what has been written to the view.
+  // The values, including those written to the view.
   std::vector<float> values() {
     if (precision_ != Precision::float32) widen(narrow_, values_);
     return values_;
@@ -55,14 +55,14 @@ class Elements {
 
 constexpr double kEpsilon = 1e-3;
 
-class ChannelRowsOf : public ::testing::TestWithParam<std::tuple<RowsCase, Precision>> {
+class ChannelRowsTest : public ::testing::TestWithParam<std::tuple<RowsCase, Precision>> {
  protected:
   static RowsCase shape() { return std::get<0>(GetParam()); }
   static Precision precision() { return std::get<1>(GetParam()); }
   static std::size_t channels() { return static_cast<std::size_t>(shape().channels); }
   static std::size_t size() { return static_cast<std::size_t>(shape().rows) * channels(); }
   static std::vector<float> random(std::uint64_t seed) { return numbers(size(), seed); }
-  // Of a rounded result, a part of it, and of sums.
+  // The tolerance of a rounded result, relative to it, and of sums.
   static double rounding() { return precision() == Precision::float32 ? 1e-6 : 4e-3; }
 
   void SetUp() override {
@@ -84,7 +84,7 @@ class ChannelRowsOf : public ::testing::TestWithParam<std::tuple<RowsCase, Preci
   ChannelScale scale() const {
     return {means_.data(), inverse_.data(), gamma_.data(), beta_.data()};
   }
-  // Element i, normalized by the statistics that were found.
+  // Element i, normalized by the computed statistics.
   double normal(std::size_t i) {
     const std::size_t c = i % channels();
     return (double{values_[i]} - double{means_[c]}) * double{inverse_[c]};
@@ -96,14 +96,14 @@ class ChannelRowsOf : public ::testing::TestWithParam<std::tuple<RowsCase, Preci
   ChannelRows rows_{shape().rows, shape().channels};
   std::vector<std::byte> scratch_{rows_.scratch_bytes()};
   Elements input_{{}, Precision::float32};
-  std::vector<float> values_;  // of the input
+  std::vector<float> values_;  // the input
   std::vector<float> gamma_, beta_;
   std::vector<float> means_ = std::vector<float>(channels());
   std::vector<float> squares_ = means_;
   std::vector<float> inverse_ = means_;
 };
 
-TEST_P(ChannelRowsOf, MomentsAreThoseOfTheirDefinition) {
+TEST_P(ChannelRowsTest, MatchTheDefinitionOfMoments) {
   const auto count = static_cast<double>(shape().rows);
   for (std::size_t c = 0; c < channels(); ++c) {
     double mean = 0;
@@ -117,7 +117,7 @@ TEST_P(ChannelRowsOf, MomentsAreThoseOfTheirDefinition) {
   }
 }
 
-TEST_P(ChannelRowsOf, AreNormalized) {
+TEST_P(ChannelRowsTest, AreNormalized) {
   Elements added(random(4), precision());
   for (const bool adds : {false, true})
     for (const bool relu : {false, true}) {
@@ -134,7 +134,7 @@ TEST_P(ChannelRowsOf, AreNormalized) {
     }
 }
 
-TEST_P(ChannelRowsOf, HaveTheGradientsOfTheirDefinition) {
+TEST_P(ChannelRowsTest, MatchTheDefinitionOfGradients) {
   Elements added(random(4), precision());
   Elements output(random(5), precision());
   std::vector<std::uint16_t> mask(rows_.mask_bytes() / sizeof(std::uint16_t));
@@ -158,7 +158,7 @@ TEST_P(ChannelRowsOf, HaveTheGradientsOfTheirDefinition) {
     for (std::size_t i = 0; i < found.size(); ++i)
       ASSERT_NEAR(found[i], sums[i], 1e-6 * count + 1e-5);
 
-    // In place of the output's gradient.
+    // Overwrites the output's gradient.
     Elements of_added(random(7), precision());
     input_gradient(arrays, scale(), found.data(), static_cast<float>(count), rows_, scratch(),
                    gradient.view(), of_added.view());
@@ -177,7 +177,7 @@ TEST_P(ChannelRowsOf, HaveTheGradientsOfTheirDefinition) {
   }
 }
 
-TEST_P(ChannelRowsOf, HaveTheSameBitsWithAnyNumberOfThreads) {
+TEST_P(ChannelRowsTest, AreBitwiseEqualForAnyThreadCount) {
   const int before = thread_budget();
   const std::vector<float> means = means_;
   const std::vector<float> squares = squares_;
@@ -203,7 +203,7 @@ std::string name_of(const ::testing::TestParamInfo<std::tuple<RowsCase, Precisio
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Shapes, ChannelRowsOf,
+    Shapes, ChannelRowsTest,
     ::testing::Combine(::testing::Values(RowsCase{1, 3}, RowsCase{5, 1}, RowsCase{700, 1},
                                          RowsCase{33, 5}, RowsCase{40, 16}, RowsCase{999, 24},
                                          RowsCase{3000, 64}, RowsCase{70, 100}, RowsCase{100, 1001},

@@ -69,7 +69,7 @@ std::vector<float> by_definition(const ConvolutionCase& c, Trial& trial) {
 
 class Convolution : public ::testing::TestWithParam<ConvolutionCase> {};
 
-TEST_P(Convolution, IsItsDefinitionInTrainingAndInference) {
+TEST_P(Convolution, MatchesTheDefinitionInTrainingAndInference) {
   const ConvolutionCase& c = GetParam();
   const auto seen = std::make_shared<Recording>();
   Network network(c.input);
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
         ConvolutionCase{"one_channel", {8, 8, 1}, {.filters = 32, .kernel = 3}}),
     name_of_convolution);
 
-TEST(Conv2DWithReLU, IsTheSameAsTheTwoLayers) {
+TEST(Conv2DWithReLU, EqualsTheTwoLayers) {
   Network fused({6, 6, 3});
   fused.add(Shift());
   fused.add(Conv2D({.filters = 5, .kernel = 3}));
@@ -142,7 +142,7 @@ TEST(Conv2DWithReLU, IsTheSameAsTheTwoLayers) {
   Network apart({6, 6, 3});
   apart.add(Shift());
   apart.add(Conv2D({.filters = 5, .kernel = 3}));
-  apart.add(Probe(std::make_shared<Recording>()));  // keeps the two from being fused
+  apart.add(Probe(std::make_shared<Recording>()));  // prevents fusion of the two
   apart.add(ReLU());
   Trial one(std::move(fused), 3);
   Trial two(std::move(apart), 3);
@@ -168,7 +168,7 @@ TEST(Conv2D, DeclaresItsParameters) {
   EXPECT_FALSE(bias.decay);
 }
 
-TEST(Conv2D, RefusesWhatItCannotDo) {
+TEST(Conv2D, RefusesInvalidOptions) {
   const auto refusal = [](Shape input, const Conv2D::Options& options) {
     return input_error_of([&] { Network(std::move(input)).add(Conv2D(options)); });
   };
@@ -183,7 +183,7 @@ TEST(Conv2D, RefusesWhatItCannotDo) {
             "[layer conv2d (conv2d)] expected an image of at least 3x3, got [2, 2, 3]");
 }
 
-// Predictions and gradients of the two networks, whose parameters have the same numbers.
+// Compares predictions and gradients of the two networks, which have equal parameters.
 void expect_same_numbers(Network network, Network reference) {
   Trial trial(std::move(network), 2);
   Trial expected(std::move(reference), 2);
@@ -209,7 +209,7 @@ struct TransposeCase {
 
 std::ostream& operator<<(std::ostream& out, const TransposeCase& test) { return out << test.name; }
 
-// Each input pixel times the kernel, added where its window lies.
+// Each input pixel times the kernel, added to its window.
 std::vector<float> scattered(const TransposeCase& c, Trial& trial) {
   const auto [kernel_height, kernel_width] = c.options.kernel;
   const auto zeros_before = [&](std::int64_t kernel, std::int64_t stride) {
@@ -250,7 +250,7 @@ std::vector<float> scattered(const TransposeCase& c, Trial& trial) {
 
 class TransposedConvolution : public ::testing::TestWithParam<TransposeCase> {};
 
-TEST_P(TransposedConvolution, IsItsDefinitionAndHasItsGradients) {
+TEST_P(TransposedConvolution, MatchesTheDefinitionAndItsGradients) {
   const TransposeCase& c = GetParam();
   const auto seen = std::make_shared<Recording>();
   Network network(c.input);

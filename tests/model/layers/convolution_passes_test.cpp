@@ -50,7 +50,7 @@ Shapes random_shapes(std::mt19937& generator) {
   return s;
 }
 
-// An array between margins that nobody may write.
+// An array between margins that must not be written.
 class Guarded {
  public:
   explicit Guarded(std::size_t bytes) : bytes_(bytes), lines_(2 * kMargin + bytes / kLine + 1) {
@@ -146,18 +146,18 @@ void expect_passes_agree(const Shapes& s, Precision precision, std::mt19937& gen
   Array kernel(weights, precision);
   for (Array* const given : {&x, &d, &kernel}) given->randomize(generator);
   Array y(outputs, precision);
-  Array of_x(pixels, precision);
-  Array of_kernel(weights, Precision::float32);
+  Array x_gradient(pixels, precision);
+  Array kernel_gradient(weights, Precision::float32);
   Guarded scratch(operation->needs().scratch_bytes);
   Guarded saved(operation->needs().saved_bytes);
   Operands o;
   o.inputs = {x.view()};
   o.output = y.view();
   o.output_gradient = d.view();
-  o.input_gradients = {of_x.view()};
+  o.input_gradients = {x_gradient.view()};
   o.weights = {kernel.view()};
   if (precision == Precision::float32) o.parameters = {kernel.floats()};
-  o.parameter_gradients = {of_kernel.floats()};
+  o.parameter_gradients = {kernel_gradient.floats()};
   o.scratch = scratch.bytes();
   o.saved = saved.bytes();
   operation->forward(o, {.training = true});
@@ -166,10 +166,11 @@ void expect_passes_agree(const Shapes& s, Precision precision, std::mt19937& gen
   // Each rounding of an output is off by up to 1/512 of it in bfloat16.
   const double tolerance = precision == Precision::float32 ? 1e-4 : 1.0 / 32;
   const double size = std::sqrt(y.dot(y));
-  EXPECT_NEAR(x.dot(of_x), d.dot(y), tolerance * size) << s;
-  EXPECT_NEAR(kernel.dot(of_kernel), d.dot(y), tolerance * size) << s;
+  EXPECT_NEAR(x.dot(x_gradient), d.dot(y), tolerance * size) << s;
+  EXPECT_NEAR(kernel.dot(kernel_gradient), d.dot(y), tolerance * size) << s;
   EXPECT_TRUE(x.is_intact() && d.is_intact() && kernel.is_intact() && y.is_intact() &&
-              of_x.is_intact() && of_kernel.is_intact() && scratch.is_intact() && saved.is_intact())
+              x_gradient.is_intact() && kernel_gradient.is_intact() && scratch.is_intact() &&
+              saved.is_intact())
       << "written outside of an array: " << s;
 }
 
@@ -186,7 +187,7 @@ class ConvolutionPasses : public ::testing::TestWithParam<Precision> {
   }
 };
 
-TEST_P(ConvolutionPasses, OfShapesThatOneDnnGotWrongAgree) {
+TEST_P(ConvolutionPasses, AgreeForShapesThatOneDnnComputedWrong) {
   std::mt19937 generator(1);
   for (const Shapes& shapes :
        {Shapes{3, 6, 14, 4, 17, 1, 2, 1}, Shapes{1, 10, 16, 6, 28, 1, 2, 1},
@@ -197,11 +198,11 @@ TEST_P(ConvolutionPasses, OfShapesThatOneDnnGotWrongAgree) {
     expect_passes_agree(shapes, GetParam(), generator);
 }
 
-TEST_P(ConvolutionPasses, OfRandomShapesAgree) { of_random_shapes(30); }
+TEST_P(ConvolutionPasses, AgreeForRandomShapes) { of_random_shapes(30); }
 
 class LongConvolutionPasses : public ConvolutionPasses {};
 
-TEST_P(LongConvolutionPasses, OfRandomShapesAgree) { of_random_shapes(5'000); }
+TEST_P(LongConvolutionPasses, AgreeForRandomShapes) { of_random_shapes(5'000); }
 
 const auto kTypes = ::testing::Values(Precision::float32, Precision::bfloat16);
 std::string name_of_type(const ::testing::TestParamInfo<Precision>& type) {

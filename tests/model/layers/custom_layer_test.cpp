@@ -17,7 +17,7 @@
 namespace lockstep::model {
 namespace {
 
-// y = tanh(scale * x), one scale per feature. Keeps scale * x from forward to backward, and uses
+// y = tanh(scale * x), one scale per feature. Saves scale * x from forward to backward, and uses
 // scratch memory.
 class ScaledTanh final : public CustomLayer {
  public:
@@ -42,7 +42,7 @@ class ScaledTanh final : public CustomLayer {
 
   void forward(const Tensors& t, const PassContext& /*pass*/) const override {
     auto* saved = reinterpret_cast<float*>(t.saved.data());
-    std::memset(t.scratch.data(), 0xff, t.scratch.size());  // scratch is the layer's to destroy
+    std::memset(t.scratch.data(), 0xff, t.scratch.size());  // the layer may overwrite scratch
     for (std::size_t i = 0; i < t.output.size(); ++i) {
       saved[i] = t.inputs[0][i] * t.parameters[0][i % t.parameters[0].size()];
       t.output[i] = std::tanh(saved[i]);
@@ -116,7 +116,7 @@ class ScaledIndex : public CustomLayer {
   }
 };
 
-// Of any int32 numbers. Says that it shares its parameter, which it cannot.
+// Reads any int32 numbers. Declares that it shares its parameter, which it cannot.
 class ScaledNumber final : public ScaledIndex {
  public:
   Traits traits() const override { return {.shares_parameter = true}; }
@@ -151,7 +151,7 @@ class DistantBackend : public Backend {
   MOCK_METHOD(void, read, (const TensorView&, std::span<float>), (override));
 };
 
-TEST(CustomLayer, TrainsAmongTheOthers) {
+TEST(CustomLayer, TrainsAmongOtherLayers) {
   Network network({6});
   network.add(Dense({.units = 5}));
   network.add(ScaledTanh());
@@ -204,7 +204,7 @@ class Total final : public CustomLayer {
   void backward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
 };
 
-TEST(CustomLayer, OfANumberIsNoInputOfLayersOfRows) {
+TEST(CustomLayer, WithScalarOutputIsRefusedByRowLayers) {
   const auto error_of = [](const auto& layer) {
     return input_error_of([&] {
       Network network({6});
@@ -229,14 +229,14 @@ TEST(CustomLayer, DeclaresParametersLikeAnyOther) {
   EXPECT_THAT(trial.parameter("scaled_tanh/scale"), ::testing::Each(0.5f));
 }
 
-TEST(CustomLayer, RefusesInputsInItsOwnWords) {
+TEST(CustomLayer, RefusesInputsWithItsOwnMessage) {
   EXPECT_EQ(input_error_of([] {
               Network({2, 2, 1}).add(ScaledTanh());
             }),
             "[layer scaled_tanh (scaled_tanh)] expected an input [features], got [2, 2, 1]");
 }
 
-TEST(CustomLayer, RunsOnTheHostAlone) {
+TEST(CustomLayer, RunsOnlyOnTheHost) {
   DistantBackend backend;
   EXPECT_EQ(error_of(ErrorCategory::device,
                      [&] {
@@ -246,7 +246,7 @@ TEST(CustomLayer, RunsOnTheHostAlone) {
             "[layer mine (scaled_tanh)] expected a CPU replica for a custom layer, got far");
 }
 
-TEST(CustomLayer, ComputesInFloat32Alone) {
+TEST(CustomLayer, ComputesOnlyInFloat32) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   const auto backend = make_backend(device::Device{}, {.precision = Precision::bfloat16});
   EXPECT_EQ(input_error_of([&] {

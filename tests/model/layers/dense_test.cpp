@@ -109,7 +109,7 @@ TEST(Dense, RoundsToBfloat16) {
   EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.05f), exact.predict()));
 }
 
-TEST(Dense, RefusesWhatItCannotDo) {
+TEST(Dense, RefusesInvalidOptions) {
   EXPECT_EQ(input_error_of([] { Network({4}).add(Dense({})); }),
             "[layer dense (dense)] expected at least one unit, got 0");
 }

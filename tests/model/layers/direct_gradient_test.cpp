@@ -59,14 +59,14 @@ class Arrays {
         gradient_(
             random_values(spec.batch * w().output_height * w().output_width * spec.filters, 6)) {}
 
-  // The gradient of the kernel, and behind it that of the bias.
+  // The gradient of the kernel, followed by that of the bias.
   std::vector<float> gradients() const {
     struct alignas(64) Line {
       std::byte bytes[64];
     };
     const DirectKernelGradient gradient(spec_);
     std::vector<Line> scratch((gradient.scratch_bytes() + sizeof(Line) - 1) / sizeof(Line));
-    // The arena may hold what another layer has left: NaN here.
+    // The arena may hold data of another layer: NaN here.
     std::memset(static_cast<void*>(scratch.data()), 0xff, scratch.size() * sizeof(Line));
     const auto kernel = static_cast<std::size_t>(spec_.filters * taps());
     std::vector<float> result(kernel + (spec_.bias ? static_cast<std::size_t>(spec_.filters) : 0),
@@ -77,7 +77,7 @@ class Arrays {
     return result;
   }
 
-  // The same by definition.
+  // The gradients by definition.
   std::vector<double> expected() const {
     std::vector<double> result(
         static_cast<std::size_t>(spec_.filters * (taps() + (spec_.bias ? 1 : 0))));
@@ -114,14 +114,14 @@ class Arrays {
 
 class DirectGradient : public ::testing::TestWithParam<DirectCase> {};
 
-TEST_P(DirectGradient, IsThatOfTheDefinition) {
+TEST_P(DirectGradient, MatchesTheDefinition) {
   for (const bool bias : {true, false}) {
     const Arrays arrays(spec_of(GetParam(), bias));
     const std::vector<float> got = arrays.gradients();
     const std::vector<double> expected = arrays.expected();
     ASSERT_EQ(got.size(), expected.size());
     const WindowGeometry& w = GetParam().window;
-    // The deviation of a sum, of which the rounding errors are a small part.
+    // The deviation of a sum, to which rounding errors are relative.
     const double scale =
         std::sqrt(static_cast<double>(GetParam().batch * w.output_height * w.output_width));
     for (std::size_t i = 0; i < got.size(); ++i)
@@ -129,7 +129,7 @@ TEST_P(DirectGradient, IsThatOfTheDefinition) {
   }
 }
 
-TEST_P(DirectGradient, HasTheSameBitsOnAnyNumberOfThreads) {
+TEST_P(DirectGradient, IsBitwiseEqualForAnyThreadCount) {
   const Arrays arrays(spec_of(GetParam()));
   const auto gradients = [&](int threads) {
     const int before = thread_budget();
@@ -160,21 +160,23 @@ INSTANTIATE_TEST_SUITE_P(
         make_case("rows_in_parts", 2, 64, {1, 211, 2, 1, 7, 1, 1, 0, 0, 0, 0, 3, 3})),
     [](const auto& each) { return each.param.name; });
 
-TEST(DirectGradientPays, ForFewChannelsInFloat32) {
-  const auto pays = [](std::int64_t channels, std::int64_t filters, std::int64_t groups = 1,
-                       memory::data_type type = memory::data_type::f32, std::int64_t batch = 8) {
-    Conv2DSpec spec =
-        spec_of(make_case("", batch, filters, {8, 8, channels, 3, 3, 1, 1, 0, 0, 1, 1, 1, 1}));
-    spec.groups = groups;
-    return DirectKernelGradient::pays(spec, type);
-  };
-  EXPECT_EQ(pays(1, 32), kLanes == 8 && kLanes == lanes_of_onednn());
-  EXPECT_FALSE(pays(1, 33));
-  EXPECT_FALSE(pays(64, 64));
-  EXPECT_FALSE(pays(2, 32, 2));
-  EXPECT_FALSE(pays(1, 32, 1, memory::data_type::bf16));
-  EXPECT_FALSE(pays(1, 32, 1, memory::data_type::f32, 7)) << "too little for several threads";
-  EXPECT_FALSE(pays(1, 2048)) << "too many sums";
+TEST(DirectGradientIsProfitable, ForFewChannelsInFloat32) {
+  const auto is_profitable =
+      [](std::int64_t channels, std::int64_t filters, std::int64_t groups = 1,
+         memory::data_type type = memory::data_type::f32, std::int64_t batch = 8) {
+        Conv2DSpec spec =
+            spec_of(make_case("", batch, filters, {8, 8, channels, 3, 3, 1, 1, 0, 0, 1, 1, 1, 1}));
+        spec.groups = groups;
+        return DirectKernelGradient::is_profitable(spec, type);
+      };
+  EXPECT_EQ(is_profitable(1, 32), kLanes == 8 && kLanes == lanes_of_onednn());
+  EXPECT_FALSE(is_profitable(1, 33));
+  EXPECT_FALSE(is_profitable(64, 64));
+  EXPECT_FALSE(is_profitable(2, 32, 2));
+  EXPECT_FALSE(is_profitable(1, 32, 1, memory::data_type::bf16));
+  EXPECT_FALSE(is_profitable(1, 32, 1, memory::data_type::f32, 7))
+      << "too little for several threads";
+  EXPECT_FALSE(is_profitable(1, 2048)) << "too many sums";
 }
 
 }  // namespace

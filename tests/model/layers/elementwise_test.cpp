@@ -30,7 +30,7 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
-TEST(ReLULayer, CutsNegativeValues) {
+TEST(ReLULayer, ZeroesNegativeValues) {
   Network network({4});
   network.add(ReLU());
   Trial trial(std::move(network), 1);
@@ -38,8 +38,8 @@ TEST(ReLULayer, CutsNegativeValues) {
   EXPECT_THAT(trial.predict(), ElementsAre(0, 0, 0.5f, 2));
 }
 
-// Else the loss of a diverged network would be finite.
-TEST(ReLULayer, KeepsNaNAlsoBehindOtherLayers) {
+// Otherwise the loss of a diverged network would be finite.
+TEST(ReLULayer, PropagatesNaNAfterOtherLayers) {
   const auto expect_nan = [](const Network& network) {
     for (const bool trains : {false, true}) {
       Trial trial(Network(network), 1);
@@ -102,7 +102,7 @@ struct PointwiseCase {
   std::string name;
   double (*function)(double);
   std::string description = R"("type": ")" + name + '"';  // in JSON
-  float step = 1e-2f;                                     // of differences
+  float step = 1e-2f;                                     // step of the finite differences
 };
 
 const PointwiseCase kPointwiseCases[] = {
@@ -139,7 +139,7 @@ class PointwiseLayers : public testing::TestWithParam<PointwiseCase> {
 
 TEST_P(PointwiseLayers, ComputeTheirFunction) { expect_values(Trial(network(), 1), 1e-6); }
 
-// So many that they are computed in blocks, with vector instructions where the function allows.
+// Enough elements for several blocks, with vector instructions if the function allows.
 TEST_P(PointwiseLayers, ComputeTheirFunctionOfManyElements) {
   Network wide({1100});
   wide.add(Shift());
@@ -234,7 +234,7 @@ TEST(FakeQuantizeLayer, RoundsToTheIntegersOfItsTypeWithTiesToEven) {
 TEST(FakeQuantizeLayer, PassesTheGradientInsideItsRange) {
   Trial trial = quantized({.scale = 0.5f, .zero_point = 3}, {-66, -65.6f, -65, 0.2f, 62.1f, 62.4f});
   const std::vector<float> outputs = trial.predict();
-  // Of the mean of six squares the gradient is 1 where the difference is 3.
+  // The gradient of the mean of six squares is 1 where the difference is 3.
   for (std::size_t i = 0; i < outputs.size(); ++i) trial.targets()[i] = outputs[i] - 3;
   trial.train();
   EXPECT_THAT(trial.gradient("shift/offset"), ElementsAre(0, 1, 1, 1, 1, 0));
@@ -272,7 +272,7 @@ TEST(FlattenLayer, RenamesTheShapeAndKeepsTheOrder) {
   EXPECT_EQ(trial.predict(), trial.features());
 }
 
-TEST(FlattenLayer, PassesGradientsOn) {
+TEST(FlattenLayer, PassesGradientsThrough) {
   Network network({2, 3, 2});
   network.add(Shift());
   network.add(Flatten());
@@ -295,7 +295,7 @@ TEST(AddLayer, SumsAllItsInputs) {
   expect_gradients_match_differences(std::move(network));
 }
 
-TEST(AddLayer, TakesTheSameInputTwice) {
+TEST(AddLayer, AcceptsTheSameInputTwice) {
   Network network({5});
   const NodeId shifted = network.add(Shift());
   network.add(Add(), {shifted, shifted});
@@ -341,7 +341,7 @@ TEST(MultiplyLayer, MultipliesAllItsInputs) {
   expect_gradients_match_differences(std::move(network));
 }
 
-TEST(MultiplyLayer, TakesTheSameInputTwice) {
+TEST(MultiplyLayer, AcceptsTheSameInputTwice) {
   Network network({5});
   const NodeId shifted = network.add(Shift());
   network.add(Multiply(), {shifted, shifted, shifted});
@@ -357,7 +357,7 @@ TEST(MultiplyLayer, RefusesShapesThatDiffer) {
             "[layer multiply (multiply)] expected inputs of one shape, got [12] and [2, 2, 3]");
 }
 
-TEST(SoftmaxLayer, GivesProbabilities) {
+TEST(SoftmaxLayer, ComputesProbabilities) {
   Network network({3});
   network.add(Softmax());
   Trial trial(std::move(network), 2);
@@ -373,7 +373,7 @@ TEST(SoftmaxLayer, HasTheGradientsOfItsInput) {
   expect_gradients_match_differences(std::move(network), {.step = 1e-2f, .floor = 0.02});
 }
 
-// What dropout lets pass of ones: 0 or 1 / (1 - rate).
+// The output of dropout for ones: 0 or 1 / (1 - rate).
 struct DropoutTrial {
   std::shared_ptr<Recording> seen = std::make_shared<Recording>();
   Trial trial;
@@ -412,10 +412,10 @@ TEST(DropoutLayer, IsAPureFunctionOfSeedStepLayerAndSample) {
   EXPECT_NE(DropoutTrial(4, 50).mask({.seed = 8, .step = 3}), mask);
   EXPECT_NE(DropoutTrial(4, 50).mask({.seed = 7, .step = 4}), mask);
   EXPECT_NE(DropoutTrial(4, 50, 0.25f, "other").mask(context), mask);
-  const std::set<std::vector<float>> of_samples = {{mask.begin(), mask.begin() + 50},
-                                                   {mask.begin() + 50, mask.begin() + 100},
-                                                   {mask.begin() + 100, mask.begin() + 150}};
-  EXPECT_EQ(of_samples.size(), 3u) << "each sample has a mask of its own";
+  const std::set<std::vector<float>> sample_masks = {{mask.begin(), mask.begin() + 50},
+                                                     {mask.begin() + 50, mask.begin() + 100},
+                                                     {mask.begin() + 100, mask.begin() + 150}};
+  EXPECT_EQ(sample_masks.size(), 3u) << "each sample has its own mask";
 }
 
 TEST(DropoutLayer, IsTheSameForABatchInParts) {
@@ -429,7 +429,7 @@ TEST(DropoutLayer, IsTheSameForABatchInParts) {
   EXPECT_EQ(parts, whole);
 }
 
-TEST(DropoutLayer, GivesNoGradientToWhatItDropped) {
+TEST(DropoutLayer, HasNoGradientForDroppedElements) {
   DropoutTrial dropout(1, 40);
   const auto mask = dropout.mask({.seed = 7, .step = 3});
   const auto gradient = dropout.trial.gradient("shift/offset");

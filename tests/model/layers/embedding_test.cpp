@@ -20,14 +20,14 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kDimension = 3;
 
-Network of_words(const Shape& shape, std::int64_t vocabulary = 6,
-                 std::int64_t dimension = kDimension) {
+Network word_network(const Shape& shape, std::int64_t vocabulary = 6,
+                     std::int64_t dimension = kDimension) {
   Network network({{.name = "words", .shape = shape, .type = ElementType::int32}}, "text");
   network.add(Embedding({.vocabulary = vocabulary, .dimension = dimension}));
   return network;
 }
 
-// Some are constants of the CPU's loops.
+// Some are compile-time constants in the CPU's loops.
 class EmbeddingOfDimension : public ::testing::TestWithParam<std::size_t> {};
 
 INSTANTIATE_TEST_SUITE_P(Dimensions, EmbeddingOfDimension,
@@ -35,14 +35,14 @@ INSTANTIATE_TEST_SUITE_P(Dimensions, EmbeddingOfDimension,
                          ::testing::PrintToStringParamName());
 
 // Row i of values is row indices[i] of the table, and the gradient of a row of the table is the sum
-// over its places, in their order.
-TEST_P(EmbeddingOfDimension, TakesARowForEachIndex) {
+// over its positions, in order.
+TEST_P(EmbeddingOfDimension, ReadsARowForEachIndex) {
   const std::size_t dimension = GetParam();
-  const auto of_shape = [&](const Shape& shape) {
-    return of_words(shape, 6, static_cast<std::int64_t>(dimension));
+  const auto shape_network = [&](const Shape& shape) {
+    return word_network(shape, 6, static_cast<std::int64_t>(dimension));
   };
   if (const auto reason = why_no_bfloat16(); !reason) {
-    Trial rounded(of_shape({4}), 5, 1, Precision::bfloat16);
+    Trial rounded(shape_network({4}), 5, 1, Precision::bfloat16);
     const auto table = rounded.parameter("embedding/embeddings");
     const std::vector<float> outputs = rounded.predict();
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -53,7 +53,7 @@ TEST_P(EmbeddingOfDimension, TakesARowForEachIndex) {
   }
   for (const Shape& shape : {Shape{}, Shape{4}, Shape{2, 2}}) {
     SCOPED_TRACE(to_string(shape));
-    Trial trial(of_shape(shape), 5);
+    Trial trial(shape_network(shape), 5);
     Shape expected_shape = shape;
     expected_shape.push_back(static_cast<std::int64_t>(dimension));
     EXPECT_EQ(trial.network().output_shape(), expected_shape);
@@ -77,15 +77,15 @@ TEST_P(EmbeddingOfDimension, TakesARowForEachIndex) {
   }
 }
 
-TEST(Embedding, HasTheGradientOfDifferences) {
-  Network network = of_words({4});
+TEST(Embedding, MatchesFiniteDifferences) {
+  Network network = word_network({4});
   network.add(Flatten());
   network.add(Dense({.units = 2}));
   expect_gradients_match_differences(std::move(network));
 }
 
-TEST(Embedding, BeginsWithUniformNumbers) {
-  Trial trial(of_words({4}, 1000), 1);
+TEST(Embedding, IsInitiallyUniform) {
+  Trial trial(word_network({4}, 1000), 1);
   trial.model().initialize(1);
   const auto [low, high] = std::ranges::minmax(trial.parameter("embedding/embeddings"));
   EXPECT_GE(low, -0.05f);
@@ -94,9 +94,9 @@ TEST(Embedding, BeginsWithUniformNumbers) {
   EXPECT_GT(high, 0.049f);
 }
 
-TEST(Embedding, RefusesIndicesThatAreNotInItsTable) {
+TEST(Embedding, RefusesIndicesOutsideItsTable) {
   for (const std::int32_t wrong : {-1, 6}) {
-    Trial trial(of_words({4}), 3);
+    Trial trial(word_network({4}), 3);
     trial.indices()[9] = wrong;
     const std::string expected =
         "[layer embedding] expected indices 0 .. 5 for the input \"words\"";
@@ -105,7 +105,7 @@ TEST(Embedding, RefusesIndicesThatAreNotInItsTable) {
       EXPECT_THAT(error_of(ErrorCategory::data, pass),
                   ::testing::AllOf(HasSubstr(expected), HasSubstr("sample 2 of the batch has ")));
   }
-  Trial trial(of_words({4}), 3);
+  Trial trial(word_network({4}), 3);
   trial.indices().pop_back();
   EXPECT_EQ(error_of(ErrorCategory::data, [&] { trial.predict(); }),
             "[text] expected 12 indices for the input \"words\", got 11");
@@ -115,9 +115,9 @@ TEST(Embedding, ReadsInt32InputsAndOthersDoNot) {
   EXPECT_EQ(input_error_of([] { Network({4}).add(Embedding({.vocabulary = 6, .dimension = 2})); }),
             "[layer embedding (embedding)] expected an int32 input of the network, got float32 "
             "values");
-  EXPECT_EQ(input_error_of([] { of_words({4}).add(Dense({.units = 2}), {kInput}); }),
+  EXPECT_EQ(input_error_of([] { word_network({4}).add(Dense({.units = 2}), {kInput}); }),
             "[layer dense (dense)] expected float32 values, got the int32 input \"words\"");
-  EXPECT_THAT(input_error_of([] { of_words({4}, 0); }),
+  EXPECT_THAT(input_error_of([] { word_network({4}, 0); }),
               HasSubstr("expected a vocabulary and a dimension of at least 1, got 0 and 3"));
 }
 

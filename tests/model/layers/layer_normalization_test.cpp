@@ -28,7 +28,7 @@ Network shifted_and_normalized(Shape shape) {
 //   x = tensor([[1, 2, 4, -3], [0.5, -1, 0.25, 2]]); t = tensor([[1, 0, 0, 1], [0, -1, 1, 0]])
 //   y = nn.functional.layer_norm(x + offset, (4,), gamma, beta, 1e-3)
 //   ((y - t) ** 2).mean().backward(); print(y, gamma.grad, beta.grad, offset.grad)
-TEST(LayerNormalizationLayer, IsThatOfPyTorch) {
+TEST(LayerNormalizationLayer, MatchesPyTorch) {
   Trial trial(shifted_and_normalized({4}), 2);
   trial.features() = {1, 2, 4, -3, 0.5f, -1, 0.25f, 2};
   trial.targets() = {1, 0, 0, 1, 0, -1, 1, 0};
@@ -50,7 +50,7 @@ TEST(LayerNormalizationLayer, IsThatOfPyTorch) {
   expect("shift/offset", {0.216846f, 0.158955f, -0.592685f, 0.216884f});
 }
 
-// x / sqrt(mean(x^2) + epsilon) * gamma, and its gradients for given ones of the output, in double.
+// x / sqrt(mean(x^2) + epsilon) * gamma, and its gradients from those of the output, in double.
 TEST(RMSNormalizationLayer, DividesByTheRootOfTheMeanSquare) {
   for (const std::int64_t samples : {1, 2, 70}) {  // more rows than are summed in float32
     constexpr std::size_t kWidth = 6;
@@ -62,8 +62,8 @@ TEST(RMSNormalizationLayer, DividesByTheRootOfTheMeanSquare) {
     const auto gamma = trial.parameter("rms_normalization/gamma");
     const std::vector<float> outputs = trial.predict();
     std::vector<double> expected(outputs.size());
-    std::vector<double> of_gamma(kWidth);
-    std::vector<double> of_offset(kWidth);
+    std::vector<double> gamma_gradient(kWidth);
+    std::vector<double> offset_gradient(kWidth);
     for (std::size_t begin = 0; begin < expected.size(); begin += kWidth) {
       std::vector<double> x(kWidth);
       double squares = 0;
@@ -80,12 +80,12 @@ TEST(RMSNormalizationLayer, DividesByTheRootOfTheMeanSquare) {
         const double difference =
             expected[begin + i] - static_cast<double>(trial.targets()[begin + i]);
         const double gradient = 2 * difference / static_cast<double>(expected.size());
-        of_gamma[i] += gradient * x[i] * inverse;
+        gamma_gradient[i] += gradient * x[i] * inverse;
         scaled[i] = gradient * scale;
         slope += scaled[i] * x[i] * inverse / kWidth;
       }
       for (std::size_t i = 0; i < kWidth; ++i)
-        of_offset[i] += (scaled[i] - x[i] * inverse * slope) * inverse;
+        offset_gradient[i] += (scaled[i] - x[i] * inverse * slope) * inverse;
     }
     const auto rounded = [](const std::vector<double>& values) {
       return std::vector<float>(values.begin(), values.end());
@@ -93,8 +93,9 @@ TEST(RMSNormalizationLayer, DividesByTheRootOfTheMeanSquare) {
     EXPECT_THAT(outputs, Pointwise(FloatNear(1e-6f), rounded(expected)));
     trial.train();
     EXPECT_THAT(trial.gradient("rms_normalization/gamma"),
-                Pointwise(FloatNear(1e-6f), rounded(of_gamma)));
-    EXPECT_THAT(trial.gradient("shift/offset"), Pointwise(FloatNear(1e-6f), rounded(of_offset)));
+                Pointwise(FloatNear(1e-6f), rounded(gamma_gradient)));
+    EXPECT_THAT(trial.gradient("shift/offset"),
+                Pointwise(FloatNear(1e-6f), rounded(offset_gradient)));
   }
 }
 
@@ -120,7 +121,7 @@ TEST(RMSNormalizationLayer, HasNoShift) {
 }
 
 // Rows of several blocks, whose sums are added in double.
-TEST(LayerNormalizationLayer, AddsUpTheGradientsOfManyRows) {
+TEST(LayerNormalizationLayer, SumsTheGradientsOfManyRows) {
   constexpr std::int64_t kRows = 150;
   Network network({kRows, 4});
   network.add(LayerNormalization());
@@ -129,19 +130,19 @@ TEST(LayerNormalizationLayer, AddsUpTheGradientsOfManyRows) {
   const std::vector<float> outputs = trial.predict();
   const auto gamma = trial.parameter("layer_normalization/gamma");
   const auto beta = trial.parameter("layer_normalization/beta");
-  std::vector<double> of_gamma(4);
-  std::vector<double> of_beta(4);
+  std::vector<double> gamma_gradient(4);
+  std::vector<double> beta_gradient(4);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const auto output = static_cast<double>(outputs[i]);
     const double gradient = 2 * (output - static_cast<double>(trial.targets()[i])) /
                             static_cast<double>(outputs.size());
-    of_beta[i % 4] += gradient;
-    of_gamma[i % 4] +=
+    beta_gradient[i % 4] += gradient;
+    gamma_gradient[i % 4] +=
         gradient * (output - static_cast<double>(beta[i % 4])) / static_cast<double>(gamma[i % 4]);
   }
   for (std::size_t i = 0; i < 4; ++i) {
-    EXPECT_NEAR(trial.gradient("layer_normalization/gamma")[i], of_gamma[i], 2e-5);
-    EXPECT_NEAR(trial.gradient("layer_normalization/beta")[i], of_beta[i], 1e-6);
+    EXPECT_NEAR(trial.gradient("layer_normalization/gamma")[i], gamma_gradient[i], 2e-5);
+    EXPECT_NEAR(trial.gradient("layer_normalization/beta")[i], beta_gradient[i], 1e-6);
   }
 }
 

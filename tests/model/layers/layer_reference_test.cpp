@@ -1,5 +1,5 @@
-// Single layers: the same input and parameters as in PyTorch give the same output and gradients;
-// scripts/make_reference wrote them.
+// Single layers: with the input and parameters of PyTorch, the output and gradients are those of
+// PyTorch; scripts/make_reference wrote them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ LayerCase layer_case(const char* name, L layer) {
 
 /// `layer` of the input and its hyperbolic tangent.
 template <typename L>
-LayerCase of_two(const char* name, L layer) {
+LayerCase two_input_case(const char* name, L layer) {
   return {name, [layer](Network& network) {
             const NodeId input = network.last();
             network.add(layer, {input, network.add(Tanh())});
@@ -102,7 +102,7 @@ std::string name_of_layer(const ::testing::TestParamInfo<LayerCase>& info) {
   return info.param.name;
 }
 
-// Of floats, behind a layer that shows their gradient.
+// Compares a layer of floats, after a layer that exposes their gradient.
 void expect_the_reference_of_features(const LayerFile& file, const LayerCase& layer) {
   const ReferenceFile::Array& input = file.array("input");
   Network network(Shape(input.shape.begin() + 1, input.shape.end()));
@@ -115,7 +115,7 @@ void expect_the_reference_of_features(const LayerFile& file, const LayerCase& la
 
 class LayerReference : public ::testing::TestWithParam<LayerCase> {};
 
-TEST_P(LayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
+TEST_P(LayerReference, MatchesPyTorch) {
   expect_the_reference_of_features(LayerFile(GetParam().name), GetParam());
 }
 
@@ -153,8 +153,9 @@ INSTANTIATE_TEST_SUITE_P(
         layer_case("zero_padding2d", ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})),
         layer_case("permute", Permute({.dims = {3, 1, 2}})),
         layer_case("reshape", Reshape({.shape = {10, 12}})),
-        of_two("concatenate", Concatenate({.axis = 1})), of_two("multiply", Multiply()),
-        of_two("add", Add()), layer_case("relu", ReLU()), layer_case("relu6", ReLU6()),
+        two_input_case("concatenate", Concatenate({.axis = 1})),
+        two_input_case("multiply", Multiply()), two_input_case("add", Add()),
+        layer_case("relu", ReLU()), layer_case("relu6", ReLU6()),
         layer_case("leaky_relu", LeakyReLU()), layer_case("gelu", GELU()),
         layer_case("approximate_gelu", GELU({.approximate = true})), layer_case("silu", SiLU()),
         layer_case("sigmoid", Sigmoid()), layer_case("softmax", Softmax()),
@@ -164,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class RecurrentReference : public ::testing::TestWithParam<LayerCase> {};
 
-TEST_P(RecurrentReference, HasTheOutputAndTheGradientsOfPyTorch) {
+TEST_P(RecurrentReference, MatchesPyTorch) {
   expect_the_reference_of_features(LayerFile(GetParam().name, "recurrent_layers"), GetParam());
 }
 
@@ -202,7 +203,7 @@ class DocumentsReference : public ::testing::TestWithParam<DocumentsCase> {};
 
 // The positions are an embedding of their segments and of their numbers, and the initial state is a
 // dense layer of all of them: both have gradients.
-TEST_P(DocumentsReference, HaveTheOutputAndTheGradientsOfPyTorch) {
+TEST_P(DocumentsReference, MatchesPyTorch) {
   const auto& [kind, name, options] = GetParam();
   const LayerFile file(kind + "_" + name, "recurrent_layers");
   Network network({{.name = "segments", .shape = {9}, .type = ElementType::int32}});
@@ -227,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(All, DocumentsReference, ::testing::ValuesIn(documents_
 
 class SequenceLayerReference : public ::testing::TestWithParam<LayerCase> {};
 
-TEST_P(SequenceLayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
+TEST_P(SequenceLayerReference, MatchesPyTorch) {
   expect_the_reference_of_features(LayerFile(std::string("layer/") + GetParam().name, "sequences"),
                                    GetParam());
 }
@@ -263,8 +264,8 @@ INSTANTIATE_TEST_SUITE_P(
         layer_case("simple_rnn_bidirectional", SimpleRNN({.units = 5, .bidirectional = true}))),
     name_of_layer);
 
-// Documents with padding after them, and with padding before them.
-TEST(SegmentsReference, HaveTheOutputAndTheGradientsOfPyTorch) {
+// Documents with padding before and after them.
+TEST(SegmentsReference, MatchesPyTorch) {
   const LayerFile file("layer/attention_segments", "sequences");
   Network network({{.name = "segments", .shape = {9}, .type = ElementType::int32}});
   network.add(Embedding({.vocabulary = 4, .dimension = 24}));
@@ -275,7 +276,7 @@ TEST(SegmentsReference, HaveTheOutputAndTheGradientsOfPyTorch) {
   expect_the_reference(file, trial);
 }
 
-TEST(EmbeddingReference, HasTheOutputAndTheGradientsOfPyTorch) {
+TEST(EmbeddingReference, MatchesPyTorch) {
   const LayerFile file("embedding");
   Network network({{.name = "words", .shape = {3}, .type = ElementType::int32}});
   network.add(Embedding({.vocabulary = 7, .dimension = 4}));

@@ -35,7 +35,7 @@ struct Pooled {
   std::vector<float> mean;
 };
 
-// Over the elements of each window that are inside the image.
+// Pools the elements of each window that are inside the image.
 Pooled by_definition(const PoolingCase& c, Trial& trial) {
   const WindowGeometry w = window_geometry(
       c.input, c.options.pool, c.options.strides.value_or(c.options.pool), c.options.padding);
@@ -74,7 +74,7 @@ Network pooled(const PoolingCase& c) {
   return network;
 }
 
-TEST_P(Pooling, TakesTheLargestOfEachWindow) {
+TEST_P(Pooling, ComputesTheMaximumOfEachWindow) {
   Network network(GetParam().input);
   network.add(MaxPool2D(GetParam().options));
   Trial trial(std::move(network), 2);
@@ -82,7 +82,7 @@ TEST_P(Pooling, TakesTheLargestOfEachWindow) {
   EXPECT_EQ(trial.predict(), by_definition(GetParam(), trial).largest);
 }
 
-TEST_P(Pooling, AveragesWhatIsInsideTheImage) {
+TEST_P(Pooling, AveragesInsideTheImage) {
   Network network(GetParam().input);
   network.add(AveragePool2D(GetParam().options));
   Trial trial(std::move(network), 2);
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         PoolingCase{"places_beyond_a_byte", {18, 17, 3}, {.pool = 17, .strides = 1}}),
     name_of_pooling);
 
-TEST(MaxPool2D, GivesTheGradientToTheFirstOfEqualValues) {
+TEST(MaxPool2D, RoutesTheGradientToTheFirstOfEqualValues) {
   Network network({2, 2, 1});
   network.add(Shift());
   network.add(MaxPool2D());
@@ -124,7 +124,7 @@ TEST(MaxPool2D, GivesTheGradientToTheFirstOfEqualValues) {
   EXPECT_THAT(trial.gradient("shift/offset"), ElementsAre(1, 0, 0, 0)) << "d/dx x^2 at 0.5, once";
 }
 
-TEST(MaxPool2D, KeepsNaN) {
+TEST(MaxPool2D, PropagatesNaN) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const std::size_t at : {0u, 1u, 3u}) {
     Network network({2, 2, 1});
@@ -136,7 +136,7 @@ TEST(MaxPool2D, KeepsNaN) {
   }
 }
 
-TEST(MaxPool2D, ReadsTheSameBeforeAndAfterAReLU) {
+TEST(MaxPool2D, CommutesWithReLU) {
   const auto network = [](bool relu_first) {
     Network result({6, 6, 3});
     result.add(Shift());
@@ -214,7 +214,7 @@ TEST(UpSampling2D, HasTheGradientsOfItsInput) {
 }
 
 // torch.nn.functional.interpolate(x, scale_factor=(2, 3), mode="bilinear") of [[0, 3], [6, 12]].
-TEST(UpSampling2D, InterpolatesBetweenTheCentresOfPixels) {
+TEST(UpSampling2D, InterpolatesBetweenPixelCenters) {
   Network network({2, 2, 1});
   network.add(UpSampling2D({.size = {2, 3}, .interpolation = Interpolation::bilinear}));
   Trial trial(std::move(network), 1);
@@ -226,7 +226,7 @@ TEST(UpSampling2D, InterpolatesBetweenTheCentresOfPixels) {
                                            6.0f, 6.0f, 8.0f,  10.0f, 12.0f, 12.0f}));
 }
 
-TEST(UpSampling2D, HasTheGradientsOfWhatItInterpolates) {
+TEST(UpSampling2D, HasTheGradientsOfItsInterpolation) {
   for (const Extent2D size : {Extent2D(2, 3), Extent2D(1, 4), Extent2D(5, 1)})
     for (const Shape& shape : {Shape{3, 2, 2}, Shape{1, 4, 3}}) {
       Network network(shape);
@@ -236,7 +236,7 @@ TEST(UpSampling2D, HasTheGradientsOfWhatItInterpolates) {
     }
 }
 
-TEST(Pooling2D, NeedsAnImageAsLargeAsItsWindow) {
+TEST(Pooling2D, RefusesAnImageSmallerThanItsWindow) {
   EXPECT_EQ(input_error_of([] {
               Network({1, 1, 4}).add(MaxPool2D());
             }),

@@ -19,7 +19,7 @@ using ::testing::FloatNear;
 using ::testing::Pointwise;
 using PositionKind = PositionalEmbedding::Kind;
 
-Network of_positions(PositionKind kind, Shape shape = {3, 5}) {
+Network positional_network(PositionKind kind, Shape shape = {3, 5}) {
   Network network(std::move(shape));
   network.add(PositionalEmbedding({.kind = kind}));
   return network;
@@ -38,7 +38,7 @@ std::vector<double> sinusoids(int positions, int width) {
 
 TEST(PositionalEmbeddingLayer, AddsARowToEachPosition) {
   for (const PositionKind kind : {PositionKind::learned, PositionKind::sinusoidal}) {
-    Trial trial(of_positions(kind), 4);
+    Trial trial(positional_network(kind), 4);
     EXPECT_EQ(trial.network().output_shape(), Shape({3, 5}));
     const std::vector<double> fixed = sinusoids(3, 5);
     std::vector<float> expected;
@@ -63,11 +63,11 @@ TEST(PositionalEmbeddingLayer, HasTheGradientsOfItsInputAndTable) {
     network.add(Flatten());
     network.add(Dense({.units = 12}));
     network.add(Reshape({.shape = {3, 4}}));
-    network.add(Add(), {network.last(), shift, placed});  // so that gradients meet
+    network.add(Add(), {network.last(), shift, placed});  // so that gradients are added
     expect_gradients_match_differences(std::move(network));
   }
-  // Larger than the part of the table that is summed at a time.
-  Network large = of_positions(PositionKind::learned, {65, 64});
+  // Larger than the blocks of the table that are summed.
+  Network large = positional_network(PositionKind::learned, {65, 64});
   Trial trial(large, 3);
   trial.train();
   const std::vector<float> outputs = trial.predict();
@@ -95,18 +95,19 @@ TEST(PositionalEmbeddingLayer, AddsTheFirstRowsOfALargerTable) {
   EXPECT_THAT(outputs, Pointwise(FloatNear(1e-6f), expected));
 
   trial.train();
-  std::vector<float> of_table(30);
-  std::vector<float> of_constant(10);
+  std::vector<float> table_gradient(30);
+  std::vector<float> constant_gradient(10);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const float gradient =
         2 * (outputs[i] - trial.targets()[i]) / static_cast<float>(outputs.size());
-    of_table[i % 15] += gradient;
-    of_constant[i % 5] += gradient;
+    table_gradient[i % 15] += gradient;
+    constant_gradient[i % 5] += gradient;
   }
   EXPECT_THAT(trial.gradient("positional_embedding/embeddings"),
-              Pointwise(FloatNear(1e-6f), of_table))
-      << "0 for rows that no position has";
-  EXPECT_THAT(trial.gradient("constant/embeddings"), Pointwise(FloatNear(1e-6f), of_constant));
+              Pointwise(FloatNear(1e-6f), table_gradient))
+      << "0 for rows without a position";
+  EXPECT_THAT(trial.gradient("constant/embeddings"),
+              Pointwise(FloatNear(1e-6f), constant_gradient));
 }
 
 TEST(PositionalEmbeddingLayer, MayBeFrozen) {
@@ -121,19 +122,19 @@ TEST(PositionalEmbeddingLayer, MayBeFrozen) {
 TEST(PositionalEmbeddingLayer, RoundsToBfloat16) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   for (const PositionKind kind : {PositionKind::learned, PositionKind::sinusoidal}) {
-    Trial exact(of_positions(kind), 3);
-    Trial rounded(of_positions(kind), 3, 1, Precision::bfloat16);
+    Trial exact(positional_network(kind), 3);
+    Trial rounded(positional_network(kind), 3, 1, Precision::bfloat16);
     EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.03f), exact.predict()));
   }
 }
 
 TEST(PositionalEmbeddingLayer, DeclaresATableUnlessItIsFixed) {
-  const Network learned = of_positions(PositionKind::learned);
+  const Network learned = positional_network(PositionKind::learned);
   const ParameterInfo& table = *learned.parameters().find("positional_embedding/embeddings");
   EXPECT_EQ(table.shape, Shape({3, 5}));
   EXPECT_EQ(table.initializer.kind, Initializer::Kind::uniform);
-  EXPECT_EQ(of_positions(PositionKind::sinusoidal).parameters().element_count(), 0U);
-  EXPECT_EQ(input_error_of([] { of_positions(PositionKind::learned, {4}); }),
+  EXPECT_EQ(positional_network(PositionKind::sinusoidal).parameters().element_count(), 0U);
+  EXPECT_EQ(input_error_of([] { positional_network(PositionKind::learned, {4}); }),
             "[layer positional_embedding (positional_embedding)] expected an input [positions, "
             "width], got [4]");
   EXPECT_EQ(input_error_of([] {

@@ -96,7 +96,7 @@ std::vector<std::int32_t> segments_of_samples() {
 
 class RecurrentDocuments : public testing::TestWithParam<DocumentSetting> {};
 
-TEST_P(RecurrentDocuments, HaveTheGradientsOfDifferences) {
+TEST_P(RecurrentDocuments, MatchFiniteDifferences) {
   expect_gradients_match_differences(GetParam().network());
 }
 
@@ -118,16 +118,16 @@ TEST_P(RecurrentDocuments, AreReadBackFromTheirDescription) {
   EXPECT_EQ(read.nodes().back().inputs, network.nodes().back().inputs);
 }
 
-// Without positions, so that a document has the same inputs wherever it is.
-TEST_P(RecurrentDocuments, AreAsIfEachWereAlone) {
+// Without positions, so that the inputs of a document do not depend on its place.
+TEST_P(RecurrentDocuments, AreIndependent) {
   const DocumentSetting& setting = GetParam();
   if (!setting.options.segments || setting.options.initial_state) return;
-  const auto network = [](DocumentSetting of, std::int64_t positions, bool segments) {
-    of.options.segments = segments;
+  const auto network = [](DocumentSetting variant, std::int64_t positions, bool segments) {
+    variant.options.segments = segments;
     Network made({{.name = "segments", .shape = {positions}, .type = ElementType::int32}});
     std::vector<NodeId> inputs = {made.add(Embedding({.vocabulary = 5, .dimension = 3}))};
     if (segments) inputs.push_back(made.input("segments"));
-    of.add_to(made, std::move(inputs));
+    variant.add_to(made, std::move(inputs));
     return made;
   };
   DocumentSetting sequences = setting;
@@ -156,7 +156,7 @@ TEST_P(RecurrentDocuments, AreAsIfEachWereAlone) {
 INSTANTIATE_TEST_SUITE_P(Settings, RecurrentDocuments, testing::ValuesIn(document_settings()),
                          [](const auto& test) { return test.param.name(); });
 
-TEST(RecurrentStates, HaveTheirGradientsWhereOthersAreFrozen) {
+TEST(RecurrentStates, HaveGradientsIfOthersAreFrozen) {
   for (const char* kind : {"lstm", "gru", "simple_rnn"})
     for (const std::vector<std::string>& frozen :
          {std::vector<std::string>{"embedding/*", "positional_embedding/*"},  // the other input
@@ -175,7 +175,7 @@ TEST(RecurrentStates, HaveTheirGradientsWhereOthersAreFrozen) {
     }
 }
 
-TEST(RecurrentStates, AreTheLastOutputOfPaddingAlone) {
+TEST(RecurrentStates, AreTheLastOutputIfAllIsPadding) {
   for (const char* kind : {"lstm", "gru", "simple_rnn"})
     for (const bool sequences : {false, true}) {
       SCOPED_TRACE(kind);

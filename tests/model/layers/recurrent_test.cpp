@@ -74,7 +74,7 @@ std::vector<RecurrentCase> recurrent_cases() {
             RecurrentOptions{.bidirectional = true},
             RecurrentOptions{.bidirectional = true, .use_bias = false},
             RecurrentOptions{.bidirectional = true, .recurrent_bias = true}}) {
-        if (options.recurrent_bias && kind == std::string("gru")) continue;  // always has it
+        if (options.recurrent_bias && kind == std::string("gru")) continue;  // always has one
         RecurrentCase one{kind, options};
         one.options.units = kUnits;
         one.options.return_sequences = sequences;
@@ -114,21 +114,25 @@ std::vector<std::vector<double>> outputs_of(Trial& trial, const RecurrentCase& t
   for (const std::vector<double>& x : inputs) {
     std::vector<double> next(kUnits);
     for (std::size_t u = 0; u < kUnits; ++u) {
-      const auto of_input = [&](std::size_t gate) {
+      const auto input_product = [&](std::size_t gate) {
         return sum(kernel, gate * kUnits + u, x) + bias[gate * kUnits + u];
       };
-      const auto of_output = [&](std::size_t gate) {
+      const auto recurrent_product = [&](std::size_t gate) {
         return sum(recurrent_kernel, gate * kUnits + u, h) + recurrent_bias[gate * kUnits + u];
       };
-      const auto of_both = [&](std::size_t gate) { return of_input(gate) + of_output(gate); };
+      const auto gate_sum = [&](std::size_t gate) {
+        return input_product(gate) + recurrent_product(gate);
+      };
       if (test.kind == "simple_rnn") {
-        next[u] = std::tanh(of_both(0));
+        next[u] = std::tanh(gate_sum(0));
       } else if (test.kind == "gru") {
-        const double z = logistic(of_both(1));
-        next[u] = (1 - z) * std::tanh(of_input(2) + logistic(of_both(0)) * of_output(2)) + z * h[u];
+        const double z = logistic(gate_sum(1));
+        next[u] =
+            (1 - z) * std::tanh(input_product(2) + logistic(gate_sum(0)) * recurrent_product(2)) +
+            z * h[u];
       } else {
-        c[u] = logistic(of_both(1)) * c[u] + logistic(of_both(0)) * std::tanh(of_both(2));
-        next[u] = logistic(of_both(3)) * std::tanh(c[u]);
+        c[u] = logistic(gate_sum(1)) * c[u] + logistic(gate_sum(0)) * std::tanh(gate_sum(2));
+        next[u] = logistic(gate_sum(3)) * std::tanh(c[u]);
       }
     }
     h = next;
@@ -172,7 +176,7 @@ TEST_P(RecurrentLayer, ComputesTheFormulasOfItsCell) {
   EXPECT_THAT(trial.predict(), Pointwise(FloatNear(2e-6f), expected)) << "again";
 }
 
-TEST_P(RecurrentLayer, HasTheGradientsOfDifferences) {
+TEST_P(RecurrentLayer, MatchesFiniteDifferences) {
   expect_gradients_match_differences(GetParam().network());
 }
 
@@ -205,7 +209,7 @@ TEST_P(RecurrentLayer, IsReadBackFromItsDescription) {
 INSTANTIATE_TEST_SUITE_P(Kinds, RecurrentLayer, testing::ValuesIn(recurrent_cases()),
                          [](const auto& test) { return test.param.name(); });
 
-TEST(RecurrentLayers, HaveTheGradientsOfDifferencesWhenStacked) {
+TEST(RecurrentLayers, MatchFiniteDifferencesWhenStacked) {
   Network network({kPositions, kFeatures});
   network.add(LSTM({.units = 4, .return_sequences = true}));
   network.add(GRU({.units = 3, .return_sequences = true, .bidirectional = true}));
@@ -214,7 +218,7 @@ TEST(RecurrentLayers, HaveTheGradientsOfDifferencesWhenStacked) {
   expect_gradients_match_differences(std::move(network));
 }
 
-TEST(RecurrentLayers, HaveTheSameGradientsWhereOthersAreFrozen) {
+TEST(RecurrentLayers, HaveTheSameGradientsIfOthersAreFrozen) {
   const RecurrentCase test{"gru", {.units = kUnits, .bidirectional = true}};
   Trial whole(test.network(), kSequences);
   whole.train();
@@ -242,7 +246,7 @@ TEST(RecurrentLayers, ReadOneStep) {
         RecurrentCase{kind, {.units = 2, .return_sequences = true}}.network({1, 1}));
 }
 
-TEST(RecurrentLayers, DoNotHideNaN) {
+TEST(RecurrentLayers, PropagateNaN) {
   for (const char* kind : {"lstm", "gru", "simple_rnn"}) {
     Trial trial(RecurrentCase{kind, {.units = 16}}.network(), kSequences);
     trial.features()[1] = std::numeric_limits<float>::quiet_NaN();
@@ -263,7 +267,7 @@ TEST(RecurrentLayers, SaturateWithoutOverflow) {
     }
 }
 
-TEST(RecurrentLayers, BeginAsInKeras) {
+TEST(RecurrentLayers, InitializeAsInKeras) {
   Network network({kPositions, kFeatures});
   network.add(LSTM({.units = 8, .return_sequences = true, .bidirectional = true}));
   network.add(LSTM({.units = 2, .return_sequences = true, .recurrent_bias = true}),

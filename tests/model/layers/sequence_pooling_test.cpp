@@ -26,7 +26,7 @@ constexpr std::size_t kRow = 5;
 // Padding at the end, between documents, and everywhere.
 const std::vector<std::int32_t> kSegmentsOfSequences = {1, 1, 1, 0, 1, 0, 2, 2, 0, 0, 0, 0};
 
-// Reads [T, D] shifted by a table, and perhaps segments.
+// Reads [T, D] shifted by a table, and optionally segments.
 Network mean_network(bool has_segments) {
   constexpr auto kT = static_cast<std::int64_t>(kPlaces);
   std::vector<NetworkInput> inputs = {
@@ -34,13 +34,13 @@ Network mean_network(bool has_segments) {
   if (has_segments)
     inputs.push_back({.name = "segments", .shape = {kT}, .type = ElementType::int32});
   Network network(inputs, "mean");
-  std::vector<NodeId> of_mean = {network.add(PositionalEmbedding())};
-  if (has_segments) of_mean.push_back(network.input("segments"));
-  network.add(GlobalAveragePooling1D(), of_mean);
+  std::vector<NodeId> mean_inputs = {network.add(PositionalEmbedding())};
+  if (has_segments) mean_inputs.push_back(network.input("segments"));
+  network.add(GlobalAveragePooling1D(), mean_inputs);
   return network;
 }
 
-// The mean in double, and its gradient: what each value of a sequence counts.
+// The mean in double, and its gradient: the weight of each value of a sequence.
 std::vector<double> weights_of_positions(bool has_segments) {
   std::vector<double> weights;
   for (std::size_t sequence = 0; sequence < kPooled; ++sequence) {
@@ -55,7 +55,7 @@ std::vector<double> weights_of_positions(bool has_segments) {
   return weights;
 }
 
-TEST(GlobalAveragePooling1DLayer, IsTheMeanOfPositionsThatAreNotPadding) {
+TEST(GlobalAveragePooling1DLayer, AveragesPositionsThatAreNotPadding) {
   set_thread_budget(1);
   for (const bool has_segments : {false, true}) {
     device::HostAllocator allocator;
@@ -81,7 +81,7 @@ TEST(GlobalAveragePooling1DLayer, IsTheMeanOfPositionsThatAreNotPadding) {
     for (std::size_t i = 0; i < means.size(); ++i) EXPECT_NEAR(outputs[i], means[i], 1e-6);
 
     model.train_batch(batch, {.global_samples = kPooled}, MeanSquaredError{});
-    std::vector<double> gradients(kPlaces * kRow);  // of the shift, of all sequences
+    std::vector<double> gradients(kPlaces * kRow);  // for the shift, all sequences
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::size_t output = i / kRow / kPlaces * kRow + i % kRow;
       gradients[i % gradients.size()] += weights[i / kRow] * 2 *

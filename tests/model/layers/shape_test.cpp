@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What the network makes of one sample 1, 2, 3, ...
+// The output of the network for one sample 1, 2, 3, ...
 std::vector<float> shaped(Network network) {
   Trial trial(std::move(network), 1);
   std::iota(trial.features().begin(), trial.features().end(), 1.0f);
@@ -58,7 +58,7 @@ TEST(PermuteLayer, ReordersAxes) {
   EXPECT_THAT(shaped(std::move(whole_pixels)), ElementsAre(1, 2, 5, 6, 3, 4, 7, 8));
 }
 
-TEST(PermuteLayer, RefusesWhatIsNoPermutation) {
+TEST(PermuteLayer, RefusesInvalidPermutations) {
   for (const Shape& dims : {Shape{1, 1}, Shape{1}, Shape{0, 1}, Shape{3, 1}, Shape{1, 2, 3}})
     EXPECT_EQ(
         input_error_of([&] {
@@ -136,7 +136,7 @@ TEST(ZeroPadding2DLayer, AddsZerosOnEachSide) {
             "1, -1 and 1");
 }
 
-TEST(Cropping1DLayer, LeavesOutPositionsAtBothEnds) {
+TEST(Cropping1DLayer, RemovesPositionsAtBothEnds) {
   Network network({4, 2});
   network.add(Cropping1D({.before = 1, .after = 2}));
   EXPECT_EQ(network.output_shape(), Shape({1, 2}));

@@ -1,4 +1,4 @@
-// Batch normalization that asks others for their statistics.
+// Batch normalization that exchanges statistics with other replicas.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace lockstep::model {
 namespace {
 
-/// Nobody else adds anything. Keeps what was asked for, among what else is told to events.
+/// An exchange without contributions of others. Records the requests among the other events.
 class Alone final : public StatisticsExchange {
  public:
   Alone(int member, int members) : member_(member), members_(members) {}
@@ -87,7 +87,7 @@ class SynchronizedBatchNormalization : public ::testing::Test {
   void SetUp() override { set_thread_budget(1); }
 };
 
-TEST_F(SynchronizedBatchNormalization, OfOneMemberIsThatOfItsOwnSamples) {
+TEST_F(SynchronizedBatchNormalization, WithOneMemberUsesItsOwnSamples) {
   for (const std::int64_t samples : {1, 2, 5}) {
     for (const float offset : {0.0f, 100.0f}) {
       for (const int members : {1, 3}) {  // the other two have no samples
@@ -104,7 +104,7 @@ TEST_F(SynchronizedBatchNormalization, OfOneMemberIsThatOfItsOwnSamples) {
   }
 }
 
-TEST_F(SynchronizedBatchNormalization, AsksOnceALayerEachWay) {
+TEST_F(SynchronizedBatchNormalization, ExchangesOncePerLayerAndPass) {
   Alone exchange(1, 3);
   Model model(&exchange);
   model.train(2);
@@ -112,7 +112,7 @@ TEST_F(SynchronizedBatchNormalization, AsksOnceALayerEachWay) {
               ::testing::ElementsAre("sum of 45", "sum of 45", "sum of 14", "sum of 14"));
 }
 
-TEST_F(SynchronizedBatchNormalization, WithoutSamplesDoesTheSameInTheSameOrder) {
+TEST_F(SynchronizedBatchNormalization, WithoutSamplesExchangesInTheSameOrder) {
   const auto events_of = [](std::int64_t samples) {
     Alone exchange(0, 2);
     Model model(&exchange);
@@ -121,7 +121,7 @@ TEST_F(SynchronizedBatchNormalization, WithoutSamplesDoesTheSameInTheSameOrder) 
     if (samples == 0) {
       EXPECT_THAT(model.compiled.gradients(), ::testing::Each(0.0f));
       EXPECT_THAT(model.compiled.buffers(), ::testing::Each(::testing::AnyOf(0.0f, 1.0f)))
-          << "nobody had samples";
+          << "no samples";
     }
     return exchange.events;
   };
@@ -130,7 +130,7 @@ TEST_F(SynchronizedBatchNormalization, WithoutSamplesDoesTheSameInTheSameOrder) 
   EXPECT_EQ(events_of(0), expected);
 }
 
-TEST_F(SynchronizedBatchNormalization, AsksNobodyInInference) {
+TEST_F(SynchronizedBatchNormalization, DoesNotExchangeInInference) {
   Alone exchange(0, 2);
   Model model(&exchange);
   const std::vector<float> features(90, 0.25f);

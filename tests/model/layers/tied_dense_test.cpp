@@ -1,4 +1,4 @@
-// A table that an embedding and the outputs share.
+// A table shared by an embedding and the outputs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ constexpr std::int64_t kVocabulary = 6;
 constexpr std::int64_t kTableWidth = 3;
 
 // Words, their rows, a layer between, and a value for each word at each position. Untied: with a
-// kernel of its own.
+// separate kernel.
 Network next_words(bool tied, bool use_bias = false) {
   Network network({{.name = "words", .shape = {4}, .type = ElementType::int32}}, "text");
   network.add(Embedding({.vocabulary = kVocabulary, .dimension = kTableWidth}));
@@ -55,10 +55,10 @@ TEST(TiedDense, IsADenseWhoseKernelIsTheTable) {
 
     tied.train();
     untied.train();
-    const auto of_rows = untied.gradient("embedding/embeddings");
-    const auto of_outputs = untied.gradient("dense_1/kernel");
-    std::vector<float> sum(of_rows.size());
-    std::ranges::transform(of_rows, of_outputs, sum.begin(), std::plus());
+    const auto row_part = untied.gradient("embedding/embeddings");
+    const auto output_part = untied.gradient("dense_1/kernel");
+    std::vector<float> sum(row_part.size());
+    std::ranges::transform(row_part, output_part, sum.begin(), std::plus());
     EXPECT_THAT(tied.gradient("embedding/embeddings"), Pointwise(FloatNear(1e-6f), sum));
     EXPECT_THAT(tied.gradient("dense/kernel"), ElementsAreArray(untied.gradient("dense/kernel")));
     if (use_bias) {
@@ -68,7 +68,7 @@ TEST(TiedDense, IsADenseWhoseKernelIsTheTable) {
   }
 }
 
-TEST(TiedDense, HasTheGradientsOfDifferences) {
+TEST(TiedDense, MatchesFiniteDifferences) {
   expect_gradients_match_differences(next_words(true));
   expect_gradients_match_differences(next_words(true, true));
   Network relu = next_words(true, true);
@@ -76,7 +76,7 @@ TEST(TiedDense, HasTheGradientsOfDifferences) {
   expect_gradients_match_differences(std::move(relu), {.step = 1e-3f, .tolerance = 2e-2});
 }
 
-TEST(TiedDense, TrainsWhatIsNotFrozen) {
+TEST(TiedDense, TrainsUnfrozenParameters) {
   using Patterns = std::vector<std::string>;
   for (const Patterns& patterns :
        {Patterns{"embedding/*"}, Patterns{"tied_dense/bias"}, Patterns{"dense/*"},
@@ -88,8 +88,8 @@ TEST(TiedDense, TrainsWhatIsNotFrozen) {
   }
 }
 
-// The embedding has no part in the output: what the other layer writes is the whole gradient.
-TEST(TiedDense, MayUseATableWhoseRowsNobodyReads) {
+// The output does not depend on the embedding: the other layer writes the whole gradient.
+TEST(TiedDense, AcceptsAnEmbeddingWithoutReaders) {
   Network network({{.name = "words", .shape = {4}, .type = ElementType::int32}});
   network.add(Embedding({.vocabulary = 5, .dimension = kTableWidth}), {kInput}, "read");
   network.add(Embedding({.vocabulary = kVocabulary, .dimension = kTableWidth}), {kInput}, "unread");
@@ -100,7 +100,7 @@ TEST(TiedDense, MayUseATableWhoseRowsNobodyReads) {
   expect_gradients_match_differences(std::move(network));
 }
 
-// Both uses have written it, and a later pass does not add to what an earlier one has left.
+// Both uses contribute, and a later pass does not add to an earlier one.
 TEST(TiedDense, ReportsTheGradientOfTheTableOnce) {
   Trial trial(next_words(true, true), 3);
   const std::vector<float> targets(trial.targets());
@@ -130,7 +130,7 @@ TEST(TiedDense, ReportsTheGradientOfTheTableOnce) {
               ElementsAreArray(once.gradient("embedding/embeddings")));
 }
 
-TEST(TiedDense, AddsUpMicroBatches) {
+TEST(TiedDense, AccumulatesMicroBatches) {
   Trial whole(next_words(true), 4);
   whole.train();
   Trial parts(next_words(true), 4);
@@ -160,7 +160,7 @@ TEST(TiedDense, RoundsToBfloat16) {
               Pointwise(FloatNear(0.03f), exact.gradient("embedding/embeddings")));
 }
 
-TEST(TiedDense, RefusesWhatItCannotShare) {
+TEST(TiedDense, RefusesUnsharableLayers) {
   const auto error = [](const TiedDense::Options& options, std::int64_t width = kTableWidth) {
     return input_error_of([&] {
       Network network = next_words(false);

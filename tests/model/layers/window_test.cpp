@@ -39,8 +39,8 @@ TEST_P(Window, HasTheExtentsOfItsPadding) {
   EXPECT_EQ(horizontal.pad_right, c.after);
 }
 
-// Those of same padding are what TensorFlow gives, those of symmetric padding what PyTorch gives
-// for padding (kernel - 1) / 2.
+// The values of same padding are those of TensorFlow, of symmetric padding those of PyTorch for
+// padding (kernel - 1) / 2.
 INSTANTIATE_TEST_SUITE_P(
     Geometries, Window,
     ::testing::Values(
@@ -80,7 +80,7 @@ TEST(WindowGeometry, RefusesAnImageSmallerThanTheWindow) {
             "[layer conv (conv2d)] expected an image of at least 3x3, got [4, 2, 1]");
 }
 
-TEST(ParsePadding, KnowsItsNames) {
+TEST(ParsePadding, AcceptsItsNames) {
   EXPECT_EQ(parse_padding("valid"), Padding::valid);
   EXPECT_EQ(parse_padding("same"), Padding::same);
   EXPECT_EQ(parse_padding("symmetric"), Padding::symmetric);

@@ -70,7 +70,7 @@ class Case {
   std::vector<T> data_gradient() {
     return product(Pass::data_gradient, output_gradient_, nullptr, images_.size());
   }
-  // Of the kernel, and behind it that of the bias.
+  // The gradient of the kernel, followed by that of the bias.
   std::vector<float> parameter_gradients() {
     std::vector<float> result(kernel_.size() + (spec_.bias ? bias_.size() : 0), NAN);
     KernelGradient gradient(context_, spec_);
@@ -81,7 +81,7 @@ class Case {
     return result;
   }
 
-  // Element `index` of these, by definition.
+  // Element `index` of the output, by definition.
   double output_at(std::int64_t index) const {
     const auto [n, y, x, filter] =
         place(index, window().output_height, window().output_width, spec_.filters);
@@ -160,7 +160,7 @@ class Case {
     return {const_cast<T*>(values.data()), values.size(),
             sizeof(T) == 2 ? Precision::bfloat16 : Precision::float32};
   }
-  // The arena may hold what another layer has left: NaN here.
+  // The arena may hold data of another layer: NaN here.
   static std::vector<Line> scratch_of(std::size_t bytes) {
     std::vector<Line> scratch((bytes + sizeof(Line) - 1) / sizeof(Line));
     std::memset(static_cast<void*>(scratch.data()), 0xff, scratch.size() * sizeof(Line));
@@ -186,14 +186,15 @@ class Case {
   std::vector<T> output_gradient_;
 };
 
-// The largest difference of `values` from expected(index), in units of their root mean square; of
-// at most some thousand elements.
+// The largest difference of `values` from expected(index), in units of their root mean square;
+// samples at most a few thousand elements.
 template <typename T, typename Expected>
 double difference(const std::vector<T>& values, const Expected& expected) {
   constexpr std::int64_t kElements = 4000;
-  const std::int64_t step = std::ssize(values) <= kElements
-                                ? 1
-                                : std::ssize(values) / kElements / 2 * 2 + 1;  // meets all channels
+  const std::int64_t step =
+      std::ssize(values) <= kElements
+          ? 1
+          : std::ssize(values) / kElements / 2 * 2 + 1;  // covers all channels
   double largest = 0;
   double squares = 0;
   std::int64_t count = 0;
@@ -208,7 +209,7 @@ double difference(const std::vector<T>& values, const Expected& expected) {
 
 class Winograd : public ::testing::TestWithParam<WinogradCase> {};
 
-TEST_P(Winograd, IsTheConvolutionAndItsGradients) {
+TEST_P(Winograd, MatchesTheConvolutionAndItsGradients) {
   Case<float> c(spec_of(GetParam()));
   EXPECT_LT(difference(c.output(), [&](std::int64_t i) { return c.output_at(i); }), 2e-5);
   EXPECT_LT(difference(c.data_gradient(), [&](std::int64_t i) { return c.data_gradient_at(i); }),
@@ -218,7 +219,7 @@ TEST_P(Winograd, IsTheConvolutionAndItsGradients) {
             2e-5);
 }
 
-TEST(WinogradWithoutBias, IsTheConvolutionAndItsGradients) {
+TEST(WinogradWithoutBias, MatchesTheConvolutionAndItsGradients) {
   Conv2DSpec spec = spec_of({"", 3, 5, 7, 16, 32, 1, 1, 1, 1});
   spec.bias = false;
   Case<float> c(spec);
@@ -229,7 +230,7 @@ TEST(WinogradWithoutBias, IsTheConvolutionAndItsGradients) {
 }
 
 TEST_P(Winograd, RoundsOnlyTheResultToBfloat16) {
-  constexpr double kRounding = 1.0 / 256;  // of the largest elements, some root mean squares
+  constexpr double kRounding = 1.0 / 256;  // for the largest elements, a few root mean squares
   Case<Eigen::bfloat16> c(spec_of(GetParam(), true));
   EXPECT_LT(difference(c.output(), [&](std::int64_t i) { return c.output_at(i); }), 6 * kRounding);
   EXPECT_LT(difference(c.data_gradient(), [&](std::int64_t i) { return c.data_gradient_at(i); }),
@@ -239,7 +240,7 @@ TEST_P(Winograd, RoundsOnlyTheResultToBfloat16) {
             2e-5);
 }
 
-// oneDNN's products have the same bits in blocks of any size only where it has AVX-512.
+// oneDNN's products are bitwise independent of the block size only with AVX-512.
 TEST_P(Winograd, HasTheSameResultsOnTwoThreads) {
   const auto results = [](int threads) {
     const int before = thread_budget();
@@ -275,9 +276,9 @@ INSTANTIATE_TEST_SUITE_P(
         WinogradCase{"blocks_of_both", 3, 34, 33, 272, 320, 1, 1, 1, 1}),
     [](const auto& each) { return each.param.name; });
 
-TEST(WinogradPays, ForManyChannelsAndTiles) {
+TEST(WinogradIsProfitable, ForManyChannelsAndTiles) {
   const auto pays_for = [](WinogradCase c, Pass pass = Pass::forward) {
-    return pays(spec_of(c), pass, memory::data_type::f32);
+    return is_profitable(spec_of(c), pass, memory::data_type::f32);
   };
   const WinogradCase usual{"", 32, 32, 32, 64, 64, 1, 1, 1, 1};
   for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::kernel_gradient})
@@ -287,9 +288,9 @@ TEST(WinogradPays, ForManyChannelsAndTiles) {
   EXPECT_FALSE(pays_for({"a part of a vector", 32, 32, 32, 64, 65, 1, 1, 1, 1}));
 }
 
-TEST(WinogradPays, OnlyForOneGroupOfThreeByThreeWithoutStride) {
+TEST(WinogradIsProfitable, OnlyForOneGroupOfThreeByThreeWithoutStride) {
   const auto pays_for = [](const Conv2DSpec& spec) {
-    return pays(spec, Pass::forward, memory::data_type::f32);
+    return is_profitable(spec, Pass::forward, memory::data_type::f32);
   };
   const Conv2DSpec usual = spec_of({"", 32, 32, 32, 64, 64, 1, 1, 1, 1});
   Conv2DSpec other = usual;

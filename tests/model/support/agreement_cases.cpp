@@ -19,14 +19,14 @@ Network ended(Network network) {
 }
 
 template <typename L>
-Network of_layer(L layer, Shape shape = {7, 5, 3}) {
+Network layer_network(L layer, Shape shape = {7, 5, 3}) {
   Network network = image_network(std::move(shape));
-  network.add(Conv2D({.filters = 4, .kernel = 1}));  // so that the layer has a gradient to give
+  network.add(Conv2D({.filters = 4, .kernel = 1}));  // makes the layer compute an input gradient
   network.add(std::move(layer));
   return ended(std::move(network));
 }
 
-// The first layer has a gradient to give, to one before it.
+// Adds a layer in front, so that the next one computes an input gradient.
 template <typename First, typename Second>
 Network recurrent_network(First first, Second second) {
   Network network({6, 3});
@@ -52,8 +52,7 @@ Network recurrent_network_of_documents(First first, Second second, std::int64_t 
 
 }  // namespace
 
-// Convolutions as they stand in residual blocks; filters that do not fill what is aligned, zeros on
-// one side.
+// Convolutions as in residual blocks, with unaligned numbers of filters and one-sided padding.
 Network normalized_convolutions() {
   Network network = image_network({8, 7, 3});
   network.add(
@@ -101,31 +100,31 @@ std::vector<AgreementCase> layer_cases() {
          network.add(Dense({.units = 4, .use_bias = false}));
          return ended(std::move(network));
        }},
-      {"convolution", [] { return of_layer(Conv2D({.filters = 6, .kernel = 3})); }},
+      {"convolution", [] { return layer_network(Conv2D({.filters = 6, .kernel = 3})); }},
       {"convolution_same",
-       [] { return of_layer(Conv2D({.filters = 5, .kernel = 3, .padding = Padding::same})); }},
+       [] { return layer_network(Conv2D({.filters = 5, .kernel = 3, .padding = Padding::same})); }},
       {"convolution_with_uneven_zeros",
        [] {
-         return of_layer(
+         return layer_network(
              Conv2D({.filters = 5, .kernel = 4, .strides = 2, .padding = Padding::same}));
        }},
       {"convolution_in_groups",
        [] {
-         return of_layer(Conv2D({.filters = 6,
-                                 .kernel = 3,
-                                 .strides = 2,
-                                 .padding = Padding::symmetric,
-                                 .groups = 2}));
+         return layer_network(Conv2D({.filters = 6,
+                                      .kernel = 3,
+                                      .strides = 2,
+                                      .padding = Padding::symmetric,
+                                      .groups = 2}));
        }},
       {"depthwise_convolution",
-       [] { return of_layer(DepthwiseConv2D({.strides = 2, .depth_multiplier = 2})); }},
+       [] { return layer_network(DepthwiseConv2D({.strides = 2, .depth_multiplier = 2})); }},
       {"transposed_convolution",
        [] {
-         return of_layer(
+         return layer_network(
              Conv2DTranspose({.filters = 6, .kernel = 4, .strides = 2, .padding = Padding::same}));
        }},
       {"transposed_convolution_with_gaps",
-       [] { return of_layer(Conv2DTranspose({.filters = 4, .kernel = 2, .strides = 3})); }},
+       [] { return layer_network(Conv2DTranspose({.filters = 4, .kernel = 2, .strides = 3})); }},
       {"convolution_of_rows",
        [] {
          Network network({9, 3});
@@ -148,25 +147,28 @@ std::vector<AgreementCase> layer_cases() {
          network.add(ReLU());
          return ended(std::move(network));
        }},
-      {"max_pooling", [] { return of_layer(MaxPool2D({.pool = 2})); }},
+      {"max_pooling", [] { return layer_network(MaxPool2D({.pool = 2})); }},
       {"max_pooling_that_overlaps",
        [] {
-         return of_layer(MaxPool2D({.pool = 3, .strides = 2, .padding = Padding::symmetric}));
+         return layer_network(MaxPool2D({.pool = 3, .strides = 2, .padding = Padding::symmetric}));
        }},
       {"average_pooling",
-       [] { return of_layer(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same})); }},
-      {"global_average_pooling", [] { return of_layer(GlobalAveragePooling2D()); }},
+       [] {
+         return layer_network(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same}));
+       }},
+      {"global_average_pooling", [] { return layer_network(GlobalAveragePooling2D()); }},
       {"global_max_pooling",
        [] {
-         return of_layer(GlobalMaxPooling2D(), {1, 2, 3});
+         return layer_network(GlobalMaxPooling2D(), {1, 2, 3});
        }},
       {"up_sampling",
        [] {
-         return of_layer(UpSampling2D({.size = {3, 2}}));
+         return layer_network(UpSampling2D({.size = {3, 2}}));
        }},
       {"bilinear_up_sampling",
        [] {
-         return of_layer(UpSampling2D({.size = {3, 2}, .interpolation = Interpolation::bilinear}));
+         return layer_network(
+             UpSampling2D({.size = {3, 2}, .interpolation = Interpolation::bilinear}));
        }},
       {"bilinear_up_sampling_of_whole_packs",
        [] {
@@ -175,8 +177,8 @@ std::vector<AgreementCase> layer_cases() {
          network.add(UpSampling2D({.size = {2, 5}, .interpolation = Interpolation::bilinear}));
          return ended(std::move(network));
        }},
-      {"dropout", [] { return of_layer(Dropout({.rate = 0.3f})); }},
-      {"batch_normalization", [] { return of_layer(BatchNormalization()); }},
+      {"dropout", [] { return layer_network(Dropout({.rate = 0.3f})); }},
+      {"batch_normalization", [] { return layer_network(BatchNormalization()); }},
       {"batch_normalization_relu",
        [] {
          Network network = image_network({6, 6, 3});
@@ -252,7 +254,7 @@ std::vector<AgreementCase> layer_cases() {
          network.add(Multiply(), {first, second, first});
          return ended(std::move(network));
        }},
-      {"concatenation",  // of whole packs of channels, of rows, and of neither
+      {"concatenation",  // whole packs of channels, of rows, and neither
        [] {
          Network network = image_network();
          const NodeId first = network.add(Conv2D({.filters = 8, .kernel = 1}));
@@ -264,7 +266,7 @@ std::vector<AgreementCase> layer_cases() {
        }},
       {"permutation",
        [] {
-         return of_layer(Permute({.dims = {3, 1, 2}}));
+         return layer_network(Permute({.dims = {3, 1, 2}}));
        }},
       {"permutation_of_pixels",
        [] {
@@ -275,7 +277,7 @@ std::vector<AgreementCase> layer_cases() {
          return ended(std::move(network));
        }},
       {"zero_padding",
-       [] { return of_layer(ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})); }},
+       [] { return layer_network(ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})); }},
       {"cropping",
        [] {
          Network network = image_network();
@@ -298,7 +300,7 @@ std::vector<AgreementCase> layer_cases() {
          network.add(Attention({.heads = 2, .causal = true}));
          return ended(std::move(network));
        }},
-      // Heads that cuDNN computes on a GPU, where it may round.
+      // Heads that cuDNN computes on a GPU, if rounding is allowed.
       {"attention_of_whole_packs",
        [] {
          Network network({70, 3});

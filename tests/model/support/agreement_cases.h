@@ -1,4 +1,4 @@
-// Networks with which two devices are compared: one for each layer, and some of several layers.
+// Networks for comparing two devices: one for each layer, and some of several layers.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct AgreementCase {
   std::string name;
   std::function<Network()> make;
   std::vector<std::int64_t> batches = {1, 3};
-  double depth = 1;  // how much of rounding adds up
+  double depth = 1;  // factor on the rounding errors
 
   friend std::ostream& operator<<(std::ostream& stream, const AgreementCase& one) {
     return stream << one.name;
@@ -28,8 +28,8 @@ Network normalized_convolutions();
 std::vector<AgreementCase> layer_cases();
 /// One for each activation.
 std::vector<AgreementCase> activation_cases();
-/// Networks so deep that the rounding of one layer to 16 bits is amplified by the next, or that
-/// round themselves: compared in float32 alone.
+/// Networks so deep that they amplify rounding to 16 bits, or that round themselves: compared in
+/// float32 only.
 std::vector<AgreementCase> deep_cases();
 
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-// A folder for the algorithms that GPUs measure, as long as a test runs.
+// A temporary cache of measured algorithms, which exists while a test runs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace lockstep::model {
 
-/// What one test has measured is not known to the next. Tests may run at the same time.
+/// Tests do not share measurements, and may run concurrently.
 class CacheFolder {
  public:
   CacheFolder() {

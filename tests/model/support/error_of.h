@@ -1,4 +1,4 @@
-// What a call throws, as text for matchers.
+// The error of a call, as text for matchers.
 #pragma once
 
 #include <fmt/format.h>

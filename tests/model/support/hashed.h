@@ -16,7 +16,7 @@ double hashed(std::uint32_t index, std::uint32_t seed);
 /// `count` numbers in 0 .. limit-1.
 std::vector<std::int32_t> hashed_below(std::int32_t limit, std::size_t count, std::uint32_t seed);
 
-/// Fills a parameter, or a moving statistic, with numbers of the scale that suits its name.
+/// Fills a parameter, or a moving statistic, with numbers scaled according to its name.
 void fill_hashed(const ParameterInfo& entry, std::uint32_t seed, std::span<float> values);
 
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-// What tests of losses ask for: sums, gradients, and differences to compare them with.
+// Helpers for tests of losses: sums, gradients, and differences.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Test data: numbers that differ from place to place and from seed to seed.
+// Test data: numbers that depend on position and seed.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace lockstep::model {
 /// `count` numbers in [-1, 1), a pure function of (seed, index).
 std::vector<float> numbers(std::size_t count, std::uint64_t seed);
 
-/// `count` labels in 0 .. classes-1, likewise.
+/// `count` labels in 0 .. classes-1, a pure function of (seed, index).
 std::vector<std::int32_t> labels(std::size_t count, std::int32_t classes, std::uint64_t seed);
 
 }  // namespace lockstep::model

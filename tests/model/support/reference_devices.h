@@ -1,4 +1,4 @@
-// The kinds of device whose trainings a test program holds against those of PyTorch.
+// The kinds of device whose trainings a test program compares with PyTorch.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace lockstep::model {
 
-/// Supplied by the test program: those that need a GPU are programs of their own.
+/// Defined by the test program: tests on GPUs are separate programs.
 std::vector<device::DeviceKind> reference_devices();
 
 }  // namespace lockstep::model

@@ -29,7 +29,7 @@ const auto& at(const Map& map, const std::string& name) {
 }  // namespace
 
 ReferenceFile::ReferenceFile(const std::string& name) {
-  // A program that was built on another machine finds the file where this variable says.
+  // The directory of the files for programs built on another machine.
   const char* const moved = std::getenv("LOCKSTEP_SOURCE_DIR");
   const std::string path = (moved != nullptr ? moved : LOCKSTEP_SOURCE_DIR) +
                            ("/tests/reference/" + name + ".safetensors");

@@ -1,5 +1,4 @@
-// Two devices beside each other: the same model with the same numbers, and how far apart their
-// results are.
+// Compares two devices: one model with equal numbers, and the distance of the results.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +21,7 @@ using Values = std::vector<float>;
 inline constexpr device::Device kGpu{device::DeviceKind::gpu, 0};
 inline const Loss kLoss = SparseCategoricalCrossentropy{};
 
-/// One side of a comparison: a model with given numbers, and what a pass on a batch makes of them.
+/// One side of a comparison: a model with given numbers, and the results of a pass on a batch.
 class Side {
  public:
   Side(device::Device device, std::shared_ptr<const Network> network, const ComputeOptions& options,
@@ -88,7 +87,7 @@ inline double error(const Values& values, const Values& reference) {
   return norm(difference) / std::max(norm(reference), 1e-6);
 }
 
-/// A batch for a network, and what a pass on it depends on. Indices are below 5.
+/// A batch for a network, and the context of a pass. Indices are below 5.
 struct Data {
   std::int64_t samples;
   std::int64_t width;
@@ -109,34 +108,34 @@ struct Data {
       : samples(its_samples), width(element_count(network.input_shape())) {
     if (network.inputs().size() == 1 && network.inputs()[0].type == ElementType::float32) return;
     for (const NetworkInput& input : network.inputs()) {
-      const std::int64_t of_input = element_count(input.shape);
-      const auto count = static_cast<std::size_t>(samples * of_input);
+      const std::int64_t input_width = element_count(input.shape);
+      const auto count = static_cast<std::size_t>(samples * input_width);
       const std::uint64_t seed = 10 + inputs.size();
       if (input.type == ElementType::int32)
-        inputs.push_back({of_input, {}, labels(count, 5, seed)});
+        inputs.push_back({input_width, {}, labels(count, 5, seed)});
       else
-        inputs.push_back({of_input, numbers(count, seed), {}});
+        inputs.push_back({input_width, numbers(count, seed), {}});
     }
   }
 
-  /// Of several inputs it is valid until the next call.
+  /// With several inputs, valid until the next call.
   BatchView part(std::int64_t first, std::int64_t count) const {
-    const auto of_part = [&](const auto& all, std::int64_t of_sample) {
-      return std::span(all).subspan(static_cast<std::size_t>(first * of_sample),
-                                    static_cast<std::size_t>(count * of_sample));
+    const auto slice = [&](const auto& all, std::int64_t sample_width) {
+      return std::span(all).subspan(static_cast<std::size_t>(first * sample_width),
+                                    static_cast<std::size_t>(count * sample_width));
     };
-    BatchView view{.samples = count, .targets = {.labels = of_part(classes, 1), .values = {}}};
-    if (inputs.empty()) view.features = of_part(features, width);
+    BatchView view{.samples = count, .targets = {.labels = slice(classes, 1), .values = {}}};
+    if (inputs.empty()) view.features = slice(features, width);
     views.clear();
     for (const Input& input : inputs)
       if (input.indices.empty())
-        views.push_back({.features = of_part(input.features, input.width)});
+        views.push_back({.features = slice(input.features, input.width)});
       else
-        views.push_back({.indices = of_part(input.indices, input.width)});
+        views.push_back({.indices = slice(input.indices, input.width)});
     view.inputs = views;
     return view;
   }
-  BatchView of(const Loss& loss) const {
+  BatchView batch_for(const Loss& loss) const {
     BatchView view = part(0, samples);
     if (std::holds_alternative<MeanSquaredError>(loss))
       view.targets = {.labels = {}, .values = targets};

@@ -1,5 +1,4 @@
-// Layers that make a network observable: custom layers, so each test that uses one also tests
-// those.
+// Custom layers that make a network observable. Tests with them also test custom layers.
 #pragma once
 
 #include <memory>
@@ -9,8 +8,8 @@
 
 namespace lockstep::model {
 
-/// y = x + offset, with a trained offset of the input's shape, 0 at first. The gradient of the
-/// offset is the sum over the batch of what the next layer says of its input.
+/// y = x + offset, with a trained offset of the input's shape, initially 0. The gradient of the
+/// offset is the sum of the next layer's input gradient over the batch.
 class Shift final : public CustomLayer {
  public:
   std::string kind() const override { return "shift"; }
@@ -20,14 +19,14 @@ class Shift final : public CustomLayer {
   void backward(const Tensors& tensors, const PassContext& pass) const override;
 };
 
-/// What passed a Probe last.
+/// The last values that passed a Probe.
 struct Recording {
   std::vector<float> values;
   std::vector<float> gradient;
   bool training = false;
 };
 
-/// The identity, written down: shares `recording` with whoever reads it. One replica at a time.
+/// The identity, which records its values in the shared `recording`. One replica at a time.
 class Probe final : public CustomLayer {
  public:
   explicit Probe(std::shared_ptr<Recording> recording) : recording_(std::move(recording)) {}

@@ -31,7 +31,7 @@ Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed, Precisio
       features_(numbers(elements(samples, model_.network().input_shape()), seed)),
       indices_(labels(elements(samples, model_.network().input_shape()), 5, seed)),
       targets_(numbers(elements(samples, model_.network().output_shape()), seed + 1)) {
-  set_thread_budget(1);  // threads cost more than they bring on networks of this size
+  set_thread_budget(1);  // threads do not pay off for networks of this size
   for (const ParameterInfo& entry : model_.parameter_table().entries())
     std::ranges::copy(numbers(entry.count, seed + 100 + entry.offset),
                       parameter(entry.name).begin());

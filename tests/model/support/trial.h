@@ -1,4 +1,4 @@
-// A network on one CPU replica with numbers in it, and what training it on a batch says.
+// A network with random numbers on one CPU replica, and its training on a batch.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace lockstep::model {
 
-/// A compiled network of one input whose parameters, buffers, features and targets are random
-/// numbers of `seed`, or whose indices are, below 5; mean squared error. Scales are near 1, so that
+/// A compiled network of one input with mean squared error. Parameters, buffers, targets, and
+/// features or indices (below 5) are random numbers of `seed`. Scales are near 1, so that
 /// tolerances can be absolute. Variances are positive.
 class Trial {
  public:
@@ -33,7 +33,7 @@ class Trial {
   std::span<float> gradient(std::string_view name);
   std::span<float> buffer(std::string_view name);
 
-  /// One training pass; the context's global batch is this batch unless given. Returns the sums;
+  /// One training pass; the global batch of the context defaults to this batch. Returns the sums;
   /// gradients are in the model.
   MetricSums train(StepContext context = {});
   MetricSums evaluate();

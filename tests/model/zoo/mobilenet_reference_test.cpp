@@ -29,7 +29,7 @@ using ::testing::Pointwise;
 constexpr std::int64_t kImages = 2;
 constexpr std::uint32_t kSeed = 110077;  // SEED of scripts/make_reference_mobilenet.py
 
-// Whose masks PyTorch cannot reproduce.
+// PyTorch cannot reproduce the masks of dropout.
 Network without_dropout(const Network& network) {
   nlohmann::json description = network_to_json(network).value();
   for (nlohmann::json& layer : description.at("layers"))
@@ -92,7 +92,7 @@ TEST(MobileNetV2Reference, HasTheOutputsTheLossAndTheGradientsOfPyTorch) {
       product += gradient * hashed(i++, 2000 + static_cast<std::uint32_t>(k));
     }
     const auto norm = static_cast<double>(norms[k]);
-    // Some are 0: of a beta that the next normalization subtracts again.
+    // Some are 0, such as that of a beta that the next normalization subtracts.
     const double tolerance = 1e-3 * norm + 2e-5;
     EXPECT_NEAR(std::sqrt(squares), norm, tolerance) << name;
     EXPECT_NEAR(product, products[k], tolerance) << name;

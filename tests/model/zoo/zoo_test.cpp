@@ -26,7 +26,7 @@ using model::Network;
 using model::Shape;
 using ::testing::HasSubstr;
 
-/// Expects that make() refuses each name with a message that has the text beside it.
+/// Expects that make() rejects each name with a message that contains its text.
 void expect_refusals(std::span<const DataInput> inputs,
                      const std::vector<std::pair<std::string, std::string>>& cases) {
   for (const auto& [name, message] : cases)
@@ -46,7 +46,7 @@ TEST(Linear, IsOneDenseLayer) {
   EXPECT_EQ(linear({4}, 3).parameters().element_count(), 15u) << "a vector needs no flattening";
 }
 
-TEST(Mlp, HasTheHiddenLayersAskedFor) {
+TEST(Mlp, HasTheRequestedHiddenLayers) {
   EXPECT_EQ(mlp({28, 28, 1}, 10).parameters().element_count(),
             784u * 128 + 128 + 128 * 128 + 128 + 1290);
   EXPECT_EQ(mlp({4}, 3, {7}).parameters().element_count(), 5u * 7 + 8 * 3);
@@ -54,12 +54,12 @@ TEST(Mlp, HasTheHiddenLayersAskedFor) {
   EXPECT_EQ(make("mlp:10,20", {4}, 3).parameters().element_count(), 5u * 10 + 11 * 20 + 21 * 3);
 }
 
-TEST(Mlp, HasTheNameThatMakesIt) {
+TEST(Mlp, HasTheNameForMake) {
   for (const char* name : {"mlp", "mlp:7", "mlp:32,16"}) EXPECT_EQ(make(name, {4}, 3).name(), name);
   EXPECT_EQ(mlp({4}, 3, {10, 20}).name(), "mlp:10,20");
 }
 
-TEST(Cnn, HasTheSizeItPromises) {
+TEST(Cnn, HasTheDocumentedSize) {
   const Network network = cnn({28, 28, 1}, 10);
   EXPECT_EQ(network.parameters().element_count(), 225'034u);
   EXPECT_EQ(network.output_shape(), Shape({10}));
@@ -117,7 +117,7 @@ TEST(ResNet, KeepsTheSizeOfSmallImagesInItsFirstStage) {
   EXPECT_EQ(resnet152({32, 32, 3}, 10).parameters().element_count(), 58'156'618u);
 }
 
-TEST(ResNet, ChoosesItsStemByTheInputUnlessTold) {
+TEST(ResNet, ChoosesItsStemByTheInputByDefault) {
   EXPECT_EQ(shape_of(resnet18({64, 64, 3}, 10), "conv1"), Shape({64, 64, 64}));
   EXPECT_EQ(shape_of(resnet18({65, 65, 3}, 10), "conv1"), Shape({33, 33, 64}));
   EXPECT_EQ(shape_of(resnet18({65, 65, 3}, 10, {.stem = Stem::cifar}), "conv1"),
@@ -139,7 +139,7 @@ TEST(ResNet, CanStartEveryBlockAsTheIdentity) {
   EXPECT_EQ(zero.parameters().find("layer1.0.downsample.1/gamma")->initializer.value, 1);
 }
 
-TEST(ResNet, DecaysKernelsAlone) {
+TEST(ResNet, DecaysKernelsOnly) {
   const Network network = resnet18({32, 32, 3}, 10);
   for (const auto& entry : network.parameters().entries())
     EXPECT_EQ(entry.decay, entry.name.ends_with("/kernel")) << entry.name;
@@ -147,12 +147,12 @@ TEST(ResNet, DecaysKernelsAlone) {
             Initializer::Kind::he_normal);
 }
 
-TEST(ResNet, NeedsAnImage) {
+TEST(ResNet, RequiresAnImage) {
   EXPECT_EQ(input_error_of([] { resnet18({784}, 10); }),
             "[resnet18] expected an input [height, width, channels], got [784]");
 }
 
-TEST(ResNet, PutsItsDepthInTheThirdStage) {
+TEST(ResNet, HasItsDepthInTheThirdStage) {
   const Network medium = resnet101({224, 224, 3}, 1000);
   EXPECT_EQ(shape_of(medium, "layer3.22.bn3"), Shape({14, 14, 1024}));
   EXPECT_EQ(shape_of(medium, "layer3.23.bn3"), Shape());
@@ -185,7 +185,7 @@ TEST(MobileNetV2, KeepsTheSizeOfSmallImagesInItsFirstStages) {
   EXPECT_EQ(shape_of(network, "features.18.0"), Shape({4, 4, 1280}));
 }
 
-TEST(MobileNetV2, HasTheWidthAskedFor) {
+TEST(MobileNetV2, HasTheRequestedWidth) {
   const Network network = make("mobilenet_v2:0.5", {224, 224, 3}, 1000);
   EXPECT_EQ(network.name(), "mobilenet_v2:0.5");
   EXPECT_EQ(network.parameters().element_count(), 1'968'680u);
@@ -223,13 +223,13 @@ TEST(WideDeep, AddsALinearModelAndAnMlpOfAllInputs) {
   EXPECT_EQ(make("wide_deep:embedding=4", kTable, 3).name(), "wide_deep:128x128,embedding=4");
 }
 
-TEST(WideDeep, ReadsFloatsAloneOrOneCategory) {
+TEST(WideDeep, ReadsOnlyFloatsOrOneCategory) {
   EXPECT_EQ(make("wide_deep:7", {4}, 3).parameters().element_count(), 4u * 3 + 5 * 7 + 8 * 3);
   const Network network = wide_deep(std::span(kTable).subspan(1, 1), 3, {.hidden = {}});
   EXPECT_EQ(network.parameters().element_count(), 100u * 3 + 100 * 8 + 9 * 3);
 }
 
-TEST(WideDeep, RefusesOtherInputsAndOptions) {
+TEST(WideDeep, RejectsOtherInputsAndOptions) {
   const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 9}};
   EXPECT_EQ(input_error_of([&] { wide_deep(words, 3); }),
             "[wide_deep] expected floats, or one number of a category per sample, got words [7]");
@@ -270,7 +270,7 @@ TEST(Lstm, ReadsNumbersThroughAnEmbedding) {
   EXPECT_EQ(make("lstm:embedding=8", words, 4).name(), "lstm:2x128,embedding=8");
 }
 
-TEST(Lstm, HasAnOutputAtEachPositionIfAskedFor) {
+TEST(Lstm, HasAnOutputAtEachPositionIfRequested) {
   const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 100}};
   const Network network = make("lstm:2x16,embedding=8,return_sequences", words, 100);
   EXPECT_EQ(network.name(), "lstm:2x16,embedding=8,return_sequences");
@@ -300,7 +300,7 @@ TEST(Lstm, ReadsTheSegmentsOfWordsAndOfFeatures) {
   }
 }
 
-TEST(Lstm, RefusesOtherInputsAndOptions) {
+TEST(Lstm, RejectsOtherInputsAndOptions) {
   const std::string expected =
       "[lstm] expected floats [positions, features], or numbers [positions] of categories, and "
       "optionally the segments of the same positions, got ";
@@ -324,7 +324,7 @@ TEST(Lstm, RefusesOtherInputsAndOptions) {
                            {"lstm:2x8return_sequences", sizes}});
 }
 
-TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
+TEST(Make, RejectsSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
             "[model] expected gpt, bert, minilm, lstm, seq2seq, caption, wide_deep or a FILE.json "
             "for data with several inputs, or with indices, got \"mlp\" for features, city, city x "
@@ -353,10 +353,10 @@ TEST(Seq2Seq, PredictsTheTokensOfTargets) {
   EXPECT_EQ(make("seq2seq:1x8", without, 0).output_shape(), Shape({5, 22}));
 }
 
-TEST(Seq2Seq, RefusesOtherInputsAndOptions) {
+TEST(Seq2Seq, RejectsOtherInputsAndOptions) {
   EXPECT_EQ(input_error_of([] { make("seq2seq", std::span(kPair).last(2), 0); }),
             "[seq2seq] expected source [S] and tokens [T] of vocabularies, and optionally "
-            "source_segments [S], as of pairs of texts (--data text:FILE:source=A,target=B), got "
+            "source_segments [S], as in pairs of texts (--data text:FILE:source=A,target=B), got "
             "source_segments [7], tokens [5]");
   EXPECT_THAT(input_error_of([] { make("seq2seq", {7, 3}, 0); }), HasSubstr("got features [7, 3]"));
   const char* sizes = "expected LAYERSxUNITS in whole numbers above 0, got \"seq2seq:";
@@ -368,7 +368,7 @@ TEST(Seq2Seq, RefusesOtherInputsAndOptions) {
                           {"seq2seq:1x8,dropout=0.1,dropout=0.2", "expected dropout= once"}});
 }
 
-TEST(Vit, ClassifiesAnImageBySquares) {
+TEST(Vit, ClassifiesAnImageByPatches) {
   const Network network = make("vit:2x32x4,dropout=0.1,patch=8", {32, 48, 3}, 10);
   EXPECT_EQ(network.name(), "vit:2x32x4,dropout=0.1,patch=8");
   EXPECT_EQ(network.output_shape(), Shape({10}));
@@ -380,13 +380,13 @@ TEST(Vit, ClassifiesAnImageBySquares) {
   EXPECT_EQ(make("vit:2x32,features", {32, 32, 3}, 0).output_shape(), Shape({32}));
 }
 
-TEST(Vit, ChoosesItsSquaresByTheInputUnlessTold) {
+TEST(Vit, ChoosesItsPatchSizeByTheInputByDefault) {
   EXPECT_EQ(shape_of(make("vit:1x32", {64, 64, 3}, 10), "pos_embed"), Shape({256, 32}));
   EXPECT_EQ(shape_of(make("vit:1x32", {96, 96, 3}, 10), "pos_embed"), Shape({36, 32}));
   EXPECT_EQ(input_error_of([] {
               make("vit:1x32", {30, 32, 3}, 10);
             }),
-            "[vit] expected an image that squares of 4x4 fill, got [30, 32, 3]");
+            "[vit] expected an image of whole 4x4 patches, got [30, 32, 3]");
   EXPECT_EQ(input_error_of([] { make("vit:1x32", {784}, 10); }),
             "[vit] expected an input [height, width, channels], got [784]");
   const DataInput image[] = {{{.name = "image", .shape = {32, 32, 3}}}};
@@ -397,17 +397,17 @@ TEST(Vit, ChoosesItsSquaresByTheInputUnlessTold) {
                            "settings of vit, got \"4\""}});
 }
 
-TEST(FastCifar, HasTheSizeItPromises) {
+TEST(FastCifar, HasTheDocumentedSize) {
   const Network network = fast_cifar({32, 32, 3}, 10);
   EXPECT_EQ(network.parameters().element_count(), 1'972'802u);
   EXPECT_EQ(network.output_shape(), Shape({10}));
   EXPECT_EQ(shape_of(network, "conv2d"), Shape({31, 31, 24}));
   EXPECT_EQ(shape_of(network, "conv2d_2"), Shape({15, 15, 64}));
   EXPECT_EQ(shape_of(network, "conv2d_6"), Shape({3, 3, 256}));
-  EXPECT_EQ(shape_of(network, "flatten"), Shape({256})) << "one value a channel is left";
+  EXPECT_EQ(shape_of(network, "flatten"), Shape({256})) << "one value per channel remains";
 }
 
-TEST(FastCifar, TakesImagesOfOtherSizesAndWidths) {
+TEST(FastCifar, AcceptsOtherSizesAndWidths) {
   EXPECT_EQ(shape_of(fast_cifar({64, 48, 3}, 10), "flatten"), Shape({256}));
   EXPECT_EQ(shape_of(fast_cifar({32, 32, 3}, 10, {.width = 8}), "flatten"), Shape({32}));
   EXPECT_EQ(fast_cifar({16, 16, 1}, 10).output_shape(), Shape({10}));
@@ -423,7 +423,7 @@ const DataInput kTokens[] = {{{.name = "tokens", .shape = {8}, .type = ElementTy
 const DataInput kCaptions[] = {{{.name = "image", .shape = {32, 32, 3}}},
                                {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 20}};
 
-TEST(Make, KnowsEveryName) {
+TEST(Make, AcceptsEveryName) {
   for (const std::string_view name : names()) {
     const bool reads_tokens = name == "gpt" || name == "bert" || name == "minilm";
     const Network network = name == "caption"   ? make(name, kCaptions, 20)
@@ -480,7 +480,7 @@ TEST(Caption, KeepsTheNamesOfItsCnn) {
   }
 }
 
-TEST(Caption, ChoosesItsCnnByTheImageUnlessTold) {
+TEST(Caption, ChoosesItsCnnByTheImageByDefault) {
   DataInput inputs[] = {kCaptions[1], {{.name = "photo", .shape = {65, 65, 3}}}};
   const Network network = make("caption:8", inputs, 20);
   network.check_complete();
@@ -490,7 +490,7 @@ TEST(Caption, ChoosesItsCnnByTheImageUnlessTold) {
   EXPECT_EQ(shape_of(make("caption:8", inputs, 20), "dense"), Shape({128})) << "cnn";
 }
 
-TEST(Caption, RefusesOtherInputsAndOptions) {
+TEST(Caption, RejectsOtherInputsAndOptions) {
   const std::string expected =
       "[caption] expected an image [height, width, channels], and tokens of a vocabulary, one "
       "int32 for each position of its caption, got ";
@@ -525,7 +525,7 @@ TEST(Gpt, HasTheSizeOfGpt2) {
   EXPECT_EQ(shape_of(network, "h.12.ln_1"), Shape());
 }
 
-TEST(Gpt, HasTheSizesAskedFor) {
+TEST(Gpt, HasTheRequestedSizes) {
   constexpr std::size_t kVocabulary = 65;
   for (const auto& [name, layers, width] : {std::tuple{"gpt:2x32", 2u, 32u},
                                             {"gpt:3x48x6", 3u, 48u},
@@ -542,7 +542,7 @@ TEST(Gpt, HasTheSizesAskedFor) {
             3);
 }
 
-TEST(Gpt, MultipliesByGatesIfAskedFor) {
+TEST(Gpt, HasGatesIfRequested) {
   constexpr std::size_t kVocabulary = 65;
   for (const auto& [name, layers, width, units] :
        {std::tuple{"gpt:2x32,ffn=swiglu", 2u, 32u, 88u},
@@ -566,7 +566,7 @@ TEST(Gpt, MultipliesByGatesIfAskedFor) {
   EXPECT_EQ(make("gpt:2x32,ffn=gelu", std::span(kTokens).first(1), 65).name(), "gpt:2x32");
 }
 
-TEST(Gpt, BeginsLikeGpt2) {
+TEST(Gpt, IsInitializedLikeGpt2) {
   const Network network = make("gpt:8x32", std::span(kTokens).first(1), 65);
   const auto deviation = [&](const char* name) {
     const Initializer& initializer = network.parameters().find(name)->initializer;
@@ -593,7 +593,7 @@ TEST(Transformers, AttendWithinSegmentsIfTheDataHaveSome) {
     }
 }
 
-TEST(Transformers, RefuseOtherInputsAndOptions) {
+TEST(Transformers, RejectOtherInputsAndOptions) {
   for (const std::string kind : {"gpt", "bert", "minilm"}) {
     EXPECT_EQ(input_error_of([&] {
                 make(kind, {28, 28, 1}, 10);
@@ -650,7 +650,7 @@ TEST(MiniLm, HasTheWeightsOfAllMiniLmL6) {
               HasSubstr("expected at least 513 rows, one for each position, got 512"));
 }
 
-TEST(Make, LeavesOutTheHeadOfFeatures) {
+TEST(Make, OmitsTheHeadOfFeatures) {
   for (const auto& [name, features] : {std::pair{"resnet18", 512},
                                        {"resnet50", 2048},
                                        {"fast_cifar", 256},
@@ -672,7 +672,7 @@ TEST(Make, LeavesOutTheHeadOfFeatures) {
       "which is its head, got linear");
 }
 
-TEST(Make, RefusesAnUnknownNameWithTheNearest) {
+TEST(Make, RejectsAnUnknownNameWithTheNearest) {
   EXPECT_EQ(
       input_error_of([] {
         make("resnet-18", {28, 28, 1}, 10);
@@ -690,7 +690,7 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
                           std::string(name).substr(std::string(kind).size() + 1)));
 }
 
-TEST(Make, RefusesSizesThatAreNone) {
+TEST(Make, RejectsInvalidSizes) {
   const DataInput values[] = {{{.name = "values", .shape = {4}}}};
   for (const char* name : {"mlp:0", "mlp:10x10", "mlp:-1", "mlp:10,0"})
     expect_refusals(values, {{name, "[model] expected UNITS in whole numbers above 0, got"}});

@@ -28,7 +28,7 @@ Rgb pixel_at(const data::ImageView& image, int x, int y) {
 }
 
 TEST(ConfusionImage, HasARowPerLabelWithTheFractionsAsColors) {
-  // Of four samples of class 0, one is predicted as 2; class 1 has none, class 2 all right.
+  // Class 0 has four samples, one predicted as 2; class 1 has none; class 2 is all correct.
   const data::Image image = confusion_image(matrix_of(3, {3, 0, 1, 0, 0, 0, 0, 0, 5}));
   const data::ImageView view = image.view();
   ASSERT_EQ(view.height, 510);
@@ -65,7 +65,7 @@ TEST(ConfusionImage, HasLegibleCellsAndALimitedSize) {
   EXPECT_EQ(pixel_at(image.view(), 1997, 1998), kWhite);
 }
 
-TEST(ConfusionImage, IsOfSquareMatrices) {
+TEST(ConfusionImage, RequiresSquareMatrices) {
   EXPECT_TRUE(has_image(matrix_of(2, {})));
   EXPECT_FALSE(has_image({.name = "f1", .values = {1}}));
   EXPECT_FALSE(has_image({.name = "f1_per_class", .values = {1, 2}, .shape = {2}}));
@@ -73,7 +73,7 @@ TEST(ConfusionImage, IsOfSquareMatrices) {
   EXPECT_FALSE(has_image(matrix_of(2001, {})));
 }
 
-TEST(ConfusionImage, OfAUsersMatrixIsDrawnForAnyNumbers) {
+TEST(ConfusionImage, AcceptsAnyNumbers) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const data::Image image = confusion_image(matrix_of(2, {-1, 3, kNan, 1}));
   const data::ImageView view = image.view();

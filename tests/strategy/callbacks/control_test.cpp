@@ -1,5 +1,5 @@
-// Callbacks that control a training: they decide the same for any number of replicas, and a resumed
-// training as one that was not interrupted.
+// Callbacks that control a training: their decisions are the same for any number of replicas, and
+// in a resumed training.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(Plateau, ReducesTheRateAfterPatienceAndCooldown) {
   EXPECT_EQ(plateau.learning_rate(0, 0.125F), 0.125F) << "the schedule's rate, below the bound";
 }
 
-TEST(Monitored, NamesWhatIsWrong) {
+TEST(Monitored, ReportsErrors) {
   const auto names = metric_names(true, false);
   const auto error = [&](const char* text) {
     return error_of([&] { parse_keep_best(text).check("keep-best", names); });
@@ -114,7 +114,7 @@ TEST(Monitored, NamesWhatIsWrong) {
               HasSubstr("expected score:max or score:min"));
 }
 
-/// Nine epochs of 6 steps at most, in which no epoch but the first improves.
+/// At most nine epochs of 6 steps; only the first one improves.
 FitOptions controlled_fit(const checkpoint::ScratchDirectory& directory, std::int64_t steps) {
   FitOptions fit{.epochs = 9, .steps = steps, .validation = small_data(20).batch(8)};
   fit.checkpoint.directory = directory.path();
@@ -143,7 +143,7 @@ TEST(Control, IsTheSameOnAllReplicasAndAfterAnInterruption) {
     EXPECT_EQ(expected.history.epochs[3].learning_rate, 0.125F);
 
     const checkpoint::ScratchDirectory directory;
-    fit(directory, 14);  // in the midst of the patience
+    fit(directory, 14);  // during the patience
     const Outcome resumed = fit(directory, 0);
     EXPECT_EQ(resumed.history.end.steps, 24);
     EXPECT_EQ(resumed.steps.back().learning_rate, 0.125F);
@@ -154,7 +154,7 @@ TEST(Control, IsTheSameOnAllReplicasAndAfterAnInterruption) {
   }
 }
 
-TEST(Control, KeepsTheBestCheckpointBesideTheNewest) {
+TEST(Control, KeepsTheBestAndTheNewestCheckpoint) {
   const checkpoint::ScratchDirectory directory;
   const auto fit = [&](std::int64_t epochs) {
     FitOptions options{.epochs = epochs};
@@ -167,7 +167,7 @@ TEST(Control, KeepsTheBestCheckpointBesideTheNewest) {
   };
   const Outcome one = train(2, plain_network(), shuffled_data(), {}, {.epochs = 1});
   fit(2);
-  const Outcome kept = fit(4);  // resumes, and knows the best value
+  const Outcome kept = fit(4);  // resumes with the best value
   std::vector<std::int64_t> steps;
   for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory.path()))
     steps.push_back(info.step);
@@ -211,7 +211,7 @@ class SampleCount final : public model::Metric {
   }
 };
 
-TEST(KeepBest, CountsNoTrainingMetricOfAnEpochThatIsCut) {
+TEST(KeepBest, IgnoresTrainingMetricsOfAnIncompleteEpoch) {
   TrainerOptions trainer;
   trainer.metrics = {std::make_shared<SampleCount>()};
   for (const int replicas : {1, 2, 3}) {
@@ -240,7 +240,7 @@ TEST(KeepBest, CountsNoTrainingMetricOfAnEpochThatIsCut) {
   }
 }
 
-TEST(KeepBest, CountsTheValidationAtTheEndOfAnyTraining) {
+TEST(KeepBest, IncludesTheValidationAtTheEndOfATraining) {
   const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 3, .steps = 8, .validation = small_data(20).batch(8)};
   fit.checkpoint = {.directory = directory.path(),
@@ -284,7 +284,7 @@ TEST(MetricMonitor, CountsWholeEpochsAndValidations) {
   EXPECT_EQ(missing.observe(logs_of(true, 1, 9, 5)), std::nullopt);
 }
 
-TEST(Control, CountsNoTrainingMetricOfAnIncompleteEpoch) {
+TEST(Control, IgnoresTrainingMetricsOfAnIncompleteEpoch) {
   EpochLogs cut = epoch_with(0, 1);
   cut.complete = false;
   cut.metrics = {.loss_sum = 1, .samples = 1};
@@ -308,7 +308,7 @@ model::Network two_class_network() {
   return network;
 }
 
-TEST(ExactAuc, OfAnEpochThatWasResumedWithinIsMissing) {
+TEST(ExactAuc, IsMissingInAnEpochThatWasResumed) {
   TrainerOptions options;
   options.metrics = model::make_metrics("auc:exact=true,f1", options.loss, 2);
   const data::Dataset data = data::Dataset::synthetic({16}, 2, 203).shuffle().batch(40);
@@ -318,7 +318,7 @@ TEST(ExactAuc, OfAnEpochThatWasResumedWithinIsMissing) {
       how.checkpoint = {.directory = directory.path(),
                         .save_every = 2,
                         .keep_best = MonitoredMetric{.name = "auc", .direction = Direction::max}};
-      // Counts neither the epoch that is cut nor the one that is resumed.
+      // Counts neither the interrupted epoch nor the resumed one.
       how.callbacks = {std::make_shared<EarlyStopping>(
           EarlyStoppingOptions{.metric = {.name = "auc"}, .patience = 2, .min_delta = 1e9})};
       return train(replicas, two_class_network(), data, options, how).history;
@@ -330,7 +330,7 @@ TEST(ExactAuc, OfAnEpochThatWasResumedWithinIsMissing) {
 
     const checkpoint::ScratchDirectory directory;
     fit(directory, 8);
-    fit(directory, 10);  // what it saves has no whole value either
+    fit(directory, 10);  // its checkpoints have no complete value either
     const History resumed = fit(directory, 0);
     ASSERT_EQ(resumed.epochs.size(), 2U);
     EXPECT_EQ(resumed.epochs[0].metric("auc"), std::nullopt) << replicas;
@@ -345,7 +345,7 @@ TEST(ExactAuc, OfAnEpochThatWasResumedWithinIsMissing) {
   }
 }
 
-TEST(ResumedMetrics, ThatWereAddedBeginWithTheNextEpoch) {
+TEST(ResumedMetrics, NewOnesBeginWithTheNextEpoch) {
   const checkpoint::ScratchDirectory directory;
   const auto fit = [&](const char* metrics, std::int64_t steps) {
     TrainerOptions options;
@@ -406,7 +406,7 @@ class StopsAtValidation final : public Callback {
   int tests = 0;
 };
 
-TEST(ValidationWithinEpochs, IsThatOfTheEndIfItStopsTheTraining) {
+TEST(ValidationWithinEpochs, IsReusedAtTheEndIfItStopsTheTraining) {
   const auto stops = std::make_shared<StopsAtValidation>();
   FitOptions fit{.epochs = 3};
   fit.callbacks = {stops};
@@ -420,7 +420,7 @@ TEST(ValidationWithinEpochs, IsThatOfTheEndIfItStopsTheTraining) {
 }
 
 /// Requests a checkpoint after step 2, and logs the epoch.
-class AskingCallback final : public Callback {
+class RequestingCallback final : public Callback {
  public:
   void on_batch_end(const StepLogs& logs) override {
     if (logs.step == 2) request_save();
@@ -430,12 +430,13 @@ class AskingCallback final : public Callback {
   }
 };
 
-TEST(Control, SavesAndLogsWhatCallbacksAsk) {
+TEST(Control, SavesAndLogsOnRequestOfCallbacks) {
   const checkpoint::ScratchDirectory directory;
   CapturedFile file;
   FitOptions fit{.epochs = 2};
   fit.checkpoint.directory = directory.path() / "run";
-  fit.callbacks = {std::make_shared<AskingCallback>(), std::make_shared<JsonEvents>(file.get(), 0)};
+  fit.callbacks = {std::make_shared<RequestingCallback>(),
+                   std::make_shared<JsonEvents>(file.get(), 0)};
   train(2, plain_network(), shuffled_data(), {}, fit);
   const std::string text = file.text();
   EXPECT_THAT(text, HasSubstr(R"({"event":"checkpoint","step":2,)"));
@@ -459,15 +460,15 @@ TEST(CsvLogTest, HasARowPerEpochAfterAnyInterruption) {
   const auto run = [&](const char* name, std::int64_t steps, std::int64_t lost) {
     FitOptions fit{.epochs = 3, .steps = steps};
     fit.checkpoint.directory = directory.path() / name;
-    fit.callbacks = {std::make_shared<AskingCallback>(),
+    fit.callbacks = {std::make_shared<RequestingCallback>(),
                      std::make_shared<CsvLog>(directory.path() / fmt::format("{}.csv", name))};
     train(1, plain_network(), shuffled_data(), {}, fit);
     if (lost > 0)
       std::filesystem::remove_all(fit.checkpoint.directory / checkpoint::checkpoint_name(lost));
   };
   run("straight", 0, 0);
-  run("resumed", 8, 0);   // a row of an epoch that is not complete
-  run("resumed", 0, 18);  // the last checkpoint is lost, after the row
+  run("resumed", 8, 0);   // writes the row of an incomplete epoch
+  run("resumed", 0, 18);  // loses the last checkpoint after the row
   run("resumed", 0, 0);
   const auto rows = first_cells(directory.path() / "straight.csv");
   ASSERT_EQ(rows.size(), 4U);
@@ -519,7 +520,7 @@ TEST(CsvLogTest, QuotesNamesAndKeepsTheColumnsOfTheEarlierRun) {
       run(0, {"loss", "a,b_loss", "the \"x\"_loss", "two\nlines"},
           {{.name = "a,b_loss", .values = {1}}, {.name = "the \"x\"_loss", .values = {2}}}, " x,y"),
       header + "\n" + row + "\n");
-  // The next run knows its metrics in another order, and one more.
+  // The next run has its metrics in another order, and one more.
   EXPECT_EQ(run(1, {"f1", "two\nlines", "loss"},
                 {{.name = "f1", .values = {5}}, {.name = "two\nlines", .values = {4}}}, " x,y"),
             header + ",f1\n" + row + ",\n" + "1,20,0.5,,,4,0.25,8,2," + times + ",3,5\n");
@@ -528,25 +529,25 @@ TEST(CsvLogTest, QuotesNamesAndKeepsTheColumnsOfTheEarlierRun) {
               HasSubstr("expected a quote that closes the field"));
 }
 
-/// Fails in the third step, and keeps the error that it is told of.
+/// Throws in the third step, and records the error passed to on_exception().
 class Failing final : public Callback {
  public:
   void on_batch_end(const StepLogs& logs) override {
     if (logs.step == 3) throw std::runtime_error("out of paper");
   }
   void on_exception(const std::exception& error) override {
-    told = error.what();
+    text = error.what();
     throw std::runtime_error("another one");
   }
-  std::string told;
+  std::string text;
 };
 
-TEST(Control, TellsCallbacksOfTheErrorThatEndsATraining) {
+TEST(Control, NotifiesCallbacksOfTheErrorThatEndsATraining) {
   const auto failing = std::make_shared<Failing>();
   FitOptions fit;
   fit.callbacks = {failing};
   EXPECT_EQ(error_of([&] { train(2, plain_network(), shuffled_data(), {}, fit); }), "out of paper");
-  EXPECT_EQ(failing->told, "out of paper");
+  EXPECT_EQ(failing->text, "out of paper");
 }
 
 TEST(MonitoredMetric, KnowsTheDirectionOfAnOutputsMetrics) {

@@ -31,7 +31,7 @@ std::vector<nlohmann::json> events_of(const std::string& text) {
   return events;
 }
 
-TEST(JsonEvents, TellATrainingOneObjectALine) {
+TEST(JsonEvents, AreOneObjectPerLine) {
   CapturedFile file;
   FitOptions fit{.epochs = 1, .validation = small_data(20).batch(40)};
   fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 2)};
@@ -94,9 +94,9 @@ TEST(JsonEvents, HaveTheMetricsOfTheOptions) {
   EXPECT_EQ(counts, epoch.validation_values[2].values);
 }
 
-TEST(JsonEvents, TellHowManyStepsWereTrained) {
+TEST(JsonEvents, CountTrainedSteps) {
   const checkpoint::ScratchDirectory directory;
-  for (const int trained : {6, 0}) {  // the second training has nothing to do
+  for (const int trained : {6, 0}) {  // the second training has no steps
     CapturedFile file;
     FitOptions fit{.epochs = 1};
     fit.checkpoint.directory = directory.path();
@@ -108,7 +108,7 @@ TEST(JsonEvents, TellHowManyStepsWereTrained) {
   }
 }
 
-TEST(JsonEvents, HaveATimeAndTheFirstTheNameOfTheRun) {
+TEST(JsonEvents, HaveTimesAndTheNameOfTheRun) {
   CapturedFile file;
   FitOptions fit{.epochs = 1};
   fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 2, "wide")};
@@ -124,7 +124,7 @@ TEST(JsonEvents, HaveATimeAndTheFirstTheNameOfTheRun) {
   EXPECT_EQ(events[0]["run"], "wide");
 }
 
-TEST(JsonEvents, TellWhereTheTimeOfAStepWentAndWhatLimitsIt) {
+TEST(JsonEvents, HaveBreakdownsAndVerdicts) {
   CapturedFile file;
   JsonEvents events(file.get(), 10);
   events.on_train_begin({});
@@ -150,7 +150,7 @@ TEST(JsonEvents, TellWhereTheTimeOfAStepWentAndWhatLimitsIt) {
   EXPECT_FALSE(all[3].contains("bound_by"));
 }
 
-TEST(JsonEvents, HaveNoBreakdownOfAFirstStepAndNoVerdictOnFewSteps) {
+TEST(JsonEvents, HaveNoBreakdownOfTheFirstStepAndNoVerdictOnFewSteps) {
   CapturedFile file;
   JsonEvents events(file.get(), 1);
   events.on_train_begin({});
@@ -207,7 +207,7 @@ TEST(JsonEvents, EndWithTheBestEpoch) {
       << "no step was good";
 }
 
-TEST(JsonEvents, CanLeaveOutTheSteps) {
+TEST(JsonEvents, CanOmitSteps) {
   CapturedFile file;
   FitOptions fit{.epochs = 2};
   fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 0)};
@@ -246,7 +246,7 @@ TEST(JsonEvents, HaveTheMeanTimesOfEachReplica) {
   }
 }
 
-TEST(JsonEvents, OfOneReplicaHaveNoTimesOfReplicas) {
+TEST(JsonEvents, HaveNoReplicaTimesForOneReplica) {
   CapturedFile file;
   JsonEvents events(file.get(), 1);
   events.on_epoch_begin(0);
@@ -263,7 +263,7 @@ TEST(JsonEvents, HaveTheOptionsOfTheProgram) {
             (nlohmann::json{{"optimizer", "adam"}, {"seed", "1"}}));
 }
 
-TEST(JsonEvents, StayValidJsonWhateverTheNumbers) {
+TEST(JsonEvents, AreValidJsonForAnyNumbers) {
   CapturedFile file;
   JsonEvents events(file.get(), 1);
   events.on_epoch_begin(0);
@@ -275,7 +275,7 @@ TEST(JsonEvents, StayValidJsonWhateverTheNumbers) {
   EXPECT_TRUE(events_of(file.text())[0]["loss"].is_null());
 }
 
-TEST(JsonEvents, ThatAreLostDoNotEndTheTraining) {
+TEST(JsonEvents, LossDoesNotEndTheTraining) {
   std::FILE* full = std::fopen("/dev/full", "w");
   ASSERT_NE(full, nullptr);
   FitOptions fit{.epochs = 2};
@@ -285,8 +285,8 @@ TEST(JsonEvents, ThatAreLostDoNotEndTheTraining) {
   std::fclose(full);
 }
 
-/// While it lives numbers have a decimal comma, as in the locales of a program that calls Lockstep.
-/// Few machines have one of these, so it writes glibc's file of one (locale/loadlocale.c): magic,
+/// Sets a locale with a decimal comma during its lifetime, as in a program that uses Lockstep. Few
+/// machines have such a locale, so it writes glibc's file format (locale/loadlocale.c): magic,
 /// count, offsets, values.
 class DecimalComma {
  public:
@@ -319,7 +319,7 @@ class DecimalComma {
   bool is_set_ = false;
 };
 
-TEST(JsonEvents, TellTheSameNumbersInALocaleWithADecimalComma) {
+TEST(JsonEvents, AreIndependentOfTheLocale) {
   const DecimalComma locale;
   ASSERT_TRUE(locale.is_set());
   ASSERT_EQ(std::strtod("0.5", nullptr), 0) << "the comma is in use";

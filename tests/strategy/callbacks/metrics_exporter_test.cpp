@@ -1,4 +1,4 @@
-// What a training exports, over HTTP and in a file.
+// Metrics of a training, over HTTP and in a file.
 #include "lockstep/strategy/callbacks/metrics_exporter.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The value of the line that begins with `sample`; fails the test where there is none.
+/// The value of the line that begins with `sample`; fails the test if there is none.
 double value_in(const std::string& text, const std::string& sample) {
   const std::size_t at = text.find("\n" + sample + " ");
   if (at == std::string::npos) {
@@ -71,7 +71,7 @@ std::string http_get(std::uint16_t port, const std::string& path) {
   return text;
 }
 
-TEST(MetricsExporterTest, HasWhatATrainingDid) {
+TEST(MetricsExporterTest, DescribesATraining) {
   MetricsExporterOptions options;
   options.run = "wide";
   const auto exporter = std::make_shared<MetricsExporter>(options, make_silent_logger());
@@ -164,7 +164,7 @@ TEST(MetricsExporterTest, HasNoTimesOfTheFirstStepOfARun) {
   EXPECT_EQ(sum_in(text, "lockstep_replica_busy_time_seconds_total"), 24);
 }
 
-TEST(MetricsExporterTest, HasTheTimeOfTheLastCheckpointToo) {
+TEST(MetricsExporterTest, IncludesTheTimeOfTheLastCheckpoint) {
   MetricsExporter exporter({}, make_silent_logger());
   exporter.on_train_begin({});
   const auto seconds = [&] {
@@ -188,7 +188,7 @@ TEST(MetricsExporterTest, FailsBeforeATrainingBegins) {
       1);
 }
 
-TEST(MetricsExporterTest, CountsSkippedStepsByTheirReason) {
+TEST(MetricsExporterTest, CountsSkippedStepsByReason) {
   MetricsExporter exporter({}, make_silent_logger());
   exporter.on_train_begin({});
   for (const auto& [skipped, overflow] : {std::pair(false, false), std::pair(true, false),
@@ -317,7 +317,7 @@ TEST(MetricsExporterTest, ReportsAFileThatCannotBeWrittenOnceAndAtTheEnd) {
   EXPECT_THROW(MetricsExporter(options, make_silent_logger()), Error);
 }
 
-TEST(MetricsExporterTest, RefusesAFileThatWouldMakeATrainingWaitForAReader) {
+TEST(MetricsExporterTest, RejectsAFileThatBlocksWithoutAReader) {
   const checkpoint::ScratchDirectory scratch;
   MetricsExporterOptions options;
   options.file = scratch.path() / "pipe";
@@ -325,7 +325,7 @@ TEST(MetricsExporterTest, RefusesAFileThatWouldMakeATrainingWaitForAReader) {
   EXPECT_THROW(MetricsExporter(options, make_silent_logger()), Error);
 }
 
-TEST(MetricsExporterTest, ReadsAddresses) {
+TEST(MetricsExporterTest, ParsesAddresses) {
   for (const auto& [text, host, port] :
        {std::tuple("9400", "127.0.0.1", 9400), std::tuple("0", "127.0.0.1", 0),
         std::tuple("0.0.0.0:9400", "0.0.0.0", 9400), std::tuple("[::1]:80", "::1", 80),
@@ -345,7 +345,7 @@ TEST(MetricsExporterTest, ReadsAddresses) {
   }
 }
 
-TEST(MetricsExporterTest, NamesAnAddressThatItCannotUse) {
+TEST(MetricsExporterTest, ReportsAnUnusableAddress) {
   const net::HttpServer other("127.0.0.1", 0, [](std::string_view) { return std::nullopt; });
   for (const MetricsAddress& address :
        {MetricsAddress{.port = other.port()}, MetricsAddress{.host = "192.0.2.1", .port = 9400},

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
-/// A NodeDef, as far as these tests look.
+/// The parts of a NodeDef that these tests read.
 struct SeenNode {
   std::string name;
   std::string operation;
@@ -94,7 +94,7 @@ TEST(NetworkGraph, HasSeveralInputsAndNamedOutputs) {
   EXPECT_EQ(node_called(nodes, "add").inputs.size(), 2u);
 }
 
-TEST(NetworkGraph, KeepsLayersWithTheNameOfAnInputApart) {
+TEST(NetworkGraph, RenamesInputsWithTheNameOfALayer) {
   model::Network network({4});
   network.add(model::Dense({.units = 2}), {model::kInput}, "features");
   const std::vector<SeenNode> nodes = nodes_of(network_graph(network));

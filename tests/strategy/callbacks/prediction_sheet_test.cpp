@@ -93,7 +93,7 @@ TEST(PredictionSheet, ReducesLargeImages) {
   EXPECT_EQ(color_at(sheet, 3 + 166, 3 + 99), std::tuple(77, 77, 77));
 }
 
-TEST(PredictionSheet, RefusesImagesWithoutPredictions) {
+TEST(PredictionSheet, RejectsImagesWithoutPredictions) {
   try {
     prediction_sheet({}, {});
     FAIL() << "no error";

@@ -34,7 +34,7 @@ std::string shown(const ProgressOptions& options, int replicas = 1) {
   return file.text();
 }
 
-TEST(ProgressBar, IsRowsWhereThereIsNoTerminal) {
+TEST(ProgressBar, PrintsRowsWithoutATerminal) {
   const std::string text = shown({.log_every = 2});
   EXPECT_THAT(
       text,
@@ -91,13 +91,13 @@ TEST(ProgressBar, HasDetailsWhenVerbose) {
   EXPECT_THAT(text, HasSubstr("\nevery record seen once\n"));
 }
 
-TEST(ProgressBar, SaysThatReplicasIdle) {
+TEST(ProgressBar, ReportsIdleReplicas) {
   EXPECT_THAT(shown({}, 4), HasSubstr("1 of 4 replicas have no sample in a step: the global batch "
                                       "is smaller than the number of replicas\n"));
   EXPECT_THAT(shown({}, 3), Not(HasSubstr("have no sample")));
 }
 
-TEST(ProgressBar, IsShownByFitUnlessThereIsOneOrNoneIsWanted) {
+TEST(ProgressBar, IsAddedByFitByDefault) {
   const auto printed = [](bool quiet, FitOptions fit) {
     job::Session session(0, nullptr, {.quiet = quiet});
     OneDeviceStrategy strategy(session);
@@ -114,7 +114,7 @@ TEST(ProgressBar, IsShownByFitUnlessThereIsOneOrNoneIsWanted) {
   EXPECT_THAT(file.text(), HasSubstr("model plain, "));
 }
 
-TEST(ProgressBar, HasColumnsOfMetricsThatFitElseLines) {
+TEST(ProgressBar, HasMetricColumnsOrLines) {
   const auto printed = [](bool has_accuracy, bool has_validation) {
     CapturedFile file;
     ProgressBar progress(file.get());
@@ -168,7 +168,7 @@ TEST(ProgressBar, HasTheMetricsOfAValidationWithinAnEpoch) {
   EXPECT_THAT(file.text(), ContainsRegex("time       mae   val mae\n[^\n]+    0\\.5000\n"));
 }
 
-TEST(MetricText, HasTheNamesOfTheirOwnOutput) {
+TEST(MetricText, UsesTheClassNamesOfTheOutput) {
   const std::vector<model::MetricValue> values = {{"kind_confusion", {1, 2, 3, 4}, {2, 2}},
                                                   {"color_confusion", {1, 2, 3, 4}, {2, 2}}};
   const std::string text = metric_tables(values, {"cat", "dog"}, "kind");
@@ -188,7 +188,7 @@ TEST(MetricText, HasOneLineForEachClassOfAnyName) {
             "  \\x1b[2J        3        4\n");
 }
 
-TEST(MetricText, LeavesOutMatricesThatAreNotSquare) {
+TEST(MetricText, OmitsMatricesThatAreNotSquare) {
   const std::vector<model::MetricValue> values = {{"wide", {1, 2, 3, 4, 5, 6}, {2, 3}},
                                                   {"empty", {}, {0, 0}}};
   EXPECT_EQ(metric_tables(values, {}), "");
@@ -245,8 +245,8 @@ class OnTerminal {
   ProgressBar& progress() { return progress_; }
   int inner() const { return terminal_.inner; }
   const std::string& text() { return terminal_.text(); }
-  /// The line that is rewritten next. It is rewritten after a tenth of a second; how many steps
-  /// that takes does not matter.
+  /// Returns the next rewritten line. It is rewritten after a tenth of a second, in any number of
+  /// steps.
   std::string next_line() {
     const std::size_t before = text().size();
     StepLogs logs;
@@ -283,7 +283,7 @@ TEST(ProgressBar, FitsTheTerminalAndFollowsItsWidth) {
   EXPECT_THAT(terminal.next_line(), ContainsRegex("^step [0-9]+/1000000000  loss 0.5000 *$"));
 }
 
-TEST(ProgressBar, LeavesNothingOfARewrittenLine) {
+TEST(ProgressBar, ErasesARewrittenLine) {
   OnTerminal terminal(80);
   const std::size_t size = terminal.next_line().size();
   terminal.progress().on_epoch_end({});
@@ -318,7 +318,7 @@ TEST(ProgressBar, HasNoTimeLeftAtTheEndOfAnEpoch) {
   std::fclose(file);
 }
 
-TEST(ProgressBar, SaysThatThereIsNothingToDo) {
+TEST(ProgressBar, ReportsAFinishedTraining) {
   CapturedFile file;
   ProgressBar progress(file.get());
   TrainBegin begin;
@@ -355,7 +355,7 @@ TEST(ProgressBar, ShowsAnyLossInAColumn) {
   }
 }
 
-TEST(ProgressBar, TellsWhereAnEpochsTimeWentIfMuchWasLost) {
+TEST(ProgressBar, ReportsLostTimeOfAnEpoch) {
   EpochLogs logs;
   logs.seconds = 10;
   logs.input_wait_seconds = 0.2;
@@ -373,7 +373,7 @@ TEST(ProgressBar, TellsWhereAnEpochsTimeWentIfMuchWasLost) {
               HasSubstr("\nthe training waits for its input: increase --data-threads"));
 }
 
-TEST(ProgressBar, SaysWhatLimitsTheTrainingInTwoLines) {
+TEST(ProgressBar, PrintsBreakdownAndVerdict) {
   EpochLogs logs;
   logs.seconds = 10;
   logs.input_wait_seconds = 9;
@@ -396,7 +396,7 @@ TEST(ProgressBar, JudgesTheStepsSinceTheLastVerdict) {
                            .samples = 1,
                            .breakdown = {.input = step <= 20 ? 0.0 : 0.02, .compute = 0.015},
                            .data_workers = 1});
-  // After 10 steps there are 9 that count, in less than 0.2 s.
+  // After 10 steps, 9 count, in less than 0.2 s.
   EXPECT_THAT(file.text(),
               ContainsRegex("  10/100 [^\n]+\n +1 +20/100 [^\n]+\nstep 15.0 ms = compute 15.0\n"
                             "bound by compute: [^\n]+\n +1 +30/100 [^\n]+\n"
@@ -404,7 +404,7 @@ TEST(ProgressBar, JudgesTheStepsSinceTheLastVerdict) {
                             "bound by input: [^\n]+\n +1 +40/100 "));
 }
 
-TEST(ProgressBar, ThatIsLostDoesNotEndTheTraining) {
+TEST(ProgressBar, LossDoesNotEndTheTraining) {
   std::FILE* full = std::fopen("/dev/full", "w");
   ASSERT_NE(full, nullptr);
   std::setvbuf(full, nullptr, _IONBF, 0);

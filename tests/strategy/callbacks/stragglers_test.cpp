@@ -17,8 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// What is written to standard error while `steps` steps with these times are reported, two to a log
-// interval.
+// Returns the standard error of `steps` steps with these times, two per log interval.
 std::string warnings_of(const std::array<allreduce::BusySeconds, 3>& busy, int steps) {
   ::testing::internal::CaptureStderr();
   {
@@ -30,7 +29,7 @@ std::string warnings_of(const std::array<allreduce::BusySeconds, 3>& busy, int s
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(Stragglers, NamesWhoTheOthersWaitForAndWithWhat) {
+TEST(Stragglers, NamesTheSlowReplicaAndItsDelay) {
   const std::string warnings = warnings_of(
       {{{.input = 0.001, .compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 2);
   EXPECT_THAT(warnings,
@@ -39,26 +38,26 @@ TEST(Stragglers, NamesWhoTheOthersWaitForAndWithWhat) {
                     Not(HasSubstr("replica 0")), Not(HasSubstr("replica 2"))));
 }
 
-TEST(Stragglers, KnowsInputFromComputation) {
+TEST(Stragglers, DistinguishesInputFromComputation) {
   EXPECT_THAT(
       warnings_of({{{.compute = 0.01}, {.compute = 0.01}, {.input = 0.1, .compute = 0.01}}}, 2),
       AllOf(HasSubstr("replica 2"), HasSubstr("input takes 100 ms")));
 }
 
-TEST(Stragglers, SaysNothingOfEqualsAndNothingWithinAnInterval) {
+TEST(Stragglers, IsSilentForEqualReplicasAndWithinAnInterval) {
   EXPECT_THAT(warnings_of({{{.compute = 0.010}, {.compute = 0.0105}, {.compute = 0.0099}}}, 10),
               IsEmpty());
   EXPECT_THAT(warnings_of({{{.compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 1),
               IsEmpty());
 }
 
-TEST(Stragglers, AreNotLookedForInFewSteps) {
+TEST(Stragglers, RequireEnoughSteps) {
   EXPECT_EQ(Stragglers::interval(0), 100);
   EXPECT_EQ(Stragglers::interval(1), 100);
   EXPECT_EQ(Stragglers::interval(250), 250);
 }
 
-TEST(Stragglers, AreNotLookedForInTheRestOfAnIntervalFromWhereATrainingResumes) {
+TEST(Stragglers, IgnoreAShortIntervalAfterAResume) {
   const std::array<allreduce::BusySeconds, 2> slow{{{.compute = 0.01}, {.compute = 0.2}}};
   job::Session session(0, nullptr);
   const auto strategy = local_strategy(session, 2);
@@ -72,7 +71,7 @@ TEST(Stragglers, AreNotLookedForInTheRestOfAnIntervalFromWhereATrainingResumes) 
               AllOf(Not(HasSubstr("step 50: ")), HasSubstr("step 60: replica 1 ")));
 }
 
-TEST(Stragglers, ForgiveTheFirstStepOfATraining) {
+TEST(Stragglers, IgnoreTheFirstStepOfATraining) {
   const std::array<allreduce::BusySeconds, 2> slow{{{.compute = 0.01}, {.compute = 0.2}}};
   const std::array<allreduce::BusySeconds, 2> equal{{{.compute = 0.01}, {.compute = 0.01}}};
   job::Session session(0, nullptr);

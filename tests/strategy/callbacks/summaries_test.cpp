@@ -28,7 +28,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The bytes of the one event file in `directory`; tags and texts stand in it as they are.
+/// The bytes of the only event file in `directory`; tags and texts are not encoded.
 std::string events_below(const std::filesystem::path& directory) {
   const std::filesystem::directory_iterator files(directory);
   return checkpoint::read_small_file(files->path());
@@ -124,7 +124,7 @@ TEST(Summaries, HaveTheSameGradientsOnAnyReplicasAndLossScale) {
     const std::vector<double>& rows = histograms.at("gradients/dense/kernel").front();
     return std::pair(rows.front(), rows[rows.size() - 2]);
   };
-  TrainerOptions options{.optimizer = model::Sgd{}};  // Adam would enlarge rounding errors
+  TrainerOptions options{.optimizer = model::Sgd{}};  // Adam would amplify rounding errors
   const auto [low, high] = range_of(1, options);
   EXPECT_LT(low, 0);
   EXPECT_GT(high, 0);
@@ -182,7 +182,7 @@ TEST(Summaries, HaveTheHyperparametersOfTheTraining) {
     EXPECT_THAT(session, HasSubstr(text));
 }
 
-/// Keeps the predictions of the last call.
+/// Records the predictions of the last call.
 class PredictionRecorder final : public Callback {
  public:
   void on_predictions(const ImagePredictions& predictions) override {
@@ -227,7 +227,7 @@ TEST(Summaries, ShowImagesWithThePredictionsOfTheValidation) {
   }
 }
 
-TEST(Summaries, OfOtherDataThanImagesWithAClassAreRefused) {
+TEST(Summaries, RequireImagesWithAClassForPredictions) {
   const auto error_of = [](model::Network network, const data::Dataset& data, FitOptions fit) {
     fit.epochs = 1;
     try {
@@ -252,7 +252,7 @@ TEST(Summaries, OfOtherDataThanImagesWithAClassAreRefused) {
               HasSubstr("got 1001"));
 }
 
-TEST(Summaries, HaveNoValidationWhereThereIsNone) {
+TEST(Summaries, HaveNoValidationWithoutData) {
   const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 1};
   fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 0, "")};
@@ -260,7 +260,7 @@ TEST(Summaries, HaveNoValidationWhereThereIsNone) {
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "run" / "validation"));
 }
 
-/// What is logged to `logger()`.
+/// Records the messages of `logger()`.
 class LoggedLines {
  public:
   std::shared_ptr<Logger> logger() const { return logger_; }
@@ -272,7 +272,7 @@ class LoggedLines {
   std::shared_ptr<Logger> logger_ = std::make_shared<Logger>("test", sink_);
 };
 
-TEST(Summaries, OfAFullDiskWarnOnceAndTheTrainingGoesOn) {
+TEST(Summaries, WarnOnceOfAFullDiskAndTheTrainingContinues) {
   const checkpoint::ScratchDirectory directory;
   const LoggedLines log;
   FitOptions fit{.epochs = 3, .validation = small_data(20).batch(40)};
@@ -288,7 +288,7 @@ TEST(Summaries, OfAFullDiskWarnOnceAndTheTrainingGoesOn) {
               ::testing::ContainsRegex("run\\] [1-9][0-9]+ points of the summaries are lost"));
 }
 
-TEST(Summaries, OfAValidationThatCannotBeWrittenAreCounted) {
+TEST(Summaries, CountLostValidationPoints) {
   const checkpoint::ScratchDirectory directory;
   const LoggedLines log;
   FitOptions fit{.epochs = 2, .validation = small_data(20).batch(40)};

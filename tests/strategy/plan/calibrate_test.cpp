@@ -1,4 +1,4 @@
-// Measurements of a training on one machine: what they consist of, not how long anything takes.
+// Measurements of a training on one machine: their structure, not their values.
 #include "lockstep/strategy/plan/calibrate.h"
 
 #include <gmock/gmock.h>
@@ -84,7 +84,7 @@ TEST_F(Calibrated, MeasuresMicroBatches) {
   EXPECT_EQ(calibration.timings.front().lead_seconds.size(), 4U);
 }
 
-TEST_F(Calibrated, CanBePlannedWith) {
+TEST_F(Calibrated, SupportsPlanning) {
   const Calibration calibration = calibrate_with({}, {10, 40});
   const std::vector<int> replicas{1, 4};
   const ScalingPlan plan = plan_scaling(calibration, {}, {.global_batch = 40}, replicas);
@@ -93,7 +93,7 @@ TEST_F(Calibrated, CanBePlannedWith) {
   EXPECT_TRUE(plan.rows[1].is_covered);
 }
 
-TEST(Calibrate, NeedsASingleReplica) {
+TEST(Calibrate, RequiresASingleReplica) {
   job::Session session(0, nullptr);
   MirroredStrategy strategy(session, std::vector<device::Device>(2));
   Trainer trainer(strategy, plain_network());

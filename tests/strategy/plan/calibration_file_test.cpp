@@ -35,7 +35,7 @@ std::string refusal_of_hardware(const std::string& text) {
   return refusal_of([&] { parse_hardware(text, "file.json", plain_calibration()); });
 }
 
-TEST(CalibrationFile, KeepsAllThatWasMeasured) {
+TEST(CalibrationFile, StoresAllMeasurements) {
   Calibration calibration = plain_calibration();
   calibration.cores = 0.45;
   calibration.transfer_seconds_per_byte = 1.4e-9;
@@ -53,7 +53,7 @@ TEST(CalibrationFile, KeepsAllThatWasMeasured) {
   EXPECT_EQ(read.elements, calibration.elements);
 }
 
-TEST(CalibrationFile, RefusesWhatIsNone) {
+TEST(CalibrationFile, RejectsOtherFiles) {
   constexpr const char* kExpected = "[file.json] expected a calibration of lockstep plan, got ";
   for (const char* text : {"[]", "{}", R"({"format":"another"})", "3"})
     EXPECT_THAT(refusal_of_calibration(text), StartsWith(kExpected)) << text;
@@ -62,7 +62,7 @@ TEST(CalibrationFile, RefusesWhatIsNone) {
             std::string(kExpected) + "version 2");
 }
 
-TEST(CalibrationFile, RefusesValuesThatNoMeasurementHas) {
+TEST(CalibrationFile, RejectsImpossibleValues) {
   const nlohmann::json good = nlohmann::json::parse(to_json(plain_calibration()).dump());
   const auto refusal_with = [&](const char* pointer, const nlohmann::json& value) {
     nlohmann::json bad = good;
@@ -90,7 +90,7 @@ TEST(CalibrationFile, RefusesValuesThatNoMeasurementHas) {
   EXPECT_EQ(refusal_of_calibration(without.dump()), got("one without \"cores\""));
 }
 
-TEST(CalibrationFile, SaysThatThereIsNoSuchFile) {
+TEST(CalibrationFile, ReportsAMissingFile) {
   EXPECT_THAT(refusal_of([] { read_calibration("/nonexistent/calibration.json"); }),
               StartsWith("[/nonexistent/calibration.json] expected"));
 }
@@ -123,14 +123,14 @@ TEST(HardwareFile, ComparesSpeedsWithThoseOfTheCalibration) {
   EXPECT_EQ(speed_of("{}"), 1);
 }
 
-TEST(HardwareFile, KeepsWhatItDoesNotDescribe) {
+TEST(HardwareFile, DefaultsToTheBase) {
   const Hardware hardware =
       parse_hardware("{}", "file.json", plain_calibration(), {.bits_per_second = 5e8});
   EXPECT_EQ(hardware.bits_per_second, 5e8);
   EXPECT_EQ(hardware.name, "file.json");
 }
 
-TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
+TEST(HardwareFile, RejectsUnknownMembers) {
   EXPECT_THAT(refusal_of_hardware(R"({"sped":2})"),
               HasSubstr("got \"sped\" (did you mean speed?)"));
   EXPECT_EQ(refusal_of_hardware("[1]"),
@@ -155,7 +155,7 @@ TEST(Quantities, HaveUnits) {
   EXPECT_EQ(parse_bytes("memory", "2MB"), 2e6);
 }
 
-TEST(Quantities, AreRefusedWithoutThem) {
+TEST(Quantities, RequireUnits) {
   for (const char* text : {"", "1", "Gbit", "-1Gbit", "0Gbit", "1Gb/s", "1e9bit", "nanGbit",
                            "1Gbit2", "1.2.3Gbit", "99999999999999999999999Gbit"})
     EXPECT_EQ(refusal_of([&] { parse_bit_rate("link", text); }),

@@ -9,7 +9,7 @@
 
 namespace lockstep::strategy {
 
-/// A parameter and the share of the backward pass that is left when its gradient is ready.
+/// A parameter, and the remaining share of the backward pass when its gradient is ready.
 using ReadyParameter = std::pair<std::int64_t, double>;
 
 /// A step of `samples` that takes `seconds`, the last percent of it the update. The backward pass

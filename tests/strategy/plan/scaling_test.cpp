@@ -1,4 +1,4 @@
-// The model of many replicas: its formulas, and what was measured elsewhere.
+// The scaling model: its formulas, and comparisons with published measurements.
 #include "lockstep/strategy/plan/scaling.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(Scaling, OfASingleTimingIsProportionalExceptForTheUpdate) {
 }
 
 // The bounds of docs/algorithms.md for 64 MiB over 1 Gbit/s.
-TEST(Scaling, OfARingIsThatOfItsBytesAndMessages) {
+TEST(Scaling, OfARingDependsOnBytesAndMessages) {
   const double bytes = 64 << 20;
   const Hardware hardware{.latency_seconds = 0};
   EXPECT_NEAR(reduction_seconds(bytes, 2, hardware), 0.562, 0.001);
@@ -81,7 +81,7 @@ TEST(Scaling, HidesBucketsThatAreReadyEarly) {
   EXPECT_DOUBLE_EQ(last.exposed, 2);
 }
 
-TEST(Scaling, SlowsTheComputationByThePartOfSendingThatNeedsItsCore) {
+TEST(Scaling, SlowsTheComputationByProcessorTimeOfSending) {
   const std::vector<SentBucket> buckets{{.ready = 2, .link = 4, .processor = 1}};
   const Overlap shared = overlap(buckets, 10, false);
   EXPECT_DOUBLE_EQ(shared.slowed, 1);
@@ -111,14 +111,14 @@ TEST(Scaling, WaitsForTheSlowestOfAllReplicas) {
   EXPECT_NEAR(predict(calibration, {}, {.global_batch = 64}, 4).waiting, 1.029e-3, 1e-6);
 }
 
-TEST(Scaling, OfAGrowingBatchKeepsThatOfAReplica) {
+TEST(Scaling, OfAGrowingBatchKeepsThePerReplicaBatch) {
   const Prediction four = predict(plain_calibration(), {}, {.global_batch = 64, .weak = true}, 4);
   EXPECT_EQ(four.global_batch, 256);
   EXPECT_EQ(four.per_replica_batch, 64);
   EXPECT_DOUBLE_EQ(four.compute + four.update, 0.064);
 }
 
-TEST(Scaling, OfReplicasOfOneHostNeedsNoLink) {
+TEST(Scaling, OnOneHostIsIndependentOfTheLink) {
   Calibration calibration = plain_calibration();
   calibration.bytes_per_second = 10e9;
   const Prediction two =
@@ -131,14 +131,14 @@ TEST(Scaling, OfReplicasOfOneHostNeedsNoLink) {
   EXPECT_NEAR(four.link_seconds, 4e6 * 8 / 955e6 + 2 * 2 * 4e6 / 10e9 + 2 * 2 * 50e-6, 1e-4);
 }
 
-TEST(Scaling, CostsWhatItsHostsCost) {
+TEST(Scaling, CostsThePriceOfItsHosts) {
   const Prediction four = predict(plain_calibration(), {.replicas_per_host = 2, .price = 1.5},
                                   {.global_batch = 64, .samples = 3.6e6}, 4);
   EXPECT_DOUBLE_EQ(four.hours, 1000 / four.samples_per_second);
   EXPECT_DOUBLE_EQ(four.cost, four.hours * 2 * 1.5);
 }
 
-TEST(Scaling, OfFasterMachinesShortensTheComputationAlone) {
+TEST(Scaling, OfFasterMachinesShortensOnlyTheComputation) {
   const Prediction plain = predict(plain_calibration(), {}, {.global_batch = 64}, 2);
   const Prediction fast = predict(plain_calibration(), {.speed = 4}, {.global_batch = 64}, 2);
   EXPECT_DOUBLE_EQ(fast.compute, plain.compute / 4);
@@ -147,7 +147,7 @@ TEST(Scaling, OfFasterMachinesShortensTheComputationAlone) {
 
 // docs/performance.md, "Overlap with the backward pass": convolutions, and a dense layer with
 // nearly all parameters, on two hosts of one core with 1 Gbit/s.
-TEST(Scaling, IsWithinTenPercentOfOurMeasurementsOnTwoHosts) {
+TEST(Scaling, IsWithinTenPercentOfMeasurementsOnTwoHosts) {
   struct Case {
     std::int64_t batch;
     double compute;
@@ -169,7 +169,7 @@ TEST(Scaling, IsWithinTenPercentOfOurMeasurementsOnTwoHosts) {
 
 // Sergeev and Del Balso, 2018 (arXiv 1802.05799), and horovod/docs/benchmarks.rst: 128 servers of 4
 // Pascal GPUs with 25 Gbit/s reach 90 % for Inception V3 and ResNet-101, 68 % for VGG-16, at 64
-// images for each GPU. What is not published is assumed, the same for all three: rates of a single
+// images for each GPU. Unpublished values are assumed, the same for all three: rates of a single
 // GPU as usual for a P100 (16 GPUs with ResNet-101: 104 images/s each), a backward pass of 65 % of
 // the step, 10 us a message, and a deviation of 3 % between steps, with which the first two fit.
 TEST(Scaling, IsWithinTenPercentOfHorovodOn512Gpus) {
@@ -184,8 +184,7 @@ TEST(Scaling, IsWithinTenPercentOfHorovodOn512Gpus) {
         Case{"VGG-16", 150, 138.3e6, 0.68}}) {
     std::vector<ReadyParameter> parameters;
     double rest = one.parameters;
-    if (one.model ==
-        std::string("VGG-16"))  // whose dense layers are the first of the backward pass
+    if (one.model == std::string("VGG-16"))  // its dense layers are first in the backward pass
       for (const double elements : {4.1e6, 16.8e6, 102.8e6}) {
         parameters.emplace_back(static_cast<std::int64_t>(elements), 0.97);
         rest -= elements;

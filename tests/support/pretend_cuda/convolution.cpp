@@ -9,15 +9,15 @@ std::ptrdiff_t output_size(std::ptrdiff_t size, std::ptrdiff_t filter, std::ptrd
   return free < 0 ? 0 : free / step + 1;
 }
 
-// Where a place of a filter meets a place of the image.
-struct Meeting {
-  std::ptrdiff_t x;       // of the first channel
-  std::ptrdiff_t y;       // of the first channel
-  std::ptrdiff_t within;  // the place in the filter
+// Offsets of a filter element and of the image elements that it multiplies.
+struct Tap {
+  std::ptrdiff_t x;       // first channel of the input
+  std::ptrdiff_t y;       // first channel of the output
+  std::ptrdiff_t within;  // offset in the filter
 };
 
 template <typename Each>
-void for_each_meeting(const Problem& p, bool backwards, Each each) {
+void for_each_tap(const Problem& p, bool backwards, Each each) {
   for (std::ptrdiff_t i = 0; i < p.x.n; ++i) {
     const std::ptrdiff_t n = backwards ? p.x.n - 1 - i : i;
     for (std::ptrdiff_t h = 0; h < p.y.h; ++h)
@@ -27,9 +27,9 @@ void for_each_meeting(const Problem& p, bool backwards, Each each) {
             const std::ptrdiff_t x_h = h * p.steps.h - p.steps.pad_h + r * p.steps.dilation_h;
             const std::ptrdiff_t x_w = w * p.steps.w - p.steps.pad_w + s * p.steps.dilation_w;
             if (x_h < 0 || x_h >= p.x.h || x_w < 0 || x_w >= p.x.w) continue;
-            each(Meeting{.x = ((n * p.x.h + x_h) * p.x.w + x_w) * p.x.c,
-                         .y = ((n * p.y.h + h) * p.y.w + w) * p.y.c,
-                         .within = r * p.filter.w + s});
+            each(Tap{.x = ((n * p.x.h + x_h) * p.x.w + x_w) * p.x.c,
+                     .y = ((n * p.y.h + h) * p.y.w + w) * p.y.c,
+                     .within = r * p.filter.w + s});
           }
   }
 }
@@ -66,7 +66,7 @@ std::vector<float> convolve(const Problem& p, std::span<const float> x,
       turned[place * p.filter.n + k] = filter[k * places + place];
   const std::ptrdiff_t filters = p.filter.n / p.steps.groups;
   std::vector<float> y(p.y.count());
-  for_each_meeting(p, false, [&](const Meeting& at) {
+  for_each_tap(p, false, [&](const Tap& at) {
     for (std::ptrdiff_t group = 0; group < p.steps.groups; ++group)
       for (std::ptrdiff_t c = 0; c < p.filter.c; ++c) {
         const float value = x[at.x + group * p.filter.c + c];
@@ -81,7 +81,7 @@ std::vector<float> convolve(const Problem& p, std::span<const float> x,
 std::vector<float> gradient_of_data(const Problem& p, std::span<const float> y_gradient,
                                     std::span<const float> filter) {
   std::vector<float> x_gradient(p.x.count());
-  for_each_meeting(p, false, [&](const Meeting& at) {
+  for_each_tap(p, false, [&](const Tap& at) {
     for_each_filter(p, [&](std::ptrdiff_t channel, std::ptrdiff_t k) {
       const float value = y_gradient[at.y + k];
       const float* weights = &filter[place_in_filter(p, k, at.within)];
@@ -95,7 +95,7 @@ std::vector<float> gradient_of_data(const Problem& p, std::span<const float> y_g
 std::vector<float> gradient_of_filter(const Problem& p, std::span<const float> x,
                                       std::span<const float> y_gradient, bool backwards) {
   std::vector<float> gradient(p.filter.count());
-  for_each_meeting(p, backwards, [&](const Meeting& at) {
+  for_each_tap(p, backwards, [&](const Tap& at) {
     for_each_filter(p, [&](std::ptrdiff_t channel, std::ptrdiff_t k) {
       const float value = y_gradient[at.y + k];
       const float* values = &x[at.x + channel];

@@ -40,8 +40,8 @@ struct Problem {
   Steps steps;
 };
 
-// Arrays are dense, channels last; results come back as such. Images are taken from the last to the
-// first where `backwards`, which gives sums over images other bits.
+// Arrays and results are dense, channels last. With `backwards`, images are summed from the last to
+// the first, which changes the rounding.
 std::vector<float> convolve(const Problem& problem, std::span<const float> x,
                             std::span<const float> filter);
 std::vector<float> gradient_of_data(const Problem& problem, std::span<const float> y_gradient,

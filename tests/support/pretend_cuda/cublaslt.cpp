@@ -1,5 +1,5 @@
-// Matrix products of the pretended cuBLASLt. There are two algorithms for each; the first one needs
-// a workspace.
+// Matrix products of the simulated cuBLASLt, with two algorithms; the first one requires a
+// workspace.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using pretend::MatmulDescription;
 constexpr std::size_t kWorkspace = 4096;
 constexpr std::size_t kWorkspaceAlignment = 256;
 
-// What a call is about, and a copy of it: descriptors may change when the call has returned.
+// A copy of the arguments of a call: descriptors may change after it has returned.
 struct Product {
   MatmulDescription how;
   Layout a;
@@ -49,7 +49,7 @@ Product product_of(cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a, cublasLtM
 
 bool is_transposition(std::int32_t value) { return value == CUBLAS_OP_N || value == CUBLAS_OP_T; }
 
-// The combinations of types that cuBLASLt has kernels for, of those that are known here.
+// Whether cuBLASLt has kernels for this combination of types.
 bool has_kernels(const Product& p) {
   const bool is_tf32 = p.how.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   if ((p.how.compute != CUBLAS_COMPUTE_32F && !is_tf32) || p.how.scale != CUDA_R_32F) return false;
@@ -71,9 +71,9 @@ cublasStatus_t check(const Product& p) {
   return is_known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-// What the bits of cublasLtMatmulAlgo_t mean here.
+// The content of cublasLtMatmulAlgo_t.
 struct Algorithm {
-  std::uint64_t mark = 0;  // of those that the heuristic gave
+  std::uint64_t mark = 0;  // identifies algorithms from the heuristic
   std::uint64_t workspace = 0;
   std::uint64_t alignment_a = 0;
   std::uint64_t alignment_b = 0;
@@ -85,7 +85,7 @@ struct Algorithm {
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 constexpr std::uint64_t kMark = 0x6c6f636b73746570;
 
-// An algorithm is for the product that the heuristic was asked about.
+// Identifies the product that the heuristic was queried for.
 std::uint64_t key_of(const Product& p) {
   std::uint64_t key = 14695981039346656037U;
   const auto mix = [&](std::uint64_t value) { key = (key ^ value) * 1099511628211U; };
@@ -101,7 +101,7 @@ std::uint64_t key_of(const Product& p) {
 }
 
 std::vector<float> load(const Layout& layout, const void* data, bool transposes) {
-  // Column-major, of the transposed matrix where it is asked for.
+  // Column-major; of the transposed matrix on request.
   std::vector<float> values;
   values.reserve(layout.rows * layout.columns);
   const std::size_t slow = transposes ? layout.rows : layout.columns;
@@ -140,7 +140,7 @@ void multiply(const Product& p, const Operands& operands, float alpha, float bet
   }
 }
 
-// What an algorithm was told about the pointers, or those that every kernel asks for.
+// Whether pointers have the alignment that the algorithm assumes, or that all kernels require.
 bool are_aligned(const Product& p, const Operands& operands, const Algorithm& algorithm) {
   const std::size_t in = pretend::width_of(p.a.type);
   const std::size_t out = pretend::width_of(p.d.type);
@@ -158,7 +158,7 @@ cublasStatus_t check_operands(const Product& p, const Operands& operands, bool r
       (reads_c && operands.c == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (operands.c == operands.d && p.c.leading != p.d.leading)
-    return CUBLAS_STATUS_INVALID_VALUE;  // in place, but not where it was
+    return CUBLAS_STATUS_INVALID_VALUE;  // in place, but with another layout
   pretend::check_is_on_gpu("cuBLASLt", operands.a, p.a.bytes());
   pretend::check_is_on_gpu("cuBLASLt", operands.b, p.b.bytes());
   if (reads_c) pretend::check_is_on_gpu("cuBLASLt", operands.c, p.c.bytes());
@@ -171,9 +171,9 @@ cublasStatus_t check_operands(const Product& p, const Operands& operands, bool r
   return CUBLAS_STATUS_SUCCESS;
 }
 
-Algorithm algorithm_of(const cublasLtMatmulAlgo_t* given, const Product& p) {
-  return given == nullptr ? Algorithm{.mark = kMark, .product = key_of(p)}
-                          : std::bit_cast<Algorithm>(*given);
+Algorithm algorithm_of(const cublasLtMatmulAlgo_t* requested, const Product& p) {
+  return requested == nullptr ? Algorithm{.mark = kMark, .product = key_of(p)}
+                              : std::bit_cast<Algorithm>(*requested);
 }
 
 }  // namespace
@@ -214,12 +214,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
                               const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                               cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
                               cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* given,
-                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* requested, void* workspace,
+                              size_t workspace_bytes, cudaStream_t stream) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   const Product product = product_of(how, a_layout, b_layout, c_layout, d_layout);
   if (const cublasStatus_t status = check(product); status != CUBLAS_STATUS_SUCCESS) return status;
-  const Algorithm algorithm = algorithm_of(given, product);
+  const Algorithm algorithm = algorithm_of(requested, product);
   if (algorithm.mark != kMark || algorithm.product != key_of(product))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes < algorithm.workspace) return CUBLAS_STATUS_INVALID_VALUE;

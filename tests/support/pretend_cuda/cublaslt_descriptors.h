@@ -1,4 +1,4 @@
-// What the descriptors of the pretended cuBLASLt point to.
+// Contents of the descriptors of the simulated cuBLASLt.
 #pragma once
 
 #include <cublasLt.h>
@@ -19,9 +19,9 @@ struct Layout : cublasLtMatrixLayoutOpaque_t {
   std::uint64_t columns = 0;
   std::int64_t leading = 0;
 
-  std::ptrdiff_t place(std::size_t row, std::size_t column) const;  ///< of an element
+  std::ptrdiff_t place(std::size_t row, std::size_t column) const;  ///< offset of an element
   std::size_t bytes() const;
-  /// Of a type that is known, not empty, and with a leading dimension that is large enough.
+  /// Whether the type is known, the size not 0, and the leading dimension large enough.
   bool is_possible() const;
 };
 
@@ -31,7 +31,7 @@ struct MatmulDescription : cublasLtMatmulDescOpaque_t {
   std::int32_t transpose_a = CUBLAS_OP_N;
   std::int32_t transpose_b = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;  ///< of the type of D
+  void* bias = nullptr;  ///< in the type of D
 };
 
 struct Preference : cublasLtMatmulPreferenceOpaque_t {

@@ -1,6 +1,6 @@
-// Convolutions of the pretended cuDNN. Each direction has two algorithms: a fast one that needs no
-// workspace, whose sums have other bits each time for gradients, and one that gives the same bits
-// and fills its workspace.
+// Convolutions of the simulated cuDNN. Each direction has two algorithms: a fast one without a
+// workspace, whose gradient sums vary in rounding, and a deterministic one that fills its
+// workspace.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Array {
 
   std::size_t bytes() const { return count * pretend::width_of(type); }
   std::vector<float> load() const { return pretend::load_all(type, data, count); }
-  // What was there is not read where `beta` is zero.
+  // The old values are not read if `beta` is zero.
   void store(const std::vector<float>& values, float alpha, float beta) const {
     for (std::size_t i = 0; i < count; ++i) {
       const auto at = static_cast<std::ptrdiff_t>(i);
@@ -43,7 +43,7 @@ Array array_of(const cudnnTensorStruct& tensor, const void* data) {
   return {tensor.type, tensor.shape.count(), const_cast<void*>(data)};
 }
 
-// What a call is about; x and y are gradients where the direction makes them such.
+// The arguments of a call; depending on the direction, x or y are gradients.
 struct Call {
   Direction direction;
   cudnnHandle_t handle;
@@ -77,8 +77,8 @@ cudnnStatus_t check(const Call& call) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-constexpr int kPlain = 0;      // of each direction's numbers of algorithms
-constexpr int kWithSpace = 1;  // the same
+constexpr int kPlain = 0;      // the algorithm without a workspace, in each direction
+constexpr int kWithSpace = 1;  // the algorithm with a workspace
 constexpr int kAlgorithms = 2;
 
 std::size_t workspace_of(const Call& call, int algorithm) {

@@ -1,4 +1,4 @@
-// What the descriptors of the pretended cuDNN point to.
+// Contents of the descriptors of the simulated cuDNN.
 #pragma once
 
 #include <cudnn.h>
@@ -33,7 +33,7 @@ struct cudnnConvolutionStruct {
 
 namespace lockstep::pretend {
 
-/// `status`, whose reason cudnnGetLastErrorString of this thread tells from now on.
+/// Returns `status`, and sets its reason for cudnnGetLastErrorString of this thread.
 cudnnStatus_t refuse(cudnnStatus_t status, std::string reason);
 
 }  // namespace lockstep::pretend

@@ -1,7 +1,7 @@
-// The graph API of the pretended cuDNN. It knows one kind of graph, a convolution with sums of its
-// output's channels (cuDNN's guide calls it ConvBNfprop), and three engines for it: one that is
-// proposed and does not work, one without a workspace, one that fills its own. Types of 16 bits,
-// bfloat16 too, though the guide names float16 alone.
+// The graph API of the simulated cuDNN. It supports one kind of graph, a convolution with sums of
+// its output's channels (ConvBNfprop in cuDNN's guide), with three engines: one that is proposed
+// and fails, one without a workspace, one with a workspace. Types of 16 bits, including bfloat16,
+// although the guide lists only float16.
 #include "tests/support/pretend_cuda/cudnn_graph.h"
 
 #include <fmt/format.h>
@@ -137,7 +137,7 @@ cudnnStatus_t finalize_graph(GraphDescriptor& descriptor) {
                       .y = y.array(),
                       .sums = first.array(),
                       .squares = second.array()};
-  // What has no engine is found out where one is asked for.
+  // Unsupported graphs fail only when engines are requested.
   const bool is_known =
       (x.type == CUDNN_DATA_HALF || x.type == CUDNN_DATA_BFLOAT16) && filter.type == x.type &&
       y.type == x.type && first.type == CUDNN_DATA_FLOAT && second.type == CUDNN_DATA_FLOAT &&
@@ -204,7 +204,7 @@ cudnnStatus_t give_notes(const GraphDescriptor& engine, std::int64_t* count,
 cudnnStatus_t give_configurations(const GraphDescriptor& rules, std::int64_t most,
                                   std::int64_t* count, const cudnnBackendDescriptor_t* handles) {
   const auto engines = engines_of(rules);
-  // As the library does, it first tells of more than it then has.
+  // Like the library, it first reports more engines than it returns.
   *count = most == 0 ? std::ssize(engines) + 2 : std::min(most, std::ssize(engines));
   for (std::int64_t i = 0; i < std::min(most, std::ssize(engines)); ++i) {
     const auto configuration = pretend::graph_descriptor(handles[i]);
@@ -217,7 +217,7 @@ cudnnStatus_t give_configurations(const GraphDescriptor& rules, std::int64_t mos
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The arrays of a graph where a pack of addresses has them.
+// The arrays of a graph at the addresses in a variant pack.
 struct Memory {
   const void* x = nullptr;
   const void* filter = nullptr;

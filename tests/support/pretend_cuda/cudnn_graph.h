@@ -1,13 +1,13 @@
-// The graph API of the pretended cuDNN, as tests see it.
+// Counters of the graph API of the simulated cuDNN, for tests.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::pretend {
 
-/// How often a graph of operations has run on a pretended GPU.
+/// Number of runs of operation graphs on simulated GPUs.
 std::uint64_t graph_runs();
-/// How often a plan of one was asked for, of an engine that works or not.
+/// Number of requested plans, including failing engines.
 std::uint64_t graph_plans();
 
 }  // namespace lockstep::pretend

@@ -27,7 +27,7 @@ Descriptors& descriptors() {
   return descriptors;
 }
 
-// Of which type an attribute is, and of which descriptors.
+// The type of an attribute, and its descriptors.
 struct Known {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeType_t type;
@@ -85,7 +85,7 @@ std::size_t width_of(cudnnBackendAttributeType_t type) {
   return is_wide ? 8 : 4;
 }
 
-// Set by finalize(), for those that are complete.
+// Checks that all attributes for finalize() are set.
 bool is_complete(const GraphDescriptor& descriptor) {
   return std::ranges::all_of(known_attributes(), [&](const auto& known) {
     return known.second.of != descriptor.type || descriptor.attributes.contains(known.first);

@@ -1,4 +1,4 @@
-// What the descriptors of the graph API of the pretended cuDNN point to.
+// Contents of the descriptors of the graph API of the simulated cuDNN.
 #pragma once
 
 #include <cudnn.h>
@@ -14,8 +14,7 @@
 
 namespace lockstep::pretend {
 
-/// A convolution whose output is summed up channel by channel: the one kind of graph that is known
-/// here.
+/// A convolution with sums of its output by channel: the only supported kind of graph.
 struct SummedConvolution {
   struct Array {
     std::int64_t id = 0;
@@ -30,7 +29,7 @@ struct GraphDescriptor {
   struct Attribute {
     cudnnBackendAttributeType_t type;
     std::int64_t count = 0;
-    std::vector<std::byte> bytes;  // but for descriptors
+    std::vector<std::byte> bytes;  // values other than descriptors
     std::vector<std::weak_ptr<const GraphDescriptor>>
         others;  // which must live until this one is finalized
   };
@@ -38,16 +37,16 @@ struct GraphDescriptor {
   cudnnBackendDescriptorType_t type;
   bool is_final = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
-  // What is known once it is finalized, of graphs and all that is made of them.
+  // Set by finalize() for graphs and objects built from them.
   std::optional<SummedConvolution> graph;
   int engine = -1;
   std::size_t workspace_bytes = 0;
 };
 
-/// The descriptor behind a handle; ends the program where there is none.
+/// The descriptor of a handle; ends the program if there is none.
 std::shared_ptr<GraphDescriptor> graph_descriptor(cudnnBackendDescriptor_t handle);
 
-/// Makes of the attributes of `descriptor` what is known once it is finalized.
+/// Checks and evaluates the attributes of `descriptor`.
 cudnnStatus_t finalize(GraphDescriptor& descriptor);
 
 }  // namespace lockstep::pretend

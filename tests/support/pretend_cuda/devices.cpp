@@ -1,4 +1,4 @@
-// The GPUs themselves: how many, which one is current, what they are.
+// Devices: their number, the current one, their properties.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -57,7 +57,7 @@ cudaError_t cudaSetDevice(int device) {
   return pretend::answer(status);
 }
 
-// The one function of the driver that the project asks for.
+// The only driver function that the project queries.
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function,
                                              unsigned /*version*/, unsigned long long /*flags*/,
                                              cudaDriverEntryPointQueryResult* result) {

@@ -48,7 +48,7 @@ void Driver::add_node(CUstream_st& stream, std::function<void()> work) {
   nodes.push_back({std::move(work), std::exchange(stream.last, {nodes.size()})});
 }
 
-cudaError_t Driver::put(CUstream_st& stream, std::function<void()> work) {
+cudaError_t Driver::enqueue(CUstream_st& stream, std::function<void()> work) {
   if (stream.capture) {
     if (!stream.capture->is_valid) return cudaErrorStreamCaptureInvalidated;
     add_node(stream, std::move(work));
@@ -58,7 +58,7 @@ cudaError_t Driver::put(CUstream_st& stream, std::function<void()> work) {
   const auto own = default_streams.find(stream.device);
   if (stream.blocks && own != default_streams.end()) {
     const auto follow = [&](const CUstream_st& other) {
-      stream.queue->give([moment = other.queue->mark()] { moment->wait(); });
+      stream.queue->enqueue([moment = other.queue->mark()] { moment->wait(); });
     };
     if (own->second.get() != &stream) {
       follow(*own->second);
@@ -67,7 +67,7 @@ cudaError_t Driver::put(CUstream_st& stream, std::function<void()> work) {
         if (other->blocks && other->device == stream.device) follow(*other);
     }
   }
-  stream.queue->give(std::move(work));
+  stream.queue->enqueue(std::move(work));
   return cudaSuccess;
 }
 
@@ -102,7 +102,7 @@ void Driver::end(const std::shared_ptr<Capture>& capture) {
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(driver().mutex);
-  return driver().put(driver().stream(stream), std::move(work));
+  return driver().enqueue(driver().stream(stream), std::move(work));
 }
 
 cudaError_t perform(cudaStream_t stream, std::function<void()> work) {
@@ -111,9 +111,9 @@ cudaError_t perform(cudaStream_t stream, std::function<void()> work) {
     const std::lock_guard lock(driver().mutex);
     CUstream_st& on = driver().stream(stream);
     const bool waits = on.capture == nullptr;
-    const cudaError_t status = driver().put(on, [=, work = std::move(work)] {
+    const cudaError_t status = driver().enqueue(on, [=, work = std::move(work)] {
       work();
-      if (waits) done->come();
+      if (waits) done->complete();
     });
     if (status != cudaSuccess || !waits) return status;
   }

@@ -1,5 +1,4 @@
-// What the handles of CUDA point to: streams, events, graphs, and what the driver knows of all of
-// them.
+// The objects behind CUDA's handles: streams, events, graphs, and the state of the driver.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +16,7 @@
 
 namespace lockstep::pretend {
 
-/// Work of a graph, and which nodes come before it.
+/// Work of a graph, and the nodes that precede it.
 struct Node {
   std::function<void()> work;
   std::set<std::size_t> after;
@@ -42,10 +41,10 @@ struct CUstream_st {
         queue(std::make_unique<lockstep::pretend::Queue>(seed)) {}
 
   int device;
-  bool blocks;  // takes turns with the default stream
+  bool blocks;  // synchronizes with the default stream
   std::unique_ptr<lockstep::pretend::Queue> queue;
   std::shared_ptr<lockstep::pretend::Capture> capture;
-  std::set<std::size_t> last;  // the nodes that what comes next has to follow
+  std::set<std::size_t> last;  // predecessors of the next node
 };
 
 struct CUevent_st {
@@ -54,7 +53,7 @@ struct CUevent_st {
   std::shared_ptr<lockstep::pretend::Moment>
       moment;  // when it was last recorded outside of a capture
   std::shared_ptr<lockstep::pretend::Capture> capture;  // in which it was last recorded
-  std::set<std::size_t> nodes;                          // what it comes behind in that capture
+  std::set<std::size_t> nodes;                          // the nodes that it follows in that capture
 };
 
 struct CUgraph_st {
@@ -68,7 +67,7 @@ struct CUgraphExec_st {
 
 namespace lockstep::pretend {
 
-/// Everything below is read and written under its mutex.
+/// All state of the simulated driver, accessed under its mutex.
 struct Driver {
   std::mutex mutex;
   std::map<cudaStream_t, std::unique_ptr<CUstream_st>> streams;
@@ -77,7 +76,7 @@ struct Driver {
   std::map<cudaGraph_t, std::unique_ptr<CUgraph_st>> graphs;
   std::map<cudaGraphExec_t, std::unique_ptr<CUgraphExec_st>> executables;
   std::vector<std::shared_ptr<Capture>> captures;
-  std::vector<std::unique_ptr<Queue>> ending;  // of destroyed streams, until their work is done
+  std::vector<std::unique_ptr<Queue>> ending;  // queues of destroyed streams with unfinished work
   unsigned seeds = 0;
 
   /// The handle's object; wrong handles end the program.
@@ -86,21 +85,22 @@ struct Driver {
   CUgraph_st& graph(cudaGraph_t handle);
   CUgraphExec_st& executable(cudaGraphExec_t handle);
 
-  cudaError_t put(CUstream_st& stream, std::function<void()> work);
-  /// The work becomes the stream's next node.
+  cudaError_t enqueue(CUstream_st& stream, std::function<void()> work);
+  /// Adds `work` as the stream's next node.
   static void add_node(CUstream_st& stream, std::function<void()> work);
   cudaError_t check_no_capture();
-  /// Success, unless `stream` is a default stream and one that takes turns with it is captured.
+  /// Success, unless `stream` is a default stream and a stream that synchronizes with it is
+  /// captured.
   cudaError_t check_default(const CUstream_st& stream);
-  /// Streams that `capture` captures leave it.
+  /// Removes all streams from `capture`.
   void end(const std::shared_ptr<Capture>& capture);
 };
 
-/// Of this process. It stays until the process is gone, since objects of static life may call CUDA
-/// in their end.
+/// The driver of this process. It is never destroyed, because static objects may call CUDA in their
+/// destructors.
 Driver& driver();
 
-/// `capture` is of no use from now on.
+/// Invalidates `capture`.
 cudaError_t invalidate(Capture& capture, cudaError_t error);
 
 }  // namespace lockstep::pretend

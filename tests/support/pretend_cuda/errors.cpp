@@ -1,4 +1,4 @@
-// The errors of CUDA, and which one the calling thread met last.
+// The errors of CUDA, and the last one of the calling thread.
 #include <algorithm>
 #include <array>
 

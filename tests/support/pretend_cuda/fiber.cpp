@@ -1,5 +1,5 @@
 // setjmp and longjmp switch without the system call of swapcontext, which only enters a new stack.
-// The checks of longjmp that fortified builds add take a jump between stacks for an error.
+// The longjmp checks of fortified builds reject jumps between stacks.
 #undef _FORTIFY_SOURCE
 #include "tests/support/pretend_cuda/fiber.h"
 

@@ -1,5 +1,5 @@
-// A second stack of a thread: what runs on it can stop in the middle and go on later. The threads
-// of a block of a pretended GPU are such.
+// A second stack of a thread, whose work can suspend and resume. The threads of a block on a
+// simulated GPU are fibers.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,11 @@ class Fiber {
 
   /// Runs `work` on this fiber until it ends or suspends itself. The fiber must be at rest.
   void start(std::function<void()> work);
-  /// Goes on behind suspend(). Only the thread that started the fiber may.
+  /// Continues after suspend(). Must be called by the thread that started the fiber.
   void resume();
-  /// Inside its work: goes back to who started or resumed the fiber.
+  /// Called in its work: returns to the caller of start() or resume().
   void suspend();
-  /// Whether its work has ended, or none was given yet.
+  /// Whether it has no work, or its work has ended.
   bool is_at_rest() const;
 
  private:

@@ -1,5 +1,5 @@
-// As fiber.cpp, for sanitizers: they are told of each switch, and do not see through longjmp to
-// another stack.
+// fiber.cpp for sanitizers: it notifies them of each switch, and avoids longjmp to another stack,
+// which they do not support.
 #include "tests/support/pretend_cuda/fiber.h"
 
 #include <utility>

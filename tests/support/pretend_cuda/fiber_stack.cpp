@@ -10,7 +10,7 @@ namespace lockstep::pretend {
 namespace {
 
 constexpr std::size_t kGuard = 4096;
-constexpr std::size_t kBytes = 256UL * 1024;  // the system provides what is touched alone
+constexpr std::size_t kBytes = 256UL * 1024;  // only touched pages use memory
 
 // makecontext passes ints: a pointer is two.
 std::uintptr_t joined(unsigned high, unsigned low) { return std::uintptr_t{high} << 32U | low; }

@@ -1,4 +1,4 @@
-// Memory for a fiber's stack, with a page below it that ends the program when it is reached.
+// Memory for a fiber's stack, with a guard page below it.
 #pragma once
 
 #include <ucontext.h>

@@ -13,7 +13,7 @@ using pretend::answer;
 using pretend::driver;
 using pretend::readiness;
 
-// Whether everything in `nodes` comes before what follows `last`.
+// Whether all `nodes` precede a successor of `last`.
 bool all_are_before(const pretend::Nodes& nodes, const std::set<std::size_t>& last) {
   std::set<std::size_t> before = last;
   for (std::size_t node = nodes.size(); node-- > 0;)
@@ -21,7 +21,7 @@ bool all_are_before(const pretend::Nodes& nodes, const std::set<std::size_t>& la
   return before.size() == nodes.size();
 }
 
-// In any order that the graph allows, another one in each launch: a GPU runs its branches at once.
+// Runs the nodes in a random order that the graph allows, because a GPU runs branches concurrently.
 void run(const pretend::Nodes& nodes, unsigned seed) {
   std::minstd_rand dice(seed);
   std::vector<bool> done(nodes.size());
@@ -119,7 +119,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   const std::lock_guard lock(driver().mutex);
   static_cast<void>(driver().executable(executable));
-  return answer(driver().put(driver().stream(stream), [] {}));
+  return answer(driver().enqueue(driver().stream(stream), [] {}));
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
@@ -127,9 +127,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     return answer(status);
   const std::lock_guard lock(driver().mutex);
   CUgraphExec_st& instance = driver().executable(executable);
-  return answer(
-      driver().put(driver().stream(stream),
-                   [nodes = instance.nodes, seed = ++instance.launches] { run(*nodes, seed); }));
+  return answer(driver().enqueue(
+      driver().stream(stream),
+      [nodes = instance.nodes, seed = ++instance.launches] { run(*nodes, seed); }));
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {

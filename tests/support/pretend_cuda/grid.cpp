@@ -21,10 +21,10 @@
 namespace lockstep::pretend {
 namespace {
 
-// Fibers that have nothing to do, of all threads of the host.
+// Idle fibers of all host threads.
 class RestingFibers {
  public:
-  // They stay until the process is gone, since streams do.
+  // They are never destroyed, because streams are not either.
   static RestingFibers& of_this_process() {
     static auto* resting = new RestingFibers;
     return *resting;
@@ -48,12 +48,12 @@ class RestingFibers {
   std::vector<std::unique_ptr<Fiber>> fibers_;
 };
 
-// Lanes of a warp that do something together, again and again.
-struct WarpMeeting {
+// A reusable barrier and exchange of the lanes in a mask.
+struct WarpExchange {
   unsigned mask = 0;
-  unsigned come = 0;
+  unsigned arrived = 0;
   unsigned round = 0;
-  // Of this round and of the one before, which the slowest lane may still be reading.
+  // Values of this round and of the previous one, which the slowest lane may still read.
   std::array<std::array<unsigned long long, kWarpSize>, 2> values{};
 };
 
@@ -67,22 +67,22 @@ class Block {
         warps_((count_ + kWarpSize - 1) / kWarpSize) {}
 
   void run();
-  void meet();
-  const unsigned long long* meet_warp(unsigned mask, unsigned long long value);
+  void sync();
+  const unsigned long long* exchange_warp(unsigned mask, unsigned long long value);
   unsigned lane() const { return current_ % kWarpSize; }
 
  private:
   struct Waiting {
     unsigned thread;
-    const WarpMeeting* meeting;  // or of the whole block
+    const WarpExchange* exchange;  // null: the barrier of the block
     Fiber* fiber;
   };
 
   void choose(unsigned thread);
   void run_threads();
   void end_thread();
-  void wait_in(const WarpMeeting* meeting);
-  void release(const WarpMeeting* meeting);
+  void wait_in(const WarpExchange* exchange);
+  void release(const WarpExchange* exchange);
   bool has_ended(unsigned thread) const { return ended_[thread]; }
   unsigned lanes_of(unsigned warp) const;
 
@@ -90,7 +90,7 @@ class Block {
   unsigned count_;
   bool is_backwards_;
   const std::function<void()>& thread_;
-  std::vector<std::deque<WarpMeeting>> warps_;  // meetings stay where they are
+  std::vector<std::deque<WarpExchange>> warps_;  // a deque keeps addresses stable
   std::vector<Waiting> waiting_;
   std::deque<Waiting> ready_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -99,7 +99,7 @@ class Block {
   unsigned begun_ = 0;
   std::vector<bool> ended_ = std::vector<bool>(count_);
   unsigned ended_count_ = 0;
-  unsigned come_ = 0;  // to the barrier of the block
+  unsigned arrived_ = 0;  // threads that arrived at the barrier of the block
 };
 
 constinit thread_local Block* running_block = nullptr;
@@ -110,7 +110,7 @@ void Block::choose(unsigned thread) {
                thread / (threads_.x * threads_.y)};
 }
 
-// One fiber runs thread after thread, until one has to wait.
+// One fiber runs thread after thread until one has to wait.
 void Block::run_threads() {
   while (begun_ < count_) {
     const unsigned next = begun_++;
@@ -143,30 +143,30 @@ void Block::run() {
 void Block::end_thread() {
   ended_[current_] = true;
   ++ended_count_;
-  if (come_ > 0) kernel_misused("ends without the barrier at which others of its block wait");
-  for (const WarpMeeting& meeting : warps_[current_ / kWarpSize])
-    if (meeting.come != 0 && (meeting.mask >> lane() & 1U) != 0)
+  if (arrived_ > 0) kernel_misused("ends without the barrier at which others of its block wait");
+  for (const WarpExchange& exchange : warps_[current_ / kWarpSize])
+    if (exchange.arrived != 0 && (exchange.mask >> lane() & 1U) != 0)
       kernel_misused("ends without the shuffle at which others of its warp wait for it");
 }
 
-void Block::wait_in(const WarpMeeting* meeting) {
+void Block::wait_in(const WarpExchange* exchange) {
   const unsigned self = current_;
   Fiber* fiber = running_;
-  waiting_.push_back({self, meeting, fiber});
+  waiting_.push_back({self, exchange, fiber});
   fiber->suspend();
 }
 
-void Block::release(const WarpMeeting* meeting) {
-  const auto goes_on = [&](const Waiting& waiting) { return waiting.meeting == meeting; };
-  std::ranges::copy_if(waiting_, std::back_inserter(ready_), goes_on);
-  std::erase_if(waiting_, goes_on);
+void Block::release(const WarpExchange* exchange) {
+  const auto waits_for_it = [&](const Waiting& waiting) { return waiting.exchange == exchange; };
+  std::ranges::copy_if(waiting_, std::back_inserter(ready_), waits_for_it);
+  std::erase_if(waiting_, waits_for_it);
 }
 
-void Block::meet() {
+void Block::sync() {
   if (ended_count_ > 0)
     kernel_misused("comes to a barrier that other threads of its block ended without");
-  if (++come_ < count_) return wait_in(nullptr);
-  come_ = 0;
+  if (++arrived_ < count_) return wait_in(nullptr);
+  arrived_ = 0;
   release(nullptr);
 }
 
@@ -177,25 +177,25 @@ unsigned Block::lanes_of(unsigned warp) const {
   return lanes;
 }
 
-const unsigned long long* Block::meet_warp(unsigned mask, unsigned long long value) {
+const unsigned long long* Block::exchange_warp(unsigned mask, unsigned long long value) {
   const unsigned warp = current_ / kWarpSize;
   const unsigned bit = 1U << lane();
   if ((mask & bit) == 0) kernel_misused("takes part in a shuffle whose mask leaves it out");
   if ((mask & ~lanes_of(warp)) != 0)
     kernel_misused("takes part in a shuffle with lanes that have ended or are not there");
-  auto found = std::ranges::find(warps_[warp], mask, &WarpMeeting::mask);
+  auto found = std::ranges::find(warps_[warp], mask, &WarpExchange::mask);
   if (found == warps_[warp].end()) found = warps_[warp].insert(warps_[warp].end(), {.mask = mask});
-  WarpMeeting& meeting = *found;
-  auto& values = meeting.values[meeting.round % 2];
+  WarpExchange& exchange = *found;
+  auto& values = exchange.values[exchange.round % 2];
   values[lane()] = value;
-  meeting.come |= bit;
-  if (meeting.come != mask) {
-    wait_in(&meeting);
+  exchange.arrived |= bit;
+  if (exchange.arrived != mask) {
+    wait_in(&exchange);
     return values.data();
   }
-  meeting.come = 0;
-  ++meeting.round;
-  release(&meeting);
+  exchange.arrived = 0;
+  ++exchange.round;
+  release(&exchange);
   return values.data();
 }
 
@@ -259,10 +259,10 @@ cudaError_t launch(dim3 blocks, dim3 threads, cudaStream_t stream, std::function
 
 std::uint64_t kernel_launches() { return launches; }
 
-void meet_block() { running_block->meet(); }
+void sync_block() { running_block->sync(); }
 
-const unsigned long long* meet_warp(unsigned mask, unsigned long long value) {
-  return running_block->meet_warp(mask, value);
+const unsigned long long* exchange_warp(unsigned mask, unsigned long long value) {
+  return running_block->exchange_warp(mask, value);
 }
 
 unsigned lane() { return running_block->lane(); }

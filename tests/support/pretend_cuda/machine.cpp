@@ -22,7 +22,7 @@ Settings& settings() {
 
 constinit thread_local int host_functions = 0;
 
-std::array<std::atomic<std::uint64_t>, 4> counts{};  // of each Call
+std::array<std::atomic<std::uint64_t>, 4> counts{};  // by Call
 std::atomic<std::uint64_t> at_graph{0};
 
 }  // namespace

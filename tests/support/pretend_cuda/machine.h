@@ -1,4 +1,4 @@
-// The machine that the pretended CUDA shows: how many GPUs, how much memory, which driver.
+// The simulated machine: number of GPUs, memory, driver.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,8 +15,8 @@ struct MachineOptions {
   int first_gpu = 0;  // in the host's order: more than 0 where CUDA_VISIBLE_DEVICES hides others
   std::size_t bytes_per_gpu = std::size_t{1}
                               << 28;            // that can be allocated; each is written when it is
-  std::size_t largest_piece = ~std::size_t{0};  // of what is free, which lies in pieces
-  int driver_version = CUDART_VERSION;          // what the driver serves; 0: there is no driver
+  std::size_t largest_piece = ~std::size_t{0};  // largest free piece of the memory
+  int driver_version = CUDART_VERSION;          // version of the driver; 0: no driver
   bool sums_convolutions =
       true;  // whether cuDNN's graph API has engines for convolutions with sums
   // Whether allocating memory, and the first launch of a kernel on a GPU, wait for the work of all
@@ -25,11 +25,10 @@ struct MachineOptions {
   bool runs_first_products =
       true;  // whether cuBLASLt runs the algorithms that its heuristics propose first
   bool compiles_at_run_time = false;  // whether all but the first working one compile their kernels
-  int idle_engines = 1;               // that cuDNN proposes first, and that do not work
+  int idle_engines = 1;               // failing engines that cuDNN proposes first
 };
 
-/// As long as this lives the machine is another one. Whatever was allocated before counts on it
-/// too.
+/// Replaces the machine during its lifetime. Earlier allocations count on it, too.
 class Machine {
  public:
   explicit Machine(const MachineOptions& options);
@@ -41,12 +40,12 @@ class Machine {
   MachineOptions before_;
 };
 
-/// The GPUs on which this process has made a context, in order. A context takes some hundred
-/// megabytes of a real GPU.
+/// The GPUs on which this process has created a context, in order. On a real GPU, a context uses
+/// hundreds of megabytes.
 std::set<int> gpus_with_context();
 
-/// As long as this lives it is as in a new process: there are no contexts from before, and the
-/// calling thread has chosen no GPU.
+/// Simulates a new process during its lifetime: there are no contexts, and the calling thread has
+/// not selected a GPU.
 class NewProcess {
  public:
   NewProcess();
@@ -59,35 +58,34 @@ class NewProcess {
   int gpu_;
 };
 
-/// What a call of CUDA is to the host: a wait lasts until a GPU has finished work, a poll is
-/// repeated as often as there is time, and every other call is a command.
+/// Kinds of CUDA calls: a wait blocks until a GPU has finished work, a poll may be repeated any
+/// number of times, and every other call is a command.
 enum class Call : std::uint8_t { command, wait, poll, graph };
-/// How many calls of a kind this process has made.
+/// Number of calls of a kind by this process.
 std::uint64_t calls(Call kind);
-/// How many commands it had made when it last launched a graph.
+/// Number of commands before the last launch of a graph.
 std::uint64_t commands_before_graph();
 
-// The rest is for the parts of the pretended CUDA.
+// The rest is for the other parts of the simulated CUDA.
 
 /// The machine as it is now.
 MachineOptions machine();
 
-/// Ends the program: for wrong use that CUDA leaves undefined, answers with a hang, or whose answer
-/// nobody reads.
+/// Ends the program after a misuse that is undefined in CUDA, hangs, or returns an error that is
+/// usually ignored.
 [[noreturn]] void usage_error(const std::string& how);
 
-/// `error`, which cudaGetLastError of this thread tells from now on unless it is success.
+/// Returns `error`, and sets it for cudaGetLastError of this thread unless it is success.
 cudaError_t answer(cudaError_t error);
 
-/// What every call of CUDA asks first: is there a driver, is it new enough, is there a GPU, may
-/// this thread call. Makes the context of this process on the calling thread's GPU, as nearly all
-/// calls do, and counts the call.
+/// Checks the conditions of a CUDA call: a driver that is new enough, a GPU, a thread that may
+/// call. Creates the context of this process on the calling thread's GPU, as nearly all calls do,
+/// and counts the call.
 cudaError_t readiness(Call call = Call::command);
-/// The same for the few calls that make no context.
+/// For the few calls that create no context.
 cudaError_t readiness_without_context();
 
-/// As long as this lives, CUDA may not be called by this thread: it is inside a host function of a
-/// stream.
+/// Marks that this thread is inside a host function of a stream, where CUDA must not be called.
 class InsideHostFunction {
  public:
   InsideHostFunction();
@@ -96,11 +94,11 @@ class InsideHostFunction {
   InsideHostFunction& operator=(const InsideHostFunction&) = delete;
 };
 
-/// The calling thread's GPU: 0 where it has chosen none.
+/// The calling thread's GPU; 0 by default.
 int current_gpu();
-/// Changes it without a context.
+/// Selects a GPU without creating a context.
 void set_current_gpu(int gpu);
-/// Makes the context of this process on a GPU, unless it is there.
+/// Creates the context of this process on a GPU unless it exists.
 void make_context(int gpu);
 
 }  // namespace lockstep::pretend

@@ -1,5 +1,5 @@
-// Memory of the pretended GPUs, and page-locked memory: memory of the host that is known as what it
-// is. Between and around the pieces lies a pattern, which shows who writes where nothing is his.
+// Memory of the pretended GPUs, and page-locked memory: registered host memory. Pieces are
+// surrounded by guard patterns, which detect writes out of bounds.
 #include "tests/support/pretend_cuda/memory.h"
 
 #include <cuda_runtime_api.h>
@@ -21,15 +21,15 @@
 namespace lockstep::pretend {
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // that of cudaMalloc, and of the guards around a piece
+constexpr std::size_t kAlignment = 256;  // alignment of cudaMalloc, and size of the guards
 constexpr int kFresh = 0xff;             // a NaN in every type of float
 constexpr int kGuard = 0xa5;
 constexpr int kFreed = 0x7f;
 constexpr std::size_t kMaxFreedBytes = std::size_t{32} << 20;
 
 struct Piece {
-  std::size_t bytes = 0;   // as was asked for
-  std::size_t padded = 0;  // to the alignment
+  std::size_t bytes = 0;   // requested size
+  std::size_t padded = 0;  // padded to the alignment
   cudaMemoryType type = cudaMemoryTypeDevice;
   int device = 0;
 };
@@ -82,7 +82,7 @@ class Memory {
     while (freed_bytes_ > kMaxFreedBytes) give_back_oldest();
   }
 
-  /// What `pointer` points into, where [pointer, pointer + bytes) is inside.
+  /// The piece that contains [pointer, pointer + bytes).
   std::optional<Piece> find(const void* pointer, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const auto* data = static_cast<const std::byte*>(pointer);
@@ -142,12 +142,12 @@ class Memory {
   std::mutex mutex_;
   std::map<const std::byte*, Piece> pieces_;
   std::deque<std::pair<std::byte*, Piece>>
-      freed_;  // not used again for a while, so that late use shows
+      freed_;  // not reused for a while, to detect use after free
   std::size_t freed_bytes_ = 0;
   std::map<int, std::size_t> used_;
 };
 
-// It stays until the process is gone, since objects of static life may free in their end.
+// It is never destroyed, because static objects may free memory in their destructors.
 Memory& memory() {
   static auto* memory = new Memory;
   return *memory;
@@ -178,8 +178,7 @@ bool fits(cudaMemcpyKind kind, cudaMemoryType to, cudaMemoryType from) {
   return false;
 }
 
-// As CUDA orders it: pageable memory is read before the call returns, and written before it
-// returns.
+// As in CUDA, pageable memory is read and written before the call returns.
 std::atomic<std::uint64_t> copies_in_device_memory{0};
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
@@ -221,7 +220,7 @@ cudaError_t allocate(void** data, std::size_t bytes, cudaMemoryType type) {
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
-// CUDA's own may wait for the GPU first; nobody should lean on that, so this one does not.
+// CUDA may wait for the GPU first; code should not rely on that, so this one does not wait.
 cudaError_t free(void* data, cudaMemoryType type) {
   if (const cudaError_t status = readiness_outside_of_captures(); status != cudaSuccess)
     return status;
@@ -265,11 +264,11 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
     return pretend::answer(status);
   const std::size_t bytes = pretend::machine().bytes_per_gpu;
   *free = pretend::free_bytes(pretend::current_gpu());
-  *total = bytes + bytes / 16 + 1;  // some is the driver's
+  *total = bytes + bytes / 16 + 1;  // the driver uses some
   return cudaSuccess;
 }
 
-// CUDA does not say whether this may be asked during a capture; nobody should lean on that.
+// CUDA does not specify whether this is allowed during a capture; code should not rely on it.
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   if (const cudaError_t status = pretend::readiness_outside_of_captures(); status != cudaSuccess)
     return pretend::answer(status);

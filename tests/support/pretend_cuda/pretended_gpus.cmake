@@ -1,6 +1,6 @@
-# Programs on a machine that pretends to have GPUs: the sources of the modules that call CUDA,
-# compiled by the host's compiler, and the folder of this file in the place of CUDA and its
-# libraries. CUDA's headers are all they need, with LOCKSTEP_CUDA=OFF too.
+# Programs on a machine with simulated GPUs: the sources that call CUDA, compiled by the host's
+# compiler, and the folder of this file instead of CUDA and its libraries. They need only CUDA's
+# headers, even with LOCKSTEP_CUDA=OFF.
 if(NOT CUDAToolkit_FOUND)
   find_package(CUDAToolkit QUIET)
 endif()
@@ -30,7 +30,7 @@ function(pretended_module MODULE)
   get_property(sources GLOBAL PROPERTY LOCKSTEP_GPU_SOURCES_${MODULE})
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
-  # nvcc does not give these warnings either.
+  # nvcc does not issue these warnings either.
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
     "-include;${pretended_cuda}/include/pretended_nvcc.h;-Wno-conversion;-Wno-shadow;-Wno-pedantic;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized")
   pretended_objects(pretended_${MODULE} ${sources})
@@ -77,10 +77,9 @@ if(pretended_gpus_found)
   endif()
 endif()
 
-# lockstep_on_pretended_gpus(TARGET MODULE ... [nccl]): TARGET sees pretended GPUs, and runs the
-# sources for GPUs of device/ and of the modules, those that have a target pretended_MODULE; NCCL
-# where it is asked for and found. They come before the libraries that TARGET links, so that nothing
-# of NVIDIA's own is loaded.
+# lockstep_on_pretended_gpus(TARGET MODULE ... [nccl]): TARGET uses simulated GPUs, with the GPU
+# sources of device/ and of the modules that have a target pretended_MODULE, and of NCCL on request
+# if it is found. They precede the libraries that TARGET links, so that no NVIDIA library is loaded.
 function(lockstep_on_pretended_gpus TARGET)
   foreach(part cuda libraries device ${ARGN})
     if(NOT part STREQUAL "nccl" OR nccl_found)

@@ -4,21 +4,21 @@
 
 namespace lockstep::pretend {
 
-void Moment::come() {
+void Moment::complete() {
   const std::lock_guard lock(mutex_);
-  has_come_ = true;
+  is_complete_ = true;
   time_ = std::chrono::steady_clock::now();
-  came_.notify_all();
+  completed_.notify_all();
 }
 
-bool Moment::has_come() const {
+bool Moment::is_complete() const {
   const std::lock_guard lock(mutex_);
-  return has_come_;
+  return is_complete_;
 }
 
 void Moment::wait() const {
   std::unique_lock lock(mutex_);
-  came_.wait(lock, [this] { return has_come_; });
+  completed_.wait(lock, [this] { return is_complete_; });
 }
 
 std::chrono::steady_clock::time_point Moment::time() const {
@@ -32,22 +32,22 @@ Queue::~Queue() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
-    given_.notify_one();
+    enqueued_.notify_one();
   }
   thread_.join();
 }
 
-void Queue::give(std::function<void()> work) { give(Task{std::move(work), nullptr}); }
+void Queue::enqueue(std::function<void()> work) { enqueue(Task{std::move(work), nullptr}); }
 
-void Queue::give(Task task) {
+void Queue::enqueue(Task task) {
   const std::lock_guard lock(mutex_);
   waiting_.push_back(std::move(task));
-  given_.notify_one();
+  enqueued_.notify_one();
 }
 
 std::shared_ptr<Moment> Queue::mark() {
   auto moment = std::make_shared<Moment>();
-  give({[] {}, moment});
+  enqueue({[] {}, moment});
   return moment;
 }
 
@@ -59,16 +59,16 @@ bool Queue::is_idle() const {
 void Queue::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    given_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
+    enqueued_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
     Task task = std::move(waiting_.front());
     lock.unlock();
     if (dice_() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
     task.work();
-    task.work = nullptr;  // what it holds may end here
+    task.work = nullptr;  // may destroy what it holds
     lock.lock();
     waiting_.pop_front();
-    if (task.done) task.done->come();
+    if (task.done) task.done->complete();
   }
 }
 

@@ -1,5 +1,5 @@
-// A thread that does the work of one stream in order, and now and then dawdles, so that what is not
-// ordered shows.
+// A thread that executes the work of one stream in order. It pauses at random, so that missing
+// synchronization shows.
 #pragma once
 
 #include <chrono>
@@ -13,46 +13,46 @@
 
 namespace lockstep::pretend {
 
-/// Comes once.
+/// A point in a queue that completes once.
 class Moment {
  public:
-  void come();
-  bool has_come() const;
+  void complete();
+  bool is_complete() const;
   void wait() const;
-  /// Only after it has come.
+  /// Requires is_complete().
   std::chrono::steady_clock::time_point time() const;
 
  private:
   mutable std::mutex mutex_;
-  mutable std::condition_variable came_;
-  bool has_come_ = false;
+  mutable std::condition_variable completed_;
+  bool is_complete_ = false;
   std::chrono::steady_clock::time_point time_;
 };
 
 class Queue {
  public:
   explicit Queue(unsigned seed);
-  /// Waits for what was given.
+  /// Waits for all enqueued work.
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  void give(std::function<void()> work);
-  /// Comes when everything given so far is done; the queue is idle then, unless it was given more.
+  void enqueue(std::function<void()> work);
+  /// Completes after all work enqueued so far; the queue is idle then unless more was enqueued.
   std::shared_ptr<Moment> mark();
   bool is_idle() const;
 
  private:
   struct Task {
     std::function<void()> work;
-    std::shared_ptr<Moment> done;  // or nobody asks
+    std::shared_ptr<Moment> done;  // may be null
   };
 
-  void give(Task task);
+  void enqueue(Task task);
   void work();
 
   mutable std::mutex mutex_;
-  std::condition_variable given_;
+  std::condition_variable enqueued_;
   std::deque<Task> waiting_;  // the first one may be running
   bool ends_ = false;
   std::minstd_rand dice_;

@@ -1,5 +1,5 @@
-// What a sanitizer is told when a thread changes to the stack of a fiber and back. There is a file
-// for each sanitizer.
+// Notifies a sanitizer when a thread switches to the stack of a fiber and back. There is a source
+// per sanitizer.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class SanitizerSwitch {
  private:
   void* stack_;
   std::size_t bytes_;
-  const void* outside_ = nullptr;  // who is left when the fiber is entered: a stack, or a fiber
+  const void* outside_ = nullptr;  // the stack or fiber that was left to enter this one
   std::size_t outside_bytes_ = 0;
   void* kept_outside_ = nullptr;
   void* kept_inside_ = nullptr;

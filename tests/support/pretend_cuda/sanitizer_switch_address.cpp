@@ -7,7 +7,7 @@ namespace lockstep::pretend {
 
 SanitizerSwitch::SanitizerSwitch(void* stack, std::size_t bytes) : stack_(stack), bytes_(bytes) {}
 
-// What lies there next is not a stack any more.
+// The memory is no longer a stack.
 SanitizerSwitch::~SanitizerSwitch() { __asan_unpoison_memory_region(stack_, bytes_); }
 
 void SanitizerSwitch::will_enter() {

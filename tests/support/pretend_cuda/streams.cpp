@@ -31,7 +31,7 @@ cudaError_t record(cudaEvent_t handle, cudaStream_t on) {
   }
   event.capture.reset();
   auto moment = std::make_shared<pretend::Moment>();
-  const cudaError_t status = driver().put(stream, [moment] { moment->come(); });
+  const cudaError_t status = driver().enqueue(stream, [moment] { moment->complete(); });
   if (status == cudaSuccess) event.moment = std::move(moment);
   return status;
 }
@@ -45,7 +45,7 @@ cudaError_t record_external(cudaEvent_t handle, cudaStream_t on) {
   if (!stream.capture->is_valid) return cudaErrorStreamCaptureInvalidated;
   pretend::Driver::add_node(stream, [handle] {
     auto moment = std::make_shared<pretend::Moment>();
-    moment->come();
+    moment->complete();
     const std::lock_guard while_moved(driver().mutex);
     CUevent_st& event = driver().event(handle);
     event.capture.reset();
@@ -82,10 +82,10 @@ cudaError_t wait(cudaStream_t waiting, cudaEvent_t handle) {
     return pretend::invalidate(*stream.capture, cudaErrorStreamCaptureIsolation);
   }
   if (!event.moment) return cudaSuccess;
-  return driver().put(stream, [moment = event.moment] { moment->wait(); });
+  return driver().enqueue(stream, [moment = event.moment] { moment->wait(); });
 }
 
-// The moment of an event that the host may ask about; none if it was never recorded.
+// The moment of an event for queries of the host; null if it was never recorded.
 cudaError_t moment_of(cudaEvent_t handle, std::shared_ptr<pretend::Moment>& moment) {
   const std::lock_guard lock(driver().mutex);
   const CUevent_st& event = driver().event(handle);
@@ -94,7 +94,7 @@ cudaError_t moment_of(cudaEvent_t handle, std::shared_ptr<pretend::Moment>& mome
   return driver().check_no_capture();
 }
 
-// What the host may wait for: all that is on a stream now.
+// A moment after all work that is on a stream now.
 cudaError_t end_of(cudaStream_t handle, std::shared_ptr<pretend::Moment>& moment) {
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
@@ -103,8 +103,8 @@ cudaError_t end_of(cudaStream_t handle, std::shared_ptr<pretend::Moment>& moment
   if (const cudaError_t status = driver().check_default(stream); status != cudaSuccess)
     return status;
   if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess) return status;
-  const cudaError_t status =
-      driver().put(stream, [] {});  // behind what the default stream takes turns with
+  // After the streams that synchronize with the default stream.
+  const cudaError_t status = driver().enqueue(stream, [] {});
   if (status == cudaSuccess) moment = stream.queue->mark();
   return status;
 }
@@ -126,7 +126,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
   return cudaSuccess;
 }
 
-// Its work goes on without it; a capture does not.
+// Its work still completes; a capture is invalidated.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
@@ -237,7 +237,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   std::shared_ptr<pretend::Moment> moment;
   if (const cudaError_t status = moment_of(event, moment); status != cudaSuccess)
     return answer(status);
-  return answer(!moment || moment->has_come() ? cudaSuccess : cudaErrorNotReady);
+  return answer(!moment || moment->is_complete() ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -261,7 +261,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
     if (!moments[i] || (driver().event(event).flags & cudaEventDisableTiming) != 0)
       return answer(cudaErrorInvalidResourceHandle);
   }
-  if (!moments[0]->has_come() || !moments[1]->has_come()) return answer(cudaErrorNotReady);
+  if (!moments[0]->is_complete() || !moments[1]->is_complete()) return answer(cudaErrorNotReady);
   *milliseconds =
       std::chrono::duration<float, std::milli>(moments[1]->time() - moments[0]->time()).count();
   return cudaSuccess;

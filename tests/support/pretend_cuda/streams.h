@@ -1,4 +1,4 @@
-// What the streams of the pretended CUDA offer its other parts.
+// Streams of the simulated CUDA, for its other parts.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,8 +7,8 @@
 
 namespace lockstep::pretend {
 
-/// Puts `work` behind all before it on `stream`; while the stream is captured, into the graph. The
-/// error is CUDA's.
+/// Enqueues `work` on `stream`, or adds it to the graph while the stream is captured. Returns
+/// CUDA's error.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
 /// Enqueues `work` and, unless the stream is captured, waits for it.
@@ -17,11 +17,11 @@ cudaError_t perform(cudaStream_t stream, std::function<void()> work);
 /// Waits for the work of all streams of all GPUs.
 void wait_for_all_streams();
 
-/// The GPU that `stream` is of: the current one for the default stream.
+/// The GPU of `stream`: the current one for the default stream.
 int device_of(cudaStream_t stream);
 
-/// Success, unless this thread captures a stream in a mode that forbids calls which may order work
-/// behind its back: those invalidate the capture.
+/// Success, unless this thread captures a stream in a mode that forbids calls with implicit
+/// synchronization: they invalidate the capture.
 cudaError_t check_no_capture();
 
 bool is_captured(cudaStream_t stream);

@@ -109,7 +109,7 @@ std::vector<std::shared_ptr<GroupMember>> make_in_gpu(
   const auto participants = std::make_shared<std::vector<Participant>>(hosts.size());
   std::vector<std::shared_ptr<GpuMember>> group;
   for (const auto& host : hosts) group.push_back(std::make_shared<InGpu>(host, gpu, participants));
-  return connected(group);
+  return connect_members(group);
 }
 
 }  // namespace lockstep::allreduce

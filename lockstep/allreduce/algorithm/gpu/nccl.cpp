@@ -62,7 +62,7 @@ class Nccl final : public GpuMember {
   bool overlaps() const override { return true; }
   bool moves_on_host() const override { return false; }
   // In graphs, NCCL kernels on several GPUs of one process can deadlock.
-  bool can_be_recorded() const override { return communicators_->serves_one_each(); }
+  bool can_be_recorded() const override { return communicators_->has_one_member_per_process(); }
 
  protected:
   void arrive(const Call& call, std::byte* /*data*/) override {
@@ -208,11 +208,11 @@ std::vector<std::shared_ptr<GroupMember>> make_nccl(
   try {
     for (std::size_t i = 0; i < hosts.size(); ++i)
       group.push_back(std::make_shared<Nccl>(hosts[i], gpus[i], communicators, i));
-  } catch (const Error& error) {  // of a GPU
+  } catch (const Error& error) {  // a GPU failed
     problem = error.message();
   }
   raise_first(ranks, problem, ErrorCategory::device);
-  return connected(group);
+  return connect_members(group);
 }
 
 }  // namespace lockstep::allreduce

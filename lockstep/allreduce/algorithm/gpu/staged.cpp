@@ -34,7 +34,7 @@ class Staged final : public GpuMember {
     reserve(bytes_of(values));
     std::vector<device::Event> copied_to_host;
     for (std::size_t begin = 0; begin < bytes_of(values); begin += segment_bytes_) {
-      bring_down(values.data + begin, begin, segment_at(values, begin));
+      copy_to_host(values.data + begin, begin, segment_at(values, begin));
       copied_to_host.push_back(stream().record());
     }
     for (std::size_t segment = 0; segment < copied_to_host.size(); ++segment) {
@@ -84,7 +84,7 @@ class Staged final : public GpuMember {
     staged_ = device::make_pinned_allocator()->allocate(bytes);
   }
 
-  void bring_down(const std::byte* from, std::size_t offset, std::size_t bytes) {
+  void copy_to_host(const std::byte* from, std::size_t offset, std::size_t bytes) {
     gpu::copy(from, staged(offset), bytes, stream());
   }
 
@@ -92,7 +92,7 @@ class Staged final : public GpuMember {
   void via_host(std::byte* data, std::size_t bytes, Operation operation) {
     if (size() == 1) return;
     reserve(bytes);
-    bring_down(data, 0, bytes);
+    copy_to_host(data, 0, bytes);
     wait_for(stream().record());
     operation(staged(0));
     gpu::copy(staged(0), data, bytes, stream());
@@ -111,7 +111,7 @@ std::vector<std::shared_ptr<GroupMember>> make_staged(
   std::vector<std::shared_ptr<GpuMember>> group;
   for (std::size_t i = 0; i < hosts.size(); ++i)
     group.push_back(std::make_shared<Staged>(hosts[i], gpus[i], options));
-  return connected(group);
+  return connect_members(group);
 }
 
 }  // namespace lockstep::allreduce

@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kConvolution = algorithm::convolution_direct;
 
-// The first implementation of a pass that is right. Reads its description again.
+// The first correct implementation of a pass. Queries the description again.
 template <typename Description>
 Description first_right(Description found, prop_kind pass, const ConvolutionArrays& a) {
   while (is_wrong(pass, found.impl_info_str(), a.source.dims(), a.target.dims(), a.strides))

@@ -12,7 +12,7 @@ namespace {
 constexpr auto kConvolution = algorithm::convolution_direct;
 constexpr auto kSoftmax = algorithm::softmax_accurate;
 
-// The first implementation of a pass that is right.
+// The first correct implementation of a pass.
 template <typename Description>
 Description first_right(Description found, prop_kind pass, const ConvolutionArrays& a) {
   while (is_wrong(pass, found.impl_info_str(), a.source.get_dims(), a.target.get_dims(), a.strides))

@@ -45,8 +45,8 @@ AdditiveAttentionSpec AdditiveAttention::spec(const CompileContext& context) con
 }
 
 std::int64_t AdditiveAttention::flop(const CompileContext& context) const {
-  const AdditiveAttentionSpec of = spec(context);
-  return 2 * of.batch * of.queries * of.keys * (of.units + of.width);
+  const AdditiveAttentionSpec s = spec(context);
+  return 2 * s.batch * s.queries * s.keys * (s.units + s.width);
 }
 
 Traits AdditiveAttention::traits() const {

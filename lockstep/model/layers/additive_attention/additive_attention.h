@@ -13,14 +13,14 @@ namespace lockstep::model {
 struct AdditiveAttentionSpec;
 
 /// Additive attention (Bahdanau et al., arXiv 1409.0473) without projections, as Keras's
-/// AdditiveAttention: each query position gets the mean of the values, weighted by the softmax over
-/// the keys of the sum of scale · tanh(query + key).
+/// AdditiveAttention: the output at each query position is the mean of the values, weighted by the
+/// softmax over the keys of the sum of scale · tanh(query + key).
 ///
-/// Inputs: queries [T, U], keys [S, U] and values [S, D]. Output [T, D]. Array "scale" [U], at
-/// first Glorot uniform.
+/// Inputs: queries [T, U], keys [S, U] and values [S, D]. Output [T, D]. Array "scale" [U],
+/// initially Glorot uniform.
 ///
-/// One more input, an int32 input [S] of the network, are the segments of the keys: those whose
-/// segment is 0 are padding, which gets no weight. The output is 0 if there are no others.
+/// An additional input, an int32 input [S] of the network, holds the segments of the keys: segment
+/// 0 is padding, which has no weight. The output is 0 if all keys are padding.
 class AdditiveAttention final : public BuiltinLayer {
  public:
   std::string kind() const override { return "additive_attention"; }

@@ -14,23 +14,23 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// One thread's memory for one sample, float32. Rows are padded with zeros to whole cache lines.
+// The float32 memory of one thread for one sample. Rows are padded with zeros to whole cache lines.
 struct AdditiveWorkspace {
   PaddedRows<float> keys;               // [S, U]
   PaddedRows<float> values;             // [S, D]
-  PaddedRows<float> queries;            // [kRowsAtOnce, U], as all of a block of queries
-  PaddedRows<float> outputs;            // [kRowsAtOnce, D], or their gradients
-  PaddedRows<float> weights;            // [kRowsAtOnce, S], without training
+  PaddedRows<float> queries;            // [kTileRows, U], a block of queries
+  PaddedRows<float> outputs;            // [kTileRows, D], or their gradients
+  PaddedRows<float> weights;            // [kTileRows, S], without training
   PaddedRows<float> values_transposed;  // [D, S]
   PaddedRows<float> key_gradients;      // [S, U]
   PaddedRows<float> value_gradients;    // [S, D]
-  PaddedRows<float> query_gradients;    // [kRowsAtOnce, U]
-  PaddedRows<float> score_gradients;    // [kRowsAtOnce, S]
+  PaddedRows<float> query_gradients;    // [kTileRows, U]
+  PaddedRows<float> score_gradients;    // [kTileRows, S]
 };
 
 // Blocks of queries of a sample, with all keys. Forward saves the weights [T, S]; the T · S · U
-// hyperbolic tangents are computed again in backward. A sample depends on nothing else, neither on
-// the batch nor on the number of threads.
+// hyperbolic tangents are computed again in backward. The results of a sample depend neither on the
+// batch nor on the number of threads.
 template <typename T>
 class AdditiveAttentionOperation final : public Operation {
  public:
@@ -116,18 +116,18 @@ class AdditiveAttentionOperation final : public Operation {
     AdditiveWorkspace w{};
     w.keys = rows(spec_.keys, unit_row_);
     w.values = rows(spec_.keys, value_row_);
-    w.queries = rows(kRowsAtOnce, unit_row_);
-    w.outputs = rows(kRowsAtOnce, value_row_);
-    w.weights = rows((1 - trained) * kRowsAtOnce, key_row_);
+    w.queries = rows(kTileRows, unit_row_);
+    w.outputs = rows(kTileRows, value_row_);
+    w.weights = rows((1 - trained) * kTileRows, key_row_);
     w.values_transposed = rows(trained * spec_.width, key_row_);
     w.key_gradients = rows(trained * spec_.keys, unit_row_);
     w.value_gradients = rows(trained * spec_.keys, value_row_);
-    w.query_gradients = rows(trained * kRowsAtOnce, unit_row_);
-    w.score_gradients = rows(trained * kRowsAtOnce, key_row_);
+    w.query_gradients = rows(trained * kTileRows, unit_row_);
+    w.score_gradients = rows(trained * kTileRows, key_row_);
     return {w, used};
   }
 
-  // Calls task(sample, workspace), in the threads of the replica.
+  // Calls task(sample, workspace) in the threads of the replica.
   template <typename Task>
   void for_each_sample(const Operands& t, const Task& task) const {
     float* const scratch = reinterpret_cast<float*>(t.scratch.data()) + shared_elements();
@@ -137,11 +137,11 @@ class AdditiveAttentionOperation final : public Operation {
       task(sample, workspace(scratch + omp_get_thread_num() * each).first);
   }
 
-  // Calls visit(first, rows) for the queries that are processed at once.
+  // Calls visit(first, rows) for the blocks of queries.
   template <typename Visit>
   void for_each_block(const Visit& visit) const {
-    for (std::int64_t first = 0; first < spec_.queries; first += kRowsAtOnce)
-      visit(first, std::min(kRowsAtOnce, spec_.queries - first));
+    for (std::int64_t first = 0; first < spec_.queries; first += kTileRows)
+      visit(first, std::min(kTileRows, spec_.queries - first));
   }
 
   // Copies rows from `row` on to padded rows.
@@ -182,13 +182,13 @@ class AdditiveAttentionOperation final : public Operation {
   void weigh(const Operands& t, std::int64_t sample, const AdditiveWorkspace& w, std::int64_t r,
              float* weights) const {
     constexpr float kPaddingScore = std::numeric_limits<float>::lowest();  // a score
-    const std::int32_t* const of_keys = segments(t, sample);
+    const std::int32_t* const key_segments = segments(t, sample);
     float* const query = w.queries.from(r).data;
     float* const factors = scale(t);
     std::fill_n(weights, key_row_, kPaddingScore);
     bool any = false;
     for (std::int64_t s = 0; s < spec_.keys; ++s) {
-      if (of_keys != nullptr && of_keys[s] == 0) continue;
+      if (key_segments != nullptr && key_segments[s] == 0) continue;
       any = true;
       float* const key = w.keys.from(s).data;
       Line sum = Line::Zero();
@@ -200,12 +200,12 @@ class AdditiveAttentionOperation final : public Operation {
       std::fill_n(weights, key_row_, 0.0f);
       return;
     }
-    const float largest = largest_of_row(weights, key_row_);
+    const float largest = row_max(weights, key_row_);
     for (std::int64_t s = 0; s < key_row_; s += kLine)
       line(weights + s) = (line(weights + s) - largest).exp();
     for (std::int64_t s = 0; s < key_row_; ++s)  // exp may be above 0
-      if (s >= spec_.keys || (of_keys != nullptr && of_keys[s] == 0)) weights[s] = 0;
-    scale_row(weights, key_row_, 1 / sum_of_row(weights, key_row_));
+      if (s >= spec_.keys || (key_segments != nullptr && key_segments[s] == 0)) weights[s] = 0;
+    scale_row(weights, key_row_, 1 / row_sum(weights, key_row_));
   }
 
   void transpose_values(const AdditiveWorkspace& w) const {
@@ -216,14 +216,14 @@ class AdditiveAttentionOperation final : public Operation {
     }
   }
 
-  // The gradients of a block of queries, and its part of all others.
+  // The gradients of a block of queries, and its contribution to the other gradients.
   void add_gradients(const Operands& t, std::int64_t sample, std::int64_t rows,
                      PaddedRows<float> weights, const AdditiveWorkspace& w,
                      float* scale_gradient) const {
     multiply<false>({w.outputs.data, value_row_, 1}, rows, constant(w.values_transposed),
                     spec_.width, w.score_gradients, key_row_);
-    for (std::int64_t s = 0; s < spec_.keys; s += kRowsAtOnce)
-      multiply<true>({weights.data + s, 1, key_row_}, std::min(kRowsAtOnce, spec_.keys - s),
+    for (std::int64_t s = 0; s < spec_.keys; s += kTileRows)
+      multiply<true>({weights.data + s, 1, key_row_}, std::min(kTileRows, spec_.keys - s),
                      constant(w.outputs), rows, w.value_gradients.from(s), value_row_);
     for (std::int64_t r = 0; r < rows; ++r) {
       float* const weight = weights.from(r).data;
@@ -238,17 +238,17 @@ class AdditiveAttentionOperation final : public Operation {
     }
   }
 
-  // The gradients of what the scores of query `r` of a block are functions of.
+  // The gradients of the inputs of the scores of query `r` of a block.
   void add_query_gradients(const Operands& t, std::int64_t sample, std::int64_t r,
                            const float* gradient, const AdditiveWorkspace& w,
                            float* scale_gradient) const {
-    const std::int32_t* const of_keys = segments(t, sample);
+    const std::int32_t* const key_segments = segments(t, sample);
     float* const query = w.queries.from(r).data;
     float* const query_gradient = w.query_gradients.from(r).data;
     float* const factors = scale(t);
     std::fill_n(query_gradient, unit_row_, 0.0f);
     for (std::int64_t s = 0; s < spec_.keys; ++s) {
-      if (of_keys != nullptr && of_keys[s] == 0) continue;
+      if (key_segments != nullptr && key_segments[s] == 0) continue;
       float* const key = w.keys.from(s).data;
       float* const key_gradient = w.key_gradients.from(s).data;
       for (std::int64_t u = 0; u < unit_row_; u += kLine) {
@@ -261,7 +261,7 @@ class AdditiveAttentionOperation final : public Operation {
     }
   }
 
-  // Of all samples, in their order.
+  // Adds the gradients of all samples, in order.
   void add_scale_gradients(const Operands& t) const {
     for (std::int64_t u = 0; u < spec_.units; ++u) {
       double sum = 0;

@@ -25,7 +25,7 @@ struct AdditiveArrays {
   float* weights;
   T* output;
   const T* output_gradient;
-  T* query_gradient;  // null: not needed, as those below
+  T* query_gradient;  // null: not needed; also below
   T* key_gradient;
   T* value_gradient;
   float* score_gradients;
@@ -38,7 +38,7 @@ __device__ inline float sum_over_warp(float value) {
   return value;
 }
 
-// The result for all threads of a block.
+// The sum over a block, for all its threads.
 __device__ inline float sum_over_block(float value) {
   __shared__ float total;
   value = block_sum(value);
@@ -47,13 +47,13 @@ __device__ inline float sum_over_block(float value) {
   return total;
 }
 __device__ inline float largest_over_block(float value) {
-  __shared__ float of_warps[kAdditiveWarps];
+  __shared__ float warp_values[kAdditiveWarps];
   for (unsigned offset = kAdditiveWarp / 2; offset > 0; offset /= 2)
     value = fmaxf(value, __shfl_down_sync(kWholeWarp, value, offset));
-  if (threadIdx.x % kAdditiveWarp == 0) of_warps[threadIdx.x / kAdditiveWarp] = value;
+  if (threadIdx.x % kAdditiveWarp == 0) warp_values[threadIdx.x / kAdditiveWarp] = value;
   __syncthreads();
-  value = of_warps[0];
-  for (unsigned k = 1; k < kAdditiveWarps; ++k) value = fmaxf(value, of_warps[k]);
+  value = warp_values[0];
+  for (unsigned k = 1; k < kAdditiveWarps; ++k) value = fmaxf(value, warp_values[k]);
   return value;
 }
 
@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block processes one query at a time: the gradients of its scores, then those of the query, and
-// its part of that of the scale.
+// A block processes one query at a time: the gradients of its scores, then of the query, and its
+// contribution to the gradient of the scale.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     additive_query_gradients(AdditiveArrays<T> arrays, AdditiveAttentionSpec spec) {
@@ -175,21 +175,21 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The sums of all rows; a block has a column for each lane.
+// The sums of all rows; a block has one column per lane.
 __global__ void __launch_bounds__(kThreads)
     sum_scale_partials(const float* partials, std::int64_t rows, std::int64_t columns,
                        float* sums) {
-  __shared__ double of_warps[kAdditiveWarps][kAdditiveWarp];
+  __shared__ double warp_values[kAdditiveWarps][kAdditiveWarp];
   const unsigned lane = threadIdx.x % kAdditiveWarp;
   const unsigned warp = threadIdx.x / kAdditiveWarp;
   const std::int64_t column = std::int64_t{blockIdx.x} * kAdditiveWarp + lane;
   double sum = 0;
   for (std::int64_t row = warp; row < rows; row += kAdditiveWarps)
     if (column < columns) sum += static_cast<double>(partials[row * columns + column]);
-  of_warps[warp][lane] = sum;
+  warp_values[warp][lane] = sum;
   __syncthreads();
   if (warp != 0 || column >= columns) return;
-  for (unsigned k = 1; k < kAdditiveWarps; ++k) sum += of_warps[k][lane];
+  for (unsigned k = 1; k < kAdditiveWarps; ++k) sum += warp_values[k][lane];
   sums[column] = static_cast<float>(sum);
 }
 

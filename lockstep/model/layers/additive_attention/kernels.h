@@ -1,5 +1,5 @@
-// Kernels of additive attention. All functions return when the work is enqueued on `stream`. No
-// block adds to what another has written: the same bits in every run.
+// Kernels of additive attention. All functions return when the work is enqueued on `stream`. Blocks
+// do not add to each other's results: bitwise reproducible.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,11 +20,11 @@ struct AdditiveAttentionArrays {
   const float* scale = nullptr;            ///< [U]
   float* weights = nullptr;                ///< [batch, T, S]
   TensorView output;                       ///< [batch, T, D]
-  TensorView output_gradient;              ///< the same shape
-  std::array<TensorView, 3> gradients;     ///< of the inputs
+  TensorView output_gradient;              ///< [batch, T, D]
+  std::array<TensorView, 3> gradients;     ///< gradients of the inputs
   float* scale_gradient = nullptr;         ///< [U]
   float* score_gradients = nullptr;        ///< [batch, T, S], scratch of backward
-  float* scale_partials = nullptr;         ///< [batch, T, U], the same
+  float* scale_partials = nullptr;         ///< [batch, T, U], scratch of backward
 };
 
 /// Writes the weights and the output.

@@ -11,9 +11,9 @@
 namespace lockstep::model {
 namespace {
 
-constexpr std::int64_t kMaxWidth = 256;  // of a head: a block of a GPU keeps rows in registers
+constexpr std::int64_t kMaxWidth = 256;  // per head: a GPU block keeps rows in registers
 
-// The elements of a head: `row` elements are `heads` heads.
+// The elements per head of `heads` heads in `row` elements.
 std::int64_t width_of_heads(const BuildContext& context, const char* what, std::int64_t row,
                             std::int64_t heads) {
   if (row % heads != 0)
@@ -57,7 +57,7 @@ Shape Attention::build(BuildContext& context) const {
       context.refuse(fmt::format("expected keys and values [S, {}]", shared * width),
                      fmt::format("got {} and {}", to_string(inputs[1]), to_string(inputs[2])));
     if (options_.causal && inputs[1][0] != queries[0])
-      context.refuse("expected as many keys as queries for causal attention",
+      context.refuse("expected equal numbers of keys and queries for causal attention",
                      fmt::format("got {} and {}", inputs[1][0], queries[0]));
   }
   if (width > kMaxWidth)
@@ -69,7 +69,7 @@ Shape Attention::build(BuildContext& context) const {
   if (values < inputs.size() &&
       (inputs.back() != Shape{queries[0]} || inputs[values - 1][0] != queries[0]))
     context.refuse(
-        fmt::format("expected segments [{}] of as many queries and keys", queries[0]),
+        fmt::format("expected segments [{}] and {} keys", queries[0], queries[0]),
         fmt::format("got {} and {} keys", to_string(inputs.back()), inputs[values - 1][0]));
   return {queries[0], heads * width};
 }
@@ -110,10 +110,9 @@ double AttentionSpec::angle(std::int64_t position, std::int64_t i) const {
 }
 
 std::int64_t Attention::flop(const CompileContext& context) const {
-  const AttentionSpec of = spec(context);
-  const std::int64_t pairs =
-      options_.causal ? of.queries * (of.queries + 1) / 2 : of.queries * of.keys;
-  return 4 * of.batch * of.heads * of.width * pairs;
+  const AttentionSpec s = spec(context);
+  const std::int64_t pairs = options_.causal ? s.queries * (s.queries + 1) / 2 : s.queries * s.keys;
+  return 4 * s.batch * s.heads * s.width * pairs;
 }
 
 Traits Attention::traits() const {

@@ -12,24 +12,25 @@ namespace lockstep::model {
 struct AttentionSpec;
 
 /// Scaled dot-product attention of several heads (Vaswani et al., arXiv 1706.03762) without
-/// projections: each query position of a head gets the mean of the values, weighted by the softmax
-/// of query · key / sqrt(elements of a head).
+/// projections: the output at each query position of a head is the mean of the values, weighted by
+/// the softmax of query · key / sqrt(elements of a head).
 ///
 /// With one input [T, (heads + 2 key_value_heads) · E], rows contain the queries of all heads, then
 /// the keys, then the values. With three inputs: queries [T, heads · E], keys [S, key_value_heads ·
 /// E] and values [S, key_value_heads · E]. Output [T, heads · E].
 ///
-/// One more input, an int32 input [T] of the network, are segments: 0 is padding, k >= 1 document
-/// k. A position attends to positions of its own document alone. The output is 0 for padding.
+/// An additional input, an int32 input [T] of the network, holds segments: 0 is padding, k >= 1
+/// document k. A position attends only to positions of its own document. The output is 0 for
+/// padding.
 class Attention final : public BuiltinLayer {
  public:
   /// Options; `heads` is required.
   struct Options {
-    std::int64_t heads = 0;  ///< of the queries
-    /// Of the keys and values; each serves heads / key_value_heads consecutive heads of the queries
-    /// (grouped-query attention, arXiv 2305.13245). 0: as many as `heads`.
+    std::int64_t heads = 0;  ///< number of query heads
+    /// Number of heads of keys and values; each serves heads / key_value_heads consecutive query
+    /// heads (grouped-query attention, arXiv 2305.13245). 0: equal to `heads`.
     std::int64_t key_value_heads = 0;
-    bool causal = false;  ///< position i attends to positions up to i; needs S = T
+    bool causal = false;  ///< position i attends to positions up to i; requires S = T
     /// Rotates queries and keys by angles that grow with the position (arXiv 2104.09864): elements
     /// i and i + E/2 by position · rotary^(-2i/E), as in Llama. 0: no rotation.
     float rotary = 0;
@@ -64,7 +65,7 @@ struct AttentionSpec {
   std::int64_t batch = 0;            ///< samples
   std::int64_t queries = 0;          ///< T, or the rows of a pass
   std::int64_t keys = 0;             ///< S
-  std::int64_t heads = 0;            ///< of the queries
+  std::int64_t heads = 0;            ///< number of query heads
   std::int64_t key_value_heads = 0;  ///< divides `heads`
   std::int64_t width = 0;            ///< E, elements of a head
   bool packed = false;               ///< one input for queries, keys and values
@@ -77,13 +78,13 @@ struct AttentionSpec {
   /// its rows.
   bool cached = false;
 
-  /// Which input has queries, keys or values, and where they are in its rows.
+  /// The input with queries, keys or values, and their position in its rows.
   struct Part {
     std::size_t input = 0;    ///< index of the input
     std::int64_t offset = 0;  ///< elements of a row before head 0
     std::int64_t stride = 0;  ///< elements of a row
   };
-  Part part(std::size_t which) const;  ///< of queries (0), keys (1) or values (2)
+  Part part(std::size_t which) const;  ///< queries (0), keys (1) or values (2)
 
   /// The angle in radians by which pair `i` of the elements at `position` is rotated.
   double angle(std::int64_t position, std::int64_t i) const;

@@ -37,7 +37,7 @@ AttentionGraph::AttentionGraph(cudnnHandle_t handle, cudnnDataType_t type,
 AttentionGraph::Tensor AttentionGraph::add_tensor(std::int64_t id, cudnnDataType_t type,
                                                   const TensorSizes& sizes,
                                                   const TensorSizes& strides, TensorMemory memory) {
-  if (memory != TensorMemory::nowhere) ids_.push_back(id);
+  if (memory != TensorMemory::none) ids_.push_back(id);
   return parts_.emplace_back(describe_tensor(id, type, sizes, strides, memory));
 }
 
@@ -70,7 +70,7 @@ AttentionGraph::Tensor AttentionGraph::add_number(std::int64_t id) {
 
 AttentionGraph::Tensor AttentionGraph::scores(cudnnDataType_t type) {
   const TensorSizes sizes{spec_.batch, spec_.heads, spec_.queries, spec_.keys};
-  return add_tensor(next_virtual_++, type, sizes, dense_strides(sizes), TensorMemory::nowhere);
+  return add_tensor(next_virtual_++, type, sizes, dense_strides(sizes), TensorMemory::none);
 }
 
 const GraphDescriptor& AttentionGraph::add_operation(GraphDescriptor operation) {
@@ -79,49 +79,49 @@ const GraphDescriptor& AttentionGraph::add_operation(GraphDescriptor operation) 
 }
 
 void AttentionGraph::multiply(Tensor left, Tensor right, Tensor product) {
-  GraphDescriptor& how = parts_.emplace_back(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-  how.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT).finalize();
-  GraphDescriptor one(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  one.refer_to(CUDNN_ATTR_OPERATION_MATMUL_DESC, how)
+  GraphDescriptor& descriptor = parts_.emplace_back(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+  descriptor.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT).finalize();
+  GraphDescriptor operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+  operation.refer_to(CUDNN_ATTR_OPERATION_MATMUL_DESC, descriptor)
       .refer_to(CUDNN_ATTR_OPERATION_MATMUL_ADESC, left)
       .refer_to(CUDNN_ATTR_OPERATION_MATMUL_BDESC, right)
       .refer_to(CUDNN_ATTR_OPERATION_MATMUL_CDESC, product);
-  add_operation(std::move(one));
+  add_operation(std::move(operation));
 }
 
 void AttentionGraph::transpose(Tensor from, Tensor to) {
-  GraphDescriptor one(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-  one.refer_to(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, from)
+  GraphDescriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+  operation.refer_to(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, from)
       .refer_to(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, to);
-  add_operation(std::move(one));
+  add_operation(std::move(operation));
 }
 
 void AttentionGraph::reduce(cudnnReduceTensorOp_t by, Tensor from, Tensor to) {
-  GraphDescriptor& how = parts_.emplace_back(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-  how.set(CUDNN_ATTR_REDUCTION_OPERATOR, by)
+  GraphDescriptor& descriptor = parts_.emplace_back(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+  descriptor.set(CUDNN_ATTR_REDUCTION_OPERATOR, by)
       .set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT)
       .finalize();
-  GraphDescriptor one(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-  one.refer_to(CUDNN_ATTR_OPERATION_REDUCTION_DESC, how)
+  GraphDescriptor operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+  operation.refer_to(CUDNN_ATTR_OPERATION_REDUCTION_DESC, descriptor)
       .refer_to(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, from)
       .refer_to(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, to);
-  add_operation(std::move(one));
+  add_operation(std::move(operation));
 }
 
 void AttentionGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, const GraphDescriptor* b,
                                Tensor y, cudnnDataType_t type, const GraphDescriptor* select,
                                std::int64_t axis) {
-  GraphDescriptor& how = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  how.set(CUDNN_ATTR_POINTWISE_MODE, mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, type);
-  if (axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, axis);
-  how.finalize();
-  GraphDescriptor one(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  one.refer_to(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how)
+  GraphDescriptor& descriptor = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  descriptor.set(CUDNN_ATTR_POINTWISE_MODE, mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, type);
+  if (axis >= 0) descriptor.set(CUDNN_ATTR_POINTWISE_AXIS, axis);
+  descriptor.finalize();
+  GraphDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.refer_to(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, descriptor)
       .refer_to(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
       .refer_to(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  if (b != nullptr) one.refer_to(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
-  if (select != nullptr) one.refer_to(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, *select);
-  add_operation(std::move(one));
+  if (b != nullptr) operation.refer_to(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+  if (select != nullptr) operation.refer_to(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, *select);
+  add_operation(std::move(operation));
 }
 
 AttentionGraph::Tensor AttentionGraph::masked(Tensor all) {
@@ -140,7 +140,7 @@ AttentionGraph::Tensor AttentionGraph::masked(Tensor all) {
   return seen;
 }
 
-// cuDNN finds its engines by the order and the kind of the operations.
+// cuDNN selects its engines by the order and the kind of the operations.
 void AttentionGraph::describe_forward() {
   Tensor products = scores();
   Tensor scaled = scores();
@@ -158,7 +158,7 @@ void AttentionGraph::describe_forward() {
   pointwise(CUDNN_POINTWISE_EXP, distances, nullptr, exponentials);
   reduce(CUDNN_REDUCE_TENSOR_ADD, exponentials, sums);
   pointwise(CUDNN_POINTWISE_LOG, sums, nullptr, logarithms);
-  // In inference, too, where nobody reads them: there is no engine without them.
+  // Also in inference, where they are unused: no engine works without them.
   Tensor divisors = spec_.training ? add_row_values(kDivisors, TensorMemory::gpu) : row_values();
   pointwise(CUDNN_POINTWISE_ADD, maxima, &logarithms, divisors);
   Tensor weights = scores(type_);
@@ -173,8 +173,8 @@ void AttentionGraph::describe_backward() {
   Tensor scale = add_number(kScale);
 
   const TensorSizes rows{spec_.batch, spec_.heads, spec_.queries, spec_.width};
-  Tensor elements = add_tensor(next_virtual_++, CUDNN_DATA_FLOAT, rows, dense_strides(rows),
-                               TensorMemory::nowhere);
+  Tensor elements =
+      add_tensor(next_virtual_++, CUDNN_DATA_FLOAT, rows, dense_strides(rows), TensorMemory::none);
   Tensor sums = row_values();
   Tensor products = add_row_values(kProducts, TensorMemory::gpu);
   pointwise(CUDNN_POINTWISE_MUL, output_gradient, &add_output(kOutput), elements);
@@ -203,9 +203,9 @@ void AttentionGraph::describe_backward() {
   write_gradient(gradients, queries, kKeyGradient, 1);
 
   const std::int64_t stride = spec_.part(1).stride;
-  Tensor key_rows = add_tensor(
-      next_virtual_++, type_, {spec_.batch, spec_.key_value_heads, spec_.keys, spec_.width},
-      {spec_.keys * stride, spec_.width, stride, 1}, TensorMemory::nowhere);
+  Tensor key_rows = add_tensor(next_virtual_++, type_,
+                               {spec_.batch, spec_.key_value_heads, spec_.keys, spec_.width},
+                               {spec_.keys * stride, spec_.width, stride, 1}, TensorMemory::none);
   transpose(keys, key_rows);
   Tensor query_sums = add_tensor(kQuerySums, CUDNN_DATA_FLOAT, rows, dense_strides(rows));
   multiply(gradients, key_rows, query_sums);
@@ -216,13 +216,13 @@ void AttentionGraph::write_gradient(Tensor scores, Tensor rows, std::int64_t id,
                                     std::size_t which) {
   const TensorSizes sizes{spec_.batch, spec_.heads, spec_.queries, spec_.keys};
   Tensor turned = add_tensor(next_virtual_++, type_, exchanged(sizes),
-                             exchanged(dense_strides(sizes)), TensorMemory::nowhere);
+                             exchanged(dense_strides(sizes)), TensorMemory::none);
   transpose(scores, turned);
   Tensor gradient = add_part(id, which, false);
   if (spec_.group() == 1) return multiply(turned, rows, gradient);
-  const TensorSizes of_heads{spec_.batch, spec_.heads, spec_.keys, spec_.width};
+  const TensorSizes head_sizes{spec_.batch, spec_.heads, spec_.keys, spec_.width};
   Tensor all =
-      add_tensor(next_virtual_++, type_, of_heads, dense_strides(of_heads), TensorMemory::nowhere);
+      add_tensor(next_virtual_++, type_, head_sizes, dense_strides(head_sizes), TensorMemory::none);
   multiply(turned, rows, all);
   reduce(CUDNN_REDUCE_TENSOR_ADD, all, gradient);
 }

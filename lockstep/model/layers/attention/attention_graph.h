@@ -1,4 +1,4 @@
-// Attention as a graph of cuDNN, whose engines compute it in one kernel, or in backward a few.
+// Attention as a graph of cuDNN, whose engines need one kernel for forward and a few for backward.
 #pragma once
 
 #include <cudnn.h>
@@ -40,9 +40,9 @@ class AttentionGraph {
     kFirstVirtual
   };
 
-  /// `type` is CUDNN_DATA_HALF or CUDNN_DATA_BFLOAT16. Without segments and rotation; the elements
-  /// of a head fill 16 bytes. `handle` belongs to the GPU that executes the graph; null only
-  /// describes it. Throws Error (device) if cuDNN refuses the description.
+  /// `type` is CUDNN_DATA_HALF or CUDNN_DATA_BFLOAT16. Supports neither segments nor rotation; the
+  /// bytes of a head are a multiple of 16. `handle` belongs to the GPU that executes the graph;
+  /// null only describes it. Throws Error (device) if cuDNN refuses the description.
   AttentionGraph(cudnnHandle_t handle, cudnnDataType_t type, const AttentionSpec& spec,
                  AttentionPass pass);
 
@@ -55,12 +55,12 @@ class AttentionGraph {
 
   Tensor add_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
                     const TensorSizes& strides, TensorMemory memory = TensorMemory::gpu);
-  Tensor add_part(std::int64_t id, std::size_t which, bool transposed);  // of the inputs
+  Tensor add_part(std::int64_t id, std::size_t which, bool transposed);  // part of an input
   Tensor add_output(std::int64_t id);
-  Tensor add_row_values(std::int64_t id, TensorMemory memory);  // one for each query
+  Tensor add_row_values(std::int64_t id, TensorMemory memory);  // one per query
   Tensor add_number(std::int64_t id);
   Tensor scores(cudnnDataType_t type = CUDNN_DATA_FLOAT);
-  Tensor row_values() { return add_row_values(next_virtual_++, TensorMemory::nowhere); }
+  Tensor row_values() { return add_row_values(next_virtual_++, TensorMemory::none); }
 
   const GraphDescriptor& add_operation(GraphDescriptor operation);
   void multiply(Tensor left, Tensor right, Tensor product);
@@ -69,7 +69,7 @@ class AttentionGraph {
   void pointwise(cudnnPointwiseMode_t mode, Tensor x, const GraphDescriptor* b, Tensor y,
                  cudnnDataType_t type = CUDNN_DATA_FLOAT, const GraphDescriptor* select = nullptr,
                  std::int64_t axis = -1);
-  // The scores without those that the mask hides.
+  // The scores after masking.
   Tensor masked(Tensor all);
   void describe_forward();
   void describe_backward();

@@ -1,6 +1,5 @@
-// Attention of some rows of a sequence to all positions up to them, whose keys and values are kept
-// from pass to pass. A pass reads each of them once for each query head: memory limits it, not
-// arithmetic.
+// Attention of some rows of a sequence to all positions up to them, whose keys and values are
+// cached between passes. A pass reads each of them once per query head: it is memory-bound.
 #include <type_traits>
 
 #include "lockstep/device/cuda/launch.h"
@@ -15,13 +14,13 @@ using device::cuda::launch;
 
 constexpr int kLanes = 32;
 constexpr int kWarps = static_cast<int>(kThreads) / kLanes;
-constexpr int kMaxWidth = 256;  // of a head
+constexpr int kMaxWidth = 256;  // per head
 constexpr int kPerLane = kMaxWidth / kLanes;
 
 template <typename T>
 struct CachedPart {
   const T* data;
-  std::int64_t stride;  // of the rows of a pass
+  std::int64_t stride;  // row stride of a pass
 
   __device__ const T* head(std::int64_t row, std::int64_t head, const AttentionSpec& spec) const {
     return data + row * stride + head * spec.width;
@@ -36,7 +35,7 @@ __device__ float rotated(const T* row, const AttentionSpec& spec, std::int64_t p
   if (!(spec.rotary > 0)) return value;
   const std::int64_t half = spec.width / 2;
   const bool is_first = e < half;
-  const float2 turn = turn_at(spec, position, is_first ? e : e - half);
+  const float2 turn = rotation_at(spec, position, is_first ? e : e - half);
   const float other = widen(row[is_first ? e + half : e - half]);
   return value * turn.x + (is_first ? -other : other) * turn.y;
 }
@@ -49,17 +48,19 @@ __global__ void add_to_cache(CachedPart<T> keys, CachedPart<T> values, T* cached
        i += static_cast<std::int64_t>(index_stride())) {
     const std::int64_t e = i % spec.width;
     const std::int64_t head = i / spec.width % spec.key_value_heads;
-    const std::int64_t row = i / spec.width / spec.key_value_heads;  // of all samples
-    const std::int64_t own = position + row % spec.queries;
+    const std::int64_t row = i / spec.width / spec.key_value_heads;  // among all samples
+    const std::int64_t query_position = position + row % spec.queries;
     const std::int64_t to =
-        ((row / spec.queries * spec.keys + own) * spec.key_value_heads + head) * spec.width + e;
-    cached_keys[to] = narrow<T>(rotated(keys.head(row, head, spec), spec, own, e));
+        ((row / spec.queries * spec.keys + query_position) * spec.key_value_heads + head) *
+            spec.width +
+        e;
+    cached_keys[to] = narrow<T>(rotated(keys.head(row, head, spec), spec, query_position, e));
     cached_values[to] = values.head(row, head, spec)[e];
   }
 }
 
-// A block has one query of a head. Its warps take turns at the keys, with a softmax each, which are
-// added up at the end.
+// A block processes one query of a head. Its warps process interleaved keys, with one softmax each;
+// these are merged at the end.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     attend_to_cached(CachedPart<T> queries, const T* cached_keys, const T* cached_values, T* output,
@@ -70,14 +71,14 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ float divisors[kWarps];
   const std::int64_t index = blockIdx.x;
   const std::int64_t head = index % spec.heads;
-  const std::int64_t row = index / spec.heads;  // of all samples
-  const std::int64_t own = position + row % spec.queries;
+  const std::int64_t row = index / spec.heads;  // among all samples
+  const std::int64_t query_position = position + row % spec.queries;
   const int width = static_cast<int>(spec.width);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kLanes;
   const int warp = thread / kLanes;
   for (int e = thread; e < width; e += static_cast<int>(kThreads))
-    query[e] = rotated(queries.head(row, head, spec), spec, own, e) * spec.scale;
+    query[e] = rotated(queries.head(row, head, spec), spec, query_position, e) * spec.scale;
   __syncthreads();
 
   const std::int64_t stride = spec.key_value_heads * spec.width;
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
   float maximum = -3.402823466e38f;
   float divisor = 0;
   float weighted[kPerLane] = {};
-  for (std::int64_t key = warp; key <= own; key += kWarps) {
+  for (std::int64_t key = warp; key <= query_position; key += kWarps) {
     const T* const at = cached_keys + first + key * stride;
     float score = 0;
 #pragma unroll
@@ -142,7 +143,7 @@ CachedPart<T> cached_part(const AttentionArrays& arrays, const AttentionSpec& sp
 }  // namespace
 
 std::size_t cache_bytes(const AttentionSpec& spec, Precision precision) {
-  constexpr std::size_t kAlignment = 64;  // of Operands::cache
+  constexpr std::size_t kAlignment = 64;  // alignment of Operands::cache
   const std::size_t bytes = 2 * cached_elements(spec) * element_bytes(precision);
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }

@@ -15,38 +15,36 @@
 namespace lockstep::model::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 64;  // queries, and keys, whose scores are computed at once
+constexpr std::int64_t kBlock = 64;  // queries, and keys, per block of scores
 constexpr float kHidden = std::numeric_limits<float>::lowest();  // a score
 
-// One thread's memory for one head of keys and values, float32. Rows of a head are padded
-// with zeros to whole cache lines.
+// The float32 memory of one thread for one head of keys and values. Rows of a head are padded with
+// zeros to whole cache lines.
 struct AttentionWorkspace {
   PaddedRows<float> keys, values;                        // [S, E]
   PaddedRows<float> keys_transposed, values_transposed;  // [E, S]
   PaddedRows<float> key_gradients, value_gradients;      // [S, E]
-  PaddedRows<float> queries;  // of a block of queries, as all that follow
-  PaddedRows<float> outputs;  // in backward the gradients of the queries
+  PaddedRows<float> queries;  // a block of queries; also the arrays below
+  PaddedRows<float> outputs;  // in backward, the gradients of the queries
   PaddedRows<float> output_gradients;
   PaddedRows<float> weights;          // [queries, keys]: scores, then their softmax
   PaddedRows<float> score_gradients;  // [queries, keys]
-  float* maxima;                      // of the scores of a query
-  float* sums;        // of its weights; in backward of weights times their gradients
-  std::int64_t next;  // sample and head that are computed next: an index, or -1
+  float* maxima;                      // per query, of its scores
+  float* sums;        // per query, of its weights; in backward, weights times their gradients
+  std::int64_t next;  // index of the next sample and head, or -1
 };
 
-// The blocks whose scores are computed.
+// One block of scores.
 struct AttentionBlock {
   std::int64_t first_query, queries;
   std::int64_t first_key, keys;
   std::int64_t earlier;          // query i sees keys 0 .. earlier + i of the block
-  const std::int32_t* segments;  // of the sample; null: none
+  const std::int32_t* segments;  // segments of the sample; null: none
 
-  // Elements of the rows `i` to `i` + kRowsAtOnce - 1, a part of a cache line, that are computed.
+  // Elements of the rows `i` to `i` + kTileRows - 1, a part of a cache line, that are computed.
   std::int64_t extent_of(std::int64_t i) const { return lines_of(visible_to(i)); }
-  // Keys that some of these rows see.
-  std::int64_t visible_to(std::int64_t i) const {
-    return std::min(earlier + i + kRowsAtOnce, keys);
-  }
+  // Number of keys visible to any of these rows.
+  std::int64_t visible_to(std::int64_t i) const { return std::min(earlier + i + kTileRows, keys); }
   // Replaces the first `extent` scores where query `i` does not see the key.
   void hide(float* row, std::int64_t i, std::int64_t extent, float replacement) const {
     std::int64_t visible = std::min(earlier + i + 1, keys);
@@ -64,9 +62,9 @@ struct AttentionBlock {
 };
 
 // Blocks of queries and keys whose scores are in the cache, with the softmax updated block by block
-// (Milakov and Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135). Backward computes the
-// scores again. All arithmetic is on aligned copies of one head of one sample: its results depend
-// on nothing else, neither on the batch nor on the number of threads.
+// (Milakov and Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135). Backward recomputes the
+// scores. All arithmetic is on aligned copies of one head of one sample: results depend neither on
+// the batch nor on the number of threads.
 template <typename T>
 class AttentionOperation final : public Operation {
  public:
@@ -149,14 +147,14 @@ class AttentionOperation final : public Operation {
     return {w, static_cast<std::size_t>(used)};
   }
 
-  // Values and transposed keys of one head are in one array: a part of the cache, if there is one.
+  // Values and transposed keys of one head are in one array, which is part of the cache, if any.
   std::int64_t cache_elements() const { return spec_.keys * row_ + spec_.width * key_row_; }
   void place_values(float* array, AttentionWorkspace& w) const {
     w.values = {array, row_};
     w.keys_transposed = {array == nullptr ? nullptr : array + spec_.keys * row_, key_row_};
   }
 
-  // Calls task(sample, head of keys and values, workspace), in the threads of the replica.
+  // Calls task(sample, head of keys and values, workspace) in the threads of the replica.
   template <typename Task>
   void for_each_head(const Operands& t, const Task& task) const {
     auto* const scratch = reinterpret_cast<float*>(t.scratch.data());
@@ -173,8 +171,7 @@ class AttentionOperation final : public Operation {
     }
   }
 
-  // Asks for rows that are read for the next head of keys and values, while the products of this
-  // one are computed.
+  // Prefetches rows of the next head of keys and values during the products of the current one.
   void prefetch_next(const Operands& t, std::int64_t head, std::int64_t first, std::int64_t count,
                      bool in_backward, const AttentionWorkspace& w) const {
     if (w.next < 0 || head % spec_.group() > 0) return;
@@ -190,8 +187,8 @@ class AttentionOperation final : public Operation {
     copies_.prefetch_outputs(t.output_gradient, sample, query_head, first, count);
   }
 
-  // Calls visit(head, first query, queries) for the heads of the group `shared`. Queries are from
-  // position `begin` on; blocks end where blocks of keys do.
+  // Calls visit(head, first query, queries) for the heads of the group `shared`. Queries begin at
+  // position `begin`; blocks end where blocks of keys end.
   template <typename Visit>
   void for_each_query_block(std::int64_t shared, std::int64_t begin, const Visit& visit) const {
     const std::int64_t end = begin + spec_.queries;
@@ -202,7 +199,7 @@ class AttentionOperation final : public Operation {
       }
   }
 
-  // Calls visit(block) for the blocks of keys that some of the queries may see.
+  // Calls visit(block) for the blocks of keys that may be visible to the queries.
   template <typename Visit>
   void for_each_key_block(const Operands& t, std::int64_t sample, std::int64_t first,
                           std::int64_t count, const Visit& visit) const {
@@ -218,10 +215,10 @@ class AttentionOperation final : public Operation {
                                            : t.indices.data() + sample * spec_.queries});
   }
 
-  // Calls visit(first, rows) for the rows that are computed at once.
+  // Calls visit(first, rows) for the tiles of rows.
   template <typename Visit>
   static void for_rows(std::int64_t rows, const Visit& visit) {
-    for (std::int64_t i = 0; i < rows; i += kRowsAtOnce) visit(i, std::min(kRowsAtOnce, rows - i));
+    for (std::int64_t i = 0; i < rows; i += kTileRows) visit(i, std::min(kTileRows, rows - i));
   }
 
   static LeftFactor left(PaddedRows<float> rows, std::int64_t first) {
@@ -261,8 +258,8 @@ class AttentionOperation final : public Operation {
         }
         multiply<false>(left(w.queries, i), rows, right(w.keys_transposed, 0, block.first_key),
                         spec_.width, w.weights.from(i), extent);
-        if (rows == kRowsAtOnce)
-          update_softmax<kRowsAtOnce>(block, i, extent, w);
+        if (rows == kTileRows)
+          update_softmax<kTileRows>(block, i, extent, w);
         else
           for (std::int64_t r = i; r < i + rows; ++r) update_softmax<1>(block, r, extent, w);
         const auto add = block.first_key > 0 ? multiply<true> : multiply<false>;
@@ -282,8 +279,8 @@ class AttentionOperation final : public Operation {
     if (!t.saved.empty()) std::copy_n(w.maxima, count, saved_row(t, sample, head) + first);
   }
 
-  // Turns the scores of the queries from `i` on into weights relative to the largest score so far,
-  // to which it adapts the sums over earlier blocks.
+  // Replaces the scores of the queries from `i` on by weights relative to the largest score so far,
+  // and rescales the sums over earlier blocks.
   template <std::size_t kRows>
   void update_softmax(const AttentionBlock& block, std::int64_t i, std::int64_t extent,
                       const AttentionWorkspace& w) const {
@@ -321,12 +318,12 @@ class AttentionOperation final : public Operation {
     for (std::size_t r = 0; r < kRows; ++r) w.sums[i + r] += totals[r];
   }
 
-  // The gradients of a block of queries, and its part of those of the keys and values.
+  // The gradients of a block of queries, and its contribution to those of the keys and values.
   void add_gradients(const Operands& t, std::int64_t sample, std::int64_t head, std::int64_t first,
                      std::int64_t count, const AttentionWorkspace& w) const {
     copies_.load(t, 0, sample, head, first, count, spec_.scale, w.queries);
     for_rows(count, [&](std::int64_t i, std::int64_t rows) {
-      Lanes sums[kRowsAtOnce] = {};
+      Lanes sums[kTileRows] = {};
       for (std::int64_t r = 0; r < rows; ++r) {
         float* const gradient = w.output_gradients.from(i + r).data;
         float* const output = w.outputs.from(i + r).data;
@@ -363,14 +360,14 @@ class AttentionOperation final : public Operation {
         add(left(w.score_gradients, i), rows, right(w.keys, block.first_key), block.visible_to(i),
             w.outputs.from(i), row_);
       });
-      // Whether no queries before these have seen the keys.
+      // Whether these are the first queries that see the keys.
       const bool is_first =
           head % spec_.group() == 0 && first == (spec_.causal ? block.first_key : 0);
       for_rows(block.keys, [&](std::int64_t j, std::int64_t rows) {
         for (const std::size_t part : {1U, 2U})
           copies_.prefetch_rows(t.input_gradients, part, sample, head / spec_.group(),
                                 block.first_key + j, rows);
-        // Queries before do not see the keys.
+        // Earlier queries do not see the keys.
         const std::int64_t from = std::max<std::int64_t>(j - block.earlier, 0);
         const auto add = is_first ? multiply<false> : multiply<true>;
         add(left_transposed(w.weights, from, j), rows, right(w.output_gradients, from),

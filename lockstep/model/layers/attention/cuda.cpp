@@ -47,7 +47,7 @@ class AttentionOperation final : public Operation {
   }
 
  private:
-  // Writes the rotations, too: scratch memory is lost between the passes.
+  // Also writes the rotations: scratch memory does not persist between passes.
   AttentionArrays arrays(const Operands& o) const {
     AttentionArrays all;
     for (std::size_t k = 0; k < all.inputs.size(); ++k)
@@ -75,7 +75,7 @@ class AttentionOperation final : public Operation {
   std::size_t cudnn_at_;
 };
 
-// Of some rows of a sequence, after passes over those before.
+// Attention of some rows of a sequence, after passes over the previous ones.
 class CachedAttentionOperation final : public Operation {
  public:
   CachedAttentionOperation(Context& context, const AttentionSpec& spec)
@@ -109,9 +109,9 @@ namespace lockstep::model {
 
 std::unique_ptr<Operation> Attention::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
-  const AttentionSpec of = spec(context);
-  if (of.cached) return std::make_unique<cuda::CachedAttentionOperation>(gpu, of);
-  return std::make_unique<cuda::AttentionOperation>(gpu, of);
+  const AttentionSpec attention = spec(context);
+  if (attention.cached) return std::make_unique<cuda::CachedAttentionOperation>(gpu, attention);
+  return std::make_unique<cuda::AttentionOperation>(gpu, attention);
 }
 
 }  // namespace lockstep::model

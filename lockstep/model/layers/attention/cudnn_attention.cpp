@@ -14,9 +14,10 @@
 namespace lockstep::model::cuda {
 namespace {
 
-constexpr std::int64_t kMaxWidth = 128;       // of a head, in both passes
-constexpr std::int64_t kWidthStep = 8;        // heads begin at multiples of 16 bytes
-constexpr std::size_t kFirstVersion = 91000;  // with -infinity as mask, without zeroed sums
+constexpr std::int64_t kMaxWidth = 128;  // per head, in both passes
+constexpr std::int64_t kWidthStep = 8;   // aligns heads to 16 bytes
+constexpr std::size_t kFirstVersion =
+    91000;  // supports -infinity as mask, and sums not zeroed before
 
 std::string describe(const AttentionSpec& spec) {
   const std::string shared = spec.key_value_heads == spec.heads
@@ -49,25 +50,26 @@ std::shared_ptr<const CudnnAttention::Planned> CudnnAttention::plan(Context& con
                                        pass == AttentionPass::forward ? "forward" : "backward",
                                        describe(spec), spec.packed ? " in one array" : "",
                                        spec.batch, spec.training ? " in training" : "");
-  std::shared_ptr<const void>& known = context.shared(name);
-  if (known == nullptr) {
+  std::shared_ptr<const void>& cached = context.shared(name);
+  if (cached == nullptr) {
     context.made_progress();
-    auto made = std::make_shared<Planned>(
+    auto created = std::make_shared<Planned>(
         Planned{AttentionGraph(context.cudnn(), context.cudnn_type(), spec, pass), {}, {}});
-    made->configurations = usable_configurations(made->graph.whole(), {.may_compile = true});
-    for (const GraphDescriptor& configuration : made->configurations) {
+    created->configurations = usable_configurations(created->graph.whole(), {.may_compile = true});
+    for (const GraphDescriptor& configuration : created->configurations) {
       context.made_progress();
-      made->plan = GraphPlan::of(context.cudnn(), configuration);
-      if (made->plan && made->plan->workspace_bytes() <= kMaxWorkspace) break;
-      made->plan.reset();
+      created->plan = GraphPlan::create(context.cudnn(), configuration);
+      if (created->plan && created->plan->workspace_bytes() <= kMaxWorkspace) break;
+      created->plan.reset();
     }
-    known = std::move(made);
+    cached = std::move(created);
   }
-  auto planned = std::static_pointer_cast<const Planned>(known);
+  auto planned = std::static_pointer_cast<const Planned>(cached);
   return planned->plan ? planned : nullptr;
 }
 
-std::unique_ptr<CudnnAttention> CudnnAttention::of(Context& context, const AttentionSpec& spec) {
+std::unique_ptr<CudnnAttention> CudnnAttention::create(Context& context,
+                                                       const AttentionSpec& spec) {
   auto forward = plan(context, spec, AttentionPass::forward);
   if (forward == nullptr) return nullptr;
   std::shared_ptr<const Planned> backward;
@@ -149,12 +151,11 @@ std::unique_ptr<CudnnAttention> choose_attention(Context& context, const Attenti
     const std::size_t version = cudnnGetVersion();
     if (version < kFirstVersion)
       reason = fmt::format("cuDNN is {}, older than {}", version, kFirstVersion);
-    else if (!succeeds([&] { return (chosen = CudnnAttention::of(context, spec)) != nullptr; }))
+    else if (!succeeds([&] { return (chosen = CudnnAttention::create(context, spec)) != nullptr; }))
       reason = fmt::format("cuDNN {} has no engine for it", version);
   }
-  context.note(
-      fmt::format("{} by {}", describe(spec),
-                  chosen != nullptr ? "cuDNN" : fmt::format("kernels of its own: {}", reason)));
+  context.note(fmt::format("{} by {}", describe(spec),
+                           chosen != nullptr ? "cuDNN" : fmt::format("own kernels: {}", reason)));
   return chosen;
 }
 

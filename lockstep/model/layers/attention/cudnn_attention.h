@@ -15,20 +15,20 @@
 
 namespace lockstep::model::cuda {
 
-/// The passes of an attention by cuDNN. What forward saves is what our own kernels save.
+/// The passes of an attention by cuDNN. Forward saves what our own kernels save.
 class CudnnAttention {
  public:
-  /// The plans, which operations of the same shape share; makes them if they are the first of that
-  /// shape, which compiles kernels. Null if cuDNN has no engine. Throws Error (device).
-  static std::unique_ptr<CudnnAttention> of(Context& context, const AttentionSpec& spec);
+  /// Creates the plans, which operations of the same shape share; the first of a shape compiles
+  /// kernels. Null if cuDNN has no engine. Throws Error (device).
+  static std::unique_ptr<CudnnAttention> create(Context& context, const AttentionSpec& spec);
 
   /// Bytes of the workspaces of a pass.
   std::size_t scratch_bytes() const { return scratch_.bytes(); }
 
   /// Enqueue a pass; `scratch` has scratch_bytes(). AttentionArrays::products and rotations are not
-  /// used. In backward no gradient is empty.
+  /// used. Backward computes all gradients: none is empty.
   void forward(const AttentionArrays& arrays, std::span<std::byte> scratch);
-  void backward(const AttentionArrays& arrays, std::span<std::byte> scratch);  ///< likewise
+  void backward(const AttentionArrays& arrays, std::span<std::byte> scratch);  ///< see forward()
 
  private:
   struct Planned;
@@ -50,17 +50,17 @@ class CudnnAttention {
   std::size_t workspace_at_;
   std::size_t products_at_;
   std::size_t query_sums_at_;
-  float scale_;  // read from host memory, as the next two
+  float scale_;  // like the next two, read from host memory
   float hidden_;
   float one_ = 1;
 };
 
-/// Why cuDNN does not compute this attention, whatever its engines are: it depends on `options` and
-/// `spec` alone. Empty if it may.
+/// The reason, by `options` and `spec` alone, why no engine of cuDNN computes this attention; empty
+/// if one may.
 std::string reason_for_own_kernels(const ComputeOptions& options, const AttentionSpec& spec);
 
-/// The implementation of `spec`: cuDNN's, or null for our own kernels. Notes which, and why
-/// (Context::note).
+/// The implementation of `spec`: cuDNN's, or null for our own kernels. Records the choice and its
+/// reason (Context::note).
 std::unique_ptr<CudnnAttention> choose_attention(Context& context, const AttentionSpec& spec);
 
 }  // namespace lockstep::model::cuda

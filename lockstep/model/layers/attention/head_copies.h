@@ -36,7 +36,7 @@ class HeadCopies {
 
   std::int64_t row() const { return row_; }
 
-  /// The position of the first row of the arrays from now on.
+  /// Sets the position of the first row of the arrays.
   void begin_at(std::int64_t position) { begin_ = position; }
 
   /// Copies `count` rows from position `first` on of queries, keys or values (part 0, 1 or 2),
@@ -53,7 +53,7 @@ class HeadCopies {
     }
   }
 
-  /// Writes the gradient of what load() has read, unless it is not needed. Changes `from`.
+  /// Writes the gradient of the rows that load() read, if it is needed. Changes `from`.
   void store_gradient(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
                       std::int64_t first, std::int64_t count, float factor,
                       PaddedRows<float> from) const {
@@ -67,7 +67,7 @@ class HeadCopies {
     }
   }
 
-  /// Asks for `count` rows from position `first` on of queries, keys or values, or of their
+  /// Prefetches `count` rows from position `first` on of queries, keys or values, or of their
   /// gradients in `views`, before load() or store_gradient() uses them.
   void prefetch_rows(const std::vector<TensorView>& views, std::size_t part, std::int64_t sample,
                      std::int64_t head, std::int64_t first, std::int64_t count) const {
@@ -75,7 +75,7 @@ class HeadCopies {
     if (view.empty()) return;
     for (std::int64_t i = 0; i < count; ++i) prefetch(row_of(view, part, sample, head, first + i));
   }
-  /// Same, of the output or its gradient.
+  /// Prefetches rows of the output or its gradient.
   void prefetch_outputs(const TensorView& view, std::int64_t sample, std::int64_t head,
                         std::int64_t first, std::int64_t count) const {
     for (std::int64_t i = 0; i < count; ++i) prefetch(output_row(view, sample, head, first + i));
@@ -85,14 +85,14 @@ class HeadCopies {
                    std::int64_t position, float* to) const {
     read(output_row(view, sample, head, position), 1, to);
   }
-  /// Writes a row of the output: `from`, which it changes, times `factor`.
+  /// Writes `from` times `factor` to a row of the output. Changes `from`.
   void store_output(float* from, float factor, const TensorView& view, std::int64_t sample,
                     std::int64_t head, std::int64_t position) const {
     write(from, factor, output_row(view, sample, head, position));
   }
 
  private:
-  static constexpr std::int64_t kAhead = 12;  // rows from the one that is read to that prefetched
+  static constexpr std::int64_t kAhead = 12;  // prefetch distance in rows
 
   T* row_of(const TensorView& view, std::size_t part, std::int64_t sample, std::int64_t head,
             std::int64_t position) const {
@@ -107,12 +107,12 @@ class HeadCopies {
            ((sample * spec_.queries + position - begin_) * spec_.heads + head) * spec_.width;
   }
 
-  // Rows of a head are far apart: the processor does not see which one is next.
+  // Rows of a head are too far apart for the hardware prefetcher.
   void prefetch(const T* row) const {
     for (std::int64_t e = 0; e < spec_.width; e += 64 / static_cast<std::int64_t>(sizeof(T)))
       __builtin_prefetch(row + e);
   }
-  // Rows of usual lengths without loops.
+  // Unrolls rows of common lengths.
   void read(const T* from, float factor, float* to) const {
     if (spec_.width == 2 * kLine) return copy_lines<2>(from, factor, to);
     if (spec_.width == 4 * kLine) return copy_lines<4>(from, factor, to);
@@ -132,7 +132,7 @@ class HeadCopies {
     for (std::int64_t e = 0; e < kLines * kLine; e += kLanes)
       store_lanes(load_lanes(from + e) * factor, to + e);
   }
-  // By the angles of `position`, times `direction`, which is 1 or -1.
+  // Rotates by the angles of `position`, times `direction` (1 or -1).
   void rotate(float* row, std::int64_t position, float direction) const {
     const std::int64_t half = spec_.width / 2;
     for (std::int64_t i = 0; i < half; ++i) {
@@ -149,7 +149,7 @@ class HeadCopies {
   std::array<AttentionSpec::Part, 3> parts_;
   std::int64_t row_;
   std::int64_t begin_ = 0;
-  Eigen::ArrayXXf cosines_;  // of the angles [E / 2, positions], one position after the other
+  Eigen::ArrayXXf cosines_;  // [E / 2, positions], by position
   Eigen::ArrayXXf sines_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 using device::cuda::launch;
 
-// One part for all samples and heads.
+// Queries, keys or values of all samples and heads.
 template <typename T>
 struct Part {
   T* data;
@@ -43,17 +43,17 @@ template <typename T>
 struct Task {
   const Arrays<T>& arrays;
   const AttentionSpec& spec;
-  std::int64_t first;  // of the tile's positions
+  std::int64_t first;  // first position of the tile
   std::int64_t head;
   std::int64_t sample;
   int x;
   int y;
 
-  // Tiles of `positions`, of each of `heads`.
-  __device__ Task(const Arrays<T>& all, const AttentionSpec& of, std::int64_t positions,
+  // Divides the `positions` of each of `heads` heads into tiles.
+  __device__ Task(const Arrays<T>& all, const AttentionSpec& attention, std::int64_t positions,
                   std::int64_t heads)
       : arrays(all),
-        spec(of),
+        spec(attention),
         x(static_cast<int>(threadIdx.x) % kSide),
         y(static_cast<int>(threadIdx.x) / kSide) {
     const std::int64_t tiles = (positions + kTile - 1) / kTile;
@@ -64,22 +64,22 @@ struct Task {
   }
 
   __device__ std::int64_t group() const { return spec.heads / spec.key_value_heads; }
-  __device__ Head<T> queries(std::int64_t of) const {
-    return head_of(arrays.queries, sample, of, spec, arrays.rotations);
+  __device__ Head<T> queries(std::int64_t index) const {
+    return head_of(arrays.queries, sample, index, spec, arrays.rotations);
   }
-  __device__ Head<T> gradient(std::int64_t of) const {
-    return head_of(arrays.output_gradient, sample, of, spec);
+  __device__ Head<T> gradient(std::int64_t index) const {
+    return head_of(arrays.output_gradient, sample, index, spec);
   }
-  // Of a head of keys and values.
-  __device__ Head<T> keys(std::int64_t of) const {
-    return head_of(arrays.keys, sample, of, spec, arrays.rotations);
+  // Keys of a head of keys and values.
+  __device__ Head<T> keys(std::int64_t index) const {
+    return head_of(arrays.keys, sample, index, spec, arrays.rotations);
   }
-  __device__ Head<T> values(std::int64_t of) const {
-    return head_of(arrays.values, sample, of, spec);
+  __device__ Head<T> values(std::int64_t index) const {
+    return head_of(arrays.values, sample, index, spec);
   }
-  // Where the values for each query of a head begin.
-  __device__ std::int64_t rows(std::int64_t of) const {
-    return (sample * spec.heads + of) * spec.queries;
+  // The index of the values per query of a head.
+  __device__ std::int64_t rows(std::int64_t index) const {
+    return (sample * spec.heads + index) * spec.queries;
   }
   __device__ bool sees(std::int64_t query, std::int64_t key) const {
     if (query >= spec.queries || key >= spec.keys || (spec.causal && key > query)) return false;
@@ -89,7 +89,7 @@ struct Task {
   }
 };
 
-// A block has a tile of queries.
+// A block processes a tile of queries.
 template <typename T, int kSteps>
 __global__ void __launch_bounds__(kTileThreads)
     attend_to_keys(Arrays<T> arrays, AttentionSpec spec) {
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kTileThreads)
   head_of(arrays.output, task.sample, task.head, spec).template store<kSteps>(task.first, sums, 1);
 }
 
-// The products of outputs and their gradients, a warp for each query and head.
+// The products of outputs and their gradients, one warp per query and head.
 template <typename T>
 __global__ void multiply_outputs(Arrays<T> arrays, AttentionSpec spec) {
   constexpr unsigned kWarp = 32;
@@ -172,7 +172,7 @@ __global__ void multiply_outputs(Arrays<T> arrays, AttentionSpec spec) {
   if (lane == 0) arrays.products[warp] = sum;
 }
 
-// A block has a tile of queries.
+// A block processes a tile of queries.
 template <typename T, int kSteps>
 __global__ void __launch_bounds__(kTileThreads)
     gradients_of_queries(Arrays<T> arrays, AttentionSpec spec) {
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kTileThreads)
   const Head<T> keys = task.keys(task.head / task.group());
   const Head<T> values = task.values(task.head / task.group());
   const Head<T> gradient = task.gradient(task.head);
-  const std::int64_t of_head = task.rows(task.head);
+  const std::int64_t first_row = task.rows(task.head);
   Sums<kSteps> sums{};
   const std::int64_t end = spec.causal ? min(task.first + kTile, spec.keys) : spec.keys;
   for (std::int64_t key = 0; key < end; key += kTile) {
@@ -198,8 +198,8 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j)
         scores[i][j] = task.sees(query, key + x + kSide * j)
-                           ? expf(scores[i][j] * spec.scale - arrays.divisors[of_head + query]) *
-                                 (slopes[i][j] - arrays.products[of_head + query])
+                           ? expf(scores[i][j] * spec.scale - arrays.divisors[first_row + query]) *
+                                 (slopes[i][j] - arrays.products[first_row + query])
                            : 0;
     }
     write_weights(scores, tiles);
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kTileThreads)
       .template store<kSteps>(task.first, sums, spec.scale);
 }
 
-// A block has a tile of keys, and adds up the queries of all heads that share them.
+// A block processes a tile of keys, and sums over the queries of all heads that share them.
 template <typename T, int kSteps>
 __global__ void __launch_bounds__(kTileThreads)
     gradients_of_keys(Arrays<T> arrays, AttentionSpec spec) {
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kTileThreads)
        ++head) {
     const Head<T> queries = task.queries(head);
     const Head<T> gradient = task.gradient(head);
-    const std::int64_t of_head = task.rows(head);
+    const std::int64_t first_row = task.rows(head);
     for (std::int64_t first = spec.causal ? task.first : 0; first < spec.queries; first += kTile) {
       Scores weights;
       Scores slopes;
@@ -235,9 +235,10 @@ __global__ void __launch_bounds__(kTileThreads)
         const std::int64_t query = first + x + kSide * j;
 #pragma unroll
         for (int i = 0; i < kPerThread; ++i)
-          weights[i][j] = task.sees(query, task.first + y + kSide * i)
-                              ? expf(weights[i][j] * spec.scale - arrays.divisors[of_head + query])
-                              : 0;
+          weights[i][j] =
+              task.sees(query, task.first + y + kSide * i)
+                  ? expf(weights[i][j] * spec.scale - arrays.divisors[first_row + query])
+                  : 0;
       }
       write_weights(weights, tiles);
       add_rows<kSteps>(gradient, first, tiles, value_sums);
@@ -245,7 +246,7 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j) {
         const std::int64_t query = first + x + kSide * j;
-        const float product = query < spec.queries ? arrays.products[of_head + query] : 0;
+        const float product = query < spec.queries ? arrays.products[first_row + query] : 0;
 #pragma unroll
         for (int i = 0; i < kPerThread; ++i) weights[i][j] *= slopes[i][j] - product;
       }
@@ -265,7 +266,7 @@ __global__ void write_turns(AttentionSpec spec, float2* rotations, std::int64_t 
   const std::int64_t half = spec.width / 2;
   for (auto i = static_cast<std::int64_t>(first_index()); i < count;
        i += static_cast<std::int64_t>(index_stride()))
-    rotations[i] = turn_at(spec, i / half, i % half);
+    rotations[i] = rotation_at(spec, i / half, i % half);
 }
 
 std::int64_t rotation_count(const AttentionSpec& spec) {

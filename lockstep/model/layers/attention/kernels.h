@@ -1,5 +1,5 @@
-// Kernels of attention. All functions return when the work is enqueued on `stream`. No block adds
-// to what another has written: the same bits in every run.
+// Kernels of attention. All functions return when the work is enqueued on `stream`. Blocks do not
+// add to each other's results: bitwise reproducible.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,8 +18,8 @@ namespace lockstep::model::cuda {
 struct AttentionArrays {
   std::array<TensorView, 3> inputs;
   TensorView output;                       ///< [batch, T, heads, E]
-  TensorView output_gradient;              ///< the same shape
-  std::array<TensorView, 3> gradients;     ///< of the inputs
+  TensorView output_gradient;              ///< [batch, T, heads, E]
+  std::array<TensorView, 3> gradients;     ///< gradients of the inputs
   const std::int32_t* segments = nullptr;  ///< [batch, T]; null: none
   float* divisors = nullptr;               ///< AttentionSpec::saved_bytes(); null in inference
   float* products = nullptr;               ///< [batch, heads, T], scratch of backward
@@ -40,8 +40,8 @@ void attention_gradients(const AttentionArrays& arrays, const AttentionSpec& spe
 /// Bytes of the keys, rotated, and the values [batch, positions, key_value_heads, E] of a sequence
 /// that is computed in parts (AttentionSpec::cached), in the type `precision`.
 std::size_t cache_bytes(const AttentionSpec& spec, Precision precision);
-/// Adds those of the rows of `arrays`, which begin at `position`, to `cache`, and writes the output
-/// of these rows.
+/// Adds the keys and values of the rows of `arrays`, which begin at `position`, to `cache`, and
+/// writes the output of these rows.
 void attend_in_cache(const AttentionArrays& arrays, const AttentionSpec& spec, std::byte* cache,
                      std::int64_t position, cudaStream_t stream);
 

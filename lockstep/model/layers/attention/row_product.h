@@ -1,6 +1,5 @@
-// Products of small matrices that are in the cache, with rows of whole cache lines. Without the
-// copies that a library makes of its operands they take about 2/3 of its time for heads of 32 and
-// 64 elements.
+// Products of small matrices that are in the cache, with rows of whole cache lines. They avoid a
+// library's copies of the operands and take about 2/3 of its time for heads of 32 and 64 elements.
 #pragma once
 
 #include <Eigen/Core>
@@ -21,23 +20,22 @@ constexpr std::int64_t lines_of(std::int64_t elements) {
 
 static_assert(kLine % kLanes == 0);
 
-/// Rows of a product that are computed at once. With AVX-512 there are twice as many
-/// registers.
-constexpr std::int64_t kRowsAtOnce = kLanes == kLine ? 8 : 4;
+/// Rows of a product per tile. AVX-512 has twice as many registers.
+constexpr std::int64_t kTileRows = kLanes == kLine ? 8 : 4;
 
-/// A line of a row. Loops over lines have the same results wherever the row is.
+/// A line of a row. The results of loops over lines do not depend on the address of the row.
 using Line = Eigen::Array<float, kLine, 1>;
 inline Eigen::Map<Line, Eigen::Aligned64> line(float* at) {
   return Eigen::Map<Line, Eigen::Aligned64>(at);
 }
-inline float largest_of_row(float* row, std::int64_t count) {
+inline float row_max(float* row, std::int64_t count) {
   Line largest = line(row);
   for (std::int64_t j = kLine; j < count; j += kLine) largest = largest.max(line(row + j));
   Eigen::Array<float, 8, 1> eight = largest.head<8>().max(largest.tail<8>());
   Eigen::Array<float, 4, 1> four = eight.head<4>().max(eight.tail<4>());
   return std::max(std::max(four[0], four[1]), std::max(four[2], four[3]));
 }
-inline float sum_of_row(float* row, std::int64_t count) {
+inline float row_sum(float* row, std::int64_t count) {
   Line sum = line(row);
   for (std::int64_t j = kLine; j < count; j += kLine) sum += line(row + j);
   return sum.sum();
@@ -63,7 +61,7 @@ struct PaddedRows {
 /// A part of an aligned row, kLanes elements.
 inline Lanes& lanes(float* at) { return *reinterpret_cast<Lanes*>(at); }
 
-/// columns = rows, transposed, for `count` rows of `width` elements: rows of columns are filled
+/// columns = rows, transposed, for `count` rows of `width` elements; rows of `columns` are padded
 /// with zeros to whole lines.
 inline void transpose(PaddedRows<const float> rows, std::int64_t count, std::int64_t width,
                       PaddedRows<float> columns) {
@@ -118,12 +116,12 @@ void multiply_rows(const LeftFactor& a, PaddedRows<const float> b, std::int64_t 
   if (j < columns) multiply_tile<kRows, 1, kAdd>(a, b, depth, c, j);
 }
 
-/// c = a b, or c += a b with kAdd: at most kRowsAtOnce rows of c, `columns` columns, a multiple of
+/// c = a b, or c += a b with kAdd: at most kTileRows rows of c, `columns` columns, a multiple of
 /// kLine; a has `depth` columns.
 template <bool kAdd>
 void multiply(const LeftFactor& a, std::int64_t rows, PaddedRows<const float> b, std::int64_t depth,
               PaddedRows<float> c, std::int64_t columns) {
-  if (rows == kRowsAtOnce) return multiply_rows<kRowsAtOnce, kAdd>(a, b, depth, c, columns);
+  if (rows == kTileRows) return multiply_rows<kTileRows, kAdd>(a, b, depth, c, columns);
   for (std::int64_t i = 0; i < rows; ++i)
     multiply_rows<1, kAdd>({a.data + i * a.row, a.row, a.depth}, b, depth, c.from(i), columns);
 }

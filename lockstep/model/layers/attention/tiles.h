@@ -1,7 +1,7 @@
 // Tiles of products of rows, for the kernels of attention. A block of threads computes a tile of
-// kTile x kTile scores at a time, in steps of kColumns elements of the heads, which it holds in
-// shared memory. A thread has kPerThread x kPerThread of the scores, and of a result kPerThread
-// rows with every 16th column.
+// kTile x kTile scores at a time, in steps of kColumns elements of the heads, held in shared
+// memory. A thread has kPerThread x kPerThread of the scores, and of a result kPerThread rows with
+// every 16th column.
 #pragma once
 
 #include "lockstep/model/cuda/elements.h"
@@ -9,16 +9,16 @@
 
 namespace lockstep::model::cuda {
 
-constexpr int kTile = 64;     // queries, and keys
-constexpr int kColumns = 32;  // of a head
+constexpr int kTile = 64;     // queries, or keys
+constexpr int kColumns = 32;  // columns of a head per step
 constexpr int kSide = 16;     // threads are 16 x 16
 constexpr int kPerThread = kTile / kSide;
 constexpr unsigned kTileThreads = kSide * kSide;
 constexpr unsigned kAllLanes = 0xffffffffU;
 
 // Cosine and sine of AttentionSpec::angle().
-__device__ inline float2 turn_at(const AttentionSpec& spec, std::int64_t position,
-                                 std::int64_t pair) {
+__device__ inline float2 rotation_at(const AttentionSpec& spec, std::int64_t position,
+                                     std::int64_t pair) {
   const double angle = static_cast<double>(position) *
                        pow(static_cast<double>(spec.rotary),
                            -2 * static_cast<double>(pair) / static_cast<double>(spec.width));
@@ -26,7 +26,7 @@ __device__ inline float2 turn_at(const AttentionSpec& spec, std::int64_t positio
 }
 
 struct Tiles {
-  float left[kTile][kColumns + 1];  // one more, so that threads access different banks
+  float left[kTile][kColumns + 1];  // one more to avoid bank conflicts
   float right[kTile][kColumns + 1];
   float weights[kTile][kTile + 1];
 };
@@ -46,7 +46,7 @@ struct Head {
   const float2* rotations;  // [positions, width / 2]; null: none
 
   __device__ int half() const { return (width + 1) / 2; }
-  // -1: padding.
+  // The column in the head; -1: padding.
   template <int kSteps>
   __device__ int column(int padded) const {
     constexpr int kHalf = kSteps * kColumns / 2;
@@ -169,7 +169,7 @@ __device__ void add_rows(const Head<T>& rows, std::int64_t first, Tiles& tiles,
   }
 }
 
-// Over the threads of a row.
+// Reduces over the threads of a row.
 template <typename Reduce>
 __device__ float reduce_row(float value, Reduce reduce) {
   for (int distance = kSide / 2; distance > 0; distance /= 2)

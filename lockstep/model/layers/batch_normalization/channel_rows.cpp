@@ -17,12 +17,12 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Registers that are summed at a time, so that an addition need not wait for the one before it.
+// Registers that are summed in parallel, to hide the latency of additions.
 constexpr std::int64_t kRegisters = 4;
-// A wide row of several rows has at most so many elements.
+// Maximum elements of a wide row of several rows.
 constexpr std::int64_t kLargestWidth = 4096;
-// Of a block: few enough that a second pass over it reads a cache.
-constexpr std::int64_t kElementsOfBlock = 8192;
+// Elements per block: few enough that a second pass over it hits a cache.
+constexpr std::int64_t kElementsPerBlock = 8192;
 constexpr std::int64_t kFewestRowsOfBlock = 32;
 constexpr std::int64_t kMaxParts = 32;
 
@@ -71,7 +71,7 @@ template <std::int64_t kCount, typename Each>
   if (i < width) each(LastChunk{i, static_cast<std::size_t>(width - i)});
 }
 
-// Wide rows one after the other; the last one may be the rest of the array.
+// Consecutive wide rows; the last one may be the rest of the array.
 template <typename T>
 struct Rows {
   T* data;
@@ -79,17 +79,17 @@ struct Rows {
 
   T* at(std::int64_t row) const { return data + row * stride; }
 
-  // Fetches the same element of the rows that follow, for loops that take a block column by column:
-  // the processor expects them to go on in a row.
+  // Prefetches the same element of the following rows, for loops over a block by columns, which the
+  // hardware prefetcher does not predict.
   [[gnu::always_inline]] void fetch_next(const T* elements) const {
     if (width > kRegisters * kLanes) __builtin_prefetch(elements + count * stride, 0, 2);
   }
 };
 
-// Words of a mask for a wide row, one for each register.
+// Mask words per wide row, one per register.
 std::int64_t mask_words(const ChannelRows& rows) { return (rows.width + kLanes - 1) / kLanes; }
 
-// Calls each(part, first, count) for all blocks of wide rows, parts at the same time.
+// Calls each(part, first, count) for all blocks of wide rows, parts in parallel.
 template <typename Each>
 void for_row_blocks(const ChannelRows& rows, const Each& each) {
   const std::int64_t blocks = (rows.wide_rows + rows.block - 1) / rows.block;
@@ -109,7 +109,7 @@ void with_elements(const TensorView& view, const Function& function) {
     function(static_cast<Eigen::bfloat16*>(view.data()));
 }
 
-// Arrays of a value for each place of a wide row, one after the other.
+// Consecutive arrays with a value for each place of a wide row.
 class Scratch {
  public:
   Scratch(const ChannelRows& rows, std::span<std::byte> memory)
@@ -119,9 +119,9 @@ class Scratch {
     return (rows.width + kLanes - 1) / kLanes * kLanes;
   }
   float* places() { return std::exchange(next_, next_ + stride(rows_)); }
-  // The value of each place's channel.
+  // An array of the value of each place's channel.
   template <typename Value>
-  const float* spread(const Value& value) {
+  const float* expand(const Value& value) {
     float* const places = this->places();
     for (std::int64_t c = 0; c < rows_.channels; ++c) places[c] = value(c);
     for (std::int64_t i = rows_.channels; i < rows_.width; ++i)
@@ -134,8 +134,8 @@ class Scratch {
   float* next_;
 };
 
-// For each part, the sums of two values at each place, and room for those of a block.
-constexpr std::int64_t kArraysOfPart = 4;
+// Per part, the sums of two values at each place, and those of a block.
+constexpr std::int64_t kArraysPerPart = 4;
 constexpr std::int64_t kArraysOfScale = 6;
 
 // means[i], squares[i]: the moments of `rows` at place i.
@@ -151,18 +151,18 @@ void block_moments(const Rows<const T>& rows, float* means, float* squares) {
         sums[i] += chunk.load(rows.at(r), i);
         rows.fetch_next(rows.at(r) + chunk.first + i * kLanes);
       }
-    Lanes of_squares[kSize] = {};
+    Lanes square_sums[kSize] = {};
 #pragma GCC unroll 4
     for (std::int64_t i = 0; i < kSize; ++i) sums[i] /= count;
     for (std::int64_t r = 0; r < rows.count; ++r)
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kSize; ++i) {
         const Lanes distance = chunk.load(rows.at(r), i) - sums[i];
-        of_squares[i] += distance * distance;
+        square_sums[i] += distance * distance;
       }
     for (std::int64_t i = 0; i < kSize; ++i) {
       chunk.store(sums[i], means, i);
-      chunk.store(of_squares[i], squares, i);
+      chunk.store(square_sums[i], squares, i);
     }
   });
 }
@@ -189,33 +189,33 @@ void moments_of(const T* input, const ChannelRows& rows, std::span<std::byte> sc
                 float* squares) {
   const std::int64_t stride = Scratch::stride(rows);
   auto* const sums = reinterpret_cast<float*>(scratch.data());
-  const auto of_part = [&](std::int64_t part, std::int64_t array) {
-    return sums + (part * kArraysOfPart + array) * stride;
+  const auto part_array = [&](std::int64_t part, std::int64_t array) {
+    return sums + (part * kArraysPerPart + array) * stride;
   };
   std::array<float, kMaxParts> counts{};
   for_row_blocks(rows, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
-    float* const of_block = of_part(part, 2);
-    block_moments<T>({input + first * rows.width, count, rows.width, rows.width}, of_block,
-                     of_block + stride);
+    float* const block_sums = part_array(part, 2);
+    block_moments<T>({input + first * rows.width, count, rows.width, rows.width}, block_sums,
+                     block_sums + stride);
     float& merged = counts[static_cast<std::size_t>(part)];
-    merge_moments(of_part(part, 0), of_part(part, 1), merged, of_block, of_block + stride,
+    merge_moments(part_array(part, 0), part_array(part, 1), merged, block_sums, block_sums + stride,
                   static_cast<float>(count), rows.width);
     merged += static_cast<float>(count);
   });
   for (std::int64_t part = 1; part < rows.parts; ++part) {
     const float added = counts[static_cast<std::size_t>(part)];
-    merge_moments(of_part(0, 0), of_part(0, 1), counts[0], of_part(part, 0), of_part(part, 1),
-                  added, rows.width);
+    merge_moments(part_array(0, 0), part_array(0, 1), counts[0], part_array(part, 0),
+                  part_array(part, 1), added, rows.width);
     counts[0] += added;
   }
-  block_moments<T>({input + rows.wide_rows * rows.width, 1, rows.rest, rows.width}, of_part(0, 2),
-                   of_part(0, 3));
+  block_moments<T>({input + rows.wide_rows * rows.width, 1, rows.rest, rows.width},
+                   part_array(0, 2), part_array(0, 3));
   for (std::int64_t c = 0; c < rows.channels; ++c) {
     BatchMoments all;
     for (std::int64_t i = c; i < rows.width; i += rows.channels)
-      all = combine(all, {counts[0], of_part(0, 0)[i], of_part(0, 1)[i]});
+      all = combine(all, {counts[0], part_array(0, 0)[i], part_array(0, 1)[i]});
     for (std::int64_t i = c; i < rows.rest; i += rows.channels)
-      all = combine(all, {1, of_part(0, 2)[i], of_part(0, 3)[i]});
+      all = combine(all, {1, part_array(0, 2)[i], part_array(0, 3)[i]});
     means[c] = all.mean;
     squares[c] = all.squares;
   }
@@ -224,10 +224,10 @@ void moments_of(const T* input, const ChannelRows& rows, std::span<std::byte> sc
 // The parameters of a normalization at each place.
 struct PlaceScale {
   PlaceScale(const ChannelScale& scale, Scratch& scratch)
-      : means(scratch.spread([&](std::int64_t c) { return scale.means[c]; })),
-        factors(scratch.spread(
+      : means(scratch.expand([&](std::int64_t c) { return scale.means[c]; })),
+        factors(scratch.expand(
             [&](std::int64_t c) { return scale.inverse_deviations[c] * scale.gamma[c]; })),
-        beta(scratch.spread([&](std::int64_t c) { return scale.beta[c]; })) {}
+        beta(scratch.expand([&](std::int64_t c) { return scale.beta[c]; })) {}
 
   const float* means;
   const float* factors;
@@ -244,17 +244,17 @@ void normalize_rows(const Rows<const T>& input, const T* added, const PlaceScale
       Lanes result = deviation * chunk.load(scale.factors, 0) + chunk.load(scale.beta, 0);
       if (added != nullptr) result += chunk.load(added + r * input.stride, 0);
       if (mask != nullptr) *mask++ = lane_bits(result > 0);
-      // Written so that NaN propagates.
+      // This form propagates NaN.
       chunk.store(result < least ? least : result, output + r * input.stride, 0);
     });
 }
 
-// The gradient of the output of some wide rows, and which part of it passes.
+// The output gradient of some wide rows, and the mask of the part that passes.
 template <typename T>
 struct Gradient {
   const T* output_gradient;
   const std::uint16_t* mask;  // null: all of it
-  std::int64_t words;         // of the mask, for a wide row
+  std::int64_t words;         // mask words per wide row
 
   template <typename C>
   Lanes load(const C& chunk, const Rows<const T>& rows, std::int64_t row, std::int64_t i) const {
@@ -271,7 +271,7 @@ void add_gradients(const Rows<const T>& input, const Gradient<T>& gradient, cons
   for_chunks<kRegisters>(input.width, [&](const auto& chunk) {
     constexpr std::int64_t kSize = std::decay_t<decltype(chunk)>::kSize;
     Lanes sums[kSize] = {};
-    Lanes of_products[kSize] = {};
+    Lanes product_sums[kSize] = {};
     Lanes means[kSize];
 #pragma GCC unroll 4
     for (std::int64_t i = 0; i < kSize; ++i) means[i] = chunk.load(scale.means, i);
@@ -279,20 +279,21 @@ void add_gradients(const Rows<const T>& input, const Gradient<T>& gradient, cons
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kSize; ++i) {
         const Lanes g = gradient.load(chunk, input, r, i);
-        const std::int64_t at = r * input.stride + chunk.first + i * kLanes;
-        input.fetch_next(input.data + at);
-        input.fetch_next(gradient.output_gradient + at);
+        const std::int64_t offset = r * input.stride + chunk.first + i * kLanes;
+        input.fetch_next(input.data + offset);
+        input.fetch_next(gradient.output_gradient + offset);
         sums[i] += g;
-        of_products[i] += g * (chunk.load(input.at(r), i) - means[i]);
+        product_sums[i] += g * (chunk.load(input.at(r), i) - means[i]);
       }
     for (std::int64_t i = 0; i < kSize; ++i) {
       chunk.store(chunk.load(gradients, i) + sums[i], gradients, i);
-      chunk.store(chunk.load(products, i) + of_products[i], products, i);
+      chunk.store(chunk.load(products, i) + product_sums[i], products, i);
     }
   });
 }
 
-// The gradient of the input is factor * (g - shift - deviation * slope), that of what was added g.
+// The gradient of the input is factor * (g - shift - deviation * slope), that of the added input is
+// g.
 struct Correction {
   const float* shifts;
   const float* slopes;
@@ -325,29 +326,30 @@ void for_rows(const ChannelRows& rows, const T* data, const Each& each) {
          Rows<const T>{data + rows.wide_rows * rows.width, 1, rows.rest, rows.width});
 }
 
-// The same with each(part, first element, rows, gradient).
+// for_rows() with each(part, first element, rows, gradient).
 template <typename T, typename Each>
 void for_gradients(const ChannelRows& rows, const GradientArrays& arrays, const T* input,
                    const Each& each) {
-  const auto* const of_output = static_cast<const T*>(arrays.output_gradient.data());
+  const auto* const gradient_data = static_cast<const T*>(arrays.output_gradient.data());
   const std::int64_t words = mask_words(rows);
-  for_rows(rows, input, [&](std::int64_t part, std::int64_t first, const Rows<const T>& of_input) {
-    const std::int64_t at = first * rows.width;
-    each(part, at, of_input,
-         Gradient<T>{of_output + at, arrays.mask == nullptr ? nullptr : arrays.mask + first * words,
-                     words});
-  });
+  for_rows(
+      rows, input, [&](std::int64_t part, std::int64_t first, const Rows<const T>& input_rows) {
+        const std::int64_t offset = first * rows.width;
+        each(part, offset, input_rows,
+             Gradient<T>{gradient_data + offset,
+                         arrays.mask == nullptr ? nullptr : arrays.mask + first * words, words});
+      });
 }
 
-// Element `at` of an array that may be missing.
+// Element `offset` of an array that may be missing.
 template <typename T>
-T* element(T* array, std::int64_t at) {
-  return array == nullptr ? nullptr : array + at;
+T* element(T* array, std::int64_t offset) {
+  return array == nullptr ? nullptr : array + offset;
 }
 
 }  // namespace
 
-ChannelRows::ChannelRows(std::int64_t rows, std::int64_t its_channels) : channels(its_channels) {
+ChannelRows::ChannelRows(std::int64_t rows, std::int64_t channel_count) : channels(channel_count) {
   LOCKSTEP_CHECK(channels > 0);
   constexpr std::int64_t kChunk = kRegisters * kLanes;
   std::int64_t together = kChunk / std::gcd(channels, kChunk);
@@ -355,12 +357,12 @@ ChannelRows::ChannelRows(std::int64_t rows, std::int64_t its_channels) : channel
   width = channels * together;
   wide_rows = rows / together;
   rest = rows % together * channels;
-  block = std::max(kFewestRowsOfBlock, kElementsOfBlock / width);
+  block = std::max(kFewestRowsOfBlock, kElementsPerBlock / width);
   parts = std::clamp<std::int64_t>((wide_rows + block - 1) / block, 1, kMaxParts);
 }
 
 std::size_t ChannelRows::scratch_bytes() const {
-  return static_cast<std::size_t>((parts * kArraysOfPart + kArraysOfScale) *
+  return static_cast<std::size_t>((parts * kArraysPerPart + kArraysOfScale) *
                                   Scratch::stride(*this)) *
          sizeof(float);
 }
@@ -381,13 +383,13 @@ void normalize(const TensorView& input, const TensorView& added, const ChannelSc
                bool relu, const ChannelRows& rows, std::span<std::byte> scratch,
                const TensorView& output, std::uint16_t* mask) {
   Scratch arrays(rows, scratch);
-  const PlaceScale at_places(scale, arrays);
+  const PlaceScale place_scale(scale, arrays);
   with_elements(output, [&]<typename T>(T* to) {
     const auto* const more = static_cast<const T*>(added.data());
     for_rows(rows, static_cast<const T*>(input.data()),
-             [&](std::int64_t /*part*/, std::int64_t first, const Rows<const T>& of_input) {
-               const std::int64_t at = first * rows.width;
-               normalize_rows(of_input, element(more, at), at_places, relu, to + at,
+             [&](std::int64_t /*part*/, std::int64_t first, const Rows<const T>& input_rows) {
+               const std::int64_t offset = first * rows.width;
+               normalize_rows(input_rows, element(more, offset), place_scale, relu, to + offset,
                               element(mask, first * mask_words(rows)));
              });
   });
@@ -396,25 +398,25 @@ void normalize(const TensorView& input, const TensorView& added, const ChannelSc
 void gradient_sums(const GradientArrays& arrays, const ChannelScale& scale, const ChannelRows& rows,
                    std::span<std::byte> scratch, float* sums) {
   Scratch memory(rows, scratch);
-  const PlaceScale at_places(scale, memory);
+  const PlaceScale place_scale(scale, memory);
   const std::int64_t stride = Scratch::stride(rows);
-  float* const of_places = memory.places();
-  const auto of_part = [&](std::int64_t part) { return of_places + part * 2 * stride; };
-  std::fill_n(of_places, rows.parts * 2 * stride, 0.0f);
+  float* const place_sums = memory.places();
+  const auto part_array = [&](std::int64_t part) { return place_sums + part * 2 * stride; };
+  std::fill_n(place_sums, rows.parts * 2 * stride, 0.0f);
   with_elements(arrays.input, [&]<typename T>(const T* input) {
     for_gradients(rows, arrays, input,
-                  [&](std::int64_t part, std::int64_t /*at*/, const Rows<const T>& of_input,
+                  [&](std::int64_t part, std::int64_t /*offset*/, const Rows<const T>& input_rows,
                       const Gradient<T>& gradient) {
-                    add_gradients(of_input, gradient, at_places, of_part(part),
-                                  of_part(part) + stride);
+                    add_gradients(input_rows, gradient, place_scale, part_array(part),
+                                  part_array(part) + stride);
                   });
   });
   std::fill_n(sums, 2 * rows.channels, 0.0f);
   for (std::int64_t part = 0; part < rows.parts; ++part)
     for (std::int64_t first = 0; first < rows.width; first += rows.channels)
       for (std::int64_t c = 0; c < rows.channels; ++c) {
-        sums[c] += of_part(part)[first + c];
-        sums[rows.channels + c] += of_part(part)[stride + first + c];
+        sums[c] += part_array(part)[first + c];
+        sums[rows.channels + c] += part_array(part)[stride + first + c];
       }
   for (std::int64_t c = 0; c < rows.channels; ++c)
     sums[rows.channels + c] *= scale.inverse_deviations[c];
@@ -424,20 +426,20 @@ void input_gradient(const GradientArrays& arrays, const ChannelScale& scale, con
                     float count, const ChannelRows& rows, std::span<std::byte> scratch,
                     const TensorView& input_gradient, const TensorView& added_gradient) {
   Scratch memory(rows, scratch);
-  const PlaceScale at_places(scale, memory);
+  const PlaceScale place_scale(scale, memory);
   const Correction correction = {
-      .shifts = memory.spread([&](std::int64_t c) { return sums[c] / count; }),
-      .slopes = memory.spread([&](std::int64_t c) {
+      .shifts = memory.expand([&](std::int64_t c) { return sums[c] / count; }),
+      .slopes = memory.expand([&](std::int64_t c) {
         return sums[rows.channels + c] * scale.inverse_deviations[c] / count;
       })};
   with_elements(arrays.input, [&]<typename T>(const T* input) {
     auto* const to = static_cast<T*>(input_gradient.data());
     auto* const to_added = static_cast<T*>(added_gradient.data());
     for_gradients(rows, arrays, input,
-                  [&](std::int64_t /*part*/, std::int64_t at, const Rows<const T>& of_input,
+                  [&](std::int64_t /*part*/, std::int64_t offset, const Rows<const T>& input_rows,
                       const Gradient<T>& gradient) {
-                    write_gradients(of_input, gradient, at_places, correction, element(to, at),
-                                    element(to_added, at));
+                    write_gradients(input_rows, gradient, place_scale, correction,
+                                    element(to, offset), element(to_added, offset));
                   });
   });
 }

@@ -1,6 +1,6 @@
 // Passes of batch normalization over images on a CPU: arrays [rows, channels] of float32 or
-// bfloat16, computed in float32. Work is spread over the threads of the replica; the order of
-// summation depends only on the shape, that is the same bits for any number of threads.
+// bfloat16, computed in float32. The threads of the replica share the work; the order of summation
+// depends only on the shape, so results do not depend on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,22 @@
 
 namespace lockstep::model::cpu {
 
-/// How the rows of an array are taken: several together as a wide row, so that registers are full
-/// and each place of a wide row has always the same channel. Places are summed over blocks of wide
-/// rows, blocks over parts of the array: rounding errors grow with their numbers, not with that of
-/// the rows.
+/// Groups the rows of an array into wide rows, so that registers are full and each place of a wide
+/// row always has the same channel. Places are summed over blocks of wide rows, blocks over parts
+/// of the array: rounding errors grow with the number of blocks, not of rows.
 struct ChannelRows {
   ChannelRows(std::int64_t rows, std::int64_t channels);
 
   std::int64_t channels;
   std::int64_t width;      ///< elements of a wide row: channels, or a multiple
-  std::int64_t wide_rows;  ///< whole ones
-  std::int64_t rest;       ///< elements past the last whole one, fewer than `width`
-  std::int64_t block;      ///< wide rows of a block, but for the last one
-  std::int64_t parts;      ///< of whole blocks, one after the other
+  std::int64_t wide_rows;  ///< number of whole wide rows
+  std::int64_t rest;       ///< elements past the last wide row, fewer than `width`
+  std::int64_t block;      ///< wide rows per block; the last may have fewer
+  std::int64_t parts;      ///< number of parts, each of consecutive blocks
 
-  /// What the passes need as workspace, aligned to 64 bytes.
+  /// Bytes of workspace that the passes need, aligned to 64 bytes.
   std::size_t scratch_bytes() const;
-  /// Of a mask of one bit per element, where a ReLU lets the gradient pass.
+  /// Bytes of a mask with one bit per element, set where a ReLU passes the gradient.
   std::size_t mask_bytes() const;
 };
 

@@ -53,13 +53,13 @@ class BatchNormalizationOperation final : public Operation {
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     const GradientArrays arrays = {t.inputs[0], t.output_gradient, mask(t)};
     if (spec_.moving)
-      std::ranges::fill(shared_, 0.0f);  // what constant statistics add to the gradient
+      std::ranges::fill(shared_, 0.0f);  // constant statistics add nothing to the gradient
     else
       write_sums(arrays, t);
-    const TensorView of_added = spec_.add ? t.input_gradients[1] : TensorView();
-    if (t.input_gradients[0].empty() && of_added.empty()) return;
+    const TensorView added_gradient = spec_.add ? t.input_gradients[1] : TensorView();
+    if (t.input_gradients[0].empty() && added_gradient.empty()) return;
     input_gradient(arrays, scale(t), shared_.data(), spec_.moving ? 1.0f : count(t), rows_,
-                   t.scratch, t.input_gradients[0], of_added);
+                   t.scratch, t.input_gradients[0], added_gradient);
   }
 
   void backward_without_samples(const Operands& /*t*/) override {
@@ -91,7 +91,7 @@ class BatchNormalizationOperation final : public Operation {
     }
   }
 
-  // Those of this replica are the gradients of beta and gamma.
+  // The sums of this replica are the gradients of beta and gamma.
   void write_sums(const GradientArrays& arrays, const Operands& t) {
     const auto sums = std::span(shared_).first(2 * moments_.channels);
     gradient_sums(arrays, scale(t), rows_, t.scratch, sums.data());
@@ -131,7 +131,7 @@ class BatchNormalizationOperation final : public Operation {
   StatisticsExchange* exchange_;  // null: only this replica's samples
   ChannelRows rows_;
   MomentsLayout moments_;
-  std::size_t mask_at_;        // in what is saved
+  std::size_t mask_at_;        // in the saved data
   std::vector<float> shared_;  // moments, or sums of gradients
 };
 

@@ -58,10 +58,10 @@ class BatchNormalizationOperation final : public Operation {
                   context_.native());
     if (exchange_ != nullptr) exchange_->sum({shared(o), 2 * moments_.channels});
     end_part(pass, Part::gradient_sums);
-    const TensorView of_added = spec_.add ? o.input_gradients[1] : TensorView();
-    if (o.input_gradients[0].empty() && of_added.empty()) return;
+    const TensorView added_gradient = spec_.add ? o.input_gradients[1] : TensorView();
+    if (o.input_gradients[0].empty() && added_gradient.empty()) return;
     input_gradient(o.inputs[0], mask(o), o.output_gradient, s, shared(o), count(o), rows_,
-                   o.input_gradients[0], of_added, context_.native());
+                   o.input_gradients[0], added_gradient, context_.native());
   }
 
   void backward_without_samples(const Operands& o) override {
@@ -92,17 +92,17 @@ class BatchNormalizationOperation final : public Operation {
               o.output, spec_.training ? mask(o) : nullptr, context_.native());
   }
 
-  // The gradient of the input with sums of 0, which are what the batch's statistics add to it.
+  // The gradient of the input with sums of 0: constant statistics add nothing to it.
   void backward_of_moving(const Operands& o) {
-    const TensorView of_added = spec_.add ? o.input_gradients[1] : TensorView();
-    if (o.input_gradients[0].empty() && of_added.empty()) return;
+    const TensorView added_gradient = spec_.add ? o.input_gradients[1] : TensorView();
+    if (o.input_gradients[0].empty() && added_gradient.empty()) return;
     clear(o, 2 * moments_.channels);
     constexpr int kAboveZero = 0x3f;  // four of these bytes are a float above 0
     device::cuda::check(cudaMemsetAsync(count(o), kAboveZero, sizeof(float), context_.native()),
                         "count");
     input_gradient(o.inputs[0], mask(o), o.output_gradient,
                    scale(o, o.buffers[0].data(), inverse_deviations(o)), shared(o), count(o), rows_,
-                   o.input_gradients[0], of_added, context_.native());
+                   o.input_gradients[0], added_gradient, context_.native());
   }
 
   void share_moments(const Operands& o) {
@@ -155,7 +155,7 @@ class BatchNormalizationOperation final : public Operation {
   ScratchPlan scratch_;
   std::size_t partials_at_;
   std::size_t shared_at_;
-  std::size_t mask_at_;  // in what is saved
+  std::size_t mask_at_;  // in the saved data
 };
 
 }  // namespace

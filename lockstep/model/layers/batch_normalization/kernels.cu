@@ -14,9 +14,9 @@ constexpr int kRowsOfOneArray = 4;
 constexpr int kRowsOfTwoArrays = 2;
 
 // Sums of x - k and of its square, where k is the channel's first value. This keeps the
-// cancellation in the variance small. The last rows come first here and in gradient_sums_of_rows:
-// they are what the kernel before has just written, and the kernel behind, which reads the same
-// arrays from the first row on, finds what was read last in the cache.
+// cancellation in the variance small. The last rows are processed first here and in
+// gradient_sums_of_rows: the previous kernel has just written them. The next kernel reads the same
+// arrays from the first row on, and finds the rows read last in the cache.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kRowThreads, kRowBlocksPerMultiprocessor)
     statistics_of_rows(const T* input, ChannelLayout layout, Pair* partials) {
@@ -52,8 +52,8 @@ __device__ void finish_channel(const StatisticsArguments& a, std::size_t c,
 }
 
 // The moments of this replica: the statistics, or a row for the exchange with other replicas.
-__device__ void take_moments(const StatisticsArguments& a, std::size_t member, std::size_t c,
-                             const BatchMoments& own) {
+__device__ void store_moments(const StatisticsArguments& a, std::size_t member, std::size_t c,
+                              const BatchMoments& own) {
   if (a.moments == nullptr) return finish_channel(a, c, own);
   a.moments[a.layout.mean(member, c)] = own.mean;
   a.moments[a.layout.squares(member, c)] = own.squares;
@@ -70,16 +70,16 @@ __global__ void __launch_bounds__(kSumThreads)
   const double shift = static_cast<double>(widen(input[channel]));
   const double mean = sum.first / static_cast<double>(layout.rows);
   const double square = sum.second - sum.first * mean;
-  take_moments(a, member, static_cast<std::size_t>(channel),
-               {static_cast<float>(layout.rows), static_cast<float>(shift + mean),
-                square < 0 ? 0.0f : static_cast<float>(square)});
+  store_moments(a, member, static_cast<std::size_t>(channel),
+                {static_cast<float>(layout.rows), static_cast<float>(shift + mean),
+                 square < 0 ? 0.0f : static_cast<float>(square)});
 }
 
 // Unlike above, the squares were summed in float32 without subtracting a value first. With r =
 // |mean| / deviation, the relative error of the variance is about r^2 / 2^24, times the error of
 // the sums. The values are 16-bit, mostly convolutions of normalized inputs, so r is small, not in
-// the hundreds. If r is large, the rounding of each value already blurs the variance by as much: it
-// is noise of variance r^2 / 2^24 in float16 and 64 times that in bfloat16.
+// the hundreds. If r is large, the rounding of each value already distorts the variance by as much:
+// it is noise of variance r^2 / 2^24 in float16 and 64 times that in bfloat16.
 __global__ void divide_sums(ChannelSums sums, std::int64_t rows, StatisticsArguments a,
                             std::size_t member) {
   const std::size_t c = first_index();
@@ -87,9 +87,9 @@ __global__ void divide_sums(ChannelSums sums, std::int64_t rows, StatisticsArgum
   const double sum = static_cast<double>(sums.values[c]);
   const double mean = sum / static_cast<double>(rows);
   const double square = static_cast<double>(sums.squares[c]) - sum * mean;
-  take_moments(a, member, c,
-               {static_cast<float>(rows), static_cast<float>(mean),
-                square < 0 ? 0.0f : static_cast<float>(square)});
+  store_moments(a, member, c,
+                {static_cast<float>(rows), static_cast<float>(mean),
+                 square < 0 ? 0.0f : static_cast<float>(square)});
 }
 
 __global__ void finish_channels(StatisticsArguments a) {
@@ -103,7 +103,7 @@ __global__ void invert(const float* variances, std::int64_t channels, float epsi
   if (c < channels) inverse_deviations[c] = 1 / sqrtf(variances[c] + epsilon);
 }
 
-// The place of a pack in a mask of bits: a byte for each, in the order of the packs.
+// The index of a pack in a bit mask: one byte per pack, in order.
 template <int kWidth>
 struct MaskPlace {
   std::int64_t first, packs;
@@ -137,10 +137,10 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocksPerMultiprocessor)
   for_each_row<kAdds ? kRowsOfTwoArrays : kRowsOfOneArray>(
       walk, layout.rows,
       [&](std::int64_t row) {
-        const std::int64_t at = row * layout.channels + walk.channel;
+        const std::int64_t offset = row * layout.channels + walk.channel;
         Row loaded;
-        loaded.input = load_stored<T, kWidth>(input + at);
-        if constexpr (kAdds) loaded.residual = load_stored<T, kWidth>(residual + at);
+        loaded.input = load_stored<T, kWidth>(input + offset);
+        if constexpr (kAdds) loaded.residual = load_stored<T, kWidth>(residual + offset);
         return loaded;
       },
       [&](std::int64_t row, const Row& loaded) {
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocksPerMultiprocessor)
       });
 }
 
-// A row of the backward pass: the bits say where the gradient passes the ReLU.
+// A row of the backward pass: the bits select where the gradient passes the ReLU.
 template <typename T, int kWidth>
 struct GradientRow {
   Stored<T, kWidth> input;
@@ -177,9 +177,9 @@ struct GradientRow {
 
 template <typename T, int kWidth>
 __device__ GradientRow<T, kWidth> load_gradient_row(const T* input, const T* gradient,
-                                                    const std::uint8_t* mask, std::int64_t at,
+                                                    const std::uint8_t* mask, std::int64_t offset,
                                                     std::int64_t mask_at) {
-  return {load_stored<T, kWidth>(input + at), load_stored<T, kWidth>(gradient + at),
+  return {load_stored<T, kWidth>(input + offset), load_stored<T, kWidth>(gradient + offset),
           mask == nullptr ? std::uint8_t{0xff} : mask[mask_at]};
 }
 
@@ -259,15 +259,15 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocksPerMultiprocessor)
                                             row * layout.channels + walk.channel, place(row));
       },
       [&](std::int64_t row, const GradientRow<T, kWidth>& loaded) {
-        const std::int64_t at = row * layout.channels + walk.channel;
+        const std::int64_t offset = row * layout.channels + walk.channel;
         const Values<T, kWidth> g = loaded.masked_gradient();
-        if (residual_gradient != nullptr) store<T, kWidth>(residual_gradient + at, g);
+        if (residual_gradient != nullptr) store<T, kWidth>(residual_gradient + offset, g);
         if (input_gradient == nullptr) return;
         Values<T, kWidth> x = values_of<T, kWidth>(loaded.input);
 #pragma unroll
         for (int i = 0; i < kWidth; ++i)
           x.elements[i] = a[i] * g.elements[i] + (b[i] * (x.elements[i] - mean[i]) + c[i]);
-        store<T, kWidth>(input_gradient + at, x);
+        store<T, kWidth>(input_gradient + offset, x);
       });
 }
 

@@ -1,6 +1,6 @@
 // Kernels of batch normalization over images with channels last: [rows, channels]. All functions
 // return when the work is enqueued on `stream`. The order of summation depends only on the layout,
-// that is on shape, type and the number of multiprocessors: the same bits in every run.
+// that is on shape, type and the number of multiprocessors: bitwise reproducible.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,8 +14,8 @@
 
 namespace lockstep::model::cuda {
 
-/// What becomes of the moments of a batch. From the moments over all rows of `moments`: per channel
-/// the mean and 1 / sqrt(variance + epsilon), and their count. Moves the moving statistics by 1 -
+/// Arguments for computing statistics from the moments over all rows of `moments`: per channel the
+/// mean and 1 / sqrt(variance + epsilon), and their count. Moves the moving statistics by 1 -
 /// momentum towards the batch statistics, the variance with Bessel's correction. Without samples,
 /// only the count is written.
 struct StatisticsArguments {
@@ -39,7 +39,7 @@ void batch_statistics(const TensorView& input, const ChannelLayout& layout, void
                       const StatisticsArguments& arguments, std::size_t member,
                       cudaStream_t stream);
 
-/// The same from existing sums over `rows` rows.
+/// batch_statistics() from existing sums over `rows` rows.
 void moments_of_sums(const ChannelSums& sums, std::int64_t rows,
                      const StatisticsArguments& arguments, std::size_t member, cudaStream_t stream);
 
@@ -58,7 +58,7 @@ struct ChannelScale {
   const float* beta = nullptr;
 };
 
-/// Bytes of a mask of one bit per element, where a ReLU lets the gradient pass: a byte for the
+/// Bytes of a mask with one bit per element, set where a ReLU passes the gradient: a byte for the
 /// elements that a thread loads at a time.
 std::size_t mask_bytes(const ChannelLayout& layout);
 
@@ -71,8 +71,8 @@ void normalize(const TensorView& input, const TensorView& residual, const Channe
 /// The results of gradient_sums(), in float32.
 struct GradientSums {
   float* sums = nullptr;   ///< [2 channels], aligned to 16 bytes: for beta, then for gamma
-  float* beta = nullptr;   ///< [channels]: a copy of the former
-  float* gamma = nullptr;  ///< [channels]: a copy of the latter
+  float* beta = nullptr;   ///< [channels]: copy of the first half
+  float* gamma = nullptr;  ///< [channels]: copy of the second half
 };
 
 /// sums[0 .. channels) = sum of g, sums[channels .. 2 channels) = sum of g * normalized input. g is

@@ -49,9 +49,9 @@ Conv2DSpec Conv2D::spec(const CompileContext& context) const {
 
 std::int64_t Conv2D::flop(const CompileContext& context) const {
   const WindowGeometry w = spec(context).window;
-  const std::int64_t of_output =
+  const std::int64_t flop_per_value =
       2 * w.kernel_height * w.kernel_width * w.channels / options_.groups;
-  return context.batch * w.output_height * w.output_width * options_.filters * of_output;
+  return context.batch * w.output_height * w.output_width * options_.filters * flop_per_value;
 }
 
 std::shared_ptr<const Layer> Conv2D::read(JsonObject& object, const DataShape& /*data*/) {

@@ -26,7 +26,7 @@ class Conv2D final : public BuiltinLayer {
     /// Channel groups, each with its own filters; must divide input channels and filters.
     std::int64_t groups = 1;
     bool use_bias = true;  ///< whether to add a bias to each output channel
-    /// Of the kernel; biases start at 0.
+    /// Initial values of the kernel; biases start at 0.
     Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
   };
   /// Sizes are checked when the layer is added to a network.
@@ -52,7 +52,7 @@ class Conv2D final : public BuiltinLayer {
         .absorbs_relu = true,
         .statistics = options_.use_bias ? Traits::Statistics::none : Traits::Statistics::computes};
   }
-  /// What compile_cpu() and compile_gpu() compile.
+  /// The convolution that compile_cpu() and compile_gpu() compile.
   Conv2DSpec spec(const CompileContext& context) const;
 
  private:

@@ -56,13 +56,13 @@ std::string algorithm_key(const Context& context, const Conv2DSpec& spec, std::s
                      cudnnGetVersion(), context.gpu_name());
 }
 
-TrialMemory::TrialMemory(Context& context, const Conv2DSpec& spec, std::size_t room)
+TrialMemory::TrialMemory(Context& context, const Conv2DSpec& spec, std::size_t workspace_bytes)
     : timer(context) {
   const Bytes bytes = bytes_of(spec, context.options().precision);
   input = random_values(context, bytes.input);
   kernel = random_values(context, bytes.kernel);
   output = random_values(context, bytes.output);
-  workspace = context.allocator().allocate(room);
+  workspace = context.allocator().allocate(workspace_bytes);
 }
 
 std::unique_ptr<TrialMemory> trial_memory(Context& context, const Conv2DSpec& spec) {

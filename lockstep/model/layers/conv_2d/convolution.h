@@ -28,23 +28,23 @@ struct ConvolutionArrays {
   void* input = nullptr;   ///< [batch, height, width, channels]
   void* kernel = nullptr;  ///< [filters, kernel height, kernel width, channels / groups]
   void* output = nullptr;  ///< [batch, output height, output width, filters]
-  ChannelSums sums = {};   ///< of the output; written by a GraphConvolution with sums
+  ChannelSums sums = {};   ///< sums of the output; written by a GraphConvolution with sums
 };
 
 /// One pass of a convolution, by one of cuDNN's interfaces. With Conv2DSpec::adds_input_gradient,
-/// the gradient of the input is added to what is there.
+/// the gradient of the input is added to the existing values.
 class ConvolutionEngine {
  public:
   virtual ~ConvolutionEngine() = default;
-  /// What cuDNN's heuristics propose, the presumably fastest first; empty if there is nothing. Not
-  /// all of it may work.
+  /// The algorithms that cuDNN's heuristics propose, the presumably fastest first; may be empty.
+  /// Some may not work.
   virtual std::vector<ConvolutionAlgorithm> proposals() = 0;
   /// Selects `algorithm`. Returns false if it does not belong to this engine or does not work.
   virtual bool select(const ConvolutionAlgorithm& algorithm) = 0;
 
-  // Of the selected algorithm.
+  // Require a selected algorithm.
   virtual std::size_t workspace_bytes() const = 0;
-  /// Enqueues the pass on the context's stream. `workspace` is aligned as ScratchPlan does it.
+  /// Enqueues the pass on the context's stream. `workspace` is aligned as in a ScratchPlan.
   virtual void run(const ConvolutionArrays& arrays, void* workspace) = 0;
 };
 
@@ -56,8 +56,8 @@ std::string algorithm_key(const Context& context, const Conv2DSpec& spec, std::s
 
 /// Temporary memory for timing algorithms of a convolution, with random values.
 struct TrialMemory {
-  /// `room` is the size of the workspace. Throws Error (device).
-  TrialMemory(Context& context, const Conv2DSpec& spec, std::size_t room);
+  /// Allocates a workspace of `workspace_bytes`. Throws Error (device).
+  TrialMemory(Context& context, const Conv2DSpec& spec, std::size_t workspace_bytes);
 
   ConvolutionArrays arrays() { return {input.data(), kernel.data(), output.data()}; }
 
@@ -71,9 +71,9 @@ struct TrialMemory {
 /// Null if there is not enough memory for a trial.
 std::unique_ptr<TrialMemory> trial_memory(Context& context, const Conv2DSpec& spec);
 
-/// Times the proposals of `engine` in what `enqueue` enqueues: 8 of them, for at most 5 seconds,
-/// because making an engine ready can take long. Returns the fastest if it takes less than
-/// `shortest` milliseconds, which then becomes its time. Any may be selected afterwards.
+/// Times up to 8 proposals of `engine` in the work that `enqueue` enqueues, for at most 5 seconds,
+/// because preparing an engine can be slow. Returns the fastest if it takes less than `shortest`
+/// milliseconds, which then becomes its time. Any may be selected afterwards.
 std::optional<ConvolutionAlgorithm> fastest_of(Context& context, ConvolutionEngine& engine,
                                                TrialMemory& memory,
                                                const std::function<void()>& enqueue,

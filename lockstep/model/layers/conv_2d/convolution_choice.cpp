@@ -38,42 +38,42 @@ struct PassSpec {
 
 enum class Api { graph, legacy };
 
-// An interface of cuDNN, and whether it gets a folded image.
-struct Way {
+// An interface of cuDNN, and whether it runs on a folded image.
+struct EngineKind {
   Api api;
   bool folds;
 };
 
-std::unique_ptr<ConvolutionEngine> make_engine(const Way& way, Context& context,
+std::unique_ptr<ConvolutionEngine> make_engine(const EngineKind& kind, Context& context,
                                                const PassSpec& wanted) {
   const auto& [spec, channels, pass] = wanted;
-  if (way.folds) {
+  if (kind.folds) {
     const Conv2DSpec folded = with_folded_image(spec, channels, context.options().precision);
     return std::make_unique<FoldedConvolution>(
         context, spec, channels, pass,
-        make_engine({way.api, false}, context, {folded, folded.window.channels, pass}));
+        make_engine({kind.api, false}, context, {folded, folded.window.channels, pass}));
   }
   if (has_uneven_zeros(spec.window))
     return std::make_unique<PaddedConvolution>(
         context, spec, pass,
-        make_engine(way, context, {with_zeros_in_image(spec), channels, pass}));
-  if (way.api == Api::graph) return std::make_unique<GraphConvolution>(context, spec, pass);
+        make_engine(kind, context, {with_zeros_in_image(spec), channels, pass}));
+  if (kind.api == Api::graph) return std::make_unique<GraphConvolution>(context, spec, pass);
   return std::make_unique<LegacyConvolution>(context, spec, pass);
 }
 
 using Engines = std::vector<std::unique_ptr<ConvolutionEngine>>;
 
-// Those that have proposals. One that cuDNN refuses is left out if there is another.
+// The engines with proposals. One that cuDNN refuses is omitted if there is another.
 Engines engines_for(Context& context, const PassSpec& wanted) {
   const Convolutions allowed = context.options().convolutions;
   Engines engines;
-  const auto add = [&](const Way& way) {
-    auto engine = make_engine(way, context, wanted);
+  const auto add = [&](const EngineKind& kind) {
+    auto engine = make_engine(kind, context, wanted);
     if (!engine->proposals().empty()) engines.push_back(std::move(engine));
     return true;
   };
-  constexpr Way kGraph{Api::graph, false};
-  constexpr Way kLegacy{Api::legacy, false};
+  constexpr EngineKind kGraph{Api::graph, false};
+  constexpr EngineKind kLegacy{Api::legacy, false};
   if (allowed == Convolutions::graph) add(kGraph);
   if (allowed == Convolutions::automatic) succeeds([&] { return add(kGraph); });
   if (allowed == Convolutions::legacy || (allowed == Convolutions::automatic && engines.empty()))
@@ -88,20 +88,20 @@ Engines engines_for(Context& context, const PassSpec& wanted) {
   return engines;
 }
 
-// With an algorithm from the cache, which may not work here; null then.
+// An engine for an algorithm from the cache; null if it does not work here.
 std::unique_ptr<ConvolutionEngine> known_engine(Context& context, const PassSpec& wanted,
                                                 const ConvolutionAlgorithm& algorithm) {
-  const Way way{algorithm.math == kGraphMath ? Api::graph : Api::legacy, algorithm.folded};
-  if (way.folds && !can_be_folded(wanted.spec, wanted.channels, wanted.pass)) return nullptr;
+  const EngineKind kind{algorithm.math == kGraphMath ? Api::graph : Api::legacy, algorithm.folded};
+  if (kind.folds && !can_be_folded(wanted.spec, wanted.channels, wanted.pass)) return nullptr;
   std::unique_ptr<ConvolutionEngine> engine;
   const bool works = succeeds([&] {
-    engine = make_engine(way, context, wanted);
+    engine = make_engine(kind, context, wanted);
     return engine->select(algorithm);
   });
   return works ? std::move(engine) : nullptr;
 }
 
-// Without measurement and without memory.
+// The first proposal that works, without measurement or memory.
 std::unique_ptr<ConvolutionEngine> first_that_works(Context& context, const Conv2DSpec& spec,
                                                     Engines engines) {
   for (auto& engine : engines)
@@ -127,7 +127,7 @@ std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Co
     if (auto engine = known_engine(context, wanted, *known)) return engine;
   Engines engines = engines_for(context, wanted);
   std::optional<ConvolutionAlgorithm> fastest;
-  std::unique_ptr<ConvolutionEngine>* its_engine = nullptr;
+  std::unique_ptr<ConvolutionEngine>* fastest_engine = nullptr;
   if (const auto memory = trial_memory(context, spec))
     context.measured([&] {
       float shortest = std::numeric_limits<float>::max();
@@ -136,24 +136,25 @@ std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Co
         const auto found = fastest_of(context, *engine, *memory, enqueue, shortest);
         if (!found) continue;
         fastest = found;
-        its_engine = &engine;
+        fastest_engine = &engine;
       }
       return true;
     });
-  if (its_engine == nullptr || !(*its_engine)->select(*fastest))
+  if (fastest_engine == nullptr || !(*fastest_engine)->select(*fastest))
     return first_that_works(context, spec, std::move(engines));
   cache.add(name, *fastest);
-  return std::move(*its_engine);
+  return std::move(*fastest_engine);
 }
 
 namespace {
 
 // The result in the cache if a separate convolution and statistics pass is faster.
-constexpr ConvolutionAlgorithm kApart{.number = -1};
+constexpr ConvolutionAlgorithm kSeparate{.number = -1};
 
-// Measures the result that the cache stores: a configuration of `summing`, or kApart.
-ConvolutionAlgorithm try_out(Context& context, const Conv2DSpec& spec, ConvolutionEngine& apart,
-                             ConvolutionEngine& summing, TrialMemory& memory) {
+// Measures the result that the cache stores: a configuration of `summing`, or kSeparate.
+ConvolutionAlgorithm measure_sums(Context& context, const Conv2DSpec& spec,
+                                  ConvolutionEngine& separate, ConvolutionEngine& summing,
+                                  TrialMemory& memory) {
   const auto allocate = [&](std::size_t bytes) { return context.allocator().allocate(bytes); };
   const WindowGeometry& w = spec.window;
   const Precision precision = context.options().precision;
@@ -162,8 +163,9 @@ ConvolutionAlgorithm try_out(Context& context, const Conv2DSpec& spec, Convoluti
   const MomentsLayout moments{.channels = static_cast<std::size_t>(spec.filters)};
   const device::Buffer sums = allocate(channel_sums_bytes(spec.filters));
   const device::Buffer partials = allocate(partial_bytes(rows));
-  const device::Buffer of_moments = allocate(moments.size() * sizeof(float));
-  const StatisticsArguments statistics{.layout = moments, .moments = of_moments.as<float>().data()};
+  const device::Buffer moment_buffer = allocate(moments.size() * sizeof(float));
+  const StatisticsArguments statistics{.layout = moments,
+                                       .moments = moment_buffer.as<float>().data()};
   ConvolutionArrays arrays = memory.arrays();
   arrays.sums = channel_sums(sums.as<std::byte>().data(), spec.filters);
 
@@ -171,7 +173,7 @@ ConvolutionAlgorithm try_out(Context& context, const Conv2DSpec& spec, Convoluti
                            precision);
   float shortest = memory.timer.milliseconds(
       [&] {
-        apart.run(arrays, memory.workspace.data());
+        separate.run(arrays, memory.workspace.data());
         batch_statistics(written, rows, partials.data(), statistics, 0, context.native());
       },
       std::numeric_limits<float>::max());
@@ -179,7 +181,7 @@ ConvolutionAlgorithm try_out(Context& context, const Conv2DSpec& spec, Convoluti
     summing.run(arrays, memory.workspace.data());
     moments_of_sums(arrays.sums, rows.rows, statistics, 0, context.native());
   };
-  return fastest_of(context, summing, memory, enqueue, shortest).value_or(kApart);
+  return fastest_of(context, summing, memory, enqueue, shortest).value_or(kSeparate);
 }
 
 bool select_first(ConvolutionEngine& summing) {
@@ -197,24 +199,25 @@ bool may_sum_channels(const ComputeOptions& options) {
 
 std::unique_ptr<ConvolutionEngine> choose_summing_convolution(Context& context,
                                                               const Conv2DSpec& spec,
-                                                              ConvolutionEngine& apart) {
+                                                              ConvolutionEngine& separate) {
   if (!may_sum_channels(context.options()) || spec.groups != 1 || has_uneven_zeros(spec.window))
     return nullptr;
   AlgorithmCache& cache = context.algorithms();
   const std::string name = algorithm_key(context, spec, "forward with sums");
   const bool measures = context.options().fused_statistics == FusedStatistics::where_faster;
   auto known = measures ? cache.find(name) : std::nullopt;
-  if (known && known->number == kApart.number) return nullptr;
+  if (known && known->number == kSeparate.number) return nullptr;
   std::unique_ptr<ConvolutionEngine> summing;
   const bool is_selected = succeeds([&] {
     summing = std::make_unique<GraphConvolution>(context, spec, ConvolutionPass::forward, true);
     if (!measures) return select_first(*summing);
     if (!known) {
-      known = kApart;
+      known = kSeparate;
       if (!summing->proposals().empty()) {
         const auto memory = trial_memory(context, spec);
-        if (!memory || apart.workspace_bytes() > memory->workspace.size()) return false;
-        known = context.measured([&] { return try_out(context, spec, apart, *summing, *memory); });
+        if (!memory || separate.workspace_bytes() > memory->workspace.size()) return false;
+        known = context.measured(
+            [&] { return measure_sums(context, spec, separate, *summing, *memory); });
       }
       cache.add(name, *known);
     }

@@ -11,9 +11,9 @@ namespace lockstep::model::cuda {
 
 /// The engine and algorithm for `pass`, as ComputeOptions::convolutions allows: from the cache, or
 /// the fastest in a trial, which includes FoldedConvolution. Without memory for a trial, or if
-/// determinism is required, the first that cuDNN proposes and that works, of the graph API before
-/// the legacy one. All channels of the input after the first `channels` are zero. Throws Error
-/// (device) if there is none.
+/// determinism is required, the first proposal that works, those of the graph API first. All
+/// channels of the input after the first `channels` are zero. Throws Error (device) if there is
+/// none.
 std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Conv2DSpec& spec,
                                                       std::int64_t channels, ConvolutionPass pass);
 
@@ -22,10 +22,10 @@ std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Co
 bool may_sum_channels(const ComputeOptions& options);
 
 /// The forward pass with sums, in its fastest configuration for this shape, from the cache or by
-/// measurement, if it is faster than `apart` plus a separate pass over the output for the sums.
-/// Null if it is not, or if cuDNN or the options do not allow it.
+/// measurement, if it is faster than `separate` plus a pass over the output for the sums. Null if
+/// it is not, or if cuDNN or the options do not allow it.
 std::unique_ptr<ConvolutionEngine> choose_summing_convolution(Context& context,
                                                               const Conv2DSpec& spec,
-                                                              ConvolutionEngine& apart);
+                                                              ConvolutionEngine& separate);
 
 }  // namespace lockstep::model::cuda

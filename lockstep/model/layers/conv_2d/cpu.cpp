@@ -19,7 +19,7 @@ namespace {
 
 // Lockstep's kernels are [filters, height, width, channels / groups]; oneDNN uses the logical order
 // [g,] o, i, h, w.
-memory::desc kernel_as_kept(const Conv2DSpec& spec, memory::data_type type) {
+memory::desc stored_kernel(const Conv2DSpec& spec, memory::data_type type) {
   const WindowGeometry& w = spec.window;
   const std::int64_t inputs = w.channels / spec.groups;
   const std::int64_t outputs = spec.filters / spec.groups;
@@ -34,7 +34,7 @@ memory::desc kernel_as_kept(const Conv2DSpec& spec, memory::data_type type) {
           memory::dims{outputs * filter, filter, 1, row, inputs}};
 }
 
-// The same, with a layout chosen by oneDNN.
+// The kernel with a layout chosen by oneDNN.
 memory::desc kernel_of_any_layout(const Conv2DSpec& spec, memory::data_type type) {
   const WindowGeometry& w = spec.window;
   const std::int64_t inputs = w.channels / spec.groups;
@@ -53,9 +53,9 @@ class Conv2DOperation final : public Operation {
     const memory::desc source = image(context.type, spec.batch, w.channels, w.height, w.width);
     const memory::desc target =
         image(context.type, spec.batch, spec.filters, w.output_height, w.output_width);
-    const memory::desc kept = kernel_as_kept(spec, context.type);
+    const memory::desc stored = stored_kernel(spec, context.type);
     // Parameter gradients are float32, and so is the bias, which is not an operand of a product.
-    const memory::desc kept_gradient = kernel_as_kept(spec, memory::data_type::f32);
+    const memory::desc stored_gradient = stored_kernel(spec, memory::data_type::f32);
     const memory::desc bias =
         spec.bias ? vector(memory::data_type::f32, spec.filters) : memory::desc();
     const ConvolutionArrays arrays = {source,
@@ -69,7 +69,7 @@ class Conv2DOperation final : public Operation {
         context.engine,
         spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
         arrays, user_scratchpad());
-    if (winograd::pays(spec, winograd::Pass::forward, context.type)) {
+    if (winograd::is_profitable(spec, winograd::Pass::forward, context.type)) {
       winograd_.emplace(context, spec, winograd::Pass::forward);
     } else {
       std::vector<std::pair<int, memory::desc>> arguments = {
@@ -79,13 +79,13 @@ class Conv2DOperation final : public Operation {
       if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
       forward_ = Primitive(context, dnnl::convolution_forward(forward), arguments,
                            forward.scratchpad_desc());
-      forward_weights_ = Reorder(context, kept, forward.weights_desc());
+      forward_weights_ = Reorder(context, stored, forward.weights_desc());
     }
     if (!spec.training) return;
 
-    if (winograd::pays(spec, winograd::Pass::kernel_gradient, context.type)) {
+    if (winograd::is_profitable(spec, winograd::Pass::kernel_gradient, context.type)) {
       winograd_weights_.emplace(context, spec);
-    } else if (DirectKernelGradient::pays(spec, context.type)) {
+    } else if (DirectKernelGradient::is_profitable(spec, context.type)) {
       direct_weights_.emplace(spec);
     } else {
       ConvolutionArrays gradients = arrays;
@@ -99,11 +99,11 @@ class Conv2DOperation final : public Operation {
       if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
       backward_weights_ = Primitive(context, dnnl::convolution_backward_weights(weights), arguments,
                                     weights.scratchpad_desc());
-      weights_gradient_ = Reorder::from_own(context, weights.diff_weights_desc(), kept_gradient);
+      weights_gradient_ = Reorder::from_own(context, weights.diff_weights_desc(), stored_gradient);
     }
 
     if (!spec.input_gradient) return;
-    if (winograd::pays(spec, winograd::Pass::data_gradient, context.type)) {
+    if (winograd::is_profitable(spec, winograd::Pass::data_gradient, context.type)) {
       winograd_data_.emplace(context, spec, winograd::Pass::data_gradient);
       return;
     }
@@ -113,7 +113,7 @@ class Conv2DOperation final : public Operation {
                                 {DNNL_ARG_WEIGHTS, data.weights_desc()},
                                 {DNNL_ARG_DIFF_DST, target}},
                                data.scratchpad_desc());
-    backward_kernel_ = Reorder(context, kept, data.weights_desc());
+    backward_kernel_ = Reorder(context, stored, data.weights_desc());
   }
 
   Needs needs() const override {
@@ -131,7 +131,7 @@ class Conv2DOperation final : public Operation {
     if (part == Part::weight_gradient && direct_weights_) return "direct";
     bool is_winograd = winograd_.has_value();
     if (part == Part::weight_gradient) is_winograd = winograd_weights_.has_value();
-    // Without trained parameters it is all of backward.
+    // Without trained parameters, it is the whole backward pass.
     if (part == Part::data_gradient || part == Part::backward)
       is_winograd = winograd_data_.has_value();
     return is_winograd ? "winograd" : "";
@@ -193,7 +193,7 @@ class Conv2DOperation final : public Operation {
   }
 
   Conv2DSpec spec_;
-  // Of each pass either the primitive, with its reorder, or an algorithm of our own.
+  // For each pass either a primitive, with its reorder, or one of our own algorithms.
   Primitive forward_;
   Primitive backward_weights_;
   Primitive backward_data_;
@@ -206,7 +206,7 @@ class Conv2DOperation final : public Operation {
   std::optional<DirectKernelGradient> direct_weights_;
 };
 
-// The passes of the convolution `spec` exchanged: forward is its backward pass of the data.
+// The convolution `spec` with its passes exchanged: forward is its backward pass of the data.
 class TransposedOperation final : public Operation {
  public:
   TransposedOperation(Context& context, const Conv2DSpec& spec) : spec_(spec) {
@@ -214,7 +214,7 @@ class TransposedOperation final : public Operation {
     const memory::desc large = image(context.type, spec.batch, w.channels, w.height, w.width);
     const memory::desc small =
         image(context.type, spec.batch, spec.filters, w.output_height, w.output_width);
-    const memory::desc kept = kernel_as_kept(spec, context.type);
+    const memory::desc stored = stored_kernel(spec, context.type);
     const ConvolutionArrays arrays = {large,
                                       kernel_of_any_layout(spec, context.type),
                                       memory::desc(),
@@ -231,7 +231,7 @@ class TransposedOperation final : public Operation {
                           {DNNL_ARG_WEIGHTS, data.weights_desc()},
                           {DNNL_ARG_DIFF_DST, small}},
                          data.scratchpad_desc());
-    forward_weights_ = Reorder(context, kept, data.weights_desc());
+    forward_weights_ = Reorder(context, stored, data.weights_desc());
     if (!spec.training) return;
 
     ConvolutionArrays gradients = arrays;
@@ -244,14 +244,14 @@ class TransposedOperation final : public Operation {
                                    {DNNL_ARG_DIFF_DST, small}},
                                   weights.scratchpad_desc());
     weights_gradient_ = Reorder::from_own(context, weights.diff_weights_desc(),
-                                          kernel_as_kept(spec, memory::data_type::f32));
+                                          stored_kernel(spec, memory::data_type::f32));
     if (!spec.input_gradient) return;
     backward_data_ = Primitive(context, dnnl::convolution_forward(convolution),
                                {{DNNL_ARG_SRC, large},
                                 {DNNL_ARG_WEIGHTS, convolution.weights_desc()},
                                 {DNNL_ARG_DST, small}},
                                convolution.scratchpad_desc());
-    backward_kernel_ = Reorder(context, kept, convolution.weights_desc());
+    backward_kernel_ = Reorder(context, stored, convolution.weights_desc());
   }
 
   Needs needs() const override {

@@ -18,10 +18,10 @@
 namespace lockstep::model::cuda {
 namespace {
 
-// Images that the network reads get more channels where they are converted, unless most of those
+// Input images of the network are padded with channels during conversion, unless most channels
 // would be zeros: otherwise cuDNN pads the images in each pass.
 Conv2DSpec with_whole_channels(Conv2DSpec spec, Precision precision) {
-  const std::int64_t least = least_channels(precision);
+  const std::int64_t least = min_channels(precision);
   const std::int64_t channels = spec.window.channels;
   if (spec.reads_network_input && spec.groups == 1 && channels < least && 4 * channels > least)
     spec.window.channels = least;
@@ -145,7 +145,7 @@ class Conv2DOperation final : public Operation {
   std::size_t kernel_at_ = 0;
 };
 
-// The passes of the convolution `spec` exchanged: forward is its backward pass of the data.
+// The convolution `spec` with its passes exchanged: forward is its backward pass of the data.
 class TransposedOperation final : public Operation {
  public:
   TransposedOperation(Context& context, const Conv2DSpec& spec)

@@ -26,16 +26,16 @@ std::int64_t transposed_extent(std::int64_t windows, std::int64_t kernel, std::i
 
 std::unique_ptr<Operation> DerivedConvolution::compile_cpu(const CompileContext& context,
                                                            cpu::Context& cpu) const {
-  return convolution(context.inputs.front()).compile_cpu(of_images(context), cpu);
+  return convolution(context.inputs.front()).compile_cpu(image_context(context), cpu);
 }
 
 std::unique_ptr<Operation> DerivedConvolution::compile_gpu(const CompileContext& context,
                                                            cuda::Context& gpu) const {
-  return convolution(context.inputs.front()).compile_gpu(of_images(context), gpu);
+  return convolution(context.inputs.front()).compile_gpu(image_context(context), gpu);
 }
 
 std::int64_t DerivedConvolution::flop(const CompileContext& context) const {
-  return convolution(context.inputs.front()).flop(of_images(context));
+  return convolution(context.inputs.front()).flop(image_context(context));
 }
 
 Shape Conv1D::build(BuildContext& context) const {
@@ -56,7 +56,7 @@ Conv2D Conv1D::convolution(const Shape& /*input*/) const {
                  .initializer = options_.initializer});
 }
 
-CompileContext Conv1D::of_images(const CompileContext& context) const {
+CompileContext Conv1D::image_context(const CompileContext& context) const {
   CompileContext images = context;
   images.inputs = {one_row(context.inputs.front())};
   images.output = one_row(context.output);

@@ -11,7 +11,7 @@
 
 namespace lockstep::model {
 
-/// What these convolutions have in common.
+/// Common base of these convolutions.
 class DerivedConvolution : public BuiltinLayer {
  public:
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
@@ -25,7 +25,7 @@ class DerivedConvolution : public BuiltinLayer {
   /// The convolution of images that computes it, for inputs of this shape.
   virtual Conv2D convolution(const Shape& input) const = 0;
   /// `context` of that convolution.
-  virtual CompileContext of_images(const CompileContext& context) const { return context; }
+  virtual CompileContext image_context(const CompileContext& context) const { return context; }
 };
 
 /// Convolution along the first axis: [T, C] to [T', filters]. Kernel [filters, kernel, C / groups],
@@ -42,7 +42,7 @@ class Conv1D final : public DerivedConvolution {
     /// Channel groups, each with its own filters; must divide input channels and filters.
     std::int64_t groups = 1;
     bool use_bias = true;  ///< whether to add a bias to each output channel
-    /// Of the kernel; biases start at 0.
+    /// Initial values of the kernel; biases start at 0.
     Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
   };
   /// Sizes are checked when the layer is added to a network.
@@ -57,13 +57,13 @@ class Conv1D final : public DerivedConvolution {
 
  private:
   Conv2D convolution(const Shape& input) const override;
-  CompileContext of_images(const CompileContext& context) const override;
+  CompileContext image_context(const CompileContext& context) const override;
 
   Options options_;
 };
 
-/// Convolution of each channel by itself: [H, W, C] to [H', W', C * depth_multiplier]. Kernel
-/// [C * depth_multiplier, kernel_h, kernel_w, 1], bias [C * depth_multiplier].
+/// Separate convolution of each channel: [H, W, C] to [H', W', C * depth_multiplier]. Kernel [C *
+/// depth_multiplier, kernel_h, kernel_w, 1], bias [C * depth_multiplier].
 class DepthwiseConv2D final : public DerivedConvolution {
  public:
   /// Options, as in Keras.
@@ -74,7 +74,7 @@ class DepthwiseConv2D final : public DerivedConvolution {
     Padding padding = Padding::valid;
     std::int64_t depth_multiplier = 1;  ///< filters of each channel
     bool use_bias = true;               ///< whether to add a bias to each output channel
-    /// Of the kernel; biases start at 0.
+    /// Initial values of the kernel; biases start at 0.
     Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
   };
   DepthwiseConv2D() : options_() {}
@@ -95,8 +95,8 @@ class DepthwiseConv2D final : public DerivedConvolution {
 };
 
 /// Transposed convolution: [H, W, C] to a larger [H', W', filters]. Its output is the gradient of
-/// the input of a Conv2D from [H', W', filters] to [H, W, C] with the same options. Kernel that of
-/// this Conv2D, [C, kernel_h, kernel_w, filters], as in PyTorch; bias [filters].
+/// the input of a Conv2D from [H', W', filters] to [H, W, C] with the same options. Its kernel is
+/// [C, kernel_h, kernel_w, filters], as in PyTorch; bias [filters].
 class Conv2DTranspose final : public BuiltinLayer {
  public:
   /// Options, as in Keras.
@@ -104,11 +104,11 @@ class Conv2DTranspose final : public BuiltinLayer {
     std::int64_t filters = 0;  ///< output channels; required
     Extent2D kernel = 3;       ///< window size in pixels
     Extent2D strides = 1;      ///< factor on height and width
-    /// Same: H' = strides * H. Valid: the window's part that exceeds the stride in addition.
+    /// Same: H' = strides * H. Valid: plus the part of the window that exceeds the stride.
     /// Symmetric: strides * (H - 1) + 1, or one less for an even kernel.
     Padding padding = Padding::valid;
     bool use_bias = true;  ///< whether to add a bias to each output channel
-    /// Of the kernel; biases start at 0.
+    /// Initial values of the kernel; biases start at 0.
     Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
   };
   /// Sizes are checked when the layer is added to a network.

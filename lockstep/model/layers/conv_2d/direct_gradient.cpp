@@ -12,23 +12,23 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// A tap is a number of the image at the same place of each window; that of the bias is 1. Sums in
-// registers are those of up to kMaxTaps taps and the filters of one or two vectors, so that the
-// gradients of a window and a number of the image fit besides.
+// A tap is an image value at one place of each window; that of the bias is 1. Registers hold the
+// sums of up to kMaxTaps taps and the filters of one or two vectors, besides the gradients of a
+// window and an image value.
 constexpr std::int64_t kMaxTaps = kLanes < 16 ? 6 : 12;
 constexpr std::int64_t kVectors = 2;
 constexpr std::int64_t kMaxParts = 32;
-// Gradients that stay in the nearest cache while the taps are read, in numbers.
+// Number of gradients that stay in the L1 cache while the taps are read.
 constexpr std::int64_t kGradients = 4096;
 
-// Windows of one or more rows: what is from one to the next, in numbers of the image.
+// Strides between windows of one or more rows, in image values.
 struct Windows {
   std::int64_t rows, columns;
   std::int64_t row_step, column_step;
 };
 
-// Adds to sums[tap][filter] the products of the numbers at taps[tap], those of the first window,
-// and the gradients of the windows.
+// Adds to sums[tap][filter] the products of the values at taps[tap], which are those of the first
+// window, and the gradients of the windows.
 template <std::size_t kTaps, std::size_t kCount>
 void add_rows(const float* const* taps, const Windows& windows, const float* gradient,
               std::int64_t filters, float* sums) {
@@ -44,12 +44,12 @@ void add_rows(const float* const* taps, const Windows& windows, const float* gra
   for (std::int64_t row = 0; row < windows.rows; ++row) {
     std::int64_t at = row * windows.row_step;
     for (std::int64_t column = windows.columns; column > 0; --column) {
-      Lanes of_pixel[kCount];
+      Lanes pixel_gradient[kCount];
       for (std::size_t v = 0; v < kCount; ++v)
-        of_pixel[v] = load_lanes(gradient + static_cast<std::int64_t>(v) * kLanes);
+        pixel_gradient[v] = load_lanes(gradient + static_cast<std::int64_t>(v) * kLanes);
 #pragma GCC unroll 16
       for (std::size_t t = 0; t < kTaps; ++t)
-        for (std::size_t v = 0; v < kCount; ++v) sum[t][v] += from[t][at] * of_pixel[v];
+        for (std::size_t v = 0; v < kCount; ++v) sum[t][v] += from[t][at] * pixel_gradient[v];
       at += windows.column_step;
       gradient += filters;
     }
@@ -60,7 +60,7 @@ void add_rows(const float* const* taps, const Windows& windows, const float* gra
 
 using AddRows = decltype(&add_rows<1, 1>);
 
-// [i] is for i + 1 taps.
+// Element i is for i + 1 taps.
 template <std::size_t kCount, std::size_t... kIndex>
 constexpr std::array<AddRows, sizeof...(kIndex)> rows_of(std::index_sequence<kIndex...> /*taps*/) {
   return {&add_rows<kIndex + 1, kCount>...};
@@ -68,7 +68,7 @@ constexpr std::array<AddRows, sizeof...(kIndex)> rows_of(std::index_sequence<kIn
 constexpr auto kRows = rows_of<kVectors>(std::make_index_sequence<kMaxTaps>());
 constexpr auto kNarrowRows = rows_of<1>(std::make_index_sequence<kMaxTaps>());
 
-// Floats, to a whole number of cache lines.
+// Rounds a number of floats up to whole cache lines.
 std::int64_t in_lines(std::int64_t count) {
   constexpr std::int64_t kLine = 16;
   return (count + kLine - 1) / kLine * kLine;
@@ -78,10 +78,10 @@ std::int64_t in_lines(std::int64_t count) {
 
 // With AVX2, 1.0 to 7 times as fast as oneDNN 2.6 for up to 4 channels (Zen 3), more so the fewer.
 // It is not measured with other vectors.
-bool DirectKernelGradient::pays(const Conv2DSpec& spec, memory::data_type type) {
+bool DirectKernelGradient::is_profitable(const Conv2DSpec& spec, memory::data_type type) {
   constexpr std::int64_t kMeasuredLanes = 8;
   constexpr std::int64_t kMaxChannels = 4;
-  constexpr std::int64_t kMinBatch = 8;         // which is what threads share
+  constexpr std::int64_t kMinBatch = 8;         // samples, which threads share
   constexpr std::int64_t kMaxKernel = 1 << 14;  // elements, of the sums of each part
   const WindowGeometry& w = spec.window;
   return type == memory::data_type::f32 && spec.batch >= kMinBatch && spec.groups == 1 &&

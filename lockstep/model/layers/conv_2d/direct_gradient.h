@@ -1,6 +1,5 @@
-// The gradient of the kernel of a convolution of images of few channels, as the first layer of a
-// network has, on CPUs: by its definition, with the filters of a pixel in vector registers.
-// oneDNN's convolutions have the channels in them.
+// The kernel gradient, on CPUs, of a convolution of images with few channels, such as the first
+// layer of a network: computed directly, vectorized over filters. oneDNN vectorizes over channels.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +11,20 @@
 
 namespace lockstep::model::cpu {
 
-/// Of float32 arrays. The batch is divided into parts, whose sums are added in their order, so that
-/// the result is the same for any number of threads.
+/// The gradient of float32 arrays. The batch is divided into parts whose sums are added in order,
+/// so that the result does not depend on the number of threads.
 class DirectKernelGradient {
  public:
   explicit DirectKernelGradient(const Conv2DSpec& spec);
 
   /// Whether it can compute the gradient of `spec`, and is faster than oneDNN for operands of
   /// `type`. Depends on the shape, the type, the instruction set and the build only.
-  static bool pays(const Conv2DSpec& spec, memory::data_type type);
+  static bool is_profitable(const Conv2DSpec& spec, memory::data_type type);
 
   std::size_t scratch_bytes() const;
 
   /// Writes the gradient [filters, kernel_height, kernel_width, channels], and [filters] of the
-  /// bias if it is not null. `scratch` is aligned to a cache line.
+  /// bias unless it is null. `scratch` is aligned to a cache line.
   void run(const float* images, const float* output_gradient, float* kernel_gradient,
            float* bias_gradient, std::span<std::byte> scratch) const;
 
@@ -37,9 +36,9 @@ class DirectKernelGradient {
   std::int64_t taps_;  // elements of the kernel for one filter
   std::int64_t parts_;
   int threads_;
-  // Floats: a row of an image with its zeros, the whole of it, ones, and the sums of a part.
+  // Sizes in floats: a padded image row, a padded image, ones, and the sums of a part.
   std::int64_t line_, copy_, ones_, sums_;
-  std::int64_t rows_, columns_;  // of the output at once
+  std::int64_t rows_, columns_;  // output rows and columns per step
 };
 
 }  // namespace lockstep::model::cpu

@@ -33,10 +33,10 @@ bool can_be_folded(const Conv2DSpec& spec, std::int64_t channels, ConvolutionPas
                        w.stride_width > 1 && w.kernel_height >= w.stride_height &&
                        w.kernel_width >= w.stride_width;
   if (!is_stem || pass == ConvolutionPass::backward_data) return false;
-  const Conv2DSpec of_engine = with_folded_image(spec, channels, Precision::bfloat16);
-  const std::int64_t rows = spec.batch * of_engine.window.height;
-  return std::max({rows, image_elements(spec) / spec.batch, image_elements(of_engine) / spec.batch,
-                   kernel_elements(of_engine)}) <= kMax;
+  const Conv2DSpec folded = with_folded_image(spec, channels, Precision::bfloat16);
+  const std::int64_t rows = spec.batch * folded.window.height;
+  return std::max({rows, image_elements(spec) / spec.batch, image_elements(folded) / spec.batch,
+                   kernel_elements(folded)}) <= kMax;
 }
 
 Conv2DSpec with_folded_image(const Conv2DSpec& spec, std::int64_t channels, Precision precision) {
@@ -92,10 +92,10 @@ void FoldedConvolution::run(const ConvolutionArrays& arrays, void* workspace) {
              context_.native());
   if (pass_ == ConvolutionPass::forward)
     fold_kernel(kernel, folding_, folded_kernel, context_.native());
-  ConvolutionArrays of_engine = arrays;
-  of_engine.input = folded_image.data();
-  of_engine.kernel = folded_kernel.data();
-  engine_->run(of_engine, memory + own_bytes_);
+  ConvolutionArrays folded_arrays = arrays;
+  folded_arrays.input = folded_image.data();
+  folded_arrays.kernel = folded_kernel.data();
+  engine_->run(folded_arrays, memory + own_bytes_);
   if (pass_ == ConvolutionPass::backward_filter)
     unfold_kernel(folded_kernel, folding_, kernel, context_.native());
 }

@@ -14,8 +14,8 @@
 namespace lockstep::model::cuda {
 
 /// Whether FoldedConvolution computes `pass` of `spec` and may be faster. `channels` are those of
-/// the input that are not zero, at most 4. The gradient of the input is not offered: such a
-/// convolution is usually the first layer, which does not need it.
+/// the input that are not zero, at most 4. The input gradient is not supported: such a convolution
+/// is usually the first layer, which does not need it.
 bool can_be_folded(const Conv2DSpec& spec, std::int64_t channels, ConvolutionPass pass);
 /// Returns the convolution that computes what `spec` does from a folded image (see Folding).
 Conv2DSpec with_folded_image(const Conv2DSpec& spec, std::int64_t channels, Precision precision);
@@ -27,7 +27,7 @@ Conv2DSpec with_folded_image(const Conv2DSpec& spec, std::int64_t channels, Prec
 /// `folded` set.
 class FoldedConvolution final : public ConvolutionEngine {
  public:
-  /// `engine` does `pass` of with_folded_image(spec).
+  /// `engine` computes `pass` of with_folded_image(spec).
   FoldedConvolution(Context& context, const Conv2DSpec& spec, std::int64_t channels,
                     ConvolutionPass pass, std::unique_ptr<ConvolutionEngine> engine);
 

@@ -12,7 +12,7 @@ namespace {
 enum Id : std::int64_t { kInput = 1, kKernel, kOutput, kSums, kSquares };
 constexpr std::array<std::int64_t, 5> kIds{kInput, kKernel, kOutput, kSums, kSquares};
 
-// What the three operations call the same things.
+// The attribute names of the same things in the three operations.
 struct OperationNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t window, input, kernel, output, alpha, beta;
@@ -74,7 +74,7 @@ GraphDescriptor describe_convolution(ConvolutionPass pass, bool adds, const Grap
                                      const GraphDescriptor& input, const GraphDescriptor& kernel,
                                      const GraphDescriptor& output) {
   constexpr float kOne = 1;
-  const float kept = adds ? 1 : 0;
+  const float beta = adds ? 1 : 0;
   const OperationNames& names = names_of(pass);
   GraphDescriptor convolution(names.operation);
   convolution.refer_to(names.window, window)
@@ -82,17 +82,17 @@ GraphDescriptor describe_convolution(ConvolutionPass pass, bool adds, const Grap
       .refer_to(names.kernel, kernel)
       .refer_to(names.output, output)
       .set(names.alpha, kOne)
-      .set(names.beta, kept)
+      .set(names.beta, beta)
       .finalize();
   return convolution;
 }
 
-GraphDescriptor describe_sums(const GraphDescriptor& of, const GraphDescriptor& sums,
+GraphDescriptor describe_sums(const GraphDescriptor& values, const GraphDescriptor& sums,
                               const GraphDescriptor& squares) {
   GraphDescriptor statistics(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
   statistics.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM)
       .set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT)
-      .refer_to(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, of)
+      .refer_to(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, values)
       .refer_to(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sums)
       .refer_to(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, squares)
       .finalize();
@@ -144,7 +144,7 @@ std::vector<ConvolutionAlgorithm> GraphConvolution::proposals() {
 bool GraphConvolution::select(const ConvolutionAlgorithm& algorithm) {
   const auto number = static_cast<std::size_t>(algorithm.number);
   if (algorithm.math != kGraphMath || number >= configurations_.size()) return false;
-  plan_ = GraphPlan::of(context_.cudnn(), configurations_[number]);
+  plan_ = GraphPlan::create(context_.cudnn(), configurations_[number]);
   return plan_ && plan_->workspace_bytes() <= kMaxWorkspace;
 }
 

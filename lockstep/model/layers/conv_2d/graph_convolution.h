@@ -21,8 +21,8 @@ GraphDescriptor describe_convolution(ConvolutionPass pass, bool adds, const Grap
                                      const GraphDescriptor& input, const GraphDescriptor& kernel,
                                      const GraphDescriptor& output);
 
-/// Sums of the values and of the squares of `of`, by channel, in float32 (GenStats).
-GraphDescriptor describe_sums(const GraphDescriptor& of, const GraphDescriptor& sums,
+/// Sums of `values` and of their squares, by channel, in float32 (GenStats).
+GraphDescriptor describe_sums(const GraphDescriptor& values, const GraphDescriptor& sums,
                               const GraphDescriptor& squares);
 
 /// A pass as a graph. With sums, the output of the forward pass also feeds a statistics operation:

@@ -30,8 +30,8 @@ TensorDescriptor describe_image(cudnnDataType_t type, std::int64_t batch, std::i
 
 constexpr int kMaxProposals = 16;
 
-// The results for this pass that work, in cuDNN's order. The result types of all passes have the
-// same fields.
+// The usable results for this pass, in cuDNN's order. The result types of all passes have the same
+// fields.
 template <typename Results>
 std::vector<ConvolutionAlgorithm> working(const Results& results, int count, bool deterministic) {
   std::vector<ConvolutionAlgorithm> algorithms;

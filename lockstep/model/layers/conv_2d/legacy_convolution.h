@@ -15,8 +15,7 @@ using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescri
 using ConvolutionDescriptor =
     Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
-/// This interface supports only as many zeros after the image as before it; PaddedConvolution does
-/// the others.
+/// Supports only symmetric zero padding; PaddedConvolution handles the rest.
 class LegacyConvolution final : public ConvolutionEngine {
  public:
   /// Throws Error (device) if cuDNN refuses the description.

@@ -12,7 +12,7 @@ namespace lockstep::model::cuda {
 
 /// Whether the window has more zeros on one side than on the other.
 bool has_uneven_zeros(const WindowGeometry& window);
-/// The same convolution of an image that already includes its zeros.
+/// The convolution of an image that already includes its zeros.
 Conv2DSpec with_zeros_in_image(Conv2DSpec spec);
 
 /// A pass of `spec` by another engine, which reads or writes a copy of the image with its zeros, in
@@ -20,7 +20,7 @@ Conv2DSpec with_zeros_in_image(Conv2DSpec spec);
 /// compute wrong gradients with them (cuDNN 9.19 on an H100, float32).
 class PaddedConvolution final : public ConvolutionEngine {
  public:
-  /// `engine` does `pass` of with_zeros_in_image(spec).
+  /// `engine` computes `pass` of with_zeros_in_image(spec).
   PaddedConvolution(Context& context, const Conv2DSpec& spec, ConvolutionPass pass,
                     std::unique_ptr<ConvolutionEngine> engine);
 
@@ -34,8 +34,8 @@ class PaddedConvolution final : public ConvolutionEngine {
   Conv2DSpec spec_;
   ConvolutionPass pass_;
   std::unique_ptr<ConvolutionEngine> engine_;
-  std::size_t elements_ = 0;   // of the copy
-  std::size_t own_bytes_ = 0;  // of the workspace, for the copy
+  std::size_t elements_ = 0;   // elements of the copy
+  std::size_t own_bytes_ = 0;  // workspace bytes of the copy
 };
 
 }  // namespace lockstep::model::cuda

@@ -11,7 +11,7 @@
 namespace lockstep::model::cpu::winograd {
 namespace {
 
-// Arrays one after the other in the scratch memory, each at a cache line.
+// Consecutive arrays in scratch memory, each aligned to a cache line.
 class Scratch {
  public:
   explicit Scratch(std::span<std::byte> memory) : memory_(memory) {}
@@ -54,12 +54,12 @@ Primitive make_product(Context& context, const ProductArrays& arrays, bool adds)
           product.scratchpad_desc()};
 }
 
-// Bytes that a block of tiles may take: for each thread; where products are summed over tiles,
-// where longer sums are faster; and where the kernel is transformed again for each block.
+// Maximum bytes of a block of tiles: per thread; when summing over tiles, where longer sums are
+// faster; and when the kernel is transformed again for each block.
 constexpr std::int64_t kTileBytes = 640 << 10;
 constexpr std::int64_t kSummedTileBytes = 2 << 20;
 constexpr std::int64_t kManyTileBytes = 16 << 20;
-// What a transformed kernel may take; a larger one is transformed in parts of so many outputs.
+// Maximum bytes of a transformed kernel; a larger one is transformed by blocks of outputs.
 constexpr std::int64_t kKernelBytes = 10 << 20;
 constexpr std::int64_t kOutputsOfPart = 64;
 
@@ -70,7 +70,7 @@ std::int64_t outputs_of(const Conv2DSpec& spec, Pass pass) {
   return pass == Pass::data_gradient ? spec.window.channels : spec.filters;
 }
 
-// Of the output, or of the gradient of the input.
+// The tiles of the output, or of the input gradient.
 Grid grid_of(const Conv2DSpec& spec, Pass pass) {
   const WindowGeometry& w = spec.window;
   const bool of_input = pass == Pass::data_gradient;
@@ -98,10 +98,10 @@ Blocks blocks_of(const Conv2DSpec& spec, Pass pass, const Grid& grid, int thread
   return {.tiles = (grid.tiles + blocks - 1) / blocks, .outputs = part};
 }
 
-// What pays() compares, in float32 multiplications of a product of matrices: the transforms of a
-// patch and of a tile per channel, and that of a kernel of one channel, or its gradient. Measured
-// on one core of an AMD EPYC (Zen 4) for 16 to 512 channels and images of 4x4 to 56x56, and with
-// AVX2, whose 16 registers do not hold what a transform needs, on one of a Zen 3.
+// Costs that is_profitable() compares, in multiplications of a float32 matrix product: the
+// transforms of a patch and of a tile per channel, and that of a kernel of one channel, or its
+// gradient. Measured on one core of an AMD EPYC (Zen 4) for 16 to 512 channels and images of 4x4 to
+// 56x56, and with AVX2, whose 16 registers do not hold what a transform needs, on one of a Zen 3.
 constexpr double kCostOfRegisters = kLanes < 16 ? 1.6 : 1;
 constexpr double kCostOfPatch = 600 * kCostOfRegisters;
 constexpr double kCostOfTile = 400 * kCostOfRegisters;
@@ -126,8 +126,8 @@ double cost_of(const Conv2DSpec& spec, Pass pass, double lanes) {
   return tiles * kPlaces * inputs * outputs + transforms * lanes / kLanes;
 }
 
-// How many times as fast oneDNN's convolution of `type` is as that of float32: on a Zen 4, and with
-// AMX in a step of resnet18 on an Intel Xeon of the generation Sapphire Rapids.
+// The speedup of oneDNN's convolution of `type` over float32: on a Zen 4, and with AMX in a step of
+// resnet18 on an Intel Xeon (Sapphire Rapids).
 double speed_of_onednn(Pass pass, memory::data_type type) {
   if (type == memory::data_type::f32 || !has_instructions(dnnl::cpu_isa::avx512_core_bf16))
     return 1;
@@ -139,7 +139,7 @@ double speed_of_onednn(Pass pass, memory::data_type type) {
 
 }  // namespace
 
-bool pays(const Conv2DSpec& spec, Pass pass, memory::data_type type) {
+bool is_profitable(const Conv2DSpec& spec, Pass pass, memory::data_type type) {
   const WindowGeometry& w = spec.window;
   if (spec.batch == 0 || spec.groups != 1 || w.kernel_height != kKernel ||
       w.kernel_width != kKernel || w.stride_height != 1 || w.stride_width != 1 ||
@@ -207,7 +207,7 @@ void Product::run(const T* images, const T* kernel, const float* bias, T* result
       if (forward && !is_transformed)
         transform_kernel(kernel, output, kernels);
       else if (!is_transformed)
-        transform_turned_kernel(kernel, w.channels, output, kernels);
+        transform_rotated_kernel(kernel, w.channels, output, kernels);
       product_.run(arrays.rest());
       write_tiles(tiles, grid_, tile, output, bias, forward && spec_.relu, to);
     }

@@ -27,7 +27,7 @@ constexpr float kHalfRoot = 0.70710678f;
 }
 
 // B^T, of the input.
-struct OfPatch {
+struct PatchTransform {
   static constexpr std::size_t kFrom = kPatch;
   static constexpr std::size_t kTo = kPatch;
   static void apply(const Lanes (&d)[kFrom], Lanes (&to)[kTo]) {
@@ -42,7 +42,7 @@ struct OfPatch {
 };
 
 // A, of the gradient of the output.
-struct OfTile {
+struct TileTransform {
   static constexpr std::size_t kFrom = kTile;
   static constexpr std::size_t kTo = kPatch;
   static void apply(const Lanes (&y)[kFrom], Lanes (&to)[kTo]) {
@@ -57,7 +57,7 @@ struct OfTile {
 };
 
 // A^T, to the output.
-struct ToOutput {
+struct OutputTransform {
   static constexpr std::size_t kFrom = kPatch;
   static constexpr std::size_t kTo = kTile;
   static void apply(const Lanes (&m)[kFrom], Lanes (&to)[kTo]) {
@@ -73,7 +73,7 @@ struct ToOutput {
 };
 
 // G, of the kernel.
-struct OfKernel {
+struct KernelTransform {
   static constexpr std::size_t kFrom = kKernel;
   static constexpr std::size_t kTo = kPatch;
   static void apply(const Lanes (&g)[kFrom], Lanes (&to)[kTo]) {
@@ -88,7 +88,7 @@ struct OfKernel {
 };
 
 // G^T, to the gradient of the kernel.
-struct ToKernelGradient {
+struct KernelGradientTransform {
   static constexpr std::size_t kFrom = kPatch;
   static constexpr std::size_t kTo = kKernel;
   static void apply(const Lanes (&m)[kFrom], Lanes (&to)[kTo]) {
@@ -128,7 +128,7 @@ template <typename Transform, typename Load, typename Store>
   }
 }
 
-// Of the squares of the images at tile `first` and those that follow it.
+// Transforms the squares of the images at tile `first` and its successors.
 template <typename Transform, typename T>
 void transform_squares(const Images<const T>& images, const Grid& grid, std::int64_t first,
                        std::int64_t channel, const Matrices& matrices) {
@@ -167,13 +167,13 @@ void transform_squares(const Images<const T>& images, const Grid& grid, std::int
 template <typename T>
 void transform_patches(const Images<const T>& images, const Grid& grid, std::int64_t first,
                        const Matrices& matrices) {
-  transform_squares<OfPatch>(images, grid, first, 0, matrices);
+  transform_squares<PatchTransform>(images, grid, first, 0, matrices);
 }
 
 template <typename T>
 void transform_tiles(const Images<const T>& images, const Grid& grid, std::int64_t first,
                      std::int64_t channel, const Matrices& matrices) {
-  transform_squares<OfTile>(images, grid, first, channel, matrices);
+  transform_squares<TileTransform>(images, grid, first, channel, matrices);
 }
 
 template <typename T>
@@ -193,7 +193,7 @@ void write_tiles(const Matrices& matrices, const Grid& grid, std::int64_t first,
                       channel;
     for (std::int64_t c = 0; c < matrices.columns; c += kLanes) {
       const Lanes shift = bias == nullptr ? Lanes{} : load_lanes(bias + channel + c);
-      transform<ToOutput>(
+      transform<OutputTransform>(
           [&](std::size_t row, std::size_t column) {
             return load_lanes(matrices.at(row * kPatch + column, tile, c));
           },
@@ -209,7 +209,7 @@ void write_tiles(const Matrices& matrices, const Grid& grid, std::int64_t first,
   }
 }
 
-// Vectors are of filters, which the kernel has as its slowest axis.
+// Vectorized over filters, the slowest axis of the kernel.
 template <typename T>
 void transform_kernel(const T* kernel, std::int64_t first, const Matrices& matrices) {
   const std::int64_t inputs = matrices.rows;
@@ -224,7 +224,7 @@ void transform_kernel(const T* kernel, std::int64_t first, const Matrices& matri
         transpose_lanes(taps[tap]);
       }
       for (std::int64_t i = 0; i < kLanes; ++i)
-        transform<OfKernel>(
+        transform<KernelTransform>(
             [&](std::size_t row, std::size_t column) { return taps[row * kKernel + column][i]; },
             [&](std::size_t row, std::size_t column, const Lanes& value) {
               store_lanes(value, matrices.at(row * kPatch + column, input + i, output));
@@ -233,12 +233,12 @@ void transform_kernel(const T* kernel, std::int64_t first, const Matrices& matri
 }
 
 template <typename T>
-void transform_turned_kernel(const T* kernel, std::int64_t channels, std::int64_t first,
-                             const Matrices& matrices) {
+void transform_rotated_kernel(const T* kernel, std::int64_t channels, std::int64_t first,
+                              const Matrices& matrices) {
 #pragma omp parallel for num_threads(thread_budget()) schedule(static)
   for (std::int64_t filter = 0; filter < matrices.rows; ++filter)
     for (std::int64_t c = 0; c < matrices.columns; c += kLanes)
-      transform<OfKernel>(
+      transform<KernelTransform>(
           [&](std::size_t row, std::size_t column) {
             const auto tap =
                 static_cast<std::int64_t>((kKernel - 1 - row) * kKernel + kKernel - 1 - column);
@@ -254,7 +254,7 @@ void write_kernel_gradient(const Matrices& matrices, float* gradient) {
 #pragma omp parallel for num_threads(thread_budget()) schedule(static)
   for (std::int64_t filter = 0; filter < matrices.rows; ++filter)
     for (std::int64_t c = 0; c < inputs; c += kLanes)
-      transform<ToKernelGradient>(
+      transform<KernelGradientTransform>(
           [&](std::size_t row, std::size_t column) {
             return load_lanes(matrices.at(row * kPatch + column, filter, c));
           },
@@ -264,7 +264,7 @@ void write_kernel_gradient(const Matrices& matrices, float* gradient) {
           });
 }
 
-// Row by row, which rounds less than one long sum.
+// Sums row by row, with less rounding error than one long sum.
 template <typename T>
 void sum_pixels(const Images<const T>& images, std::int64_t batch, float* sums) {
   const std::int64_t row = images.width * images.channels;
@@ -272,10 +272,10 @@ void sum_pixels(const Images<const T>& images, std::int64_t batch, float* sums) 
   for (std::int64_t c = 0; c < images.channels; c += kLanes) {
     Lanes sum{};
     for (std::int64_t y = 0; y < batch * images.height; ++y) {
-      Lanes of_row{};
+      Lanes row_sum{};
       for (std::int64_t x = 0; x < row; x += images.channels)
-        of_row += load_lanes(images.data + y * row + x + c);
-      sum += of_row;
+        row_sum += load_lanes(images.data + y * row + x + c);
+      sum += row_sum;
     }
     store_lanes(sum, sums + c);
   }
@@ -288,7 +288,7 @@ template void transform_tiles(const Images<const float>&, const Grid&, std::int6
 template void write_tiles(const Matrices&, const Grid&, std::int64_t, std::int64_t, const float*,
                           bool, const Images<float>&);
 template void transform_kernel(const float*, std::int64_t, const Matrices&);
-template void transform_turned_kernel(const float*, std::int64_t, std::int64_t, const Matrices&);
+template void transform_rotated_kernel(const float*, std::int64_t, std::int64_t, const Matrices&);
 template void sum_pixels(const Images<const float>&, std::int64_t, float*);
 template void transform_patches(const Images<const Eigen::bfloat16>&, const Grid&, std::int64_t,
                                 const Matrices&);
@@ -297,8 +297,8 @@ template void transform_tiles(const Images<const Eigen::bfloat16>&, const Grid&,
 template void write_tiles(const Matrices&, const Grid&, std::int64_t, std::int64_t, const float*,
                           bool, const Images<Eigen::bfloat16>&);
 template void transform_kernel(const Eigen::bfloat16*, std::int64_t, const Matrices&);
-template void transform_turned_kernel(const Eigen::bfloat16*, std::int64_t, std::int64_t,
-                                      const Matrices&);
+template void transform_rotated_kernel(const Eigen::bfloat16*, std::int64_t, std::int64_t,
+                                       const Matrices&);
 template void sum_pixels(const Images<const Eigen::bfloat16>&, std::int64_t, float*);
 
 }  // namespace lockstep::model::cpu::winograd

@@ -1,7 +1,7 @@
 // The transforms of Winograd's algorithm (winograd.h): between images [batch, height, width,
 // channels] or kernels [filters, 3, 3, channels], and 36 float32 matrices, one for each place of a
-// transformed tile. Channels are multiples of kLanes. Work is spread over the threads of the
-// replica; each element is computed by one of them, in the same way for any number.
+// transformed tile. Channels are multiples of kLanes. The threads of the replica share the work;
+// results do not depend on their number.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace lockstep::model::cpu::winograd {
 
-constexpr std::int64_t kKernel = 3;                // pixels of a side
-constexpr std::int64_t kTile = 4;                  // of the output
-constexpr std::int64_t kPatch = 6;                 // of the input, for one tile
+constexpr std::int64_t kKernel = 3;                // side of a kernel in pixels
+constexpr std::int64_t kTile = 4;                  // side of an output tile
+constexpr std::int64_t kPatch = 6;                 // side of the input of a tile
 constexpr std::int64_t kPlaces = kPatch * kPatch;  // matrices
 
-/// Images, and where the first square of their pixels begins that is transformed. T may be const.
+/// Images, and the origin of their first transformed square. T may be const.
 template <typename T>
 struct Images {
   T* data;
@@ -24,8 +24,8 @@ struct Images {
 
 /// The tiles of images, row by row.
 struct Grid {
-  std::int64_t rows = 0;     ///< of tiles in an image
-  std::int64_t columns = 0;  ///< of tiles in an image
+  std::int64_t rows = 0;     ///< in an image
+  std::int64_t columns = 0;  ///< in an image
   std::int64_t tiles = 0;    ///< in all images
 };
 
@@ -39,19 +39,18 @@ struct Matrices {
   }
 };
 
-/// Writes to each row of `matrices` the transform of a patch of 6x6 pixels of the input: of tile
-/// `first` and those that follow it, all channels. Outside the images are zeros, and past the
-/// last tile.
+/// Writes to the rows of `matrices` the transforms of the 6x6 input pixels of tile `first` and its
+/// successors, all channels. Pixels outside the images and past the last tile are 0.
 template <typename T>
 void transform_patches(const Images<const T>& images, const Grid& grid, std::int64_t first,
                        const Matrices& matrices);
-/// The same of tiles of 4x4 pixels of the output's gradient, of the channels from `channel` on.
+/// transform_patches() for the 4x4 tiles of the output gradient, channels from `channel` on.
 template <typename T>
 void transform_tiles(const Images<const T>& images, const Grid& grid, std::int64_t first,
                      std::int64_t channel, const Matrices& matrices);
-/// Writes the pixels of tile `first` and those that follow it, in the channels from `channel` on,
-/// whose transforms are the rows of `matrices`; adds `bias`, if it is not null, and with `relu`
-/// writes max(x, 0).
+/// Writes the pixels of tile `first` and its successors, channels from `channel` on, from the
+/// transforms in the rows of `matrices`; adds `bias` unless it is null, then applies max(x, 0) if
+/// `relu`.
 template <typename T>
 void write_tiles(const Matrices& matrices, const Grid& grid, std::int64_t first,
                  std::int64_t channel, const float* bias, bool relu, const Images<T>& images);
@@ -59,12 +58,12 @@ void write_tiles(const Matrices& matrices, const Grid& grid, std::int64_t first,
 /// Transforms the kernel of the filters from `first` on to [channels, filters] at each place.
 template <typename T>
 void transform_kernel(const T* kernel, std::int64_t first, const Matrices& matrices);
-/// Transforms the kernel turned by 180 degrees, of the channels from `first` on, of which it has
-/// `channels`, to [filters, channels] at each place.
+/// Transforms the kernel rotated by 180 degrees, for those of its `channels` from `first` on, to
+/// [filters, channels] at each place.
 template <typename T>
-void transform_turned_kernel(const T* kernel, std::int64_t channels, std::int64_t first,
-                             const Matrices& matrices);
-/// Writes the gradient of as many filters as `matrices` [filters, channels] have rows.
+void transform_rotated_kernel(const T* kernel, std::int64_t channels, std::int64_t first,
+                              const Matrices& matrices);
+/// Writes the kernel gradient of the filters that are the rows of `matrices` [filters, channels].
 void write_kernel_gradient(const Matrices& matrices, float* gradient);
 
 /// Writes to `sums` the sum of each channel over all pixels.

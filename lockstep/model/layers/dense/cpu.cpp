@@ -12,8 +12,8 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Weights keep their layout [units, inputs]: at the batch sizes of one replica, a blocked layout
-// loses as much time in copying 4 bytes per multiplication as it gains in the products.
+// Weights keep their layout [units, inputs]: at the batch sizes of one replica, copying to a
+// blocked layout costs as much time as it saves in the products.
 class DenseOperation final : public Operation {
  public:
   DenseOperation(Context& context, const DenseSpec& spec) : spec_(spec) {

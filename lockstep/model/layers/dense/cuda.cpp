@@ -96,7 +96,7 @@ class DenseOperation final : public Operation {
   ChannelLayout outputs_;
   ScratchPlan scratch_;
   std::size_t partials_at_ = 0;
-  std::size_t sums_at_ = 0;  // of a bias gradient that is added
+  std::size_t sums_at_ = 0;  // for an added bias gradient
   std::size_t workspace_at_ = 0;
 };
 

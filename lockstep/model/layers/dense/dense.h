@@ -43,9 +43,9 @@ class Dense final : public FullyConnected {
   struct Options {
     std::int64_t units = 0;  ///< elements of an output row; required
     bool use_bias = true;    ///< whether to add a bias to each unit
-    /// Of the kernel; biases start at 0.
+    /// Initial values of the kernel; biases start at 0.
     Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
-    float stddev = 0;  ///< if above 0, the kernel is at first normal with this deviation instead
+    float stddev = 0;  ///< if above 0: standard deviation of a normal initial kernel
   };
   /// Sizes are checked when the layer is added to a network.
   explicit Dense(const Options& options) : FullyConnected(options.use_bias), options_(options) {}
@@ -98,7 +98,7 @@ struct DenseSpec {
   bool training = false;        ///< whether a backward pass follows
   bool input_gradient = false;  ///< whether backward must write the input's gradient
   std::int64_t loss_rows = 0;   ///< CompileContext::loss_rows
-  std::int64_t row_stride = 0;  ///< from an output row to the next, with loss_rows alone; 0: units
+  std::int64_t row_stride = 0;  ///< elements per output row, with loss_rows only; 0: units
 };
 
 }  // namespace lockstep::model

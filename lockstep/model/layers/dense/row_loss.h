@@ -17,9 +17,9 @@ namespace lockstep::model {
 /// the logits, the loss, whose gradient overwrites them, and the gradients of input and parameters.
 /// Logits are computed once, as without blocks.
 ///
-/// `Layer` is made of a device's context and a DenseSpec; if that has `loss_rows`, its backward
-/// honors Operands::add_parameter_gradient for all its parameters. Between the rows of logits there
-/// may be a gap (DenseSpec::row_stride).
+/// `Layer` is constructed from a device's context and a DenseSpec; if that has `loss_rows`, its
+/// backward honors Operands::add_parameter_gradient for all its parameters. Between the rows of
+/// logits there may be a gap (DenseSpec::row_stride).
 template <typename Layer>
 class DenseLossOperation final : public Operation {
  public:
@@ -27,14 +27,15 @@ class DenseLossOperation final : public Operation {
   DenseLossOperation(Context& context, const DenseSpec& spec)
       : spec_(spec),
         row_stride_(std::max(spec.row_stride, spec.units)),
-        block_(context, of_rows(spec, spec.loss_rows)) {
-    if (const std::int64_t rest = spec.rows % spec.loss_rows; rest > 0)
-      rest_.emplace(context, of_rows(spec, rest));
+        block_(context, with_rows(spec, spec.loss_rows)) {
+    if (const std::int64_t last_rows = spec.rows % spec.loss_rows; last_rows > 0)
+      last_block_.emplace(context, with_rows(spec, last_rows));
   }
 
   Needs needs() const override {
     Needs needs = block_.needs();
-    if (rest_) needs.scratch_bytes = std::max(needs.scratch_bytes, rest_->needs().scratch_bytes);
+    if (last_block_)
+      needs.scratch_bytes = std::max(needs.scratch_bytes, last_block_->needs().scratch_bytes);
     needs.row_stride = row_stride_;
     return needs;
   }
@@ -42,7 +43,7 @@ class DenseLossOperation final : public Operation {
   void forward(const Operands& /*operands*/, const PassContext& /*pass*/) override {}
 
   void backward(const Operands& all, const PassContext& /*pass*/) override {
-    Operands& o = of_block_;
+    Operands& o = block_operands_;
     o.weights = all.weights;
     o.parameters = all.parameters;
     o.parameter_gradients = all.parameter_gradients;
@@ -51,10 +52,10 @@ class DenseLossOperation final : public Operation {
     o.input_gradients.resize(1);
     for (std::int64_t first = 0; first < spec_.rows; first += spec_.loss_rows) {
       const std::int64_t rows = std::min(spec_.loss_rows, spec_.rows - first);
-      Layer& layer = rows == spec_.loss_rows ? block_ : *rest_;
-      o.inputs[0] = part_of_rows(all.inputs[0], first, rows, spec_.inputs);
-      o.input_gradients[0] = part_of_rows(all.input_gradients[0], first, rows, spec_.inputs);
-      o.output = part_of_rows(all.output, 0, rows, row_stride_);
+      Layer& layer = rows == spec_.loss_rows ? block_ : *last_block_;
+      o.inputs[0] = row_block(all.inputs[0], first, rows, spec_.inputs);
+      o.input_gradients[0] = row_block(all.input_gradients[0], first, rows, spec_.inputs);
+      o.output = row_block(all.output, 0, rows, row_stride_);
       o.output_gradient = o.output;
       o.add_parameter_gradient = first > 0;
       layer.forward(o, {});
@@ -64,12 +65,12 @@ class DenseLossOperation final : public Operation {
   }
 
  private:
-  static DenseSpec of_rows(DenseSpec spec, std::int64_t rows) {
+  static DenseSpec with_rows(DenseSpec spec, std::int64_t rows) {
     spec.rows = rows;
     return spec;
   }
-  static TensorView part_of_rows(const TensorView& array, std::int64_t first, std::int64_t rows,
-                                 std::int64_t columns) {
+  static TensorView row_block(const TensorView& array, std::int64_t first, std::int64_t rows,
+                              std::int64_t columns) {
     if (array.empty()) return {};
     const std::size_t begin = static_cast<std::size_t>(first * columns);
     return {static_cast<std::byte*>(array.data()) + begin * element_bytes(array.type()),
@@ -79,8 +80,8 @@ class DenseLossOperation final : public Operation {
   DenseSpec spec_;
   std::int64_t row_stride_;
   Layer block_;
-  std::optional<Layer> rest_;  // the last block, if it has fewer rows
-  Operands of_block_;
+  std::optional<Layer> last_block_;  // the last block, if it has fewer rows
+  Operands block_operands_;
 };
 
 }  // namespace lockstep::model

@@ -17,7 +17,7 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Computed in blocks that are float32, also those of 16-bit elements: see float_rows.h.
+// Computes in float32 blocks, also for 16-bit elements: see float_rows.h.
 template <typename T>
 T* elements(const TensorView& view) {
   return static_cast<T*>(view.data());
@@ -46,8 +46,8 @@ class ReluOperation final : public Operation {
 // A register as a value, for functions of arrays.
 using Values = Eigen::Array<float, kLanes, 1>;
 
-// to = function(from...), arrays of `count` elements of which `to` may be one, by a function of
-// Values. The elements after the last whole register are computed like the others, among zeros.
+// to = function(from...), arrays of `count` elements that `to` may alias, by a function of Values.
+// The last elements are padded with zeros to a register.
 template <typename Function, typename... From>
 void map_values(Function function, std::int64_t count, float* to, const From*... from) {
   std::int64_t i = 0;
@@ -65,7 +65,7 @@ void map_values(Function function, std::int64_t count, float* to, const From*...
   std::copy_n(results.data(), count - i, to + i);
 }
 
-// Same, for elements of type T, in blocks.
+// map_values() for elements of type T, in blocks.
 template <typename T, typename Function, typename... From>
 void map_blocks(const Function& function, std::int64_t size, T* to, const From*... from) {
   for_blocks(size, [&](std::int64_t first, std::int64_t count) {
@@ -87,7 +87,7 @@ void map_blocks(const Function& function, std::int64_t size, T* to, const From*.
   });
 }
 
-// For the function F; of_type() selects the element type.
+// The operation of the function F; make_typed() selects the element type.
 template <typename F>
 struct PointwiseOf {
   template <typename T>
@@ -99,7 +99,7 @@ struct PointwiseOf {
       const T* const input = elements<T>(t.inputs[0]);
       T* const output = elements<T>(t.output);
       const auto value = [f = function_](float x) { return f.forward(x); };
-      if constexpr (kTakesValues) {
+      if constexpr (kAcceptsValues) {
         map_blocks([f = function_](const Values& x) { return f.forward(x); }, std::ssize(t.output),
                    output, input);
         return;
@@ -113,26 +113,26 @@ struct PointwiseOf {
     void backward(const Operands& t, const PassContext& /*pass*/) override {
       if (t.input_gradients[0].empty()) return;
       const T* const read = elements<T>(needs_.inputs_in_backward ? t.inputs[0] : t.output);
-      const T* const of_output = elements<T>(t.output_gradient);
+      const T* const output_gradient = elements<T>(t.output_gradient);
       T* const gradients = elements<T>(t.input_gradients[0]);
       const auto gradient = [f = function_](float value, float dy) {
         return f.gradient(value, dy);
       };
-      if constexpr (kTakesValues) {
+      if constexpr (kAcceptsValues) {
         map_blocks([f = function_](const Values& x, const Values& dy) { return f.gradient(x, dy); },
-                   std::ssize(t.output_gradient), gradients, read, of_output);
+                   std::ssize(t.output_gradient), gradients, read, output_gradient);
         return;
       }
       for_blocks(std::ssize(t.output_gradient), [&](std::int64_t first, std::int64_t count) {
         FloatBlock scratch[2];
         const auto values = widened(read + first, count, scratch[0].data());
-        const auto dy = widened(of_output + first, count, scratch[1].data());
+        const auto dy = widened(output_gradient + first, count, scratch[1].data());
         assign(values.binaryExpr(dy, gradient), gradients + first, count, scratch[0].data());
       });
     }
 
    private:
-    static constexpr bool kTakesValues = requires(const F& f, const Values& x) { f.forward(x); };
+    static constexpr bool kAcceptsValues = requires(const F& f, const Values& x) { f.forward(x); };
     F function_;
     Needs needs_;
   };
@@ -191,7 +191,7 @@ class MultiplyOperation final : public Operation {
     for (std::size_t k = 2; k < t.inputs.size(); ++k) multiply(t.output, t.inputs[k], t.output);
   }
 
-  // The gradient of an input is that of the output times all other inputs.
+  // The gradient of an input is the output gradient times all other inputs.
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     for (std::size_t k = 0; k < t.inputs.size(); ++k) {
       const TensorView& gradient = t.input_gradients[k];
@@ -261,9 +261,10 @@ class DropoutOperation final : public Operation {
     for_blocks(std::ssize(from), [&](std::int64_t first, std::int64_t count) {
       FloatBlock scratch;
       const auto x = widened(elements<T>(from) + first, count, scratch.data());
-      const Eigen::Map<const Eigen::Array<std::uint8_t, Eigen::Dynamic, 1>> kept(mask + first,
-                                                                                 count);
-      assign((kept != 0).select(x * scale, 0.0f), elements<T>(to) + first, count, scratch.data());
+      const Eigen::Map<const Eigen::Array<std::uint8_t, Eigen::Dynamic, 1>> mask_block(mask + first,
+                                                                                       count);
+      assign((mask_block != 0).select(x * scale, 0.0f), elements<T>(to) + first, count,
+             scratch.data());
     });
   }
 
@@ -318,7 +319,7 @@ class SoftmaxOperation final : public Operation {
 
 // The operation for the element type of the replica.
 template <template <typename> typename Op, typename... Arguments>
-std::unique_ptr<Operation> of_type(const Context& context, const Arguments&... arguments) {
+std::unique_ptr<Operation> make_typed(const Context& context, const Arguments&... arguments) {
   if (context.type == memory::data_type::bf16)
     return std::make_unique<Op<Eigen::bfloat16>>(arguments...);
   return std::make_unique<Op<float>>(arguments...);
@@ -338,7 +339,7 @@ std::unique_ptr<Operation> PointwiseLayer::compile_cpu(const CompileContext& /*c
                                                        cpu::Context& cpu) const {
   std::unique_ptr<Operation> operation;
   visit_function(*this, [&]<typename F>(const F& function) {
-    operation = cpu::of_type<cpu::PointwiseOf<F>::template Operation>(cpu, function, needs());
+    operation = cpu::make_typed<cpu::PointwiseOf<F>::template Operation>(cpu, function, needs());
   });
   return operation;
 }
@@ -346,17 +347,17 @@ std::unique_ptr<Operation> PointwiseLayer::compile_cpu(const CompileContext& /*c
 std::unique_ptr<Operation> Dropout::compile_cpu(const CompileContext& context,
                                                 cpu::Context& cpu) const {
   if (is_identity(context)) return nullptr;
-  return cpu::of_type<cpu::DropoutOperation>(cpu, context, options_.rate);
+  return cpu::make_typed<cpu::DropoutOperation>(cpu, context, options_.rate);
 }
 
 std::unique_ptr<Operation> Add::compile_cpu(const CompileContext& context,
                                             cpu::Context& cpu) const {
-  return cpu::of_type<cpu::AddOperation>(cpu, context.fused_relu);
+  return cpu::make_typed<cpu::AddOperation>(cpu, context.fused_relu);
 }
 
 std::unique_ptr<Operation> Multiply::compile_cpu(const CompileContext& /*context*/,
                                                  cpu::Context& cpu) const {
-  return cpu::of_type<cpu::MultiplyOperation>(cpu);
+  return cpu::make_typed<cpu::MultiplyOperation>(cpu);
 }
 
 std::unique_ptr<Operation> Softmax::compile_cpu(const CompileContext& context,

@@ -26,7 +26,7 @@ class ReluOperation final : public Operation {
   Context& context_;
 };
 
-// The network, which the plan's owner keeps, keeps the layer alive.
+// The network, which outlives the plan, owns the layer.
 class PointwiseOperation final : public Operation {
  public:
   PointwiseOperation(Context& context, const PointwiseLayer& layer)
@@ -71,7 +71,7 @@ class DropoutOperation final : public Operation {
       : context_(context),
         features_(element_count(compiled.output)),
         rate_(rate),
-        key_(context.keys().of(compiled.name)) {}
+        key_(context.keys().key(compiled.name)) {}
   Needs needs() const override {
     return {.inputs_in_backward = false, .output_in_backward = false, .in_place = true};
   }
@@ -130,7 +130,7 @@ class MultiplyOperation final : public Operation {
       multiply(k == 1 ? o.inputs[0] : o.output, o.inputs[k], o.output, context_.native());
   }
 
-  // The gradient of an input is that of the output times all other inputs.
+  // The gradient of an input is the output gradient times all other inputs.
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     for (std::size_t k = 0; k < o.inputs.size(); ++k) {
       const TensorView& gradient = o.input_gradients[k];

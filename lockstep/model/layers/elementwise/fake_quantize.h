@@ -1,4 +1,4 @@
-// Rounding to what an 8-bit integer can hold.
+// Rounding to the precision of an 8-bit integer.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,9 +18,9 @@ struct FakeQuantizeFunction {
   static constexpr const char* kKind = "fake_quantize";  ///< Layer::kind()
   static constexpr bool kGradientReadsInput = true;      ///< see FunctionLayer
 
-  float scale = 1;                  ///< distance of two values; above 0
+  float scale = 1;                  ///< step between values; above 0
   int zero_point = 0;               ///< the integer for 0; a value of `dtype`
-  Int8Type dtype = Int8Type::int8;  ///< of the integers
+  Int8Type dtype = Int8Type::int8;  ///< type of the integers
 
   /// The least integer minus the zero point.
   constexpr float least() const {
@@ -36,7 +36,7 @@ struct FakeQuantizeFunction {
     const float level = rounded(x / scale);
     return (level < least() ? least() : (level > largest() ? largest() : level)) * scale;
   }
-  /// Of x.
+  /// The gradient of x.
   constexpr float gradient(float x, float dy) const {
     const float level = rounded(x / scale);
     return level >= least() && level <= largest() ? dy : 0.0f;
@@ -44,11 +44,11 @@ struct FakeQuantizeFunction {
 
   static FakeQuantizeFunction read(JsonObject& object);  ///< from a description
   void write(nlohmann::json& object) const;              ///< as read() reads it
-  void check(const BuildContext& context) const;         ///< refuses scales and zero points
+  void check(const BuildContext& context) const;         ///< refuses invalid scales and zero points
 
  private:
-  // To the nearest integer, ties to even, which vector instructions of any CPU and GPU compute: a
-  // sum of this size has no fraction. Above 2^22 it is not exact, and far outside of all ranges.
+  // Rounds to the nearest integer, ties to even, by instructions that any CPU and GPU vectorizes: a
+  // sum of this size has no fraction. Inexact above 2^22, which is far outside all ranges.
   static constexpr float rounded(float x) {
     constexpr float kNoFraction = 12582912;  // 1.5 * 2^23
     return (x + kNoFraction) - kNoFraction;

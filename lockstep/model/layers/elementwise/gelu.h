@@ -15,14 +15,14 @@ struct GeluFunction {
   static constexpr bool kGradientReadsInput = true;  ///< see FunctionLayer
   bool approximate = false;  ///< whether to use tanh instead of the error function
 
-  // Of one element, or of arrays of elements, for which erf and exp are vectorized.
+  // For one element, or for arrays of elements, for which erf and exp are vectorized.
 
   /// y
   template <typename X>
   constexpr X forward(const X& x) const {
     return x * share(x);
   }
-  /// Of x.
+  /// The gradient of x.
   template <typename X>
   constexpr X gradient(const X& x, const X& dy) const {
     if (!approximate) return dy * (share(x) + x * density(x));

@@ -15,7 +15,7 @@ struct LeakyReluFunction {
   float negative_slope = 0.3f;
 
   constexpr float forward(float x) const { return x > 0 ? x : negative_slope * x; }  ///< y
-  /// Of x.
+  /// The gradient of x.
   constexpr float gradient(float y, float dy) const { return y > 0 ? dy : negative_slope * dy; }
 
   static LeakyReluFunction read(JsonObject& object);  ///< from a description

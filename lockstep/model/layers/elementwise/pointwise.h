@@ -9,12 +9,12 @@
 
 namespace lockstep::model {
 
-/// What all FunctionLayer layers have in common.
+/// Common base of all FunctionLayer classes.
 class PointwiseLayer : public BuiltinLayer {
  public:
   /// Whether the function's gradient is computed from its input, not from its output.
   virtual bool gradient_reads_input() const = 0;
-  /// Of the operations of all devices.
+  /// The memory needs of the operations on all devices.
   Needs needs() const;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
                                          cpu::Context& cpu) const final;
@@ -24,7 +24,7 @@ class PointwiseLayer : public BuiltinLayer {
 };
 
 /// A layer of the function `F`, which the operations of all devices call. The layer must be in
-/// kLayers (layers.h): operations are compiled for the functions that they find there.
+/// kLayers (layers.h): operations are compiled for the functions listed there.
 ///
 ///     struct TanhFunction {
 ///       static constexpr const char* kKind = "tanh";        // Layer::kind()
@@ -32,7 +32,7 @@ class PointwiseLayer : public BuiltinLayer {
 ///       static constexpr float gradient(float y, float dy); // of x, from y and its gradient
 ///     };
 ///
-/// If both are templates that also take arrays of elements, as those of tanh.h, a CPU computes them
+/// If both are templates that also accept arrays of elements, as in tanh.h, a CPU computes them
 /// with vector instructions.
 ///
 /// If F has a member `kGradientReadsInput`, gradient() is called with x instead of y. The options

@@ -9,9 +9,9 @@ namespace lockstep::model {
 struct Relu6Function {
   static constexpr const char* kKind = "relu6";  ///< Layer::kind()
   static constexpr float kBound = 6;             ///< the largest output
-  /// y; NaN of NaN.
+  /// y; NaN propagates.
   static constexpr float forward(float x) { return x <= 0 ? 0 : x > kBound ? kBound : x; }
-  /// Of x.
+  /// The gradient of x.
   static constexpr float gradient(float y, float dy) { return y > 0 && y < kBound ? dy : 0; }
 };
 

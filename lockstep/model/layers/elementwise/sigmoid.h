@@ -11,7 +11,7 @@ namespace lockstep::model {
 struct SigmoidFunction {
   static constexpr const char* kKind = "sigmoid";  ///< Layer::kind()
 
-  // Of one element, or of arrays of elements, for which exp is vectorized.
+  // For one element, or for arrays of elements, for which exp is vectorized.
 
   /// y
   template <typename X>
@@ -19,7 +19,7 @@ struct SigmoidFunction {
     using std::exp;
     return 1.0f / (1.0f + exp(-x));
   }
-  /// Of x.
+  /// The gradient of x.
   template <typename X>
   static constexpr X gradient(const X& y, const X& dy) {
     return dy * y * (1.0f - y);

@@ -13,7 +13,7 @@ struct SiluFunction {
   static constexpr const char* kKind = "silu";       ///< Layer::kind()
   static constexpr bool kGradientReadsInput = true;  ///< see FunctionLayer
 
-  // Of one element, or of arrays of elements, for which exp is vectorized.
+  // For one element, or for arrays of elements, for which exp is vectorized.
 
   /// y
   template <typename X>
@@ -21,7 +21,7 @@ struct SiluFunction {
     using std::exp;
     return x / (1.0f + exp(-x));
   }
-  /// Of x.
+  /// The gradient of x.
   template <typename X>
   static constexpr X gradient(const X& x, const X& dy) {
     const X share = SigmoidFunction::forward(x);

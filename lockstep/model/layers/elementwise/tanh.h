@@ -11,7 +11,7 @@ namespace lockstep::model {
 struct TanhFunction {
   static constexpr const char* kKind = "tanh";  ///< Layer::kind()
 
-  // Of one element, or of arrays of elements, for which tanh is vectorized.
+  // For one element, or for arrays of elements, for which tanh is vectorized.
 
   /// y
   template <typename X>
@@ -19,7 +19,7 @@ struct TanhFunction {
     using std::tanh;
     return tanh(x);
   }
-  /// Of x.
+  /// The gradient of x.
   template <typename X>
   static constexpr X gradient(const X& y, const X& dy) {
     return dy * (1.0f - y * y);

@@ -18,8 +18,8 @@ using RowSize = std::integral_constant<int, kSize>;
 template <typename T, int kSize>
 using EmbeddingRow = Eigen::Map<Eigen::Array<T, kSize, 1>>;
 
-// Calls use(size) with the dimension as a constant where it is a usual one: a row is then a few
-// instructions, in place of a call or a loop.
+// Calls use(size) with common dimensions as constants: a row is then a few instructions instead of
+// a call or a loop.
 template <typename Use>
 void with_row_size(std::size_t dimension, const Use& use) {
   switch (dimension) {
@@ -75,7 +75,7 @@ class EmbeddingOperation final : public Operation {
     });
   }
 
-  // In the order of the batch.
+  // Adds rows in the order of the batch.
   template <typename T>
   void add_rows(const Operands& t) const {
     auto* const gradients = static_cast<T*>(t.output_gradient.data());
@@ -91,7 +91,7 @@ class EmbeddingOperation final : public Operation {
     });
   }
 
-  // Calls use(place, in_table, size) with where each row begins in the batch and in the table.
+  // Calls use(place, in_table, size) with the offsets of each row in the batch and in the table.
   template <typename Indices, typename Use>
   void for_each_row(const Indices& indices, const Use& use) const {
     const std::size_t dimension = dimension_;
@@ -103,7 +103,7 @@ class EmbeddingOperation final : public Operation {
   std::size_t dimension_;
 };
 
-// Adds the same rows of a table to each part of the batch.
+// Adds the same rows of a table to each sample.
 template <typename T>
 class PositionalEmbeddingOperation final : public Operation {
  public:
@@ -122,7 +122,7 @@ class PositionalEmbeddingOperation final : public Operation {
         (table_.empty() ? static_cast<const T*>(t.weights[0].data()) : table_.data()) +
         pass.position * spec_.width;
     for (std::int64_t sample = 0; sample < spec_.samples; ++sample)
-      add(of_sample(t.inputs[0], sample), table, spec_.elements, of_sample(t.output, sample));
+      add(sample_data(t.inputs[0], sample), table, spec_.elements, sample_data(t.output, sample));
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
@@ -133,12 +133,12 @@ class PositionalEmbeddingOperation final : public Operation {
   }
 
  private:
-  T* of_sample(const TensorView& view, std::int64_t sample) const {
+  T* sample_data(const TensorView& view, std::int64_t sample) const {
     return static_cast<T*>(view.data()) + sample * spec_.elements;
   }
 
-  // In the order of the batch; a part of the table at a time, which stays in the cache. Rows that
-  // no position has get 0.
+  // Sums in the order of the batch, by parts of the table that stay in the cache. Rows without a
+  // position are set to 0.
   void sum_samples(const Operands& t) const {
     constexpr std::int64_t kPart = 4096;
     float* const sums = t.parameter_gradients[0].data();
@@ -146,7 +146,7 @@ class PositionalEmbeddingOperation final : public Operation {
       const std::int64_t count = std::min(kPart, spec_.elements - begin);
       std::fill_n(sums + begin, count, 0.0f);
       for (std::int64_t sample = 0; sample < spec_.samples; ++sample)
-        add_to(sums + begin, of_sample(t.output_gradient, sample) + begin, count);
+        add_to(sums + begin, sample_data(t.output_gradient, sample) + begin, count);
     }
     std::ranges::fill(t.parameter_gradients[0].subspan(static_cast<std::size_t>(spec_.elements)),
                       0.0f);

@@ -48,7 +48,7 @@ class PositionalEmbeddingOperation final : public Operation {
         layout_(channel_layout(spec.samples, spec.elements, context.options().precision,
                                context.multiprocessors())),
         partials_at_(scratch_.add(spec.training && table.empty() ? partial_bytes(layout_) : 0)) {
-    if (!table.empty()) keep(table);
+    if (!table.empty()) upload(table);
   }
 
   Needs needs() const override {
@@ -83,7 +83,7 @@ class PositionalEmbeddingOperation final : public Operation {
 
  private:
   // Copies `table` to the GPU, in the type of the activations.
-  void keep(const std::vector<float>& table) {
+  void upload(const std::vector<float>& table) {
     const Precision type = context_.options().precision;
     device::Buffer wide = context_.allocator().allocate(table.size() * sizeof(float));
     device::HostView view(wide.as<float>(), context_.stream());
@@ -101,8 +101,8 @@ class PositionalEmbeddingOperation final : public Operation {
   }
 
   Context& context_;
-  std::size_t elements_;  // of the table that a pass uses
-  std::size_t width_;     // from the row of a position to the next; 0 if all have the same
+  std::size_t elements_;  // used elements of the table
+  std::size_t width_;     // stride of the rows; 0 if all positions share one
   ChannelLayout layout_;
   ScratchPlan scratch_;
   std::size_t partials_at_;

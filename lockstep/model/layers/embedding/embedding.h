@@ -10,8 +10,8 @@ namespace lockstep::model {
 struct EmbeddingSpec;
 
 /// A trained row for each index: an int32 input of the network, [...] to [..., dimension]. Array
-/// "embeddings" [vocabulary, dimension], at first uniform in (-0.05, 0.05), as in Keras, which a
-/// TiedDense may share.
+/// "embeddings" [vocabulary, dimension], initially uniform in (-0.05, 0.05), as in Keras; a
+/// TiedDense may share it.
 class Embedding final : public BuiltinLayer {
  public:
   /// Vocabulary and dimension are required.
@@ -19,7 +19,7 @@ class Embedding final : public BuiltinLayer {
     std::int64_t vocabulary =
         0;  ///< indices are 0 to vocabulary - 1; a batch with others is refused
     std::int64_t dimension = 0;  ///< elements of a row
-    float stddev = 0;  ///< if above 0, the rows are at first normal with this deviation instead
+    float stddev = 0;            ///< if above 0: standard deviation of normal initial rows
   };
   /// Sizes are checked when the layer is added to a network.
   explicit Embedding(const Options& options) : options_(options) {}

@@ -13,10 +13,10 @@ using Key = unsigned long long;  // an index and, below it, its position in the 
 
 constexpr std::size_t kChunk = 1024;  // keys that a block sorts in shared memory
 constexpr unsigned kSortThreads = kChunk / 2;
-constexpr unsigned kColumns = 32;  // of the rows that a block adds up
-constexpr unsigned kLanes = 8;     // rows that a block reads at the same time
+constexpr unsigned kColumns = 32;  // row elements that a block sums
+constexpr unsigned kLanes = 8;     // rows that a block reads in parallel
 
-// Whole chunks, and a power of two.
+// Rounded up to whole chunks and a power of two.
 std::size_t key_count(std::size_t indices) {
   return std::bit_ceil(indices < kChunk ? kChunk : indices);
 }
@@ -69,26 +69,26 @@ __global__ void sort_chunks(Key* keys, std::size_t first_run, std::size_t last_r
   for (std::size_t i = threadIdx.x; i < kChunk; i += kSortThreads) keys[first + i] = chunk[i];
 }
 
-// A block at the first of equal indices adds up their rows, every lane each kLanes-th, and then the
+// The block at the first of equal indices sums their rows: each lane every kLanes-th row, then the
 // lanes.
 template <typename T>
 __global__ void add_rows(const Key* keys, std::size_t count, const T* rows, std::size_t dimension,
                          bool add, float* sums) {
-  __shared__ float of_lanes[kLanes][kColumns];
+  __shared__ float lane_sums[kLanes][kColumns];
   const std::size_t begin = blockIdx.x;
   const Key index = keys[begin] >> 32;
   if (begin > 0 && keys[begin - 1] >> 32 == index) return;
   const unsigned lane = threadIdx.x / kColumns;
-  const unsigned of_block = threadIdx.x % kColumns;
-  const std::size_t column = static_cast<std::size_t>(blockIdx.y) * kColumns + of_block;
+  const unsigned block_column = threadIdx.x % kColumns;
+  const std::size_t column = static_cast<std::size_t>(blockIdx.y) * kColumns + block_column;
   float sum = 0;
   if (column < dimension)
     for (std::size_t i = begin + lane; i < count && keys[i] >> 32 == index; i += kLanes)
       sum += widen(rows[(keys[i] & 0xffffffffU) * dimension + column]);
-  of_lanes[lane][of_block] = sum;
+  lane_sums[lane][block_column] = sum;
   __syncthreads();
   if (lane > 0 || column >= dimension) return;
-  for (unsigned other = 1; other < kLanes; ++other) sum += of_lanes[other][of_block];
+  for (unsigned other = 1; other < kLanes; ++other) sum += lane_sums[other][block_column];
   float* const place = sums + index * dimension + column;
   *place = add ? *place + sum : sum;
 }
@@ -147,7 +147,7 @@ void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std
 
 void add_table(const TensorView& input, const TensorView& table, const TensorView& output,
                cudaStream_t stream) {
-  // Of a table that begins in the middle of another one.
+  // The table may begin in the middle of another one.
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(table.data()) % kPackBytes == 0;
   with_width(input.type(), is_aligned ? static_cast<std::int64_t>(table.size()) : 1,
              [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {

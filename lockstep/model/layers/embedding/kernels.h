@@ -1,4 +1,4 @@
-// Kernels of the rows of a table. All functions return when the work is enqueued on `stream`.
+// Kernels on the rows of a table. All functions return when the work is enqueued on `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ void gather_rows(const TensorView& table, std::span<const std::int32_t> indices,
 /// Bytes of workspace for sum_rows() of `count` indices.
 std::size_t sum_rows_bytes(std::int64_t count);
 /// sums[v] = sum of rows[i] over the i with indices[i] = v, 0 without any; with `add`, sums[v] is
-/// increased by it. The order of the sum depends on the indices alone: the same bits in every run.
+/// increased by it. The order of the sum depends on the indices alone: bitwise reproducible.
 void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std::int64_t dimension,
               std::span<float> sums, bool add, std::byte* workspace, cudaStream_t stream);
 

@@ -12,21 +12,21 @@ namespace lockstep::model {
 struct PositionalEmbeddingSpec;
 
 /// Adds a row to each position of a sequence: [T, D] to [T, D]. Learned: an array "embeddings"
-/// [rows, D], at first uniform in (-0.05, 0.05), of which position t gets row t. Constant: such an
-/// array, of which every position gets row 0, as the token types of BERT for a text of one type.
-/// Sinusoidal: no parameters; position t has sin(t / 10000^(2i/D)) in element 2i and cos of the
-/// same in element 2i + 1 (Vaswani et al., arXiv 1706.03762).
+/// [rows, D], initially uniform in (-0.05, 0.05); position t adds row t. Constant: such an array;
+/// every position adds row 0, as with the token types of BERT for a text of one type. Sinusoidal:
+/// no parameters; position t has sin(t / 10000^(2i/D)) in element 2i and cos of the same in element
+/// 2i + 1 (Vaswani et al., arXiv 1706.03762).
 class PositionalEmbedding final : public BuiltinLayer {
  public:
-  /// Where the rows are from.
+  /// The source of the rows.
   enum class Kind { learned, constant, sinusoidal };
   /// Options.
   struct Options {
-    Kind kind = Kind::learned;  ///< trained, or given by a formula
-    /// Of a trained array, which may have more than are used: weights of a network for longer
-    /// sequences then fit. 0: as many as are used.
+    Kind kind = Kind::learned;  ///< trained, or computed by a formula
+    /// Rows of a trained array. Unused rows admit the weights of a network for longer sequences. 0:
+    /// the number of rows used.
     std::int64_t rows = 0;
-    float stddev = 0;  ///< if above 0, learned rows are at first normal with this deviation instead
+    float stddev = 0;  ///< if above 0: standard deviation of normal initial rows
   };
   PositionalEmbedding() : options_() {}
   /// The input's shape is checked when the layer is added to a network.
@@ -58,9 +58,9 @@ std::vector<float> sinusoidal_table(std::int64_t positions, std::int64_t width);
 
 /// A positional embedding for one batch size.
 struct PositionalEmbeddingSpec {
-  std::int64_t samples = 0;   ///< parts of the batch to which the same is added
-  std::int64_t elements = 0;  ///< of a part: rows x D, or D if it is constant
-  std::int64_t width = 0;     ///< from the row of a position to the next: D, or 0 if it is constant
+  std::int64_t samples = 0;   ///< samples of the batch, each with the same addend
+  std::int64_t elements = 0;  ///< per sample: rows x D, or D if it is constant
+  std::int64_t width = 0;     ///< stride of the rows: D, or 0 if it is constant
   bool training = false;      ///< whether a backward pass follows
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 // Rows are widened to float32 when they are read and rounded once when they are written. Sums over
 // rows are float32 within a block of rows and double over the blocks: converting each row would
-// take longer than all else.
+// dominate the time.
 template <typename T>
 class RowNormalizationOperation final : public Operation {
  public:
@@ -20,8 +20,8 @@ class RowNormalizationOperation final : public Operation {
     if (!spec.training) return;
     for (Eigen::ArrayXf* row : {&gradient_, &wide_input_, &wide_gradient_}) row->resize(spec.width);
     for (Sums& sums : sums_) {
-      sums.of_block.resize(spec.width);
-      sums.of_all.resize(spec.width);
+      sums.block.resize(spec.width);
+      sums.total.resize(spec.width);
     }
   }
 
@@ -55,47 +55,48 @@ class RowNormalizationOperation final : public Operation {
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     constexpr std::int64_t kBlock = 32;
     const bool has_sums = !t.parameter_gradients[0].empty();
-    for (Sums& sums : sums_) sums.of_all.setZero();
+    for (Sums& sums : sums_) sums.total.setZero();
     for (std::int64_t first = 0; first < spec_.rows; first += kBlock) {
-      for (Sums& sums : sums_) sums.of_block.setZero();
+      for (Sums& sums : sums_) sums.block.setZero();
       for (std::int64_t r = first; r < std::min(first + kBlock, spec_.rows); ++r)
         process_gradient(t, r);
       if (!has_sums) continue;
-      for (Sums& sums : sums_) sums.of_all += sums.of_block.template cast<double>();
+      for (Sums& sums : sums_) sums.total += sums.block.template cast<double>();
     }
     for (std::size_t p = 0; has_sums && p < t.parameter_gradients.size(); ++p)
       FloatArray(t.parameter_gradients[p].data(), spec_.width) =
-          sums_[p].of_all.template cast<float>();
+          sums_[p].total.template cast<float>();
   }
 
  private:
-  // Of the gradient of a parameter.
+  // Sums for the gradient of a parameter.
   struct Sums {
-    Eigen::ArrayXf of_block;
-    Eigen::ArrayXd of_all;
+    Eigen::ArrayXf block;
+    Eigen::ArrayXd total;
   };
 
-  // Adds what row r contributes to the gradients of gamma and beta, and writes that of the input.
+  // Adds the contribution of row r to the gradients of gamma and beta, and writes that of the
+  // input.
   void process_gradient(const Operands& t, std::int64_t r) {
-    const RowStatistics& of_row = statistics(t)[r];
+    const RowStatistics& row_statistics = statistics(t)[r];
     normalize(widened(row(t.inputs[0], r), spec_.width, wide_input_.data()).data(),
               widened(row(t.output_gradient, r), spec_.width, wide_gradient_.data()).data(),
-              t.parameters[0].data(), of_row, spec_.width, normalized_.data(), gradient_.data(),
-              sums_[0].of_block.data(), sums_[1].of_block.data());
+              t.parameters[0].data(), row_statistics, spec_.width, normalized_.data(),
+              gradient_.data(), sums_[0].block.data(), sums_[1].block.data());
     if (t.input_gradients[0].empty()) return;
     const float mean = spec_.centers ? gradient_.mean() : 0.0f;
     const float slope = (gradient_ * normalized_).mean();
-    assign((gradient_ - mean - normalized_ * slope) * of_row.inverse_deviation,
+    assign((gradient_ - mean - normalized_ * slope) * row_statistics.inverse_deviation,
            row(t.input_gradients[0], r), spec_.width, gradient_.data());
   }
 
   // The normalized input of a row and its gradient, and the sums for gamma and beta, in one pass.
   static void normalize(const float* __restrict input, const float* __restrict output_gradient,
-                        const float* __restrict gamma, const RowStatistics& of_row,
+                        const float* __restrict gamma, const RowStatistics& row_statistics,
                         std::int64_t width, float* __restrict normalized,
                         float* __restrict gradient, float* __restrict gamma_sums,
                         float* __restrict beta_sums) {
-    const auto [mean, inverse] = of_row;
+    const auto [mean, inverse] = row_statistics;
     for (std::int64_t i = 0; i < width; ++i) {
       const float value = (input[i] - mean) * inverse;
       const float dy = output_gradient[i];
@@ -115,10 +116,10 @@ class RowNormalizationOperation final : public Operation {
 
   RowNormalizationSpec spec_;
   Eigen::ArrayXf normalized_;
-  Eigen::ArrayXf gradient_;  // of the normalized row
+  Eigen::ArrayXf gradient_;  // gradient of the normalized row
   Eigen::ArrayXf wide_input_;
   Eigen::ArrayXf wide_gradient_;
-  Sums sums_[2];  // of gamma and beta
+  Sums sums_[2];  // gamma, beta
 };
 
 }  // namespace

@@ -53,10 +53,10 @@ __global__ void gradient_of_each_row(const T* input, const T* output_gradient,
                                      RowNormalizationSpec spec, T* input_gradient) {
   const auto width = static_cast<float>(spec.width);
   for (std::int64_t row = blockIdx.x; row < spec.rows; row += gridDim.x) {
-    const RowStatistics of_row = statistics[row];
+    const RowStatistics row_statistics = statistics[row];
     const std::int64_t begin = row * spec.width;
     const auto normalized = [&](std::int64_t i) {
-      return (widen(input[begin + i]) - of_row.mean) * of_row.inverse_deviation;
+      return (widen(input[begin + i]) - row_statistics.mean) * row_statistics.inverse_deviation;
     };
     const auto scaled = [&](std::int64_t i) {
       return widen(output_gradient[begin + i]) * gamma[i];
@@ -72,7 +72,7 @@ __global__ void gradient_of_each_row(const T* input, const T* output_gradient,
     const float slope = sum_for_all(products) / width;
     for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
       input_gradient[begin + i] =
-          narrow<T>((scaled(i) - mean - normalized(i) * slope) * of_row.inverse_deviation);
+          narrow<T>((scaled(i) - mean - normalized(i) * slope) * row_statistics.inverse_deviation);
   }
 }
 
@@ -91,9 +91,9 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocksPerMultiprocessor)
     for_each_row<2>(
         walk, layout.rows,
         [&](std::int64_t row) {
-          const std::int64_t at = row * layout.channels + walk.channel;
-          return Row{load_stored<T, kWidth>(input + at),
-                     load_stored<T, kWidth>(output_gradient + at), statistics[row]};
+          const std::int64_t offset = row * layout.channels + walk.channel;
+          return Row{load_stored<T, kWidth>(input + offset),
+                     load_stored<T, kWidth>(output_gradient + offset), statistics[row]};
         },
         [&](std::int64_t, const Row& row) {
           const Values<T, kWidth> x = values_of<T, kWidth>(row.input);
@@ -122,7 +122,7 @@ unsigned row_blocks(const RowNormalizationSpec& spec) {
   return static_cast<unsigned>(std::min(spec.rows, kMaxBlocks));
 }
 
-// Whole warps, no more than a row needs.
+// Whole warps, at most as needed for a row.
 unsigned row_threads(const RowNormalizationSpec& spec) {
   const std::int64_t warps = (spec.width + kWarp - 1) / kWarp;
   return static_cast<unsigned>(std::min<std::int64_t>(warps * kWarp, kThreads));

@@ -1,6 +1,5 @@
 // Kernels of the normalization of rows, [rows, width]. All functions return when the work is
-// enqueued on `stream`. The order of summation depends only on the layout: the same bits in every
-// run.
+// enqueued on `stream`. The order of summation depends only on the layout: bitwise reproducible.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +11,8 @@
 namespace lockstep::model::cuda {
 
 /// output = (input - mean) * inverse_deviation * gamma + beta, each row with its own statistics,
-/// which are written to `statistics` [rows] unless it is null. Unless spec.centers, the mean is
-/// taken as 0 and `beta` is null.
+/// which are written to `statistics` [rows] unless it is null. Unless spec.centers, the mean is 0
+/// and `beta` is null.
 void normalize_samples(const TensorView& input, const RowNormalizationSpec& spec,
                        const float* gamma, const float* beta, const TensorView& output,
                        RowStatistics* statistics, cudaStream_t stream);

@@ -80,9 +80,9 @@ struct RowNormalizationSpec {
   bool training = false;   ///< whether a backward pass follows
 };
 
-/// Of one row, kept from forward to backward.
+/// Statistics of one row, kept from forward to backward.
 struct RowStatistics {
-  float mean = 0;               ///< of its elements; 0 if they are not centered
+  float mean = 0;               ///< 0 if rows are not centered
   float inverse_deviation = 0;  ///< 1 / sqrt(variance + epsilon)
 };
 

@@ -7,12 +7,12 @@
 
 namespace lockstep::model {
 
-/// One axis of an image that is enlarged by an integer factor. Centres of pixels are at half
-/// numbers: output i is at (i + 1/2) / size - 1/2 of the input, clamped to its first and last
-/// pixel. Positions are exact, in units of 1 / (2 size) pixels; all numbers are below 2^32 as
-/// extents are below 2^31.
+/// One axis of an image that is enlarged by an integer factor. Pixel centers are at half-integers:
+/// output i is at (i + 1/2) / size - 1/2 of the input, clamped to its first and last pixel.
+/// Positions are exact, in units of 1 / (2 size) pixels; all numbers are below 2^32 as extents are
+/// below 2^31.
 struct BilinearAxis {
-  std::uint32_t extent = 0;  ///< of the input
+  std::uint32_t extent = 0;  ///< extent of the input
   std::uint32_t size = 1;    ///< factor on the extent
 
   /// What an output reads: (1 - weight) * input[first] + weight * input[second].
@@ -21,7 +21,7 @@ struct BilinearAxis {
     std::uint32_t second;
     float weight;
   };
-  /// Those of `output`.
+  /// The sources of `output`.
   constexpr Sources sources(std::uint32_t output) const {
     const std::uint32_t at = position(output);
     const std::uint32_t first = at / (2 * size);
@@ -57,7 +57,7 @@ struct BilinearAxis {
 /// Images [batch, vertical.extent, horizontal.extent, channels] that are enlarged.
 struct BilinearSpec {
   std::int64_t batch = 0;     ///< samples
-  std::int64_t channels = 0;  ///< of the images
+  std::int64_t channels = 0;  ///< channels per image
   BilinearAxis vertical;      ///< rows
   BilinearAxis horizontal;    ///< columns
 

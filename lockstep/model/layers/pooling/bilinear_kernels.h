@@ -12,7 +12,7 @@ namespace lockstep::model::cuda {
 /// The images of `input` enlarged.
 void bilinear_forward(const TensorView& input, const BilinearSpec& spec, const TensorView& output,
                       cudaStream_t stream);
-/// Every input gathers from the outputs that read it: the same bits in every run.
+/// Every input gathers from the outputs that read it: bitwise reproducible.
 void bilinear_backward(const TensorView& output_gradient, const BilinearSpec& spec,
                        const TensorView& input_gradient, cudaStream_t stream);
 

@@ -15,7 +15,7 @@ namespace lockstep::model::cpu {
 namespace {
 
 // A half-open range of rows or columns.
-struct Stretch {
+struct Interval {
   std::int64_t begin, end;
   std::int64_t size() const { return end - begin; }
 };
@@ -25,15 +25,16 @@ struct Axis {
   std::int64_t extent, outputs, kernel, stride, pad;
 
   std::int64_t begin(std::int64_t window) const { return window * stride - pad; }
-  // What a window covers.
-  Stretch covered(std::int64_t window) const {
+  // The range that a window covers.
+  Interval covered(std::int64_t window) const {
     return {std::max(begin(window), std::int64_t{0}), std::min(begin(window) + kernel, extent)};
   }
   // The windows that cover each row or column.
-  std::vector<Stretch> covering() const {
-    std::vector<Stretch> windows;
+  std::vector<Interval> covering() const {
+    std::vector<Interval> windows;
     for (std::int64_t input = 0; input < extent; ++input) {
-      const std::int64_t reach = input + pad - kernel;  // the last begin that is too early
+      const std::int64_t reach =
+          input + pad - kernel;  // the last begin that does not reach the input
       windows.push_back(
           {reach < 0 ? 0 : reach / stride + 1, std::min((input + pad) / stride + 1, outputs)});
     }
@@ -41,12 +42,12 @@ struct Axis {
   }
 };
 
-// Places in a window, in memory as bytes or integers.
+// Places in a window, stored as bytes or integers.
 using ByteLanes [[gnu::vector_size(kLanes)]] = std::uint8_t;
 using ByteQuarters [[gnu::vector_size(4 * kLanes)]] = std::uint8_t;
 using ShortLanes [[gnu::vector_size(2 * kLanes)]] = std::uint16_t;
 
-// Shuffles with zeros, which compilers do not make of a conversion of vectors.
+// Shuffles with zeros, which compilers do not generate for a vector conversion.
 template <std::size_t... kIndex>
 IntLanes integers_of(const ByteLanes& bytes, std::index_sequence<kIndex...> /*two of each*/) {
   const auto shorts = reinterpret_cast<ShortLanes>(__builtin_shufflevector(
@@ -105,113 +106,113 @@ struct Geometry {
   std::int64_t channels;
   Axis rows, columns;
 
-  float pixels(const Stretch& of_rows, const Stretch& of_columns) const {
-    return static_cast<float>(of_rows.size() * of_columns.size());
+  float pixels(const Interval& vertical, const Interval& horizontal) const {
+    return static_cast<float>(vertical.size() * horizontal.size());
   }
 };
 
-// The passes of a row of pixels: of an output, or of the gradient of an input. They have their own
-// copy of the geometry, which a place that is written as a byte might otherwise have changed.
+// The passes of a row of pixels of an output or an input gradient. The geometry is passed by value:
+// stores of bytes, which may alias anything, would force reloads.
 
-// `image` is that of the input, `to` and `places` the row. Takes the first of equal values, and NaN
-// if there is one. Null `places` are not kept.
+// `image` is the input image, `to` and `places` the row. Selects the first of equal values, and NaN
+// if present. Null `places` are not written.
 template <typename T, typename Index>
-void largest_of_row(const Geometry g, std::int64_t row, const T* image, T* to, Index* places) {
-  const Stretch rows = g.rows.covered(row);
+void max_row(const Geometry g, std::int64_t row, const T* image, T* to, Index* places) {
+  const Interval rows = g.rows.covered(row);
   const std::int64_t line = g.columns.extent * g.channels;
   for (std::int64_t column = 0; column < g.columns.outputs; ++column) {
-    const Stretch columns = g.columns.covered(column);
+    const Interval columns = g.columns.covered(column);
     const std::int64_t first_place = (rows.begin - g.rows.begin(row)) * g.columns.kernel +
                                      columns.begin - g.columns.begin(column);
     const T* const window = image + rows.begin * line + columns.begin * g.channels;
     each_lanes(g.channels, [&](std::int64_t channel, auto count) {
       const T* from = window + channel;
-      Lanes largest = load_some(from, count);
+      Lanes largest = load_partial(from, count);
       IntLanes where = lanes_of_place(first_place);
       for (std::int64_t y = 0; y < rows.size(); ++y, from += line) {
         const T* pixel = from;
         IntLanes here = lanes_of_place(first_place + y * g.columns.kernel);
         for (std::int64_t x = 0; x < columns.size(); ++x, pixel += g.channels, here += 1) {
-          const Lanes values = load_some(pixel, count);
+          const Lanes values = load_partial(pixel, count);
           const IntLanes is_nan = values != values;  // NOLINT(misc-redundant-expression)
           const IntLanes wins = (values > largest) | is_nan;
           largest = wins ? values : largest;
           where = wins ? here : where;
         }
       }
-      const std::int64_t at = column * g.channels + channel;
-      store_some(largest, to + at, count);
-      if (places != nullptr) store_places(where, places + at, count);
+      const std::int64_t offset = column * g.channels + channel;
+      store_partial(largest, to + offset, count);
+      if (places != nullptr) store_places(where, places + offset, count);
     });
   }
 }
 
 template <typename T>
-void means_of_row(const Geometry g, std::int64_t row, const T* image, T* to) {
-  const Stretch rows = g.rows.covered(row);
+void mean_row(const Geometry g, std::int64_t row, const T* image, T* to) {
+  const Interval rows = g.rows.covered(row);
   const std::int64_t line = g.columns.extent * g.channels;
   for (std::int64_t column = 0; column < g.columns.outputs; ++column) {
-    const Stretch columns = g.columns.covered(column);
+    const Interval columns = g.columns.covered(column);
     const T* const window = image + rows.begin * line + columns.begin * g.channels;
     each_lanes(g.channels, [&](std::int64_t channel, auto count) {
       Lanes sum{};
       for (std::int64_t y = 0; y < rows.size(); ++y)
         for (std::int64_t x = 0; x < columns.size(); ++x)
-          sum += load_some(window + channel + y * line + x * g.channels, count);
-      store_some(sum / g.pixels(rows, columns), to + column * g.channels + channel, count);
+          sum += load_partial(window + channel + y * line + x * g.channels, count);
+      store_partial(sum / g.pixels(rows, columns), to + column * g.channels + channel, count);
     });
   }
 }
 
-// `image` and `places` are those of the output, `to` the row; `windows` cover it, `of_column[i]`
-// its pixels.
+// `image` and `places` are those of the output, `to` the row; `windows` cover it,
+// `column_windows[i]` its pixels.
 template <typename T, typename Index>
-void gradient_of_largest(const Geometry g, std::int64_t row, const Stretch windows,
-                         const Stretch* of_column, const T* image, const Index* places, T* to) {
+void max_gradient_row(const Geometry g, std::int64_t row, const Interval windows,
+                      const Interval* column_windows, const T* image, const Index* places, T* to) {
   const std::int64_t line = g.columns.outputs * g.channels;
   for (std::int64_t column = 0; column < g.columns.extent; ++column) {
-    const Stretch across = of_column[column];
+    const Interval across = column_windows[column];
     const std::int64_t first = windows.begin * line + across.begin * g.channels;
     const std::int64_t place = (row - g.rows.begin(windows.begin)) * g.columns.kernel + column -
                                g.columns.begin(across.begin);
     const bool is_single = windows.size() == 1 && across.size() == 1;
     each_lanes(g.channels, [&](std::int64_t channel, auto count) {
-      // Of a window: its gradient where the largest value is here.
-      const auto given = [&](std::int64_t at, std::int64_t here) {
-        return load_places(places + at, count) == lanes_of_place(here)
-                   ? load_some(image + at, count)
+      // The gradient of a window where its largest value is here.
+      const auto gradient_at = [&](std::int64_t offset, std::int64_t here) {
+        return load_places(places + offset, count) == lanes_of_place(here)
+                   ? load_partial(image + offset, count)
                    : Lanes{};
       };
       Lanes sum{};
       if (is_single) {
-        sum = given(first + channel, place);
+        sum = gradient_at(first + channel, place);
       } else {
         for (std::int64_t y = 0; y < windows.size(); ++y)
           for (std::int64_t x = 0; x < across.size(); ++x)
-            sum += given(first + y * line + x * g.channels + channel,
-                         place - y * g.rows.stride * g.columns.kernel - x * g.columns.stride);
+            sum += gradient_at(first + y * line + x * g.channels + channel,
+                               place - y * g.rows.stride * g.columns.kernel - x * g.columns.stride);
       }
-      store_some(sum, to + column * g.channels + channel, count);
+      store_partial(sum, to + column * g.channels + channel, count);
     });
   }
 }
 
 template <typename T>
-void gradient_of_means(const Geometry g, const Stretch windows, const Stretch* of_column,
+void mean_gradient_row(const Geometry g, const Interval windows, const Interval* column_windows,
                        const T* image, T* to) {
   const std::int64_t line = g.columns.outputs * g.channels;
   for (std::int64_t column = 0; column < g.columns.extent; ++column)
     each_lanes(g.channels, [&](std::int64_t channel, auto count) {
       Lanes sum{};
       for (std::int64_t y = windows.begin; y < windows.end; ++y)
-        for (std::int64_t x = of_column[column].begin; x < of_column[column].end; ++x)
-          sum += load_some(image + y * line + x * g.channels + channel, count) /
+        for (std::int64_t x = column_windows[column].begin; x < column_windows[column].end; ++x)
+          sum += load_partial(image + y * line + x * g.channels + channel, count) /
                  g.pixels(g.rows.covered(y), g.columns.covered(x));
-      store_some(sum, to + column * g.channels + channel, count);
+      store_partial(sum, to + column * g.channels + channel, count);
     });
 }
 
-// Elements of T in memory, Index that of a place in a window. Every output reads its window, every
+// T is the type of elements, Index that of places in a window. Every output reads its window, every
 // input gathers from the windows that cover it: no element is written twice.
 template <typename T, typename Index>
 class Pool2DOperation final : public Operation {
@@ -225,27 +226,27 @@ class Pool2DOperation final : public Operation {
             spec.window.stride_width, spec.window.pad_left}},
         windows_of_row_(g_.rows.covering()),
         windows_of_column_(g_.columns.covering()),
-        takes_largest_(spec.kind == Pool2DSpec::Kind::max),
-        keeps_places_(takes_largest_ && spec.training) {}
+        is_max_(spec.kind == Pool2DSpec::Kind::max),
+        saves_places_(is_max_ && spec.training) {}
 
   Needs needs() const override {
     const std::int64_t outputs = batch_ * output_image();
     return {.inputs_in_backward = false,
             .output_in_backward = false,
-            .saved_bytes = keeps_places_ ? static_cast<std::size_t>(outputs) * sizeof(Index) : 0};
+            .saved_bytes = saves_places_ ? static_cast<std::size_t>(outputs) * sizeof(Index) : 0};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
     const auto* const input = static_cast<const T*>(t.inputs[0].data());
     auto* const output = static_cast<T*>(t.output.data());
-    auto* const places = keeps_places_ ? reinterpret_cast<Index*>(t.saved.data()) : nullptr;
+    auto* const places = saves_places_ ? reinterpret_cast<Index*>(t.saved.data()) : nullptr;
     each_row(g_.rows.outputs, [&](std::int64_t image, std::int64_t row) {
       const std::int64_t to = image * output_image() + row * g_.columns.outputs * g_.channels;
       const T* const from = input + image * input_image();
-      if (takes_largest_)
-        largest_of_row(g_, row, from, output + to, places == nullptr ? nullptr : places + to);
+      if (is_max_)
+        max_row(g_, row, from, output + to, places == nullptr ? nullptr : places + to);
       else
-        means_of_row(g_, row, from, output + to);
+        mean_row(g_, row, from, output + to);
     });
   }
 
@@ -257,12 +258,12 @@ class Pool2DOperation final : public Operation {
     each_row(g_.rows.extent, [&](std::int64_t image, std::int64_t row) {
       T* const to = result + image * input_image() + row * g_.columns.extent * g_.channels;
       const std::int64_t from = image * output_image();
-      const Stretch windows = windows_of_row_[static_cast<std::size_t>(row)];
-      if (takes_largest_)
-        gradient_of_largest(g_, row, windows, windows_of_column_.data(), gradient + from,
-                            places + from, to);
+      const Interval windows = windows_of_row_[static_cast<std::size_t>(row)];
+      if (is_max_)
+        max_gradient_row(g_, row, windows, windows_of_column_.data(), gradient + from,
+                         places + from, to);
       else
-        gradient_of_means(g_, windows, windows_of_column_.data(), gradient + from, to);
+        mean_gradient_row(g_, windows, windows_of_column_.data(), gradient + from, to);
     });
   }
 
@@ -270,7 +271,7 @@ class Pool2DOperation final : public Operation {
   std::int64_t input_image() const { return g_.rows.extent * g_.columns.extent * g_.channels; }
   std::int64_t output_image() const { return g_.rows.outputs * g_.columns.outputs * g_.channels; }
 
-  // Calls each(image, row), several at the same time.
+  // Calls each(image, row) in parallel.
   template <typename Each>
   void each_row(std::int64_t height, const Each& each) const {
 #pragma omp parallel for num_threads(thread_budget()) schedule(static)
@@ -279,16 +280,16 @@ class Pool2DOperation final : public Operation {
 
   std::int64_t batch_;
   Geometry g_;
-  std::vector<Stretch> windows_of_row_;
-  std::vector<Stretch> windows_of_column_;
-  bool takes_largest_;
-  bool keeps_places_;
+  std::vector<Interval> windows_of_row_;
+  std::vector<Interval> windows_of_column_;
+  bool is_max_;
+  bool saves_places_;
 };
 
 template <typename T>
 std::unique_ptr<Operation> make_pool(const Pool2DSpec& spec) {
-  constexpr std::int64_t kPlacesOfByte = std::numeric_limits<std::uint8_t>::max() + 1;
-  if (spec.window.kernel_height * spec.window.kernel_width <= kPlacesOfByte)
+  constexpr std::int64_t kBytePlaces = std::numeric_limits<std::uint8_t>::max() + 1;
+  if (spec.window.kernel_height * spec.window.kernel_width <= kBytePlaces)
     return std::make_unique<Pool2DOperation<T, std::uint8_t>>(spec);
   return std::make_unique<Pool2DOperation<T, std::int32_t>>(spec);
 }

@@ -47,7 +47,7 @@ __device__ inline Span covered(int output, int stride, int pad, int kernel, int 
 
 // The windows that cover `input`.
 __device__ inline Span covering(int input, int stride, int pad, int kernel, int outputs) {
-  const int reach = input + pad - kernel;  // the last start that is too early
+  const int reach = input + pad - kernel;  // the last start that does not reach the input
   const int begin = reach < 0 ? 0 : reach / stride + 1;
   const int end = (input + pad) / stride + 1;
   return {begin, end > outputs ? outputs : end};
@@ -111,10 +111,10 @@ __device__ Index place_in_window(const Window& w, int row, int column, int out_r
 }
 
 template <typename T, int kWidth>
-__device__ Values<T, kWidth> load_input(const T* input, const Window& w, const Place& of, int row,
-                                        int column) {
-  return load<T, kWidth>(input +
-                         at(of.image, row, column, of.channel, w.height, w.width, w.channels));
+__device__ Values<T, kWidth> load_input(const T* input, const Window& w, const Place& place,
+                                        int row, int column) {
+  return load<T, kWidth>(
+      input + at(place.image, row, column, place.channel, w.height, w.width, w.channels));
 }
 
 // Positions in windows for the elements of one thread, read and written together.
@@ -123,7 +123,7 @@ struct alignas(kWidth * sizeof(Index) < kPackBytes ? kWidth * sizeof(Index) : kP
   Index elements[kWidth];
 };
 
-// Every thread loops over packs of channels: body(index of the pack).
+// Calls body(index of the pack) in a grid-stride loop over packs of channels.
 template <typename Body>
 __device__ void each_pack(std::int64_t count, Body body) {
   for (auto index = static_cast<std::int64_t>(first_index()); index < count;
@@ -132,8 +132,7 @@ __device__ void each_pack(std::int64_t count, Body body) {
 }
 
 template <typename T, typename Index, int kWidth>
-__global__ void take_largest(const T* input, Window w, std::int64_t count, T* output,
-                             Index* largest) {
+__global__ void max_pool(const T* input, Window w, std::int64_t count, T* output, Index* largest) {
   each_pack(count, [&](std::int64_t index) {
     const Place out = place_of<kWidth>(index, w.output_height, w.output_width, w.channels);
     Values<T, kWidth> best{};
@@ -158,8 +157,8 @@ __global__ void take_largest(const T* input, Window w, std::int64_t count, T* ou
 }
 
 template <typename T, typename Index, int kWidth>
-__global__ void give_to_largest(const T* output_gradient, const Index* largest, Window w,
-                                std::int64_t count, T* input_gradient) {
+__global__ void max_pool_gradient(const T* output_gradient, const Index* largest, Window w,
+                                  std::int64_t count, T* input_gradient) {
   each_pack(count, [&](std::int64_t index) {
     const Place in = place_of<kWidth>(index, w.height, w.width, w.channels);
     Values<T, kWidth> sum{};
@@ -178,7 +177,7 @@ __global__ void give_to_largest(const T* output_gradient, const Index* largest, 
 }
 
 template <typename T, int kWidth>
-__global__ void take_mean(const T* input, Window w, std::int64_t count, float scale, T* output) {
+__global__ void mean_pool(const T* input, Window w, std::int64_t count, float scale, T* output) {
   each_pack(count, [&](std::int64_t index) {
     const Place out = place_of<kWidth>(index, w.output_height, w.output_width, w.channels);
     Values<T, kWidth> sum{};
@@ -195,8 +194,8 @@ __global__ void take_mean(const T* input, Window w, std::int64_t count, float sc
 }
 
 template <typename T, int kWidth>
-__global__ void give_mean(const T* output_gradient, Window w, std::int64_t count, float scale,
-                          T* input_gradient) {
+__global__ void mean_pool_gradient(const T* output_gradient, Window w, std::int64_t count,
+                                   float scale, T* input_gradient) {
   each_pack(count, [&](std::int64_t index) {
     const Place in = place_of<kWidth>(index, w.height, w.width, w.channels);
     Values<T, kWidth> sum{};
@@ -242,7 +241,7 @@ void max_pool_forward(const TensorView& input, const WindowGeometry& window, std
              [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
                with_index(window, [&]<typename Index>(Index) {
                  const std::int64_t count = outputs_of(window, batch) / kWidth;
-                 launch(take_largest<T, Index, kWidth>, blocks_for(static_cast<std::size_t>(count)),
+                 launch(max_pool<T, Index, kWidth>, blocks_for(static_cast<std::size_t>(count)),
                         kThreads, stream, data<T>(input), Window(window), count, data<T>(output),
                         static_cast<Index*>(largest));
                });
@@ -257,7 +256,7 @@ void max_pool_backward(const TensorView& output_gradient, const void* largest,
                with_index(window, [&]<typename Index>(Index) {
                  const std::int64_t count =
                      batch * window.height * window.width * window.channels / kWidth;
-                 launch(give_to_largest<T, Index, kWidth>,
+                 launch(max_pool_gradient<T, Index, kWidth>,
                         blocks_for(static_cast<std::size_t>(count)), kThreads, stream,
                         data<T>(output_gradient), static_cast<const Index*>(largest),
                         Window(window), count, data<T>(input_gradient));
@@ -270,7 +269,7 @@ void average_pool_forward(const TensorView& input, const WindowGeometry& window,
   with_width(input.type(), window.channels,
              [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
                const std::int64_t count = outputs_of(window, batch) / kWidth;
-               launch(take_mean<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads,
+               launch(mean_pool<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads,
                       stream, data<T>(input), Window(window), count, scale, data<T>(output));
              });
 }
@@ -278,13 +277,14 @@ void average_pool_forward(const TensorView& input, const WindowGeometry& window,
 void average_pool_backward(const TensorView& output_gradient, const WindowGeometry& window,
                            std::int64_t batch, float scale, const TensorView& input_gradient,
                            cudaStream_t stream) {
-  with_width(
-      input_gradient.type(), window.channels,
-      [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-        const std::int64_t count = batch * window.height * window.width * window.channels / kWidth;
-        launch(give_mean<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream,
-               data<T>(output_gradient), Window(window), count, scale, data<T>(input_gradient));
-      });
+  with_width(input_gradient.type(), window.channels,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               const std::int64_t count =
+                   batch * window.height * window.width * window.channels / kWidth;
+               launch(mean_pool_gradient<T, kWidth>, blocks_for(static_cast<std::size_t>(count)),
+                      kThreads, stream, data<T>(output_gradient), Window(window), count, scale,
+                      data<T>(input_gradient));
+             });
 }
 
 }  // namespace lockstep::model::cuda

@@ -19,8 +19,8 @@ std::size_t largest_bytes(const WindowGeometry& window, std::int64_t batch);
 /// window, unless it is null. A NaN in a window wins.
 void max_pool_forward(const TensorView& input, const WindowGeometry& window, std::int64_t batch,
                       const TensorView& output, void* largest, cudaStream_t stream);
-/// Every input gathers from the windows of which it was the maximum: no atomic additions, the same
-/// bits in every run.
+/// Every input gathers from the windows of which it was the maximum: no atomic additions, bitwise
+/// reproducible.
 void max_pool_backward(const TensorView& output_gradient, const void* largest,
                        const WindowGeometry& window, std::int64_t batch,
                        const TensorView& input_gradient, cudaStream_t stream);

@@ -23,7 +23,7 @@ struct PoolOptions {
                                      ///< overlap its edges
 };
 
-/// What all poolings share.
+/// Common base of the poolings.
 class Pool2D : public BuiltinLayer {
  public:
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
@@ -44,8 +44,8 @@ class WindowPool2D : public Pool2D {
   Shape build(BuildContext& context) const override;
 
  protected:
-  explicit WindowPool2D(const PoolOptions& options) : options_(options) {}  ///< keeps them
-  const PoolOptions& options() const { return options_; }                   ///< as given
+  explicit WindowPool2D(const PoolOptions& options) : options_(options) {}  ///< stores the options
+  const PoolOptions& options() const { return options_; }                   ///< the options
 
  private:
   PoolOptions options_;

@@ -9,7 +9,7 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// `window` is that of the reverse: its windows are the pixels of the input.
+// `window` is that of the reverse pooling: its windows are the pixels of the input.
 template <typename T>
 class UpSampling2DOperation final : public Operation {
  public:
@@ -75,7 +75,7 @@ class BilinearOperation final : public Operation {
         const auto [top, bottom, down] = s_.vertical.sources(static_cast<std::uint32_t>(y));
         for (std::int64_t x = 0; x < s_.output_width(); ++x, to += s_.channels) {
           const auto [left, right, along] = s_.horizontal.sources(static_cast<std::uint32_t>(x));
-          // Of two pixels of a row, whose copies are the columns `first` and the next of wide_.
+          // Interpolates two pixels of a row, copied to columns `first` and `first` + 1 of wide_.
           const auto between = [&, left = left, right = right, along = along](std::uint32_t row,
                                                                               int first) {
             const T* const pixels = from + row * input_row();
@@ -111,7 +111,7 @@ class BilinearOperation final : public Operation {
   }
 
  private:
-  // As float32: where it is, or a copy in column `copy` of wide_.
+  // The pixel as float32: in place, or a copy in column `copy` of wide_.
   ConstFloatArray pixel(const T* at, int copy) {
     return widened(at, s_.channels, wide_.col(copy).data());
   }

@@ -15,9 +15,9 @@ namespace lockstep::model::cpu {
 template <typename T>
 struct RecurrentArrays {
   T* inputs;           // [T, rows, inputs], or their gradients
-  float* products;     // [rows, width], or [rows, units]: the gradients of the outputs before
-  float* carry;        // [rows, units]: what else of a gradient goes to the step before
-  float* kept;         // [rows, units]: the gradient that padding leaves to the step before
+  float* products;     // [rows, width], or [rows, units]: the gradients of the previous outputs
+  float* carry;        // [rows, units]: the remaining gradient for the previous step
+  float* kept;         // [rows, units]: the gradient that padding passes to the previous step
   float* initial;      // [states, rows, units]: the gradient of the initial state
   T* gates;            // see RecurrentLayout
   T* recurrent_gates;  // [T, rows, width]: gradients of the recurrent products
@@ -50,11 +50,11 @@ class RecurrentCells {
   RecurrentMark mark(const Arrays& a, std::int64_t row) const {
     return spec_.segments ? a.marks[row] : RecurrentMark::next;
   }
-  /// The cell state that row `row` of all steps, n of its step, reads.
+  /// The cell state that row `row` of all steps, row `n` of its step, reads.
   Row<float> state_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
     return row_of(a.state, mark(a, row) == RecurrentMark::first ? n : row);
   }
-  /// Row `row` of all steps, n of its step.
+  /// Computes row `row` of all steps, row `n` of its step.
   void forward(const Arrays& a, std::int64_t row, std::int64_t n) {
     const ConstFloatArray inputs =
         widened(a.gates + row * spec_.width(), spec_.width(), wide_gates_.data());
@@ -62,7 +62,7 @@ class RecurrentCells {
       return ConstFloatArray(inputs.data() + k * spec_.units, spec_.units);
     };
     const auto sum = [&](std::int64_t k) { return input(k) + gate(a.products, n, k); };
-    const auto keep = [&](std::int64_t k) {
+    const auto store_gate = [&](std::int64_t k) {
       narrow(values_[k].data(), spec_.units, gate(a.gates, row, k).data());
     };
     Row<T> next = outputs_of(a, row + spec_.rows);
@@ -78,7 +78,7 @@ class RecurrentCells {
     switch (spec_.cell) {
       case RecurrentCell::simple_rnn:
         values_[0] = sum(0).tanh();
-        keep(0);
+        store_gate(0);
         output(values_[0]);
         return;
       case RecurrentCell::gru:
@@ -87,13 +87,13 @@ class RecurrentCells {
         values_[2] = (input(2) + values_[0] * gate(a.products, n, 2)).tanh();
         if (spec_.training)
           narrow(gate(a.products, n, 2).data(), spec_.units, row_of(a.candidates, row).data());
-        for (std::int64_t k = 0; k < 3; ++k) keep(k);
+        for (std::int64_t k = 0; k < 3; ++k) store_gate(k);
         output(values_[2] + values_[1] * (wide(outputs_of(a, row)) - values_[2]));
         return;
       case RecurrentCell::lstm: {
         for (const std::int64_t k : {0, 1, 3}) values_[k] = sum(k).logistic();
         values_[2] = sum(2).tanh();
-        for (std::int64_t k = 0; k < 4; ++k) keep(k);
+        for (std::int64_t k = 0; k < 4; ++k) store_gate(k);
         Row<float> state = row_of(a.state, row + spec_.rows);
         state = values_[1] * state_before(a, row, n) + values_[0] * values_[2];
         output(values_[3] * state.tanh());
@@ -101,13 +101,13 @@ class RecurrentCells {
     }
   }
 
-  Values& gradient() { return gradient_; }  ///< what backward() begins with
-  /// From gradient(), that of the output, to those of what the gates are functions of.
+  Values& gradient() { return gradient_; }  ///< input of backward(): that of the output
+  /// Computes the gradients of the preactivations of the gates from gradient().
   void backward(const Arrays& a, std::int64_t row, std::int64_t n) {
     const auto write = [&](std::int64_t k, const auto& value) {
       assign(value, gate(a.gates, row, k).data(), spec_.units, wide_gates_.data());
     };
-    if (spec_.segments && leaves_to_step_before(a, row, n)) return;
+    if (spec_.segments && skip_padding(a, row, n)) return;
     for (std::int64_t k = 0; k * spec_.units < spec_.width(); ++k)
       widen(gate(a.gates, row, k).data(), spec_.units, values_[k].data());
     Row<float> carry = row_of(a.carry, n);
@@ -154,8 +154,8 @@ class RecurrentCells {
   ConstFloatArray wide(const Row<T>& row) {
     return widened(row.data(), spec_.units, wide_row_.data());
   }
-  // Whether the row is padding, whose gradient is that of the output before.
-  bool leaves_to_step_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
+  // If the row is padding, passes its gradient to the previous output and returns true.
+  bool skip_padding(const Arrays& a, std::int64_t row, std::int64_t n) const {
     Row<float> kept = row_of(a.kept, n);
     if (a.marks[row] != RecurrentMark::padding) {
       kept.setZero();
@@ -168,10 +168,10 @@ class RecurrentCells {
   }
 
   RecurrentSpec spec_;
-  std::array<Values, 4> values_;  // of the gates
+  std::array<Values, 4> values_;  // values of the gates
   Values gradient_ = Values(spec_.units);
   Values tanh_ = Values(spec_.units);
-  Values wide_gates_;  // of a row, [width]
+  Values wide_gates_;  // gates of a row, [width]
   Values wide_row_ = Values(spec_.units);
 };
 

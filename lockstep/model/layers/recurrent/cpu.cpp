@@ -26,14 +26,14 @@ class RecurrentOperation final : public Operation {
     recur_ = RecurrentProducts(context, recurrent);
     std::size_t scratch = std::max(project_.scratch_bytes(), recur_.scratch_bytes());
     if (spec.training) {
-      recur_back_ = RecurrentProducts::of_data(context, recurrent);
+      recur_back_ = RecurrentProducts::for_data(context, recurrent);
       recurrent.rows = spec.all_rows();
-      recurrent_gradient_ = RecurrentProducts::of_weights(context, recurrent);
-      kernel_gradient_ = RecurrentProducts::of_weights(context, inputs);
+      recurrent_gradient_ = RecurrentProducts::for_weights(context, recurrent);
+      kernel_gradient_ = RecurrentProducts::for_weights(context, inputs);
       scratch = std::max({scratch, recur_back_.scratch_bytes(), recurrent_gradient_.scratch_bytes(),
                           kernel_gradient_.scratch_bytes()});
       if (spec.input_gradient) {
-        input_gradient_ = RecurrentProducts::of_data(context, inputs);
+        input_gradient_ = RecurrentProducts::for_data(context, inputs);
         scratch = std::max(scratch, input_gradient_.scratch_bytes());
       }
     }
@@ -87,7 +87,7 @@ class RecurrentOperation final : public Operation {
       if (spec_.recurrent_bias) recur.place(DNNL_ARG_BIAS, t.parameters[first + 3]);
       recur.place(DNNL_ARG_DST, a.products);
       for (std::int64_t step = 0; step < spec_.steps; ++step) {
-        restart(a, step);
+        reset_states(a, step);
         recur.place(DNNL_ARG_SRC, a.hidden + step * outputs);
         recur.run(library_scratch(t));
         for (std::int64_t n = 0; n < spec_.rows; ++n) {
@@ -194,7 +194,7 @@ class RecurrentOperation final : public Operation {
   }
   void mark_rows(const Operands& t, const Arrays& a, int direction) const {
     for (std::int64_t n = 0; n < spec_.rows; ++n) {
-      std::int32_t document = 0;  // that was read last
+      std::int32_t document = 0;  // the last one read
       for (std::int64_t step = 0; step < spec_.steps; ++step) {
         const std::int64_t at = n * spec_.steps + spec_.input_position(step, direction);
         const std::int32_t segment = t.indices[static_cast<std::size_t>(at)];
@@ -203,14 +203,14 @@ class RecurrentOperation final : public Operation {
       }
     }
   }
-  // What a document reads at its first position, if another one was read before.
-  void restart(const Arrays& a, std::int64_t step) const {
+  // Sets the states that a document reads at its first position, if it follows another one.
+  void reset_states(const Arrays& a, std::int64_t step) const {
     if (!spec_.segments) return;
     for (std::int64_t n = 0; n < spec_.rows; ++n)
       if (const std::int64_t row = step * spec_.rows + n; a.marks[row] == RecurrentMark::first)
         cells_.outputs_of(a, row) = cells_.outputs_of(a, n);
   }
-  // The states after positions: [positions + 1, rows, units], at first 0.
+  // The states after positions: [positions + 1, rows, units], initially 0.
   T* cached_hidden(const Operands& t) const { return reinterpret_cast<T*>(t.cache.data()); }
   float* cached_state(const Operands& t) const {
     return reinterpret_cast<float*>(t.cache.data() + cached_state_at_);
@@ -243,12 +243,12 @@ class RecurrentOperation final : public Operation {
                  spec_.units);
         cells_.backward(a, row, n);
       }
-      if (step == 0 && !to_initial) return;  // the output before is a constant
+      if (step == 0 && !to_initial) return;  // the previous output is a constant
       product.place(DNNL_ARG_DIFF_DST, a.recurrent_gates + step * spec_.rows * spec_.width());
       product.run(library_scratch(t));
       for (std::int64_t n = 0; n < spec_.rows; ++n)
         if (step == 0 || cells_.mark(a, step * spec_.rows + n) == RecurrentMark::first)
-          leave_document(a, n);
+          end_document(a, n);
     }
     for (std::int64_t n = 0; n < spec_.rows; ++n)
       for (std::int64_t k = 0; k < spec_.states(); ++k)
@@ -257,7 +257,7 @@ class RecurrentOperation final : public Operation {
   }
 
   // The gradient of the state before a first position is that of the initial state.
-  void leave_document(const Arrays& a, std::int64_t n) const {
+  void end_document(const Arrays& a, std::int64_t n) const {
     Row<float> output = cells_.row_of(a.products, n);
     Row<float> carry = cells_.row_of(a.carry, n);
     if (spec_.initial_state) {
@@ -310,8 +310,8 @@ class RecurrentOperation final : public Operation {
   RecurrentSpec spec_;
   RecurrentLayout layout_;
   RecurrentCells<T> cells_;
-  RecurrentProducts project_;  // of the inputs of all steps
-  RecurrentProducts recur_;    // of the outputs of a step
+  RecurrentProducts project_;  // the inputs of all steps
+  RecurrentProducts recur_;    // the outputs of a step
   RecurrentProducts recur_back_;
   RecurrentProducts kernel_gradient_;
   RecurrentProducts recurrent_gradient_;

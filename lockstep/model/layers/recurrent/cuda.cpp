@@ -31,8 +31,9 @@ class RecurrentOperation final : public Operation {
         bias_sums_(
             channel_layout(spec.all_rows(), spec.width(), precision_, context.multiprocessors())) {
     std::size_t workspace = std::max(project_.workspace_bytes(), recur_.workspace_bytes());
-    const auto add_product = [&](std::optional<MatrixProduct>& product, const ProductSpec& of) {
-      product.emplace(context, of);
+    const auto add_product = [&](std::optional<MatrixProduct>& product,
+                                 const ProductSpec& product_spec) {
+      product.emplace(context, product_spec);
       workspace = std::max(workspace, product->workspace_bytes());
     };
     if (spec.training) {
@@ -107,14 +108,15 @@ class RecurrentOperation final : public Operation {
       const std::size_t first = spec_.first_parameter(direction);
       backward_steps(o, direction);
       if (!trains) continue;
-      std::byte* const of_recurrent = recurrent_gates(o, direction, 0);
-      recurrent_gradient_->run(of_recurrent, hidden(o, direction, 0), nullptr, workspace,
+      std::byte* const recurrent_gradients = recurrent_gates(o, direction, 0);
+      recurrent_gradient_->run(recurrent_gradients, hidden(o, direction, 0), nullptr, workspace,
                                o.parameter_gradients[first + 1].data());
       order_inputs(spec_, direction, o.inputs[0], inputs, context_.native());
       kernel_gradient_->run(gates(o, direction, 0), inputs, nullptr, workspace,
                             o.parameter_gradients[first].data());
       if (spec_.bias) sum_columns(o, gates(o, direction, 0), o.parameter_gradients[first + 2]);
-      if (spec_.recurrent_bias) sum_columns(o, of_recurrent, o.parameter_gradients[first + 3]);
+      if (spec_.recurrent_bias)
+        sum_columns(o, recurrent_gradients, o.parameter_gradients[first + 3]);
     }
     if (trains) end_part(pass, Part::weight_gradient);
     if (o.input_gradients[0].empty()) return;
@@ -130,7 +132,7 @@ class RecurrentOperation final : public Operation {
   std::size_t floats_of_step(std::int64_t columns) const {
     return static_cast<std::size_t>(spec_.rows * columns) * sizeof(float);
   }
-  // The place of a step in an array of `columns` columns of the saved ones.
+  // The address of a step in a saved array of `columns` columns.
   std::byte* saved_at(const Operands& o, int direction, std::size_t array, std::int64_t step,
                       std::int64_t columns, std::size_t bytes) const {
     return o.saved.data() + static_cast<std::size_t>(direction) * layout_.bytes + array +
@@ -152,30 +154,30 @@ class RecurrentOperation final : public Operation {
     return reinterpret_cast<RecurrentMark*>(
         saved_at(o, direction, layout_.marks, step, 1, sizeof(RecurrentMark)));
   }
-  // The gradients of the recurrent products: those of the gates but for a GRU.
+  // The gradients of the recurrent products: those of the gates except for a GRU.
   std::byte* recurrent_gates(const Operands& o, int direction, std::int64_t step) const {
     if (spec_.cell != RecurrentCell::gru) return gates(o, direction, step);
     return part_of(o.scratch, recurrent_gates_at_) +
            static_cast<std::size_t>(step * spec_.rows * spec_.width()) * element_bytes(precision_);
   }
   RecurrentStep arrays(const Operands& o, int direction, std::int64_t step) const {
-    RecurrentStep of{.gates = gates(o, direction, step),
-                     .hidden_before = hidden(o, direction, step),
-                     .hidden = hidden(o, direction, step + 1),
-                     .state_before = state(o, direction, step),
-                     .state = state(o, direction, step + 1)};
+    RecurrentStep result{.gates = gates(o, direction, step),
+                         .hidden_before = hidden(o, direction, step),
+                         .hidden = hidden(o, direction, step + 1),
+                         .state_before = state(o, direction, step),
+                         .state = state(o, direction, step + 1)};
     if (spec_.segments) {
-      of.marks = marks(o, direction, step);
-      if (step + 1 < spec_.steps) of.next_marks = marks(o, direction, step + 1);
-      of.initial_hidden = hidden(o, direction, 0);
-      of.initial_state = state(o, direction, 0);
+      result.marks = marks(o, direction, step);
+      if (step + 1 < spec_.steps) result.next_marks = marks(o, direction, step + 1);
+      result.initial_hidden = hidden(o, direction, 0);
+      result.initial_state = state(o, direction, 0);
     }
     if (spec_.cell == RecurrentCell::gru && spec_.training)
-      of.candidates =
+      result.candidates =
           saved_at(o, direction, layout_.candidates, step, spec_.units, element_bytes(precision_));
-    return of;
+    return result;
   }
-  // Of sample 0; null if the step is no output.
+  // The output of sample 0; null if the step has none.
   void* output_at(const TensorView& output, int direction, std::int64_t step) const {
     if (!spec_.is_output(step)) return nullptr;
     return static_cast<std::byte*>(output.data()) +
@@ -199,19 +201,19 @@ class RecurrentOperation final : public Operation {
     if (spec_.segments) fill_with_zeros(gradients.kept, spec_.units, sizeof(float));
     if (to_initial) fill_with_zeros(gradients.initial, spec_.states() * spec_.units, sizeof(float));
     for (std::int64_t step = spec_.steps; step-- > 0;) {
-      std::byte* const of_recurrent = recurrent_gates(o, direction, step);
+      std::byte* const recurrent_gradients = recurrent_gates(o, direction, step);
       recurrent_backward(spec_, precision_, arrays(o, direction, step), gradients,
-                         output_at(o.output_gradient, direction, step), of_recurrent,
+                         output_at(o.output_gradient, direction, step), recurrent_gradients,
                          context_.native());
-      if (step > 0 || to_initial)  // else the output before is a constant
-        recur_back_->run(of_recurrent, weights.data(), nullptr, part_of(o.scratch, workspace_at_),
-                         products);
+      if (step > 0 || to_initial)  // else the previous output is a constant
+        recur_back_->run(recurrent_gradients, weights.data(), nullptr,
+                         part_of(o.scratch, workspace_at_), products);
     }
     if (to_initial)
       write_initial_gradient(spec_, direction, gradients, o.input_gradients[1], context_.native());
   }
 
-  // Of the rows of one step.
+  // Fills the rows of one step.
   void fill_with_zeros(void* rows, std::int64_t columns, std::size_t bytes) const {
     device::cuda::check(
         cudaMemsetAsync(rows, 0, static_cast<std::size_t>(spec_.rows * columns) * bytes,
@@ -227,8 +229,8 @@ class RecurrentOperation final : public Operation {
   Precision precision_;
   RecurrentSpec spec_;
   RecurrentLayout layout_;
-  MatrixProduct project_;  // of the inputs of all steps
-  MatrixProduct recur_;    // of the outputs of a step
+  MatrixProduct project_;  // the inputs of all steps
+  MatrixProduct recur_;    // the outputs of a step
   std::optional<MatrixProduct> recur_back_;
   std::optional<MatrixProduct> kernel_gradient_;
   std::optional<MatrixProduct> recurrent_gradient_;
@@ -254,9 +256,9 @@ std::unique_ptr<Operation> Recurrent::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
   // cuBLASLt's arrays begin at multiples of 16 bytes, also those of one step.
   constexpr std::int64_t kRows = 8;
-  RecurrentSpec of = spec(context);
-  of.rows = (of.batch + kRows - 1) / kRows * kRows;
-  return std::make_unique<cuda::RecurrentOperation>(gpu, of);
+  RecurrentSpec padded = spec(context);
+  padded.rows = (padded.batch + kRows - 1) / kRows * kRows;
+  return std::make_unique<cuda::RecurrentOperation>(gpu, padded);
 }
 
 }  // namespace lockstep::model

@@ -59,7 +59,7 @@ struct StepArrays {
 
 __device__ inline float sigmoid(float x) { return SigmoidFunction::forward(x); }
 __device__ inline float hyperbolic_tangent(float x) { return TanhFunction::forward(x); }
-// Of what a gate is a function of, from its value and its gradient.
+// The gradient of the preactivation of a gate, from the value and gradient of the gate.
 __device__ inline float sigmoid_gradient(float y, float dy) {
   return SigmoidFunction::gradient(y, dy);
 }
@@ -77,10 +77,10 @@ __device__ float cell_forward(const StepArrays<T>& a, std::int64_t i, const floa
     const float bias = recurrent_bias == nullptr ? 0 : recurrent_bias[k * a.units + unit];
     return products[row * a.width + k * a.units + unit] + bias;
   };
-  const auto keep = [&](int k, float value) { gates[k * a.units] = narrow<T>(value); };
+  const auto store_gate = [&](int k, float value) { gates[k * a.units] = narrow<T>(value); };
   if constexpr (kCell == RecurrentCell::simple_rnn) {
     const float next = hyperbolic_tangent(input(0) + recurrent(0));
-    keep(0, next);
+    store_gate(0, next);
     return next;
   } else if constexpr (kCell == RecurrentCell::gru) {
     const float r = sigmoid(input(0) + recurrent(0));
@@ -88,19 +88,19 @@ __device__ float cell_forward(const StepArrays<T>& a, std::int64_t i, const floa
     const float candidate = recurrent(2);
     const float n = hyperbolic_tangent(input(2) + r * candidate);
     if (a.candidates != nullptr) a.candidates[i] = narrow<T>(candidate);
-    keep(0, r);
-    keep(1, z);
-    keep(2, n);
+    store_gate(0, r);
+    store_gate(1, z);
+    store_gate(2, n);
     return n + z * (widen(a.hidden_before[i]) - n);
   } else {
     const float in = sigmoid(input(0) + recurrent(0));
     const float forget = sigmoid(input(1) + recurrent(1));
     const float g = hyperbolic_tangent(input(2) + recurrent(2));
     const float out = sigmoid(input(3) + recurrent(3));
-    keep(0, in);
-    keep(1, forget);
-    keep(2, g);
-    keep(3, out);
+    store_gate(0, in);
+    store_gate(1, forget);
+    store_gate(2, g);
+    store_gate(3, out);
     const float state = forget * a.cell_before(i) + in * g;
     a.state[i] = state;
     return out * hyperbolic_tangent(state);
@@ -129,7 +129,7 @@ __global__ void step_forward(StepArrays<T> a, const float* products, const float
   }
 }
 
-// What goes from element i of [rows, units] to the initial state, in addition to `products`.
+// The gradient of the initial state from element i of [rows, units], in addition to `products`.
 template <RecurrentCell kCell>
 __device__ void add_initial_gradient(const RecurrentGradients& g, std::int64_t i,
                                      std::int64_t elements, float products) {
@@ -137,7 +137,7 @@ __device__ void add_initial_gradient(const RecurrentGradients& g, std::int64_t i
   if constexpr (kCell == RecurrentCell::lstm) g.initial[elements + i] += g.carry[i];
 }
 
-// From the gradient of the output of element i of [rows, units].
+// Backward of element i of [rows, units], from the gradient of its output.
 template <typename T, RecurrentCell kCell>
 __device__ void cell_backward(const StepArrays<T>& a, std::int64_t i, float gradient, float* carry,
                               T* recurrent_gates) {
@@ -154,26 +154,26 @@ __device__ void cell_backward(const StepArrays<T>& a, std::int64_t i, float grad
     const float n = value(2);
     gradient += carry[i];
     carry[i] = gradient * z;
-    const float of_r_n = tanh_gradient(n, gradient * (1 - z));
-    const float of_r = sigmoid_gradient(r, of_r_n * widen(a.candidates[i]));
-    const float of_z = sigmoid_gradient(z, gradient * (widen(a.hidden_before[i]) - n));
-    write(0, of_r);
-    write(1, of_z);
-    write(2, of_r_n);
-    recurrent_gates[begin] = narrow<T>(of_r);
-    recurrent_gates[begin + a.units] = narrow<T>(of_z);
-    recurrent_gates[begin + 2 * a.units] = narrow<T>(of_r_n * r);
+    const float candidate_gradient = tanh_gradient(n, gradient * (1 - z));
+    const float reset_gradient = sigmoid_gradient(r, candidate_gradient * widen(a.candidates[i]));
+    const float update_gradient = sigmoid_gradient(z, gradient * (widen(a.hidden_before[i]) - n));
+    write(0, reset_gradient);
+    write(1, update_gradient);
+    write(2, candidate_gradient);
+    recurrent_gates[begin] = narrow<T>(reset_gradient);
+    recurrent_gates[begin + a.units] = narrow<T>(update_gradient);
+    recurrent_gates[begin + 2 * a.units] = narrow<T>(candidate_gradient * r);
   } else {
     const float in = value(0);
     const float forget = value(1);
     const float g = value(2);
     const float out = value(3);
     const float bounded = hyperbolic_tangent(a.state[i]);
-    const float of_state = carry[i] + tanh_gradient(bounded, gradient * out);
-    carry[i] = of_state * forget;
-    write(0, sigmoid_gradient(in, of_state * g));
-    write(1, sigmoid_gradient(forget, of_state * a.cell_before(i)));
-    write(2, tanh_gradient(g, of_state * in));
+    const float state_gradient = carry[i] + tanh_gradient(bounded, gradient * out);
+    carry[i] = state_gradient * forget;
+    write(0, sigmoid_gradient(in, state_gradient * g));
+    write(1, sigmoid_gradient(forget, state_gradient * a.cell_before(i)));
+    write(2, tanh_gradient(g, state_gradient * in));
     write(3, sigmoid_gradient(out, gradient * bounded));
   }
 }
@@ -209,7 +209,7 @@ __global__ void mark_positions(const std::int32_t* segments, std::int64_t batch,
                                std::int64_t steps, bool is_reversed, RecurrentMark* marks) {
   for (auto row = static_cast<std::int64_t>(first_index()); row < rows;
        row += static_cast<std::int64_t>(index_stride())) {
-    std::int32_t document = 0;  // that was read last
+    std::int32_t document = 0;  // the last one read
     for (std::int64_t step = 0; step < steps; ++step) {
       const std::int64_t position = is_reversed ? steps - 1 - step : step;
       const std::int32_t segment = row < batch ? segments[row * steps + position] : 0;
@@ -230,7 +230,7 @@ struct InitialRows {
         elements(spec.state_elements()),
         offset(spec.state_offset(direction)) {}
 
-  // That of element i of [rows, units]; the cell state is `units` further.
+  // The index of element i of [rows, units]; the cell state is `units` further.
   __device__ std::int64_t index(std::int64_t i) const {
     return i / units * elements + offset + i % units;
   }
@@ -368,19 +368,20 @@ void write_initial_gradient(const RecurrentSpec& spec, int direction,
 
 void order_inputs(const RecurrentSpec& spec, int direction, const TensorView& input, void* ordered,
                   cudaStream_t stream) {
-  const InputOrder of(spec, direction);
+  const InputOrder input_order(spec, direction);
   with_type(input.type(), [&]<typename T>(T) {
-    launch(order<T>, blocks_for(of.count()), kThreads, stream, data<T>(input), of,
-           static_cast<std::int64_t>(of.count()), static_cast<T*>(ordered));
+    launch(order<T>, blocks_for(input_order.count()), kThreads, stream, data<T>(input), input_order,
+           static_cast<std::int64_t>(input_order.count()), static_cast<T*>(ordered));
   });
 }
 
 void restore_inputs(const RecurrentSpec& spec, int direction, const void* ordered,
                     const TensorView& input, cudaStream_t stream) {
-  const InputOrder of(spec, direction);
+  const InputOrder input_order(spec, direction);
   with_type(input.type(), [&]<typename T>(T) {
-    launch(restore<T>, blocks_for(of.count()), kThreads, stream, static_cast<const T*>(ordered), of,
-           static_cast<std::int64_t>(of.count()), direction == 1, data<T>(input));
+    launch(restore<T>, blocks_for(input_order.count()), kThreads, stream,
+           static_cast<const T*>(ordered), input_order,
+           static_cast<std::int64_t>(input_order.count()), direction == 1, data<T>(input));
   });
 }
 

@@ -17,22 +17,22 @@ struct RecurrentStep {
   void* gates = nullptr;
   const void* hidden_before = nullptr;
   void* hidden = nullptr;
-  const float* state_before = nullptr;        ///< of an LSTM
-  float* state = nullptr;                     ///< of an LSTM
-  void* candidates = nullptr;                 ///< of a GRU in training
+  const float* state_before = nullptr;        ///< LSTM only
+  float* state = nullptr;                     ///< LSTM only
+  void* candidates = nullptr;                 ///< GRU in training only
   const RecurrentMark* marks = nullptr;       ///< [rows], with segments
-  const RecurrentMark* next_marks = nullptr;  ///< of the next step, if there is one
+  const RecurrentMark* next_marks = nullptr;  ///< marks of the next step, if any
   const void* initial_hidden = nullptr;       ///< hidden_before of step 0; with segments
-  const float* initial_state = nullptr;       ///< state_before of step 0, of an LSTM; with segments
+  const float* initial_state = nullptr;       ///< state_before of step 0; LSTM with segments
 };
 
-/// The gradients that go from one step to the step before, floats. All but `products` are written,
-/// too.
+/// The float32 gradients that a step passes to the previous one. All but `products` are also
+/// written.
 struct RecurrentGradients {
-  const float* products = nullptr;  ///< [rows, units]: that of the recurrent products
-  float* carry = nullptr;           ///< [rows, units]: what else goes to the step before
-  float* kept = nullptr;            ///< [rows, units]: what padding leaves to it; with segments
-  float* initial = nullptr;  ///< [states, rows, units]: the sum of those of the initial state
+  const float* products = nullptr;  ///< [rows, units]: gradient of the recurrent products
+  float* carry = nullptr;           ///< [rows, units]: the remaining gradient for the previous step
+  float* kept = nullptr;            ///< [rows, units]: what padding passes on; with segments
+  float* initial = nullptr;         ///< [states, rows, units]: sum for the initial state
 };
 
 /// marks [T, rows] of the segments [batch, T].
@@ -45,16 +45,16 @@ void read_initial_state(const RecurrentSpec& spec, Precision precision, int dire
                         const TensorView& input, void* hidden, float* state, cudaStream_t stream);
 
 /// The outputs of one step. `products` are the recurrent products [rows, width], to which
-/// `recurrent_bias` [width] is added unless it is null. `output`, unless it is null, is where those
-/// of sample 0 also go; samples have a distance of RecurrentSpec::output_elements().
+/// `recurrent_bias` [width] is added unless it is null. `output`, unless it is null, also receives
+/// those of sample 0; samples have a stride of RecurrentSpec::output_elements().
 void recurrent_forward(const RecurrentSpec& spec, Precision precision, const RecurrentStep& step,
                        const float* products, const float* recurrent_bias, void* output,
                        cudaStream_t stream);
 
-/// Replaces the values of the gates by the gradients of what they are functions of. The gradient of
-/// the output is the sum of those that the next step left, and of `output_gradient`, as `output`
-/// above. `recurrent_gates` [rows, width] receives the gradients of the recurrent products of a
-/// GRU, for other cells `gates` are these.
+/// Replaces the values of the gates by the gradients of their preactivations. The gradient of the
+/// output is the sum of the gradients from the next step and of `output_gradient`, laid out as
+/// `output` above. `recurrent_gates` [rows, width] receives the gradients of the recurrent products
+/// of a GRU; for other cells these are `gates`.
 void recurrent_backward(const RecurrentSpec& spec, Precision precision, const RecurrentStep& step,
                         const RecurrentGradients& gradients, const void* output_gradient,
                         void* recurrent_gates, cudaStream_t stream);
@@ -68,7 +68,7 @@ void write_initial_gradient(const RecurrentSpec& spec, int direction,
 /// batch are 0.
 void order_inputs(const RecurrentSpec& spec, int direction, const TensorView& input, void* ordered,
                   cudaStream_t stream);
-/// The inverse; direction 1 adds to what is there.
+/// The inverse; direction 1 adds to the existing values.
 void restore_inputs(const RecurrentSpec& spec, int direction, const void* ordered,
                     const TensorView& input, cudaStream_t stream);
 

@@ -10,14 +10,14 @@
 namespace lockstep::model::cpu {
 
 /// result [rows, outputs] = source [rows, inputs] x transposed weights [outputs, inputs] + bias,
-/// and its gradients. There are many rows to a set of weights, whose copies in the layout that
-/// oneDNN prefers therefore pay.
+/// and its gradients. Weights are used for many rows, which amortizes copies in the layout that
+/// oneDNN prefers.
 class RecurrentProducts {
  public:
   struct Sizes {
     std::int64_t rows, inputs, outputs;
     bool bias;
-    memory::data_type written;  // type of what a product of data writes
+    memory::data_type written;  // type of the result of a data product
   };
 
   RecurrentProducts() = default;
@@ -25,53 +25,54 @@ class RecurrentProducts {
     const Described d = describe(context, s, context.type);
     const InnerProductArrays arrays = {d.source, any_layout(context, s), d.bias,
                                        matrix(s.written, s.rows, s.outputs)};
-    const auto made =
+    const auto description =
         describe_forward(context.engine, prop_kind::forward_training, arrays, user_scratchpad());
-    weights_ = Reorder(context, d.weights, made.weights_desc());
-    primitive_ = Primitive(context, dnnl::inner_product_forward(made),
+    weights_ = Reorder(context, d.weights, description.weights_desc());
+    primitive_ = Primitive(context, dnnl::inner_product_forward(description),
                            with_bias(s, d,
                                      {{DNNL_ARG_SRC, d.source},
-                                      {DNNL_ARG_WEIGHTS, made.weights_desc()},
+                                      {DNNL_ARG_WEIGHTS, description.weights_desc()},
                                       {DNNL_ARG_DST, arrays.target}},
                                      DNNL_ARG_BIAS),
-                           made.scratchpad_desc());
+                           description.scratchpad_desc());
   }
   // source = result x weights.
-  static RecurrentProducts of_data(Context& context, const Sizes& s) {
+  static RecurrentProducts for_data(Context& context, const Sizes& s) {
     const Described d = describe(context, s, context.type);
     RecurrentProducts products;
     const InnerProductArrays arrays = {matrix(s.written, s.rows, s.inputs), any_layout(context, s),
                                        d.bias, d.result};
-    const auto made =
+    const auto description =
         describe_backward_data(context.engine, arrays, user_scratchpad(), hint(context, d));
-    products.weights_ = Reorder(context, d.weights, made.weights_desc());
-    products.primitive_ = Primitive(context, dnnl::inner_product_backward_data(made),
+    products.weights_ = Reorder(context, d.weights, description.weights_desc());
+    products.primitive_ = Primitive(context, dnnl::inner_product_backward_data(description),
                                     {{DNNL_ARG_DIFF_SRC, arrays.source},
-                                     {DNNL_ARG_WEIGHTS, made.weights_desc()},
+                                     {DNNL_ARG_WEIGHTS, description.weights_desc()},
                                      {DNNL_ARG_DIFF_DST, d.result}},
-                                    made.scratchpad_desc());
+                                    description.scratchpad_desc());
     return products;
   }
   // weights = transposed result x source, and bias = the sums of its columns.
-  static RecurrentProducts of_weights(Context& context, const Sizes& s) {
+  static RecurrentProducts for_weights(Context& context, const Sizes& s) {
     const Described d = describe(context, s, memory::data_type::f32);
     const InnerProductArrays arrays = {d.source, d.weights, d.bias, d.result};
-    const auto made = describe_backward_weights(context.engine, arrays, user_scratchpad(),
-                                                hint(context, describe(context, s, context.type)));
+    const auto description =
+        describe_backward_weights(context.engine, arrays, user_scratchpad(),
+                                  hint(context, describe(context, s, context.type)));
     RecurrentProducts products;
-    products.primitive_ = Primitive(context, dnnl::inner_product_backward_weights(made),
+    products.primitive_ = Primitive(context, dnnl::inner_product_backward_weights(description),
                                     with_bias(s, d,
                                               {{DNNL_ARG_SRC, d.source},
                                                {DNNL_ARG_DIFF_WEIGHTS, d.weights},
                                                {DNNL_ARG_DIFF_DST, d.result}},
                                               DNNL_ARG_DIFF_BIAS),
-                                    made.scratchpad_desc());
+                                    description.scratchpad_desc());
     return products;
   }
 
   Primitive& primitive() { return primitive_; }
   std::size_t scratch_bytes() const { return primitive_.scratch_bytes(); }
-  // Before products with other weights than the last.
+  // Call before products with new weights.
   void place_weights(const TensorView& weights) {
     primitive_.place(DNNL_ARG_WEIGHTS, weights_.read(weights.data()));
   }

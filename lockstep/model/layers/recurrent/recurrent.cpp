@@ -16,7 +16,7 @@ constexpr auto kCells = enum_names<RecurrentCell>({{RecurrentCell::simple_rnn, "
                                                    {RecurrentCell::gru, "gru"},
                                                    {RecurrentCell::lstm, "lstm"}});
 
-// So that an LSTM remembers before it has learned to (Jozefowicz et al., ICML 2015).
+// Forget gates biased to 1 let an LSTM remember from the start (Jozefowicz et al., ICML 2015).
 Initializer forget_gates_of_one(std::int64_t units) {
   return {.draw = [units](std::uint64_t /*seed*/, std::span<float> values) {
     std::ranges::fill(values, 0.0f);
@@ -28,18 +28,18 @@ Initializer forget_gates_of_one(std::int64_t units) {
 }  // namespace
 
 RecurrentLayout recurrent_layout(const RecurrentSpec& spec, std::size_t element_bytes) {
-  const auto of = [&](std::int64_t steps, std::int64_t columns, std::size_t bytes) {
+  const auto array_bytes = [&](std::int64_t steps, std::int64_t columns, std::size_t bytes) {
     return static_cast<std::size_t>(steps * spec.rows * columns) * bytes;
   };
   MemoryParts parts;
   RecurrentLayout layout;
-  layout.gates = parts.add(of(spec.steps, spec.width(), element_bytes));
-  layout.hidden = parts.add(of(spec.steps + 1, spec.units, element_bytes));
+  layout.gates = parts.add(array_bytes(spec.steps, spec.width(), element_bytes));
+  layout.hidden = parts.add(array_bytes(spec.steps + 1, spec.units, element_bytes));
   if (spec.cell == RecurrentCell::lstm)
-    layout.state = parts.add(of(spec.steps + 1, spec.units, sizeof(float)));
+    layout.state = parts.add(array_bytes(spec.steps + 1, spec.units, sizeof(float)));
   if (spec.cell == RecurrentCell::gru && spec.training)
-    layout.candidates = parts.add(of(spec.steps, spec.units, element_bytes));
-  if (spec.segments) layout.marks = parts.add(of(spec.steps, 1, sizeof(RecurrentMark)));
+    layout.candidates = parts.add(array_bytes(spec.steps, spec.units, element_bytes));
+  if (spec.segments) layout.marks = parts.add(array_bytes(spec.steps, 1, sizeof(RecurrentMark)));
   layout.bytes = parts.bytes();
   return layout;
 }
@@ -136,8 +136,8 @@ std::optional<std::size_t> Recurrent::index_input(std::size_t inputs) const {
 }
 
 std::int64_t Recurrent::flop(const CompileContext& context) const {
-  const RecurrentSpec of = spec(context);
-  return 2 * of.directions * of.all_rows() * of.width() * (of.inputs + of.units);
+  const RecurrentSpec s = spec(context);
+  return 2 * s.directions * s.all_rows() * s.width() * (s.inputs + s.units);
 }
 
 RecurrentOptions Recurrent::read_options(JsonObject& object, RecurrentCell cell) {

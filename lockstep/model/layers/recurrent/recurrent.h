@@ -9,8 +9,9 @@ namespace lockstep::model {
 
 struct RecurrentSpec;
 
-/// What a recurrent layer computes at each position of a sequence. With x the input, h the output
-/// before, W the kernel, R the recurrent kernel, b the bias, and * for products of elements:
+/// The computation of a recurrent layer at each position of a sequence. With x the input, h the
+/// previous output, W the kernel, R the recurrent kernel, b the bias, and * for products of
+/// elements:
 enum class RecurrentCell {
   /// h' = tanh(W x + b + R h + c), with a recurrent bias c only where the layer has one.
   simple_rnn,
@@ -35,26 +36,25 @@ struct RecurrentOptions {
   /// for the same position are concatenated: [T, 2 * units], or [2 * units].
   bool bidirectional = false;
   bool use_bias = true;  ///< whether to add biases
-  /// Whether an LSTM or a SimpleRNN adds a bias of its own to the recurrent product, as PyTorch
-  /// does. It computes nothing that one bias does not, but is trained as well: both have the same
-  /// gradient, so that their sum changes by two updates. A GRU always has it.
+  /// Whether an LSTM or a SimpleRNN adds a second bias, to the recurrent product, as PyTorch does.
+  /// It does not extend the function, but both biases have the same gradient, so that their sum
+  /// changes by two updates. A GRU always has it.
   bool recurrent_bias = false;
-  /// The last input, an int32 input [T] of the network, are segments, as for Attention: 0 is
-  /// padding, which keeps the state and whose output in a sequence is 0; a position of another
-  /// document than the position read before it starts from the initial state. The last output is
-  /// that after the last position read that is not padding.
+  /// The last input, an int32 input [T] of the network, holds segments, as for Attention. 0 is
+  /// padding, which keeps the state and has output 0 in a sequence. The first position of another
+  /// document starts from the initial state. The last output is that of the last position read that
+  /// is not padding.
   bool segments = false;
   /// The second input is the state before the first position: the output [units], for an LSTM then
-  /// the cell state [units]; with `bidirectional` twice as many, those of "backward_…" last.
+  /// the cell state [units]; with `bidirectional` those of both directions, "backward_…" last.
   bool initial_state = false;
 };
 
 /// [T, F], and optionally an initial state and segments, to [units] or [T, units]; without an
-/// initial state it is 0. Arrays "kernel" [gates * units, F], at first Glorot uniform,
-/// "recurrent_kernel" [gates * units, units], orthogonal, and "bias" [gates * units], 0 but for the
-/// forget gates of an LSTM, which begin with 1; a GRU, and others by an option, also have
-/// "recurrent_bias" [gates * units], at first 0. A 16-bit LSTM
-/// keeps its cell state in float32.
+/// initial state it is 0. Arrays "kernel" [gates * units, F], initially Glorot uniform,
+/// "recurrent_kernel" [gates * units, units], orthogonal, and "bias" [gates * units], initially 0,
+/// but 1 for the forget gates of an LSTM; a GRU, and others by an option, also have
+/// "recurrent_bias" [gates * units], initially 0. A 16-bit LSTM keeps its cell state in float32.
 class Recurrent : public BuiltinLayer {
  public:
   /// Writes the options as read_options() reads them.
@@ -67,7 +67,7 @@ class Recurrent : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   std::int64_t flop(const CompileContext& context) const override;
-  /// Incremental are layers of one direction that return sequences, without an initial state.
+  /// Layers of one direction that return sequences, without an initial state, are incremental.
   Traits traits() const override;
   std::optional<std::size_t> index_input(std::size_t inputs) const override;
 
@@ -88,27 +88,28 @@ class Recurrent : public BuiltinLayer {
 
 /// The layer of a cell.
 template <RecurrentCell kCell>
-class RecurrentOf final : public Recurrent {
+class CellLayer final : public Recurrent {
  public:
   /// Options are checked when the layer is added to a network.
-  explicit RecurrentOf(const RecurrentOptions& options) : Recurrent(kCell, options) {}
+  explicit CellLayer(const RecurrentOptions& options) : Recurrent(kCell, options) {}
   /// Reads the options from a description (network_json.h). Throws Error (input).
   static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& /*data*/) {
-    return std::make_shared<const RecurrentOf>(read_options(object, kCell));
+    return std::make_shared<const CellLayer>(read_options(object, kCell));
   }
 };
 
-using SimpleRNN = RecurrentOf<RecurrentCell::simple_rnn>;  ///< a dense layer of input and output
-using GRU = RecurrentOf<RecurrentCell::gru>;               ///< gated recurrent units
-using LSTM = RecurrentOf<RecurrentCell::lstm>;             ///< long short-term memory
+using SimpleRNN =
+    CellLayer<RecurrentCell::simple_rnn>;     ///< a dense layer of input and previous output
+using GRU = CellLayer<RecurrentCell::gru>;    ///< gated recurrent units
+using LSTM = CellLayer<RecurrentCell::lstm>;  ///< long short-term memory
 
 /// A recurrent layer for one batch size. In its memory, positions are outermost, in the order in
 /// which they are read, so that the samples of one step are the rows of one product. "Direction" 1
 /// is that of the parameters "backward_…".
 struct RecurrentSpec {
-  RecurrentCell cell = RecurrentCell::lstm;  ///< of the layer
+  RecurrentCell cell = RecurrentCell::lstm;  ///< cell type
   std::int64_t batch = 0;                    ///< samples
-  std::int64_t rows = 0;                     ///< of a step in memory: those after the batch are 0
+  std::int64_t rows = 0;                     ///< rows of a step in memory; 0 after the batch
   std::int64_t steps = 0;                    ///< T
   std::int64_t inputs = 0;                   ///< F
   std::int64_t units = 0;                    ///< outputs per step and direction
@@ -116,7 +117,7 @@ struct RecurrentSpec {
   bool go_backwards = false;    ///< whether the only direction reads the last position first
   bool sequences = false;       ///< whether all steps are outputs, or the last
   bool bias = true;             ///< whether to add biases
-  bool recurrent_bias = false;  ///< whether the recurrent products have a bias of their own
+  bool recurrent_bias = false;  ///< whether the recurrent products have a separate bias
   bool segments = false;        ///< whether there may be padding and several documents
   bool initial_state = false;   ///< whether the state before the first step is an input
   bool training = false;        ///< whether a backward pass follows
@@ -127,11 +128,11 @@ struct RecurrentSpec {
   std::int64_t width() const {
     return units * (cell == RecurrentCell::lstm ? 4 : cell == RecurrentCell::gru ? 3 : 1);
   }
-  /// Arrays of `units` elements that a step leaves to the next one.
+  /// Arrays of `units` elements that a step passes to the next one.
   std::int64_t states() const { return cell == RecurrentCell::lstm ? 2 : 1; }
   /// Elements of a sample's initial state.
   std::int64_t state_elements() const { return directions * states() * units; }
-  /// Elements from its begin to that of a direction.
+  /// Offset of a direction in it, in elements.
   std::int64_t state_offset(int direction) const { return direction * states() * units; }
   /// Rows of all steps.
   std::int64_t all_rows() const { return steps * rows; }
@@ -147,7 +148,7 @@ struct RecurrentSpec {
   }
   /// Whether the output contains that of a step.
   bool is_output(std::int64_t step) const { return sequences || step == steps - 1; }
-  /// Elements from the begin of a sample's output to that of a step, which is_output().
+  /// Offset in elements of the output of a step, which is_output(), in that of a sample.
   std::int64_t output_offset(std::int64_t step, int direction) const {
     const std::int64_t position = direction == 1 ? steps - 1 - step : step;
     return ((sequences ? position : 0) * directions + direction) * units;
@@ -156,8 +157,7 @@ struct RecurrentSpec {
   std::int64_t output_elements() const { return (sequences ? steps : 1) * directions * units; }
 };
 
-/// What a step does with the row of one sample. `first` is the first position of another document
-/// than the one read before.
+/// How a step processes the row of one sample. `first` is the first position of another document.
 enum class RecurrentMark : std::uint8_t { next, padding, first };
 /// The mark of a position of `segment`. `document` is the last segment read before it that is not
 /// padding; 0: there is none.
@@ -166,7 +166,7 @@ constexpr RecurrentMark recurrent_mark(std::int32_t document, std::int32_t segme
   return document == 0 || document == segment ? RecurrentMark::next : RecurrentMark::first;
 }
 
-/// Assigns parts of one memory, each at a multiple of 64 bytes.
+/// Lays out parts of one memory block, each at a multiple of 64 bytes.
 class MemoryParts {
  public:
   /// Adds a part; returns its offset.
@@ -175,17 +175,17 @@ class MemoryParts {
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return begin;
   }
-  std::size_t bytes() const { return bytes_; }  ///< of all parts
+  std::size_t bytes() const { return bytes_; }  ///< total
 
  private:
   static constexpr std::size_t kAlignment = 64;
   std::size_t bytes_ = 0;
 };
 
-/// What forward keeps of one direction, as offsets in its part of Operands::saved.
+/// The data of one direction that forward keeps, as offsets in its part of Operands::saved.
 struct RecurrentLayout {
   /// [T, rows, width]: the products of the inputs; a step replaces them by the values of its gates,
-  /// and in backward by the gradients of what the gates are functions of.
+  /// and in backward by the gradients of their preactivations.
   std::size_t gates = 0;
   /// [T + 1, rows, units]: the outputs that the steps read. That of a RecurrentMark::first is the
   /// initial one, which is in the rows of step 0.
@@ -196,7 +196,7 @@ struct RecurrentLayout {
   /// [T, rows, units]: R h + c of the n of a GRU; in training.
   std::size_t candidates = 0;
   std::size_t marks = 0;  ///< [T, rows] RecurrentMark; with segments
-  std::size_t bytes = 0;  ///< of one direction
+  std::size_t bytes = 0;  ///< size for one direction
 };
 /// The layout for elements of `element_bytes` bytes.
 RecurrentLayout recurrent_layout(const RecurrentSpec& spec, std::size_t element_bytes);

@@ -52,7 +52,7 @@ class SequenceMeanOperation final : public Operation {
     return !spec_.has_segments ||
            t.indices[static_cast<std::size_t>(sample * spec_.positions + position)] != 0;
   }
-  // Of each position of a sample that counts; 0 if there is none.
+  // The weight of each position of a sample that counts; 0 if there is none.
   float weight(const Operands& t, std::int64_t sample) const {
     std::int64_t count = 0;
     for (std::int64_t position = 0; position < spec_.positions; ++position)

@@ -8,13 +8,13 @@ namespace {
 using device::cuda::launch;
 
 // The segments of a sample; null if all positions count.
-__device__ inline const std::int32_t* of_sample(const std::int32_t* segments, std::size_t sample,
-                                                std::size_t positions) {
+__device__ inline const std::int32_t* sample_segments(const std::int32_t* segments,
+                                                      std::size_t sample, std::size_t positions) {
   return segments == nullptr ? nullptr : segments + sample * positions;
 }
 
-// Of each position that counts; 0 if there is none.
-__device__ inline float share_of_position(const std::int32_t* segments, std::size_t positions) {
+// The weight of each position that counts; 0 if there is none.
+__device__ inline float position_weight(const std::int32_t* segments, std::size_t positions) {
   std::size_t count = positions;
   if (segments != nullptr) {
     count = 0;
@@ -25,12 +25,12 @@ __device__ inline float share_of_position(const std::int32_t* segments, std::siz
 
 // A thread adds up a pack of elements of all positions, in their order.
 template <typename T, int kWidth>
-__global__ void take_mean_of_positions(const T* input, const std::int32_t* all_segments,
-                                       std::size_t positions, std::size_t packs, std::size_t count,
-                                       T* output) {
+__global__ void mean_positions(const T* input, const std::int32_t* all_segments,
+                               std::size_t positions, std::size_t packs, std::size_t count,
+                               T* output) {
   for (std::size_t i = first_index(); i < count; i += index_stride()) {
     const std::size_t sample = i / packs;
-    const std::int32_t* const segments = of_sample(all_segments, sample, positions);
+    const std::int32_t* const segments = sample_segments(all_segments, sample, positions);
     Values<T, kWidth> sum{};
     for (std::size_t position = 0; position < positions; ++position) {
       if (segments != nullptr && segments[position] == 0) continue;
@@ -39,7 +39,7 @@ __global__ void take_mean_of_positions(const T* input, const std::int32_t* all_s
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) sum.elements[k] += values.elements[k];
     }
-    const float share = share_of_position(segments, positions);
+    const float share = position_weight(segments, positions);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) sum.elements[k] *= share;
     store<T, kWidth>(output + i * kWidth, sum);
@@ -47,19 +47,19 @@ __global__ void take_mean_of_positions(const T* input, const std::int32_t* all_s
 }
 
 template <typename T, int kWidth>
-__global__ void give_mean_to_positions(const T* output_gradient, const std::int32_t* all_segments,
-                                       std::size_t positions, std::size_t packs, std::size_t count,
-                                       T* input_gradient) {
+__global__ void mean_positions_gradient(const T* output_gradient, const std::int32_t* all_segments,
+                                        std::size_t positions, std::size_t packs, std::size_t count,
+                                        T* input_gradient) {
   for (std::size_t i = first_index(); i < count; i += index_stride()) {
     const std::size_t sample = i / packs;
-    const std::int32_t* const segments = of_sample(all_segments, sample, positions);
-    const float share = share_of_position(segments, positions);
+    const std::int32_t* const segments = sample_segments(all_segments, sample, positions);
+    const float share = position_weight(segments, positions);
     const Values<T, kWidth> gradient = load<T, kWidth>(output_gradient + i * kWidth);
     for (std::size_t position = 0; position < positions; ++position) {
-      const float of_this = segments != nullptr && segments[position] == 0 ? 0 : share;
+      const float factor = segments != nullptr && segments[position] == 0 ? 0 : share;
       Values<T, kWidth> values{};
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) values.elements[k] = gradient.elements[k] * of_this;
+      for (int k = 0; k < kWidth; ++k) values.elements[k] = gradient.elements[k] * factor;
       const std::size_t to = (sample * positions + position) * packs + i % packs;
       store<T, kWidth>(input_gradient + to * kWidth, values);
     }
@@ -74,7 +74,7 @@ void sequence_mean_forward(const TensorView& input, std::span<const std::int32_t
   with_width(input.type(), spec.width,
              [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
                const std::size_t count = output.size() / kWidth;
-               launch(take_mean_of_positions<T, kWidth>, blocks_for(count), kThreads, stream,
+               launch(mean_positions<T, kWidth>, blocks_for(count), kThreads, stream,
                       data<T>(input), segments.data(), static_cast<std::size_t>(spec.positions),
                       static_cast<std::size_t>(spec.width) / kWidth, count, data<T>(output));
              });
@@ -87,7 +87,7 @@ void sequence_mean_backward(const TensorView& output_gradient,
       output_gradient.type(), spec.width,
       [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
         const std::size_t count = output_gradient.size() / kWidth;
-        launch(give_mean_to_positions<T, kWidth>, blocks_for(count), kThreads, stream,
+        launch(mean_positions_gradient<T, kWidth>, blocks_for(count), kThreads, stream,
                data<T>(output_gradient), segments.data(), static_cast<std::size_t>(spec.positions),
                static_cast<std::size_t>(spec.width) / kWidth, count, data<T>(input_gradient));
       });

@@ -11,8 +11,8 @@
 
 namespace lockstep::model::cuda {
 
-/// Mean of the positions [samples, positions, width] whose segment [samples, positions] is not 0;
-/// of all if `segments` is empty.
+/// Mean of the positions [samples, positions, width] whose segment [samples, positions] is not 0,
+/// or of all positions if `segments` is empty.
 void sequence_mean_forward(const TensorView& input, std::span<const std::int32_t> segments,
                            const SequencePoolingSpec& spec, const TensorView& output,
                            cudaStream_t stream);

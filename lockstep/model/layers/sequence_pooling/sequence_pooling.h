@@ -13,9 +13,9 @@ namespace lockstep::model {
 
 struct SequencePoolingSpec;
 
-/// Mean over the positions of a sequence: [T, D] to [D], as in Keras. One more input, an int32
-/// input [T] of the network, are segments, as for Attention: positions whose segment is 0 are
-/// padding, which the mean leaves out. It is 0 if there are no others.
+/// Mean over the positions of a sequence: [T, D] to [D], as in Keras. An additional input, an int32
+/// input [T] of the network, holds segments, as for Attention: positions of segment 0 are padding,
+/// which the mean excludes. It is 0 if all are padding.
 class GlobalAveragePooling1D final : public BuiltinLayer {
  public:
   std::string kind() const override { return "global_average_pooling1d"; }
@@ -33,7 +33,7 @@ class GlobalAveragePooling1D final : public BuiltinLayer {
 
 /// A pooling over positions for one batch size.
 struct SequencePoolingSpec {
-  std::int64_t samples = 0;    ///< of the batch
+  std::int64_t samples = 0;    ///< samples in the batch
   std::int64_t positions = 0;  ///< T
   std::int64_t width = 0;      ///< D
   bool has_segments = false;   ///< whether there may be padding

@@ -26,7 +26,7 @@ void copy_run(const T* from, std::int64_t count, T* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
-// The elements from axis `axis` on; `from` and `to` are the places of the first.
+// Copies the elements from axis `axis` on; `from` and `to` are the addresses of the first.
 template <typename T>
 void copy_axes(const StridedCopy& copy, int axis, const T* from, T* to) {
   const std::int64_t source = copy.source.strides[axis];

@@ -201,11 +201,11 @@ Shape Cropping1D::build(BuildContext& context) const {
 }
 
 std::vector<StridedCopy> Cropping1D::copies(const CompileContext& context) const {
-  const std::int64_t kept = element_count(context.output);
+  const std::int64_t remaining = element_count(context.output);
   StridedCopy copy;
   copy.source.offset = options_.before * context.output[1];
-  copy.add(context.batch, element_count(context.inputs.front()), kept);
-  copy.add(kept, 1, 1);
+  copy.add(context.batch, element_count(context.inputs.front()), remaining);
+  copy.add(remaining, 1, 1);
   return {copy};
 }
 

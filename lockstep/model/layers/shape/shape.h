@@ -14,12 +14,12 @@ namespace lockstep::model {
 
 struct StridedCopy;
 
-/// Any shape to `shape` of as many elements, in the same order and memory.
+/// Any shape to `shape`, with the same elements in the same order and memory.
 class Reshape final : public Layer {
  public:
   /// Options, as in Keras.
   struct Options {
-    Shape shape;  ///< of one sample; required
+    Shape shape;  ///< shape of one sample; required
   };
   /// The shape is checked when the layer is added to a network.
   explicit Reshape(Options options) : options_(std::move(options)) {}
@@ -37,8 +37,7 @@ class Reshape final : public Layer {
   Options options_;
 };
 
-/// A layer that copies its inputs, or parts of them, to places in its output; zeros remain
-/// elsewhere.
+/// A layer that copies its inputs, or parts of them, to places in its output; the rest is zero.
 class CopyLayer : public BuiltinLayer {
  public:
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
@@ -47,7 +46,7 @@ class CopyLayer : public BuiltinLayer {
                                          cuda::Context& gpu) const final;
 
  protected:
-  /// One per input, from it to the output.
+  /// One copy per input, from it to the output.
   virtual std::vector<StridedCopy> copies(const CompileContext& context) const = 0;
 };
 
@@ -127,7 +126,7 @@ class ZeroPadding2D final : public CopyLayer {
   Options options_;
 };
 
-/// Leaves out positions at both ends of a sequence: [T, C] to [T - before - after, C].
+/// Removes positions at both ends of a sequence: [T, C] to [T - before - after, C].
 class Cropping1D final : public CopyLayer {
  public:
   /// Numbers of positions, none of them negative; at least one position remains.

@@ -48,7 +48,7 @@ struct StridedCopy {
     return product;
   }
 
-  /// The same elements from target to source.
+  /// The inverse copy, from target to source.
   StridedCopy reversed() const {
     StridedCopy copy = *this;
     copy.source = target;
@@ -69,7 +69,7 @@ struct StridedCopy {
     return true;
   }
 
-  /// The same copy of elements as large as `run` of these; only if it consists_of(run).
+  /// This copy with elements `run` times as large; requires consists_of(run).
   StridedCopy in_runs_of(std::int64_t run) const {
     StridedCopy copy = *this;
     copy.extents[axes - 1] /= run;

@@ -1,5 +1,5 @@
-// What nvcc gives a kernel, for kernels that the host's compiler compiles: included before
-// everything else in them.
+// The environment of nvcc for kernels that the host's compiler compiles. Included before everything
+// else.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,26 +21,25 @@
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
-// Blocks run one at a time on each thread of the host, so shared memory is the thread's own, and so
-// is who is running.
+// A host thread runs one block at a time, so shared memory and the current thread are thread-local.
 inline constinit thread_local uint3 threadIdx{};
 inline constinit thread_local uint3 blockIdx{};
 inline constinit thread_local dim3 blockDim{};
 inline constinit thread_local dim3 gridDim{};
 inline constexpr int warpSize = 32;
 
-inline void __syncthreads() { lockstep::pretend::meet_block(); }
+inline void __syncthreads() { lockstep::pretend::sync_block(); }
 namespace lockstep::pretend {
 
 template <typename T>
 concept Shuffled = sizeof(T) <= sizeof(unsigned long long) && std::is_trivially_copyable_v<T>;
 
-// The value of lane `source`, of the calling lane's part of the warp.
+// The value of lane `source` in the calling lane's part of the warp.
 template <Shuffled T>
 T shuffle(unsigned mask, T value, unsigned source) {
   unsigned long long bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
-  const unsigned long long* values = meet_warp(mask, bits);
+  const unsigned long long* values = exchange_warp(mask, bits);
   if ((mask >> source & 1U) == 0)
     kernel_misused("takes the value of a lane that takes no part in the shuffle");
   std::memcpy(&value, &values[source], sizeof(T));
@@ -64,7 +63,7 @@ T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSi
   return lockstep::pretend::shuffle(mask, value, is_inside ? lane + distance : lane);
 }
 
-inline void __syncwarp(unsigned mask = 0xffffffffU) { lockstep::pretend::meet_warp(mask, 0); }
+inline void __syncwarp(unsigned mask = 0xffffffffU) { lockstep::pretend::exchange_warp(mask, 0); }
 
 inline void __stwb(uint4* to, uint4 value) { *to = value; }
 inline void __stcs(uint4* to, uint4 value) { *to = value; }

@@ -1,5 +1,5 @@
-// Takes the place of the project's header of this name in sources that the host's compiler
-// compiles: kernels go to pretended GPUs.
+// Replaces the project's header of this name in sources that the host's compiler compiles: kernels
+// run on simulated GPUs.
 #pragma once
 
 #include <cuda_runtime.h>

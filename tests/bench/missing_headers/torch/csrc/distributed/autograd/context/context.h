@@ -1,5 +1,5 @@
-// The header of c10d's reducer includes this file, which Debian's package leaves out. What it takes
-// from it are the names of a type of callbacks and of pointers that stay null.
+// The header of c10d's reducer includes this file, which Debian's package lacks. It uses only the
+// names of a callback type and of pointers that stay null.
 #pragma once
 
 #include <torch/types.h>
