@@ -107,11 +107,13 @@ constexpr std::size_t kRouteWidth = 26;  // as wide as "in-process + shared-memo
 
 /// The bytes that `text`, the value of option `name`, stands for. Throws Error (input).
 std::size_t parse_size(const char* name, std::string text) {
-  const std::string unit_error = CLI::AsSizeValue(false)(text);  // replaces a unit
-  const auto bytes = parse_number<std::int64_t>(text);
-  if (!unit_error.empty() || !bytes || *bytes < 1 || *bytes > std::numeric_limits<int>::max())
-    refuse_value(name, "to be from 1 to 2^31 - 1 bytes, also with a unit such as KiB", text);
-  return static_cast<std::size_t>(*bytes);
+  try {
+    CLI::AsSizeValue(false)(text);  // replaces a unit
+  } catch (const CLI::ValidationError&) {
+    refuse_value(name, "to be a number of bytes, such as 65536 or 64KiB", text);
+  }
+  return static_cast<std::size_t>(fields_detail::parse_within<std::int64_t>(
+      name, text, 1, std::numeric_limits<std::int32_t>::max()));
 }
 
 /// The sizes to measure. Throws Error (input) if there are none.

@@ -43,6 +43,12 @@ void require_not_read(std::string_view option, const std::filesystem::path& outp
                   fmt::format("got {}, which is one of {}", output.string(), spec));
 }
 
+void require_given(const char* option, const std::string& value) {
+  if (value.empty())
+    throw Error(ErrorCategory::input, "command line", fmt::format("expected {}", option),
+                "it was not given");
+}
+
 namespace {
 
 bool parse_format(const std::string& text) {

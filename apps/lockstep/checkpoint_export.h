@@ -79,8 +79,7 @@ struct Fields<apps::ExportArguments> {
   using Options = apps::ExportArguments;
   static constexpr std::tuple list{
       Field{&Options::output,
-            {"output", kCommonOptions,
-             "File to write (required): FILE.safetensors, FILE.onnx or FILE.pt"},
+            {"output", kCommonOptions, "File to write: FILE.safetensors, FILE.onnx or FILE.pt"},
             {},
             {.value = "PATH"}},
       Field{&Options::format,

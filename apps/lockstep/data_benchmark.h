@@ -111,12 +111,11 @@ namespace lockstep {
 
 template <>
 struct Fields<apps::DataBenchmarkOptions> {
-  static constexpr std::tuple list{
-      Part{&apps::DataBenchmarkOptions::data},
-      Field{&apps::DataBenchmarkOptions::seconds,
-            {"seconds", "Output", "Seconds to measure each rate; above 0"},
-            {.least = std::numeric_limits<double>::min()},
-            {.value = "SECONDS"}}};
+  static constexpr std::tuple list{Part{&apps::DataBenchmarkOptions::data},
+                                   Field{&apps::DataBenchmarkOptions::seconds,
+                                         {"seconds", "Output", "Seconds to measure each rate"},
+                                         {.least = 0.001},
+                                         {.value = "SECONDS"}}};
 };
 
 }  // namespace lockstep

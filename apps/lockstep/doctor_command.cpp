@@ -146,7 +146,7 @@ class Examination {
     try {
       examine();
     } catch (...) {
-      say("");  // clears the progress line before the error is printed
+      show_check("");  // clears the progress line before the error is printed
       throw;
     }
     // Some results are known only to the chief.
@@ -155,7 +155,7 @@ class Examination {
              .front()
              .empty();
     watchdog_.reset();
-    say("");
+    show_check("");
     if (session_.is_chief()) print();
     return problem ? kProblemStatus : 0;
   }
@@ -177,7 +177,7 @@ class Examination {
     allreduce::WatchdogOptions options{
         .stall_timeout = kStallSeconds,
         .advice = kLookThere,
-        .on_failure = [this](const allreduce::WatchdogReport& found) { give_up(found); }};
+        .on_failure = [this](const allreduce::WatchdogReport& found) { abort_examination(found); }};
     if (!between_ranks && !session_.is_chief()) options.stall_timeout += kForRankZero;
     watchdog_ = between_ranks
                     ? std::make_unique<allreduce::Watchdog>(session_.ranks(), replicas, options)
@@ -185,17 +185,17 @@ class Examination {
     ranks_.activity().set_phase(allreduce::Phase::compute);
   }
 
-  [[noreturn]] void give_up(const allreduce::WatchdogReport& found) {
+  [[noreturn]] void abort_examination(const allreduce::WatchdogReport& found) {
     const std::string check = now_.load();
-    say("");
-    if (found.speaks && session_.is_chief()) {
+    show_check("");
+    if (found.prints && session_.is_chief()) {
       report_.add({.check = "progress",
                    .summary = fmt::format("the checks after {} did not run", check),
                    .findings = {{.level = Level::problem,
                                  .what = without_frame(found.text),
                                  .remedy = kLookThere}}});
       print();
-    } else if (found.speaks) {
+    } else if (found.prints) {
       fmt::print(stderr,
                  "lockstep: error: [doctor] expected all ranks to respond; rank {}, host {}, is "
                  "waiting in {}: {}\n",
@@ -207,7 +207,7 @@ class Examination {
 
   /// Returns whether all ranks run the same version, so that the other checks can communicate.
   bool examine_versions() {
-    say("versions");
+    show_check("versions");
     const auto versions = ranks_.measure<doctor::VersionFacts>(
         "versions", [] { return doctor::version_facts(program_versions()); });
     report_.add(doctor::judge_versions(versions));
@@ -215,11 +215,11 @@ class Examination {
   }
 
   void examine_host() {
-    say("devices");
+    show_check("devices");
     const auto devices = ranks_.measure<doctor::DeviceFacts>("devices", doctor::measure_devices);
     report_.add(doctor::judge_devices(devices));
     has_gpus_ = !doctor::nodes_with_gpus(devices).empty();
-    say("shared-memory");
+    show_check("shared-memory");
     const auto memory = doctor::measure_memory(ranks_);
     const bool wanted = std::ranges::any_of(arguments_.routes, [](allreduce::Route route) {
       const allreduce::RouteInfo& info = allreduce::info_of(route);
@@ -227,7 +227,7 @@ class Examination {
     });
     report_.add(doctor::judge_shared_memory(memory, wanted, doctor::nodes_with_gpus(devices)));
     report_.add(doctor::judge_memory(memory));
-    say("cores");
+    show_check("cores");
     const auto limits = ranks_.measure<doctor::LimitFacts>("open-files", doctor::measure_limits);
     report_.add(doctor::judge_open_files(limits));
     report_.add(doctor::judge_locked_memory(limits));
@@ -236,45 +236,45 @@ class Examination {
   }
 
   void examine_folders() {
-    say("data");
+    show_check("data");
     doctor::Reports<doctor::DataFacts> data;
     if (!arguments_.data.empty())
       data = doctor::measure_data(ranks_, arguments_.data, arguments_.data_dir);
     report_.add(doctor::judge_data(data, arguments_.data));
-    say("checkpoints");
+    show_check("checkpoints");
     doctor::Reports<doctor::FolderFacts> folder;
     if (!arguments_.checkpoint_dir.empty())
       folder = doctor::measure_checkpoint_folder(ranks_, arguments_.checkpoint_dir);
     report_.add(doctor::judge_checkpoint_folder(folder, arguments_.checkpoint_dir));
-    say("temporary-files");
+    show_check("temporary-files");
     report_.add(doctor::judge_temporary_folder(doctor::measure_temporary_folder(ranks_)));
   }
 
   void examine_network() {
-    say("network");
+    show_check("network");
     network_ = doctor::measure_network(ranks_);
     report_.add(doctor::judge_network(network_));
     report_.add(doctor::judge_ports(network_));
-    say("clocks");
+    show_check("clocks");
     report_.add(doctor::judge_clocks(doctor::measure_clocks(ranks_)));
   }
 
   void examine_speed() {
     const double seconds = arguments_.measuring_seconds();
-    say("matrix-product");
+    show_check("matrix-product");
     const auto speed = doctor::measure_speed(ranks_, 0.2 * seconds);
     report_.add(doctor::judge_product(speed));
     report_.add(doctor::judge_copy(speed));
-    say("replicas");
+    show_check("replicas");
     report_.add(has_gpus_
                     ? doctor::Outcome{.check = "replicas",
                                       .summary = "they compute on GPUs",
                                       .skipped = true}
                     : doctor::judge_replicas(doctor::measure_replicas(ranks_, 0.15 * seconds)));
-    say("links");
+    show_check("links");
     const auto links = doctor::measure_links(ranks_, 0.1 * seconds);
     report_.add(doctor::judge_links(links, network_));
-    say("routes");
+    show_check("routes");
     const auto readings = doctor::measure_routes(ranks_, arguments_.routes, 0.55 * seconds);
     const double wire = session_.nodes() > 1 ? doctor::slowest_link(links) : 0;
     report_.add(doctor::judge_routes(
@@ -282,7 +282,7 @@ class Examination {
   }
 
   /// Shows the current check on a terminal.
-  void say(const char* check) {
+  void show_check(const char* check) {
     now_ = check;
     if (!session_.is_chief() || !is_watched(STDERR_FILENO)) return;
     fmt::print(stderr, "\r{}{}\x1b[K", *check == '\0' ? "" : "checking ", check);

@@ -215,12 +215,8 @@ std::string command_and_help(const CLI::App& command) {
 }
 
 Error wrong_value(const CLI::Option& option, const TypedOption& typed, const std::string& where) {
-  const std::string value = value_name(option);
-  const std::string expected = option.get_items_expected_max() == 0 ? "to be true or false"
-                               : value == "N" ? "to be a whole number, written in digits"
-                               : value == "BYTES"
-                                   ? "to be a number of bytes, such as 65536 or 64KiB"
-                                   : "to be a number";
+  const std::string expected =
+      option.get_items_expected_max() == 0 ? "to be true or false" : "to be a value";
   return {ErrorCategory::input, where, fmt::format("expected {} {}", typed.name, expected),
           one_line(fmt::format("got \"{}\"", typed.value))};
 }

@@ -99,7 +99,7 @@ void check_needs(std::span<const BoundField> fields) {
           ErrorCategory::input, "command line",
           fmt::format("expected {}{} with {}", option_of(key),
                       accepted.empty() ? "" : " " + list_names(accepted, " or "), field.option()),
-          value.empty() ? "it was not given" : "got " + value);
+          accepted.empty() || value.empty() ? "it was not given" : "got " + value);
   }
 }
 

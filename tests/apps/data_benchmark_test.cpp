@@ -259,7 +259,7 @@ TEST_F(DataBenchmarkTest, RequiresDataSetAndPositiveNumbers) {
   EXPECT_EQ(data::input_error_of([&] {
               run({"--data", "synthetic:2x2x1,3,20", "--seconds", "0"});
             }),
-            "[command line] expected --seconds to be above 0, got 0");
+            "[command line] expected --seconds to be at least 0.001, got 0");
 }
 
 }  // namespace

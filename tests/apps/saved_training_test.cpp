@@ -424,7 +424,7 @@ TEST_F(Saved, InspectShowsNetworkAndProgress) {
                         "  step 16 of 24, 1 epoch completed\n"
                         "  optimizer adam("));
   EXPECT_THAT(run_lockstep(inspect + "/step-00000016").output,
-              HasSubstr(")\n  loss function cross-entropy\n"));
+              HasSubstr("\n  loss function cross-entropy\n"));
   const std::string last = run_lockstep(inspect + "/step-00000024").output;
   EXPECT_THAT(last, ContainsRegex("\n  loss [0-9.]+ over 200 samples of the epoch\n"));
   EXPECT_THAT(last, Not(HasSubstr("epoch_")));

@@ -1,4 +1,5 @@
 // The forms of --data.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

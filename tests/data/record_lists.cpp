@@ -74,7 +74,7 @@ void print(const std::string& file) {
 }
 
 void write(const std::string& file, const std::string& compression) {
-  TFRecordWriter writer(file, kNamesOf<Compression>.parse("compression", compression));
+  TFRecordWriter writer(file, lockstep::kNamesOf<Compression>.parse("compression", compression));
   for (std::string line; std::getline(std::cin, line);) {
     Example example;
     const Json features = Json::parse(line);

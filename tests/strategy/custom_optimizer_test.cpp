@@ -124,15 +124,15 @@ TEST(OwnOptimizer, IsInCheckpointsByItsSlots) {
                         "--checkpoint-dir to start over, with --init-from "));
   EXPECT_THAT(
       error_of([&] { train_with(std::make_shared<OwnMomentum>(0.9F, 0.0F, "velocity"), 5); }),
-      HasSubstr("expected a checkpoint of own_momentum(momentum=0.9), got one of own_momentum"));
+      HasSubstr("expected a checkpoint of own_momentum:momentum=0.9, got one of own_momentum"));
   ::testing::internal::CaptureStderr();
   train_with(own(0.5F), 5);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("optimizer: own_momentum(momentum=0.9) in the earlier run"));
+              HasSubstr("optimizer: own_momentum:momentum=0.9 in the earlier run"));
   ::testing::internal::CaptureStderr();
   const Outcome ours = train_with(model::Sgd{.momentum = 0.5F}, 6);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("the training continues with sgd(momentum=0.5"))
+              HasSubstr("the training continues with sgd:momentum=0.5"))
       << "the velocity of the same name";
   EXPECT_EQ(ours.losses.size(), 1U);
 }

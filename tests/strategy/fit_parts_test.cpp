@@ -189,7 +189,7 @@ TEST(MicroBatches, FindInputsAndTargetsByName) {
   EXPECT_THAT(of_table.view(part, {1, 2}).features, ElementsAre(0, 0, 2));
   data::Batch other(data::SampleSpec::regression({3}, 1), 1);
   EXPECT_EQ(of_table.view(other).features.size(), 3U);
-  other.lay_out({.inputs = {spec.inputs[0], spec.inputs[1]}, .targets = {}}, 1);
+  other.resize({.inputs = {spec.inputs[0], spec.inputs[1]}, .targets = {}}, 1);
   EXPECT_EQ(error_of([&] { of_table.view(other); }),
             "[table] expected inputs table, got image, word");
 }

@@ -273,8 +273,8 @@ TEST(ResumeFrom, StatesTheHyperparametersOfOptimizersWithTheSameName) {
   EXPECT_THAT(
       error_of(
           [&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
-      HasSubstr("expected a checkpoint of sgd(weight_decay=0), got one of sgd(momentum=0.9, "
-                "weight_decay=0); use another --checkpoint-dir"));
+      HasSubstr("expected a checkpoint of sgd:momentum=0,weight_decay=0,nesterov=false, got one of "
+                "sgd:momentum=0.9,weight_decay=0,nesterov=false; use another --checkpoint-dir"));
 }
 
 TEST(ResumeFrom, IsBitwiseExactWithLayerWiseRates) {
@@ -320,7 +320,7 @@ TEST(ResumeFrom, WarnsOfAnotherRateOrOptimizer) {
                             "with 0.125\n"),
                   HasSubstr("learning-rate schedule: constant in the earlier run; the training "
                             "continues with linear\n"),
-                  HasSubstr("optimizer: adam(beta1="),
+                  HasSubstr("optimizer: adam:beta1="),
                   HasSubstr("the training continues with adamw:beta1=")));
 }
 

@@ -88,11 +88,11 @@ class Language(unittest.TestCase):
 
     def test_comments_are_sentences(self):
         found = []
+        marks = dict.fromkeys((".h", ".cpp", ".cu", ".cuh"), "//") | {".py": "#"}
         for folder in ("lockstep", "apps", "scripts", "tests"):
             for path in sorted((ROOT / folder).rglob("*")):
-                mark = {".py": "#"}.get(path.suffix, "//")
-                if path.suffix in {".h", ".cpp", ".cu", ".cuh", ".py"} and "/corpus/" not in str(path):
-                    name = path.relative_to(ROOT)
+                name = str(path.relative_to(ROOT))
+                if mark := marks.get(path.suffix if "/corpus/" not in name else ""):
                     found += [f"{name}:{line}" for line in fragments(path.read_text(), mark)]
         self.assertEqual([], found)
 

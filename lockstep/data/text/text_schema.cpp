@@ -66,7 +66,8 @@ TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::st
     if (schema.length < 1 || schema.length > kMaxLength)
       throw std::invalid_argument(fmt::format("its length is {}", schema.length));
     if (schema.tokenizer == kChars) CharsTokenizer{schema.vocabulary};
-    if (!is_file(schema.tokenizer) && schema.hash != of(schema.tokenizer, schema.vocabulary).hash)
+    if (!is_file(schema.tokenizer) &&
+        schema.hash != for_tokenizer(schema.tokenizer, schema.vocabulary).hash)
       throw std::invalid_argument("its vocabulary has another hash");
     return schema;
   } catch (const std::exception& error) {

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/float_rows.h"
@@ -30,9 +31,14 @@ void add(const TensorView& target, const TensorView& addend) {
   cpu::add(sum, static_cast<const T*>(addend.data()), std::ssize(target), sum);
 }
 
+/// oneDNN's kernels compute only a part of their result with fewer threads than they request. A
+/// thread whose budget nobody has set requests all cores, also beyond OMP_THREAD_LIMIT.
+void use_available_threads() { set_thread_budget(thread_budget()); }
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(Precision precision, StatisticsExchange* statistics) : precision_(precision) {
+    use_available_threads();
     context_.statistics = statistics;
     if (precision == Precision::bfloat16) context_.type = cpu::memory::data_type::bf16;
   }
@@ -49,6 +55,7 @@ class CpuBackend final : public Backend {
   }
 
   void begin_pass(const PassContext& /*pass*/, const GradientScale& scale) override {
+    use_available_threads();
     scale_ = scale;
   }
 
