@@ -106,14 +106,15 @@ namespace {
 constexpr std::size_t kRouteWidth = 26;  // as wide as "in-process + shared-memory"
 
 /// The bytes that `text`, the value of option `name`, stands for. Throws Error (input).
-std::size_t parse_size(const char* name, std::string text) {
+std::size_t parse_size(const char* name, const std::string& text) {
+  std::string bytes = text;
   try {
-    CLI::AsSizeValue(false)(text);  // replaces a unit
+    CLI::AsSizeValue(false)(bytes);  // replaces a unit
   } catch (const CLI::ValidationError&) {
     refuse_value(name, "to be a number of bytes, such as 65536 or 64KiB", text);
   }
   return static_cast<std::size_t>(fields_detail::parse_within<std::int64_t>(
-      name, text, 1, std::numeric_limits<std::int32_t>::max()));
+      name, bytes, 1, std::numeric_limits<std::int32_t>::max()));
 }
 
 /// The sizes to measure. Throws Error (input) if there are none.

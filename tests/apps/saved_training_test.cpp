@@ -422,7 +422,7 @@ TEST_F(Saved, InspectShowsNetworkAndProgress) {
   EXPECT_THAT(run_lockstep(inspect + "/step-00000016").output,
               HasSubstr("\n  network mlp:32,16, 2676 parameters, 4 classes\n"
                         "  step 16 of 24, 1 epoch completed\n"
-                        "  optimizer adam("));
+                        "  optimizer adam:"));
   EXPECT_THAT(run_lockstep(inspect + "/step-00000016").output,
               HasSubstr("\n  loss function cross-entropy\n"));
   const std::string last = run_lockstep(inspect + "/step-00000024").output;
