@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -174,7 +175,7 @@ class SpecPath : public ::testing::Test {
   }
 
   const std::filesystem::path directory_ =
-      std::filesystem::path(::testing::TempDir()) / "lockstep_spec_test";
+      std::filesystem::path(::testing::TempDir()) / fmt::format("lockstep_spec_{}", ::getpid());
 };
 
 using Parts = std::pair<std::string, std::vector<std::string>>;
