@@ -223,6 +223,12 @@ TEST_F(Checkpoint, IsIgnoredByResumeNever) {
 TEST_F(Checkpoint, OfAnEarlierTrainingIsReplacedOnlyByOverwrite) {
   directory().save(replica_.arrays(), at_step(5),
                    {.best = BestMark{.metric = "accuracy", .value = 0.75}});
+  {
+    CheckpointDirectory other = directory();
+    other.prepare(1);
+    EXPECT_THAT(checkpoint_error([&] { other.start_over(false); }),
+                HasSubstr("got one with 1 checkpoint, the newest step-00000005"));
+  }
   directory().save(replica_.arrays(), at_step(9));
   CheckpointDirectory again = directory();
   again.prepare(1);

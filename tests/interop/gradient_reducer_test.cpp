@@ -287,6 +287,11 @@ TEST(GradientReducer, ReportsTheSameNormBeforeClippingOnAnyNumberOfRanks) {
       reducer.reduce();
       EXPECT_NEAR(reducer.gradient_norm(), std::sqrt(34.0), 1e-6);
       EXPECT_NEAR(result(reducer)[2], 0.5 * 4 / std::sqrt(34.0), 1e-6);
+      reducer.applied();
+      pass(reducer, 2, 3, 4);
+      reducer.reduce();
+      EXPECT_NEAR(reducer.gradient_norm(), std::sqrt(34.0), 1e-6) << "of other samples";
+      EXPECT_NEAR(result(reducer)[2], 0.5 * 4 / std::sqrt(34.0), 1e-6);
     });
 }
 

@@ -42,6 +42,8 @@ TEST(MicroBatchOrder, DoesNotDependOnTheDivisionOfAGlobalBatch) {
         for (std::int64_t sample = samples.begin; sample < samples.end; ++sample)
           EXPECT_EQ(order.position(sample), next[static_cast<std::size_t>(sample % count)]++)
               << sample << " of " << parts << " parts in " << count << " micro-batches";
+        for (std::int64_t number = 0; number < count; ++number)
+          EXPECT_EQ(next[static_cast<std::size_t>(number)], order.range(number).end);
       }
     }
   }

@@ -176,6 +176,9 @@ TEST_F(CsvTest, NumbersWordsIndependentlyOfRowOrder) {
       open("color,size,kind\nyellow,4,pear\ngreen,6,apple\nred,1,apple\n", {.categorical = {"1"}});
   EXPECT_EQ(turned.info().feature_names, source.info().feature_names);
   EXPECT_EQ(turned.info().class_names, source.info().class_names);
+  EXPECT_THAT(read(turned, 0).features(), ElementsAre(0, 0, 1, 4));
+  EXPECT_EQ(read(turned, 0).label(), 1);
+  EXPECT_EQ(read(turned, 1).label(), 0);
 }
 
 TEST_F(CsvTest, ColumnsAreChosenByNameOrNumber) {
