@@ -47,8 +47,8 @@ extern template class HostGradientMath<double>;
 
 /// Arithmetic for both element types, on the same device; both may be null.
 struct DeviceMath {
-  std::unique_ptr<GradientMath<float>> float32 = nullptr;
-  std::unique_ptr<GradientMath<double>> float64 = nullptr;
+  std::unique_ptr<GradientMath<float>> float32 = nullptr;   ///< for float32
+  std::unique_ptr<GradientMath<double>> float64 = nullptr;  ///< for float64
 };
 
 }  // namespace lockstep::interop

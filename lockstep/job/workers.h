@@ -29,9 +29,9 @@ class Workers final : public SessionGroup {
   Workers(Session& session, const allreduce::Communicator& group, device::Device device = {});
   ~Workers() override;
 
-  int rank() const { return group().rank(); }  ///< 0 to size() - 1
-  int size() const { return group().size(); }  ///< ranks of the job
-  Session& session() const { return world_.session(); }
+  int rank() const { return group().rank(); }                    ///< 0 to size() - 1
+  int size() const { return group().size(); }                    ///< ranks of the job
+  Session& session() const { return world_.session(); }          ///< the session of this rank
   device::Device device() const { return world_.devices()[0]; }  ///< for its gradients
   /// The route and the reason for it: "shared-memory (2 ranks on one node)".
   std::string route() const;

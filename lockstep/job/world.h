@@ -53,7 +53,7 @@ class World {
   /// after which it ends the job with exit status 4; 0: never. `advice`: the end of its message.
   void watch(double stall_timeout, std::string advice);
 
-  Session& session() const { return session_; }
+  Session& session() const { return session_; }                             ///< this rank's session
   const std::vector<device::Device>& devices() const { return devices_; }   ///< by local replica
   int local_replicas() const { return static_cast<int>(devices_.size()); }  ///< on this rank
   int replicas() const { return groups_.front().size(); }                   ///< in the job

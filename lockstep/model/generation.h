@@ -100,9 +100,11 @@ class Generator {
 
 namespace lockstep {
 
+/// The options of sampling.
 template <>
 struct Fields<model::SamplingOptions> {
-  using Options = model::SamplingOptions;
+  using Options = model::SamplingOptions;  ///< the struct
+  /// Its fields.
   static constexpr std::tuple list{
       Field{
           &Options::temperature,

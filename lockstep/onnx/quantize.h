@@ -80,9 +80,11 @@ QuantizedModel quantize(const model::FoldedNetwork& original, const data::Datase
 
 namespace lockstep {
 
+/// The options of quantization.
 template <>
 struct Fields<onnx::QuantizeOptions> {
-  using Options = onnx::QuantizeOptions;
+  using Options = onnx::QuantizeOptions;  ///< the struct
+  /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::calibration,
             {"calibration", "Quantization",

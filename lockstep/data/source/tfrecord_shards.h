@@ -52,9 +52,11 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
 
 namespace lockstep {
 
+/// The options of shards.
 template <>
 struct Fields<data::ShardOptions> {
-  using Options = data::ShardOptions;
+  using Options = data::ShardOptions;  ///< the struct
+  /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::part,
             {"part", "",
