@@ -415,7 +415,8 @@ void run(const Options& options) {
               {"cudnn", cudnnGetVersion()},
               {"batch", options.batch}});
   fmt::print("{}, cuDNN {}, batch {}\n\n", half.gpu_name(), cudnnGetVersion(), options.batch);
-  for (Context* context : {&brain, &half}) measure_ceilings(*context, report);
+  if (options.only.empty())
+    for (Context* context : {&brain, &half}) measure_ceilings(*context, report);
 
   std::vector<Shape2D> shapes = shapes_of_resnet50(options.batch);
   fmt::print("\n{:<28}{:<10}{:<10}{:<18}{:>10}\n", "first convolution", "pass", "type", "way",
