@@ -31,7 +31,7 @@ TEST(LocalReplicas, NameATensorThatDiffersInOneBit) {
   LocalReplicas& replicas = trainer.replicas();
   replicas.check_agreement(0);
   const auto& entry = replicas[2].model().parameter_table().entries().back();
-  flip_a_bit(replicas[2].model().parameters()[entry.offset]);
+  flip_a_bit(replicas[2].model().parameters()[entry.offset + entry.count - 1]);
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
             fmt::format("[replicas] expected the same values on all replicas after step 7; {} "
                         "differs on replica 2 (rank 0, host {}), since a step after 0",
