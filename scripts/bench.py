@@ -219,7 +219,7 @@ def main():
     parser.add_argument("--headline", action="store_true")
     options = parser.parse_args()
     if options.headline:
-        options.only, options.rounds = list(HEADLINE), min(options.rounds, 3)
+        options.only, options.rounds = list(HEADLINE), min(options.rounds, 2)
 
     if os.geteuid() != 0 and (refused := OF_ROOT.intersection(options.only or ())):
         fail(
