@@ -106,7 +106,7 @@ class Spec {
     const SpecItem* const item = find(key);
     if (item == nullptr) return false;
     const std::optional<T> number = parse_number<T>(item->value());
-    const double real = static_cast<double>(number.value_or(0));
+    const auto real = static_cast<double>(number.value_or(0));
     if (!number || !std::isfinite(real) || real < least || real > most)
       refuse_number(*item, std::is_integral_v<T>, least, most);
     value = *number;

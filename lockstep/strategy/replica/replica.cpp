@@ -222,7 +222,7 @@ void Replica::enqueue_step(const data::Batch& part, const StepRequest& request) 
 }
 
 void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
-  mark(kBegin);
+  mark(mark_begin);
   const double thread_before = is_on_gpu() ? 0 : processor_seconds(CLOCK_THREAD_CPUTIME_ID);
   buckets_.set_host_waits(launched_.insert(part.samples).second);
   model::Backend& backend = model_.backend();
@@ -231,25 +231,26 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   end_piece("input");
   const double exchanged_before = seconds_in_exchange();
   compute_gradients(part, request, is_loaded);
-  mark(kGradients);
+  mark(mark_gradients);
   exchanged_ = seconds_in_exchange() - exchanged_before;
   if (is_on_gpu() && !is_loaded)
     step_scalars_.stage(request.signal, {request.input_seconds, gpu_busy_});
   else if (!is_on_gpu())
-    step_scalars_.stage(request.signal,
-                        {request.input_seconds, seconds_between(kBegin, kGradients) - exchanged_,
-                         processor_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before});
+    step_scalars_.stage(
+        request.signal,
+        {request.input_seconds, seconds_between(mark_begin, mark_gradients) - exchanged_,
+         processor_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before});
   step_scalars_.write(backend.stream());
   backend.write_sums(memory_.report());
   buckets_.ready(model_.trained_table().entries().size());
   buckets_.finish();
   buckets_.set_host_waits(false);
   end_piece("reduction");
-  mark(kReduced);
+  mark(mark_reduced);
   const trace::Span updating("parameter update");
   updater_->update(memory_.report());
   backend.fetch_sums();
-  mark(kUpdated);
+  mark(mark_updated);
   end_piece("update", work_of_update());
   step_scalars_.fetch(backend.stream());
 }
@@ -264,8 +265,8 @@ bool Replica::is_on_gpu() {
 // is idle, and reductions through the host. Other waits are derived from the busy times of all
 // replicas in the previous step.
 void Replica::measure_step(const allreduce::CommunicationTimes& communicated, double agreeing) {
-  breakdown_ = {.compute = seconds_between(kBegin, kGradients),
-                .update = seconds_between(kReduced, kUpdated)};
+  breakdown_ = {.compute = seconds_between(mark_begin, mark_gradients),
+                .update = seconds_between(mark_reduced, mark_updated)};
   if (!is_on_gpu()) {
     breakdown_.compute = std::max(0.0, breakdown_.compute - exchanged_);
     breakdown_.communication = communicated.exposed - communicated.waited;
@@ -280,7 +281,7 @@ void Replica::measure_step(const allreduce::CommunicationTimes& communicated, do
   for (const allreduce::BusySeconds& busy : this->busy())
     longest = std::max(longest, seconds(busy));
   const double late = longest - seconds(busy()[group_.rank()]) - agreeing;
-  const double exposed = seconds_between(kGradients, kReduced);
+  const double exposed = seconds_between(mark_gradients, mark_reduced);
   const double waited = std::clamp(std::max(late, communicated.waited - agreeing), 0.0, exposed);
   breakdown_.communication = exposed - waited;
   breakdown_.waiting = agreeing + waited;

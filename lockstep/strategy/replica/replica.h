@@ -166,7 +166,7 @@ class Replica {
                    model::MetricTotals& totals);
   void end_piece(std::string_view name, const model::Work& work = {});
   /// Points of a step that delimit the parts of its breakdown.
-  enum Mark : std::uint8_t { kBegin, kGradients, kReduced, kUpdated };
+  enum Mark : std::uint8_t { mark_begin, mark_gradients, mark_reduced, mark_updated };
   static constexpr std::size_t kMarks = 4;
   void mark(Mark point);
   double seconds_between(Mark from, Mark to) const {
