@@ -21,6 +21,12 @@
 
 namespace lockstep::apps {
 
+/// --checkpoint of the commands that use a trained model.
+inline constexpr FieldText kCheckpoint{
+    "checkpoint", kCommonOptions,
+    "A directory of checkpoints (the newest is used), DIR:best (the best one of a training with "
+    "--keep-best), or a single checkpoint; required"};
+
 /// How images are prepared when no option says it.
 inline constexpr const char* kImagesAsStored = "none";
 /// Checks the value of --images: none, cifar10, imagenet, imagenet:SIZE or steps

@@ -94,13 +94,7 @@ template <>
 struct Fields<apps::GenerateArguments> {
   using Options = apps::GenerateArguments;
   static constexpr std::tuple list{
-      Field{
-          &Options::checkpoint,
-          {"checkpoint", kCommonOptions,
-           "A directory of checkpoints (the newest is used), DIR:best (the best one of a training "
-           "with --keep-best), or a single checkpoint; required"},
-          {},
-          {.value = "DIR"}},
+      Field{&Options::checkpoint, apps::kCheckpoint, {}, {.value = "DIR"}},
       Field{&Options::source,
             {"source", kCommonOptions,
              "Text from which a model of pairs of texts generates another; --prompt is then the "

@@ -88,13 +88,7 @@ struct Fields<apps::RestoredArguments> {
   using Options = apps::RestoredArguments;
   using Values = std::span<const std::string>;
   static constexpr std::tuple list{
-      Field{
-          &Options::checkpoint,
-          {"checkpoint", kCommonOptions,
-           "A directory of checkpoints (the newest is used), DIR:best (the best one of a training "
-           "with --keep-best), or a single checkpoint; required"},
-          {},
-          {.value = "DIR"}},
+      Field{&Options::checkpoint, apps::kCheckpoint, {}, {.value = "DIR"}},
       Part{&Options::code},
       Part{&Options::data},
       TextField<Options>{

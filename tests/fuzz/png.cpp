@@ -40,7 +40,7 @@ std::vector<std::uint8_t> with_checksums(Bytes bytes) {
 
 void read_untrusted(Bytes bytes) {
   tolerate(ErrorCategory::data, [&] { decode(bytes); });
-  // With valid checksums; otherwise, the code after their check would never run.
+  // Valid checksums let the code after their check run.
   decode(with_checksums(bytes));
 }
 

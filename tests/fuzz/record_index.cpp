@@ -20,7 +20,7 @@ void load(std::string_view bytes) {
 
 void read_untrusted(Bytes bytes) {
   load(text_of(bytes));
-  // With a valid checksum; otherwise, the code after its check would never run.
+  // A valid checksum lets the code after its check run.
   std::string checked(text_of(bytes));
   const std::uint32_t crc = data::crc32c(checked);
   checked.append(reinterpret_cast<const char*>(&crc), sizeof(crc));

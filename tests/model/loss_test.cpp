@@ -56,7 +56,7 @@ TEST(MeanSquaredErrorLoss, RejectsMissingTargets) {
             "target values and 2 labels");
 }
 
-// With weighted samples, from a file of scripts/make_reference.
+// The samples have weights; scripts/make_reference writes the file.
 TEST(Loss, AgreesWithPyTorch) {
   const ReferenceFile reference("layers");
   const auto array = [&](const std::string& name) {

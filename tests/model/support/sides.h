@@ -118,7 +118,7 @@ struct Data {
     }
   }
 
-  /// With several inputs, valid until the next call.
+  /// The samples [first, first + count); with several inputs the view is valid until the next call.
   BatchView part(std::int64_t first, std::int64_t count) const {
     const auto slice = [&](const auto& all, std::int64_t sample_width) {
       return std::span(all).subspan(static_cast<std::size_t>(first * sample_width),
