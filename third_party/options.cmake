@@ -31,6 +31,8 @@ endif()
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
     -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # The release build checks the formats.
+  target_compile_definitions(lockstep_options INTERFACE FMT_CONSTEVAL=)
   # The address sanitizer finds these too.
   if(LOCKSTEP_SANITIZE MATCHES "address.*undefined")
     target_compile_options(lockstep_options INTERFACE -fno-sanitize=null,object-size)
@@ -38,11 +40,30 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
-# Compiles eight sources of TARGET at once, which halves the time.
+# Compiles several sources of TARGET at once, which halves the time: eight, and more where nobody
+# waits for one source to be compiled again.
 function(lockstep_group_sources TARGET)
-  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set(batch 8)
+  if(LOCKSTEP_SANITIZE)
+    set(batch 16)
+  endif()
+  set_target_properties(${TARGET} PROPERTIES
+    UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE ${batch})
   # GCC treats an included source as a header.
   target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endfunction()
+
+# Compiles each source of TARGET that computes with floating-point numbers by itself: beside others,
+# the compiler would contract other expressions and round differently.
+function(lockstep_separate_arithmetic TARGET)
+  get_target_property(sources ${TARGET} SOURCES)
+  foreach(source ${sources})
+    get_filename_component(file ${source} ABSOLUTE)
+    file(STRINGS ${file} arithmetic REGEX "float|double" LIMIT_COUNT 1)
+    if(arithmetic)
+      set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
 endfunction()
 
 # One module: a static library of these sources that depends only on the modules in DEPENDS. Private
@@ -79,11 +100,13 @@ function(lockstep_module NAME)
   # Deferred, because the folder may add sources.
   cmake_language(EVAL CODE
     "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${reuse})")
-  # Excludes compute-intensive modules, except in sanitizer builds, because the compiler would
-  # contract other expressions and round differently; and the device, because some tests replace
-  # parts of it.
-  if(LOCKSTEP_SANITIZE OR NOT calculates)
+  # Some tests replace parts of the device.
+  if(LOCKSTEP_SANITIZE OR NOT NAME STREQUAL device)
     lockstep_group_sources(lockstep_${NAME})
+  endif()
+  if(calculates AND NOT LOCKSTEP_SANITIZE)
+    cmake_language(EVAL CODE
+      "cmake_language(DEFER CALL lockstep_separate_arithmetic lockstep_${NAME})")
   endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES lockstep_${NAME})
 endfunction()

@@ -12,7 +12,7 @@ set(lockstep_precompiled_headers
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream>
   <functional> <map> <memory> <mutex> <numeric>
   <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector>
-  <fmt/format.h> <nlohmann/json.hpp>)
+  <fmt/format.h>)
 
 # lockstep_precompile(TARGET [HEADER…] [REUSE_FROM OTHER]): precompiles the common headers and
 # these, or reuses those of another target with the same flags; for a target whose sources are all

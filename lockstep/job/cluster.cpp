@@ -24,13 +24,14 @@ constexpr auto kTaskTypes = enum_names<TaskType>({{TaskType::chief, "chief"},
                                                   {TaskType::ps, "ps"},
                                                   {TaskType::evaluator, "evaluator"}});
 
-[[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
+[[noreturn]] void refuse_cluster(std::string_view expected, std::string_view actual) {
   throw Error(ErrorCategory::input, "TF_CONFIG", expected, actual);
 }
 
 TaskType parse_task_type(const std::string& name) {
   if (const auto type = kTaskTypes.find(name)) return *type;
-  refuse("expected tasks of type chief, worker, ps or evaluator", "got " + describe_json(name));
+  refuse_cluster("expected tasks of type chief, worker, ps or evaluator",
+                 "got " + describe_json(name));
 }
 
 std::vector<std::string> parse_addresses(const std::string& type, const json& list) {
@@ -39,8 +40,8 @@ std::vector<std::string> parse_addresses(const std::string& type, const json& li
         return address.is_string() && !address.get_ref<const std::string&>().empty();
       });
   if (!texts)
-    refuse(fmt::format("expected a list of addresses \"host:port\" for {}", type),
-           "got " + describe_json(list));
+    refuse_cluster(fmt::format("expected a list of addresses \"host:port\" for {}", type),
+                   "got " + describe_json(list));
   return list.get<std::vector<std::string>>();
 }
 
@@ -48,7 +49,8 @@ std::vector<std::string> parse_addresses(const std::string& type, const json& li
 int parse_index(const json& index) {
   const auto number = parse_number<int>(index.is_string() ? index.get_ref<const std::string&>()
                                                           : describe_json(index));
-  if (!number || *number < 0) refuse("expected a task index from 0", "got " + describe_json(index));
+  if (!number || *number < 0)
+    refuse_cluster("expected a task index from 0", "got " + describe_json(index));
   return *number;
 }
 
@@ -60,11 +62,12 @@ std::optional<Cluster> Cluster::parse(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;
   const json config = parse_json(text, ErrorCategory::input, "TF_CONFIG", kLimits);
   if (!config.is_object())
-    refuse("expected an object with \"cluster\" and \"task\"", "got " + describe_json(config));
+    refuse_cluster("expected an object with \"cluster\" and \"task\"",
+                   "got " + describe_json(config));
   const json jobs = config.value("cluster", json::object());
   if (!jobs.is_object())
-    refuse("expected a \"cluster\" that lists addresses by type of task",
-           "got " + describe_json(jobs));
+    refuse_cluster("expected a \"cluster\" that lists addresses by type of task",
+                   "got " + describe_json(jobs));
   if (jobs.empty()) return std::nullopt;
 
   Cluster cluster;
@@ -72,23 +75,23 @@ std::optional<Cluster> Cluster::parse(std::string_view text) {
     cluster.tasks_[parse_task_type(name)] = parse_addresses(name, list);
   for (const TaskType single : {TaskType::chief, TaskType::evaluator})
     if (const std::size_t count = cluster.tasks(single).size(); count > 1)
-      refuse(fmt::format("expected at most one {}", to_string(single)),
-             fmt::format("got {}", count));
+      refuse_cluster(fmt::format("expected at most one {}", to_string(single)),
+                     fmt::format("got {}", count));
 
   const json task = config.value("task", json());
   if (!task.is_object() || !task.contains("type") || !task["type"].is_string() ||
       !task.contains("index"))
-    refuse("expected a \"task\" with \"type\" and \"index\" next to the cluster",
-           task.is_null() ? "there is none" : "got " + describe_json(task));
+    refuse_cluster("expected a \"task\" with \"type\" and \"index\" next to the cluster",
+                   task.is_null() ? "there is none" : "got " + describe_json(task));
   cluster.type_ = parse_task_type(task["type"]);
   cluster.index_ = parse_index(task["index"]);
   if (!cluster.tasks_.contains(cluster.type_))
-    refuse("expected a task of the cluster",
-           fmt::format("the cluster has no {}", to_string(cluster.type_)));
+    refuse_cluster("expected a task of the cluster",
+                   fmt::format("the cluster has no {}", to_string(cluster.type_)));
   if (const std::size_t count = cluster.tasks(cluster.type_).size();
       static_cast<std::size_t>(cluster.index_) >= count)
-    refuse(fmt::format("expected a {} index below {}", to_string(cluster.type_), count),
-           fmt::format("got {}", cluster.index_));
+    refuse_cluster(fmt::format("expected a {} index below {}", to_string(cluster.type_), count),
+                   fmt::format("got {}", cluster.index_));
   return cluster;
 }
 
@@ -151,13 +154,14 @@ std::vector<std::string> Cluster::worker_names() const {
 
 void Cluster::check_trains() const {
   if (type_ == TaskType::ps)
-    refuse("expected a chief, worker or evaluator: multi-worker training has no parameter servers",
-           "this task is " + task_name());
+    refuse_cluster(
+        "expected a chief, worker or evaluator: multi-worker training has no parameter servers",
+        "this task is " + task_name());
 }
 
 void Cluster::check_against_mpi(int rank, int size) const {
   if (worker_rank() == rank && worker_count() == size) return;
-  refuse(
+  refuse_cluster(
       fmt::format("expected a cluster that matches MPI, where this is rank {} of {}", rank, size),
       fmt::format("it names {}, which is rank {} of {}{}", task_name(), worker_rank(),
                   worker_count(),

@@ -87,13 +87,13 @@ Window read_window(const Node& node, std::vector<std::int64_t> kernel,
                    std::span<const std::int64_t> extents, const Fail& fail) {
   const Attributes attributes(node);
   const std::size_t axes = extents.size();
-  constexpr std::int64_t kLargest = std::int64_t{1} << 31;
+  constexpr std::int64_t kExtentLimit = std::int64_t{1} << 31;
   const auto list = [&](const char* name, std::size_t count, std::int64_t fallback,
                         std::int64_t least) {
     const auto values =
         attributes.integers(name).value_or(std::vector<std::int64_t>(count, fallback));
     if (values.size() != count ||
-        std::ranges::any_of(values, [&](auto v) { return v < least || v >= kLargest; }))
+        std::ranges::any_of(values, [&](auto v) { return v < least || v >= kExtentLimit; }))
       fail(fmt::format("expected {} numbers from {} on as \"{}\"", count, least, name),
            "got others");
     return values;
@@ -103,7 +103,7 @@ Window read_window(const Node& node, std::vector<std::int64_t> kernel,
                 .strides = list("strides", axes, 1, 1),
                 .begins = std::vector<std::int64_t>(axes),
                 .ends = std::vector<std::int64_t>(axes)};
-  if (std::ranges::any_of(window.kernel, [&](auto v) { return v < 1 || v >= kLargest; }))
+  if (std::ranges::any_of(window.kernel, [&](auto v) { return v < 1 || v >= kExtentLimit; }))
     fail("expected a window of at least one element", "it has none");
   if (std::ranges::any_of(list("dilations", axes, 1, 1), [](auto v) { return v != 1; }))
     fail("expected dilations of 1", "got others");

@@ -21,14 +21,14 @@ namespace lockstep::apps::doctor {
 namespace {
 
 constexpr const char* kClockCheck = "clocks";
-constexpr int kRounds = 10;
+constexpr int kCopyRounds = 10;
 constexpr int kTag = 24;
 
 /// Estimates the offset from the shortest of several round trips, which has the smallest possible
 /// asymmetry.
 ClockReading query_clock(MPI_Comm ranks, const Place& place) {
   ClockReading reading{.place = place, .seconds_uncertain = std::numeric_limits<double>::max()};
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kCopyRounds; ++round) {
     double there = 0;
     const double before = seconds_since_1970();
     MPI_Sendrecv(&before, 1, MPI_DOUBLE, place.rank, kTag, &there, 1, MPI_DOUBLE, place.rank, kTag,
@@ -42,7 +42,7 @@ ClockReading query_clock(MPI_Comm ranks, const Place& place) {
 }
 
 void send_clock(MPI_Comm ranks) {
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kCopyRounds; ++round) {
     double asked = 0;
     MPI_Recv(&asked, 1, MPI_DOUBLE, 0, kTag, ranks, MPI_STATUS_IGNORE);
     const double now = seconds_since_1970();

@@ -29,16 +29,16 @@ TEST(ChooseMixup, UsesEveryRecordAsPartnerOnce) {
 
 /// Mean and variance of Beta(alpha, alpha) are 1/2 and 1 / (4 (2 alpha + 1)).
 TEST(ChooseMixup, DrawsWeightsOfTheBetaDistribution) {
-  constexpr int kSamples = 20000;
+  constexpr int kDraws = 20000;
   for (const double alpha : {0.01, 0.2, 1.0, 4.0}) {
     double mean = 0;
     double square = 0;
-    for (int i = 0; i < kSamples; ++i) {
-      const double weight = choose_mixup({5, 1, i}, kSamples, alpha).weight;
+    for (int i = 0; i < kDraws; ++i) {
+      const double weight = choose_mixup({5, 1, i}, kDraws, alpha).weight;
       ASSERT_GE(weight, 0);
       ASSERT_LE(weight, 1);
-      mean += weight / kSamples;
-      square += weight * weight / kSamples;
+      mean += weight / kDraws;
+      square += weight * weight / kDraws;
     }
     EXPECT_NEAR(mean, 0.5, 0.015) << alpha;
     EXPECT_NEAR(square - mean * mean, 1 / (4 * (2 * alpha + 1)), 0.006) << alpha;

@@ -23,6 +23,8 @@ function(pretended_objects NAME)
   target_include_directories(${NAME} SYSTEM PRIVATE ${pretended_includes})
   target_link_libraries(${NAME} PRIVATE lockstep_device)
   set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)  # each stands for a library of its own
+  # Unlike tests, they compute for minutes.
+  target_compile_options(${NAME} PRIVATE $<$<NOT:$<BOOL:${LOCKSTEP_SANITIZE}>>:-O2>)
 endfunction()
 
 # The sources of a module, with what the module itself includes.

@@ -17,7 +17,7 @@ namespace {
 // window and an image value.
 constexpr std::int64_t kMaxTaps = kLanes < 16 ? 6 : 12;
 constexpr std::int64_t kVectors = 2;
-constexpr std::int64_t kMaxParts = 32;
+constexpr std::int64_t kMaxBatchParts = 32;
 // Number of gradients that stay in the L1 cache while the taps are read.
 constexpr std::int64_t kGradients = 4096;
 
@@ -93,7 +93,7 @@ bool DirectKernelGradient::is_profitable(const Conv2DSpec& spec, memory::data_ty
 DirectKernelGradient::DirectKernelGradient(const Conv2DSpec& spec)
     : spec_(spec),
       taps_(spec.window.kernel_height * spec.window.kernel_width * spec.window.channels),
-      parts_(std::min(spec.batch, kMaxParts)),
+      parts_(std::min(spec.batch, kMaxBatchParts)),
       threads_(thread_budget()) {
   const WindowGeometry& w = spec.window;
   line_ = (w.width + w.pad_left + w.pad_right) * w.channels;
