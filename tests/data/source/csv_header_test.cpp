@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/data/source/csv_source.h"
+#include "tests/data/source/csv_fixture.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -20,13 +21,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class CsvHeaderTest : public ::testing::Test {
+class CsvHeaderTest : public CsvFixture {
  protected:
-  CsvSource open(const std::string& text, CsvOptions options = {}) const {
-    write_bytes(path_, text);
-    options.scale = ColumnScale::none;
-    return CsvSource(path_, options);
-  }
   /// The reason why the first row is doubtful; empty if it is not.
   std::string doubt(const std::string& text, const CsvOptions& options = {}) const {
     try {
@@ -39,12 +35,7 @@ class CsvHeaderTest : public ::testing::Test {
     }
     return "";
   }
-  std::string error(const std::string& text, const CsvOptions& options) const {
-    return data_error_of([&] { open(text, options); });
-  }
 
-  const TemporaryDirectory directory_;
-  const std::filesystem::path path_ = directory_ / "table.csv";
   /// Three columns of fractions and a class.
   const std::string rows_ =
       "1.288,1.449,0.066,1\n-0.765,-1.092,0.031,0\n-1.022,-1.437,0.199,0\n0.111,0.322,-0.473,1\n";

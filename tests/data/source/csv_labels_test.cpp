@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/data/source/csv_source.h"
-#include "tests/data/source/table_options.h"
+#include "tests/data/source/csv_fixture.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -15,20 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class CsvLabelsTest : public ::testing::Test {
- protected:
-  CsvSource open(const std::string& text, CsvOptions options = {}) const {
-    write_bytes(path_, text);
-    options.scale = ColumnScale::none;
-    return CsvSource(path_, options);
-  }
-  std::string error(const std::string& text, const CsvOptions& options = {}) const {
-    return data_error_of([&] { open(text, options); });
-  }
-
-  const TemporaryDirectory directory_;
-  const std::filesystem::path path_ = directory_ / "table.csv";
-};
+class CsvLabelsTest : public CsvFixture {};
 
 TEST_F(CsvLabelsTest, MissingEverywhereAreOneProblem) {
   write_bytes(path_, "x,y\n1,\n2,\n");

@@ -13,7 +13,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/csv_source.h"
-#include "tests/data/source/table_options.h"
+#include "tests/data/source/csv_fixture.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -25,14 +25,8 @@ using ::testing::HasSubstr;
 /// Six rows: x is 1 to 6, y is 10 x.
 constexpr const char* kRows = "x,y\n1,10\n2,20\n3,30\n4,40\n5,50\n6,60\n";
 
-class CsvWindows : public ::testing::Test {
+class CsvWindows : public CsvFixture {
  protected:
-  /// Numbers are unscaled, unless the options set a scale.
-  CsvSource open(const std::string& text, CsvOptions options) const {
-    write_bytes(path_, text);
-    if (!options.scale) options.scale = ColumnScale::none;
-    return CsvSource(path_, options);
-  }
   CsvSource parsed(const std::string& text, const std::string& options) const {
     return open(text, table_options(options, "csv"));
   }
@@ -54,10 +48,6 @@ class CsvWindows : public ::testing::Test {
     }
     return all;
   }
-  std::string file_prefix() const { return "[" + path_.string() + "] "; }
-
-  const TemporaryDirectory directory_;
-  const std::filesystem::path path_ = directory_ / "table.csv";
 };
 
 TEST_F(CsvWindows, HaveTheFeaturesOfTheirRowsAndTheTargetsOfLaterOnes) {
