@@ -4,7 +4,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 TOKENS = torch.tensor([[1, 4, 7, 2, 0, 3], [1, 3, 9, 10, 5,
-                                            2]])  # as in tests/strategy/pretrained_test.cpp
+                                            2]])  # as in tests/strategy/pretrained_pytorch_test.cpp
 
 
 def values():

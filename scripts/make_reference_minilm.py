@@ -8,7 +8,7 @@ from torch import nn
 
 LAYERS, WIDTH, HEADS, VOCABULARY, POSITIONS, TYPES = 2, 8, 2, 11, 512, 2
 TOKENS = torch.tensor([[1, 4, 7, 2, 0, 0], [1, 3, 9, 10, 5,
-                                            2]])  # as in tests/strategy/pretrained_test.cpp
+                                            2]])  # as in tests/strategy/pretrained_pytorch_test.cpp
 SEGMENTS = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
 
 

@@ -67,7 +67,7 @@ struct Fields<apps::ReductionPlan> {
             {"iterations", "",
              "Number of measurements per size and route; their median is reported. 0: as many "
              "as fit into half a second, 3 to 500"},
-            {.least = 0}},
+            {.min = 0}},
       Field{&Options::check,
             {"check", "",
              "Check every element of a first all-reduce, and count the wrong elements"}}};
@@ -88,7 +88,7 @@ struct Fields<apps::BenchArguments> {
             {.value = "BYTES"}},
       Field{&Options::factor,
             {"factor", "", "Factor between one buffer size and the next"},
-            {.least = 2}},
+            {.min = 2}},
       Part{&Options::plan},
       Field{&Options::devices,
             {"devices", "",

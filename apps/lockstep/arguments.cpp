@@ -60,7 +60,7 @@ bool parse_format(const std::string& text) {
 /// The recipe of --images, which is not none, for the part "train" or "test". Throws Error (input).
 data::ImageRecipe recipe_for(std::string_view images, const std::string& part) {
   if (!data::ImageRecipe::begins_with_step(images)) {
-    Spec spec = Spec::of_kind("images", images);
+    Spec spec = Spec::parse("images", images);
     const std::string& name = spec.head();
     if (name != "cifar10" && name != "imagenet" && images.find_first_of(",=") == images.npos)
       throw Error(ErrorCategory::input, "images",

@@ -135,7 +135,7 @@ struct Fields<apps::DataArguments> {
           {.value = "N"}},
       Field{&Options::global_batch,
             {"global_batch", kCommonOptions, "Number of samples per step over all replicas"},
-            {.least = 1},
+            {.min = 1},
             {.alias = "batch-size"}},
       Part{&Options::read}};
 };
@@ -168,7 +168,7 @@ struct Fields<apps::PlaceArguments> {
              "Seconds that the start of the ranks may take, MPI_Init included; then the "
              "job ends with status 4 and names the call that has not returned. 0 disables "
              "the timeout (default: 60, or --stall-timeout if that is shorter)"},
-            {{.least = 0}},
+            {{.min = 0}},
             {.value = "SECONDS"}}};
 };
 

@@ -114,7 +114,7 @@ struct Fields<apps::DataBenchmarkOptions> {
   static constexpr std::tuple list{Part{&apps::DataBenchmarkOptions::data},
                                    Field{&apps::DataBenchmarkOptions::seconds,
                                          {"seconds", "Output", "Seconds to measure each rate"},
-                                         {.least = 0.001},
+                                         {.min = 0.001},
                                          {.value = "SECONDS"}}};
 };
 

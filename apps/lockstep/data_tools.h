@@ -86,7 +86,7 @@ struct Fields<apps::InspectOptions> {
   static constexpr std::tuple list{
       Field{&Options::records,
             {"records", "", "Maximum number of records to read from each file; 0 for all"},
-            {.least = 0}},
+            {.min = 0}},
       Field{&Options::label_feature,
             {"label_feature", "",
              "Feature whose values are counted (default: image/class/label or label)"},

@@ -83,7 +83,7 @@ struct Fields<apps::DoctorArguments> {
             {"seconds", "",
              "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the "
              "other checks take one or two seconds"},
-            {.least = 1, .most = 30},
+            {.min = 1, .max = 30},
             {.value = "SECONDS"}},
       Field{&Options::quick, {"quick", "", "Same as --seconds 1, with less accurate figures"}}};
 };

@@ -64,7 +64,7 @@ struct Fields<apps::PredictionStyle> {
   static constexpr std::tuple list{Field{
       &apps::PredictionStyle::top,
       {"top", "Output", "Write only the K most probable classes of each record; 0: all outputs"},
-      {.least = 0},
+      {.min = 0},
       {.value = "K"}}};
 };
 

@@ -59,9 +59,9 @@ void add_flag(CLI::App& command, const BoundField& field) {
   const std::string names = is_on ? fmt::format("{0},!--no-{1}", name, name.substr(2)) : name;
   CLI::Option* const option = command.add_flag_function(
       names,
-      [parse = field.parse, name](std::int64_t count) {
+      [field, name](std::int64_t count) {
         const std::string value = count > 0 ? "true" : "false";
-        parse(name, std::span(&value, 1));
+        field.parse(name, std::span(&value, 1));
       },
       help_of(field));
   if (is_on) option->default_str("true");
@@ -81,9 +81,7 @@ void add_value(CLI::App& command, const BoundField& field) {
       command
           .add_option_function<std::vector<std::string>>(
               names,
-              [parse = field.parse, name](const std::vector<std::string>& given) {
-                parse(name, given);
-              },
+              [field, name](const std::vector<std::string>& given) { field.parse(name, given); },
               help_of(field))
           ->expected(1)
           ->allow_extra_args(false)
@@ -179,8 +177,8 @@ nlohmann::ordered_json schema_of(const CLI::App& command) {
     const BoundField& field = found->second;
     row["kind"] = kNamesOf<FieldKind>.name(field.kind);
     if (!field.choices.empty()) row["choices"] = field.choices;
-    if (!field.least.empty()) row["least"] = field.least;
-    if (!field.most.empty()) row["most"] = field.most;
+    if (!field.min.empty()) row["minimum"] = field.min;
+    if (!field.max.empty()) row["maximum"] = field.max;
     if (!field.more->needs.empty()) row["needs"] = field.more->needs;
   }
   return {{"command", command.get_name()},

@@ -74,18 +74,18 @@ struct Fields<apps::GenerateOptions> {
             {"tokens", kCommonOptions,
              "Largest number of tokens to generate. A text is shorter if the model ends it; one "
              "from --source or --image has at most the length of those in the training"},
-            {.least = 1}},
+            {.min = 1}},
       Part{&Options::sampling},
       Field{&Options::beams,
             {"beams", "Beam search",
              "Do not draw tokens, but continue the N most probable texts at once and write the "
              "best one. 1: always the most probable token; 0: draw tokens"},
-            {.least = 0}},
+            {.min = 0}},
       Field{&Options::length_penalty,
             {"length_penalty", "Beam search",
              "A: the log-probability of a text of n tokens is divided by ((5 + n) / 6)^A. Larger "
              "values prefer longer texts"},
-            {.least = 0},
+            {.min = 0},
             {.value = "A", .needs = "beams"}}};
 };
 

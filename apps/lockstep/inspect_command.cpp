@@ -51,7 +51,7 @@ struct Fields<apps::InspectArguments> {
   static constexpr std::tuple list{
       Field{&apps::InspectArguments::events,
             {"events", "", "Also print the last N events of each rank"},
-            {.least = 0}}};
+            {.min = 0}}};
 };
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ void add_named_loss(const std::string& text, LossArguments& arguments) {
   if (std::ranges::count(arguments.untrained, output) > 0 ||
       std::ranges::count(arguments.losses, output, &strategy::OutputLoss::output) > 0)
     refuse_loss("expected one loss for each output", fmt::format("got two for {}", output));
-  Spec spec = Spec::of_kind("loss", loss);
+  Spec spec = Spec::parse("loss", loss);
   if (spec.head().find(',') != std::string::npos)
     spec.refuse("",
                 "expected --loss OUTPUT=LOSS once for each output, without commas between them");

@@ -107,7 +107,7 @@ struct Fields<apps::PlanArguments> {
       Field{&Options::replicas_per_host,
             {"replicas_per_host", kGroup,
              "Replicas that share a host's link (default: that of --hardware, else 1)"},
-            {{.least = 1, .most = 4096}}},
+            {{.min = 1, .max = 4096}}},
       Field{&Options::scaling,
             {"scaling", kGroup,
              "strong: the global batch stays the same, as in `lockstep train`; weak: it "
@@ -115,7 +115,7 @@ struct Fields<apps::PlanArguments> {
       Field{&Options::price,
             {"price", kGroup,
              "Price of a host for an hour, in any currency (default: that of --hardware)"},
-            {{.least = 0}}},
+            {{.min = 0}}},
       Field{&Options::hardware,
             {"hardware", kGroup,
              "JSON file that describes other machines: speed (relative to this one), link, "
@@ -135,7 +135,7 @@ struct Fields<apps::PlanArguments> {
       Field{&Options::seconds,
             {"seconds", kGroup,
              "Duration of the measurements; longer for steps of more than half a second"},
-            {.least = 1, .most = 86400}}};
+            {.min = 1, .max = 86400}}};
 };
 
 }  // namespace lockstep

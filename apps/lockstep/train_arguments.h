@@ -109,7 +109,7 @@ struct Fields<apps::OptimizerArguments> {
           {.value = "NAME", .names = list_kinds}},
       Field{&Options::momentum,
             {"momentum", "Optimizer", "Momentum of {}"},
-            {{.least = 0, .most = 1}},
+            {{.min = 0, .max = 1}},
             {.names = [] { return list_defaults("momentum"); }}},
       Field{&Options::nesterov,
             {"nesterov", "Optimizer", "Use Nesterov momentum, for sgd"},
@@ -117,15 +117,15 @@ struct Fields<apps::OptimizerArguments> {
             {.needs = "optimizer=sgd"}},
       Field{&Options::beta1,
             {"beta1", "Optimizer", "Decay rate of the first moment, for {}"},
-            {{.least = 0, .most = 1}},
+            {{.min = 0, .max = 1}},
             {.names = [] { return list_defaults("beta1"); }}},
       Field{&Options::beta2,
             {"beta2", "Optimizer", "Decay rate of the second moment, for {}"},
-            {{.least = 0, .most = 1}},
+            {{.min = 0, .max = 1}},
             {.names = [] { return list_defaults("beta2"); }}},
       Field{&Options::rho,
             {"rho", "Optimizer", "Decay rate of the mean square of the gradient, for {}"},
-            {{.least = 0, .most = 1}},
+            {{.min = 0, .max = 1}},
             {.names = [] { return list_defaults("rho"); }}},
       Field{&Options::initial_accumulator,
             {"initial_accumulator", "Optimizer", "Initial sum of squared gradients, for {}"},
@@ -148,7 +148,7 @@ struct Fields<apps::OptimizerArguments> {
             {"weight_decay", "Optimizer",
              "Weight decay of all parameters except biases and normalization, decoupled "
              "for adamw and lamb, L2 for the others: {}"},
-            {{.least = 0}},
+            {{.min = 0}},
             {.names = [] { return list_defaults("weight_decay"); }}}};
 };
 
@@ -206,7 +206,7 @@ struct Fields<apps::TrainArguments> {
       Field{&Options::label_smoothing,
             {"label_smoothing", "Model",
              "Fraction of the label that is spread over all classes, 0 to 1"},
-            {.least = 0, .most = 1}},
+            {.min = 0, .max = 1}},
       Field{&Options::class_weights,
             {"class_weights", "Model",
              "Weight of each class in the training loss: W0,W1,..., or auto, with which "
@@ -219,7 +219,7 @@ struct Fields<apps::TrainArguments> {
              "Mix each sample with another one of the epoch, with a weight drawn from "
              "Beta(A, A), 0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy "
              "only the sample's own. 0 disables mixup"},
-            {.least = 0, .most = 4}},
+            {.min = 0, .max = 4}},
       Part{&Options::trainer},
       Field{&Options::validation_data,
             {"validation_data", kCommonOptions,
@@ -322,7 +322,7 @@ struct Fields<apps::TrainArguments> {
           {.value = "FILE"}},
       Field{&Options::log_every,
             {"log_every", "Output", "Number of steps between progress reports; 0 disables them"},
-            {.least = 0}},
+            {.min = 0}},
       Part{&Options::output},
       Field{&Options::verbose,
             {"verbose", "Output",

@@ -8,7 +8,6 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,20 +33,40 @@ inline constexpr auto kNamesOf<FieldKind> = enum_names<FieldKind>({{FieldKind::f
                                                                    {FieldKind::text, "text"},
                                                                    {FieldKind::list, "list"}});
 
-/// A field of one object.
+struct BoundField;
+namespace fields_detail {
+/// What the values of one type are read and printed by. `description` is the Range of a Field, or a
+/// TextField.
+struct Codec {
+  std::vector<std::string> (*print)(const void* description, const void* value);
+  void (*parse)(const void* description, void* value, std::string_view name,
+                std::span<const std::string> texts);
+  /// Sets kind, choices and bounds.
+  void (*describe)(const void* description, BoundField& field);
+};
+}  // namespace fields_detail
+
+/// A field of one object, whose types the code that uses it does not know.
 struct BoundField {
   const FieldText* text = nullptr;             ///< description
   const FieldMore* more = nullptr;             ///< rarely used part of the description
   FieldKind kind = FieldKind::text;            ///< kind of value
   std::vector<std::string_view> choices = {};  ///< valid values of a name
-  std::string least = {};                      ///< lower bound of a number; empty: none
-  std::string most = {};                       ///< upper bound of a number; empty: none
+  std::string min = {};                        ///< lower bound of a number; empty: none
+  std::string max = {};                        ///< upper bound of a number; empty: none
   std::vector<std::string> standard = {};      ///< the values of a default-constructed object
-  /// Returns the value, or all values of a list. Empty: not set.
-  std::function<std::vector<std::string>()> values = {};
+
+  const fields_detail::Codec* codec = nullptr;  ///< how the value is read and printed
+  const void* description = nullptr;            ///< what `codec` knows of the field
+  const void* stored = nullptr;                 ///< the value
+  void* target = nullptr;                       ///< the value, unless the object is constant
+
+  /// The value, or all values of a list. Empty: not set.
+  std::vector<std::string> values() const { return codec->print(description, stored); }
   /// Sets the value to the last of `texts`, or a list to all of them. `name` is what the user calls
-  /// the field, such as "--clip-norm". Throws Error (input) for an invalid value.
-  std::function<void(std::string_view name, std::span<const std::string> texts)> parse = {};
+  /// the field, such as "--clip-norm". Throws Error (input) for an invalid value. The object must
+  /// not be constant.
+  void parse(std::string_view name, std::span<const std::string> texts) const;
 
   std::string option() const;  ///< "--clip-norm"
   /// Name in errors and warnings.
@@ -65,16 +84,20 @@ struct BoundField {
 /// accordingly.
 void check_needs(std::span<const BoundField> fields);
 
+/// Throws Error (input) for a number outside its range, or as check_needs(): what a module requires
+/// of options that no command line has checked. `where` is the module.
+void check_fields(std::string_view where, std::span<const BoundField> fields);
+
 /// Lines "LABEL: VALUE" of the fields whose role is `role` or stronger, for
 /// job::Agreement::require_same_lines().
 std::string lines_of(std::span<const BoundField> fields, Role role = Role::agree);
 
 namespace fields_detail {
 
-/// Parses a number from `least` to `most`. Throws Error (input). T: std::int64_t, std::uint64_t,
+/// Parses a number from `min` to `max`. Throws Error (input). T: std::int64_t, std::uint64_t,
 /// float or double.
 template <typename T>
-T parse_within(std::string_view name, std::string_view text, T least, T most);
+T parse_within(std::string_view name, std::string_view text, T min, T max);
 bool parse_flag(std::string_view name, std::string_view text);
 
 template <typename T>
@@ -143,11 +166,11 @@ void parse_one(T& value, const Range<T>& range, std::string_view name, std::stri
     value =
         kNamesOf<T>.parse(name.substr(std::min(name.find_first_not_of('-'), name.size())), text);
   else if constexpr (std::floating_point<T>)
-    value = parse_within<T>(name, text, range.least, range.most);
+    value = parse_within<T>(name, text, range.min, range.max);
   else if constexpr (std::unsigned_integral<T>)
-    value = static_cast<T>(parse_within<std::uint64_t>(name, text, range.least, range.most));
+    value = static_cast<T>(parse_within<std::uint64_t>(name, text, range.min, range.max));
   else if constexpr (std::integral<T>)
-    value = static_cast<T>(parse_within<std::int64_t>(name, text, range.least, range.most));
+    value = static_cast<T>(parse_within<std::int64_t>(name, text, range.min, range.max));
   else if constexpr (std::constructible_from<T, std::string_view>)
     value = T(text);
   else
@@ -175,36 +198,71 @@ void parse(T& value, const Range<T>& range, std::string_view name,
   }
 }
 
+template <typename T>
+struct ValueCodec {
+  static std::vector<std::string> print(const void* /*range*/, const void* value) {
+    return fields_detail::print(*static_cast<const T*>(value));
+  }
+  static void parse(const void* range, void* value, std::string_view name,
+                    std::span<const std::string> texts) {
+    fields_detail::parse(*static_cast<T*>(value), *static_cast<const Range<T>*>(range), name,
+                         texts);
+  }
+  static void describe(const void* range, BoundField& field) {
+    using Value = typename Bare<T>::Type;
+    field.kind = kind_of<T>();
+    if constexpr (std::is_enum_v<Value>) {
+      for (const auto& entry : kNamesOf<Value>.entries)
+        if (kNamesOf<Value>.name(entry.value) == entry.name) field.choices.push_back(entry.name);
+    } else if constexpr (std::is_arithmetic_v<Value> && !std::same_as<Value, bool>) {
+      const Range<Value>& valid = *static_cast<const Range<T>*>(range);
+      if (valid.min != Range<Value>{}.min) field.min = print_one(valid.min);
+      if (valid.max != Range<Value>{}.max) field.max = print_one(valid.max);
+    }
+  }
+};
+// Compiled once, in bound_fields.cpp.
+extern template struct ValueCodec<bool>;
+extern template struct ValueCodec<int>;
+extern template struct ValueCodec<std::int64_t>;
+extern template struct ValueCodec<std::uint64_t>;
+extern template struct ValueCodec<float>;
+extern template struct ValueCodec<double>;
+extern template struct ValueCodec<std::string>;
+extern template struct ValueCodec<std::filesystem::path>;
+extern template struct ValueCodec<std::optional<int>>;
+extern template struct ValueCodec<std::optional<std::int64_t>>;
+extern template struct ValueCodec<std::optional<double>>;
+extern template struct ValueCodec<std::vector<std::string>>;
+
+template <typename S>
+struct TextCodec {
+  static std::vector<std::string> print(const void* field, const void* options) {
+    return static_cast<const TextField<S>*>(field)->print(*static_cast<const S*>(options));
+  }
+  static void parse(const void* field, void* options, std::string_view name,
+                    std::span<const std::string> texts) {
+    static_cast<const TextField<S>*>(field)->parse(*static_cast<S*>(options), name, texts);
+  }
+  static void describe(const void* field, BoundField& bound) {
+    if (static_cast<const TextField<S>*>(field)->more.repeats) bound.kind = FieldKind::list;
+  }
+};
+
+template <typename C>
+inline constexpr Codec kCodec{C::print, C::parse, C::describe};
+
+void add(std::vector<BoundField>& all, const FieldText& text, const FieldMore& more,
+         const Codec& codec, const void* description, void* value, const void* standard);
+
 template <typename S, typename T>
 void bind(S& object, const S& standard, const Field<S, T>& field, std::vector<BoundField>& all) {
-  BoundField& bound =
-      all.emplace_back(BoundField{.text = &field.text, .more = &field.more, .kind = kind_of<T>()});
-  using Value = typename Bare<T>::Type;
-  if constexpr (std::is_enum_v<Value>) {
-    for (const auto& entry : kNamesOf<Value>.entries)
-      if (kNamesOf<Value>.name(entry.value) == entry.name) bound.choices.push_back(entry.name);
-  } else if constexpr (std::is_arithmetic_v<Value> && !std::same_as<Value, bool>) {
-    if (field.range.least != Range<Value>{}.least) bound.least = print_one(field.range.least);
-    if (field.range.most != Range<Value>{}.most) bound.most = print_one(field.range.most);
-  }
-  bound.standard = print(standard.*field.member);
-  bound.values = [&object, &field] { return print(object.*field.member); };
-  bound.parse = [&object, &field](std::string_view name, std::span<const std::string> texts) {
-    parse(object.*field.member, field.range, name, texts);
-  };
+  add(all, field.text, field.more, kCodec<ValueCodec<T>>, &field.range, &(object.*field.member),
+      &(standard.*field.member));
 }
 template <typename S>
 void bind(S& object, const S& standard, const TextField<S>& field, std::vector<BoundField>& all) {
-  BoundField& bound =
-      all.emplace_back(BoundField{.text = &field.text,
-                                  .more = &field.more,
-                                  .kind = field.more.repeats ? FieldKind::list : FieldKind::text});
-  bound.standard = field.print(standard);
-  bound.values = [&object, &field] { return field.print(object); };
-  if (field.parse != nullptr)
-    bound.parse = [&object, &field](std::string_view name, std::span<const std::string> texts) {
-      field.parse(object, name, texts);
-    };
+  add(all, field.text, field.more, kCodec<TextCodec<S>>, &field, &object, &standard);
 }
 template <typename S>
 void bind_all(S& object, const S& standard, std::vector<BoundField>& all);
@@ -227,11 +285,11 @@ std::vector<BoundField> fields_of(S& options) {
   fields_detail::bind_all(options, S{}, all);
   return all;
 }
-/// Read-only fields: BoundField::parse is empty.
+/// The fields of a constant object.
 template <typename S>
 std::vector<BoundField> fields_of(const S& options) {
   std::vector<BoundField> all = fields_of(const_cast<S&>(options));
-  for (BoundField& field : all) field.parse = {};
+  for (BoundField& field : all) field.target = nullptr;
   return all;
 }
 

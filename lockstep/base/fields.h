@@ -58,8 +58,8 @@ struct Range {};
 /// A closed interval.
 template <typename T>
 requires(std::is_arithmetic_v<T>) struct Range<T> {
-  T least = std::numeric_limits<T>::lowest();  ///< the smallest value
-  T most = std::numeric_limits<T>::max();      ///< the largest value
+  T min = std::numeric_limits<T>::lowest();  ///< the smallest value
+  T max = std::numeric_limits<T>::max();     ///< the largest value
 };
 /// Range of an optional number.
 template <typename T>

@@ -206,7 +206,7 @@ Spec Spec::of_items(std::string_view where, std::string_view text) {
   return spec;
 }
 
-Spec Spec::of_kind(std::string_view where, std::string_view text) {
+Spec Spec::parse(std::string_view where, std::string_view text) {
   Spec spec(where, text);
   const bool is_quoted = !text.empty() && is_quote(text.front());
   Scanner scanner{where, text};
@@ -237,7 +237,7 @@ void Spec::split_at(std::size_t colon) {
 }
 
 Spec Spec::of_pattern(std::string_view where, std::string_view text) {
-  if (!text.empty() && is_quote(text.front())) return of_kind(where, text);
+  if (!text.empty() && is_quote(text.front())) return parse(where, text);
   Spec spec(where, text);
   spec.split_at_key({});
   return spec;
@@ -245,7 +245,7 @@ Spec Spec::of_pattern(std::string_view where, std::string_view text) {
 
 Spec Spec::of_path(std::string_view where, std::string_view text,
                    std::initializer_list<std::string_view> words) {
-  if (!text.empty() && is_quote(text.front())) return of_kind(where, text);
+  if (!text.empty() && is_quote(text.front())) return parse(where, text);
   Spec spec(where, text);
   for (std::size_t end = text.size(); end != std::string_view::npos && end > 0;
        end = text.rfind(':', end - 1)) {

@@ -54,14 +54,14 @@ struct SpecItem {
 /// The parts of a text in this grammar. The caller reads the values that it knows; finish() rejects
 /// the others:
 ///
-///     Spec spec = Spec::of_kind("--early-stop", "loss:min,patience=5");
+///     Spec spec = Spec::parse("--early-stop", "loss:min,patience=5");
 ///     const bool is_minimized = spec.take("min");
 ///     spec.read("patience", options.patience, 1);
 ///     spec.finish();
 class Spec {
  public:
   /// KIND[:ITEMS], where the kind ends at the first colon.
-  static Spec of_kind(std::string_view where, std::string_view text);
+  static Spec parse(std::string_view where, std::string_view text);
   /// PATTERN[:ITEMS], where the pattern, or the name of a new file, ends at the first colon that a
   /// key follows.
   static Spec of_pattern(std::string_view where, std::string_view text);
@@ -121,13 +121,13 @@ class Spec {
     return is_present;
   }
 
-  /// Reads the result of `parse`. The key is added to its Error.
-  template <typename T, typename Parse>
-  bool read_parsed(std::string_view key, T& value, Parse parse) {
+  /// Reads the result of `convert`. The key is added to its Error.
+  template <typename T, typename Convert>
+  bool read_parsed(std::string_view key, T& value, Convert convert) {
     const SpecItem* const item = find(key);
     if (item == nullptr) return false;
     try {
-      value = parse(item->value());
+      value = convert(item->value());
     } catch (const Error& error) {
       throw Error(ErrorCategory::input, where_ + ": " + std::string(key), error.message().expected,
                   error.message().actual);

@@ -71,7 +71,7 @@ template <bool images>
 Dataset open_synthetic(const std::string& arguments, const DataSpecOptions& options) {
   const std::string kind = images ? "synthetic-images" : "synthetic";
   const std::string text = fmt::format("{}:{}", kind, arguments);
-  Spec spec = Spec::of_kind(text, text);
+  Spec spec = Spec::parse(text, text);
   const std::string part = read_part(spec, options.part);
   const auto shape = parse_extents(spec.next("HxWxC").value_or(""));
   const auto classes = parse_number<std::int64_t>(spec.next("CLASSES").value_or(""));
@@ -202,7 +202,7 @@ Paths idx_files(const std::string& text, const DataSpecOptions& options) {
 }
 
 std::string fashion_mnist_part(const std::string& text, const DataSpecOptions& options) {
-  Spec spec = Spec::of_kind(kFashionMnist + text, kFashionMnist + text);
+  Spec spec = Spec::parse(kFashionMnist + text, kFashionMnist + text);
   const std::string part = read_part(spec, options.part);
   spec.finish();
   return part;

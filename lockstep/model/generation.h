@@ -111,15 +111,15 @@ struct Fields<model::SamplingOptions> {
           {"temperature", "Sampling",
            "Divides the logits: below 1 the text is more probable, above 1 more varied. 0: always "
            "the most probable token"},
-          {.least = 0}},
+          {.min = 0}},
       Field{&Options::top_k,
             {"top_k", "Sampling", "Draw from the K most probable tokens only; 0: from all"},
-            {.least = 0},
+            {.min = 0},
             {.value = "K"}},
       Field{&Options::top_p,
             {"top_p", "Sampling",
              "Draw from the fewest most probable tokens whose probabilities sum to P only"},
-            {.least = 0, .most = 1},
+            {.min = 0, .max = 1},
             {.value = "P"}},
       Field{&Options::seed,
             {"seed", "Sampling", "Seed of the draws: the same seed gives the same text"}}};

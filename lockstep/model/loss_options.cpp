@@ -83,7 +83,7 @@ std::vector<std::string_view> loss_names() {
 }
 
 Loss parse_loss(std::string_view text) {
-  Spec spec = Spec::of_kind("loss", text);
+  Spec spec = Spec::parse("loss", text);
   Loss loss = find_loss(spec.head());
   for (const auto& [name, value] : loss_parameters(loss)) spec.read(name, *value);
   spec.finish();

@@ -78,14 +78,14 @@ struct Fields<model::Schedule> {
       Field{&Options::peak,
             {"learning_rate", kCommonOptions, "Peak learning rate, before --lr-scaling",
              Role::resume_warn, "peak learning rate"},
-            {.least = 0},
+            {.min = 0},
             {.alias = "lr"}},
       Field{&Options::warmup_steps,
             {"warmup_steps", "Learning rate",
              "Number of steps over which the learning rate rises to its peak; for "
              "--lr-schedule one-cycle, 0 means 30 % of the steps",
              Role::resume_warn, "warm-up steps"},
-            {.least = 0}},
+            {.min = 0}},
       Field{&Options::final_fraction,
             {"lr_final", "Learning rate",
              "Final learning rate as a fraction of the peak, for --lr-schedule cosine, "

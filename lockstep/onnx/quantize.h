@@ -94,18 +94,18 @@ struct Fields<onnx::QuantizeOptions> {
       Field{&Options::samples,
             {"samples", "Quantization",
              "Number of samples to calibrate with, drawn from all of --data"},
-            {.least = onnx::kMinCalibrationSamples}},
+            {.min = onnx::kMinCalibrationSamples}},
       Field{&Options::weight_bits,
             {"weight_bits", "Quantization",
              "Bits of the integers of weights: 8, or 7 for x86 processors without VNNI, on which "
              "onnxruntime adds two products in 16 bits"},
-            {.least = 7, .most = 8},
+            {.min = 7, .max = 8},
             {.value = "7|8"}},
       Field{&Options::max_drop,
             {"max_drop", "Quantization",
              "What int8 may lose on the validation data: points of accuracy, or without classes "
              "percent of the loss. Layers with the most noise are kept in float32 until it holds"},
-            {.least = 0}},
+            {.min = 0}},
       Field{&Options::keep_float,
             {"keep_float", "Quantization",
              "Layers to keep in float32: patterns of names, such as 'conv1' or 'block4_*'. "

@@ -70,6 +70,11 @@ std::vector<std::string> PlanFields::print_best(const Options& options) {
   return options.keep_best ? std::vector{options.keep_best->text()} : std::vector<std::string>{};
 }
 
+std::vector<std::string> FitFields::print_validation(const Options& options) {
+  if (!options.validation) return {};
+  return {options.validation->description()};
+}
+
 std::vector<std::string> FitFields::print_trace(const Options& options) {
   return options.trace.file.empty() ? std::vector<std::string>{}
                                     : std::vector{to_string(options.trace)};

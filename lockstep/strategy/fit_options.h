@@ -124,10 +124,9 @@ struct Fields<strategy::ReadOptions> {
              "Maximum number of threads per process that read and decode; only as many as "
              "needed are active. 0: 1, and for replicas on GPUs the cores of the process, "
              "up to 16 for each"},
-            {.least = 0}},
-      Field{&Options::prefetch,
-            {"prefetch", "Data", "Number of batches to read ahead"},
-            {.least = 1}}};
+            {.min = 0}},
+      Field{
+          &Options::prefetch, {"prefetch", "Data", "Number of batches to read ahead"}, {.min = 1}}};
 };
 
 /// The options of checkpoints. The command line adds the directory and the best checkpoint.
@@ -147,14 +146,16 @@ struct Fields<strategy::CheckpointPlan> {
              "--checkpoint-dir is given. The last step and the best validation "
              "(--keep-best) are always saved",
              Role::agree, "steps between checkpoints"},
-            {.least = 0}},
+            {.min = 0}},
       Field{&Options::keep,
             {"keep", "Checkpoints and summaries", "Number of healthy checkpoints to keep"},
-            {.least = 1}},
+            {.min = 1}},
       TextField<Options>{
           {"best_metric", {}, {}, Role::agree, "best checkpoint"}, nullptr, print_best},
       Field{&Options::restore_best,
-            {"restore_best", {}, {}, Role::agree, "best weights at the end"}},
+            {"restore_best", {}, {}, Role::agree, "best weights at the end"},
+            {},
+            {.needs = "best_metric"}},
       TextField<Options>{
           {"resume", "Checkpoints and summaries",
            "Resume from the newest checkpoint: auto (if there is one), never, or require "
@@ -186,29 +187,32 @@ struct Fields<strategy::FitOptions> {
                           std::span<const std::string> values);
   /// As parse_trace() reads it.
   static std::vector<std::string> print_trace(const Options& options);
+  static std::vector<std::string> print_validation(const Options& options);  ///< its description
   /// Its fields.
   static constexpr std::tuple list{
       Field{&Options::epochs,
-            {"epochs", kCommonOptions, "Number of passes over the data; 1 unless --steps is given"},
-            {{.least = 1}}},
+            {"epochs", kCommonOptions,
+             "Number of passes over the data; 1 unless --steps is given. 0: no limit"},
+            {{.min = 0}}},
       Field{&Options::steps,
             {"steps", "Training",
              "Maximum number of steps; with --epochs, training ends at whichever limit is "
              "reached first. 0: no limit"},
-            {.least = 0}},
+            {.min = 0}},
+      TextField<Options>{{"validation_data"}, nullptr, print_validation},
       Field{&Options::validate_every,
             {"validate_every", "Training",
              "Number of steps between validations within epochs, in addition to that at "
              "the end of each epoch; 0 disables them",
              Role::agree, "steps between validations"},
-            {.least = 0},
+            {.min = 0},
             {.needs = "validation_data"}},
       Field{&Options::prediction_images,
             {"prediction_images", "Checkpoints and summaries",
              "With --summary-dir, number of validation images (at most 1000) to show with "
              "the predicted classes after each validation; 0 shows none",
              Role::agree, "prediction images"},
-            {.least = 0},
+            {.min = 0},
             {.needs = "summary_dir"}},
       Part{&Options::checkpoint},
       Field{&Options::check_replicas,
@@ -217,7 +221,7 @@ struct Fields<strategy::FitOptions> {
              "optimizer slots and, with --bn sync, moving statistics; 0 checks only at "
              "checkpoints",
              Role::agree, "steps between comparisons of replicas"},
-            {.least = 0}},
+            {.min = 0}},
       Field{&Options::profile,
             {"profile", "Output",
              "File for the time of each layer, of the loss, the reduction and the update, "

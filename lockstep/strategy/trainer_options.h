@@ -199,13 +199,14 @@ struct Fields<strategy::TrainerOptions> {
             {"clip_norm", "Training",
              "Maximum norm of the gradient over all parameters and replicas; 0 disables "
              "clipping",
-             Role::resume_warn, "maximum gradient norm"}},
+             Role::resume_warn, "maximum gradient norm"},
+            {.min = 0}},
       Field{&Options::accumulate,
             {"accumulate", "Training",
              "Micro-batches per step on each replica. Batch normalization uses the "
              "statistics of each micro-batch; no other result depends on this number",
              Role::resume_warn, "micro-batches per step"},
-            {.least = 1}},
+            {.min = 1}},
       Part{&Options::compute},
       TextField<Options>{
           {"loss_scale", "Model",

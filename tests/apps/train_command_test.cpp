@@ -410,7 +410,7 @@ TEST(TrainCommand, NamesInvalidConfiguration) {
   for (const Case& wrong :
        {Case{"modle=\"mlp\"\n", ", got \"--modle\" (did you mean --model?)\n"},
         Case{"optimizer.name=\"sgd\"\n", ", got \"--optimizer.name\""},
-        Case{"epochs=0\n", "; [command line] expected --epochs to be at least 1, got 0\n"},
+        Case{"epochs=-1\n", "; [command line] expected --epochs to be at least 0, got -1\n"},
         Case{"[train]\nloss=\"hinge\"\n", "; [loss] expected "}, Case{"seed=\"x\"\n", "; "}}) {
     std::ofstream(path) << wrong.text;
     const Result result = run_lockstep("train --config " + path);

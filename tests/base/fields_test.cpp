@@ -56,17 +56,15 @@ struct Fields<Described> {
       Field{&Described::is_on, {"is_on", {}, "Whether it is on"}},
       Field{&Described::steps,
             {"steps", {}, {}, Role::resume_warn, "number of steps"},
-            {.least = 0, .most = 100}},
+            {.min = 0, .max = 100}},
       Field{&Described::seed, {"seed", {}, {}, Role::resume_exact}},
-      Field{&Described::rate, {"rate", {}, "Rate"}, {.least = 0}},
-      Field{&Described::share,
-            {"share", {}, "Share"},
-            {.least = 0, .most = 1},
-            {.needs = "color=blue"}},
+      Field{&Described::rate, {"rate", {}, "Rate"}, {.min = 0}},
+      Field{
+          &Described::share, {"share", {}, "Share"}, {.min = 0, .max = 1}, {.needs = "color=blue"}},
       Field{&Described::color, {"color", {}, "Shade"}},
       Field{&Described::name, {"name", {}, "Name"}},
       Field{&Described::file, {"file", {}, "File"}, {}, {.needs = "name"}},
-      Field{&Described::decay, {"decay", {}, "Decay"}, {{.least = 0}}},
+      Field{&Described::decay, {"decay", {}, "Decay"}, {{.min = 0}}},
       Field{&Described::patterns, {"patterns", {}, "Patterns"}},
       TextField<Described>{
           {"twice", {}, "A text that is stored twice"},
@@ -150,12 +148,12 @@ TEST(Fields, HaveKindRangeAndDefault) {
   Described object{.steps = 5};
   const std::vector<BoundField> fields = fields_of(std::as_const(object));
   EXPECT_EQ(field(fields, "steps").kind, FieldKind::integer);
-  EXPECT_EQ(field(fields, "steps").least, "0");
-  EXPECT_EQ(field(fields, "steps").most, "100");
+  EXPECT_EQ(field(fields, "steps").min, "0");
+  EXPECT_EQ(field(fields, "steps").max, "100");
   EXPECT_THAT(field(fields, "steps").standard, ElementsAre("0"));
   EXPECT_FALSE(field(fields, "steps").is_standard());
   EXPECT_EQ(std::get<double>(field(fields, "steps").value()), 5);
-  EXPECT_EQ(field(fields, "rate").most, "");
+  EXPECT_EQ(field(fields, "rate").max, "");
   EXPECT_THAT(field(fields, "color").choices, ElementsAre("red", "blue"));
   EXPECT_EQ(std::get<std::string>(field(fields, "color").value()), "red");
   EXPECT_EQ(field(fields, "decay").kind, FieldKind::number);
@@ -183,6 +181,20 @@ TEST(Fields, CheckNeeds) {
               HasSubstr("expected --name with --file; it was not given"));
   object.name = "n";
   check_needs(fields_of(object));
+}
+
+TEST(Fields, AreCheckedWithoutACommandLine) {
+  Described object{.steps = 101};
+  const auto error = [&] {
+    return error_of_fields([&] { check_fields("here", fields_of(std::as_const(object))); });
+  };
+  EXPECT_EQ(error(), "[here] expected steps to be from 0 to 100, got 101");
+  object = {.rate = -1};
+  EXPECT_EQ(error(), "[here] expected rate to be at least 0, got -1");
+  object = {.share = 0.5};
+  EXPECT_EQ(error(), "[here] expected color blue with share, got red");
+  object.color = Shade::blue;
+  EXPECT_EQ(error(), "none");
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(Spec, HasAKindPositionalValuesAndKeys) {
       {"f:x=1e+5", "f", {"x=1e|5"}},
   };
   for (const Case& one : cases) {
-    const Spec spec = Spec::of_kind("here", one.text);
+    const Spec spec = Spec::parse("here", one.text);
     EXPECT_EQ(spec.head(), one.head) << one.text;
     EXPECT_EQ(items_of(spec), one.items) << one.text;
   }
@@ -81,13 +81,13 @@ TEST(Spec, RejectsInvalidSyntax) {
       {"'a'b:c", "expected one of , : = + after a quoted value"},
   };
   for (const auto& [text, message] : cases)
-    EXPECT_THAT(spec_error_of([&] { Spec::of_kind("here", text); }),
+    EXPECT_THAT(spec_error_of([&] { Spec::parse("here", text); }),
                 ::testing::AllOf(StartsWith("[here] "), HasSubstr(message)))
         << text;
 }
 
 TEST(Spec, ReadsTypedValues) {
-  Spec spec = Spec::of_kind("here", "f:max,4x5,n=3,x=1e+2,words=a+b,name='p+q',on=yes");
+  Spec spec = Spec::parse("here", "f:max,4x5,n=3,x=1e+2,words=a+b,name='p+q',on=yes");
   int n = 0;
   float x = 0;
   std::optional<double> absent;
@@ -117,7 +117,7 @@ TEST(Spec, ReadsTypedValues) {
 TEST(Spec, RejectsUnknownValuesAndKeys) {
   const auto refusal = [](const char* text) {
     return spec_error_of([&] {
-      Spec spec = Spec::of_kind("here", text);
+      Spec spec = Spec::parse("here", text);
       int patience = 0;
       double rate = 0;
       bool on = false;
@@ -143,7 +143,7 @@ TEST(Spec, RejectsUnknownValuesAndKeys) {
             "[here] expected max, patience=, rate= or on= as settings of f, got \"maxx\" (did you "
             "mean max?)");
   EXPECT_THAT(refusal("f:rate=1,2"), HasSubstr("got \"2\" (a list is written rate=1+2)"));
-  EXPECT_EQ(spec_error_of([] { Spec::of_kind("here", "cnn:x").finish(); }),
+  EXPECT_EQ(spec_error_of([] { Spec::parse("here", "cnn:x").finish(); }),
             "[here] expected cnn without settings, got \"x\"");
 }
 
@@ -253,7 +253,7 @@ TEST(Spec, RoundTrips) {
       written += fmt::format("{}{}{}", lists.empty() ? ":" : ",", key, quote_spec(values));
       lists.push_back(values);
     }
-    const Spec spec = Spec::of_kind("here", written);
+    const Spec spec = Spec::parse("here", written);
     EXPECT_EQ(spec.head(), head) << written;
     ASSERT_EQ(spec.items().size(), lists.size()) << written;
     for (std::size_t i = 0; i < lists.size(); ++i)
@@ -265,7 +265,7 @@ TEST(Spec, ReadsManyKeys) {
   std::string text = "csv:drop=c0";
   for (int i = 1; i < 80; ++i) text += fmt::format("+c{}", i);
   std::vector<std::string> columns;
-  Spec spec = Spec::of_kind("here", text);
+  Spec spec = Spec::parse("here", text);
   spec.read("drop", columns);
   EXPECT_EQ(columns.size(), 80U);
   EXPECT_EQ(columns.back(), "c79");

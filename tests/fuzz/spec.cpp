@@ -29,7 +29,7 @@ void try_spec(Action action) {
 void read_untrusted(Bytes bytes) {
   const std::string text(text_of(bytes));
   try_spec([&] { split_specs("fuzz", text); });
-  try_spec([&] { Spec::of_kind("fuzz", text).finish(); });
+  try_spec([&] { Spec::parse("fuzz", text).finish(); });
   // Text with braces would be expanded as a file pattern.
   if (text.find_first_of("*?[{~") == std::string::npos)
     try_spec([&] { data::CsvSpec::parse("/dev/null:" + text, "fuzz"); });

@@ -190,18 +190,23 @@ TEST(Trainer, RejectsValidationDataOfAnotherShape) {
 }
 
 TEST(Trainer, RejectsInvalidOptions) {
-  EXPECT_THAT(
-      error_of([] { train(1, plain_network(), small_data().batch(40), {.accumulate = 0}); }),
-      HasSubstr("[accumulate] expected at least 1"));
-  for (const double norm : {-1.0, std::nan("")})
-    EXPECT_THAT(
-        error_of([&] { train(1, plain_network(), small_data().batch(40), {.clip_norm = norm}); }),
-        HasSubstr("[clip-norm]"));
-  EXPECT_THAT(
-      error_of([] {
-        train(1, plain_network(), small_data().batch(40), {.rate_scaling = RateScaling::linear});
-      }),
-      HasSubstr("[lr-scaling] expected the global batch size that the learning rate refers to"));
+  const auto error = [](const TrainerOptions& options, const FitOptions& fit = {}) {
+    return error_of([&] { train(1, plain_network(), small_data().batch(40), options, fit); });
+  };
+  EXPECT_EQ(error({.accumulate = 0}), "[trainer] expected accumulate to be at least 1, got 0");
+  EXPECT_EQ(error({.clip_norm = -1}), "[trainer] expected clip_norm to be at least 0, got -1");
+  EXPECT_EQ(error({.clip_norm = std::nan("")}),
+            "[trainer] expected clip_norm to be at least 0, got nan");
+  EXPECT_EQ(error({.schedule = {.warmup_steps = -2}}),
+            "[trainer] expected warmup_steps to be at least 0, got -2");
+  EXPECT_THAT(error({.rate_scaling = RateScaling::linear}),
+              HasSubstr("[lr-scaling] expected the global batch size that the learning rate "
+                        "refers to"));
+  EXPECT_EQ(error({}, {.validate_every = 2}),
+            "[fit] expected validation_data with validate_every; it was not given");
+  EXPECT_EQ(error({}, {.checkpoint = {.restore_best = true}}),
+            "[fit] expected best_metric with restore_best; it was not given");
+  EXPECT_EQ(error({}, {.checkpoint = {.keep = 0}}), "[fit] expected keep to be at least 1, got 0");
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ struct Fields<data::TFRecordOptions> {
       Field{&Options::classes,
             {"classes", "Data",
              "Number of classes; 0: that of dataset.json or of a scan of the labels"},
-            {.least = 0}}};
+            {.min = 0}}};
 };
 
 }  // namespace lockstep

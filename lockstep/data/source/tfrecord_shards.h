@@ -71,7 +71,7 @@ struct Fields<data::ShardOptions> {
           {.value = "DIR"}},
       Field{&Options::shards,
             {"shards", "", "Number of files to write, 1 to 99999"},
-            {.least = 1, .most = 99'999}},
+            {.min = 1, .max = 99'999}},
       Field{
           &Options::compression,
           {"compression", "",

@@ -200,7 +200,7 @@ Metrics make_metrics(std::string_view names, const Loss& loss, std::int64_t widt
   if (names.empty()) return metrics;
   for (const std::string& text : split_specs(kWhere, names)) {
     if (text.empty()) refuse_metric("expected a metric before and after each comma", "got none");
-    const auto metric = factory.make(Spec::of_kind(kWhere, text));
+    const auto metric = factory.make(Spec::parse(kWhere, text));
     for (const auto& other : metrics)
       if (other->name() == metric->name())
         refuse_metric("expected each metric once", fmt::format("got {} twice", metric->name()));

@@ -224,7 +224,7 @@ Network features_of(const Network& network) {
 }
 
 Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes) {
-  Spec spec = Spec::of_kind("model", name);
+  Spec spec = Spec::parse("model", name);
   if (spec.take(kFeatures)) return features_of(network_of(spec, inputs, 1));
   return network_of(spec, inputs, classes);
 }

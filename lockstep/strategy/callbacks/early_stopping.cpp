@@ -17,7 +17,7 @@ constexpr const char* kEarlyStop = "early-stop";
 }  // namespace
 
 EarlyStoppingOptions parse_early_stopping(std::string_view text) {
-  Spec spec = Spec::of_kind("--early-stop", text);
+  Spec spec = Spec::parse("--early-stop", text);
   EarlyStoppingOptions options{.metric = read_monitored(spec)};
   spec.read("patience", options.patience, 1);
   spec.read("min_delta", options.min_delta, 0);

@@ -141,7 +141,7 @@ MonitoredMetric read_monitored(Spec& spec) {
 }
 
 MonitoredMetric parse_monitored(std::string_view option, std::string_view text) {
-  Spec spec = Spec::of_kind(option, text);
+  Spec spec = Spec::parse(option, text);
   MonitoredMetric metric = read_monitored(spec);
   spec.finish();
   return metric;

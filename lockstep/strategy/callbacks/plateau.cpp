@@ -17,7 +17,7 @@ constexpr const char* kPlateau = "reduce-on-plateau";
 }  // namespace
 
 PlateauOptions parse_plateau(std::string_view text) {
-  Spec spec = Spec::of_kind("--reduce-on-plateau", text);
+  Spec spec = Spec::parse("--reduce-on-plateau", text);
   PlateauOptions options{.metric = read_monitored(spec)};
   spec.read("factor", options.factor);
   if (!(options.factor > 0 && options.factor < 1))

@@ -121,7 +121,7 @@ struct Fields<strategy::SummaryOptions> {
             {"histograms", "Checkpoints and summaries",
              "With --summary-dir, number of steps between histograms of the weights and "
              "gradients; 0 writes none"},
-            {.least = 0},
+            {.min = 0},
             {.needs = "summary_dir"}}};
 };
 

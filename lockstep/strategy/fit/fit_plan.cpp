@@ -70,17 +70,8 @@ void check_trainable(const model::Network& network) {
                 fmt::format("got none in {}", network.name()));
 }
 
-/// Throws Error (input) for a validation or a metric that this training does not have.
-void check_monitoring(const FitOptions& fit, const std::vector<std::string>& known_metrics) {
-  if (fit.validate_every < 0 || (fit.validate_every > 0 && !fit.validation))
-    throw Error(ErrorCategory::input, "validate-every",
-                "expected validation data and a number of steps, or 0",
-                fmt::format("got {}{}", fit.validate_every,
-                            fit.validation ? "" : " and no validation data"));
-  const CheckpointPlan& saving = fit.checkpoint;
-  if (saving.restore_best && !saving.keep_best)
-    throw Error(ErrorCategory::input, "restore-best", "expected keep_best with restore_best",
-                "it is not set");
+/// Throws Error (input) for a metric that this training does not have.
+void check_keep_best(const CheckpointPlan& saving, const std::vector<std::string>& known_metrics) {
   if (!saving.keep_best) return;
   if (saving.directory.empty())
     throw Error(ErrorCategory::input, "keep-best", "expected a directory for checkpoints",
@@ -138,7 +129,8 @@ void FitPlan::agree(const LocalReplicas& replicas) {
       throw Error(ErrorCategory::input, "data", "expected each record once for validation",
                   "bad records may be skipped");
   }
-  check_monitoring(fit, known_metrics(replicas));
+  check_fields("fit", fields_of(fit));
+  check_keep_best(fit.checkpoint, known_metrics(replicas));
   check_prediction_images(fit, network, replicas.loss());
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same_lines("ranks", describe());

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "lockstep/base/bound_fields.h"
 #include "lockstep/base/error.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/strategy/replica/replica.h"
@@ -119,12 +120,7 @@ std::optional<Disagreement> find_disagreement(Replica& replica) {
 namespace {
 
 void check(const TrainerOptions& options) {
-  if (options.accumulate < 1)
-    throw Error(ErrorCategory::input, "accumulate", "expected at least 1 micro-batch per step",
-                fmt::format("got {}", options.accumulate));
-  if (!(options.clip_norm >= 0))
-    throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
-                fmt::format("got {}", options.clip_norm));
+  check_fields("trainer", fields_of(options));
   if (!(options.ema >= 0 && options.ema < 1))
     throw Error(ErrorCategory::input, "ema", "expected a decay from 0 to below 1",
                 fmt::format("got {}", options.ema));
