@@ -35,10 +35,12 @@ inline constexpr auto kNamesOf<FieldKind> = enum_names<FieldKind>({{FieldKind::f
 
 struct BoundField;
 namespace fields_detail {
-/// What the values of one type are read and printed by. `description` is the Range of a Field, or a
+/// How the values of one type are read and printed. `description` is the Range of a Field, or a
 /// TextField.
 struct Codec {
+  /// Returns the texts of a value.
   std::vector<std::string> (*print)(const void* description, const void* value);
+  /// Sets a value; throws Error (input).
   void (*parse)(const void* description, void* value, std::string_view name,
                 std::span<const std::string> texts);
   /// Sets kind, choices and bounds.
@@ -198,16 +200,20 @@ void parse(T& value, const Range<T>& range, std::string_view name,
   }
 }
 
+/// Functions of a Codec for the members of type T.
 template <typename T>
 struct ValueCodec {
+  /// As Codec::print.
   static std::vector<std::string> print(const void* /*range*/, const void* value) {
     return fields_detail::print(*static_cast<const T*>(value));
   }
+  /// As Codec::parse.
   static void parse(const void* range, void* value, std::string_view name,
                     std::span<const std::string> texts) {
     fields_detail::parse(*static_cast<T*>(value), *static_cast<const Range<T>*>(range), name,
                          texts);
   }
+  /// As Codec::describe.
   static void describe(const void* range, BoundField& field) {
     using Value = typename Bare<T>::Type;
     field.kind = kind_of<T>();
@@ -235,15 +241,19 @@ extern template struct ValueCodec<std::optional<std::int64_t>>;
 extern template struct ValueCodec<std::optional<double>>;
 extern template struct ValueCodec<std::vector<std::string>>;
 
+/// Functions of a Codec for the TextFields of S.
 template <typename S>
 struct TextCodec {
+  /// As Codec::print.
   static std::vector<std::string> print(const void* field, const void* options) {
     return static_cast<const TextField<S>*>(field)->print(*static_cast<const S*>(options));
   }
+  /// As Codec::parse.
   static void parse(const void* field, void* options, std::string_view name,
                     std::span<const std::string> texts) {
     static_cast<const TextField<S>*>(field)->parse(*static_cast<S*>(options), name, texts);
   }
+  /// As Codec::describe.
   static void describe(const void* field, BoundField& bound) {
     if (static_cast<const TextField<S>*>(field)->more.repeats) bound.kind = FieldKind::list;
   }
