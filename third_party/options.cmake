@@ -57,6 +57,7 @@ endfunction()
 # the compiler would contract other expressions and round differently.
 function(lockstep_separate_arithmetic TARGET)
   get_target_property(sources ${TARGET} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
   foreach(source ${sources})
     get_filename_component(file ${source} ABSOLUTE)
     file(STRINGS ${file} arithmetic REGEX "float|double" LIMIT_COUNT 1)

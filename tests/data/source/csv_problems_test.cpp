@@ -33,8 +33,8 @@ TEST_F(CsvProblemsTest, FindsAllProblemsInRowOrder) {
   const auto find = [&](const std::string& text, const CsvOptions& options = {}) {
     write_bytes(path_, text);
     problems.clear();
-    return CsvSource::find_problems(path_, options,
-                                    [&](const Error& error) { problems.push_back(error.what()); });
+    return CsvSource::find_problems(
+        path_, options, [&](const Error& error) { problems.emplace_back(error.what()); });
   };
   const auto number = [](const std::string& got, const std::string& counts) {
     return "expected a number, got \"" + got + "\"; " + counts + " are numbers";
@@ -124,7 +124,7 @@ TEST_F(CsvProblemsTest, RequiresRows) {
 TEST_F(CsvProblemsTest, SuggestsAFixForFieldsThatAreNotNumbers) {
   for (const std::string missing : {"", "NA", "N/A", "#N/A", "<NA>", "NULL", "null", "None", "NaN",
                                     "nan", "-nan", "?", "-", ".", "\\N"}) {
-    const std::string expected = kMissingNumber + "got \"" + missing + "\"; missing: ";
+    const std::string expected = fmt::format("{}got \"{}\"; missing: ", kMissingNumber, missing);
     EXPECT_EQ(error("a,b,c\n1,2,0\n" + missing + ",x,0\n"),
               at("line 3, column 1") + expected + "a in 1 row (first in line 3)");
     EXPECT_EQ(error("a,b\n1,2\n3," + missing + "\n", {.targets = {"b"}}),
@@ -157,7 +157,7 @@ TEST_F(CsvProblemsTest, NamesAllColumnsWithMissingValuesOnce) {
   write_bytes(path_, text);
   std::vector<std::string> problems;
   EXPECT_EQ(CsvSource::find_problems(path_, options,
-                                     [&](const Error& e) { problems.push_back(e.what()); }),
+                                     [&](const Error& e) { problems.emplace_back(e.what()); }),
             5);
   EXPECT_THAT(problems,
               ElementsAre(missing, at("line 6, column 2") +
@@ -274,9 +274,9 @@ TEST_F(CsvProblemsTest, DistinguishesAHeaderFromARowOfWords) {
             2);
   EXPECT_EQ(open("2019,2020,2021\n1,2,0\n", {.header = CsvHeader::yes, .label = "2019"}).size(), 1);
   for (const std::string missing : {"", "NA"})
-    EXPECT_EQ(error(missing + ",5,1\n3,6,0\n"), at("line 1, column 1") + kMissingNumber + "got \"" +
-                                                    missing +
-                                                    "\"; missing: 1 in 1 row (first in line 1)");
+    EXPECT_EQ(error(missing + ",5,1\n3,6,0\n"),
+              fmt::format("{}{}got \"{}\"; missing: 1 in 1 row (first in line 1)",
+                          at("line 1, column 1"), kMissingNumber, missing));
   EXPECT_EQ(error("a;b;kind\n1,5;2,5;x\n", {.separator = ';'}),
             at("line 2, column 1") + kNumberForm + ", got \"1,5\"");
 }

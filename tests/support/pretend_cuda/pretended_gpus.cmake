@@ -24,7 +24,9 @@ function(pretended_objects NAME)
   target_link_libraries(${NAME} PRIVATE lockstep_device)
   set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)  # each stands for a library of its own
   # Unlike tests, they compute for minutes.
-  target_compile_options(${NAME} PRIVATE $<$<NOT:$<BOOL:${LOCKSTEP_SANITIZE}>>:-O2>)
+  if(NOT LOCKSTEP_SANITIZE)
+    target_compile_options(${NAME} PRIVATE -O2)
+  endif()
 endfunction()
 
 # The sources of a module, with what the module itself includes.
