@@ -41,8 +41,8 @@ FOLDER_CIRCLES = {
 # Headers that only machines with a CUDA toolkit, cuDNN or NCCL have, and the sources that every
 # machine compiles.
 GPU_HEADER = re.compile(r'^\s*#\s*include <(cuda|cudnn|cublas|nccl)', re.MULTILINE)
-COMMON_SOURCES = re.compile(r"lockstep_module\(\w+\s+SOURCES(.*?)\s+DEPENDS|OTHERWISE ([\w/.]+)",
-                            re.DOTALL)
+COMMON_SOURCES = re.compile(
+    r"lockstep_module\(\w+\s+SOURCES(.*?)\s+(?:FUSES|DEPENDS)|OTHERWISE ([\w/.]+)", re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 

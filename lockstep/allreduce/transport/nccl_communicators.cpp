@@ -43,14 +43,14 @@ std::string name_of(const NcclCommunicators::Participant& member) {
                      host_name());
 }
 
-struct Invitation {
+struct NcclInvitation {
   ncclUniqueId id{};
   std::array<char, 512> problem{};  // empty if there is an id
 };
 
 // Created on rank 0 and sent to all ranks.
-Invitation invite(MPI_Comm ranks) {
-  Invitation invitation;
+NcclInvitation invite(MPI_Comm ranks) {
+  NcclInvitation invitation;
   if (ranks == MPI_COMM_NULL || rank_in(ranks) == 0) {
     const ncclResult_t result = ncclGetUniqueId(&invitation.id);
     if (result != ncclSuccess) {
@@ -79,7 +79,7 @@ void load_nccl(MPI_Comm ranks) {
 std::shared_ptr<NcclCommunicators> NcclCommunicators::create(
     MPI_Comm ranks, int size, const std::vector<Participant>& participants,
     std::chrono::milliseconds join_limit, std::chrono::milliseconds end_limit) {
-  const Invitation invitation = invite(ranks);
+  const NcclInvitation invitation = invite(ranks);
   if (invitation.problem[0] != '\0')
     throw Error(ErrorCategory::communication, "nccl",
                 fmt::format("expected a rendezvous for {} members on {}", size, host_name()),

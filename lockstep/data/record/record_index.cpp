@@ -24,7 +24,7 @@ constexpr int kIndexVersion = 1;
 constexpr std::size_t kMaxHeadBytes = std::size_t{1} << 14;
 constexpr std::size_t kPieceWords = std::size_t{1} << 16;
 constexpr std::size_t kPieceBytes = kPieceWords * sizeof(std::uint64_t);
-constexpr std::size_t kWindowBytes =
+constexpr std::size_t kScanBytes =
     4096;  // several headers of small records, one page for large records
 
 /// Reads headers through a window over the file, so that small records do not cost one system call
@@ -40,7 +40,7 @@ class HeaderWindow {
   std::string_view ahead(std::uint64_t offset) {
     if (offset < begin_ || offset + kRecordHeaderBytes > begin_ + window_.size()) {
       begin_ = offset;
-      window_ = file_.read(offset, kWindowBytes, scratch_);
+      window_ = file_.read(offset, kScanBytes, scratch_);
     }
     return window_.substr(offset - begin_);
   }

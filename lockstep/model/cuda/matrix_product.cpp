@@ -9,7 +9,7 @@
 namespace lockstep::model::cuda {
 namespace {
 
-constexpr std::uint64_t kMaxWorkspace =
+constexpr std::uint64_t kMaxProductWorkspace =
     std::uint64_t{32} << 20;              // required by the fastest cuBLASLt algorithms on Hopper
 constexpr std::uint32_t kAlignment = 16;  // bytes, of all arrays
 constexpr int kMaxAlgorithms = 8;
@@ -89,7 +89,7 @@ void MatrixProduct::choose() {
   cublasLtMatmulPreference_t raw = nullptr;
   check(cublasLtMatmulPreferenceCreate(&raw), description_);
   const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(raw);
-  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace, description_);
+  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxProductWorkspace, description_);
   for (const auto side :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

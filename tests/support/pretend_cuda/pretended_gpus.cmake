@@ -38,6 +38,7 @@ function(pretended_module MODULE)
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
     "-include;${pretended_cuda}/include/pretended_nvcc.h;-Wno-conversion;-Wno-shadow;-Wno-pedantic;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized")
   pretended_objects(pretended_${MODULE} ${sources})
+  lockstep_group_sources(pretended_${MODULE})
   target_include_directories(pretended_${MODULE} SYSTEM PRIVATE
     $<TARGET_PROPERTY:lockstep_${MODULE},INCLUDE_DIRECTORIES>)
   target_compile_definitions(pretended_${MODULE} PRIVATE

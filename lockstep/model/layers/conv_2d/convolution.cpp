@@ -16,13 +16,13 @@ namespace {
 constexpr int kMaxTrials = 8;
 constexpr double kMaxTrialSeconds = 5;
 
-struct Bytes {
+struct TensorBytes {
   std::size_t input;
   std::size_t kernel;
   std::size_t output;
 };
 
-Bytes bytes_of(const Conv2DSpec& spec, Precision precision) {
+TensorBytes bytes_of(const Conv2DSpec& spec, Precision precision) {
   const WindowGeometry& w = spec.window;
   const auto bytes = [&](std::int64_t elements) {
     return static_cast<std::size_t>(elements) * element_bytes(precision);
@@ -58,7 +58,7 @@ std::string algorithm_key(const Context& context, const Conv2DSpec& spec, std::s
 
 TrialMemory::TrialMemory(Context& context, const Conv2DSpec& spec, std::size_t workspace_bytes)
     : timer(context) {
-  const Bytes bytes = bytes_of(spec, context.options().precision);
+  const TensorBytes bytes = bytes_of(spec, context.options().precision);
   input = random_values(context, bytes.input);
   kernel = random_values(context, bytes.kernel);
   output = random_values(context, bytes.output);
@@ -66,7 +66,7 @@ TrialMemory::TrialMemory(Context& context, const Conv2DSpec& spec, std::size_t w
 }
 
 std::unique_ptr<TrialMemory> trial_memory(Context& context, const Conv2DSpec& spec) {
-  const Bytes bytes = bytes_of(spec, context.options().precision);
+  const TensorBytes bytes = bytes_of(spec, context.options().precision);
   const std::size_t free = device::gpu_free_bytes(context.gpu());
   if (bytes.input + bytes.kernel + bytes.output > free / 4 * 3) return nullptr;
   try {
