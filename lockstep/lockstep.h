@@ -2,24 +2,14 @@
  * names into the namespace `lockstep`. In C, it includes interop/c_api.h. */
 #pragma once
 
-#ifndef __cplusplus
-#include "lockstep/interop/c_api.h"
-#elif __cplusplus < 202002L
-#error "Lockstep requires C++20: compile with -std=c++20, or set CMAKE_CXX_STANDARD to 20"
-#else
+#include "lockstep/core.h"
 
-#include "lockstep/allreduce/communicator.h"
-#include "lockstep/base/error.h"
+#if defined(__cplusplus) && __cplusplus >= 202002L
+
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/transform.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/sample/record_source.h"
-#include "lockstep/device/device.h"
-#include "lockstep/interop/distributed_optimizer.h"
-#include "lockstep/job/device_share.h"
-#include "lockstep/job/run.h"
-#include "lockstep/job/session.h"
-#include "lockstep/job/workers.h"
 #include "lockstep/model/custom_layer.h"
 #include "lockstep/model/custom_optimizer.h"
 #include "lockstep/model/layers/layers.h"
@@ -125,15 +115,6 @@ using model::TiedDense;
 using model::UpSampling2D;
 using model::ZeroPadding2D;
 
-using interop::DistributedOptimizer;
-using interop::DistributedOptions;
-using interop::Parameter;
-using interop::Reduction;
-using job::run;
-using job::Session;
-using job::SessionOptions;
-using job::Workers;
-using job::WorkersOptions;
 using strategy::Callback;
 using strategy::CsvLog;
 using strategy::EarlyStopping;

@@ -28,7 +28,7 @@ function(lockstep_cuda_sources TARGET)
       COMMENT "Compiling ${source} for GPUs ${LOCKSTEP_CUDA_ARCHITECTURES}" VERBATIM)
     target_sources(${TARGET} PRIVATE ${object})
     set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_CUDA_OBJECTS ${object})
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_CUDA_OBJECTS_${TARGET} ${object})
   endforeach()
 endfunction()
 

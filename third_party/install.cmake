@@ -1,22 +1,30 @@
-# cmake --install, in four components: program, library (the shared library), development (headers,
-# static libraries, files for find_package(lockstep) and pkg-config) and torch (the plugin with
-# which the program reads TorchScript files).
+# cmake --install, in five components: program, core and library (the shared libraries), development
+# (headers, static libraries, files for find_package(lockstep) and pkg-config) and torch (the plugin
+# with which the program reads TorchScript files).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-if(BUILD_SHARED_LIBS AND NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
-  # A relative path, so that both can be moved. Under /usr the loader finds the library itself.
+if(TARGET lockstep_program)
+  install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+endif()
+# Relative paths, so that all can be moved. Under /usr the loader finds the libraries itself.
+if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   file(RELATIVE_PATH library_from_program ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-  set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_program})
+  if(BUILD_SHARED_LIBS AND TARGET lockstep_program)
+    set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_program})
+  endif()
+  if(TARGET lockstep_shared)
+    set_target_properties(lockstep_shared PROPERTIES INSTALL_RPATH $ORIGIN)
+  endif()
 endif()
 
 # If only the program was built, with static libraries, as in scripts/quickstart, the other
 # components are not installed.
-if(NOT BUILD_SHARED_LIBS)
+if(NOT BUILD_SHARED_LIBS AND TARGET lockstep_program)
   set(library_files "")
-  foreach(target ${modules} lockstep_shared lockstep_torch lockstep_torchscript)
-    if(TARGET ${target} AND NOT (LOCKSTEP_SANITIZE AND target STREQUAL "lockstep_shared"))
+  foreach(target ${modules} lockstep_core_shared lockstep_shared lockstep_torch
+      lockstep_torchscript)
+    if(TARGET ${target} AND NOT (LOCKSTEP_SANITIZE AND target MATCHES "_shared$"))
       list(APPEND library_files $<TARGET_FILE:${target}>)
     endif()
   endforeach()
@@ -40,17 +48,26 @@ elseif(not_built AND NOT CMAKE_INSTALL_COMPONENT STREQUAL "program")
 endif()]] ALL_COMPONENTS)
 endif()
 
-# Two sets of targets, of which find_package(lockstep) uses one: each defines lockstep::lockstep.
-install(TARGETS lockstep ${modules} EXPORT lockstep-static-targets
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(EXPORT lockstep-static-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT
-  development)
-if(NOT LOCKSTEP_SANITIZE)
-  install(TARGETS lockstep_shared EXPORT lockstep-shared-targets
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT
-          development)
-  install(EXPORT lockstep-shared-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT
-    development)
+# Two sets of targets for each library, of which find_package(lockstep) uses one: both define
+# lockstep::core, or lockstep::lockstep.
+function(lockstep_install_library NAME STEM COMPONENT)
+  install(TARGETS ${NAME} ${ARGN} EXPORT ${STEM}-static-targets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  set(kinds static)
+  if(NOT LOCKSTEP_SANITIZE)
+    install(TARGETS ${NAME}_shared EXPORT ${STEM}-shared-targets
+            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${COMPONENT} NAMELINK_COMPONENT
+            development)
+    list(APPEND kinds shared)
+  endif()
+  foreach(kind ${kinds})
+    install(EXPORT ${STEM}-${kind}-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT
+      development)
+  endforeach()
+endfunction()
+lockstep_install_library(lockstep_core lockstep-core core ${core})
+if(TARGET lockstep)
+  lockstep_install_library(lockstep lockstep library ${others})
 endif()
 
 # Optional parts: find_package(lockstep COMPONENTS torch) reads lockstep-torch.cmake.
@@ -77,7 +94,7 @@ if(NOT TARGET lockstep_torch)
 endif()
 install(CODE "set(source ${PROJECT_SOURCE_DIR})
 include(${public_headers})
-lockstep_public_headers(\${source} headers ${headers_left_out})
+lockstep_public_headers(\${source} headers ${LOCKSTEP_PARTS} ${headers_left_out})
 foreach(header \${headers})
   get_filename_component(folder \${header} DIRECTORY)
   file(INSTALL \${source}/\${header} DESTINATION

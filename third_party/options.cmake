@@ -68,16 +68,11 @@ function(lockstep_module NAME)
   # Only the modules that calculate are optimized for speed; the others compile faster, and round
   # as with -O3. The precompiled headers are those of the first module with the same flags: OpenMP
   # adds one.
-  set(calculates base allreduce model data device interop)
   set(first device)
-  if(LOCKSTEP_SANITIZE)
-    set(calculates allreduce model)
-    set(first allreduce)
-  endif()
-  if(NOT NAME IN_LIST calculates)
+  if(NOT NAME MATCHES "^(base|random|allreduce|model|data|device|interop)$")
     set(first net)
-    # Without optimization, GCC does not detect that LOCKSTEP_CHECK(false) does not return.
     if(LOCKSTEP_SANITIZE)
+      # Without optimization, GCC does not detect that LOCKSTEP_CHECK(false) does not return.
       target_compile_options(lockstep_${NAME} PRIVATE -O0 -Wno-return-type)
     else()
       target_compile_options(lockstep_${NAME} PRIVATE

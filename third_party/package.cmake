@@ -1,10 +1,11 @@
-# cpack -G DEB: three packages, split as Debian splits libraries, and one with the plugin for
+# cpack -G DEB: four packages, split as Debian splits libraries, and one with the plugin for
 # TorchScript files where LibTorch is Debian's. `cmake --workflow --preset package` builds them for
 # a portable processor level; a package of a build with LOCKSTEP_ARCH=native runs only on similar
 # machines.
 set(LOCKSTEP_MAINTAINER "The Lockstep authors <lockstep@example.org>" CACHE STRING
   "Who answers for the packages: Name <address>")
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(core_package liblockstep-core${soversion})
 set(library_package liblockstep${soversion})
 set(same_version "(= ${PROJECT_VERSION}-1)")
 
@@ -16,7 +17,10 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-set(packaged program library development)
+set(packaged core development)
+if(TARGET lockstep)
+  list(APPEND packaged program library)
+endif()
 # A package can depend on packages, not on a wheel.
 if(TARGET lockstep_torchscript AND Torch_DIR MATCHES "^/usr/(lib|share)/")
   list(APPEND packaged torch)
@@ -40,9 +44,18 @@ set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "synchronous data-parallel training, the
 Trains networks on one processor, on several GPUs or on many ranks under mpirun, and computes the
 same gradient everywhere.${built}")
 
+set(CPACK_DEBIAN_CORE_PACKAGE_NAME ${core_package})
+set(CPACK_DEBIAN_CORE_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_CORE_PACKAGE_SHLIBDEPS ON)
+set(CPACK_COMPONENT_CORE_DESCRIPTION
+  "synchronous data-parallel training, for programs with a loop of their own
+The wrapper of optimizers, the collectives and the job: what programs need that were linked with
+Lockstep's core.${built}")
+
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${library_package})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "${core_package} ${same_version}")
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY >=)
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "synchronous data-parallel training, the shared library
@@ -51,8 +64,12 @@ What programs need that were linked with Lockstep.${built}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME liblockstep-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
+set(newest_package ${core_package})
+if(TARGET lockstep)
+  set(newest_package ${library_package})
+endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-    "${library_package} ${same_version}, libfmt-dev, libspdlog-dev, nlohmann-json3-dev, libopenmpi-dev")
+    "${newest_package} ${same_version}, libfmt-dev, libspdlog-dev, nlohmann-json3-dev, libopenmpi-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
     "cmake (>= 3.25), pkg-config, libdnnl-dev, libisal-dev, libxxhash-dev, libjpeg62-turbo-dev, libpng-dev, zlib1g-dev, libssl-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION

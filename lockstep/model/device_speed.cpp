@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/base/random.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/layers/layers.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::model {
 namespace {

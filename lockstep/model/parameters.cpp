@@ -13,8 +13,8 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
 #include "lockstep/base/text.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::model {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/system/process.h"
-#include "tests/data/support.h"
+#include "tests/support/files.h"
 
 namespace lockstep {
 namespace {
@@ -30,7 +30,7 @@ using ::testing::StartsWith;
 class FifoReader {
  public:
   explicit FifoReader(std::filesystem::path path)
-      : thread_([this, path] { text_ = data::read_bytes(path); }) {}
+      : thread_([this, path] { text_ = files::read_bytes(path); }) {}
   std::string text() {
     thread_.join();
     return text_;
@@ -78,7 +78,7 @@ TEST(ProcessIdentity, DiffersFromALaterProcessWithTheSameId) {
 }
 
 TEST(AtomicFile, IsWrittenInAnyOrderAndReadBeforePublishing) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   AtomicFile file(directory / "file", Durability::cached);
   file.write_at(3, "def");
   const InputFile reader(file.temporary());
@@ -91,84 +91,84 @@ TEST(AtomicFile, IsWrittenInAnyOrderAndReadBeforePublishing) {
   };
   EXPECT_EQ(text(), "abcdef");
   file.commit();
-  EXPECT_THAT(data::names_in(directory.path()), ElementsAre("file"));
+  EXPECT_THAT(files::names_in(directory.path()), ElementsAre("file"));
   EXPECT_EQ(text(), "abcdef") << "who had it open still has";
-  EXPECT_EQ(data::read_bytes(directory / "file"), "abcdef");
+  EXPECT_EQ(files::read_bytes(directory / "file"), "abcdef");
 }
 
 TEST(AtomicFile, SeparatesConcurrentWritersOfOneName) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   AtomicFile first(directory / "file", Durability::cached);
   {
     AtomicFile second(directory / "file", Durability::cached);
     second.write_at(0, "second");
     first.write_at(0, "first");
     second.commit();
-    EXPECT_EQ(data::read_bytes(directory / "file"), "second");
+    EXPECT_EQ(files::read_bytes(directory / "file"), "second");
   }
   first.commit();
-  EXPECT_EQ(data::read_bytes(directory / "file"), "first");
-  EXPECT_THAT(data::names_in(directory.path()), ElementsAre("file"));
+  EXPECT_EQ(files::read_bytes(directory / "file"), "first");
+  EXPECT_THAT(files::names_in(directory.path()), ElementsAre("file"));
 }
 
 TEST(AtomicFile, NamesAPathThatCannotBeCreated) {
-  const data::TemporaryDirectory directory;
-  EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory / "none/file"); }),
+  const files::TemporaryDirectory directory;
+  EXPECT_EQ(files::data_error_of([&] { AtomicFile(directory / "none/file"); }),
             "[" + (directory / "none/file").string() +
                 "] expected to write the file; No such file or directory");
 }
 
 TEST(AtomicFile, FollowsALinkAndReplacesItsTarget) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   std::filesystem::create_directory(directory / "elsewhere");
-  data::write_bytes(directory / "elsewhere/real", "old");
+  files::write_bytes(directory / "elsewhere/real", "old");
   std::filesystem::create_symlink("elsewhere/real", directory / "link");
   std::filesystem::create_symlink(directory / "link", directory / "link_to_link");
   write_file_atomically(directory / "link_to_link", "new");
-  EXPECT_EQ(data::read_bytes(directory / "elsewhere/real"), "new");
+  EXPECT_EQ(files::read_bytes(directory / "elsewhere/real"), "new");
   EXPECT_EQ(std::filesystem::read_symlink(directory / "link"), "elsewhere/real");
   EXPECT_EQ(std::filesystem::read_symlink(directory / "link_to_link"), directory / "link");
-  EXPECT_THAT(data::names_in(directory / "elsewhere"), ElementsAre("real"));
+  EXPECT_THAT(files::names_in(directory / "elsewhere"), ElementsAre("real"));
 }
 
 TEST(AtomicFile, CreatesTheTargetOfADanglingLink) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   std::filesystem::create_symlink("later", directory / "link");
   write_file_atomically(directory / "link", "new");
-  EXPECT_EQ(data::read_bytes(directory / "later"), "new");
+  EXPECT_EQ(files::read_bytes(directory / "later"), "new");
   EXPECT_TRUE(std::filesystem::is_symlink(directory / "link"));
   std::filesystem::create_symlink("loop", directory / "loop");
-  EXPECT_THAT(data::data_error_of([&] { AtomicFile(directory / "loop"); }),
+  EXPECT_THAT(files::data_error_of([&] { AtomicFile(directory / "loop"); }),
               HasSubstr("Too many levels of symbolic links"));
 }
 
 // Same rule as the kernel's fs.protected_symlinks, which may be off.
 TEST(AtomicFile, RejectsAForeignLinkInAWorldWritableDirectory) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make the link of another user";
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   const auto shared = directory / "shared";
   std::filesystem::create_directory(shared);
-  data::write_bytes(directory / "target", "before");
+  files::write_bytes(directory / "target", "before");
   std::filesystem::create_symlink("../target", shared / "log.csv");
   ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
   write_file_atomically(shared / "log.csv", "of this user");
-  EXPECT_EQ(data::read_bytes(directory / "target"), "of this user");
+  EXPECT_EQ(files::read_bytes(directory / "target"), "of this user");
   ASSERT_EQ(::lchown((shared / "log.csv").c_str(), 12345, 12345), 0);
-  EXPECT_EQ(data::data_error_of([&] { write_file_atomically(shared / "log.csv", "x"); }),
+  EXPECT_EQ(files::data_error_of([&] { write_file_atomically(shared / "log.csv", "x"); }),
             "[" + (shared / "log.csv").string() +
                 "] expected a file to write, got a link that another user made in a directory that "
                 "all users may write");
-  EXPECT_EQ(data::read_bytes(directory / "target"), "of this user");
+  EXPECT_EQ(files::read_bytes(directory / "target"), "of this user");
   ASSERT_EQ(::chmod(shared.c_str(), 0755), 0);
   write_file_atomically(shared / "log.csv", "there only this user made names");
   ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
   ASSERT_EQ(::chown(shared.c_str(), 12345, 12345), 0);
   write_file_atomically(shared / "log.csv", "of the directory's owner");
-  EXPECT_EQ(data::read_bytes(directory / "target"), "of the directory's owner");
+  EXPECT_EQ(files::read_bytes(directory / "target"), "of the directory's owner");
 }
 
 TEST(AtomicFile, WritesToAFifo) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
   FifoReader reader(directory / "fifo");
   {
@@ -180,11 +180,11 @@ TEST(AtomicFile, WritesToAFifo) {
   }
   EXPECT_EQ(reader.text(), "abcdef");
   EXPECT_TRUE(std::filesystem::is_fifo(directory / "fifo"));
-  EXPECT_THAT(data::names_in(directory.path()), ElementsAre("fifo"));
+  EXPECT_THAT(files::names_in(directory.path()), ElementsAre("fifo"));
 }
 
 TEST(AtomicFile, WritesToADeviceAndKeepsItsNode) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   const auto null = directory / "null";
   constexpr dev_t kNull = (1 << 8) + 3;
   if (::mknod(null.c_str(), S_IFCHR | 0666, kNull) != 0)
@@ -195,19 +195,19 @@ TEST(AtomicFile, WritesToADeviceAndKeepsItsNode) {
   write_file_atomically(directory / "link", "abc");
   EXPECT_TRUE(std::filesystem::is_symlink(directory / "link"));
   EXPECT_TRUE(std::filesystem::is_character_file(null));
-  EXPECT_THAT(data::names_in(directory.path()), ElementsAre("link", "null"));
+  EXPECT_THAT(files::names_in(directory.path()), ElementsAre("link", "null"));
 }
 
 TEST(AtomicFile, DoesNotReplaceDevices) {
   write_file_atomically("/dev/null", "abc");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
-  EXPECT_THAT(data::data_error_of([] { write_file_atomically("/dev/full", "abc"); }),
+  EXPECT_THAT(files::data_error_of([] { write_file_atomically("/dev/full", "abc"); }),
               HasSubstr("[/dev/full] expected to write the file; No space left on device"));
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST(AtomicFile, WritesToAnUnnamedOpenFile) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   const int descriptor = ::open(directory.path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor < 0) GTEST_SKIP() << "O_TMPFILE: " << std::strerror(errno);
   write_file_atomically("/proc/self/fd/" + std::to_string(descriptor), "abc");
@@ -215,37 +215,37 @@ TEST(AtomicFile, WritesToAnUnnamedOpenFile) {
   text.resize(static_cast<std::size_t>(::pread(descriptor, text.data(), text.size(), 0)));
   ::close(descriptor);
   EXPECT_EQ(text, "abc");
-  EXPECT_THAT(data::names_in(directory.path()), ElementsAre());
+  EXPECT_THAT(files::names_in(directory.path()), ElementsAre());
 }
 
 TEST(AtomicFile, RejectsADirectory) {
-  const data::TemporaryDirectory directory;
-  EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory.path()); }),
+  const files::TemporaryDirectory directory;
+  EXPECT_EQ(files::data_error_of([&] { AtomicFile(directory.path()); }),
             "[" + directory.path().string() + "] expected to write the file; Is a directory");
 }
 
 TEST(AtomicFile, RejectsLinksAndFifosIfRegularOnly) {
-  const data::TemporaryDirectory directory;
-  data::write_bytes(directory / "victim", "old");
+  const files::TemporaryDirectory directory;
+  files::write_bytes(directory / "victim", "old");
   std::filesystem::create_symlink("victim", directory / "link");
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
   for (const char* name : {"link", "fifo"})
-    EXPECT_EQ(data::data_error_of([&] {
+    EXPECT_EQ(files::data_error_of([&] {
                 AtomicFile(directory / name, Durability::cached, ErrorCategory::data,
                            Existing::regular_only);
               }),
               "[" + (directory / name).string() +
                   "] expected a regular file, got a link or a special file");
-  EXPECT_EQ(data::read_bytes(directory / "victim"), "old");
+  EXPECT_EQ(files::read_bytes(directory / "victim"), "old");
   AtomicFile file(directory / "victim", Durability::cached, ErrorCategory::data,
                   Existing::regular_only);
   file.write("new");
   file.commit();
-  EXPECT_EQ(data::read_bytes(directory / "victim"), "new");
+  EXPECT_EQ(files::read_bytes(directory / "victim"), "new");
 }
 
 TEST(AtomicFile, HasUnpredictableTemporaryNames) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   const AtomicFile first(directory / "file");
   const AtomicFile second(directory / "file");
   EXPECT_THAT(first.temporary().filename().string(), StartsWith(".file.tmp-"));
@@ -257,7 +257,7 @@ TEST(AtomicFile, HasUnpredictableTemporaryNames) {
 }
 
 TEST(AtomicFile, RespectsTheUmask) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   const mode_t before = ::umask(027);
   write_file_atomically(directory / "file", "abc");
   ::umask(before);
@@ -266,26 +266,26 @@ TEST(AtomicFile, RespectsTheUmask) {
 }
 
 TEST(AbandonedTemporaries, AreRemovedAfterAProcessWasKilled) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   in_killed_process([&] {
     auto* const file = new AtomicFile(directory / "file");
     file->write("half");
     new AtomicFile(directory / "other");
   });
   AtomicFile living(directory / "file");
-  data::write_bytes(directory / ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef",
-                    "of another host");
-  data::write_bytes(directory / ".file.tmp-77-0", "of another program");
-  data::write_bytes(directory / fmt::format(".file.tmp-{}-{}-{}-0", process_namespace(), ::getpid(),
-                                            this_process().start - 1),
-                    "of an ended process whose ID this one has now");
-  ASSERT_EQ(data::names_in(directory.path()).size(), 6u);
+  files::write_bytes(directory / ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef",
+                     "of another host");
+  files::write_bytes(directory / ".file.tmp-77-0", "of another program");
+  files::write_bytes(directory / fmt::format(".file.tmp-{}-{}-{}-0", process_namespace(),
+                                             ::getpid(), this_process().start - 1),
+                     "of an ended process whose ID this one has now");
+  ASSERT_EQ(files::names_in(directory.path()).size(), 6u);
   remove_abandoned_temporaries(directory.path(), "file");
-  EXPECT_EQ(data::names_in(directory.path()).size(), 4u)
+  EXPECT_EQ(files::names_in(directory.path()).size(), 4u)
       << "that of the other name is not asked for";
   remove_abandoned_temporaries(directory.path());
   EXPECT_THAT(
-      data::names_in(directory.path()),
+      files::names_in(directory.path()),
       ::testing::UnorderedElementsAre(living.temporary().filename().string(), ".file.tmp-77-0",
                                       ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef"));
   living.commit();

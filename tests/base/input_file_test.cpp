@@ -9,43 +9,43 @@
 
 #include <cstring>
 
-#include "tests/data/support.h"
+#include "tests/support/files.h"
 
 namespace lockstep {
 namespace {
 
 TEST(InputFile, RejectsAFifoWithoutBlocking) {
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   const auto path = directory / "fifo";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_EQ(data::data_error_of([&] { InputFile file(path); }),
+  EXPECT_EQ(files::data_error_of([&] { InputFile file(path); }),
             "[" + path.string() + "] expected a regular file, got a pipe or FIFO");
 }
 
 TEST(InputFile, RejectsDevicesAndSockets) {
-  EXPECT_EQ(data::data_error_of([] { InputFile file("/dev/zero"); }),
+  EXPECT_EQ(files::data_error_of([] { InputFile file("/dev/zero"); }),
             "[/dev/zero] expected a regular file, got a device");
-  const data::TemporaryDirectory directory;
+  const files::TemporaryDirectory directory;
   const auto path = directory / "socket";
   const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
   ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(data::data_error_of([&] { InputFile file(path); }),
+  EXPECT_EQ(files::data_error_of([&] { InputFile file(path); }),
             "[" + path.string() + "] expected a file that can be read; No such device or address");
   ::close(listener);
 }
 
 TEST(InputFile, RejectsADirectory) {
-  const data::TemporaryDirectory directory;
-  EXPECT_EQ(data::data_error_of([&] { InputFile file(directory.path()); }),
+  const files::TemporaryDirectory directory;
+  EXPECT_EQ(files::data_error_of([&] { InputFile file(directory.path()); }),
             "[" + directory.path().string() + "] expected a file that can be read; Is a directory");
 }
 
 TEST(InputFile, FollowsALinkToAFile) {
-  const data::TemporaryDirectory directory;
-  data::write_bytes(directory / "file", "abc");
+  const files::TemporaryDirectory directory;
+  files::write_bytes(directory / "file", "abc");
   std::filesystem::create_symlink("file", directory / "link");
   EXPECT_EQ(InputFile(directory / "link").stamp().size, 3);
 }

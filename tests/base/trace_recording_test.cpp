@@ -22,7 +22,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace/partial_trace.h"
-#include "tests/data/support.h"
+#include "tests/support/files.h"
 
 namespace lockstep::trace {
 namespace {
@@ -50,7 +50,7 @@ class TraceRecording : public ::testing::Test {
     set_recording_directory({});
     set_recorded_rank({});
     set_step(0);
-    set_partial_trace({}, nullptr);
+    set_partial_trace({}, nullptr, nullptr);
     describe_buckets({});
   }
 
@@ -67,7 +67,7 @@ class TraceRecording : public ::testing::Test {
     return "no error";
   }
 
-  const data::TemporaryDirectory scratch_;
+  const files::TemporaryDirectory scratch_;
   std::map<const char*, std::string> before_ = {{"TMPDIR", ""}, {"XDG_RUNTIME_DIR", ""}};
 };
 
@@ -213,10 +213,13 @@ TEST_F(TraceRecording, OfAFailureIncludesThePartialTrace) {
   set_step(1);
   const std::filesystem::path file = scratch_.path() / "trace.json";
   int taken = 0;
-  set_partial_trace(partial_trace_file(file, 2, 4), [&] {
-    ++taken;
-    return RankTrace{.rank = 2, .host = "h", .clock = {}, .threads = {}};
-  });
+  set_partial_trace(
+      partial_trace_file(file, 2, 4),
+      [&] {
+        ++taken;
+        return RankTrace{.rank = 2, .host = "h", .clock = {}, .threads = {}};
+      },
+      write_chrome_trace);
   const std::filesystem::path recording = write_recording_of_failure("the cause");
   const std::filesystem::path part = scratch_.path() / "trace.rank-2.json";
   EXPECT_THAT(recording_hint(recording), HasSubstr("; the incomplete trace is in " + part.string() +
@@ -229,14 +232,17 @@ TEST_F(TraceRecording, OfAFailureIncludesThePartialTrace) {
 TEST_F(TraceRecording, HasNoTraceIfItIsCompleteOrCannotBeWritten) {
   set_step(1);
   const std::filesystem::path part = scratch_.path() / "trace.json";
-  set_partial_trace(part, [] { return std::nullopt; });
+  set_partial_trace(
+      part, [] { return std::nullopt; }, write_chrome_trace);
   start_partial_trace();
   EXPECT_EQ(finish_partial_trace(), "");
-  set_partial_trace(part, [] { return RankTrace(); });
-  set_partial_trace({}, nullptr);
+  set_partial_trace(
+      part, [] { return RankTrace(); }, write_chrome_trace);
+  set_partial_trace({}, nullptr, nullptr);
   start_partial_trace();
   EXPECT_EQ(finish_partial_trace(), "");
-  set_partial_trace(scratch_.path() / "missing" / "trace.json", [] { return RankTrace(); });
+  set_partial_trace(
+      scratch_.path() / "missing" / "trace.json", [] { return RankTrace(); }, write_chrome_trace);
   EXPECT_THAT(recording_hint(write_recording_of_failure("the cause")),
               ::testing::Not(HasSubstr("traced")));
   EXPECT_FALSE(std::filesystem::exists(part));

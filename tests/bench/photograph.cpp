@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "lockstep/base/random.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::bench {
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/interop/distributed_optimizer.h"
 #include "tests/interop/own_network.h"
 
@@ -17,12 +16,25 @@ constexpr std::size_t kGlobalBatch = 28;
 constexpr std::size_t kSamples = 100;  // three whole batches and one of 16
 constexpr int kSteps = 50;
 
-/// Samples [begin, end) of step `step`.
-inline data::Range batch_of(int step) {
+/// Samples [begin, end).
+struct Part {
+  std::size_t begin;
+  std::size_t end;
+
+  /// The `index`-th of `parts` parts, whose sizes may differ by one.
+  Part of(int index, int parts) const {
+    const auto at = [&](int i) {
+      return begin + (end - begin) * static_cast<std::size_t>(i) / static_cast<std::size_t>(parts);
+    };
+    return {at(index), at(index + 1)};
+  }
+};
+
+/// The samples of step `step`.
+inline Part batch_of(int step) {
   const std::size_t batches = (kSamples + kGlobalBatch - 1) / kGlobalBatch;
   const std::size_t begin = static_cast<std::size_t>(step) % batches * kGlobalBatch;
-  return {static_cast<std::int64_t>(begin),
-          static_cast<std::int64_t>(std::min(begin + kGlobalBatch, kSamples))};
+  return {begin, std::min(begin + kGlobalBatch, kSamples)};
 }
 
 /// The parameters after kSteps steps in one process without Lockstep.
@@ -32,10 +44,9 @@ std::vector<float> train_alone() {
   Model network;
   Inner optimizer(network);
   for (int step = 0; step < kSteps; ++step) {
-    const data::Range batch = batch_of(step);
+    const Part batch = batch_of(step);
     network.zero_grad();
-    network.backward(samples, static_cast<std::size_t>(batch.begin),
-                     static_cast<std::size_t>(batch.end));
+    network.backward(samples, batch.begin, batch.end);
     optimizer.step();
   }
   return network.all_values();
@@ -54,15 +65,13 @@ std::vector<float> train_as_rank(job::Workers& workers, const DistributedOptions
   const int passes = options.backward_passes_per_step;
   const std::size_t parameters = inner.parameters().size();
   for (int step = 0; step < kSteps; ++step) {
-    const data::Range batch = batch_of(step);
+    const Part batch = batch_of(step);
     optimizer.zero_grad();
     for (int pass = 0; pass < passes; ++pass) {
-      const data::Range part =
-          data::split(batch.size(), workers.size() * passes, workers.rank() * passes + pass);
-      const auto size = static_cast<double>(part.size());
+      const Part part = batch.of(workers.rank() * passes + pass, workers.size() * passes);
+      const auto size = static_cast<double>(part.end - part.begin);
       if (announces) optimizer.begin_backward(size);
-      network.backward(samples, static_cast<std::size_t>(batch.begin + part.begin),
-                       static_cast<std::size_t>(batch.begin + part.end));
+      network.backward(samples, part.begin, part.end);
       if (announces)
         for (std::size_t i = parameters; i-- > 0;) optimizer.gradient_ready(i);
       optimizer.backward_done(size);

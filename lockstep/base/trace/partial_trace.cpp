@@ -14,7 +14,6 @@
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/trace/trace_file.h"
 
 namespace lockstep::trace {
 namespace {
@@ -27,6 +26,7 @@ struct PartialTrace {
   std::mutex mutex;
   fs::path file;
   TraceSnapshot snapshot;
+  WriteTrace write;
   std::shared_future<fs::path> written;
 };
 
@@ -37,10 +37,10 @@ PartialTrace& partial_trace() {
 }
 
 /// Returns the file; empty if it could not be written: the failure itself is what is reported.
-fs::path write_part(const fs::path& path, const RankTrace& part) {
+fs::path write_part(const fs::path& path, const RankTrace& part, const WriteTrace& write) {
   try {
     AtomicFile file(path, Durability::cached, ErrorCategory::output, Existing::regular_only);
-    write_trace(path, std::span(&part, 1), [&](std::string_view bytes) { file.write(bytes); });
+    write(std::span(&part, 1), [&](std::string_view bytes) { file.write(bytes); });
     file.commit();
     return path;
   } catch (const std::exception&) {
@@ -58,11 +58,12 @@ fs::path partial_trace_file(const fs::path& file, int rank, int ranks) {
   return file.parent_path() / name;
 }
 
-void set_partial_trace(fs::path file, TraceSnapshot snapshot) {
+void set_partial_trace(fs::path file, TraceSnapshot snapshot, WriteTrace write) {
   PartialTrace& one = partial_trace();
   const std::lock_guard lock(one.mutex);
   one.file = std::move(file);
   one.snapshot = std::move(snapshot);
+  one.write = std::move(write);
   if (one.snapshot) one.written = {};
 }
 
@@ -76,8 +77,8 @@ void start_partial_trace() noexcept {
     // The thread may outlive its caller, on a disk that does not respond.
     const auto written = std::make_shared<std::promise<fs::path>>();
     one.written = written->get_future().share();
-    std::thread([written, file = one.file, part = *std::move(part)] {
-      written->set_value(write_part(file, part));
+    std::thread([written, file = one.file, part = *std::move(part), write = one.write] {
+      written->set_value(write_part(file, part, write));
     }).detach();
   } catch (const std::exception&) {
     return;  // no memory, or no thread

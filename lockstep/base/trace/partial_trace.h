@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "lockstep/base/trace/chrome_trace.h"
 #include "lockstep/base/trace/rank_trace.h"
 
 namespace lockstep::trace {
@@ -16,9 +17,9 @@ std::filesystem::path partial_trace_file(const std::filesystem::path& file, int 
 /// Returns the incomplete trace; nullopt: nothing was recorded. Called once, by any thread.
 using TraceSnapshot = std::function<std::optional<RankTrace>()>;
 
-/// From now on, a failure of this process writes the result of `snapshot` to `file`; nothing if
-/// `snapshot` is empty. Waits while another thread calls the previous one. Thread-safe.
-void set_partial_trace(std::filesystem::path file, TraceSnapshot snapshot);
+/// From now on, a failure of this process writes the result of `snapshot` to `file` by `write`;
+/// nothing if `snapshot` is empty. Waits while another thread calls the previous one. Thread-safe.
+void set_partial_trace(std::filesystem::path file, TraceSnapshot snapshot, WriteTrace write);
 
 /// Starts writing the file, unless it was started before. Thread-safe.
 void start_partial_trace() noexcept;

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string_view>
 
-#include "lockstep/base/random.h"
 #include "lockstep/data/image/image.h"
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/sample/sample.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::data {
 

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
 #include "lockstep/data/image/augmentation.h"
 #include "lockstep/data/order/epoch_order.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::data {
 namespace {

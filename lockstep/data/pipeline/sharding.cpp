@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::data {
 namespace {

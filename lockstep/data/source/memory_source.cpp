@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
 #include "lockstep/base/text.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::data {
 namespace {

@@ -15,7 +15,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/pixels.h"
-#include "lockstep/base/random.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/epoch_order.h"
@@ -25,6 +24,7 @@
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/example_decoder.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::data {
 namespace {

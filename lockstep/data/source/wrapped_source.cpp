@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/sample/batch.h"
 #include "lockstep/data/table/schema.h"
 #include "lockstep/data/text/text_schema.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::data {
 

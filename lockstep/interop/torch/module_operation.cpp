@@ -13,8 +13,8 @@
 #include <span>
 #include <utility>
 
-#include "lockstep/base/random.h"
 #include "lockstep/interop/torch/runtime.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::torch {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
 #include "lockstep/device/cuda/stream.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::model::cuda {
 

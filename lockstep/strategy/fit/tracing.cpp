@@ -18,9 +18,9 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/trace/partial_trace.h"
-#include "lockstep/base/trace/trace_file.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/clock_offset.h"
+#include "lockstep/strategy/fit/trace_file.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -52,7 +52,7 @@ Tracing::Tracing(Strategy& strategy, TraceOptions options)
     : strategy_(strategy), options_(std::move(options)) {}
 
 Tracing::~Tracing() {
-  if (!options_.file.empty()) trace::set_partial_trace({}, nullptr);
+  if (!options_.file.empty()) trace::set_partial_trace({}, nullptr, nullptr);
 }
 
 void Tracing::begin() {
@@ -80,9 +80,10 @@ void Tracing::before_step(std::int64_t step) {
   std::error_code missing;
   if (const auto status = std::filesystem::status(options_.file, missing);
       !std::filesystem::exists(status) || std::filesystem::is_regular_file(status))
-    trace::set_partial_trace(trace::partial_trace_file(options_.file, strategy_.ranks().rank(),
-                                                       strategy_.ranks().size()),
-                             [this] { return extract_trace(); });
+    trace::set_partial_trace(
+        trace::partial_trace_file(options_.file, strategy_.ranks().rank(),
+                                  strategy_.ranks().size()),
+        [this] { return extract_trace(); }, trace_writer(options_.file));
 }
 
 double Tracing::after_step(std::int64_t step) {
@@ -119,7 +120,7 @@ void Tracing::finish() {
   std::vector<trace::RankTrace> ranks;
   for (const std::string& packed : gather_on_chief(strategy_.ranks(), mine))
     ranks.push_back(trace::unpack(packed));
-  trace::set_partial_trace({}, nullptr);
+  trace::set_partial_trace({}, nullptr, nullptr);
   collector_.reset();
   if (!strategy_.is_chief()) return;
   // On GPUs, the end of an all-reduce is the end of its enqueuing.
@@ -150,8 +151,7 @@ void Tracing::fail() noexcept {
 
 void Tracing::write(const std::vector<trace::RankTrace>& ranks) {
   try {
-    trace::write_trace(options_.file, ranks,
-                       [this](std::string_view bytes) { file_->write(bytes); });
+    trace_writer(options_.file)(ranks, [this](std::string_view bytes) { file_->write(bytes); });
     file_->commit();
   } catch (const Error& error) {
     lost_ = error;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
+#include "lockstep/random/random.h"
 #include "tests/data/chi_square.h"
 
 namespace lockstep::data {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/random.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::model {
 namespace {

@@ -1,6 +1,6 @@
 #include "tests/model/support/numbers.h"
 
-#include "lockstep/base/random.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::model {
 

@@ -6,13 +6,13 @@
 #include <type_traits>
 #include <unsupported/Eigen/SpecialFunctions>
 
-#include "lockstep/base/random.h"
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/cpu/relu.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/layers.h"
+#include "lockstep/random/random.h"
 
 namespace lockstep::model::cpu {
 namespace {

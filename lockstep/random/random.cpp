@@ -1,4 +1,4 @@
-#include "lockstep/base/random.h"
+#include "lockstep/random/random.h"
 
 #include <xxhash.h>
 

@@ -1,20 +1,20 @@
-#include "lockstep/base/trace/trace_file.h"
-
-#include <fmt/format.h>
+#include "lockstep/strategy/fit/trace_file.h"
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <protozero/pbf_builder.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/json.h"
-
-namespace lockstep::trace {
+namespace lockstep::strategy {
 namespace {
 
+using trace::Event;
+using trace::RankTrace;
+using trace::Slice;
+using trace::ThreadEvents;
+using trace::WriteBytes;
 using Tag = protozero::pbf_tag_type;
 
 // Fields of Perfetto's messages.
@@ -41,40 +41,6 @@ constexpr std::int32_t kInstant = 3;
 constexpr std::uint32_t kStateCleared = 1;
 constexpr std::uint32_t kNeedsState = 2;
 enum AnnotationName : std::uint64_t { kStep = 1, kNumber = 2, kCollective = 3 };
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-
-/// Viewers need process and thread numbers that are unique among ranks. Those of the system may
-/// collide between hosts.
-constexpr std::int32_t kNumbersOfRank = 2 * static_cast<std::int32_t>(kMaxThreads);
-std::int32_t process_number(const RankTrace& rank) { return (rank.rank + 1) * kNumbersOfRank; }
-std::int32_t thread_number(const RankTrace& rank, std::size_t thread) {
-  return process_number(rank) + 1 + static_cast<std::int32_t>(thread);
-}
-
-std::string process_name(const RankTrace& rank) {
-  std::string name = fmt::format("rank {} on {}, process {}", rank.rank, rank.host, rank.process);
-  if (rank.uncertainty() > 0)
-    name += fmt::format(", clock within {:.1f} us", 1e-3 * static_cast<double>(rank.uncertainty()));
-  return name;
-}
-
-/// Writes pieces of about a megabyte.
-class Pieces {
- public:
-  explicit Pieces(const WriteBytes& write) : write_(write) {}
-  std::string& text() { return text_; }
-  void flush_full() {
-    if (text_.size() >= kPieceBytes) flush();
-  }
-  void flush() {
-    write_(text_);
-    text_.clear();
-  }
-
- private:
-  const WriteBytes& write_;
-  std::string text_;
-};
 
 class PerfettoWriter {
  public:
@@ -190,13 +156,11 @@ class PerfettoWriter {
     annotation.add_int64(AnnotationField::int_value, value);
   }
 
-  Pieces pieces_;
+  TextPieces pieces_;
   std::uint32_t sequence_;
   std::string bytes_;  // buffer of a packet; a member, so that its memory is reused
   std::map<std::string_view, std::uint64_t> names_;
 };
-
-double microseconds(std::int64_t nanoseconds) { return 1e-3 * static_cast<double>(nanoseconds); }
 
 }  // namespace
 
@@ -212,48 +176,8 @@ void write_perfetto_trace(std::span<const RankTrace> ranks, const WriteBytes& wr
   writer.finish();
 }
 
-void write_chrome_trace(std::span<const RankTrace> ranks, const WriteBytes& write) {
-  Pieces pieces(write);
-  pieces.text() = R"({"displayTimeUnit":"ms","traceEvents":[)";
-  bool is_first = true;
-  const auto add = [&](const std::string& event) {
-    pieces.text() += (is_first ? "\n" : ",\n") + event;
-    is_first = false;
-    pieces.flush_full();
-  };
-  const auto quoted_name = [](const std::string& name) { return dump_json(nlohmann::json(name)); };
-  for (const RankTrace& rank : ranks) {
-    const std::int32_t process = process_number(rank);
-    add(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", process,
-                    quoted_name(process_name(rank))));
-    add(fmt::format(
-        R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})",
-        process));
-    for (std::size_t i = 0; i < rank.threads.size(); ++i) {
-      const ThreadEvents& thread = rank.threads[i];
-      if (thread.events.empty()) continue;
-      const std::int32_t number = thread_number(rank, i);
-      add(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-                      process, number, quoted_name(thread.thread)));
-      for (const Slice& slice : slices_of(rank, thread)) {
-        std::string arguments = fmt::format(R"("step":{})", slice.step);
-        if (slice.number >= 0) arguments += fmt::format(R"(,"number":{})", slice.number);
-        if (slice.sequence > 0) arguments += fmt::format(R"(,"collective":{})", slice.sequence);
-        add(fmt::format(
-            R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-            quoted_name(slice.name), process, number, microseconds(slice.begin),
-            microseconds(slice.end - slice.begin), arguments));
-      }
-    }
-  }
-  pieces.text() += "\n]}\n";
-  pieces.flush();
+trace::WriteTrace trace_writer(const std::filesystem::path& file) {
+  return file.extension() == ".json" ? trace::write_chrome_trace : write_perfetto_trace;
 }
 
-void write_trace(const std::filesystem::path& file, std::span<const RankTrace> ranks,
-                 const WriteBytes& write) {
-  file.extension() == ".json" ? write_chrome_trace(ranks, write)
-                              : write_perfetto_trace(ranks, write);
-}
-
-}  // namespace lockstep::trace
+}  // namespace lockstep::strategy

@@ -1,4 +1,4 @@
-#include "lockstep/base/trace/trace_file.h"
+#include "lockstep/base/trace/chrome_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,49 +6,17 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <protozero/pbf_reader.hpp>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "tests/support/traced_rank.h"
 
 namespace lockstep::trace {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// Events of a thread: a step with laps and a collective, on a clock that is 1,000 ns ahead.
-RankTrace traced_rank() {
-  RankTrace rank{.rank = 1,
-                 .host = "h",
-                 .process = 77,
-                 .clock = {{.time = 1'000, .offset = 1'000, .uncertainty = 12}},
-                 .threads = {}};
-  const auto event = [](std::int64_t time, EventKind kind, const char* name, int number = -1,
-                        std::uint64_t sequence = 0) {
-    return Event{.time = time,
-                 .name = name,
-                 .kind = kind,
-                 .number = number,
-                 .step = 5,
-                 .sequence = sequence};
-  };
-  using enum EventKind;
-  rank.threads.push_back(
-      {.thread = "main",
-       .recorded = 9,
-       .lost = 2,
-       .events = {event(2'000, end, "an earlier span"), event(3'000, begin, "step"),
-                  event(3'000, lap, "conv1 forward"), event(4'000, lap, "conv2 forward"),
-                  event(6'000, lap, ""), event(7'000, begin, "all_reduce", 3, 44),
-                  event(8'500, end, "all_reduce", 3, 44), event(9'000, mark, "point"),
-                  event(9'500, end, "step")}});
-  rank.threads.push_back({.thread = "reductions",
-                          .recorded = 2,
-                          .events = {event(5'000, begin, "cut"), event(6'000, lap, "off")}});
-  return rank;
-}
 
 std::vector<std::string> texts_of(const std::vector<Slice>& slices) {
   std::vector<std::string> texts;
@@ -157,65 +125,6 @@ TEST(ChromeTrace, HasASliceForEachPieceOfWork) {
   EXPECT_EQ(of_name["process_name"]["args"]["name"],
             "rank 1 on h, process 77, clock within 0.0 us");
   EXPECT_EQ(of_name["all_reduce"]["pid"], of_name["process_name"]["pid"]);
-}
-
-TEST(PerfettoTrace, AllowsASpanWithoutAName) {
-  std::string bytes;
-  const std::vector<RankTrace> ranks = {
-      {.clock = {},
-       .threads = {{.thread = "main",
-                    .events = {{.time = 1, .name = "", .kind = EventKind::begin},
-                               {.time = 2, .name = "", .kind = EventKind::end}}}}}};
-  write_perfetto_trace(ranks, [&](std::string_view piece) { bytes += piece; });
-  EXPECT_FALSE(bytes.empty());
-}
-
-/// Each packet as "TYPE TIME NAME", by track.
-TEST(PerfettoTrace, HasBeginAndEndEventsInOrder) {
-  std::string bytes;
-  const std::vector<RankTrace> ranks = {traced_rank()};
-  write_perfetto_trace(ranks, [&](std::string_view piece) { bytes += piece; });
-  std::map<std::uint64_t, std::string> names;
-  std::map<std::uint64_t, std::vector<std::string>> of_track;
-  for (protozero::pbf_reader trace(bytes); trace.next(1);) {
-    protozero::pbf_reader packet = trace.get_message();
-    std::uint64_t time = 0;
-    while (packet.next()) {
-      if (packet.tag() == 8) {
-        time = packet.get_uint64();
-      } else if (packet.tag() == 12) {
-        protozero::pbf_reader interned = packet.get_message();
-        while (interned.next(2)) {
-          protozero::pbf_reader name = interned.get_message();
-          name.next(1);
-          const std::uint64_t number = name.get_uint64();
-          name.next(2);
-          names[number] = name.get_string();
-        }
-      } else if (packet.tag() == 11) {
-        protozero::pbf_reader event = packet.get_message();
-        std::string text;
-        std::uint64_t track = 0;
-        while (event.next()) {
-          if (event.tag() == 9)
-            text = std::to_string(event.get_enum()) + " " + std::to_string(time);
-          else if (event.tag() == 10)
-            text += " " + names[event.get_uint64()];
-          else if (event.tag() == 11)
-            track = event.get_uint64();
-          else
-            event.skip();
-        }
-        of_track[track].push_back(text);
-      } else {
-        packet.skip();
-      }
-    }
-  }
-  ASSERT_EQ(of_track.size(), 2U);
-  EXPECT_THAT(of_track.begin()->second,
-              ElementsAre("1 2000 step", "1 2000 conv1 forward", "2 3000", "1 3000 conv2 forward",
-                          "2 5000", "1 6000 all_reduce", "2 7500", "3 8000 point", "2 8500"));
 }
 
 }  // namespace

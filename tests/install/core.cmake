@@ -1,0 +1,26 @@
+# A project with a training loop of its own finds the core, of this KIND, without what only the rest
+# of Lockstep needs, and runs on one and two ranks.
+include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
+set(folder ${WORK}/core_${KIND})
+file(REMOVE_RECURSE ${folder})
+set(hidden dnnl PNG ZLIB Eigen3 CLI11 CUDAToolkit)
+if(KIND STREQUAL "static" AND CUDA)
+  list(REMOVE_ITEM hidden CUDAToolkit)
+endif()
+list(TRANSFORM hidden REPLACE "(.+)" "-DCMAKE_DISABLE_FIND_PACKAGE_\\1=ON")
+run(${CMAKE_COMMAND} -S ${TESTS}/consumer_core -B ${folder} -G ${GENERATOR} -DKIND=${KIND}
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER}
+  -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${hidden})
+run(${CMAKE_COMMAND} --build ${folder})
+foreach(program loop of_c)
+  output_of(needed ldd ${folder}/${program})
+  if(needed MATCHES "dnnl|jpeg|png|isal|liblockstep\\.so")
+    message(FATAL_ERROR "${program} needs more than the core: ${needed}")
+  endif()
+endforeach()
+output_of(said ${folder}/loop)
+expect_match("${said}" "w = 0.000, 1 ranks")
+output_of(said ${MPIEXEC} -np 2 ${folder}/loop)
+expect_match("${said}" "w = 0.667, 2 ranks")
+output_of(said ${MPIEXEC} -np 2 ${folder}/of_c)
+expect_match("${said}" "sums 2 1")
