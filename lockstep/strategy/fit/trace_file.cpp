@@ -156,7 +156,7 @@ class PerfettoWriter {
     annotation.add_int64(AnnotationField::int_value, value);
   }
 
-  TextPieces pieces_;
+  trace::TextPieces pieces_;
   std::uint32_t sequence_;
   std::string bytes_;  // buffer of a packet; a member, so that its memory is reused
   std::map<std::string_view, std::uint64_t> names_;
