@@ -11,6 +11,7 @@
 
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
 #include "lockstep/device/device.h"
 #include "lockstep/interop/distributed_optimizer.h"
 #include "lockstep/job/device_share.h"

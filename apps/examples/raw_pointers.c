@@ -47,8 +47,9 @@ int main(void) {
   const int size = lockstep_world_size(session);
 
   line model = {{(float)rank, 0}, {0, 0}}; /* ranks begin with different values */
-  const lockstep_parameter parameters[] = {{"slope", &model.values[0], &model.gradients[0], 1},
-                                           {"offset", &model.values[1], &model.gradients[1], 1}};
+  const lockstep_parameter parameters[] = {
+      {"slope", &model.values[0], &model.gradients[0], 1, LOCKSTEP_FLOAT32},
+      {"offset", &model.values[1], &model.gradients[1], 1, LOCKSTEP_FLOAT32}};
   lockstep_optimizer* optimizer;
   check(lockstep_optimizer_create(session, parameters, 2, NULL, gradient_descent, &model,
                                   &optimizer));

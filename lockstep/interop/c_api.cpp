@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -24,20 +25,51 @@ namespace allreduce = lockstep::allreduce;
 namespace interop = lockstep::interop;
 namespace job = lockstep::job;
 
+constexpr const char* kCreate = "lockstep_optimizer_create";
+
+void require(bool given, const char* function, const std::string& what) {
+  if (!given) throw Error(ErrorCategory::input, function, what, "got NULL");
+}
+
+/// The values or the gradient of a parameter.
+interop::NumberSpan numbers(const lockstep_parameter& parameter, void* first,
+                            const char* function) {
+  if (parameter.type == LOCKSTEP_FLOAT32) return {static_cast<float*>(first), parameter.elements};
+  if (parameter.type == LOCKSTEP_FLOAT64) return {static_cast<double*>(first), parameter.elements};
+  throw Error(
+      ErrorCategory::input, function,
+      fmt::format("expected {} of type LOCKSTEP_FLOAT32 or LOCKSTEP_FLOAT64", parameter.name),
+      fmt::format("got {}", parameter.type));
+}
+
+/// The options of a caller who may have been compiled with an earlier version, whose struct is
+/// shorter.
+template <typename Options>
+Options known_options(const Options* given, const Options& standard, const char* function) {
+  if (given == nullptr) return standard;
+  if (given->size < sizeof(given->size) || given->size > sizeof(Options))
+    throw Error(ErrorCategory::input, function,
+                fmt::format("expected options with a size of at most {} bytes, that of this "
+                            "version of Lockstep: start from the defaults",
+                            sizeof(Options)),
+                fmt::format("got {}", given->size));
+  Options options = standard;
+  std::memcpy(&options, given, given->size);
+  return options;
+}
+
 /// Adapts the caller's update function to OptimizerWithParameters.
 class Callback {
  public:
   Callback(std::span<const lockstep_parameter> parameters, int (*update)(void*), void* state)
       : update_(update), state_(state) {
     for (const lockstep_parameter& parameter : parameters) {
-      if (parameter.name == nullptr) refuse("expected a name for each parameter");
-      if (parameter.elements > 0 && (parameter.values == nullptr || parameter.gradient == nullptr))
-        refuse("expected values and a gradient for each parameter");
-      parameters_.push_back({parameter.name,
-                             {parameter.values, parameter.elements},
-                             {parameter.gradient, parameter.elements}});
+      require_array(parameter, parameter.values, "values", kCreate);
+      require_array(parameter, parameter.gradient, "a gradient", kCreate);
+      parameters_.push_back({parameter.name, numbers(parameter, parameter.values, kCreate),
+                             numbers(parameter, parameter.gradient, kCreate)});
     }
-    if (update == nullptr) refuse("expected an update function");
+    require(update != nullptr, kCreate, "expected an update function");
   }
   const std::vector<interop::Parameter>& parameters() const { return parameters_; }
   void step() {
@@ -47,12 +79,27 @@ class Callback {
                   fmt::format("got {}", status));
   }
 
+  /// What state() returns from now on.
+  void keep_state(std::span<const lockstep_parameter> state, const char* function) {
+    state_values_.clear();
+    for (const lockstep_parameter& one : state) {
+      require_array(one, one.values, "values", function);
+      const interop::NumberSpan values = numbers(one, one.values, function);
+      state_values_.push_back({one.name, values, values});
+    }
+  }
+  const std::vector<interop::Parameter>& state() const { return state_values_; }
+
  private:
-  [[noreturn]] static void refuse(const char* expected) {
-    throw Error(ErrorCategory::input, "lockstep_optimizer_create", expected, "got NULL");
+  static void require_array(const lockstep_parameter& parameter, const void* first,
+                            const char* what, const char* function) {
+    require(parameter.name != nullptr, function, "expected a name for each parameter");
+    require(first != nullptr || parameter.elements == 0, function,
+            fmt::format("expected {} for each parameter", what));
   }
 
   std::vector<interop::Parameter> parameters_;
+  std::vector<interop::Parameter> state_values_;
   int (*update_)(void*);
   void* state_;
 };
@@ -76,10 +123,6 @@ int guarded(const Body& body) {
   }
 }
 
-void require(bool given, const char* function, const char* what) {
-  if (!given) throw Error(ErrorCategory::input, function, what, "got NULL");
-}
-
 // A root out of range would end the group (Workers::broadcast).
 void require_root(int root, const job::Workers& workers, const char* function) {
   if (root < 0 || root >= workers.size())
@@ -92,7 +135,7 @@ allreduce::WireType wire_type(int type) {
   if (type == LOCKSTEP_FLOAT32) return allreduce::WireType::float32;
   if (type == LOCKSTEP_FLOAT16) return allreduce::WireType::float16;
   if (type == LOCKSTEP_BFLOAT16) return allreduce::WireType::bfloat16;
-  throw Error(ErrorCategory::input, "lockstep_optimizer_create",
+  throw Error(ErrorCategory::input, kCreate,
               "expected compression LOCKSTEP_FLOAT32, LOCKSTEP_FLOAT16 or LOCKSTEP_BFLOAT16",
               fmt::format("got {}", type));
 }
@@ -100,23 +143,44 @@ allreduce::WireType wire_type(int type) {
 interop::DistributedOptions to_options(const lockstep_options& options) {
   return {.reduction = options.sum != 0 ? interop::Reduction::sum : interop::Reduction::average,
           .backward_passes_per_step = options.backward_passes_per_step,
+          .average_passes = options.sum_passes == 0,
           .compression = wire_type(options.compression),
           .bucket_bytes = options.bucket_bytes,
           .predivide_factor = options.predivide_factor,
-          .clip_norm = options.clip_norm};
+          .clip_norm = options.clip_norm,
+          .skip_non_finite = options.skip_non_finite != 0};
 }
 
-template <typename T>
-void all_reduce(job::Workers& workers, void* values, std::size_t count, allreduce::ReduceOp op) {
-  workers.all_reduce(std::span(static_cast<T*>(values), count), op);
+/// Calls `body` with a span of `count` elements of `type`.
+template <typename Body>
+void with_elements(void* values, std::size_t count, int type, const char* function,
+                   const Body& body) {
+  const auto call = [&]<typename T>(T* first) { body(std::span(first, count)); };
+  switch (type) {
+    case LOCKSTEP_FLOAT32:
+      return call(static_cast<float*>(values));
+    case LOCKSTEP_FLOAT64:
+      return call(static_cast<double*>(values));
+    case LOCKSTEP_INT32:
+      return call(static_cast<std::int32_t*>(values));
+    case LOCKSTEP_INT64:
+      return call(static_cast<std::int64_t*>(values));
+    case LOCKSTEP_FLOAT16:
+      return call(static_cast<lockstep::Float16*>(values));
+    case LOCKSTEP_BFLOAT16:
+      return call(static_cast<lockstep::BFloat16*>(values));
+    default:
+      throw Error(ErrorCategory::input, function, "expected a type of enum lockstep_type",
+                  fmt::format("got {}", type));
+  }
 }
 
-allreduce::ReduceOp reduce_op(int op) {
+allreduce::ReduceOp reduce_op(int op, const char* function) {
   if (op == LOCKSTEP_SUM) return allreduce::ReduceOp::sum;
   if (op == LOCKSTEP_MAX) return allreduce::ReduceOp::max;
   if (op == LOCKSTEP_MIN) return allreduce::ReduceOp::min;
-  throw Error(ErrorCategory::input, "lockstep_all_reduce",
-              "expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN", fmt::format("got {}", op));
+  throw Error(ErrorCategory::input, function, "expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN",
+              fmt::format("got {}", op));
 }
 
 }  // namespace
@@ -143,14 +207,14 @@ const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
 const char* lockstep_last_error(void) { return last_error().c_str(); }
 
 lockstep_session_options lockstep_default_session_options(void) {
-  return {job::WorkersOptions{}.stall_timeout, "auto", 0, -1, -1};
+  return {sizeof(lockstep_session_options), job::WorkersOptions{}.stall_timeout, "auto", 0, -1, -1};
 }
 
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session) {
   return guarded([&] {
     require(session != nullptr, "lockstep_init", "expected a pointer for the session");
     const lockstep_session_options given =
-        options == nullptr ? lockstep_default_session_options() : *options;
+        known_options(options, lockstep_default_session_options(), "lockstep_init");
     require(given.all_reduce != nullptr, "lockstep_init", "expected the name of an all-reduce");
     job::SessionOptions wanted{.quiet = given.quiet != 0,
                                .stall_timeout = given.stall_timeout,
@@ -188,24 +252,29 @@ int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, i
   return guarded([&] {
     require(session != nullptr && (values != nullptr || count == 0), "lockstep_all_reduce",
             "expected a session and values");
+    const allreduce::ReduceOp operation = reduce_op(op, "lockstep_all_reduce");
     job::Workers& workers = session->session.workers();
-    switch (type) {
-      case LOCKSTEP_FLOAT32:
-        return all_reduce<float>(workers, values, count, reduce_op(op));
-      case LOCKSTEP_FLOAT64:
-        return all_reduce<double>(workers, values, count, reduce_op(op));
-      case LOCKSTEP_INT32:
-        return all_reduce<std::int32_t>(workers, values, count, reduce_op(op));
-      case LOCKSTEP_INT64:
-        return all_reduce<std::int64_t>(workers, values, count, reduce_op(op));
-      case LOCKSTEP_FLOAT16:
-        return all_reduce<lockstep::Float16>(workers, values, count, reduce_op(op));
-      case LOCKSTEP_BFLOAT16:
-        return all_reduce<lockstep::BFloat16>(workers, values, count, reduce_op(op));
-      default:
-        throw Error(ErrorCategory::input, "lockstep_all_reduce",
-                    "expected a type of enum lockstep_type", fmt::format("got {}", type));
-    }
+    with_elements(values, count, type, "lockstep_all_reduce",
+                  [&](auto span) { workers.all_reduce(span, operation); });
+  });
+}
+
+int lockstep_reduce_scatter(lockstep_session* session, void* values, size_t count, int type, int op,
+                            size_t* begin, size_t* end) {
+  return guarded([&] {
+    require(session != nullptr && (values != nullptr || count == 0) && begin != nullptr &&
+                end != nullptr,
+            "lockstep_reduce_scatter", "expected a session, values and pointers for their part");
+    const allreduce::ReduceOp operation = reduce_op(op, "lockstep_reduce_scatter");
+    job::Workers& workers = session->session.workers();
+    with_elements(values, count, type, "lockstep_reduce_scatter",
+                  [&]<typename T>(std::span<T> span) {
+                    workers.wait_pending();
+                    workers.group().reduce_scatter(span, operation).wait();
+                    const auto part = workers.group().slice<T>(span.size(), workers.rank());
+                    *begin = part.begin;
+                    *end = part.end;
+                  });
   });
 }
 
@@ -236,6 +305,29 @@ int lockstep_all_gather(lockstep_session* session, const void* values, size_t by
   });
 }
 
+int lockstep_all_gather_unequal(lockstep_session* session, const void* values, size_t bytes,
+                                void* all, size_t capacity, size_t* sizes) {
+  return guarded([&] {
+    require(session != nullptr && (values != nullptr || bytes == 0) &&
+                (all != nullptr || capacity == 0) && sizes != nullptr,
+            "lockstep_all_gather_unequal",
+            "expected a session, values, a result buffer and an array for the sizes");
+    job::Workers& workers = session->session.workers();
+    std::size_t total = 0;
+    for (int rank = 0;
+         const auto& one : workers.all_gather(std::span<const std::size_t>(&bytes, 1)))
+      total += sizes[rank++] = one.at(0);
+    if (workers.any(total > capacity))
+      throw Error(ErrorCategory::input, "lockstep_all_gather_unequal",
+                  fmt::format("expected room for {} bytes on every rank", total),
+                  fmt::format("got {} on this rank", capacity));
+    auto* at = static_cast<std::byte*>(all);
+    for (const auto& part :
+         workers.all_gather(std::span(static_cast<const std::byte*>(values), bytes)))
+      at = std::ranges::copy(part, at).out;
+  });
+}
+
 int lockstep_barrier(lockstep_session* session) {
   return guarded([&] {
     require(session != nullptr, "lockstep_barrier", "expected a session");
@@ -253,12 +345,15 @@ int lockstep_any(lockstep_session* session, int mine, int* result) {
 
 lockstep_options lockstep_default_options(void) {
   const interop::DistributedOptions standard;
-  return {0,
+  return {sizeof(lockstep_options),
+          0,
           standard.backward_passes_per_step,
           LOCKSTEP_FLOAT32,
           standard.bucket_bytes,
           standard.predivide_factor,
-          standard.clip_norm};
+          standard.clip_norm,
+          standard.skip_non_finite ? 1 : 0,
+          standard.average_passes ? 0 : 1};
 }
 
 int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters,
@@ -272,7 +367,7 @@ int lockstep_optimizer_create(lockstep_session* session, const lockstep_paramete
     *optimizer = nullptr;
     *optimizer = new lockstep_optimizer(
         session->session, Callback({parameters, count}, update, state),
-        to_options(options == nullptr ? lockstep_default_options() : *options));
+        to_options(known_options(options, lockstep_default_options(), kCreate)));
   });
 }
 
@@ -283,6 +378,18 @@ int lockstep_broadcast_parameters(lockstep_optimizer* optimizer, int root) {
     require(optimizer != nullptr, "lockstep_broadcast_parameters", "expected an optimizer");
     require_root(root, optimizer->distributed.reducer().workers(), "lockstep_broadcast_parameters");
     optimizer->distributed.broadcast_parameters(root);
+  });
+}
+
+int lockstep_broadcast_optimizer_state(lockstep_optimizer* optimizer,
+                                       const lockstep_parameter* state, size_t count, int root) {
+  constexpr const char* kBroadcast = "lockstep_broadcast_optimizer_state";
+  return guarded([&] {
+    require(optimizer != nullptr && (state != nullptr || count == 0), kBroadcast,
+            "expected an optimizer and its state");
+    require_root(root, optimizer->distributed.reducer().workers(), kBroadcast);
+    optimizer->inner.keep_state({state, count}, kBroadcast);
+    optimizer->distributed.broadcast_optimizer_state(root);
   });
 }
 
@@ -332,4 +439,11 @@ int lockstep_flush(lockstep_optimizer* optimizer, int* updated) {
 
 double lockstep_gradient_norm(const lockstep_optimizer* optimizer) {
   return optimizer == nullptr ? 0 : optimizer->distributed.gradient_norm();
+}
+
+int lockstep_has_gradient(const lockstep_optimizer* optimizer, size_t parameter) {
+  return optimizer != nullptr && parameter < optimizer->inner.parameters().size() &&
+                 optimizer->distributed.has_gradient(parameter)
+             ? 1
+             : 0;
 }

@@ -30,6 +30,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lockstep/base/version.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -62,24 +64,30 @@ typedef struct lockstep_session lockstep_session;
 /** A wrapper of the caller's optimizer that averages gradients over all ranks. */
 typedef struct lockstep_optimizer lockstep_optimizer;
 
-/** A parameter: its values and its gradient, of `elements` floats each. The caller owns the arrays
+/** A parameter: its values and its gradient, of `elements` numbers each. The caller owns the arrays
  * and does not move them. */
 typedef struct lockstep_parameter {
   const char* name; /**< unique among the parameters, the same on all ranks */
-  float* values;    /**< `elements` floats */
-  float* gradient;  /**< `elements` floats */
-  size_t elements;  /**< number of floats in each array */
+  void* values;     /**< `elements` numbers */
+  void* gradient;   /**< `elements` numbers */
+  size_t elements;  /**< number of elements of each array */
+  int type;         /**< of both arrays: LOCKSTEP_FLOAT32 or LOCKSTEP_FLOAT64 */
 } lockstep_parameter;
 
 /** Options of an optimizer. Start from lockstep_default_options(). */
 typedef struct lockstep_options {
-  int sum;                      /**< 0: average gradients over samples; 1: sum them */
+  size_t size; /**< sizeof(lockstep_options) of the caller: a later version has more options, and
+                  uses their defaults for a caller that does not know them */
+  int sum;     /**< 0: average gradients over samples; 1: sum them */
   int backward_passes_per_step; /**< default 1 */
   int compression;              /**< type for communication: LOCKSTEP_FLOAT32, LOCKSTEP_BFLOAT16 or
                                    LOCKSTEP_FLOAT16 */
   size_t bucket_bytes; /**< default 26214400: minimum size of the gradients that one call reduces */
   double predivide_factor; /**< 0: divide before the sum only */
   double clip_norm;        /**< largest norm of the reduced gradient; 0: no clipping */
+  int skip_non_finite;     /**< 1: lockstep_step() skips a step whose reduced gradient has NaN or
+                              infinity, on all ranks; default 0 */
+  int sum_passes;          /**< 1: the passes of a step are summed, not averaged; default 0 */
 } lockstep_options;
 
 /** The version, such as "0.1.0". Static. */
@@ -90,10 +98,11 @@ const char* lockstep_last_error(void);
 
 /** Options of a session. Start from lockstep_default_session_options(). */
 typedef struct lockstep_session_options {
-  double stall_timeout;   /**< seconds, default 120: when other ranks have waited this long for a
-                             rank, a warning names it if it computes, reads or writes; otherwise
-                             the job ends with status 4 and an error that names it; 0: never.
-                             LOCKSTEP_STALL_TIMEOUT in the environment overrides it */
+  size_t size;          /**< sizeof(lockstep_session_options) of the caller, see lockstep_options */
+  double stall_timeout; /**< seconds, default 120: when other ranks have waited this long for a
+                           rank, a warning names it if it computes, reads or writes; otherwise
+                           the job ends with status 4 and an error that names it; 0: never.
+                           LOCKSTEP_STALL_TIMEOUT in the environment overrides it */
   const char* all_reduce; /**< a route between ranks, as for lockstep train --allreduce; default
                              "auto" */
   int quiet;              /**< 1: warnings and errors only */
@@ -139,6 +148,17 @@ int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, in
 /** Concatenates the `bytes` bytes of every rank in `all` (world size x bytes), on every rank.
  * `bytes` is the same on all ranks. Collective. */
 int lockstep_all_gather(lockstep_session* session, const void* values, size_t bytes, void* all);
+/** Concatenates the `bytes` bytes of every rank, whose numbers may differ, in `all`, of `capacity`
+ * bytes, and sets sizes[i] (world size of them) to the number of rank i. If `capacity` is too small
+ * on a rank, it is LOCKSTEP_INPUT there, `all` is unchanged and `sizes` says what it takes.
+ * Collective. */
+int lockstep_all_gather_unequal(lockstep_session* session, const void* values, size_t bytes,
+                                void* all, size_t capacity, size_t* sizes);
+/** Replaces this rank's part of `values`, elements [*begin, *end), with the sum (maximum, minimum)
+ * over all ranks; the other elements are undefined afterwards. The parts of the ranks are whole
+ * cache lines, or empty, and together all elements. Collective. */
+int lockstep_reduce_scatter(lockstep_session* session, void* values, size_t count, int type, int op,
+                            size_t* begin, size_t* end);
 /** Returns once every rank has called it. Collective. */
 int lockstep_barrier(lockstep_session* session);
 /** Sets `*result` to 1 on all ranks if `mine` is nonzero on any, for example to stop or save
@@ -161,6 +181,11 @@ void lockstep_optimizer_free(lockstep_optimizer* optimizer);
 
 /** Copies the parameters of rank `root` to all ranks. Collective, between steps. */
 int lockstep_broadcast_parameters(lockstep_optimizer* optimizer, int root);
+/** Copies what the caller's optimizer keeps, such as momentum, from rank `root` to all ranks. Only
+ * names, values, elements and types of `state` are used, and compared across ranks. Collective,
+ * between steps. */
+int lockstep_broadcast_optimizer_state(lockstep_optimizer* optimizer,
+                                       const lockstep_parameter* state, size_t count, int root);
 /** Call before a backward pass whose gradients are reported by lockstep_gradient_ready(); optional
  * otherwise. */
 int lockstep_begin_backward(lockstep_optimizer* optimizer, double samples);
@@ -174,14 +199,17 @@ int lockstep_backward_done(lockstep_optimizer* optimizer, double samples);
 int lockstep_synchronize(lockstep_optimizer* optimizer);
 /** Reduces the gradients unless lockstep_synchronize() has done so, then calls the update function.
  * LOCKSTEP_INPUT if a gradient was changed after it was reported; the next call then uses the
- * gradients as reported. Sets `*updated`, unless it is NULL, to 0 if no rank had a sample, else to
- * 1. Collective. */
+ * gradients as reported. Sets `*updated`, unless it is NULL, to 0 if no rank had a sample or the
+ * step was skipped (lockstep_options::skip_non_finite), else to 1. Collective. */
 int lockstep_step(lockstep_optimizer* optimizer, int* updated);
 /** Makes a step of the remaining backward passes at the end of an epoch. `updated` as above.
  * Collective. */
 int lockstep_flush(lockstep_optimizer* optimizer, int* updated);
-/** Norm of the last step's gradient before clipping; 0 if clipping is off. */
+/** Norm of the last step's gradient before clipping; 0 without clip_norm and skip_non_finite. */
 double lockstep_gradient_norm(const lockstep_optimizer* optimizer);
+/** 1 if any rank had a gradient of parameter number `parameter` in the last step, else 0: such a
+ * parameter has a gradient of zeros, and optimizers with momentum leave it as it is. */
+int lockstep_has_gradient(const lockstep_optimizer* optimizer, size_t parameter);
 
 #ifdef __cplusplus
 }

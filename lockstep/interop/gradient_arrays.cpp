@@ -24,8 +24,8 @@ std::size_t whole_lines_of(std::size_t bytes) {
 
 }  // namespace
 
-std::uint64_t hash_of(std::span<const float> values) {
-  return XXH3_64bits(values.data(), values.size_bytes());
+std::uint64_t hash_of(std::span<const std::byte> values) {
+  return XXH3_64bits(values.data(), values.size());
 }
 
 GradientArrays::GradientArrays(const allreduce::Communicator& group,

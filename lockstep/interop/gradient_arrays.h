@@ -15,7 +15,7 @@
 namespace lockstep::interop {
 
 /// Hash of values on the host, as computed by GradientArrays::accumulate().
-std::uint64_t hash_of(std::span<const float> values);
+std::uint64_t hash_of(std::span<const std::byte> values);
 
 /// One allocation: the float32 gradients, `scalars` values that are reduced with them, and, from
 /// the next cache line on, the float64 gradients.

@@ -83,14 +83,6 @@ bool GradientReducer::is_alone() const {
          options_.clip_norm == 0 && !options_.skip_non_finite;
 }
 
-std::span<float> GradientReducer::gradient(std::size_t parameter) const {
-  return arrays_->gradient<float>(parameter);
-}
-
-std::span<double> GradientReducer::wide_gradient(std::size_t parameter) const {
-  return arrays_->gradient<double>(parameter);
-}
-
 void GradientReducer::usage_error(const std::string& expected, const std::string& actual) {
   const Error error(ErrorCategory::input, where_, expected, actual);
   if (ends_group_on_misuse_) workers_.group().abort(error.what());
@@ -179,6 +171,13 @@ void GradientReducer::submit(std::size_t parameter, std::span<const double> valu
 }
 
 std::uint64_t GradientReducer::submit_hashed(std::size_t parameter, std::span<const float> values) {
+  std::uint64_t hash = 0;
+  submit_values(parameter, values, &hash);
+  return hash;
+}
+
+std::uint64_t GradientReducer::submit_hashed(std::size_t parameter,
+                                             std::span<const double> values) {
   std::uint64_t hash = 0;
   submit_values(parameter, values, &hash);
   return hash;

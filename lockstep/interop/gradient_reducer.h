@@ -64,12 +64,13 @@ class GradientReducer {
   /// gradient(parameter) is meaningless.
   bool is_alone() const;
 
-  /// The gradient of a float32 parameter, valid as long as this object or its memory(). Between
-  /// passes it is the mean over the samples so far, times their number, divided by the number in
-  /// the latest pass; after reduce() it is the result.
-  std::span<float> gradient(std::size_t parameter) const;
-  /// As above, for a float64 parameter.
-  std::span<double> wide_gradient(std::size_t parameter) const;
+  /// The gradient of a parameter of type T, float or double, valid as long as this object or its
+  /// memory(). Between passes it is the mean over the samples so far, times their number, divided
+  /// by the number in the latest pass; after reduce() it is the result.
+  template <typename T = float>
+  std::span<T> gradient(std::size_t parameter) const {
+    return arrays_->gradient<T>(parameter);
+  }
   /// Owns all gradients. Hold it to keep a gradient alive.
   std::shared_ptr<const void> memory() const { return arrays_->memory(); }
 
@@ -89,11 +90,13 @@ class GradientReducer {
   /// As above, for a float64 parameter.
   void submit(std::size_t parameter, std::span<const double> values);
   /// Like submit() for a gradient on the host, in a pass with samples, but also copies it if
-  /// is_alone(). Returns hash_of(values) (gradient_arrays.h), computed in the same pass over
+  /// is_alone(). Returns hash_of() of its bytes (gradient_arrays.h), computed in the same pass over
   /// memory.
   std::uint64_t submit_hashed(std::size_t parameter, std::span<const float> values);
-  /// Like submit() for a gradient that the caller has already added to gradient(parameter) or
-  /// wide_gradient(parameter), which held the sum of earlier passes of this step, or zeros.
+  /// As above, for a float64 parameter.
+  std::uint64_t submit_hashed(std::size_t parameter, std::span<const double> values);
+  /// Like submit() for a gradient that the caller has already added to gradient(parameter), which
+  /// held the sum of earlier passes of this step, or zeros.
   void submit_in_place(std::size_t parameter);
   /// Whether this rank has a gradient of the parameter in this step.
   bool has_gradient_so_far(std::size_t parameter) const { return step_has_[parameter]; }

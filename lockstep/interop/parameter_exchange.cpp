@@ -11,12 +11,32 @@
 namespace lockstep::interop {
 namespace {
 
+std::size_t size_of(const NumberSpan& numbers) {
+  return std::visit([](const auto& span) { return span.size(); }, numbers);
+}
+
+bool is_float64(const NumberSpan& numbers) {
+  return std::holds_alternative<std::span<double>>(numbers);
+}
+
+std::string described(const NumberSpan& numbers) {
+  return fmt::format("{} of {}", size_of(numbers), is_float64(numbers) ? "double" : "float");
+}
+
+void fill_with_zeros(const NumberSpan& numbers) {
+  std::visit([](const auto& span) { std::ranges::fill(span, 0); }, numbers);
+}
+
+void broadcast(job::Workers& workers, const NumberSpan& numbers, int root) {
+  std::visit([&](const auto& span) { workers.broadcast(span, root); }, numbers);
+}
+
 std::vector<ParameterLayout> layouts_of(std::span<const Parameter> parameters) {
   std::vector<ParameterLayout> layouts;
   for (const Parameter& parameter : parameters) {
-    ParameterLayout& layout =
-        layouts.emplace_back(ParameterLayout{parameter.name, parameter.shape});
-    if (layout.shape.empty()) layout.shape = {static_cast<std::int64_t>(parameter.values.size())};
+    ParameterLayout& layout = layouts.emplace_back(
+        ParameterLayout{parameter.name, parameter.shape, is_float64(parameter.values)});
+    if (layout.shape.empty()) layout.shape = {static_cast<std::int64_t>(size_of(parameter.values))};
   }
   return layouts;
 }
@@ -49,34 +69,40 @@ bool ParameterExchange::is_finite() const { return reducer_->is_finite(); }
 bool ParameterExchange::must_skip() const { return reducer_->must_skip(); }
 double ParameterExchange::samples() const { return reducer_->samples(); }
 
-// Sizes must be those that ranks have compared.
+// Sizes and types must be those that ranks have compared.
 void ParameterExchange::check(std::span<const Parameter> parameters) {
   const std::vector<ParameterLayout>& layouts = reducer_->parameters();
   if (parameters.size() != layouts.size())
     reducer_->usage_error(
         fmt::format("expected {} parameters as in the first call", layouts.size()),
         fmt::format("got {}", parameters.size()));
-  for (std::size_t i = 0; i < layouts.size(); ++i)
-    if (const std::size_t elements = layouts[i].elements();
-        parameters[i].values.size() != elements || parameters[i].gradient.size() != elements)
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const auto is_expected = [&](const NumberSpan& numbers) {
+      return size_of(numbers) == layouts[i].elements() &&
+             is_float64(numbers) == layouts[i].is_float64;
+    };
+    if (!is_expected(parameters[i].values) || !is_expected(parameters[i].gradient))
       reducer_->usage_error(
-          fmt::format("expected {0} values of {1} and {0} of its gradient", elements,
-                      layouts[i].name),
-          fmt::format("got {} and {}", parameters[i].values.size(), parameters[i].gradient.size()));
+          fmt::format("expected {0} values of {1} and {0} of its gradient, of {2}",
+                      layouts[i].elements(), layouts[i].name,
+                      layouts[i].is_float64 ? "double" : "float"),
+          fmt::format("got {} and {}", described(parameters[i].values),
+                      described(parameters[i].gradient)));
+  }
 }
 
 void ParameterExchange::broadcast_values(std::span<const Parameter> parameters, int root) {
   reducer_->require_between_steps("broadcast_parameters()");
   check(parameters);
   for (const Parameter& parameter : parameters)
-    reducer_->workers().broadcast(parameter.values, root);
+    broadcast(reducer_->workers(), parameter.values, root);
 }
 
 void ParameterExchange::broadcast_state(std::span<const Parameter> state, int root) {
   reducer_->require_between_steps("broadcast_optimizer_state()");
   reducer_->workers().wait_pending();
   allreduce::check_layout(reducer_->workers().group(), describe(layouts_of(state)));
-  for (const Parameter& kept : state) reducer_->workers().broadcast(kept.values, root);
+  for (const Parameter& kept : state) broadcast(reducer_->workers(), kept.values, root);
 }
 
 void ParameterExchange::begin_backward(std::span<const Parameter> parameters, double samples) {
@@ -103,11 +129,15 @@ void ParameterExchange::gradient_ready(std::span<const Parameter> parameters,
 // Between passes of a step the caller may change its gradients, which have been added up here.
 void ParameterExchange::submit(std::span<const Parameter> parameters, std::size_t parameter) {
   reported_[parameter] = true;
-  const std::span<float> gradient = parameters[parameter].gradient;
-  if (reducer_->is_last_pass() && samples_ > 0)
-    marks_.push_back({parameter, reducer_->submit_hashed(parameter, gradient)});
-  else
-    reducer_->submit(parameter, gradient);
+  std::visit(
+      [&]<typename T>(std::span<T> gradient) {
+        const std::span<const T> values = gradient;
+        if (reducer_->is_last_pass() && samples_ > 0)
+          marks_.push_back({parameter, reducer_->submit_hashed(parameter, values)});
+        else
+          reducer_->submit(parameter, values);
+      },
+      parameters[parameter].gradient);
 }
 
 // Clears the gradients for code that accumulates; code that overwrites them is not affected.
@@ -125,7 +155,7 @@ void ParameterExchange::backward_done(std::span<const Parameter> parameters,
     if (!reported_[i] && parameters[i].has_gradient) submit(parameters, i);
   reducer_->end_pass();
   if (!is_last)
-    for (const Parameter& parameter : parameters) std::ranges::fill(parameter.gradient, 0.0F);
+    for (const Parameter& parameter : parameters) fill_with_zeros(parameter.gradient);
   std::fill(reported_.begin(), reported_.end(), false);
 }
 
@@ -133,7 +163,8 @@ void ParameterExchange::backward_done(std::span<const Parameter> parameters,
 // reducer has copied.
 void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
   const auto changed = std::ranges::find_if(marks_, [&](const Mark& mark) {
-    return hash_of(parameters[mark.parameter].gradient) != mark.hash;
+    return std::visit([](const auto& span) { return hash_of(std::as_bytes(span)); },
+                      parameters[mark.parameter].gradient) != mark.hash;
   });
   if (changed == marks_.end()) return;
   const std::string& name = parameters[changed->parameter].name;
@@ -148,9 +179,11 @@ void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
 void ParameterExchange::write_back(std::span<const Parameter> parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (!reducer_->has_gradient(i))
-      std::ranges::fill(parameters[i].gradient, 0.0F);
+      fill_with_zeros(parameters[i].gradient);
     else if (!reducer_->is_alone() || restores_)
-      std::ranges::copy(reducer_->gradient(i), parameters[i].gradient.begin());
+      std::visit([&]<typename T>(
+                     std::span<T> to) { std::ranges::copy(reducer_->gradient<T>(i), to.begin()); },
+                 parameters[i].gradient);
   restores_ = false;
 }
 

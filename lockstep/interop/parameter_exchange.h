@@ -1,12 +1,14 @@
 // The part of DistributedOptimizer that does not depend on the type of the optimizer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "lockstep/interop/gradient_layout.h"
@@ -16,12 +18,22 @@ namespace lockstep::interop {
 
 class GradientReducer;
 
-/// A parameter of an existing optimizer: views of its values and its gradient, row-major. Both have
-/// the number of elements of `shape`; an empty shape stands for one dimension.
+/// Floats or doubles in the owner's memory; from a std::vector, a std::span, or a pointer.
+struct NumberSpan : std::variant<std::span<float>, std::span<double>> {
+  using variant::variant;
+  /// `count` numbers from `first` on.
+  NumberSpan(float* first, std::size_t count) : variant(std::span(first, count)) {}
+  /// As above.
+  NumberSpan(double* first, std::size_t count) : variant(std::span(first, count)) {}
+};
+
+/// A parameter of an existing optimizer: views of its values and its gradient, row-major, both of
+/// float or both of double. Both have the number of elements of `shape`; an empty shape stands for
+/// one dimension.
 struct Parameter {
   std::string name;                      ///< unique among the parameters, the same on all ranks
-  std::span<float> values;               ///< in the owner's memory
-  std::span<float> gradient;             ///< same size as `values`, in the owner's memory
+  NumberSpan values;                     ///< in the owner's memory
+  NumberSpan gradient;                   ///< same size as `values`, in the owner's memory
   std::vector<std::int64_t> shape = {};  ///< empty: one dimension
   /// False: no gradient in this pass; counts as zero, `gradient` is ignored.
   bool has_gradient = true;

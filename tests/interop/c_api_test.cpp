@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -24,8 +27,8 @@ class CApi : public ::testing::Test {
   }
 
   int create(const lockstep_options& options) {
-    parameters_ = {{"a", values_.data(), gradients_.data(), 2},
-                   {"b", values_.data() + 2, gradients_.data() + 2, 1}};
+    parameters_ = {{"a", values_.data(), gradients_.data(), 2, LOCKSTEP_FLOAT32},
+                   {"b", values_.data() + 2, gradients_.data() + 2, 1, LOCKSTEP_FLOAT32}};
     return lockstep_optimizer_create(session_, parameters_.data(), parameters_.size(), &options,
                                      descend, this, &optimizer_);
   }
@@ -89,6 +92,66 @@ TEST_F(CApi, StepsOnTheGradientOfAllPasses) {
   EXPECT_THAT(values_, ElementsAre(-3, -2, -1));
   EXPECT_EQ(lockstep_flush(optimizer_, &updated), LOCKSTEP_OK);
   EXPECT_EQ(updated, 0);
+}
+
+TEST_F(CApi, StepsOnDoubles) {
+  double value = 1;
+  double gradient = 1e-9;
+  const lockstep_parameter parameter = {"w", &value, &gradient, 1, LOCKSTEP_FLOAT64};
+  struct Numbers {
+    double* value;
+    double* gradient;
+  } numbers{&value, &gradient};
+  const auto update = [](void* state) {
+    auto* both = static_cast<Numbers*>(state);
+    *both->value -= *both->gradient;
+    return 0;
+  };
+  ASSERT_EQ(
+      lockstep_optimizer_create(session_, &parameter, 1, nullptr, update, &numbers, &optimizer_),
+      LOCKSTEP_OK)
+      << lockstep_last_error();
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_EQ(value, 1 - 1e-9);
+  EXPECT_EQ(lockstep_has_gradient(optimizer_, 0), 1);
+  EXPECT_EQ(lockstep_has_gradient(optimizer_, 1), 0);
+  EXPECT_EQ(lockstep_broadcast_optimizer_state(optimizer_, &parameter, 1, 0), LOCKSTEP_OK)
+      << lockstep_last_error();
+  EXPECT_EQ(value, 1 - 1e-9);
+}
+
+TEST_F(CApi, SkipsAStepThatIsNotFinite) {
+  lockstep_options options = lockstep_default_options();
+  options.skip_non_finite = 1;
+  ASSERT_EQ(create(options), LOCKSTEP_OK);
+  gradients_ = {1, std::numeric_limits<float>::quiet_NaN(), 1};
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
+  int updated = 5;
+  EXPECT_EQ(lockstep_step(optimizer_, &updated), LOCKSTEP_OK);
+  EXPECT_EQ(updated, 0);
+  EXPECT_THAT(values_, ElementsAre(1, 2, 3));
+}
+
+// A caller that was compiled with a version of fewer options gets the defaults of the others.
+TEST_F(CApi, KnowsShorterOptionsAndRejectsLongerOnes) {
+  lockstep_options options = lockstep_default_options();
+  EXPECT_EQ(options.size, sizeof(options));
+  options.size = offsetof(lockstep_options, clip_norm);
+  options.clip_norm = -1;
+  EXPECT_EQ(create(options), LOCKSTEP_OK) << lockstep_last_error();
+  lockstep_optimizer_free(std::exchange(optimizer_, nullptr));
+  options.size = sizeof(options);
+  EXPECT_EQ(create(options), LOCKSTEP_INPUT) << "clip_norm is read";
+  for (const std::size_t size : {std::size_t{0}, sizeof(options) + 8}) {
+    options.size = size;
+    EXPECT_EQ(create(options), LOCKSTEP_INPUT);
+    EXPECT_THAT(lockstep_last_error(), HasSubstr("expected options with a size of at most"));
+  }
+  lockstep_session_options session_options = {};
+  lockstep_session* other = nullptr;
+  EXPECT_EQ(lockstep_init(&session_options, &other), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("start from the defaults, got 0"));
 }
 
 TEST_F(CApi, ClipsAndReturnsTheNorm) {

@@ -194,24 +194,114 @@ INSTANTIATE_TEST_SUITE_P(Loops, ChangesOneGradient,
                          });
 
 // Longer than, and not a multiple of, the blocks in which gradients are hashed and copied.
+template <typename T>
+void reduce_gradients_longer_than_a_hash_block(job::Workers& workers) {
+  struct Descent {
+    std::vector<T> values = std::vector<T>(10001);
+    std::vector<T> gradient = std::vector<T>(10001);
+    std::vector<Parameter> parameters() { return {{"w", values, gradient}}; }
+    void step() {
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] -= gradient[i];
+    }
+  } descent;
+  DistributedOptimizer optimizer(workers, descent);
+  for (std::size_t i = 0; i < descent.gradient.size(); ++i)
+    descent.gradient[i] = static_cast<T>(i) + T{2} * static_cast<T>(workers.rank());
+  optimizer.backward_done();
+  optimizer.step();
+  for (std::size_t i = 0; i < descent.values.size(); ++i)
+    ASSERT_EQ(descent.values[i], -static_cast<T>(i + 1)) << i;
+}
+
 TEST(DistributedOptimizer, ReducesGradientsLongerThanAHashBlock) {
-  run_ranks(2, [](job::Workers& workers) {
-    struct Descent {
-      std::vector<float> values = std::vector<float>(10001, 0.0F);
-      std::vector<float> gradient = std::vector<float>(10001, 0.0F);
-      std::vector<Parameter> parameters() { return {{"w", values, gradient}}; }
-      void step() {
-        for (std::size_t i = 0; i < values.size(); ++i) values[i] -= gradient[i];
+  run_ranks(2, reduce_gradients_longer_than_a_hash_block<float>);
+  run_ranks(2, reduce_gradients_longer_than_a_hash_block<double>);
+}
+
+/// y = w x + b with w in double and b in float.
+struct MixedLine {
+  std::vector<double> w{0}, dw{0};
+  std::vector<float> b{0}, db{0};
+
+  std::vector<Parameter> parameters() { return {{"w", w, dw}, {"b", {b.data(), 1}, db}}; }
+  std::vector<Parameter> state() { return parameters(); }
+  void step() {
+    w[0] -= 0.3 * dw[0];
+    b[0] -= 0.3F * db[0];
+  }
+  /// The gradient of the mean squared error over samples [begin, end) of x = (i - 5) / 3.
+  void backward(int begin, int end) {
+    double sum_w = 0;
+    double sum_b = 0;
+    for (int i = begin; i < end; ++i) {
+      const double x = (i - 5) / 3.0;
+      const double error = w[0] * x + static_cast<double>(b[0]) - (3.7 * x + 1);
+      sum_w += 2 * error * x / (end - begin);
+      sum_b += 2 * error / (end - begin);
+    }
+    dw[0] = sum_w;
+    db[0] = static_cast<float>(sum_b);
+  }
+};
+
+TEST(DistributedOptimizer, TrainsDoublesOnAnyNumberOfRanksAsInOneProcess) {
+  constexpr int kParts[] = {0, 2, 3, 3, 10};  // unequal parts, one of them empty
+  MixedLine alone;
+  for (int step = 0; step < 40; ++step) {
+    alone.backward(0, 10);
+    alone.step();
+  }
+  EXPECT_NEAR(alone.w[0], 3.7, 1e-3);
+  for (const int ranks : {1, 2, 4})
+    run_ranks(ranks, [&](job::Workers& workers) {
+      const int begin = kParts[workers.rank() * 4 / ranks];
+      const int end = kParts[(workers.rank() + 1) * 4 / ranks];
+      MixedLine line;
+      line.w[0] = workers.rank();
+      DistributedOptimizer optimizer(workers, line);
+      optimizer.broadcast_parameters();
+      for (int step = 0; step < 40; ++step) {
+        if (begin < end) line.backward(begin, end);
+        optimizer.backward_done(end - begin);
+        optimizer.step();
       }
-    } descent;
-    DistributedOptimizer optimizer(workers, descent);
-    for (std::size_t i = 0; i < descent.gradient.size(); ++i)
-      descent.gradient[i] = static_cast<float>(i) + 2.0F * static_cast<float>(workers.rank());
-    optimizer.backward_done();
-    optimizer.step();
-    for (std::size_t i = 0; i < descent.values.size(); ++i)
-      ASSERT_EQ(descent.values[i], -static_cast<float>(i + 1)) << i;
+      EXPECT_NEAR(line.w[0], alone.w[0], 1e-6) << "the float parameter takes part";
+      EXPECT_NEAR(line.b[0], alone.b[0], 1e-6F);
+    });
+}
+
+TEST(DistributedOptimizer, BroadcastsAndProtectsDoubles) {
+  run_ranks(2, [&](job::Workers& workers) {
+    MixedLine line;
+    line.w[0] = 0.1 + workers.rank();
+    DistributedOptimizer optimizer(workers, line);
+    optimizer.broadcast_optimizer_state(1);
+    EXPECT_EQ(line.w[0], 1.1);
   });
+  const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
+    MixedLine line;
+    DistributedOptimizer optimizer(workers, line);
+    line.backward(0, 10);
+    optimizer.backward_done(10);
+    line.dw[0] *= 1 + 1e-16 * 4;
+    optimizer.step();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("the gradient of w was changed")));
+}
+
+TEST(DistributedOptimizer, RejectsAGradientOfAnotherTypeThanItsParameter) {
+  struct Wrong {
+    std::vector<double> values{0};
+    std::vector<float> gradient{0};
+    std::vector<Parameter> parameters() { return {{"w", values, gradient}}; }
+    void step() {}
+  };
+  const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
+    Wrong wrong;
+    DistributedOptimizer optimizer(workers, wrong);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("expected 1 values of w and 1 of its gradient, of double, got "
+                                     "1 of double and 1 of float")));
 }
 
 TEST(DistributedOptimizer, CountsMissingGradientsAsZeroAndReportsThemEquallyOnAllRanks) {

@@ -141,9 +141,9 @@ TEST_P(WideParameters, AreReducedAsFloat64) {
         }
       const double clip = GetParam().options.clip_norm;
       const double by = clip > 0 ? clip / reducer.gradient_norm() : 1;
-      EXPECT_NEAR(reducer.wide_gradient(2)[0], by * sum / samples, 1e-15) << "step " << step;
-      EXPECT_NEAR(reducer.wide_gradient(0)[0], by * sum_of_one / samples / 7, 1e-15);
-      EXPECT_NEAR(reducer.wide_gradient(0)[1], -by * sum_of_one / samples, 1e-15);
+      EXPECT_NEAR(reducer.gradient<double>(2)[0], by * sum / samples, 1e-15) << "step " << step;
+      EXPECT_NEAR(reducer.gradient<double>(0)[0], by * sum_of_one / samples / 7, 1e-15);
+      EXPECT_NEAR(reducer.gradient<double>(0)[1], -by * sum_of_one / samples, 1e-15);
       EXPECT_NEAR(reducer.gradient(1)[0], by * sum / samples, 1e-2);
       if (clip > 0) {
         const double wide = sum_of_one / samples;
@@ -173,7 +173,7 @@ TEST(GradientReducer, ReducesOnlyFloat64Parameters) {
     reducer.submit(0, std::vector{(workers.rank() + 1) / 3.0});
     reducer.end_pass();
     reducer.reduce();
-    EXPECT_NEAR(reducer.wide_gradient(0)[0], 0.5, 1e-15);
+    EXPECT_NEAR(reducer.gradient<double>(0)[0], 0.5, 1e-15);
   });
 }
 

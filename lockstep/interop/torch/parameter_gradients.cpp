@@ -78,7 +78,7 @@ ParameterGradients::ParameterGradients(job::Workers& workers, const NamedTensors
 at::Tensor ParameterGradients::view_of(std::size_t parameter) const {
   const at::Tensor& tensor = watched_[parameter];
   const bool is_wide = tensor.scalar_type() == at::kDouble;
-  void* values = is_wide ? static_cast<void*>(reducer_->wide_gradient(parameter).data())
+  void* values = is_wide ? static_cast<void*>(reducer_->gradient<double>(parameter).data())
                          : reducer_->gradient(parameter).data();
   const auto keep = [memory = reducer_->memory()](void*) {};
   const auto options = at::TensorOptions().dtype(tensor.scalar_type()).device(tensor.device());
@@ -156,7 +156,7 @@ void ParameterGradients::gradient_ready(std::size_t parameter) {
 // Submits the reducer's own array, which only marks the gradient as present.
 void ParameterGradients::mark_single(std::size_t parameter) {
   if (watched_[parameter].scalar_type() == at::kDouble)
-    reducer_->submit(parameter, reducer_->wide_gradient(parameter));
+    reducer_->submit(parameter, reducer_->gradient<double>(parameter));
   else
     reducer_->submit(parameter, reducer_->gradient(parameter));
 }

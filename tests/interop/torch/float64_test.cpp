@@ -122,7 +122,7 @@ TEST(MixedTypes, AreClippedTogetherAndKeepTheirTypes) {
     const double factor = 0.01 / optimizer.gradient_norm();
     const at::Tensor wide = net->second->weight.grad();
     EXPECT_EQ(wide.scalar_type(), torch::kDouble);
-    EXPECT_EQ(wide.data_ptr<double>(), optimizer.reducer().wide_gradient(2).data());
+    EXPECT_EQ(wide.data_ptr<double>(), optimizer.reducer().gradient<double>(2).data());
     EXPECT_EQ(net->first->weight.grad().scalar_type(), torch::kFloat);
     // The previous layer rounds its output to float32, but bfloat16 would be off by 1e-3.
     EXPECT_LT(difference(alone->second->weight.grad() * factor, wide), 1e-6);
