@@ -101,6 +101,9 @@ foreach(header \${headers})
   \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/\${folder})
 endforeach()" COMPONENT development)
 
+install(FILES lockstep/interop/lockstep.f90 DESTINATION
+  ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/interop COMPONENT development)
+
 # find_package(lockstep)
 set(lockstep_default_kind static)
 if(BUILD_SHARED_LIBS)
@@ -112,7 +115,7 @@ if(cuda_found)
 endif()
 configure_package_config_file(third_party/lockstepConfig.cmake.in
   ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
-                              INSTALL_DESTINATION ${package_dir})
+                              INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY
   SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake

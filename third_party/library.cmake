@@ -42,8 +42,7 @@ function(lockstep_library NAME EXPORT_NAME)
   else()
     # Libraries whose headers public headers include: the only dependencies of programs that link
     # the shared library.
-    target_link_libraries(${shared} PUBLIC fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json
-      MPI::MPI_CXX)
+    target_link_libraries(${shared} PUBLIC fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json)
   endif()
   target_include_directories(${shared} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_include_directories(${shared} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

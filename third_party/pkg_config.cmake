@@ -7,8 +7,6 @@ if(cuda_found)
   get_target_property(cudart CUDA::cudart_static IMPORTED_LOCATION)
   set(pc_cuda "${cudart} -lrt")
 endif()
-list(TRANSFORM MPI_CXX_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE pc_mpi_includes)
-list(JOIN pc_mpi_includes " " pc_mpi_includes)
 # MPI's C++ bindings are not used.
 list(FILTER MPI_CXX_LIBRARIES EXCLUDE REGEX "libmpi_cxx")
 list(JOIN MPI_CXX_LIBRARIES " " pc_mpi_libraries)

@@ -4,7 +4,6 @@
 cmake_policy(VERSION 3.25)
 set(lockstep_core_header_roots
   lockstep/core.h lockstep/mpi.h
-  lockstep/allreduce/groups.h
   lockstep/base/system/host.h lockstep/base/trace/events.h
   lockstep/device/device_list.h lockstep/device/gpu.h
   lockstep/job/delayed_termination.h lockstep/job/failure.h lockstep/job/signal_recording.h

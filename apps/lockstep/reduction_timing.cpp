@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/job/device_share.h"
+#include "lockstep/job/ranks.h"
 #include "lockstep/strategy/replica/replica_threads.h"
 
 namespace lockstep::apps {
@@ -32,8 +33,8 @@ constexpr int kMaxCalls = 100;
 constexpr int kEstimateCalls = 5;
 
 std::vector<Communicator> make_group(const job::Session& session, int local_replicas, Route route) {
-  if (session.ranks() != MPI_COMM_NULL)
-    return allreduce::make_multi_worker_group(session.ranks(), local_replicas, route);
+  if (session.communicator().has_value())
+    return allreduce::make_multi_worker_group(job::ranks_of(session), local_replicas, route);
   allreduce::require_no_ranks(route);
   return allreduce::make_in_process_group(local_replicas, route);
 }
@@ -82,7 +83,7 @@ struct Arena {
 
 Arena make_arena(const job::Session& session, int local_replicas, const ReductionPlan& plan) {
   Arena arena;
-  const bool alone = session.ranks() == MPI_COMM_NULL;
+  const bool alone = !session.communicator();
   arena.control = make_group(session, local_replicas, alone ? Route::in_process : Route::mpi);
   const int replicas = arena.control.front().size();
   if (replicas == 1)
@@ -96,7 +97,7 @@ Arena make_arena(const job::Session& session, int local_replicas, const Reductio
     Contender contender;
     contender.route = route;
     if (route == Route::mpi && plain)
-      contender.plain = std::make_unique<PlainMpi>(session.ranks());
+      contender.plain = std::make_unique<PlainMpi>(job::ranks_of(session));
     else
       contender.group = make_group(session, local_replicas, route);
     arena.contenders.push_back(std::move(contender));

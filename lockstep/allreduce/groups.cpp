@@ -22,6 +22,7 @@
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/group_member.h"
 #include "lockstep/allreduce/route.h"
+#include "lockstep/allreduce/topology.h"
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"

@@ -9,6 +9,7 @@
 
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/allreduce/route.h"
+#include "lockstep/allreduce/topology.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/device/buffer.h"
 

@@ -4,17 +4,10 @@
 #include <mpi.h>
 
 #include <optional>
-#include <string>
 
 #include "lockstep/allreduce/route.h"
 
 namespace lockstep::allreduce {
-
-/// The selected route and the reason.
-struct Selection {
-  Route route = Route::automatic;  ///< never `automatic` when selected
-  std::string reason;  ///< human-readable: "4 ranks on one node", "…; 1024 KiB take 12.1 ms by …"
-};
 
 /// If the topology allows several routes, all are timed on messages of increasing size until one
 /// takes long enough to measure, in at most half a second, and the fastest is selected. Times are

@@ -18,6 +18,7 @@
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
+#include "lockstep/job/ranks.h"
 
 namespace lockstep::job {
 namespace {
@@ -124,9 +125,9 @@ trace::ClockOffset measure_clock_offset(const Session& session, std::span<const 
     const allreduce::CollectiveScope scope = session.enter("the comparison of clocks");
     const std::lock_guard turn(allreduce::mpi_turn());
     if (session.rank() == 0)
-      for (const int rank : std::span(first).subspan(1)) query_clock(rank, session.ranks());
+      for (const int rank : std::span(first).subspan(1)) query_clock(rank, ranks_of(session));
     else if (std::ranges::find(first, session.rank()) != first.end())
-      mine = answer_clock(session.ranks());
+      mine = answer_clock(ranks_of(session));
   }
   // The other ranks of a host share the clock of its first rank.
   const int host = host_of_rank[static_cast<std::size_t>(session.rank())];

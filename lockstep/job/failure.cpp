@@ -1,6 +1,7 @@
 #include "lockstep/job/failure.h"
 
 #include <fmt/format.h>
+#include <mpi.h>
 
 #include <algorithm>
 #include <chrono>
@@ -97,7 +98,8 @@ Failure describe_current_exception() {
   }
 }
 
-FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seconds) {
+FailureVerdict compare_failures(const Failure& mine, int communicator, double seconds) {
+  MPI_Comm ranks = MPI_Comm_f2c(communicator);
   int rank = 0;
   int size = 1;
   MPI_Comm_rank(ranks, &rank);

@@ -2,8 +2,6 @@
 // the same exit status on all ranks.
 #pragma once
 
-#include <mpi.h>
-
 #include <string>
 
 namespace lockstep::job {
@@ -26,10 +24,11 @@ struct FailureVerdict {
   int exit_status = 1;           ///< the job's
 };
 
-/// Waits up to `seconds` for the other ranks of `ranks` to fail as well, and compares the failures.
+/// Waits up to `seconds` for the other ranks of `communicator` (the integer that MPI_Comm_c2f
+/// returns) to fail as well, and compares the failures.
 /// The time limit covers ranks that are still running, and is longer if processors are busy with
 /// other work. The lowest of the ranks with equal messages prints; consequences are printed only if
 /// no rank has a cause.
-FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seconds);
+FailureVerdict compare_failures(const Failure& mine, int communicator, double seconds);
 
 }  // namespace lockstep::job

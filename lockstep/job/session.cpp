@@ -170,6 +170,7 @@ struct Session::State {
   const int exceptions_at_start = std::uncaught_exceptions();
   // Read before MPI is initialized, so that all ranks end if the variable is invalid.
   const std::optional<double> stall_timeout = allreduce::stall_timeout_of_environment();
+  MPI_Comm ranks = MPI_COMM_NULL;     // null without a launcher
   MPI_Comm failures = MPI_COMM_NULL;  // for the comparison of failures
   std::exception_ptr start_error;     // from starting the watchdog; guard() throws it
   bool is_guarding = false;
@@ -210,9 +211,9 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   logger_ = make_logger(
       {.quiet = options.quiet, .verbose = options.verbose, .rank = rank_, .ranks = size_});
   trace::set_recorded_rank(
-      {.job = job_name(ranks_), .host = host_name(), .rank = rank_, .ranks = size_});
+      {.job = job_name(state_->ranks), .host = host_name(), .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
-  if (ranks_ != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, ranks_);
+  if (state_->ranks != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, state_->ranks);
   if (stall_timeout <= 0) return;
   try {
     start_watchdog({activity_}, {.stall_timeout = stall_timeout});
@@ -251,10 +252,11 @@ void Session::initialize_mpi(int argc, char** argv, std::optional<int> communica
     require_all_ranks(launch);
     const MPI_Comm members = communicator ? require_communicator(*communicator) : MPI_COMM_WORLD;
     monitor.enter(kSession);
-    MPI_Comm_dup(members, &ranks_);
+    MPI_Comm_dup(members, &state_->ranks);
+    communicator_ = MPI_Comm_c2f(state_->ranks);
     MPI_Comm_dup(members, &state_->failures);
-    MPI_Comm_rank(ranks_, &rank_);
-    MPI_Comm_size(ranks_, &size_);
+    MPI_Comm_rank(state_->ranks, &rank_);
+    MPI_Comm_size(state_->ranks, &size_);
     find_nodes();
   } catch (...) {
     if (owns_mpi_) MPI_Finalize();
@@ -264,16 +266,16 @@ void Session::initialize_mpi(int argc, char** argv, std::optional<int> communica
 
 void Session::find_nodes() {
   MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(ranks_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
+  MPI_Comm_split_type(state_->ranks, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
   MPI_Comm_rank(node, &local_rank_);
   MPI_Comm_size(node, &local_size_);
   // Nodes are numbered in the order of their first ranks.
   const int leads = local_rank_ == 0 ? 1 : 0;
   int leaders_to_here = 0;
-  MPI_Scan(&leads, &leaders_to_here, 1, MPI_INT, MPI_SUM, ranks_);
+  MPI_Scan(&leads, &leaders_to_here, 1, MPI_INT, MPI_SUM, state_->ranks);
   node_ = leaders_to_here - 1;
   MPI_Bcast(&node_, 1, MPI_INT, 0, node);
-  MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, ranks_);
+  MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, state_->ranks);
   MPI_Comm_free(&node);
 }
 
@@ -284,9 +286,9 @@ void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activi
   std::vector<const allreduce::Activity*> watched;
   for (const auto& replica : replicas) watched.push_back(replica.get());
   const allreduce::CollectiveScope scope = enter("the start of the watchdog");
-  auto next = ranks_ == MPI_COMM_NULL
+  auto next = state_->ranks == MPI_COMM_NULL
                   ? std::make_unique<allreduce::Watchdog>(watched, options)
-                  : std::make_unique<allreduce::Watchdog>(ranks_, watched, options);
+                  : std::make_unique<allreduce::Watchdog>(state_->ranks, watched, options);
   // The watchdog shares ownership, because it may outlive the caller.
   next->watch({replicas.begin(), replicas.end()});
   watchdog_ = std::move(next);
@@ -344,17 +346,17 @@ void Session::enter_end(bool counts) {
 Session::~Session() {
   const bool after_exception = std::uncaught_exceptions() > state_->exceptions_at_start;
   if (after_exception && watchdog_) watchdog_->announce_error();
-  if (after_exception && ranks_ != MPI_COMM_NULL) {
+  if (after_exception && state_->ranks != MPI_COMM_NULL) {
     // The destructor cannot see the exception.
     allreduce::print_error(
         fmt::format("lockstep: error: an exception has left the scope of the session{}; "
                     "lockstep::run() prints its text\n",
                     place()),
         kPrintLimit);
-    MPI_Abort(ranks_, 1);
+    MPI_Abort(state_->ranks, 1);
   }
   workers_.reset();
-  if (ranks_ == MPI_COMM_NULL) return;
+  if (state_->ranks == MPI_COMM_NULL) return;
   enter_end(true);
   int has_ended = 0;
   MPI_Finalized(&has_ended);
@@ -367,7 +369,7 @@ Session::~Session() {
   // as lost.
   watchdog_.reset();
   MPI_Comm_free(&state_->failures);
-  MPI_Comm_free(&ranks_);
+  MPI_Comm_free(&state_->ranks);
   if (owns_mpi_) MPI_Finalize();
 }
 
@@ -376,7 +378,7 @@ Session::~Session() {
 void Session::wait_for_others() const {
   const allreduce::CollectiveScope scope(activity_.get(), "the end of the job");
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibarrier(ranks_, &request);
+  MPI_Ibarrier(state_->ranks, &request);
   for (int here = 0; MPI_Test(&request, &here, MPI_STATUS_IGNORE), here == 0;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
@@ -389,7 +391,7 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
   const allreduce::CollectiveScope scope = enter("all_gather");
   const auto own = static_cast<std::int64_t>(mine.size());
   std::vector<std::int64_t> sizes(size_);
-  MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_);
+  MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, state_->ranks);
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   if (total > INT_MAX)  // MPI counts are int; all ranks know the total, so all throw
     throw Error(ErrorCategory::input, "session",
@@ -400,7 +402,7 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
   std::string together(static_cast<std::size_t>(total), '\0');
   MPI_Allgatherv(mine.data(), static_cast<int>(own), MPI_CHAR, together.data(), lengths.data(),
-                 offsets.data(), MPI_CHAR, ranks_);
+                 offsets.data(), MPI_CHAR, state_->ranks);
   std::vector<std::string> all;
   for (std::size_t i = 0; i < lengths.size(); ++i)
     all.push_back(together.substr(static_cast<std::size_t>(offsets[i]),
@@ -412,7 +414,7 @@ void Session::barrier() const {
   if (size_ == 1) return;
   if (workers_) workers_->wait_pending();
   const allreduce::CollectiveScope scope = enter("barrier");
-  MPI_Barrier(ranks_);
+  MPI_Barrier(state_->ranks);
 }
 
 // A reduction in flight for an optimizer outside the body would call MPI concurrently with the code
@@ -435,7 +437,7 @@ FailureVerdict Session::State::judge(const Failure& failure, int ranks) const {
   const std::unique_lock turn(allreduce::mpi_turn(),
                               std::chrono::duration<double>(kFailureWaitSeconds));
   if (!turn.owns_lock()) return {.exit_status = failure.exit_status};
-  return compare_failures(failure, failures, kFailureWaitSeconds);
+  return compare_failures(failure, MPI_Comm_c2f(failures), kFailureWaitSeconds);
 }
 
 std::string Session::place() const {
@@ -478,7 +480,7 @@ void Session::reset_failure() {
 void Session::end_job(int exit_status) const {
   if (watchdog_) watchdog_->announce_error();
   flush_within(kPrintLimit);
-  MPI_Abort(ranks_, exit_status);
+  MPI_Abort(state_->ranks, exit_status);
   std::_Exit(exit_status);
 }
 

@@ -1,7 +1,6 @@
 // The session of a process in a job.
 #pragma once
 
-#include <mpi.h>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -104,8 +103,9 @@ class Session {
   int local_rank() const { return local_rank_; }  ///< among the ranks of this node
   int local_size() const { return local_size_; }  ///< ranks of this node
 
-  /// The group of all ranks; MPI_COMM_NULL without a launcher.
-  MPI_Comm ranks() const { return ranks_; }
+  /// The communicator of all ranks, as the integer that MPI_Comm_c2f returns; nullopt without a
+  /// launcher.
+  std::optional<int> communicator() const { return communicator_; }
   /// The logger of this process.
   const std::shared_ptr<Logger>& logger() const { return logger_; }
   /// Seconds since this object was created.
@@ -172,7 +172,7 @@ class Session {
   [[noreturn]] void end_job(int exit_status) const;
 
   bool owns_mpi_ = false;
-  MPI_Comm ranks_ = MPI_COMM_NULL;
+  std::optional<int> communicator_;
   int rank_ = 0;
   int size_ = 1;
   int node_ = 0;

@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/selection.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/cluster.h"
+#include "lockstep/job/ranks.h"
 #include "lockstep/job/session.h"
 
 namespace lockstep::job {
@@ -55,7 +57,7 @@ allreduce::Selection select(const Session& session, const std::vector<device::De
   const std::vector<std::string> all = session.all_gather(is_any_on_gpu(devices) ? "gpu" : "cpu");
   if (std::ranges::find(all, "gpu") != all.end())
     return {allreduce::Route::automatic, fmt::format("GPUs of {} ranks", session.size())};
-  return allreduce::select_route(session.ranks(), options.remembered_route);
+  return allreduce::select_route(ranks_of(session), options.remembered_route);
 }
 
 std::vector<allreduce::Communicator> make_groups(const Session& session,
@@ -66,7 +68,7 @@ std::vector<allreduce::Communicator> make_groups(const Session& session,
   const allreduce::Route route = session.size() == 1 ? options.route : selection.route;
   std::string reason;
   std::vector<allreduce::Communicator> groups =
-      allreduce::make_device_group(session.ranks(), devices, route, options.share_gpus, &reason);
+      allreduce::make_device_group(ranks_of(session), devices, route, options.share_gpus, &reason);
   if (!reason.empty()) selection.reason += "; " + reason;
   return groups;
 }
@@ -74,7 +76,7 @@ std::vector<allreduce::Communicator> make_groups(const Session& session,
 allreduce::Communicator make_rank_group(const Session& session) {
   if (session.size() == 1) return allreduce::make_in_process_group(1).front();
   const allreduce::CollectiveScope scope = session.enter(kSetUp);
-  return allreduce::make_mpi_group(session.ranks(), allreduce::Route::mpi);
+  return allreduce::make_mpi_group(ranks_of(session), allreduce::Route::mpi);
 }
 
 }  // namespace

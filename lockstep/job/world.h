@@ -11,7 +11,7 @@
 
 #include "lockstep/allreduce/activity.h"
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/selection.h"
+#include "lockstep/allreduce/route.h"
 #include "lockstep/device/device.h"
 
 namespace lockstep::job {

@@ -133,7 +133,8 @@ class Network {
   const Shape& output_shape() const { return shape(outputs_.front().node); }
   /// Shape of the input or layer `node` for one sample.
   const Shape& shape(NodeId node) const {
-    return is_input(node) ? inputs_[input_index(node)].shape : nodes_[node].output_shape;
+    return is_input(node) ? inputs_[input_index(node)].shape
+                          : nodes_[static_cast<std::size_t>(node)].output_shape;
   }
   /// Excludes the parameters whose names match one of `patterns` (ParameterTable::matching) from
   /// training: they have no gradients and no optimizer slots, and never change. A frozen batch

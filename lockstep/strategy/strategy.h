@@ -55,7 +55,9 @@ class Strategy {
   /// Whether this process writes checkpoints, summaries and logs.
   bool is_chief() const { return session().is_chief(); }
   /// The device of local replica `local`.
-  device::Device device(int local) const { return world_.devices()[local]; }
+  device::Device device(int local) const {
+    return world_.devices()[static_cast<std::size_t>(local)];
+  }
   /// Whether a local replica is on a GPU.
   bool has_gpu() const;
   /// The communicator of all replicas, for local replica `local`. Use only on that replica's

@@ -12,6 +12,7 @@
 
 #include "lockstep/allreduce/algorithm/ring.h"
 #include "lockstep/allreduce/selection.h"
+#include "lockstep/allreduce/topology.h"
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"

@@ -14,8 +14,10 @@ function(flags OUT PREFIX)
   set(${OUT} ${text} PARENT_SCOPE)
 endfunction()
 
+# The headers cause no warnings either.
 flags(compile ${prefix} --cflags)
-run(${LAUNCHER} ${COMPILER} -std=c++20 -O2 ${compile} -I${TESTS}/consumer/own -c
+run(${LAUNCHER} ${COMPILER} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wsign-conversion -Werror
+  ${compile} -I${TESTS}/consumer/own -c
   ${TESTS}/consumer/main.cpp -o ${folder}/main.o)
 flags(shared ${prefix} --libs)
 run(${COMPILER} ${folder}/main.o ${shared} -Wl,-rpath,${prefix}/${LIBDIR} -o ${folder}/shared)

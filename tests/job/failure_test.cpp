@@ -101,7 +101,7 @@ TEST(Session, IsTheChiefOfOneRankInOneProcess) {
   EXPECT_TRUE(session.is_chief());
   EXPECT_EQ(session.size(), 1);
   EXPECT_EQ(session.nodes(), 1);
-  EXPECT_EQ(session.ranks(), MPI_COMM_NULL);
+  EXPECT_EQ(session.communicator(), std::nullopt);
   EXPECT_EQ(session.all_gather("mine"), std::vector<std::string>{"mine"});
 }
 

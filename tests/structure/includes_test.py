@@ -8,6 +8,7 @@ the modules.
 import collections
 import pathlib
 import re
+import subprocess
 import sys
 import unittest
 
@@ -125,6 +126,14 @@ class Includes(unittest.TestCase):
         left = [f"{module}: {' '.join(folders)}"
                 for module, found in FOLDER_CIRCLES.items() for folders in found]
         print("folders that still include each other:", "; ".join(left))
+
+    def test_of_public_headers_need_no_mpi(self):
+        printed = subprocess.run(["cmake", "-P", ROOT / "third_party/public_headers.cmake"],
+                                 capture_output=True, text=True, check=True).stderr
+        for header in printed.split():
+            if header != "lockstep/mpi.h":
+                with self.subTest(header):
+                    self.assertNotIn("#include <mpi.h>", (ROOT / header).read_text())
 
     def test_need_no_gpu_headers_without_a_gpu(self):
         included_by = dict(sources())

@@ -16,6 +16,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/data/record/record_file.h"
+#include "lockstep/job/ranks.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -59,11 +60,11 @@ std::vector<ClockReading> measure_clocks(Ranks& ranks) {
   if (ranks.mine().rank == 0) {
     for (const Place& place : ranks.places()) {
       if (place.local_rank != 0 || place.rank == 0) continue;
-      readings.push_back(query_clock(ranks.session().ranks(), place));
+      readings.push_back(query_clock(job::ranks_of(ranks.session()), place));
       ranks.activity().tick();
     }
   } else if (ranks.mine().local_rank == 0) {
-    send_clock(ranks.session().ranks());
+    send_clock(job::ranks_of(ranks.session()));
   }
   return readings;
 }

@@ -10,6 +10,8 @@
 
 #include "apps/lockstep/reduction_timing.h"
 #include "lockstep/allreduce/route.h"
+#include "lockstep/allreduce/topology.h"
+#include "lockstep/job/ranks.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -24,8 +26,8 @@ class RankRing {
  public:
   explicit RankRing(const Ranks& ranks) {
     const bool takes_part = ranks.session().nodes() == 1 || ranks.mine().local_rank == 0;
-    MPI_Comm_split(ranks.session().ranks(), takes_part ? 0 : MPI_UNDEFINED, ranks.mine().rank,
-                   &members_);
+    MPI_Comm_split(job::ranks_of(ranks.session()), takes_part ? 0 : MPI_UNDEFINED,
+                   ranks.mine().rank, &members_);
   }
   RankRing(const RankRing&) = delete;
   RankRing& operator=(const RankRing&) = delete;
@@ -175,7 +177,8 @@ constexpr std::size_t kFirstBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::vector<Route> usual_routes(const Ranks& ranks) {
-  if (ranks.session().size() > 1) return allreduce::Topology(ranks.session().ranks()).routes();
+  if (ranks.session().size() > 1)
+    return allreduce::Topology(job::ranks_of(ranks.session())).routes();
   std::vector<Route> routes;
   for (const allreduce::RouteInfo& info : allreduce::all_routes())
     if (info.process && info.route != Route::automatic) routes.push_back(info.route);

@@ -155,7 +155,9 @@ class PixelSink {
   void finish_row(int y);  ///< completes row `y`
 
  private:
-  std::size_t row_size() const { return static_cast<std::size_t>(width_) * channels_; }
+  std::size_t row_size() const {
+    return static_cast<std::size_t>(width_) * static_cast<std::size_t>(channels_);
+  }
 
   std::span<std::uint8_t> bytes_;
   std::span<float> floats_;

@@ -27,7 +27,7 @@ class ResizeAxis {
   /// Number of weights per output pixel, the same for all; some may be zero.
   int taps() const { return taps_; }
   /// The first input pixel that `output` reads.
-  int first(int output) const { return first_[output]; }
+  int first(int output) const { return first_[static_cast<std::size_t>(output)]; }
   /// The taps() weights of the inputs starting at first(output).
   const std::int16_t* weights(int output) const {
     return weights_.data() + static_cast<std::ptrdiff_t>(output) * taps_;

@@ -51,7 +51,7 @@ class LocalReplicas {
     return plan_.metrics;
   }  ///< metrics in addition to MetricSums
   /// Local replica `local`.
-  Replica& operator[](int local) { return *replicas_[local]; }
+  Replica& operator[](int local) { return *replicas_[static_cast<std::size_t>(local)]; }
 
   /// Calls body(replica, local) on every local replica's thread.
   void run(const std::function<void(Replica&, int)>& body);
