@@ -437,6 +437,21 @@ int lockstep_flush(lockstep_optimizer* optimizer, int* updated) {
   });
 }
 
+int lockstep_discard(lockstep_optimizer* optimizer) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_discard", "expected an optimizer");
+    optimizer->distributed.discard();
+  });
+}
+
+int lockstep_join(lockstep_optimizer* optimizer, int* steps) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_join", "expected an optimizer");
+    const int made = optimizer->distributed.join();
+    if (steps != nullptr) *steps = made;
+  });
+}
+
 double lockstep_gradient_norm(const lockstep_optimizer* optimizer) {
   return optimizer == nullptr ? 0 : optimizer->distributed.gradient_norm();
 }

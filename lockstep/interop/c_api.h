@@ -205,6 +205,14 @@ int lockstep_step(lockstep_optimizer* optimizer, int* updated);
 /** Makes a step of the remaining backward passes at the end of an epoch. `updated` as above.
  * Collective. */
 int lockstep_flush(lockstep_optimizer* optimizer, int* updated);
+/** Ends the step after lockstep_synchronize() without a call of the update function: the reduced
+ * gradients are not used. They are the same on all ranks, so all ranks make the same decision. */
+int lockstep_discard(lockstep_optimizer* optimizer);
+/** Makes the steps of the other ranks, without samples of this one, until all ranks have called
+ * lockstep_join(): for loaders of different lengths. Each rank calls it when its data end; the
+ * others call nothing collective meanwhile but those of their steps. Sets `*steps`, unless it is
+ * NULL, to the number of steps that this rank made without samples. Collective. */
+int lockstep_join(lockstep_optimizer* optimizer, int* steps);
 /** Norm of the last step's gradient before clipping; 0 without clip_norm and skip_non_finite. */
 double lockstep_gradient_norm(const lockstep_optimizer* optimizer);
 /** 1 if any rank had a gradient of parameter number `parameter` in the last step, else 0: such a

@@ -110,6 +110,23 @@ class DistributedOptimizer {
   /// were any. Called by all ranks after the same number of steps; the number of remaining passes
   /// may differ.
   bool flush() { return exchange_.synchronize_partial(refreshed()) && update(); }
+  /// Ends the step after synchronize() without an update: the reduced gradients are not used, for
+  /// rules of the caller's own such as a limit of their norm. All ranks see the same gradients, so
+  /// all make the same decision.
+  void discard() { exchange_.discard(); }
+  /// Makes the steps of the other ranks, without samples of this one, until all ranks have called
+  /// join(): for loaders of different lengths. Each rank calls it when its data end, also in the
+  /// middle of the passes of a step. The others call nothing collective meanwhile but those of
+  /// their steps. Returns the number of steps that this rank made without samples, and the last of
+  /// which none had any. Collective.
+  int join() {
+    for (int steps = 1;; ++steps) {
+      do backward_done(0);
+      while (!exchange_.is_complete());
+      step();
+      if (samples() == 0) return steps - 1;
+    }
+  }
   /// Calls the inner optimizer's zero_grad(). An error between a backward pass and the step.
   void zero_grad() requires requires(Inner& inner) { inner.zero_grad(); }
   {

@@ -100,6 +100,8 @@ class GradientReducer {
   void submit_in_place(std::size_t parameter);
   /// Whether this rank has a gradient of the parameter in this step.
   bool has_gradient_so_far(std::size_t parameter) const { return step_has_[parameter]; }
+  /// Whether all passes of the step have ended.
+  bool is_complete() const { return is_complete_; }
   /// Ends the pass. Parameters that were not submitted have no gradient.
   void end_pass();
   int passes() const { return passes_; }  ///< number of passes ended in this step

@@ -181,6 +181,17 @@ module lockstep
       integer(c_int), intent(out), optional :: updated
       integer(c_int) :: lockstep_flush
     end function
+    function lockstep_discard(optimizer) bind(C)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: optimizer
+      integer(c_int) :: lockstep_discard
+    end function
+    function lockstep_join(optimizer, steps) bind(C)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: optimizer
+      integer(c_int), intent(out), optional :: steps
+      integer(c_int) :: lockstep_join
+    end function
     function lockstep_gradient_norm(optimizer) bind(C)
       import :: c_double, c_ptr
       type(c_ptr), value :: optimizer

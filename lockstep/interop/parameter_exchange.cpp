@@ -56,8 +56,14 @@ ParameterExchange::ParameterExchange(job::Workers& workers, std::span<const Para
 
 ParameterExchange::~ParameterExchange() = default;
 
+bool ParameterExchange::is_complete() const { return reducer_->is_complete(); }
 bool ParameterExchange::is_reduced() const { return reducer_->is_reduced(); }
 void ParameterExchange::applied() { reducer_->applied(); }
+void ParameterExchange::discard() {
+  if (!is_reduced())
+    reducer_->usage_error("expected synchronize() before discard()", "nothing is reduced");
+  applied();
+}
 void ParameterExchange::require_between_steps(std::string_view call) {
   reducer_->require_between_steps(call);
 }

@@ -69,10 +69,14 @@ class ParameterExchange {
   /// As above, for an incomplete step; false if no rank has a gradient.
   bool synchronize_partial(std::span<const Parameter> parameters);
 
+  /// Whether all passes of this step have ended.
+  bool is_complete() const;
   /// Whether synchronize() has been called in this step.
   bool is_reduced() const;
   /// Ends the step: its gradients have been applied.
   void applied();
+  /// Ends the step without an update. Throws Error (input) before synchronize().
+  void discard();
   /// Throws Error (input) if a step is in progress: `call` would then lose gradients.
   void require_between_steps(std::string_view call);
 

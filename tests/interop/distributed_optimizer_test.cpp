@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 #include "tests/interop/distributed_loop.h"
@@ -229,18 +230,23 @@ struct MixedLine {
     w[0] -= 0.3 * dw[0];
     b[0] -= 0.3F * db[0];
   }
-  /// The gradient of the mean squared error over samples [begin, end) of x = (i - 5) / 3.
-  void backward(int begin, int end) {
+  /// The gradient of the mean squared error over samples `ids` of x = (id - 5) / 3.
+  void backward(const std::vector<int>& ids) {
     double sum_w = 0;
     double sum_b = 0;
-    for (int i = begin; i < end; ++i) {
-      const double x = (i - 5) / 3.0;
+    for (const int id : ids) {
+      const double x = (id - 5) / 3.0;
       const double error = w[0] * x + static_cast<double>(b[0]) - (3.7 * x + 1);
-      sum_w += 2 * error * x / (end - begin);
-      sum_b += 2 * error / (end - begin);
+      sum_w += 2 * error * x / static_cast<double>(ids.size());
+      sum_b += 2 * error / static_cast<double>(ids.size());
     }
     dw[0] = sum_w;
     db[0] = static_cast<float>(sum_b);
+  }
+  static std::vector<int> ids_between(int begin, int end) {
+    std::vector<int> ids(static_cast<std::size_t>(end - begin));
+    std::iota(ids.begin(), ids.end(), begin);
+    return ids;
   }
 };
 
@@ -248,7 +254,7 @@ TEST(DistributedOptimizer, TrainsDoublesOnAnyNumberOfRanksAsInOneProcess) {
   constexpr int kParts[] = {0, 2, 3, 3, 10};  // unequal parts, one of them empty
   MixedLine alone;
   for (int step = 0; step < 40; ++step) {
-    alone.backward(0, 10);
+    alone.backward(MixedLine::ids_between(0, 10));
     alone.step();
   }
   EXPECT_NEAR(alone.w[0], 3.7, 1e-3);
@@ -261,7 +267,7 @@ TEST(DistributedOptimizer, TrainsDoublesOnAnyNumberOfRanksAsInOneProcess) {
       DistributedOptimizer optimizer(workers, line);
       optimizer.broadcast_parameters();
       for (int step = 0; step < 40; ++step) {
-        if (begin < end) line.backward(begin, end);
+        if (begin < end) line.backward(MixedLine::ids_between(begin, end));
         optimizer.backward_done(end - begin);
         optimizer.step();
       }
@@ -281,12 +287,76 @@ TEST(DistributedOptimizer, BroadcastsAndProtectsDoubles) {
   const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
     MixedLine line;
     DistributedOptimizer optimizer(workers, line);
-    line.backward(0, 10);
+    line.backward(MixedLine::ids_between(0, 10));
     optimizer.backward_done(10);
     line.dw[0] *= 1 + 1e-16 * 4;
     optimizer.step();
   });
   EXPECT_THAT(errors, Each(HasSubstr("the gradient of w was changed")));
+}
+
+/// Rank r has 5 - r batches; batch i has i % 3 + 1 samples.
+std::vector<std::vector<int>> batches_of(int rank) {
+  std::vector<std::vector<int>> batches;
+  for (int i = 0; i < 5 - rank; ++i)
+    batches.push_back(MixedLine::ids_between(2 * rank + i, 2 * rank + i + i % 3 + 1));
+  return batches;
+}
+
+TEST(DistributedOptimizer, JoinsRanksWhoseDataEndEarlier) {
+  for (const int ranks : {1, 2, 4})
+    for (const std::size_t passes : {1U, 2U}) {
+      MixedLine alone;
+      for (std::size_t step = 0; step * passes < batches_of(0).size(); ++step) {
+        std::vector<int> ids;
+        for (int rank = 0; rank < ranks; ++rank)
+          for (std::size_t i = step * passes; i < (step + 1) * passes; ++i)
+            if (const auto batches = batches_of(rank); i < batches.size())
+              ids.insert(ids.end(), batches[i].begin(), batches[i].end());
+        alone.backward(ids);
+        alone.step();
+      }
+      run_ranks(ranks, [&](job::Workers& workers) {
+        MixedLine line;
+        DistributedOptimizer optimizer(workers, line,
+                                       {.backward_passes_per_step = static_cast<int>(passes)});
+        std::size_t done = 0;
+        for (const std::vector<int>& batch : batches_of(workers.rank())) {
+          line.backward(batch);
+          optimizer.backward_done(static_cast<double>(batch.size()));
+          if (++done % passes == 0) optimizer.step();
+        }
+        const int joined = optimizer.join();
+        if (passes == 1) EXPECT_EQ(joined, workers.rank()) << "of the steps of rank 0";
+        EXPECT_NEAR(line.w[0], alone.w[0], 1e-6) << ranks << " ranks, " << passes << " passes";
+        EXPECT_NEAR(line.b[0], alone.b[0], 1e-6F);
+      });
+    }
+}
+
+TEST(DistributedOptimizer, DiscardsAReducedStep) {
+  run_ranks(2, [](job::Workers& workers) {
+    MixedLine line;
+    DistributedOptimizer optimizer(workers, line);
+    for (int step = 0; step < 2; ++step) {
+      line.dw[0] = 1 + workers.rank();
+      optimizer.backward_done(1);
+      optimizer.synchronize();
+      EXPECT_EQ(line.dw[0], 1.5);
+      if (step == 0)
+        optimizer.discard();
+      else
+        optimizer.step();
+    }
+    EXPECT_NEAR(line.w[0], -0.45, 1e-15);
+  });
+  const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
+    MixedLine line;
+    DistributedOptimizer optimizer(workers, line);
+    optimizer.backward_done(1);
+    optimizer.discard();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("expected synchronize() before discard()")));
 }
 
 TEST(DistributedOptimizer, RejectsAGradientOfAnotherTypeThanItsParameter) {
