@@ -2,7 +2,6 @@
 // too.
 #pragma once
 
-#include <bit>
 #include <concepts>
 #include <cstdint>
 #include <type_traits>
@@ -33,6 +32,18 @@ constexpr bool is_nan(T value) {
   return value != value;
 }
 
+struct Product {
+  template <typename T>
+  static constexpr T apply(T a, T b) {
+    if constexpr (std::integral<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
 struct Max {
   template <typename T>
   static constexpr T apply(T a, T b) {
@@ -48,7 +59,7 @@ struct Min {
 };
 
 /// Conversion between the stored type and the type of sums: the same type, except that 16-bit
-/// floats are widened to float32. Bitwise equal to device::widen and device::narrow.
+/// floats are widened to float32.
 template <typename T>
 struct Element {
   using Total = T;
@@ -59,53 +70,15 @@ struct Element {
 template <>
 struct Element<BFloat16> {
   using Total = float;
-
-  static constexpr float load(BFloat16 value) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
-  }
-
-  static constexpr BFloat16 store(float total) {
-    const auto bits = std::bit_cast<std::uint32_t>(total);
-    if (is_nan(total)) return {static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | 0x7fc0U)};
-    // Rounds to nearest even: adds half of the last kept bit, slightly less if that bit is even.
-    return {static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16)};
-  }
+  static constexpr float load(BFloat16 value) { return to_float(value); }
+  static constexpr BFloat16 store(float total) { return to_bfloat16(total); }
 };
 
 template <>
 struct Element<Float16> {
   using Total = float;
-
-  static constexpr float load(Float16 value) {
-    const std::uint32_t sign = (value.bits & 0x8000U) << 16;
-    const std::uint32_t magnitude = (value.bits & 0x7fffU) << 13;
-    // Read as a float32, the value is too small by 2^112, the difference of the exponent biases.
-    // The product is exact.
-    auto bits = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
-    if (magnitude >= kInfinity << 13) bits = magnitude | 0x7f800000U;
-    if (magnitude > kInfinity << 13) bits |= 0x00400000U;
-    return std::bit_cast<float>(bits | sign);
-  }
-
-  static constexpr Float16 store(float total) {
-    const auto bits = std::bit_cast<std::uint32_t>(total);
-    return {
-        static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | store_magnitude(bits & 0x7fffffffU))};
-  }
-
- private:
-  static constexpr std::uint32_t kInfinity = 0x7c00;
-
-  static constexpr std::uint32_t store_magnitude(std::uint32_t bits) {
-    if (bits > 0x7f800000U) return kInfinity | 0x200U | (bits >> 13 & 0x3ffU);
-    if (bits >= 0x477ff000U) return kInfinity;  // 65520 and more
-    // Below 2^-14 the last bit is 2^-24, as it is in a float32 from 0.5 to 1: the addition rounds
-    // there.
-    if (bits < 0x38800000U)
-      return std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5F) -
-             std::bit_cast<std::uint32_t>(0.5F);
-    return (bits + 0xfffU + (bits >> 13 & 1U) - (112U << 23)) >> 13;
-  }
+  static constexpr float load(Float16 value) { return to_float(value); }
+  static constexpr Float16 store(float total) { return to_float16(total); }
 };
 
 /// Applies Op to value_of(0) .. value_of(members - 1), in this order. 16-bit floats are rounded

@@ -18,8 +18,10 @@ constexpr auto kElementTypes = enum_names<ElementType>({{ElementType::float32, "
                                                         {ElementType::bfloat16, "bfloat16"},
                                                         {ElementType::int32, "int32"},
                                                         {ElementType::int64, "int64"}});
-constexpr auto kReduceOps =
-    enum_names<ReduceOp>({{ReduceOp::sum, "sum"}, {ReduceOp::max, "max"}, {ReduceOp::min, "min"}});
+constexpr auto kReduceOps = enum_names<ReduceOp>({{ReduceOp::sum, "sum"},
+                                                  {ReduceOp::max, "max"},
+                                                  {ReduceOp::min, "min"},
+                                                  {ReduceOp::product, "product"}});
 
 }  // namespace
 
@@ -144,6 +146,8 @@ void dispatch(ElementType type, ReduceOp op, Run run) {
         return run(Max{}, element);
       case ReduceOp::min:
         return run(Min{}, element);
+      case ReduceOp::product:
+        return run(Product{}, element);
     }
   };
   switch (type) {

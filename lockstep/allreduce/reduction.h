@@ -47,7 +47,7 @@ constexpr std::uint32_t magnitude_bits(float value) {
 }
 
 /// A reduction operation.
-enum class ReduceOp { sum, max, min };
+enum class ReduceOp { sum, max, min, product };
 
 template <typename T>
 concept Reducible = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, Float16> ||

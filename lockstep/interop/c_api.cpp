@@ -179,7 +179,9 @@ allreduce::ReduceOp reduce_op(int op, const char* function) {
   if (op == LOCKSTEP_SUM) return allreduce::ReduceOp::sum;
   if (op == LOCKSTEP_MAX) return allreduce::ReduceOp::max;
   if (op == LOCKSTEP_MIN) return allreduce::ReduceOp::min;
-  throw Error(ErrorCategory::input, function, "expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN",
+  if (op == LOCKSTEP_PRODUCT) return allreduce::ReduceOp::product;
+  throw Error(ErrorCategory::input, function,
+              "expected LOCKSTEP_SUM, LOCKSTEP_MAX, LOCKSTEP_MIN or LOCKSTEP_PRODUCT",
               fmt::format("got {}", op));
 }
 

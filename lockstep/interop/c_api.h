@@ -57,7 +57,7 @@ enum lockstep_type {
 };
 
 /** Reduction operations. */
-enum lockstep_op { LOCKSTEP_SUM = 0, LOCKSTEP_MAX = 1, LOCKSTEP_MIN = 2 };
+enum lockstep_op { LOCKSTEP_SUM = 0, LOCKSTEP_MAX = 1, LOCKSTEP_MIN = 2, LOCKSTEP_PRODUCT = 3 };
 
 /** This process as one rank of a job. */
 typedef struct lockstep_session lockstep_session;
@@ -140,8 +140,8 @@ int lockstep_local_rank(const lockstep_session* session); /**< rank within this 
 int lockstep_local_size(const lockstep_session* session); /**< number of ranks on this node */
 int lockstep_node(const lockstep_session* session);       /**< index of this rank's node */
 
-/** Replaces values[i] with the sum (maximum, minimum) over all ranks. `count` is in elements of
- * `type`. Collective. */
+/** Replaces values[i] with the sum (maximum, minimum, product) over all ranks. `count` is in
+ * elements of `type`. Collective. */
 int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, int type, int op);
 /** Copies the `bytes` bytes of rank `root` to all ranks. Collective. */
 int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, int root);

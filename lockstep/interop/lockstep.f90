@@ -29,7 +29,7 @@ module lockstep
         LOCKSTEP_FLOAT16, LOCKSTEP_BFLOAT16
   end enum
   enum, bind(C)
-    enumerator :: LOCKSTEP_SUM = 0, LOCKSTEP_MAX, LOCKSTEP_MIN
+    enumerator :: LOCKSTEP_SUM = 0, LOCKSTEP_MAX, LOCKSTEP_MIN, LOCKSTEP_PRODUCT
   end enum
 
   type, bind(C) :: lockstep_parameter

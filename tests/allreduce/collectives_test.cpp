@@ -46,6 +46,8 @@ constexpr bool kIsHalf = sizeof(T) == 2;
 
 // Whole numbers, whose sums are exact in every type; in the wider types they differ between all
 // ranks and neighbors.
+constexpr ReduceOp kOperations[] = {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::product};
+
 template <typename T>
 struct Numbers {
   int members;
@@ -58,8 +60,17 @@ struct Numbers {
     for (std::size_t i = 0; i < count; ++i) values[i] = stored<T>(first_value(i) + rank);
     return values;
   }
+  /// For a product: powers of two, and one rank with a small odd factor.
+  std::vector<T> factors_of(int rank, std::size_t count) const {
+    std::vector<T> values(count);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = stored<T>(rank == 0 ? static_cast<int>(i % 7) - 3 : 1 + static_cast<int>(i % 2));
+    return values;
+  }
   int reduced(ReduceOp op, std::size_t i) const {
     if (op == ReduceOp::sum) return members * first_value(i) + sum_of_ranks(members);
+    if (op == ReduceOp::product)
+      return (static_cast<int>(i % 7) - 3) * (i % 2 == 0 ? 1 : 1 << (members - 1));
     return first_value(i) + (op == ReduceOp::max ? members - 1 : 0);
   }
 };
@@ -93,9 +104,10 @@ TEST_P(Collectives, ReduceEveryTypeByEveryOperation) {
   run(GetParam(), [](const Communicator& group) {
     for_each_type([&]<typename T>(std::type_identity<T>) {
       const Numbers<T> numbers{group.size()};
-      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
+      for (const ReduceOp op : kOperations)
         for (const std::size_t count : {0, 1, 2, 6, 7, 33, 1000, 100'003}) {
-          std::vector<T> values = numbers.values_of(group.rank(), count);
+          std::vector<T> values = op == ReduceOp::product ? numbers.factors_of(group.rank(), count)
+                                                          : numbers.values_of(group.rank(), count);
           Request request = group.all_reduce(std::span(values), op);
           request.wait();
           EXPECT_TRUE(request.test());
@@ -207,7 +219,7 @@ TEST_P(ExactCollectives, AreBitwiseEqualOnEveryMemberAndInEveryRun) {
 
 TEST_P(ExactCollectives, PropagateNan) {
   run(GetParam(), [](const Communicator& group) {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
+    for (const ReduceOp op : kOperations)
       for (int culprit = 0; culprit < group.size(); ++culprit) {
         std::vector<double> loss = {
             1.0, group.rank() == culprit ? std::numeric_limits<double>::quiet_NaN() : 1.0};

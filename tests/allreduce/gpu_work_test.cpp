@@ -86,7 +86,7 @@ void expect_same_reduction_as_cpu(ElementType type, ReduceOp op, const Sizes& si
 TEST_F(GpuWork, ReductionMatchesTheCpuBitwise) {
   for (const ElementType type : {ElementType::float32, ElementType::float64, ElementType::float16,
                                  ElementType::bfloat16, ElementType::int32, ElementType::int64})
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::product})
       for (const Sizes& sizes : {Sizes{2, 0, {0, 100'003}},
                                  {3, 0, {64, 50'001}},
                                  {5, 1, {0, 1}},

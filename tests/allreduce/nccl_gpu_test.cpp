@@ -109,7 +109,7 @@ TEST_F(NcclOnAGpu, IsRecordedAndReplayed) {
 TEST_F(NcclOnAGpu, ReducesEveryType) {
   const Communicator group = make_group_of_one();
   const device::Buffer buffer = group.allocate(4096);
-  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::product}) {
     group.all_reduce(buffer.as<float>(), op).wait();
     group.all_reduce(buffer.as<double>(), op).wait();
     group.all_reduce(buffer.as<Float16>(), op).wait();

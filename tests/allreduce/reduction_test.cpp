@@ -200,6 +200,7 @@ void expect_same_bits_as_loops(ElementType type) {
   expect_same_bits_as_loops<Sum, T>(type, ReduceOp::sum);
   expect_same_bits_as_loops<Max, T>(type, ReduceOp::max);
   expect_same_bits_as_loops<Min, T>(type, ReduceOp::min);
+  expect_same_bits_as_loops<Product, T>(type, ReduceOp::product);
 }
 
 TEST(ReduceElement, MatchesTheLoopsBitwiseForFloat32) {

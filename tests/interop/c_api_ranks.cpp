@@ -1,4 +1,5 @@
 // The reductions of the C interface over several ranks.
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <initializer_list>
@@ -65,11 +66,12 @@ int main() {
     std::fprintf(stderr, "c_api_ranks: wrong numbers %s\n", lockstep_last_error());
     status = 1;
   }
-  for (const int op : {LOCKSTEP_SUM, LOCKSTEP_MAX, LOCKSTEP_MIN}) {
+  for (const int op : {LOCKSTEP_SUM, LOCKSTEP_MAX, LOCKSTEP_MIN, LOCKSTEP_PRODUCT}) {
     float value = static_cast<float>(lockstep_rank(session)) + 1;
-    const float expected = op == LOCKSTEP_SUM   ? ranks * (ranks + 1) / 2
-                           : op == LOCKSTEP_MAX ? ranks
-                                                : 1;
+    const float expected = op == LOCKSTEP_SUM       ? ranks * (ranks + 1) / 2
+                           : op == LOCKSTEP_MAX     ? ranks
+                           : op == LOCKSTEP_PRODUCT ? std::tgamma(ranks + 1)
+                                                    : 1;
     if (lockstep_all_reduce(session, &value, 1, LOCKSTEP_FLOAT32, op) == LOCKSTEP_OK &&
         value == expected)
       continue;

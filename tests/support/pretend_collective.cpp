@@ -53,7 +53,8 @@ ReduceOp operation_of(ncclRedOp_t op) {
   if (op == ncclSum) return ReduceOp::sum;
   if (op == ncclMax) return ReduceOp::max;
   if (op == ncclMin) return ReduceOp::min;
-  usage_error("an operation other than sum, max and min");
+  if (op == ncclProd) return ReduceOp::product;
+  usage_error("an operation other than sum, max, min and product");
 }
 
 enum Kind { all_reduce, reduce, broadcast };

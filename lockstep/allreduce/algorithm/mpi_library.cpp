@@ -61,20 +61,21 @@ class MpiTypes {
     const auto index = static_cast<std::size_t>(op);
     if (type == ElementType::float16) return halves_[0][index];
     if (type == ElementType::bfloat16) return halves_[1][index];
-    return std::array{MPI_SUM, MPI_MAX, MPI_MIN}[index];
+    return std::array{MPI_SUM, MPI_MAX, MPI_MIN, MPI_PROD}[index];
   }
 
  private:
   template <ElementType type>
-  static void create(std::array<MPI_Op, 3>& operations) {
+  static void create(std::array<MPI_Op, 4>& operations) {
     constexpr int kCommutes = 1;
     MPI_Op_create(reduce_halves<type, ReduceOp::sum>, kCommutes, &operations[0]);
     MPI_Op_create(reduce_halves<type, ReduceOp::max>, kCommutes, &operations[1]);
     MPI_Op_create(reduce_halves<type, ReduceOp::min>, kCommutes, &operations[2]);
+    MPI_Op_create(reduce_halves<type, ReduceOp::product>, kCommutes, &operations[3]);
   }
 
   MPI_Datatype half_ = MPI_DATATYPE_NULL;
-  std::array<std::array<MPI_Op, 3>, 2> halves_{};
+  std::array<std::array<MPI_Op, 4>, 2> halves_{};
 };
 
 class MpiLibrary final : public MpiGroup {

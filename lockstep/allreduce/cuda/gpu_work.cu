@@ -124,6 +124,8 @@ void reduce(ReduceOp op, const ReduceBuffers& buffers, Slice slice, cudaStream_t
       return reduce<Max, T>(buffers, slice, stream);
     case ReduceOp::min:
       return reduce<Min, T>(buffers, slice, stream);
+    case ReduceOp::product:
+      return reduce<Product, T>(buffers, slice, stream);
   }
 }
 

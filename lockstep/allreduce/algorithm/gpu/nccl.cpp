@@ -46,6 +46,8 @@ ncclRedOp_t nccl_operation(ReduceOp op) {
       return ncclMax;
     case ReduceOp::min:
       return ncclMin;
+    case ReduceOp::product:
+      return ncclProd;
   }
   return ncclNumOps;
 }
