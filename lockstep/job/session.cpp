@@ -30,6 +30,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
+#include "lockstep/base/system/processor.h"
 #include "lockstep/base/system/terminal.h"
 #include "lockstep/base/trace/recording.h"
 #include "lockstep/job/failure.h"
@@ -185,11 +186,12 @@ struct Session::State {
   std::vector<Watch> watches;
   std::uint64_t next_watch = 0;
 
-  FailureVerdict judge(const Failure& failure, int ranks) const;
+  FailureVerdict judge(const Failure& failure, int size) const;
 };
 
 Session::Session(int argc, char** argv, const SessionOptions& options)
     : workers_options_(options.workers), state_(std::make_unique<State>()) {
+  require_processor();
   const std::shared_ptr<StartMonitor> monitor =
       options.start_monitor ? options.start_monitor : std::make_shared<StartMonitor>();
   const LeaveMonitor after{*monitor};
@@ -431,8 +433,8 @@ void Session::finish_reductions() {
 // Other threads may still be in MPI for groups that have just been notified of the failure. If one
 // does not return, such as from a reduction of the MPI library itself, this rank cannot compare
 // failures.
-FailureVerdict Session::State::judge(const Failure& failure, int ranks) const {
-  if (ranks == 1)
+FailureVerdict Session::State::judge(const Failure& failure, int size) const {
+  if (size == 1)
     return {.everyone_failed = true, .all_alike = true, .exit_status = failure.exit_status};
   const std::unique_lock turn(allreduce::mpi_turn(),
                               std::chrono::duration<double>(kFailureWaitSeconds));

@@ -327,7 +327,9 @@ TEST(DistributedOptimizer, JoinsRanksWhoseDataEndEarlier) {
           if (++done % passes == 0) optimizer.step();
         }
         const int joined = optimizer.join();
-        if (passes == 1) EXPECT_EQ(joined, workers.rank()) << "of the steps of rank 0";
+        if (passes == 1) {
+          EXPECT_EQ(joined, workers.rank()) << "of the steps of rank 0";
+        }
         EXPECT_NEAR(line.w[0], alone.w[0], 1e-6) << ranks << " ranks, " << passes << " passes";
         EXPECT_NEAR(line.b[0], alone.b[0], 1e-6F);
       });

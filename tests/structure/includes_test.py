@@ -151,6 +151,8 @@ class Includes(unittest.TestCase):
         for module in sorted((ROOT / "lockstep").rglob("CMakeLists.txt")):
             for lists in COMMON_SOURCES.findall(module.read_text()):
                 for source in " ".join(lists).split():
+                    if source.startswith("$"):  # generated
+                        continue
                     path = (module.parent / source).relative_to(ROOT).as_posix()
                     visited = set()
                     with self.subTest(path):

@@ -1,0 +1,31 @@
+# lockstep_processor_source(OUT): the path of a generated source that checks whether the processor
+# has the instructions that the compiler uses with LOCKSTEP_ARCH.
+function(lockstep_processor_source OUT)
+  set(features "")
+  if(LOCKSTEP_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=${LOCKSTEP_ARCH} -dM -E -x c++ /dev/null
+      OUTPUT_VARIABLE macros ERROR_QUIET)
+    foreach(feature avx avx2 fma bmi2 avx512f avx512bw avx512dq avx512vl avx512bf16)
+      string(TOUPPER ${feature} macro)
+      if(macros MATCHES "#define __${macro}__ 1")
+        list(APPEND features ${feature})
+      endif()
+    endforeach()
+  endif()
+  set(processor_checks "")
+  if(features)
+    set(processor_checks "  __builtin_cpu_init();\n")
+  endif()
+  foreach(feature ${features})
+    string(APPEND processor_checks
+      "  if (missing == nullptr && !__builtin_cpu_supports(\"${feature}\")) missing = \"${feature}\";\n")
+  endforeach()
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/system/processor.cpp)
+  configure_file(${CMAKE_CURRENT_SOURCE_DIR}/system/processor.cpp.in ${source} @ONLY)
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+    SKIP_PRECOMPILE_HEADERS ON)
+  if(features)
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -march=x86-64)
+  endif()
+  set(${OUT} ${source} PARENT_SCOPE)
+endfunction()
