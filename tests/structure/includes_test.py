@@ -31,7 +31,8 @@ BELOW = {
     ],
     "interop": ["base", "net", "device", "allreduce", "job"],
     "interop/torch": [
-        "base", "random", "net", "device", "model", "data", "allreduce", "job", "checkpoint", "interop"
+        "base", "random", "net", "device", "model", "data", "allreduce", "job", "checkpoint",
+        "interop",
     ],
 }
 # Folders of a module that still include each other, "." being the module's own; an entry goes
