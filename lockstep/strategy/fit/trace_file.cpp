@@ -40,7 +40,7 @@ constexpr std::int32_t kSliceEnd = 2;
 constexpr std::int32_t kInstant = 3;
 constexpr std::uint32_t kStateCleared = 1;
 constexpr std::uint32_t kNeedsState = 2;
-enum AnnotationName : std::uint64_t { kStep = 1, kNumber = 2, kCollective = 3 };
+enum class AnnotationName : std::uint64_t { step = 1, number = 2, collective = 3 };
 
 class PerfettoWriter {
  public:
@@ -61,9 +61,11 @@ class PerfettoWriter {
           for (const Event& event : thread.events)
             if (names_.try_emplace(event.name, names_.size() + 1).second)
               add_name(interned, InternedField::event_names, names_.size(), event.name);
-      for (const auto& [number, name] : {std::pair{kStep, "step"}, std::pair{kNumber, "number"},
-                                         std::pair{kCollective, "collective"}})
-        add_name(interned, InternedField::annotation_names, number, name);
+      for (const auto& [number, name] : {std::pair{AnnotationName::step, "step"},
+                                         {AnnotationName::number, "number"},
+                                         {AnnotationName::collective, "collective"}})
+        add_name(interned, InternedField::annotation_names, static_cast<std::uint64_t>(number),
+                 name);
     }
     add_packet(bytes);
   }
@@ -140,10 +142,10 @@ class PerfettoWriter {
       event.add_uint64(EventField::track, track);
       if (slice != nullptr) {
         event.add_uint64(EventField::name_iid, names_.at(slice->name));
-        if (slice->step > 0) annotate(event, kStep, slice->step);
-        if (slice->number >= 0) annotate(event, kNumber, slice->number);
+        if (slice->step > 0) annotate(event, AnnotationName::step, slice->step);
+        if (slice->number >= 0) annotate(event, AnnotationName::number, slice->number);
         if (slice->sequence > 0)
-          annotate(event, kCollective, static_cast<std::int64_t>(slice->sequence));
+          annotate(event, AnnotationName::collective, static_cast<std::int64_t>(slice->sequence));
       }
     }
     add_packet(bytes_);
@@ -152,7 +154,7 @@ class PerfettoWriter {
   static void annotate(protozero::pbf_builder<EventField>& event, AnnotationName name,
                        std::int64_t value) {
     protozero::pbf_builder<AnnotationField> annotation(event, EventField::annotations);
-    annotation.add_uint64(AnnotationField::name_iid, name);
+    annotation.add_uint64(AnnotationField::name_iid, static_cast<std::uint64_t>(name));
     annotation.add_int64(AnnotationField::int_value, value);
   }
 
