@@ -190,8 +190,9 @@ TEST(GradientBuckets, MeasuresExposedAndWaitedTime) {
     const Communicator group = is_first ? member.watched_by(first_member) : member;
     std::vector<float> gradients(kElements);
     GradientBuckets buckets(group, gradients, kOffsets, kOptions);
-    // The second member arrives when the first is in a reduction, so that one waits for the other.
+    // The second member arrives when the first is in a reduction, and has had time to wait there.
     while (!is_first && !first_member->state().in_collective()) std::this_thread::yield();
+    if (!is_first) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     buckets.finish();
     const CommunicationTimes first = buckets.times();
     EXPECT_GT(first.exposed, 0);
