@@ -109,6 +109,7 @@ endforeach()
 
 if(BUILD_SHARED_LIBS)
   set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "${library_package} ${same_version}")
-  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 endif()
+# Where dpkg-shlibdeps finds our libraries, which need each other.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 include(CPack)
