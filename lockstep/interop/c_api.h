@@ -150,7 +150,7 @@ int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, in
 int lockstep_all_gather(lockstep_session* session, const void* values, size_t bytes, void* all);
 /** Concatenates the `bytes` bytes of every rank, whose numbers may differ, in `all`, of `capacity`
  * bytes, and sets sizes[i] (world size of them) to the number of rank i. If `capacity` is too small
- * on a rank, it is LOCKSTEP_INPUT there, `all` is unchanged and `sizes` says what it takes.
+ * on any rank, the call is LOCKSTEP_INPUT on all of them: `sizes` is set, and `all` is unchanged.
  * Collective. */
 int lockstep_all_gather_unequal(lockstep_session* session, const void* values, size_t bytes,
                                 void* all, size_t capacity, size_t* sizes);
@@ -209,9 +209,9 @@ int lockstep_flush(lockstep_optimizer* optimizer, int* updated);
  * gradients are not used. They are the same on all ranks, so all ranks make the same decision. */
 int lockstep_discard(lockstep_optimizer* optimizer);
 /** Makes the steps of the other ranks, without samples of this one, until all ranks have called
- * lockstep_join(): for loaders of different lengths. Each rank calls it when its data end; the
- * others call nothing collective meanwhile but those of their steps. Sets `*steps`, unless it is
- * NULL, to the number of steps that this rank made without samples. Collective. */
+ * lockstep_join(): for loaders of different lengths. Each rank calls it when its data end;
+ * meanwhile the others make no collective calls except those of their steps. Sets `*steps`, unless
+ * it is NULL, to the number of steps that this rank made without samples. Collective. */
 int lockstep_join(lockstep_optimizer* optimizer, int* steps);
 /** Norm of the last step's gradient before clipping; 0 without clip_norm and skip_non_finite. */
 double lockstep_gradient_norm(const lockstep_optimizer* optimizer);

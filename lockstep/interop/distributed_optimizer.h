@@ -116,9 +116,8 @@ class DistributedOptimizer {
   void discard() { exchange_.discard(); }
   /// Makes the steps of the other ranks, without samples of this one, until all ranks have called
   /// join(): for loaders of different lengths. Each rank calls it when its data end, also in the
-  /// middle of the passes of a step. The others call nothing collective meanwhile but those of
-  /// their steps. Returns the number of steps that this rank made without samples, and the last of
-  /// which none had any. Collective.
+  /// middle of the passes of a step. Meanwhile the others make no collective calls except those of
+  /// their steps. Returns the number of steps of others that this rank has made. Collective.
   int join() {
     for (int steps = 1;; ++steps) {
       do backward_done(0);
