@@ -14,6 +14,7 @@
 #include "lockstep/base/version.h"
 #include "lockstep/device/device.h"
 #include "lockstep/interop/distributed_optimizer.h"
+#include "lockstep/interop/equivalence.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/run.h"
 #include "lockstep/job/session.h"
@@ -23,8 +24,11 @@ namespace lockstep {
 
 using interop::DistributedOptimizer;
 using interop::DistributedOptions;
+using interop::EquivalenceResult;
+using interop::EquivalenceOptions;
 using interop::Parameter;
 using interop::Reduction;
+using interop::verify_equivalence;
 using job::run;
 using job::Session;
 using job::SessionOptions;

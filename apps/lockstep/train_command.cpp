@@ -29,6 +29,7 @@
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/job/operator_settings.h"
 #include "lockstep/strategy/callbacks/csv_log.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/json_events.h"
@@ -280,7 +281,8 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
     const Configuration configuration = describe(*arguments);
     complete(*arguments);
     const double stall_timeout =
-        allreduce::stall_timeout_of_environment().value_or(arguments->place.options.stall_timeout);
+        job::OperatorSettings::of(job::process_environment())
+            .stall_timeout.value_or(arguments->place.options.stall_timeout);
     // While the chief blocks on its output, the other ranks wait, and their watchdogs are running.
     const double patience = std::min(kOutputPatienceSeconds, stall_timeout / 2);
     invocation.streams->limit_waiting(

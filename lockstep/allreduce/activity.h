@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::allreduce {
@@ -30,6 +31,12 @@ enum class Phase : std::uint8_t {
 
 /// "idle", "starting", …
 std::string_view to_string(Phase phase);
+
+/// Some of the ranks of a job, which have collectives of their own.
+struct RankGroup {
+  std::uint32_t number = 0;                ///< equal on its ranks; 0: all ranks of the job
+  std::vector<std::int32_t> members = {};  ///< ranks of the job, in the order of the group
+};
 
 /// A snapshot of an Activity.
 struct ActivityState {
@@ -57,6 +64,8 @@ class alignas(64) Activity {
   Activity() = default;
   /// For a replica that joins after the others have completed `collectives` collectives.
   explicit Activity(std::uint64_t collectives) : entered_(collectives), left_(collectives) {}
+  /// For the collectives of a group, beside those of all ranks.
+  explicit Activity(RankGroup group) : group_(std::move(group)) {}
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
@@ -86,6 +95,9 @@ class alignas(64) Activity {
   /// The contents set by describe_buckets().
   std::vector<std::string> bucket_contents() const;
 
+  /// The ranks whose collectives this object records.
+  const RankGroup& group() const { return group_; }
+
   /// A snapshot. The collective and the counts are consistent; step and phase are read just after
   /// them.
   ActivityState state() const;
@@ -94,6 +106,7 @@ class alignas(64) Activity {
   template <typename Change>
   void change_collective(Change change);
 
+  const RankGroup group_;
   std::atomic<std::int64_t> step_{-1};
   std::atomic<Phase> phase_{Phase::idle};
   std::atomic<std::uint64_t> changes_{0};

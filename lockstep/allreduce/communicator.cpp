@@ -18,6 +18,7 @@ constexpr ElementType element_type() {
   if constexpr (std::is_same_v<T, double>) return ElementType::float64;
   if constexpr (std::is_same_v<T, Float16>) return ElementType::float16;
   if constexpr (std::is_same_v<T, BFloat16>) return ElementType::bfloat16;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return ElementType::uint8;
   if constexpr (std::is_same_v<T, std::int32_t>) return ElementType::int32;
   return ElementType::int64;
 }
@@ -155,6 +156,7 @@ LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Float16)
 LOCKSTEP_INSTANTIATE(BFloat16)
+LOCKSTEP_INSTANTIATE(std::uint8_t)
 LOCKSTEP_INSTANTIATE(std::int32_t)
 LOCKSTEP_INSTANTIATE(std::int64_t)
 
@@ -169,6 +171,13 @@ std::vector<std::vector<std::byte>> Communicator::all_gather(
     std::span<const std::byte> mine) const {
   const CollectiveScope scope(activity(), "all_gather", bucket_, others_);
   return impl_->all_gather(mine);
+}
+
+std::vector<std::vector<std::byte>> Communicator::all_to_all(
+    std::span<const std::span<const std::byte>> parts) const {
+  LOCKSTEP_CHECK_OP(parts.size(), ==, static_cast<std::size_t>(size()));
+  const CollectiveScope scope(activity(), "all_to_all", bucket_, others_);
+  return impl_->all_to_all(parts);
 }
 
 void Communicator::barrier() const {

@@ -135,6 +135,12 @@ class Communicator {
   /// control data, at most 2 GiB in total. Throws Error (communication).
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) const;
 
+  /// Sends parts[i] to member i, and returns what each member sent to this one, in member order;
+  /// sizes may differ. `parts` has one for each member. At most 2 GiB in total over all members.
+  /// Throws Error (communication).
+  std::vector<std::vector<std::byte>> all_to_all(
+      std::span<const std::span<const std::byte>> parts) const;
+
   /// Returns once every member has called it. Throws Error (communication).
   void barrier() const;
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
@@ -21,6 +23,8 @@ std::string to_string(const Call& call) {
       return fmt::format("broadcast({} bytes from {})", call.count, call.root);
     case Call::Kind::all_gather:
       return fmt::format("all_gather({} bytes)", call.count);
+    case Call::Kind::all_to_all:
+      return fmt::format("all_to_all({} bytes)", call.count);
     case Call::Kind::barrier:
       return "barrier()";
     case Call::Kind::any:
@@ -34,6 +38,7 @@ constexpr auto kCalls = enum_names<Call::Kind>({{Call::Kind::all_reduce, "all_re
                                                 {Call::Kind::broadcast, "broadcast"},
                                                 {Call::Kind::gather_slices, "all_gather"},
                                                 {Call::Kind::all_gather, "all_gather"},
+                                                {Call::Kind::all_to_all, "all_to_all"},
                                                 {Call::Kind::barrier, "barrier"},
                                                 {Call::Kind::any, "any"}});
 
@@ -52,6 +57,7 @@ Call Call::broadcast(std::size_t bytes, int root) {
   return {.kind = Kind::broadcast, .root = root, .count = bytes};
 }
 Call Call::all_gather(std::size_t bytes) { return {.kind = Kind::all_gather, .count = bytes}; }
+Call Call::all_to_all(std::size_t bytes) { return {.kind = Kind::all_to_all, .count = bytes}; }
 Call Call::barrier() { return {.kind = Kind::barrier}; }
 Call Call::any(bool mine) { return {.kind = Kind::any, .flag = mine}; }
 
@@ -66,6 +72,7 @@ bool is_same(const Call& a, const Call& b) {
     case Call::Kind::broadcast:
       return a.root == b.root && a.count == b.count;
     case Call::Kind::all_gather:
+    case Call::Kind::all_to_all:
     case Call::Kind::barrier:
     case Call::Kind::any:
       return true;
@@ -83,6 +90,32 @@ std::optional<ErrorMessage> find_difference(std::span<const Call> calls,
                                     to_string(calls[0]), numbers[i], to_string(calls[i]))};
   }
   return std::nullopt;
+}
+
+std::vector<std::vector<std::byte>> GroupMember::all_to_all(
+    std::span<const std::span<const std::byte>> parts) {
+  // The sizes of all parts, then their bytes.
+  std::vector<std::byte> mine;
+  const auto append = [&](std::span<const std::byte> bytes) {
+    mine.insert(mine.end(), bytes.begin(), bytes.end());
+  };
+  for (const auto& part : parts) {
+    const std::uint64_t size = part.size();
+    append(std::as_bytes(std::span(&size, 1)));
+  }
+  for (const auto& part : parts) append(part);
+  std::vector<std::vector<std::byte>> received;
+  for (const std::vector<std::byte>& packed : all_gather(mine)) {
+    std::vector<std::uint64_t> sizes(parts.size());
+    std::memcpy(sizes.data(), packed.data(), sizes.size() * sizeof(std::uint64_t));
+    std::size_t begin = sizes.size() * sizeof(std::uint64_t);
+    for (int member = 0; member < rank(); ++member)
+      begin += sizes[static_cast<std::size_t>(member)];
+    const auto first = packed.begin() + static_cast<std::ptrdiff_t>(begin);
+    received.emplace_back(
+        first, first + static_cast<std::ptrdiff_t>(sizes[static_cast<std::size_t>(rank())]));
+  }
+  return received;
 }
 
 }  // namespace lockstep::allreduce

@@ -24,6 +24,7 @@ struct Call {
     gather_slices,
     broadcast,
     all_gather,
+    all_to_all,
     barrier,
     any
   };
@@ -33,7 +34,8 @@ struct Call {
   ReduceOp op = ReduceOp::sum;              ///< all_reduce and reduce_scatter
   bool flag = false;                        ///< the argument of any; may differ
   std::int32_t root = 0;                    ///< source of a broadcast
-  /// Number of elements; of bytes for broadcast, and for all_gather, where it may differ.
+  /// Number of elements; of bytes for broadcast, and for all_gather and all_to_all, where it may
+  /// differ.
   std::uint64_t count = 0;
   /// Duration of this member's last exchange of calls between ranks; may differ.
   double last_seconds = 0;
@@ -43,6 +45,7 @@ struct Call {
   static Call gather_slices(const Values& values);
   static Call broadcast(std::size_t bytes, int root);
   static Call all_gather(std::size_t bytes);
+  static Call all_to_all(std::size_t bytes);
   static Call barrier();
   static Call any(bool mine);
 };
@@ -91,6 +94,9 @@ class GroupMember {
   virtual std::unique_ptr<PendingOperation> gather_slices(const Values& values) = 0;
   virtual void broadcast(std::span<std::byte> values, int root) = 0;
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
+  /// By default over all_gather(), for members that share memory.
+  virtual std::vector<std::vector<std::byte>> all_to_all(
+      std::span<const std::span<const std::byte>> parts);
   virtual void barrier() = 0;
   virtual bool any(bool mine) = 0;
 

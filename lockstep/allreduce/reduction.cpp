@@ -16,6 +16,7 @@ constexpr auto kElementTypes = enum_names<ElementType>({{ElementType::float32, "
                                                         {ElementType::float64, "float64"},
                                                         {ElementType::float16, "float16"},
                                                         {ElementType::bfloat16, "bfloat16"},
+                                                        {ElementType::uint8, "uint8"},
                                                         {ElementType::int32, "int32"},
                                                         {ElementType::int64, "int64"}});
 constexpr auto kReduceOps = enum_names<ReduceOp>({{ReduceOp::sum, "sum"},
@@ -159,6 +160,8 @@ void dispatch(ElementType type, ReduceOp op, Run run) {
       return with_op(Float16{});
     case ElementType::bfloat16:
       return with_op(BFloat16{});
+    case ElementType::uint8:
+      return with_op(std::uint8_t{});
     case ElementType::int32:
       return with_op(std::int32_t{});
     case ElementType::int64:
@@ -170,6 +173,8 @@ void dispatch(ElementType type, ReduceOp op, Run run) {
 
 std::size_t bytes_per_element(ElementType type) {
   switch (type) {
+    case ElementType::uint8:
+      return 1;
     case ElementType::float16:
     case ElementType::bfloat16:
       return 2;
@@ -206,5 +211,18 @@ void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte
     reduce_slice_as<Op, T>(members, results, slice);
   });
 }
+
+template <Fractional T>
+void scale(std::span<T> values, double factor) {
+  if (factor == 1) return;
+  for (T& value : values)
+    value = Element<T>::store(
+        static_cast<typename Element<T>::Total>(Element<T>::load(value) * factor));
+}
+
+template void scale(std::span<float>, double);
+template void scale(std::span<double>, double);
+template void scale(std::span<Float16>, double);
+template void scale(std::span<BFloat16>, double);
 
 }  // namespace lockstep::allreduce

@@ -51,7 +51,12 @@ enum class ReduceOp { sum, max, min, product };
 
 template <typename T>
 concept Reducible = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, Float16> ||
-    std::same_as<T, BFloat16> || std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
+    std::same_as<T, BFloat16> || std::same_as<T, std::uint8_t> || std::same_as<T, std::int32_t> ||
+    std::same_as<T, std::int64_t>;
+
+/// Types of fractions, which can be multiplied by any factor.
+template <typename T>
+concept Fractional = Reducible<T> && !std::integral<T>;
 
 /// A range of elements.
 struct Slice {
@@ -105,7 +110,7 @@ struct CommunicationTimes {
 // Elements of a type known only at run time, and loops that reduce them.
 
 /// The type of an element.
-enum class ElementType : std::uint8_t { float32, float64, float16, bfloat16, int32, int64 };
+enum class ElementType : std::uint8_t { float32, float64, float16, bfloat16, uint8, int32, int64 };
 
 /// Elements of a caller's buffer.
 struct Values {
@@ -114,7 +119,7 @@ struct Values {
   ElementType type = ElementType::float32;  ///< element type
 };
 
-std::size_t bytes_per_element(ElementType type);  ///< 2, 4 or 8
+std::size_t bytes_per_element(ElementType type);  ///< 1, 2, 4 or 8
 /// Size of the buffer in bytes.
 inline std::size_t bytes_of(const Values& values) {
   return values.count * bytes_per_element(values.type);
@@ -136,6 +141,10 @@ void reduce_into(std::byte* into, const std::byte* from, std::size_t count, Elem
 /// `results`. Results may be buffers of members; the buffers do not overlap otherwise.
 void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results,
                   Slice slice, ElementType type, ReduceOp op);
+
+/// Multiplies values[i] by `factor` in double precision.
+template <Fractional T>
+void scale(std::span<T> values, double factor);
 
 }  // namespace lockstep::allreduce
 

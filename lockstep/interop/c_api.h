@@ -53,14 +53,23 @@ enum lockstep_type {
   LOCKSTEP_INT32 = 2,
   LOCKSTEP_INT64 = 3,
   LOCKSTEP_FLOAT16 = 4,
-  LOCKSTEP_BFLOAT16 = 5
+  LOCKSTEP_BFLOAT16 = 5,
+  LOCKSTEP_UINT8 = 6
 };
 
 /** Reduction operations. */
-enum lockstep_op { LOCKSTEP_SUM = 0, LOCKSTEP_MAX = 1, LOCKSTEP_MIN = 2, LOCKSTEP_PRODUCT = 3 };
+enum lockstep_op {
+  LOCKSTEP_SUM = 0,
+  LOCKSTEP_MAX = 1,
+  LOCKSTEP_MIN = 2,
+  LOCKSTEP_PRODUCT = 3,
+  LOCKSTEP_AVERAGE = 4 /**< of floating-point numbers */
+};
 
-/** This process as one rank of a job. */
+/** This process as one rank of a job, or of a group of its ranks. */
 typedef struct lockstep_session lockstep_session;
+/** A collective that was started and is to be completed by lockstep_wait(). */
+typedef struct lockstep_request lockstep_request;
 /** A wrapper of the caller's optimizer that averages gradients over all ranks. */
 typedef struct lockstep_optimizer lockstep_optimizer;
 
@@ -140,8 +149,16 @@ int lockstep_local_rank(const lockstep_session* session); /**< rank within this 
 int lockstep_local_size(const lockstep_session* session); /**< number of ranks on this node */
 int lockstep_node(const lockstep_session* session);       /**< index of this rank's node */
 
-/** Replaces values[i] with the sum (maximum, minimum, product) over all ranks. `count` is in
- * elements of `type`. Collective. */
+/** Makes a group of the ranks `ranks` of `session`, numbered in this order, which is used like a
+ * session: for collectives, for optimizers, and for groups of its own. Sets `*group` to NULL on the
+ * other ranks of `session`, all of which make this call with the same ranks. Place on the node and
+ * watchdog are those of the session. lockstep_finalize() of the group comes before that of
+ * `session`. */
+int lockstep_group_create(lockstep_session* session, const int* ranks, size_t count,
+                          lockstep_session** group);
+
+/** Replaces values[i] with the sum (maximum, minimum, product, average) over all ranks. `count` is
+ * in elements of `type`. Collective. */
 int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, int type, int op);
 /** Copies the `bytes` bytes of rank `root` to all ranks. Collective. */
 int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, int root);
@@ -154,11 +171,45 @@ int lockstep_all_gather(lockstep_session* session, const void* values, size_t by
  * Collective. */
 int lockstep_all_gather_unequal(lockstep_session* session, const void* values, size_t bytes,
                                 void* all, size_t capacity, size_t* sizes);
-/** Replaces this rank's part of `values`, elements [*begin, *end), with the sum (maximum, minimum)
- * over all ranks; the other elements are undefined afterwards. The parts of the ranks are whole
- * cache lines, or empty, and together all elements. Collective. */
+/** Sends bytes[i] bytes to rank i, which follow each other in `values`, and concatenates what all
+ * ranks send to this one in `all`, of `capacity` bytes; sets sizes[i] to the number from rank i. If
+ * `capacity` is too small on any rank, as in lockstep_all_gather_unequal(). Collective. */
+int lockstep_all_to_all(lockstep_session* session, const void* values, const size_t* bytes,
+                        void* all, size_t capacity, size_t* sizes);
+/** Replaces this rank's part of `values`, elements [*begin, *end), with the sum (or another
+ * operation) over all ranks; the other elements are undefined afterwards. The parts of the ranks
+ * are whole cache lines, or empty, and together all elements. Collective. */
 int lockstep_reduce_scatter(lockstep_session* session, void* values, size_t count, int type, int op,
                             size_t* begin, size_t* end);
+/* Collectives in the background. Each returns when it is started, sets `*request`, and runs after
+ * those that were started before; all ranks start the same ones in the same order. The caller's
+ * memory, `begin` and `end` excepted, must stay valid and unused until the request is complete.
+ * NULL for `request`: the call is complete on return, as without _start. */
+
+/** As lockstep_all_reduce(), with factors: values[i] is multiplied by `before` on each rank,
+ * reduced, and multiplied by `after`. Factors other than 1 require floating-point numbers. */
+int lockstep_all_reduce_start(lockstep_session* session, void* values, size_t count, int type,
+                              int op, double before, double after, lockstep_request** request);
+/** See lockstep_broadcast(). */
+int lockstep_broadcast_start(lockstep_session* session, void* values, size_t bytes, int root,
+                             lockstep_request** request);
+/** See lockstep_all_gather_unequal(). */
+int lockstep_all_gather_unequal_start(lockstep_session* session, const void* values, size_t bytes,
+                                      void* all, size_t capacity, size_t* sizes,
+                                      lockstep_request** request);
+/** See lockstep_all_to_all(). `bytes` is read at once. */
+int lockstep_all_to_all_start(lockstep_session* session, const void* values, const size_t* bytes,
+                              void* all, size_t capacity, size_t* sizes,
+                              lockstep_request** request);
+/** See lockstep_reduce_scatter(). */
+int lockstep_reduce_scatter_start(lockstep_session* session, void* values, size_t count, int type,
+                                  int op, size_t* begin, size_t* end, lockstep_request** request);
+/** Returns when the collective is complete, with its status, and ends `request`. */
+int lockstep_wait(lockstep_request* request);
+/** Sets `*done` to 1 if the collective is complete, else to 0. lockstep_wait() must still be
+ * called. Returns the status of a collective that failed. */
+int lockstep_test(lockstep_request* request, int* done);
+
 /** Returns once every rank has called it. Collective. */
 int lockstep_barrier(lockstep_session* session);
 /** Sets `*result` to 1 on all ranks if `mine` is nonzero on any, for example to stop or save
@@ -218,6 +269,14 @@ double lockstep_gradient_norm(const lockstep_optimizer* optimizer);
 /** 1 if any rank had a gradient of parameter number `parameter` in the last step, else 0: such a
  * parameter has a gradient of zeros, and optimizers with momentum leave it as it is. */
 int lockstep_has_gradient(const lockstep_optimizer* optimizer, size_t parameter);
+
+/** Runs `loop(session, state)` on each rank alone, with a session of one rank, then once on all
+ * ranks together, and compares the reduced gradients of its first ten steps. The loop makes its
+ * optimizers with the session that it is given, and all that it changes, so that it starts from the
+ * same state; it returns 0. LOCKSTEP_INPUT if gradients differ: lockstep_last_error() names the
+ * step, the parameter and the likely cause. See interop/equivalence.h. Collective. */
+int lockstep_verify_equivalence(lockstep_session* session,
+                                int (*loop)(lockstep_session* session, void* state), void* state);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #include "lockstep/allreduce/layout.h"
 #include "lockstep/base/error.h"
 #include "lockstep/interop/check_together.h"
+#include "lockstep/job/operator_settings.h"
 
 namespace lockstep::interop {
 namespace {
@@ -32,6 +33,7 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
       parameters_(std::move(parameters)),
       options_(options),
       compute_(compute),
+      observer_(workers.observer()),
       pass_has_(parameters_.size()),
       step_has_(parameters_.size()),
       counts_(kFlags + parameters_.size()),
@@ -58,16 +60,24 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
   begins.push_back(layout.size);
   arrays_ = std::make_unique<GradientArrays>(workers_.group(), parameters_, std::move(layout),
                                              counts_.size(), std::move(math));
+  const auto bucket_bytes =
+      static_cast<std::size_t>(workers_.session().settings().bucket_bytes.value_or(
+          static_cast<std::int64_t>(options_.bucket_bytes)));
   buckets_ = std::make_unique<allreduce::GradientBuckets>(
       workers_.group(), arrays_->with_scalars(), begins,
       allreduce::BucketOptions{
-          .first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
-          .bytes = options_.bucket_bytes,
+          .first_bytes = std::min(options_.first_bucket_bytes, bucket_bytes),
+          .bytes = bucket_bytes,
           .wire = begins.back() > 0 ? options_.compression : allreduce::WireType::float32},
       /*exact_entries=*/1, compute, workers_.communication_thread());
   missing_ = arrays_->layout().counts;
   describe_buckets();
   workers_.activity().set_step(0);
+  if (!observer_) return;
+  std::vector<job::ObservedParameter> observed;
+  for (const ParameterLayout& parameter : parameters_)
+    observed.push_back({.name = parameter.name, .shape = parameter.shape});
+  observed_as_ = observer_->add_reducer(std::move(observed));
 }
 
 void GradientReducer::describe_buckets() {
@@ -80,7 +90,7 @@ void GradientReducer::describe_buckets() {
 
 bool GradientReducer::is_alone() const {
   return workers_.size() == 1 && options_.backward_passes_per_step == 1 &&
-         options_.clip_norm == 0 && !options_.skip_non_finite;
+         options_.clip_norm == 0 && !options_.skip_non_finite && !observer_;
 }
 
 void GradientReducer::usage_error(const std::string& expected, const std::string& actual) {
@@ -106,9 +116,11 @@ void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
     usage_error(
         fmt::format("expected step() after {} (backward_passes_per_step)", passes_text(passes_)),
         fmt::format("backward pass {} began before it", passes_ + 1));
+  if (passes_ == 0) workers_.begin_step(steps_ + 1);
   is_last_ = is_last.value_or(is_last_pass());
   in_pass_ = true;
   std::fill(pass_has_.begin(), pass_has_.end(), false);
+  given_samples_ += samples;
   pass_samples_ = options_.reduction == Reduction::average ? samples : std::min(samples, 1.0);
   rescale_to(pass_samples_);
   if (is_last_pass()) agree_on_samples();
@@ -216,6 +228,7 @@ void GradientReducer::submit_in_place(std::size_t parameter) {
 void GradientReducer::complete(std::size_t parameter) {
   // Before the reduction, which overwrites the gradient. Not on a GPU, where it would wait for
   // each.
+  if (observer_) observe_gradient(parameter);
   if (options_.skip_non_finite && compute_ == nullptr && step_has_[parameter])
     is_own_finite_ = is_own_finite_ && std::isfinite(arrays_->squared_norm(parameter));
   const std::size_t entry = arrays_->layout().entries[parameter];
@@ -286,6 +299,7 @@ void GradientReducer::finish() {
   sum_wide_gradients();
   arrays_->read_scalars(counts_);
   finish_average();
+  if (observer_) observe_step();
   if (must_skip()) warn_of_skip();
   missing_ = arrays_->layout().counts;
   reduced_ = true;
@@ -309,6 +323,28 @@ void GradientReducer::finish_average() {
   if (samples() > 0) expected_ = samples();
 }
 
+void GradientReducer::observe_gradient(std::size_t parameter) const {
+  const double factor = options_.reduction == Reduction::sum ? 1
+                        : weight_ == 0                       ? 0
+                                                             : unit_ / weight_ / factor_before();
+  if (parameters_[parameter].is_float64)
+    observer_->on_gradient(observed_as_, parameter,
+                           std::span<const double>(gradient<double>(parameter)), factor);
+  else
+    observer_->on_gradient(observed_as_, parameter, std::span<const float>(gradient(parameter)),
+                           factor);
+}
+
+void GradientReducer::observe_step() {
+  for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter)
+    if (parameters_[parameter].is_float64)
+      observer_->on_reduced(observed_as_, parameter,
+                            std::span<const double>(gradient<double>(parameter)));
+    else
+      observer_->on_reduced(observed_as_, parameter, std::span<const float>(gradient(parameter)));
+  observer_->on_step(observed_as_, given_samples_);
+}
+
 // Names no rank if only the sum is not finite.
 void GradientReducer::warn_of_skip() {
   const char mine = is_own_finite_ ? 0 : 1;
@@ -327,10 +363,11 @@ void GradientReducer::applied() {
   reduced_ = is_complete_ = false;
   is_own_finite_ = true;
   passes_ = 0;
-  unit_ = weight_ = 0;
+  unit_ = weight_ = given_samples_ = 0;
   std::fill(step_has_.begin(), step_has_.end(), false);
   ++steps_;
   workers_.activity().set_step(steps_);
+  workers_.end_step(steps_);
   warn_of_untrained();
 }
 

@@ -16,6 +16,7 @@
 #include "lockstep/interop/gradient_arrays.h"
 #include "lockstep/interop/gradient_layout.h"
 #include "lockstep/interop/gradient_math.h"
+#include "lockstep/job/step_observer.h"
 #include "lockstep/job/workers.h"
 
 namespace lockstep::interop {
@@ -59,9 +60,9 @@ class GradientReducer {
   const std::vector<ParameterLayout>& parameters() const { return parameters_; }
   const ReducerOptions& options() const { return options_; }  ///< as passed to the constructor
   job::Workers& workers() const { return workers_; }          ///< the ranks that reduce
-  /// Whether there is nothing to sum, divide or check: one rank, one pass per step, no clip_norm
-  /// and no skip_non_finite. Then the input gradients are the results. They are not copied, and
-  /// gradient(parameter) is meaningless.
+  /// Whether there is nothing to sum, divide, check or observe: one rank, one pass per step, no
+  /// clip_norm, no skip_non_finite and no observer. Then the input gradients are the results. They
+  /// are not copied, and gradient(parameter) is meaningless.
   bool is_alone() const;
 
   /// The gradient of a parameter of type T, float or double, valid as long as this object or its
@@ -140,6 +141,12 @@ class GradientReducer {
   bool must_skip() const { return options_.skip_non_finite && !is_finite(); }
   std::int64_t steps() const { return steps_; }  ///< steps applied
 
+  /// Passes the values of a parameter to the observer of the workers, if there is one.
+  template <typename T>
+  void observe_values(std::size_t parameter, std::span<const T> values) const {
+    if (observer_) observer_->on_values(observed_as_, parameter, values);
+  }
+
   /// The buckets of gradients.
   const allreduce::GradientBuckets& buckets() const { return *buckets_; }
   /// Seconds since the start in which computation on this rank waited for communication, except for
@@ -165,6 +172,8 @@ class GradientReducer {
   void complete_without(std::size_t parameter);
   void finish();
   void finish_average();
+  void observe_gradient(std::size_t parameter) const;
+  void observe_step();
   void warn_of_skip();
   void warn_of_untrained();
 
@@ -176,6 +185,8 @@ class GradientReducer {
   std::unique_ptr<GradientArrays> arrays_;  // counts_ are its scalars
   std::unique_ptr<allreduce::GradientBuckets> buckets_;
 
+  std::shared_ptr<job::StepObserver> observer_;  // that of the workers at construction
+  int observed_as_ = 0;                          // the number of this reducer for it
   bool ends_group_on_misuse_ = true;
   bool in_pass_ = false;
   bool is_last_ = false;      // whether the open pass completes the step
@@ -183,6 +194,7 @@ class GradientReducer {
   bool reduced_ = false;
   int passes_ = 0;
   double pass_samples_ = 0;
+  double given_samples_ = 0;          // in this step so far, as the caller gave them
   double unit_ = 0;                   // stored gradients are means over this number of samples
   double weight_ = 0;                 // samples of this step so far
   double expected_ = 0;               // samples of the last step over all ranks; 0 before the first

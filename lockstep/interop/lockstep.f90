@@ -26,10 +26,10 @@ module lockstep
   end enum
   enum, bind(C)
     enumerator :: LOCKSTEP_FLOAT32 = 0, LOCKSTEP_FLOAT64, LOCKSTEP_INT32, LOCKSTEP_INT64, &
-        LOCKSTEP_FLOAT16, LOCKSTEP_BFLOAT16
+        LOCKSTEP_FLOAT16, LOCKSTEP_BFLOAT16, LOCKSTEP_UINT8
   end enum
   enum, bind(C)
-    enumerator :: LOCKSTEP_SUM = 0, LOCKSTEP_MAX, LOCKSTEP_MIN, LOCKSTEP_PRODUCT
+    enumerator :: LOCKSTEP_SUM = 0, LOCKSTEP_MAX, LOCKSTEP_MIN, LOCKSTEP_PRODUCT, LOCKSTEP_AVERAGE
   end enum
 
   type, bind(C) :: lockstep_parameter
@@ -104,6 +104,20 @@ module lockstep
       import :: c_int, c_ptr
       type(c_ptr), value :: session
       integer(c_int) :: lockstep_local_rank
+    end function
+    function lockstep_group_create(session, ranks, count, group) bind(C)
+      import :: c_int, c_ptr, c_size_t
+      type(c_ptr), value :: session
+      integer(c_int), intent(in) :: ranks(*)
+      integer(c_size_t), value :: count
+      type(c_ptr), intent(inout) :: group
+      integer(c_int) :: lockstep_group_create
+    end function
+    function lockstep_verify_equivalence(session, loop, state) bind(C)
+      import :: c_funptr, c_int, c_ptr
+      type(c_ptr), value :: session, state
+      type(c_funptr), value :: loop  ! integer(c_int) function loop(session, state) bind(C)
+      integer(c_int) :: lockstep_verify_equivalence
     end function
     function lockstep_all_reduce(session, values, count, type, op) bind(C)
       import :: c_int, c_ptr, c_size_t

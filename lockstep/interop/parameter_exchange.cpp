@@ -113,6 +113,10 @@ void ParameterExchange::broadcast_state(std::span<const Parameter> state, int ro
 
 void ParameterExchange::begin_backward(std::span<const Parameter> parameters, double samples) {
   check(parameters);
+  if (reducer_->steps() == 0 && reducer_->passes() == 0)
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      std::visit([&]<typename T>(std::span<T> values) { reducer_->observe_values<T>(i, values); },
+                 parameters[i].values);
   reducer_->begin_pass(samples);
   samples_ = samples;
 }

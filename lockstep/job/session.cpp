@@ -35,6 +35,7 @@
 #include "lockstep/base/trace/recording.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/job/operator_settings.h"
 #include "lockstep/job/start_monitor.h"
 #include "lockstep/job/task.h"
 
@@ -170,7 +171,7 @@ struct Session::State {
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   const int exceptions_at_start = std::uncaught_exceptions();
   // Read before MPI is initialized, so that all ranks end if the variable is invalid.
-  const std::optional<double> stall_timeout = allreduce::stall_timeout_of_environment();
+  OperatorSettings settings = OperatorSettings::of(process_environment());
   MPI_Comm ranks = MPI_COMM_NULL;     // null without a launcher
   MPI_Comm failures = MPI_COMM_NULL;  // for the comparison of failures
   std::exception_ptr start_error;     // from starting the watchdog; guard() throws it
@@ -185,6 +186,14 @@ struct Session::State {
   };
   std::vector<Watch> watches;
   std::uint64_t next_watch = 0;
+  std::vector<std::shared_ptr<allreduce::Activity>> groups;  // this process in groups of ranks
+
+  std::vector<std::shared_ptr<const allreduce::Activity>> with_groups(
+      const std::vector<std::shared_ptr<allreduce::Activity>>& replicas) const {
+    std::vector<std::shared_ptr<const allreduce::Activity>> all(replicas.begin(), replicas.end());
+    all.insert(all.end(), groups.begin(), groups.end());
+    return all;
+  }
 
   FailureVerdict judge(const Failure& failure, int size) const;
 };
@@ -196,7 +205,7 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
       options.start_monitor ? options.start_monitor : std::make_shared<StartMonitor>();
   const LeaveMonitor after{*monitor};
   double stall_timeout = options.stall_timeout;
-  if (stall_timeout > 0) stall_timeout = state_->stall_timeout.value_or(stall_timeout);
+  if (stall_timeout > 0) stall_timeout = state_->settings.stall_timeout.value_or(stall_timeout);
   const Launch launch = detect_launch();
   int runs = 0;
   MPI_Initialized(&runs);
@@ -206,7 +215,9 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
     throw Error(ErrorCategory::input, "session",
                 "expected MPI_Init before a session with a communicator", "MPI is not initialized");
   if (launch.launched || runs != 0) {
-    monitor->watch(start_limit(options.start_timeout, stall_timeout));
+    const std::optional<double>& start_timeout = state_->settings.start_timeout;
+    monitor->watch(
+        start_limit(start_timeout ? start_timeout : options.start_timeout, stall_timeout));
     initialize_mpi(argc, argv, options.communicator, *monitor);
     monitor->enter(kExchange);
   }
@@ -216,6 +227,13 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
       {.job = job_name(state_->ranks), .host = host_name(), .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
   if (state_->ranks != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, state_->ranks);
+  if (state_->ranks != MPI_COMM_NULL)
+    state_->settings = OperatorSettings::from_lines(all_gather(state_->settings.lines()).front());
+  if (is_chief()) {
+    for (const std::string& warning : similar_variables()) logger_->warn("{}", warning);
+    if (const std::string lines = state_->settings.lines(); !lines.empty())
+      logger_->debug("from the environment: {}", lines);
+  }
   if (stall_timeout <= 0) return;
   try {
     start_watchdog({activity_}, {.stall_timeout = stall_timeout});
@@ -292,14 +310,14 @@ void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activi
                   ? std::make_unique<allreduce::Watchdog>(watched, options)
                   : std::make_unique<allreduce::Watchdog>(state_->ranks, watched, options);
   // The watchdog shares ownership, because it may outlive the caller.
-  next->watch({replicas.begin(), replicas.end()});
+  next->watch(state_->with_groups(replicas));
   watchdog_ = std::move(next);
 }
 
 std::uint64_t Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
                              const allreduce::WatchdogOptions& options) {
   allreduce::WatchdogOptions watch = options;
-  watch.stall_timeout = state_->stall_timeout.value_or(options.stall_timeout);
+  watch.stall_timeout = state_->settings.stall_timeout.value_or(options.stall_timeout);
   start_watchdog(replicas, std::move(watch));
   state_->watches.push_back({.number = state_->next_watch, .replicas = replicas});
   return state_->next_watch++;
@@ -310,14 +328,23 @@ void Session::end_watch(std::uint64_t number) {
   const bool is_latest = !watches.empty() && watches.back().number == number;
   std::erase_if(watches, [&](const State::Watch& one) { return one.number == number; });
   // Also after a failure, which has ended all watches: the program may have caught it.
-  if (watches.empty()) return watch_process(allreduce::Phase::idle);
-  if (!is_latest) return;
+  if (!watches.empty() && !is_latest) return;
   activity_->set_phase(allreduce::Phase::idle);
-  const auto& replicas = watches.back().replicas;
   // They have missed the collectives since the later watch began.
-  for (const auto& replica : std::span(replicas).subspan(1))
-    replica->catch_up(activity_->state().entered);
-  if (watchdog_) watchdog_->watch({replicas.begin(), replicas.end()});
+  if (!watches.empty())
+    for (const auto& replica : std::span(watches.back().replicas).subspan(1))
+      replica->catch_up(activity_->state().entered);
+  watch_current();
+}
+
+void Session::watch_group(std::shared_ptr<allreduce::Activity> activity) {
+  state_->groups.push_back(std::move(activity));
+  watch_current();
+}
+
+void Session::end_group(const std::shared_ptr<allreduce::Activity>& activity) {
+  std::erase(state_->groups, activity);
+  watch_current();
 }
 
 allreduce::CollectiveScope Session::enter(const char* operation) const {
@@ -327,9 +354,10 @@ allreduce::CollectiveScope Session::enter(const char* operation) const {
   return {activity_.get(), operation, -1, replicas.empty() ? replicas : replicas.subspan(1)};
 }
 
-void Session::watch_process(allreduce::Phase phase) {
-  activity_->set_phase(phase);
-  if (watchdog_) watchdog_->watch({activity_});
+void Session::watch_current() {
+  if (!watchdog_) return;
+  watchdog_->watch(state_->with_groups(state_->watches.empty() ? std::vector{activity_}
+                                                               : state_->watches.back().replicas));
 }
 
 // The previous collectives of this rank are over; the next one is the end of the job. From their
@@ -342,7 +370,9 @@ void Session::enter_end(bool counts) {
   activity_ = std::make_shared<allreduce::Activity>(kBefore + completed);
   activity_->describe_buckets(std::move(buckets));  // for reports about the other ranks
   state_->watches.clear();
-  watch_process(allreduce::Phase::ending);
+  state_->groups.clear();
+  activity_->set_phase(allreduce::Phase::ending);
+  watch_current();
 }
 
 Session::~Session() {
@@ -384,6 +414,8 @@ void Session::wait_for_others() const {
   for (int here = 0; MPI_Test(&request, &here, MPI_STATUS_IGNORE), here == 0;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
+
+const OperatorSettings& Session::settings() const { return state_->settings; }
 
 double Session::seconds() const { return seconds_since(state_->start); }
 

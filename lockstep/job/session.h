@@ -20,6 +20,7 @@ struct WatchdogOptions;
 namespace lockstep::job {
 
 struct Failure;
+struct OperatorSettings;
 class StartMonitor;
 class Workers;
 
@@ -108,6 +109,8 @@ class Session {
   std::optional<int> communicator() const { return communicator_; }
   /// The logger of this process.
   const std::shared_ptr<Logger>& logger() const { return logger_; }
+  /// What the environment of rank 0 sets (lockstep/job/operator_settings.h).
+  const OperatorSettings& settings() const;
   /// Seconds since this object was created.
   double seconds() const;
 
@@ -153,6 +156,11 @@ class Session {
   /// Ends watch `number`. If it was the latest, the replicas of the one before it are watched
   /// again, or this process only, with the latest options.
   void end_watch(std::uint64_t number);
+  /// Watches this process also in a group of ranks, whose collectives `activity` records. Not
+  /// collective.
+  void watch_group(std::shared_ptr<allreduce::Activity> activity);
+  /// Ends watch_group() of `activity`.
+  void end_group(const std::shared_ptr<allreduce::Activity>& activity);
   /// Reports, for a scope, that this process is in a collective, and so are all of its replicas.
   allreduce::CollectiveScope enter(const char* operation) const;
 
@@ -168,7 +176,7 @@ class Session {
   void enter_end(bool counts);
   void start_watchdog(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
                       allreduce::WatchdogOptions options);
-  void watch_process(allreduce::Phase phase);
+  void watch_current();
   [[noreturn]] void end_job(int exit_status) const;
 
   bool owns_mpi_ = false;

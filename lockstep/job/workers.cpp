@@ -1,13 +1,90 @@
 #include "lockstep/job/workers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/logger.h>
+
+#include <chrono>
+#include <future>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "lockstep/allreduce/communication_thread.h"
+#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/selection.h"
 #include "lockstep/base/error.h"
+#include "lockstep/job/agreement.h"
+#include "lockstep/job/operator_settings.h"
+#include "lockstep/job/ranks.h"
+#include "lockstep/job/tracing.h"
 
 namespace lockstep::job {
 
 namespace {
+
+/// Groups that one group makes, so that the numbers of all groups differ.
+constexpr std::uint32_t kLargestCount = 1 << 16;
+
+/// The communicator of a group of ranks of a session; created collectively by them.
+class SubCommunicator {
+ public:
+  SubCommunicator(const Session& session, const allreduce::RankGroup& part) {
+    MPI_Comm all = ranks_of(session);
+    if (all == MPI_COMM_NULL)
+      throw Error(ErrorCategory::input, "make_group", "expected the ranks of a session",
+                  "got a group of threads");
+    MPI_Group everyone = MPI_GROUP_NULL;
+    MPI_Group members = MPI_GROUP_NULL;
+    MPI_Comm_group(all, &everyone);
+    MPI_Group_incl(everyone, static_cast<int>(part.members.size()), part.members.data(), &members);
+    MPI_Comm_create_group(all, members, static_cast<int>(part.number % kLargestCount), &comm_);
+    MPI_Group_free(&members);
+    MPI_Group_free(&everyone);
+  }
+  SubCommunicator(const SubCommunicator&) = delete;
+  SubCommunicator& operator=(const SubCommunicator&) = delete;
+  ~SubCommunicator() { MPI_Comm_free(&comm_); }
+  MPI_Comm comm() const { return comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+/// An operation on the communication thread. It does not run if an earlier one failed: then its
+/// promise is broken, and the thread has the failure.
+class Submitted final : public allreduce::PendingOperation {
+ public:
+  Submitted(std::shared_ptr<allreduce::CommunicationThread> lane, std::future<void> done)
+      : lane_(std::move(lane)), done_(done.share()) {}
+
+  void wait() override {
+    try {
+      done_.get();
+    } catch (const std::future_error&) {
+      lane_->wait();
+      throw;
+    }
+  }
+  bool test() override {
+    if (done_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
+    wait();
+    return true;
+  }
+  void wait(device::Stream& /*stream*/) override { wait(); }
+
+ private:
+  std::shared_ptr<allreduce::CommunicationThread> lane_;
+  std::shared_future<void> done_;
+};
+
+/// The program's options, as the operator overrides them.
+WorkersOptions overridden(const Session& session, WorkersOptions options) {
+  const OperatorSettings& settings = session.settings();
+  if (!settings.allreduce.empty()) options.route = allreduce::parse_route(settings.allreduce);
+  return options;
+}
 
 device::Device checked_device(const Session& session, device::Device device) {
   check_tf_config(session);
@@ -17,17 +94,109 @@ device::Device checked_device(const Session& session, device::Device device) {
 }  // namespace
 
 Workers::Workers(Session& session, const WorkersOptions& options)
-    : world_(session, {checked_device(session, options.device)},
-             {.route = options.route, .remembered_route = {}, .share_gpus = options.share_gpus}),
+    : options_(overridden(session, options)),
+      world_(session, {checked_device(session, options.device)},
+             {.route = options_.route, .remembered_route = {}, .share_gpus = options.share_gpus}),
       lane_(std::make_shared<allreduce::CommunicationThread>()) {
   world_.watch(options.stall_timeout, "restart it from its last saved state");
+  const TraceOptions& trace = session.settings().trace;
+  if (trace.file.empty()) return;
+  tracing_ = std::make_unique<Tracing>(session, world_.ranks(),
+                                       options_.device.kind == device::DeviceKind::gpu, trace);
+  tracing_->begin();
 }
 
 Workers::Workers(Session& session, const allreduce::Communicator& group, device::Device device)
-    : world_(session, {device}, {group}, group),
+    : options_{.device = device},
+      world_(session, {device}, {group}, group),
       lane_(std::make_shared<allreduce::CommunicationThread>()) {}
 
-Workers::~Workers() = default;
+Workers::Workers(const Workers& parent, std::shared_ptr<allreduce::Activity> activity,
+                 const allreduce::Communicator& group, const allreduce::Communicator& ranks)
+    : options_(parent.options_),
+      world_(parent.session(), {options_.device}, {group}, ranks, activity),
+      lane_(parent.lane_),
+      in_group_(std::move(activity)) {
+  session().watch_group(in_group_);
+}
+
+Workers::~Workers() {
+  if (in_group_) session().end_group(in_group_);
+  if (!tracing_) return;
+  if (std::uncaught_exceptions() > exceptions_) {
+    tracing_->fail();
+    return;
+  }
+  try {
+    wait_pending();
+    tracing_->finish();
+  } catch (const std::exception& error) {
+    session().logger()->warn("the trace is lost: {}", error.what());
+  }
+}
+
+void Workers::begin_step(std::int64_t step) {
+  if (!tracing_) return;
+  wait_pending();
+  tracing_->before_step(step);
+}
+
+void Workers::end_step(std::int64_t step) {
+  if (tracing_) tracing_->after_step(step);
+}
+
+std::unique_ptr<Workers> Workers::make_group(std::span<const int> members) {
+  wait_pending();
+  Agreement(group()).require_same("make_group", "members",
+                                  fmt::format("{}", fmt::join(members, ", ")));
+  const std::set<int> distinct(members.begin(), members.end());
+  if (members.empty() || distinct.size() < members.size() || *distinct.begin() < 0 ||
+      *distinct.rbegin() >= size())
+    throw Error(
+        ErrorCategory::input, "make_group",
+        fmt::format("expected different ranks from 0 to {}", size() - 1),
+        fmt::format("got {}",
+                    members.empty() ? "none" : fmt::format("{}", fmt::join(members, ", "))));
+  const allreduce::RankGroup whole = in_group_ ? in_group_->group() : allreduce::RankGroup();
+  allreduce::RankGroup part{.number = whole.number * kLargestCount + ++groups_made_};
+  for (const int member : members)
+    part.members.push_back(in_group_ ? whole.members[static_cast<std::size_t>(member)] : member);
+  if (!distinct.contains(rank())) return nullptr;
+  std::vector<allreduce::Communicator> replicas;
+  std::optional<allreduce::Communicator> ranks;
+  if (members.size() == 1) {
+    replicas = allreduce::make_in_process_group(1);
+    ranks = replicas.front();
+  } else {
+    const SubCommunicator some(session(), part);
+    const allreduce::Route route = options_.route == allreduce::Route::automatic
+                                       ? allreduce::select_route(some.comm(), std::nullopt).route
+                                       : options_.route;
+    replicas =
+        allreduce::make_device_group(some.comm(), {options_.device}, route, options_.share_gpus);
+    ranks = allreduce::make_mpi_group(some.comm(), allreduce::Route::mpi);
+  }
+  return std::unique_ptr<Workers>(new Workers(
+      *this, std::make_shared<allreduce::Activity>(std::move(part)), replicas.front(), *ranks));
+}
+
+allreduce::Request Workers::submit(std::function<void(const allreduce::Communicator&)> operation) {
+  auto promise = std::make_shared<std::promise<void>>();
+  auto pending = std::make_unique<Submitted>(lane_, promise->get_future());
+  lane_->submit([promise = std::move(promise), operation = std::move(operation), group = group()] {
+    try {
+      operation(group);
+      promise->set_value();
+    } catch (const Error& error) {
+      promise->set_exception(std::current_exception());
+      if (error.category() != ErrorCategory::input) throw;
+    } catch (...) {
+      promise->set_exception(std::current_exception());
+      throw;
+    }
+  });
+  return allreduce::Request(std::move(pending));
+}
 
 std::string Workers::route() const {
   const std::string& reason = world_.selection().reason;

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/job/session.h"
@@ -16,6 +20,9 @@ class CommunicationThread;
 }
 
 namespace lockstep::job {
+
+class StepObserver;
+class Tracing;
 
 /// Used on the thread that created it. Every rank must call the same functions in the same order
 /// with the same counts; otherwise all ranks throw the same Error (communication).
@@ -36,6 +43,12 @@ class Workers final : public SessionGroup {
   /// The route and the reason for it: "shared-memory (2 ranks on one node)".
   std::string route() const;
 
+  /// The ranks `members` of this group as a group of their own, numbered in this order; null on the
+  /// other ranks. Collective over this group, with the same members on all ranks. It is watched
+  /// like this one, which must outlive it; a rank that is in several groups makes their calls in an
+  /// order that fits for all ranks. Throws Error (input) unless `members` are different ranks.
+  std::unique_ptr<Workers> make_group(std::span<const int> members);
+
   /// Replaces values[i] with the sum (or maximum, minimum) of values[i] over all ranks, bitwise
   /// identical on all ranks. In place; `values` may be empty. Throws Error (communication).
   template <allreduce::Reducible T>
@@ -43,6 +56,30 @@ class Workers final : public SessionGroup {
     wait_pending();
     group().all_reduce(values, op).wait();
   }
+  /// As above, with factors: values[i] is multiplied by `before` on each rank, reduced, and
+  /// multiplied by `after`.
+  template <allreduce::Fractional T>
+  void all_reduce(std::span<T> values, allreduce::ReduceOp op, double before, double after) {
+    allreduce::scale(values, before);
+    all_reduce(values, op);
+    allreduce::scale(values, after);
+  }
+  /// Replaces values[i] with the mean of values[i] over all ranks.
+  template <allreduce::Fractional T>
+  void average(std::span<T> values) {
+    all_reduce(values, allreduce::ReduceOp::sum, 1, 1.0 / size());
+  }
+
+  /// Runs `operation` on the communication thread with group(), after the operations and the
+  /// gradients that were submitted before; the program computes meanwhile. All ranks submit the
+  /// same operations in the same order. The values must stay valid and unchanged until the request
+  /// is complete. An Error (input) is thrown by the request alone, any other failure also by all
+  /// later calls.
+  ///
+  ///     auto request = workers.submit([&](const Communicator& group) {
+  ///       group.all_reduce(values).wait();
+  ///     });
+  allreduce::Request submit(std::function<void(const allreduce::Communicator&)> operation);
 
   /// Copies `values` of rank `root` to all ranks. The size is the same on all ranks. Throws Error
   /// (communication), and Error (input) if `root` is not a rank.
@@ -55,12 +92,18 @@ class Workers final : public SessionGroup {
   /// 2 GiB in total. Throws Error (communication).
   template <typename T>
   std::vector<std::vector<T>> all_gather(std::span<const T> values) {
-    std::vector<std::vector<T>> all;
-    for (const std::vector<std::byte>& bytes : gather_bytes(std::as_bytes(values))) {
-      const auto* begin = reinterpret_cast<const T*>(bytes.data());
-      all.emplace_back(begin, begin + bytes.size() / sizeof(T));
-    }
-    return all;
+    return elements<T>(gather_bytes(std::as_bytes(values)));
+  }
+
+  /// Sends parts[i] to rank i, and returns what each rank sent to this one, in rank order; sizes
+  /// may differ. One part for each rank; at most 2 GiB in total over all ranks. Throws Error
+  /// (communication).
+  template <typename T>
+  std::vector<std::vector<T>> all_to_all(const std::vector<std::vector<T>>& parts) {
+    std::vector<std::span<const std::byte>> bytes;
+    for (const std::vector<T>& part : parts) bytes.push_back(std::as_bytes(std::span(part)));
+    wait_pending();
+    return elements<T>(group().all_to_all(bytes));
   }
 
   /// Returns once every rank has called it. Throws Error (communication).
@@ -79,6 +122,15 @@ class Workers final : public SessionGroup {
   const std::shared_ptr<allreduce::CommunicationThread>& communication_thread() const {
     return lane_;
   }
+  /// Called by reducers before and after each of their steps, from 1: traces the steps if
+  /// LOCKSTEP_TRACE is set (lockstep/job/operator_settings.h). Collective.
+  void begin_step(std::int64_t step);
+  void end_step(std::int64_t step);  ///< see begin_step()
+  /// From now on, `observer` sees the steps of the reducers that are created over this group; null:
+  /// none does.
+  void observe(std::shared_ptr<StepObserver> observer) { observer_ = std::move(observer); }
+  /// The observer, or null.
+  const std::shared_ptr<StepObserver>& observer() const { return observer_; }
   /// Waits for all reductions in flight. Rethrows their exceptions.
   void wait_pending() override;
   /// Makes the collectives of all ranks throw Error (communication) with `reason`.
@@ -87,11 +139,30 @@ class Workers final : public SessionGroup {
   allreduce::Activity& activity() { return world_.activity(0); }
 
  private:
+  /// A group of some of the ranks of `parent`, over `group`.
+  Workers(const Workers& parent, std::shared_ptr<allreduce::Activity> activity,
+          const allreduce::Communicator& group, const allreduce::Communicator& ranks);
+
+  template <typename T>
+  static std::vector<std::vector<T>> elements(const std::vector<std::vector<std::byte>>& parts) {
+    std::vector<std::vector<T>> all;
+    for (const std::vector<std::byte>& bytes : parts) {
+      const auto* begin = reinterpret_cast<const T*>(bytes.data());
+      all.emplace_back(begin, begin + bytes.size() / sizeof(T));
+    }
+    return all;
+  }
   void broadcast_bytes(std::span<std::byte> values, int root);
   std::vector<std::vector<std::byte>> gather_bytes(std::span<const std::byte> values);
 
+  WorkersOptions options_;
   World world_;
-  std::shared_ptr<allreduce::CommunicationThread> lane_;
+  std::shared_ptr<allreduce::CommunicationThread> lane_;  // that of the group it is part of
+  std::shared_ptr<allreduce::Activity> in_group_;         // null: all ranks of the session
+  std::uint32_t groups_made_ = 0;
+  std::shared_ptr<StepObserver> observer_;
+  std::unique_ptr<Tracing> tracing_;  // null: no trace
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace lockstep::job

@@ -91,13 +91,15 @@ World::World(Session& session, std::vector<device::Device> devices, const WorldO
 }
 
 World::World(Session& session, std::vector<device::Device> devices,
-             std::vector<allreduce::Communicator> groups, allreduce::Communicator ranks)
+             std::vector<allreduce::Communicator> groups, allreduce::Communicator ranks,
+             std::shared_ptr<allreduce::Activity> activity)
     : session_(session),
       devices_(std::move(devices)),
       groups_(std::move(groups)),
       ranks_(std::move(ranks)) {
   LOCKSTEP_CHECK_OP(devices_.size(), ==, groups_.size());
   std::vector<std::shared_ptr<allreduce::Activity>> activities;
+  if (activity) activities.push_back(std::move(activity));
   while (activities.size() < devices_.size())
     activities.push_back(std::make_shared<allreduce::Activity>());
   record_in(std::move(activities));

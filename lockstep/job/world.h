@@ -41,9 +41,10 @@ class World {
   /// must outlive this object. Throws like allreduce::make_device_group, the same on all ranks.
   World(Session& session, std::vector<device::Device> devices, const WorldOptions& options);
   /// Wraps existing groups: `groups[i]` and `devices[i]` belong to local replica i, `ranks` has one
-  /// member per process.
+  /// member per process. `activity` records the collectives of local replica 0; null: a new one.
   World(Session& session, std::vector<device::Device> devices,
-        std::vector<allreduce::Communicator> groups, allreduce::Communicator ranks);
+        std::vector<allreduce::Communicator> groups, allreduce::Communicator ranks,
+        std::shared_ptr<allreduce::Activity> activity = {});
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;

@@ -32,6 +32,7 @@ void for_each_type(const Body& body) {
   run_for("float64", std::type_identity<double>());
   run_for("float16", std::type_identity<Float16>());
   run_for("bfloat16", std::type_identity<BFloat16>());
+  run_for("uint8", std::type_identity<std::uint8_t>());
   run_for("int32", std::type_identity<std::int32_t>());
   run_for("int64", std::type_identity<std::int64_t>());
 }
@@ -42,7 +43,7 @@ T stored(auto value) {
 }
 
 template <typename T>
-constexpr bool kIsHalf = sizeof(T) == 2;
+constexpr bool kIsNarrow = sizeof(T) <= 2;
 
 // Whole numbers, whose sums are exact in every type; in the wider types they differ between all
 // ranks and neighbors.
@@ -53,7 +54,7 @@ struct Numbers {
   int members;
 
   int first_value(std::size_t i) const {
-    return kIsHalf<T> ? static_cast<int>(i % 13) : members * static_cast<int>(i % 97);
+    return kIsNarrow<T> ? static_cast<int>(i % 13) : members * static_cast<int>(i % 97);
   }
   std::vector<T> values_of(int rank, std::size_t count) const {
     std::vector<T> values(count);
@@ -172,7 +173,7 @@ double uneven_value(int rank, std::size_t i, int decades) {
 template <typename T>
 void expect_rounding_of(double precision, const Communicator& group) {
   constexpr std::size_t kCount = 1000;
-  constexpr int kDecades = kIsHalf<T> ? 4 : 7;
+  constexpr int kDecades = kIsNarrow<T> ? 4 : 7;
   std::vector<T> values(kCount);
   std::array<long double, kCount> exact{};
   std::array<long double, kCount> magnitude{};
@@ -245,6 +246,25 @@ TEST_P(OrderedCollectives, AddInMemberOrder) {
     sum_and_wait(group, values);
     for (std::size_t i = 0; i < values.size(); ++i)
       ASSERT_EQ(values[i], i % 2 == 0 ? kLarge : kLarge + 2.0F) << i;
+  });
+}
+
+TEST_P(Collectives, SendEachMemberItsPart) {
+  run(GetParam(), [](const Communicator& group) {
+    // Member r sends r + i bytes to member i; the parts of 0 bytes among them are empty.
+    const auto part = [](int from, int to) {
+      return std::vector(static_cast<std::size_t>(from + to),
+                         std::byte{static_cast<unsigned char>(16 * from + to)});
+    };
+    for (int round = 0; round < 2; ++round) {
+      std::vector<std::vector<std::byte>> mine;
+      for (int to = 0; to < group.size(); ++to) mine.push_back(part(group.rank(), to));
+      const std::vector<std::span<const std::byte>> parts(mine.begin(), mine.end());
+      const std::vector<std::vector<std::byte>> received = group.all_to_all(parts);
+      ASSERT_EQ(received.size(), static_cast<std::size_t>(group.size()));
+      for (int from = 0; from < group.size(); ++from)
+        EXPECT_EQ(received[static_cast<std::size_t>(from)], part(from, group.rank()));
+    }
   });
 }
 

@@ -126,8 +126,8 @@ TEST(MpiGroup, RejectsGathersBeyondTheMpiCountLimit) {
     EXPECT_EQ(error_of([&] {
                 group.all_gather(std::span(static_cast<const std::byte*>(memory), kBytes));
               }),
-              fmt::format("[all-gather] expected at most 2147483647 bytes over all ranks together; "
-                          "gather in pieces, got {}",
+              fmt::format("[all_gather] expected at most 2147483647 bytes over all ranks together "
+                          "in one call, got {}",
                           kBytes * static_cast<std::size_t>(world_size())));
     const std::byte small{static_cast<unsigned char>(group.rank())};
     EXPECT_EQ(group.all_gather(std::span(&small, 1)).size(),

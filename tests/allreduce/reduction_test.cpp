@@ -215,11 +215,27 @@ TEST(ReduceElement, MatchesTheLoopsBitwiseForFloat16) {
 TEST(ReduceElement, MatchesTheLoopsBitwiseForBFloat16) {
   expect_same_bits_as_loops<BFloat16>(ElementType::bfloat16);
 }
+TEST(ReduceElement, MatchesTheLoopsBitwiseForUint8) {
+  expect_same_bits_as_loops<std::uint8_t>(ElementType::uint8);
+}
 TEST(ReduceElement, MatchesTheLoopsBitwiseForInt32) {
   expect_same_bits_as_loops<std::int32_t>(ElementType::int32);
 }
 TEST(ReduceElement, MatchesTheLoopsBitwiseForInt64) {
   expect_same_bits_as_loops<std::int64_t>(ElementType::int64);
+}
+
+TEST(Scale, RoundsTheProductOnce) {
+  std::vector<float> singles = {1, -3, 0};
+  scale(std::span(singles), 1.0 / 3);
+  EXPECT_EQ(singles, (std::vector<float>{1.0F / 3, -1, 0}));
+  std::vector<double> doubles = {1, -3};
+  scale(std::span(doubles), 1.0 / 3);
+  EXPECT_EQ(doubles, (std::vector<double>{1.0 / 3, -1}));
+  std::vector<Float16> halves = {to_float16(3), to_float16(-0.5F)};
+  scale(std::span(halves), 0.5);
+  EXPECT_EQ(to_float(halves[0]), 1.5F);
+  EXPECT_EQ(to_float(halves[1]), -0.25F);
 }
 
 TEST(WireScale, MaximizesTheSum) {

@@ -110,29 +110,6 @@ TEST(WatchdogOfOneProcess, DoesNotCountAWaitInACollectiveAsWork) {
   EXPECT_THAT(reported.await().text, HasSubstr("replica 1 (rank 0, host H)"));
 }
 
-TEST(StallTimeout, IsReadFromTheEnvironment) {
-  constexpr const char* kVariable = "LOCKSTEP_STALL_TIMEOUT";
-  unsetenv(kVariable);
-  EXPECT_EQ(stall_timeout_of_environment(), std::nullopt);
-  for (const auto& [text, seconds] : {std::pair("3600", 3600.0), {"0", 0.0}, {"0.5", 0.5}}) {
-    setenv(kVariable, text, 1);
-    EXPECT_EQ(stall_timeout_of_environment(), seconds);
-  }
-  for (const char* text : {"", "-1", "nan", "inf", "120s", " 3", "two minutes"}) {
-    setenv(kVariable, text, 1);
-    try {
-      ADD_FAILURE() << text << " is " << stall_timeout_of_environment().value_or(-1);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.category(), ErrorCategory::input);
-      EXPECT_EQ(std::string(error.what()),
-                fmt::format("[LOCKSTEP_STALL_TIMEOUT] expected a stall timeout of 0 (off) or more "
-                            "seconds, got \"{}\"",
-                            text));
-    }
-  }
-  unsetenv(kVariable);
-}
-
 TEST(WatchdogOfOneProcess, IsOffAtZero) {
   Activity replica;
   replica.enter("all_reduce");

@@ -35,6 +35,7 @@ struct Arguments {
   int prefetch = 2;
   std::size_t replicas = 1;
   bool wrapped = false;
+  bool grouped = false;
   bool unguarded = false;
   bool again = false;
   bool replaces = false;
@@ -76,6 +77,7 @@ int parse(int argc, char** argv, Arguments& arguments) {
   program.add_option("--rest", arguments.rest, "Seconds between the trainings of --again");
   program.add_flag("--replaces", arguments.replaces,
                    "Trains with a strategy that replaces another one");
+  program.add_flag("--grouped", arguments.grouped, "With --wrapped: over a group of ranks");
   program.add_flag("--unguarded", arguments.unguarded, "Lets exceptions leave main");
   try {
     program.parse(argc, argv);
@@ -145,7 +147,8 @@ int train(Session& session, const Arguments& arguments) {
                          .workers = {.route = allreduce::parse_route(arguments.route),
                                      .stall_timeout = arguments.stall_timeout},
                          .steps = arguments.steps,
-                         .pause = std::chrono::milliseconds(arguments.pause)});
+                         .pause = std::chrono::milliseconds(arguments.pause),
+                         .in_group = arguments.grouped});
   if (!arguments.data.empty()) static_cast<void>(data::open_data(arguments.data));
   if (arguments.fault.kind == "throws-before-the-replicas" &&
       session.rank() == arguments.fault.rank)

@@ -37,8 +37,11 @@ void print_line(const std::string& line) {
 int run(Session& session, const WrappedLoop& loop) {
   const FaultInjector injector(loop.fault, session.rank(), 0);
   Workers workers(session, loop.workers);
+  std::vector<int> reversed;
+  for (int rank = workers.size() - 1; rank >= 0; --rank) reversed.push_back(rank);
+  const auto group = loop.in_group ? workers.make_group(reversed) : nullptr;
   Optimizer inner;
-  DistributedOptimizer optimizer(workers, inner, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+  DistributedOptimizer optimizer(group ? *group : workers, inner, {.first_bucket_bytes = 1, .bucket_bytes = 1});
   optimizer.broadcast_parameters();
   for (std::int64_t step = 0; step < loop.steps; ++step) {
     std::this_thread::sleep_for(loop.pause);

@@ -13,6 +13,7 @@ struct WrappedLoop {
   WorkersOptions workers;
   std::int64_t steps = 20;
   std::chrono::milliseconds pause{0};  ///< before each step
+  bool in_group = false;               ///< over a group of all ranks in reverse
 };
 
 /// Runs the loop on this rank and returns the exit status. The chief prints its first steps like

@@ -155,10 +155,18 @@ TEST(WrappedLoop, ObeysTheTimeoutOfItsEnvironment) {
   const ScopedVariable timeout("LOCKSTEP_STALL_TIMEOUT", "soon");
   for (const Outcome& outcome : outcomes_of("")) {
     EXPECT_EQ(outcome.status, 2);
-    EXPECT_THAT(
-        error_lines(outcome),
-        Contains(HasSubstr("[LOCKSTEP_STALL_TIMEOUT] expected a stall timeout of 0 (off) or "
-                           "more seconds, got \"soon\"")));
+    EXPECT_THAT(error_lines(outcome),
+                Contains(HasSubstr("[environment] expected LOCKSTEP_STALL_TIMEOUT")));
+  }
+}
+
+TEST(WrappedLoop, NamesTheRankThatIsAbsentFromItsGroup) {
+  for (const Outcome& outcome : outcomes_of(fmt::format(
+           "--grouped --stall-timeout {} --fault sleeps --step 7", kStallTimeout))) {
+    const std::string line = expect_failure(outcome);
+    EXPECT_EQ(outcome.status, 4);
+    EXPECT_THAT(line, AllOf(HasSubstr(name_of_rank(1)), HasSubstr(" of ranks "),
+                            Not(HasSubstr("rank 0, host"))));
   }
 }
 

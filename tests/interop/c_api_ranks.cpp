@@ -1,8 +1,11 @@
 // The reductions of the C interface over several ranks.
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/interop/c_api.h"
@@ -51,6 +54,139 @@ bool gathers_unequal_parts(lockstep_session* session) {
          all == expected;
 }
 
+/// Rank r sends r + i letters to rank i, at once and in the background.
+bool sends_to_all(lockstep_session* session) {
+  const auto rank = static_cast<std::size_t>(lockstep_rank(session));
+  const auto ranks = static_cast<std::size_t>(lockstep_world_size(session));
+  std::string mine;
+  std::string expected;
+  std::vector<std::size_t> bytes;
+  for (std::size_t other = 0; other < ranks; ++other) {
+    bytes.push_back(rank + other);
+    mine += std::string(rank + other, static_cast<char>('a' + rank));
+    expected += std::string(rank + other, static_cast<char>('a' + other));
+  }
+  std::vector<std::size_t> sizes(ranks);
+  std::string all(expected.size(), '-');
+  lockstep_request* request = nullptr;
+  return lockstep_all_to_all(session, mine.data(), bytes.data(), all.data(), all.size(),
+                             sizes.data()) == LOCKSTEP_OK &&
+         all == expected && sizes == bytes &&
+         lockstep_all_to_all_start(session, mine.data(), bytes.data(), all.data(), 0, sizes.data(),
+                                   &request) == LOCKSTEP_OK &&
+         lockstep_wait(request) == (ranks == 1 ? LOCKSTEP_OK : LOCKSTEP_INPUT);
+}
+
+/// Three collectives in the background, of which the second gives the first operand of the third.
+bool reduces_in_the_background(lockstep_session* session) {
+  const int ranks = lockstep_world_size(session);
+  const int rank = lockstep_rank(session);
+  std::vector<double> values(1000, rank + 1);
+  std::vector<unsigned char> bytes(100, static_cast<unsigned char>(100 + rank));
+  lockstep_request* mean = nullptr;
+  lockstep_request* sum = nullptr;
+  lockstep_request* copy = nullptr;
+  if (lockstep_all_reduce_start(session, values.data(), values.size(), LOCKSTEP_FLOAT64,
+                                LOCKSTEP_AVERAGE, 2, 10, &mean) != LOCKSTEP_OK ||
+      lockstep_all_reduce_start(session, bytes.data(), bytes.size(), LOCKSTEP_UINT8, LOCKSTEP_SUM,
+                                1, 1, &sum) != LOCKSTEP_OK ||
+      lockstep_broadcast_start(session, values.data(), sizeof(double), ranks - 1, &copy) !=
+          LOCKSTEP_OK)
+    return false;
+  int done = 0;
+  while (done == 0)
+    if (lockstep_test(copy, &done) != LOCKSTEP_OK) return false;
+  if (lockstep_wait(copy) != LOCKSTEP_OK || lockstep_wait(sum) != LOCKSTEP_OK ||
+      lockstep_wait(mean) != LOCKSTEP_OK)
+    return false;
+  const auto total = static_cast<unsigned char>(100 * ranks + ranks * (ranks - 1) / 2);
+  return values[7] == 10.0 * (ranks + 1) && bytes[99] == total &&
+         lockstep_all_reduce(session, bytes.data(), 1, LOCKSTEP_UINT8, LOCKSTEP_AVERAGE) ==
+             LOCKSTEP_INPUT;
+}
+
+/// The ranks in reverse, and the last rank alone.
+bool works_in_groups(lockstep_session* session) {
+  const int ranks = lockstep_world_size(session);
+  const int rank = lockstep_rank(session);
+  std::vector<int> reversed;
+  for (int other = ranks - 1; other >= 0; --other) reversed.push_back(other);
+  lockstep_session* all = nullptr;
+  lockstep_session* last = nullptr;
+  const int last_rank = ranks - 1;
+  if (lockstep_group_create(session, reversed.data(), reversed.size(), &all) != LOCKSTEP_OK ||
+      lockstep_group_create(session, &last_rank, 1, &last) != LOCKSTEP_OK)
+    return false;
+  bool is_right = lockstep_rank(all) == ranks - 1 - rank && lockstep_world_size(all) == ranks &&
+                  (last != nullptr) == (rank == last_rank);
+  int value = rank;
+  is_right = is_right && lockstep_broadcast(all, &value, sizeof(value), 0) == LOCKSTEP_OK &&
+             value == last_rank;
+  if (last != nullptr) {
+    double one = 5;
+    is_right = is_right && lockstep_world_size(last) == 1 &&
+               lockstep_all_reduce(last, &one, 1, LOCKSTEP_FLOAT64, LOCKSTEP_SUM) == LOCKSTEP_OK &&
+               one == 5;
+  }
+  lockstep_finalize(last);
+  lockstep_finalize(all);
+  const int twice[] = {0, 0};
+  return is_right && lockstep_group_create(session, twice, 2, &all) == LOCKSTEP_INPUT &&
+         lockstep_barrier(session) == LOCKSTEP_OK;
+}
+
+/// A loop that fits y = x^4 + 2 x by a polynomial; `state` says whether it passes the number of
+/// samples.
+int fit(lockstep_session* session, void* state) {
+  constexpr std::size_t kWeights = 5;
+  struct Model {
+    std::array<double, kWeights> weights{};
+    std::array<double, kWeights> slopes{};
+  } model;
+  lockstep_parameter parameter = {"weights", model.weights.data(), model.slopes.data(), kWeights,
+                                  LOCKSTEP_FLOAT64};
+  lockstep_optimizer* optimizer = nullptr;
+  const auto descend = [](void* all) {
+    auto* mine = static_cast<Model*>(all);
+    for (std::size_t k = 0; k < kWeights; ++k) mine->weights[k] -= 0.1 * mine->slopes[k];
+    return 0;
+  };
+  if (lockstep_optimizer_create(session, &parameter, 1, nullptr, descend, &model, &optimizer) !=
+      LOCKSTEP_OK)
+    return 1;
+  // The first rank has one of seven samples.
+  const int ranks = lockstep_world_size(session);
+  const int rank = lockstep_rank(session);
+  const int begin = rank == 0 ? 0 : 1 + 6 * (rank - 1) / (ranks - 1);
+  const int end = ranks == 1 ? 7 : rank == 0 ? 1 : 1 + 6 * rank / (ranks - 1);
+  int status = LOCKSTEP_OK;
+  for (int step = 0; step < 3; ++step) {
+    model.slopes = {};
+    for (int i = begin; i < end; ++i) {
+      const double x = (i - 3) / 3.0;
+      double error = -std::pow(x, 4) - 2 * x;
+      for (std::size_t k = 0; k < kWeights; ++k)
+        error += model.weights[k] * std::pow(x, static_cast<double>(k));
+      for (std::size_t k = 0; k < kWeights; ++k)
+        model.slopes[k] += 2 * error * std::pow(x, static_cast<double>(k)) / (end - begin);
+    }
+    status |= lockstep_backward_done(optimizer, state != nullptr ? end - begin : 1);
+    status |= lockstep_step(optimizer, nullptr);
+  }
+  lockstep_optimizer_free(optimizer);
+  return status;
+}
+
+bool verifies_loops(lockstep_session* session) {
+  int right = 1;
+  if (lockstep_verify_equivalence(session, fit, &right) != LOCKSTEP_OK) return false;
+  const int status = lockstep_verify_equivalence(session, fit, nullptr);
+  const std::string error = lockstep_last_error();
+  return lockstep_world_size(session) == 1
+             ? status == LOCKSTEP_OK
+             : status == LOCKSTEP_INPUT && error.find("in place of samples") != std::string::npos;
+}
+
 }  // namespace
 
 int main() {
@@ -63,8 +199,13 @@ int main() {
   float factorial = 1;
   for (float rank = 1; rank <= ranks; ++rank) factorial *= rank;
   int status = 0;
-  if (!scatters(session) || !gathers_unequal_parts(session)) {
-    std::fprintf(stderr, "c_api_ranks: wrong numbers %s\n", lockstep_last_error());
+  const std::pair<const char*, bool (*)(lockstep_session*)> checks[] = {
+      {"reduce_scatter", scatters}, {"all_gather_unequal", gathers_unequal_parts},
+      {"all_to_all", sends_to_all}, {"requests", reduces_in_the_background},
+      {"groups", works_in_groups},  {"verify_equivalence", verifies_loops}};
+  for (const auto& [name, is_right] : checks) {
+    if (is_right(session)) continue;
+    std::fprintf(stderr, "c_api_ranks: %s: wrong result; %s\n", name, lockstep_last_error());
     status = 1;
   }
   for (const int op : {LOCKSTEP_SUM, LOCKSTEP_MAX, LOCKSTEP_MIN, LOCKSTEP_PRODUCT}) {

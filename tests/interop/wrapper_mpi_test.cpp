@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <span>
+#include <vector>
+
 #include "tests/interop/distributed_loop.h"
 #include "tests/support/mpi_session.h"
 #include "tests/support/ranks.h"
@@ -94,6 +98,57 @@ TEST(WrapperMpi, ADifferentModelOnOneRankFailsOnAll) {
   own::Momentum momentum(network);
   EXPECT_THAT(allreduce::error_of([&] { DistributedOptimizer(workers, momentum); }),
               HasSubstr("output/weights [7] is on replica 0 and not on replica"));
+}
+
+// Each group trains as all ranks would, beside the others and beside collectives of all ranks.
+TEST(WrapperMpi, TrainsInGroupsOfRanks) {
+  job::Workers& all = job::mpi_session().workers();
+  std::vector<int> even;
+  std::vector<int> odd;
+  for (int rank = all.size() - 1; rank >= 0; --rank) (rank % 2 == 0 ? even : odd).push_back(rank);
+  const auto first = all.make_group(even);
+  const auto second = odd.empty() ? nullptr : all.make_group(odd);
+  job::Workers& mine = all.rank() % 2 == 0 ? *first : *second;
+  EXPECT_EQ(mine.size(), static_cast<int>((all.rank() % 2 == 0 ? even : odd).size()));
+  const std::vector<float> alone = own::train_alone();
+  EXPECT_LT(own::relative_difference(alone, own::train_as_rank(mine, {})), 1e-6);
+  EXPECT_TRUE(all.any(all.rank() == all.size() - 1));
+  EXPECT_LT(own::relative_difference(alone, own::train_as_rank(all, {})), 1e-6);
+  // A group of some ranks of a group.
+  const auto inner = mine.make_group(std::vector{mine.size() - 1});
+  EXPECT_EQ(inner != nullptr, mine.rank() == mine.size() - 1);
+  if (inner) {
+    EXPECT_TRUE(inner->any(true));
+  }
+}
+
+TEST(WrapperMpi, RequiresTheSameMembersOnAllRanks) {
+  job::Workers& all = job::mpi_session().workers();
+  if (all.size() == 1) return;
+  EXPECT_THAT(allreduce::error_of([&] { all.make_group(std::vector{all.rank()}); }),
+              HasSubstr("[make_group] expected the same members on all ranks; rank 0 has"));
+  EXPECT_THAT(allreduce::error_of([&] {
+                all.make_group(std::vector{0, all.size()});
+              }),
+              HasSubstr("[make_group] expected different ranks from 0 to"));
+}
+
+TEST(WrapperMpi, SubmitsCollectivesInOrder) {
+  job::Workers& all = job::mpi_session().workers();
+  std::vector<double> values(1000, 1);
+  std::vector<std::vector<std::byte>> gathered;
+  auto sum = all.submit(
+      [&](const allreduce::Communicator& group) { group.all_reduce(std::span(values)).wait(); });
+  auto gather = all.submit([&](const allreduce::Communicator& group) {
+    gathered = group.all_gather(std::as_bytes(std::span(values).first(1)));
+  });
+  gather.wait();
+  EXPECT_TRUE(sum.test());
+  EXPECT_EQ(values[999], all.size());
+  ASSERT_EQ(gathered.size(), static_cast<std::size_t>(all.size()));
+  std::vector<float> mine(3, static_cast<float>(all.rank()));
+  all.average(std::span(mine));
+  EXPECT_FLOAT_EQ(mine[2], static_cast<float>(all.size() - 1) / 2);
 }
 
 TEST(WrapperMpi, TheSessionCreatesItsWorkersOnce) {

@@ -49,6 +49,8 @@ class MpiTypes {
       case ElementType::float16:
       case ElementType::bfloat16:
         return half_;
+      case ElementType::uint8:
+        return MPI_UINT8_T;
       case ElementType::int32:
         return MPI_INT32_T;
       case ElementType::int64:

@@ -142,6 +142,8 @@ void launch_reduction(const ReduceBuffers& buffers, Slice slice, ElementType typ
       return reduce<Float16>(op, buffers, slice, stream);
     case ElementType::bfloat16:
       return reduce<BFloat16>(op, buffers, slice, stream);
+    case ElementType::uint8:
+      return reduce<std::uint8_t>(op, buffers, slice, stream);
     case ElementType::int32:
       return reduce<std::int32_t>(op, buffers, slice, stream);
     case ElementType::int64:

@@ -44,22 +44,47 @@ class Lease {
   bool is_released_ = false;
 };
 
-struct Gathering {
-  std::vector<std::byte> mine;
+/// One part for each rank, one after another.
+struct Parts {
   std::vector<int> counts;
   std::vector<int> offsets;
-  std::vector<std::byte> all;
+  std::vector<std::byte> bytes;
+
+  void place() {
+    offsets.resize(counts.size());
+    std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
+    bytes.resize(static_cast<std::size_t>(offsets.back() + counts.back()));
+  }
+  std::vector<std::vector<std::byte>> separate() const {
+    std::vector<std::vector<std::byte>> all;
+    for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+      const auto begin = bytes.begin() + offsets[rank];
+      all.emplace_back(begin, begin + counts[rank]);
+    }
+    return all;
+  }
+};
+
+struct Gathering {
+  std::vector<std::byte> mine;
+  Parts all;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+struct Exchange {
+  Parts sent;
+  Parts received;
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
 /// MPI counts are int. All ranks know all counts, so all throw the same error.
-void check_gather_size(const std::vector<Call>& calls) {
+void check_total(const std::vector<Call>& calls, const char* name) {
   std::size_t total = 0;
   for (const Call& call : calls) total += call.count;
   if (total > static_cast<std::size_t>(INT_MAX))
     throw Error(
-        ErrorCategory::input, "all-gather",
-        fmt::format("expected at most {} bytes over all ranks together; gather in pieces", INT_MAX),
+        ErrorCategory::input, name,
+        fmt::format("expected at most {} bytes over all ranks together in one call", INT_MAX),
         fmt::format("got {}", total));
 }
 
@@ -327,28 +352,45 @@ void MpiGroup::broadcast(std::span<std::byte> values, int root) {
 std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::byte> mine) {
   const Operation operation;
   const std::vector<Call>& calls = compare(Call::all_gather(mine.size()));
-  check_gather_size(calls);
+  check_total(calls, "all_gather");
   Lease<Gathering> gathering;
   gathering->mine.assign(mine.begin(), mine.end());
-  std::size_t total = 0;
-  for (const Call& call : calls) {
-    gathering->offsets.push_back(static_cast<int>(total));
-    gathering->counts.push_back(static_cast<int>(call.count));
-    total += call.count;
-  }
-  gathering->all.resize(total);
+  for (const Call& call : calls) gathering->all.counts.push_back(static_cast<int>(call.count));
+  gathering->all.place();
   check(MPI_Iallgatherv(gathering->mine.data(), static_cast<int>(mine.size()), MPI_BYTE,
-                        gathering->all.data(), gathering->counts.data(), gathering->offsets.data(),
-                        MPI_BYTE, comm_, &gathering->request),
+                        gathering->all.bytes.data(), gathering->all.counts.data(),
+                        gathering->all.offsets.data(), MPI_BYTE, comm_, &gathering->request),
         "MPI_Iallgatherv");
   wait(gathering->request);
   gathering.release();
-  std::vector<std::vector<std::byte>> all;
-  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-    const auto begin = gathering->all.begin() + gathering->offsets[rank];
-    all.emplace_back(begin, begin + gathering->counts[rank]);
-  }
-  return all;
+  return gathering->all.separate();
+}
+
+std::vector<std::vector<std::byte>> MpiGroup::all_to_all(
+    std::span<const std::span<const std::byte>> parts) {
+  const Operation operation;
+  std::size_t total = 0;
+  for (const auto& part : parts) total += part.size();
+  check_total(compare(Call::all_to_all(total)), "all_to_all");
+  Lease<Exchange> exchange;
+  for (const auto& part : parts) exchange->sent.counts.push_back(static_cast<int>(part.size()));
+  exchange->sent.place();
+  for (std::size_t rank = 0; rank < parts.size(); ++rank)
+    std::ranges::copy(parts[rank], exchange->sent.bytes.begin() + exchange->sent.offsets[rank]);
+  exchange->received.counts.resize(parts.size());
+  check(MPI_Ialltoall(exchange->sent.counts.data(), 1, MPI_INT, exchange->received.counts.data(), 1,
+                      MPI_INT, comm_, &exchange->request),
+        "MPI_Ialltoall");
+  wait(exchange->request);
+  exchange->received.place();
+  check(MPI_Ialltoallv(exchange->sent.bytes.data(), exchange->sent.counts.data(),
+                       exchange->sent.offsets.data(), MPI_BYTE, exchange->received.bytes.data(),
+                       exchange->received.counts.data(), exchange->received.offsets.data(),
+                       MPI_BYTE, comm_, &exchange->request),
+        "MPI_Ialltoallv");
+  wait(exchange->request);
+  exchange.release();
+  return exchange->received.separate();
 }
 
 void MpiGroup::barrier() {

@@ -45,6 +45,8 @@ class MpiGroup : public GroupMember {
   std::unique_ptr<PendingOperation> gather_slices(const Values& values) final;
   void broadcast(std::span<std::byte> values, int root) final;
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) final;
+  std::vector<std::vector<std::byte>> all_to_all(
+      std::span<const std::span<const std::byte>> parts) final;
   void barrier() final;
   bool any(bool mine) final;
   void fail(const ErrorMessage& failure) final;

@@ -76,6 +76,8 @@ void write_replica(Writer& out, const ReplicaView& view) {
       .value(view.still_seconds)
       .value(view.unreported_seconds)
       .value(view.collective_seconds);
+  out.value(view.group.number).value(static_cast<std::uint32_t>(view.group.members.size()));
+  for (const std::int32_t member : view.group.members) out.value(member);
 }
 
 ReplicaView read_replica(Reader& in) {
@@ -90,6 +92,9 @@ ReplicaView read_replica(Reader& in) {
   view.still_seconds = in.value<double>();
   view.unreported_seconds = in.value<double>();
   view.collective_seconds = in.value<double>();
+  view.group.number = in.value<std::uint32_t>();
+  for (auto count = in.value<std::uint32_t>(); count > 0 && !in.failed(); --count)
+    view.group.members.push_back(in.value<std::int32_t>());
   return view;
 }
 

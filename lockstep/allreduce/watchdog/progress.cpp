@@ -1,6 +1,8 @@
 #include "lockstep/allreduce/watchdog/progress.h"
 
+#include <algorithm>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "lockstep/base/clock.h"
@@ -48,6 +50,27 @@ ReplicaView ActivityAge::update(const ActivityState& state, double now,
           .still_seconds = now - changed_at_,
           .unreported_seconds = now - reported_at_,
           .collective_seconds = now - collective_changed_at_};
+}
+
+void combine_groups(std::vector<ReplicaView>& views) {
+  if (std::ranges::all_of(views, [](const ReplicaView& view) { return view.group.number == 0; }))
+    return;
+  const ReplicaView first = views.front();
+  const auto least = [&](double ReplicaView::*age) {
+    return std::invoke(age, std::ranges::min(views, {}, age));
+  };
+  const double still = least(&ReplicaView::still_seconds);
+  const double unreported = least(&ReplicaView::unreported_seconds);
+  for (ReplicaView& view : views) {
+    if (view.group.number != 0) {
+      if (view.state.step < 0) view.state.step = first.state.step;
+      view.state.phase = first.state.phase;
+    } else if (&view != &views.front()) {
+      continue;
+    }
+    view.still_seconds = still;
+    view.unreported_seconds = unreported;
+  }
 }
 
 }  // namespace lockstep::allreduce

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/allreduce/activity.h"
 
@@ -74,13 +75,18 @@ inline bool is_outside_training(Phase phase) {
   return phase == Phase::idle || phase == Phase::starting || phase == Phase::ending;
 }
 
-/// The last known state of one replica.
+/// The last known state of one replica, or of a rank in a group of ranks.
 struct ReplicaView {
   ActivityState state;            ///< as its process last reported it
   double still_seconds = 0;       ///< since anything changed, or its process made progress
   double unreported_seconds = 0;  ///< since a call on the Activity
   double collective_seconds = 0;  ///< since a collective was entered or left
+  RankGroup group = {};           ///< number 0: a replica
 };
+
+/// A process is as active in each of its groups as it is in all of them, in the phase of its first
+/// replica, and in its step unless a group has its own. `views`: all views of one process.
+void combine_groups(std::vector<ReplicaView>& views);
 
 /// Computes the ages of one replica. They are exact to within the time between two calls of
 /// update(), and never too long.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <set>
 
 #include "lockstep/base/system/host.h"
 
@@ -31,18 +33,43 @@ std::vector<int> ranks_of(std::span<const ReplicaPlace> places) {
   return ranks;
 }
 
-/// The replicas of ranks that are still watched, in order.
-std::vector<ReplicaPlace> watched_replicas(std::span<const RankView> ranks) {
+/// The replicas of ranks that are still watched, in order; with `group`, the ranks in that group.
+std::vector<ReplicaPlace> watched_replicas(std::span<const RankView> ranks,
+                                           std::uint32_t group = 0) {
   std::vector<ReplicaPlace> places;
   int number = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     for (const ReplicaView& view : ranks[r].replicas) {
+      if (view.group.number != group) continue;
       if (ranks[r].link == Link::connected)
         places.push_back({.rank = static_cast<int>(r), .replica = number, .view = &view});
       ++number;
     }
   }
   return places;
+}
+
+/// The groups in which ranks are watched; 0, all ranks, is the first.
+std::set<std::uint32_t> groups_of(std::span<const RankView> ranks) {
+  std::set<std::uint32_t> groups{0};
+  for (const RankView& rank : ranks)
+    for (const ReplicaView& view : rank.replicas) groups.insert(view.group.number);
+  return groups;
+}
+
+/// The view of a collective in which a rank waits, of another group than `group`; or null.
+const ReplicaView* wait_elsewhere(const RankView& rank, std::uint32_t group) {
+  const auto found = std::ranges::find_if(rank.replicas, [&](const ReplicaView& view) {
+    return view.group.number != group && view.state.in_collective();
+  });
+  return found == rank.replicas.end() ? nullptr : &*found;
+}
+
+/// " of ranks 0,2" for a view of a group.
+std::string of_group(const ReplicaView& view) {
+  if (view.group.number == 0) return "";
+  const std::vector<int> members(view.group.members.begin(), view.group.members.end());
+  return fmt::format(" of ranks {}", fmt::join(members, ","));
 }
 
 template <typename Keep>
@@ -56,7 +83,7 @@ std::vector<ReplicaPlace> select(std::span<const ReplicaPlace> places, Keep keep
 /// `when`: time of its last report, "0.4 s before".
 std::string last_known(const RankView& rank, const std::string& when, const Words& words) {
   if (rank.replicas.empty()) return "it had not reported yet";
-  return fmt::format("{} it was {}", when, words.position(rank.replicas.front().state));
+  return fmt::format("{} it was {}", when, words.position(rank.replicas.front()));
 }
 
 std::optional<Verdict> find_gone(std::span<const RankView> ranks, const Words& words) {
@@ -132,7 +159,9 @@ struct Wait {
   std::vector<ReplicaPlace> behind;  // empty: no replica waits
 };
 
-Wait longest_wait(std::span<const ReplicaPlace> all, double timeout) {
+// A rank that waits in a collective of another group is not behind: it depends on others, too.
+Wait longest_wait(std::span<const RankView> ranks, std::span<const ReplicaPlace> all,
+                  double timeout) {
   Wait wait;
   std::uint64_t furthest = 0;
   for (const ReplicaPlace& place : all) {
@@ -141,8 +170,9 @@ Wait longest_wait(std::span<const ReplicaPlace> all, double timeout) {
     furthest = std::max(furthest, view.state.entered);
     wait.seconds = std::max(wait.seconds, view.collective_seconds);
   }
-  wait.behind = select(all, [&](const ReplicaView& view) {
-    return !view.state.in_collective() && view.state.entered < furthest;
+  std::ranges::copy_if(all, std::back_inserter(wait.behind), [&](const ReplicaPlace& place) {
+    return !place.view->state.in_collective() && place.view->state.entered < furthest &&
+           wait_elsewhere(ranks[place.rank], place.view->group.number) == nullptr;
   });
   return wait;
 }
@@ -159,7 +189,8 @@ std::string describe_wait(std::span<const ReplicaPlace> all, std::span<const Rep
   const auto in_it = select(all, [&](const ReplicaView& view) {
     return view.state.in_collective() && view.state.entered > last;
   });
-  const std::string next = awaited(last, in_it, named.front().view->state, words);
+  const std::string next =
+      awaited(last, in_it, named.front().view->state, words) + of_group(*named.front().view);
   std::vector<std::string> parts;
   for (const ReplicaPlace& place : named)
     parts.push_back(describe_absent(place, place.view->*age, next, words));
@@ -172,9 +203,10 @@ constexpr std::string_view kHowToWork =
     "call tick() (in C lockstep_still_at_work()), or set a longer stall_timeout, which "
     "LOCKSTEP_STALL_TIMEOUT=SECONDS in the environment overrides";
 
-std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double timeout,
+std::optional<Verdict> find_absent(std::span<const RankView> ranks,
+                                   std::span<const ReplicaPlace> all, double timeout,
                                    const Words& words) {
-  const Wait wait = longest_wait(all, timeout);
+  const Wait wait = longest_wait(ranks, all, timeout);
   // Other absent replicas may depend on one that still makes progress (a thread of the same rank),
   // so none is named yet.
   if (wait.behind.empty() || !std::ranges::all_of(wait.behind, [&](const auto& place) {
@@ -197,7 +229,7 @@ std::string positions(std::span<const ReplicaPlace> all, const Words& words) {
   std::vector<std::string> places;
   std::vector<std::vector<ReplicaPlace>> groups;
   for (const ReplicaPlace& place : all) {
-    const std::string where = words.position(place.view->state);
+    const std::string where = words.position(*place.view);
     const auto found = static_cast<std::size_t>(std::ranges::find(places, where) - places.begin());
     if (found == places.size()) {
       places.push_back(where);
@@ -213,8 +245,41 @@ std::string positions(std::span<const ReplicaPlace> all, const Words& words) {
   return join(parts);
 }
 
-std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double timeout,
+/// Members of a group that have ended it, for which another waits in it.
+std::optional<Verdict> find_ended(std::span<const RankView> ranks,
+                                  std::span<const ReplicaPlace> group, double timeout,
+                                  const Words& words) {
+  const auto waiting = select(group, [&](const ReplicaView& view) {
+    return view.state.in_collective() && view.collective_seconds >= timeout;
+  });
+  if (waiting.empty()) return std::nullopt;
+  const ReplicaView& view = *waiting.front().view;
+  Verdict verdict{.kind = Verdict::Kind::left};
+  std::vector<std::string> parts;
+  for (const std::int32_t member : view.group.members) {
+    if (member < 0 || static_cast<std::size_t>(member) >= ranks.size() ||
+        std::ranges::find(group, member, &ReplicaPlace::rank) != group.end())
+      continue;
+    verdict.ranks.push_back(member);
+    parts.push_back(fmt::format("{}, has ended its part of the group", words.rank(member)));
+  }
+  if (parts.empty()) return std::nullopt;
+  verdict.text =
+      fmt::format("[watchdog] expected all members of the group{} to make the same calls; {}; {}",
+                  of_group(view), join(parts), positions(waiting, words));
+  return verdict;
+}
+
+std::optional<Verdict> find_standstill(std::vector<ReplicaPlace> all,
+                                       std::span<const RankView> ranks, double timeout,
                                        const Words& words) {
+  bool in_groups = false;
+  for (ReplicaPlace& place : all) {
+    const ReplicaView* elsewhere = wait_elsewhere(ranks[place.rank], 0);
+    if (elsewhere == nullptr) continue;
+    place.view = elsewhere;
+    in_groups = true;
+  }
   if (all.empty() || !std::ranges::all_of(all, [&](const auto& place) {
         return place.view->still_seconds >= timeout;
       }))
@@ -235,7 +300,10 @@ std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double
   text += fmt::format("no{} rank has made progress for {:.0f} s: {}", left.empty() ? "" : " other",
                       still, positions(all, words));
   if (any_waits && left.empty())
-    text += "; no rank is missing, so a connection between them may be broken";
+    text += in_groups
+                ? "; ranks of several groups may wait for each other: each makes the calls of "
+                  "its groups in the same order"
+                : "; no rank is missing, so a connection between them may be broken";
   return Verdict{.kind = any_waits ? Verdict::Kind::stuck : Verdict::Kind::still,
                  .ranks = {},
                  .text = std::move(text)};
@@ -281,10 +349,12 @@ std::optional<Verdict> judge_departures(std::span<const RankView> ranks,
   return verdict;
 }
 
-std::optional<LongWait> find_long_wait(std::span<const RankView> ranks, double stall_timeout,
+namespace {
+
+std::optional<LongWait> find_long_wait(std::span<const RankView> ranks,
+                                       std::span<const ReplicaPlace> all, double stall_timeout,
                                        std::span<const std::string> buckets) {
-  const auto all = watched_replicas(ranks);
-  const Wait wait = longest_wait(all, stall_timeout);
+  const Wait wait = longest_wait(ranks, all, stall_timeout);
   const auto at_work = select(wait.behind, [&](const ReplicaView& view) {
     return view.unreported_seconds >= stall_timeout && view.still_seconds < stall_timeout &&
            is_outside_training(view.state.phase);
@@ -301,16 +371,31 @@ std::optional<LongWait> find_long_wait(std::span<const RankView> ranks, double s
                           text, kHowToWork)};
 }
 
+}  // namespace
+
+std::optional<LongWait> find_long_wait(std::span<const RankView> ranks, double stall_timeout,
+                                       std::span<const std::string> buckets) {
+  for (const std::uint32_t group : groups_of(ranks))
+    if (auto wait = find_long_wait(ranks, watched_replicas(ranks, group), stall_timeout, buckets))
+      return wait;
+  return std::nullopt;
+}
+
 std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double stall_timeout,
                                       std::span<const std::string> buckets) {
   const Words words(ranks, buckets);
+  for (const std::uint32_t group : groups_of(ranks)) {
+    const auto members = watched_replicas(ranks, group);
+    if (group != 0)
+      if (auto ended = find_ended(ranks, members, stall_timeout, words)) return ended;
+    if (auto absent = find_absent(ranks, members, stall_timeout, words)) return absent;
+  }
   const auto all = watched_replicas(ranks);
-  if (auto absent = find_absent(all, stall_timeout, words)) return absent;
   // Ranks that wait for the end are not stuck: if others wait for them, they have ended too early.
   std::vector<ReplicaPlace> at_work = all;
   std::erase_if(at_work,
                 [&](const ReplicaPlace& place) { return ranks[place.rank].waits_for_end(); });
-  return find_standstill(at_work.empty() ? all : at_work, stall_timeout, words);
+  return find_standstill(at_work.empty() ? all : at_work, ranks, stall_timeout, words);
 }
 
 namespace {
@@ -328,8 +413,11 @@ std::string list_of(std::span<const int> numbers) { return number_list(numbers, 
 Words::Words(std::span<const RankView> ranks, std::span<const std::string> buckets)
     : ranks_(ranks),
       buckets_(buckets),
-      several_replicas_(std::ranges::any_of(
-          ranks, [](const RankView& rank) { return rank.replicas.size() > 1; })) {}
+      several_replicas_(std::ranges::any_of(ranks, [](const RankView& rank) {
+        return std::ranges::count_if(rank.replicas, [](const ReplicaView& view) {
+                 return view.group.number == 0;
+               }) > 1;
+      })) {}
 
 std::string Words::rank(int rank) const {
   return fmt::format("rank {}, host {}", rank, ranks_[rank].host);
@@ -367,9 +455,11 @@ std::string Words::next_bucket(const ActivityState& state) const {
   return bucket((state.bucket + 1) % static_cast<int>(buckets_.size()));
 }
 
-std::string Words::position(const ActivityState& state) const {
+std::string Words::position(const ReplicaView& view) const {
+  const ActivityState& state = view.state;
   if (state.in_collective())
-    return fmt::format("{}, in {}", step_of(state), collective(state.operation, state.bucket));
+    return fmt::format("{}, in {}{}", step_of(state), collective(state.operation, state.bucket),
+                       of_group(view));
   const std::string next = next_bucket(state);
   return fmt::format("{}, in {}{}", step_of(state), to_string(state.phase),
                      next.empty() ? "" : ", before " + next);

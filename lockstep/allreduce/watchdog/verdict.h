@@ -22,9 +22,10 @@ struct RankView {
 
   std::string host;
   Link link = Link::connected;
-  std::string reason;                 ///< for gone, human-readable: "its connection closed"
-  double silent_seconds = 0;          ///< since its last message
-  std::vector<ReplicaView> replicas;  ///< as last reported; empty before the first report
+  std::string reason;         ///< for gone, human-readable: "its connection closed"
+  double silent_seconds = 0;  ///< since its last message
+  /// As last reported, with those of groups of ranks last; empty before the first report.
+  std::vector<ReplicaView> replicas;
 
   /// Whether it is connected, has finished, and waits for the other ranks to end.
   bool waits_for_end() const;
@@ -103,7 +104,7 @@ class Words {
   /// "all_reduce of bucket 3 (layers conv4 .. fc1)"
   std::string collective(const std::string& operation, int bucket) const;
   /// "at step 100, in all_reduce of bucket 3 (…)", "before the first step, in starting"
-  std::string position(const ActivityState& state) const;
+  std::string position(const ReplicaView& view) const;
   /// "bucket 3 (…)", the bucket after the last one entered; empty if unknown.
   std::string next_bucket(const ActivityState& state) const;
   /// "rank 2, host H, has left", "rank 3, host H, has left after an error": one per rank that has

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <future>
@@ -31,7 +30,6 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/system/terminal.h"
-#include "lockstep/base/text.h"
 #include "lockstep/base/trace/recording.h"
 
 namespace lockstep::allreduce {
@@ -50,9 +48,6 @@ constexpr double kSecondsAfterSuspension =
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-/// The operator's timeout, which overrides that of the program.
-constexpr const char* kTimeoutVariable = "LOCKSTEP_STALL_TIMEOUT";
 
 WatchdogOptions complete(WatchdogOptions options) {
   if (!(options.stall_timeout >= 0) || !std::isfinite(options.stall_timeout))
@@ -80,17 +75,6 @@ std::vector<std::shared_ptr<const Activity>> unowned(const std::vector<const Act
 }
 
 }  // namespace
-
-std::optional<double> stall_timeout_of_environment() {
-  const char* const text = std::getenv(kTimeoutVariable);
-  if (text == nullptr) return std::nullopt;
-  const auto seconds = parse_number<double>(text);
-  if (!seconds || !(*seconds >= 0) || !std::isfinite(*seconds))
-    throw Error(ErrorCategory::input, kTimeoutVariable,
-                "expected a stall timeout of 0 (off) or more seconds",
-                fmt::format("got \"{}\"", text));
-  return seconds;
-}
 
 class Watchdog::Thread {
  public:
@@ -232,9 +216,12 @@ std::vector<ReplicaView> Watchdog::Thread::observe(double now) {
   const bool is_at_work =
       made_progress && std::ranges::none_of(states, &ActivityState::in_collective);
   std::vector<ReplicaView> views;
-  for (std::size_t i = 0; i < states.size(); ++i)
+  for (std::size_t i = 0; i < states.size(); ++i) {
     views.push_back(
         ages_[i].update(states[i], now, is_at_work && is_outside_training(states[i].phase)));
+    views.back().group = replicas_[i]->group();
+  }
+  combine_groups(views);
   return views;
 }
 

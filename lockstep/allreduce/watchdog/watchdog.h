@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,11 +20,6 @@ struct WatchdogReport {
   std::string text;     ///< "[watchdog] expected …; rank 2, host H, …; ADVICE"
   bool prints = false;  ///< whether this rank prints the report
 };
-
-/// The stall timeout in seconds that LOCKSTEP_STALL_TIMEOUT sets in the environment, so that
-/// operators can override the value of a program. Throws Error (input) if it is not a number of
-/// seconds.
-std::optional<double> stall_timeout_of_environment();
 
 /// Options of the watchdog.
 struct WatchdogOptions {

@@ -21,6 +21,7 @@
 #include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/fit/data_warnings.h"
 #include "lockstep/strategy/fit/fit_state.h"
+#include "lockstep/strategy/fit/trace_file.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -101,7 +102,9 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       buckets_(replicas),
       profiling_(replicas, fit.profile),
       images_(replicas, fit),
-      tracing_(strategy_, fit.trace),
+      tracing_(strategy_.session(), strategy_.ranks(),
+               strategy_.device(0).kind == device::DeviceKind::gpu, fit.trace,
+               trace_writer(fit.trace.file)),
       steps_(replicas, plan_) {}
 
 History FitLoop::run() try {

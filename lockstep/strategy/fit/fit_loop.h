@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/job/tracing.h"
 #include "lockstep/strategy/fit/bucket_tuner.h"
 #include "lockstep/strategy/fit/checkpointer.h"
 #include "lockstep/strategy/fit/epoch_account.h"
@@ -19,7 +20,6 @@
 #include "lockstep/strategy/fit/step_interval.h"
 #include "lockstep/strategy/fit/step_runner.h"
 #include "lockstep/strategy/fit/stop_decision.h"
-#include "lockstep/strategy/fit/tracing.h"
 
 namespace lockstep::strategy {
 
@@ -84,7 +84,7 @@ class FitLoop {
   BucketTuning buckets_;
   Profiling profiling_;
   PredictionImages images_;
-  Tracing tracing_;
+  job::Tracing tracing_;
   StepRunner steps_;
   StepInterval interval_;  // since the start of the epoch
   StepInterval judged_;    // since the last verdict on an epoch

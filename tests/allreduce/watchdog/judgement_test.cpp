@@ -71,6 +71,78 @@ TEST(JudgeProgress, NamesAllThatAreFurthestBehind) {
       "bucket 2 (layers conv9 .. conv5) for 131 s in compute; rank 0 is in it");
 }
 
+// --- Groups of ranks
+
+/// A rank that is `replica` among all ranks, and `member` in a group of `ranks`.
+RankView in_group(ReplicaView replica, ReplicaView member, std::vector<std::int32_t> ranks,
+                  std::uint32_t number = 1) {
+  member.group = {.number = number, .members = std::move(ranks)};
+  return rank_with({std::move(replica), std::move(member)});
+}
+
+ReplicaView gathering(std::uint64_t number, double seconds) {
+  ReplicaView view = inside(number, -1, seconds, -1);
+  view.state.operation = "all_gather";
+  return view;
+}
+
+TEST(JudgeProgress, NamesTheMemberThatItsGroupWaitsFor) {
+  const ReplicaView still = outside(4, -1, 130, Phase::starting, -1);
+  const auto verdict =
+      progress({in_group(still, gathering(3, 130), {0, 2}), rank_with({still}),
+                in_group(still, outside(2, -1, 130, Phase::starting, -1), {0, 2})});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::absent);
+  EXPECT_THAT(verdict->ranks, ElementsAre(2));
+  EXPECT_THAT(verdict->text,
+              HasSubstr("rank 2, host H, before the first step, waiting before all_gather of ranks "
+                        "0,2 for 130 s in starting; rank 0 is in it"));
+}
+
+// Rank 1 waits for rank 0 in a collective of all ranks; rank 0 waits in its group for rank 2, which
+// computes.
+TEST(JudgeProgress, DoesNotNameARankThatWaitsInAGroup) {
+  const std::vector<RankView> ranks = {
+      in_group(outside(4, -1, 500), gathering(3, 500), {0, 2}), rank_with({inside(5, -1, 500)}),
+      in_group(computing(4, -1, 500), computing(2, -1, 500), {0, 2})};
+  EXPECT_FALSE(progress(ranks));
+  const auto wait = find_long_wait(ranks, kTimeout, kBuckets);
+  ASSERT_TRUE(wait);
+  EXPECT_THAT(wait->text, HasSubstr("rank 2, host H"));
+}
+
+TEST(JudgeProgress, FindsRanksThatWaitForEachOtherInDifferentGroups) {
+  const auto verdict = progress({in_group(outside(4, -1, 130), gathering(3, 130), {0, 1}, 1),
+                                 in_group(inside(5, -1, 130), outside(2, -1, 130), {0, 1}, 1)});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::stuck);
+  EXPECT_THAT(verdict->text, HasSubstr("rank 0 before the first step, in all_gather of ranks 0,1; "
+                                       "rank 1 at step 100, in all_reduce"));
+  EXPECT_THAT(verdict->text, HasSubstr("each makes the calls of its groups in the same order"));
+}
+
+TEST(JudgeProgress, NamesAMemberThatHasEndedItsGroup) {
+  const auto verdict = progress({in_group(outside(4, -1, 130), gathering(3, 130), {0, 1}),
+                                 rank_with({computing(4, -1, 130)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::left);
+  EXPECT_EQ(verdict->text,
+            "[watchdog] expected all members of the group of ranks 0,1 to make the same calls; "
+            "rank 1, host H, has ended its part of the group; rank 0 is before the first step, in "
+            "all_gather of ranks 0,1");
+}
+
+TEST(CombineGroups, CountsTheActivityOfAProcessInEachOfItsGroups) {
+  std::vector<ReplicaView> views = {outside(4, -1, 90, Phase::idle, 7), gathering(3, 5)};
+  views[1].group.number = 1;
+  combine_groups(views);
+  EXPECT_EQ(views[0].still_seconds, 5);
+  EXPECT_EQ(views[1].still_seconds, 5);
+  EXPECT_EQ(views[1].state.step, 7);
+  EXPECT_EQ(views[1].state.phase, Phase::idle);
+  EXPECT_EQ(views[1].collective_seconds, 5);
+}
+
 TEST(JudgeProgress, NamesAFewOfMany) {
   std::vector<RankView> ranks = {rank_with({inside(8, 3, 130)})};
   for (int i = 0; i < 16; ++i) ranks.push_back(rank_with({outside(7, 2, 130)}));

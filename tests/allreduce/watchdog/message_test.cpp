@@ -32,6 +32,7 @@ TEST(Message, CarriesReplicas) {
   ReplicaView second = outside(9, -1, 2.5, Phase::saving, 77);
   second.unreported_seconds = 3.5;
   second.collective_seconds = 4.5;
+  second.group = {.number = 6, .members = {2, 0}};
   const auto replicas = read_beat(write_beat(std::vector{inside(8, 3, 1.25), second}));
   ASSERT_TRUE(replicas);
   ASSERT_EQ(replicas->size(), 2U);
@@ -47,6 +48,8 @@ TEST(Message, CarriesReplicas) {
   EXPECT_EQ(last.still_seconds, 2.5);
   EXPECT_EQ(last.unreported_seconds, 3.5);
   EXPECT_EQ(last.collective_seconds, 4.5);
+  EXPECT_EQ(last.group.number, 6U);
+  EXPECT_EQ(last.group.members, (std::vector<std::int32_t>{2, 0}));
 }
 
 TEST(Message, CarriesAnInvitation) {

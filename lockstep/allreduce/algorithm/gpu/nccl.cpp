@@ -29,6 +29,8 @@ ncclDataType_t nccl_type(ElementType type) {
       return ncclFloat16;
     case ElementType::bfloat16:
       return ncclBfloat16;
+    case ElementType::uint8:
+      return ncclUint8;
     case ElementType::int32:
       return ncclInt32;
     case ElementType::int64:

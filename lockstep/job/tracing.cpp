@@ -1,4 +1,4 @@
-#include "lockstep/strategy/fit/tracing.h"
+#include "lockstep/job/tracing.h"
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
@@ -20,9 +20,9 @@
 #include "lockstep/base/trace/partial_trace.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/clock_offset.h"
-#include "lockstep/strategy/fit/trace_file.h"
+#include "lockstep/job/session.h"
 
-namespace lockstep::strategy {
+namespace lockstep::job {
 namespace {
 
 // Rank 0 holds the events of all ranks: 40 bytes each.
@@ -34,7 +34,7 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 /// gathered bytes, so the texts are gathered in pieces. Collective.
 std::vector<std::string> gather_on_chief(const allreduce::Communicator& ranks,
                                          const std::string& mine) {
-  const job::Agreement agreement(ranks);
+  const Agreement agreement(ranks);
   std::vector<std::string> texts;
   for (std::size_t begin = 0;; begin += kPieceBytes) {
     const std::vector<std::string> pieces =
@@ -48,8 +48,13 @@ std::vector<std::string> gather_on_chief(const allreduce::Communicator& ranks,
 
 }  // namespace
 
-Tracing::Tracing(Strategy& strategy, TraceOptions options)
-    : strategy_(strategy), options_(std::move(options)) {}
+Tracing::Tracing(const Session& session, allreduce::Communicator ranks, bool is_on_gpus,
+                 TraceOptions options, trace::WriteTrace write)
+    : session_(session),
+      ranks_(std::move(ranks)),
+      is_on_gpus_(is_on_gpus),
+      options_(std::move(options)),
+      write_(std::move(write)) {}
 
 Tracing::~Tracing() {
   if (!options_.file.empty()) trace::set_partial_trace({}, nullptr, nullptr);
@@ -58,32 +63,29 @@ Tracing::~Tracing() {
 void Tracing::begin() {
   is_done_ = options_.file.empty();
   if (is_done_) return;
-  limit_ = std::min(kMaxEventsOfRank,
-                    kMaxEventsOfJob / static_cast<std::size_t>(strategy_.ranks().size()));
-  job::Agreement(strategy_.ranks())
-      .all_or_none(ErrorCategory::output, options_.file.string(), "expected to write the file",
-                   [&] {
-                     if (strategy_.is_chief()) {
-                       remove_abandoned_temporaries(options_.file.parent_path(),
-                                                    options_.file.filename().native());
-                       file_.emplace(options_.file, Durability::cached, ErrorCategory::output);
-                     }
-                     return std::string();
-                   });
+  limit_ = std::min(kMaxEventsOfRank, kMaxEventsOfJob / static_cast<std::size_t>(ranks_.size()));
+  Agreement(ranks_).all_or_none(
+      ErrorCategory::output, options_.file.string(), "expected to write the file", [&] {
+        if (is_chief()) {
+          remove_abandoned_temporaries(options_.file.parent_path(),
+                                       options_.file.filename().native());
+          file_.emplace(options_.file, Durability::cached, ErrorCategory::output);
+        }
+        return std::string();
+      });
 }
 
 void Tracing::before_step(std::int64_t step) {
   if (is_done_ || !clock_.empty() || step < options_.first_step) return;
   if (options_.last_step > 0 && step > options_.last_step) return;
-  clock_.push_back(job::measure_clock_offset(strategy_.session()));
+  clock_.push_back(measure_clock_offset(session_));
   collector_.emplace();
   std::error_code missing;
   if (const auto status = std::filesystem::status(options_.file, missing);
       !std::filesystem::exists(status) || std::filesystem::is_regular_file(status))
     trace::set_partial_trace(
-        trace::partial_trace_file(options_.file, strategy_.ranks().rank(),
-                                  strategy_.ranks().size()),
-        [this] { return extract_trace(); }, trace_writer(options_.file));
+        trace::partial_trace_file(options_.file, ranks_.rank(), ranks_.size()),
+        [this] { return extract_trace(); }, write_);
 }
 
 double Tracing::after_step(std::int64_t step) {
@@ -104,13 +106,12 @@ double Tracing::after_step(std::int64_t step) {
 void Tracing::finish() {
   if (std::exchange(is_done_, true)) return;
   if (clock_.empty()) {
-    if (strategy_.is_chief())
-      strategy_.session().logger()->warn(
-          "[{}] no trace is written: this run had none of the steps from {} on",
-          options_.file.string(), options_.first_step);
+    if (is_chief())
+      session_.logger()->warn("[{}] no trace is written: this run had none of the steps from {} on",
+                              options_.file.string(), options_.first_step);
     return;
   }
-  const trace::ClockOffset at_end = job::measure_clock_offset(strategy_.session());
+  const trace::ClockOffset at_end = measure_clock_offset(session_);
   std::string mine;
   {
     const std::lock_guard lock(mutex_);
@@ -118,18 +119,18 @@ void Tracing::finish() {
     mine = trace::pack(recorded());
   }
   std::vector<trace::RankTrace> ranks;
-  for (const std::string& packed : gather_on_chief(strategy_.ranks(), mine))
+  for (const std::string& packed : gather_on_chief(ranks_, mine))
     ranks.push_back(trace::unpack(packed));
   trace::set_partial_trace({}, nullptr, nullptr);
   collector_.reset();
-  if (!strategy_.is_chief()) return;
+  if (!is_chief()) return;
   // On GPUs, the end of an all-reduce is the end of its enqueuing.
-  if (strategy_.device(0).kind == device::DeviceKind::cpu) trace::order_collectives(ranks);
+  if (!is_on_gpus_) trace::order_collectives(ranks);
   write(ranks);
 }
 
 trace::RankTrace Tracing::recorded() const {
-  return {.rank = strategy_.ranks().rank(),
+  return {.rank = ranks_.rank(),
           .host = host_name(),
           .process = ::getpid(),
           .clock = clock_,
@@ -151,12 +152,11 @@ void Tracing::fail() noexcept {
 
 void Tracing::write(const std::vector<trace::RankTrace>& ranks) {
   try {
-    trace_writer(options_.file)(ranks, [this](std::string_view bytes) { file_->write(bytes); });
+    write_(ranks, [this](std::string_view bytes) { file_->write(bytes); });
     file_->commit();
   } catch (const Error& error) {
     lost_ = error;
-    strategy_.session().logger()->warn("the trace is lost; the training continues: {}",
-                                       error.what());
+    session_.logger()->warn("the trace is lost; the job continues: {}", error.what());
     return;
   }
   describe(ranks);
@@ -179,17 +179,16 @@ void Tracing::describe(const std::vector<trace::RankTrace>& ranks) const {
   if (lost > 0)
     text += fmt::format("; {} are left out, because a step had too many",
                         counted(static_cast<std::int64_t>(lost), "event"));
-  strategy_.session().logger()->info("{}", text);
+  session_.logger()->info("{}", text);
 }
 
 void Tracing::throw_if_lost() const {
   if (options_.file.empty()) return;
-  job::Agreement(strategy_.ranks())
-      .all_or_none(ErrorCategory::output, options_.file.string(), "expected to write the trace",
-                   [this] {
-                     if (lost_) throw Error(*lost_);
-                     return std::string();
-                   });
+  Agreement(ranks_).all_or_none(ErrorCategory::output, options_.file.string(),
+                                "expected to write the trace", [this] {
+                                  if (lost_) throw Error(*lost_);
+                                  return std::string();
+                                });
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::job

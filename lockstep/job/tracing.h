@@ -1,4 +1,4 @@
-// The trace of a training: the recording of steps, and its file.
+// A trace of the steps of a job: their recording, and the file.
 #pragma once
 
 #include <cstdint>
@@ -6,20 +6,26 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/allreduce/communicator.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace/chrome_trace.h"
 #include "lockstep/base/trace/rank_trace.h"
-#include "lockstep/strategy/fit_options.h"
-#include "lockstep/strategy/strategy.h"
+#include "lockstep/job/trace_options.h"
 
-namespace lockstep::strategy {
+namespace lockstep::job {
 
-/// Collects the events of the flight recorder during some steps (FitOptions::trace) and writes
+class Session;
+
+/// Collects the events of the flight recorder during some steps and writes
 /// those of all ranks to one file. The functions are collective; without a file, they do nothing.
 class Tracing {
  public:
-  /// `strategy` must outlive this object.
-  Tracing(Strategy& strategy, TraceOptions options);
+  /// Traces the ranks of `session`, which must outlive this object, with `ranks` as their
+  /// communicator. `is_on_gpus`: whether their reductions are; then an event shows when one was
+  /// enqueued. `write`: in Chrome's format, unless given.
+  Tracing(const Session& session, allreduce::Communicator ranks, bool is_on_gpus,
+          TraceOptions options, trace::WriteTrace write = trace::write_chrome_trace);
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
   ~Tracing();
@@ -45,8 +51,13 @@ class Tracing {
   void write(const std::vector<trace::RankTrace>& ranks);
   void describe(const std::vector<trace::RankTrace>& ranks) const;
 
-  Strategy& strategy_;
+  bool is_chief() const { return ranks_.rank() == 0; }
+
+  const Session& session_;
+  allreduce::Communicator ranks_;
+  bool is_on_gpus_;
   TraceOptions options_;
+  trace::WriteTrace write_;
   std::optional<AtomicFile> file_;  // only on the chief
   std::mutex mutex_;  // protects the next two, which another thread reads when the process fails
   std::optional<trace::Collector> collector_;
@@ -58,4 +69,4 @@ class Tracing {
   std::optional<Error> lost_;
 };
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::job
