@@ -15,17 +15,17 @@
 #include "lockstep/device/device.h"
 #include "lockstep/interop/distributed_optimizer.h"
 #include "lockstep/interop/equivalence.h"
-#include "lockstep/job/device_share.h"
+#include "lockstep/job/placement/device_share.h"
 #include "lockstep/job/run.h"
 #include "lockstep/job/session.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 using interop::DistributedOptimizer;
 using interop::DistributedOptions;
-using interop::EquivalenceResult;
 using interop::EquivalenceOptions;
+using interop::EquivalenceResult;
 using interop::Parameter;
 using interop::Reduction;
 using interop::verify_equivalence;
@@ -35,6 +35,6 @@ using job::SessionOptions;
 using job::Workers;
 using job::WorkersOptions;
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0
 
 #endif

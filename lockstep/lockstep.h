@@ -10,25 +10,25 @@
 #include "lockstep/data/image/transform.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/sample/record_source.h"
-#include "lockstep/model/custom_layer.h"
-#include "lockstep/model/custom_optimizer.h"
+#include "lockstep/model/layer/custom_layer.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 #include "lockstep/model/metrics/make_metrics.h"
-#include "lockstep/model/network.h"
-#include "lockstep/model/network_json.h"
-#include "lockstep/model/optimizer_options.h"
-#include "lockstep/model/schedule.h"
+#include "lockstep/model/network/network.h"
+#include "lockstep/model/network/network_json.h"
+#include "lockstep/model/optimizer/custom_optimizer.h"
+#include "lockstep/model/optimizer/optimizer_options.h"
+#include "lockstep/model/optimizer/schedule.h"
 #include "lockstep/model/zoo/zoo.h"
-#include "lockstep/strategy/callbacks/csv_log.h"
-#include "lockstep/strategy/callbacks/early_stopping.h"
-#include "lockstep/strategy/callbacks/metrics_exporter.h"
-#include "lockstep/strategy/callbacks/plateau.h"
-#include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/strategies.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/callbacks/csv_log.h"
+#include "lockstep/train/callbacks/early_stopping.h"
+#include "lockstep/train/callbacks/metrics_exporter.h"
+#include "lockstep/train/callbacks/plateau.h"
+#include "lockstep/train/callbacks/progress.h"
+#include "lockstep/train/trainer.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 using data::Batch;
 using data::ColumnScale;
@@ -115,35 +115,35 @@ using model::TiedDense;
 using model::UpSampling2D;
 using model::ZeroPadding2D;
 
-using strategy::Callback;
-using strategy::CsvLog;
-using strategy::EarlyStopping;
-using strategy::EpochLogs;
-using strategy::Evaluation;
-using strategy::FitOptions;
-using strategy::History;
 using strategy::index_exchange;
-using strategy::LearningRate;
 using strategy::make_strategy;
-using strategy::MetricsAddress;
-using strategy::MetricsExporter;
-using strategy::MetricsExporterOptions;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
-using strategy::NameMap;
 using strategy::OneDeviceStrategy;
 using strategy::OutputLoss;
-using strategy::OutputValues;
 using strategy::ParameterGroup;
-using strategy::Predictions;
-using strategy::Pretrained;
-using strategy::ProgressBar;
-using strategy::ReduceOnPlateau;
-using strategy::StepLogs;
 using strategy::Strategy;
-using strategy::Trainer;
 using strategy::TrainerOptions;
+using train::Callback;
+using train::CsvLog;
+using train::EarlyStopping;
+using train::EpochLogs;
+using train::Evaluation;
+using train::FitOptions;
+using train::History;
+using train::LearningRate;
+using train::MetricsAddress;
+using train::MetricsExporter;
+using train::MetricsExporterOptions;
+using train::NameMap;
+using train::OutputValues;
+using train::Predictions;
+using train::Pretrained;
+using train::ProgressBar;
+using train::ReduceOnPlateau;
+using train::StepLogs;
+using train::Trainer;
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0
 
 #endif

@@ -9,12 +9,12 @@ static inline int lockstep_communicator(MPI_Comm communicator) {
 }
 
 #ifdef __cplusplus
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Returns the Fortran handle of `communicator`, for SessionOptions::communicator.
 inline int communicator_handle(MPI_Comm communicator) {
   return lockstep_communicator(communicator);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0
 #endif

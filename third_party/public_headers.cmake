@@ -6,18 +6,18 @@ set(lockstep_core_header_roots
   lockstep/core.h lockstep/mpi.h
   lockstep/base/system/host.h lockstep/base/trace/events.h
   lockstep/device/device_list.h lockstep/device/gpu.h
-  lockstep/job/delayed_termination.h lockstep/job/failure.h lockstep/job/signal_recording.h
-  lockstep/job/start_monitor.h)
+  lockstep/job/failure.h lockstep/job/launch/start_monitor.h
+  lockstep/job/signal/delayed_termination.h lockstep/job/signal/signal_recording.h)
 set(lockstep_header_roots
   lockstep/lockstep.h
   lockstep/data/image/augmentation.h lockstep/data/image/decode_image.h
   lockstep/data/image/encode_png.h lockstep/data/image/resize.h
   lockstep/data/record/example.h lockstep/data/record/mapped_file.h lockstep/data/record/tfrecord.h
-  lockstep/data/source/memory_source.h lockstep/data/source/tfrecord_shards.h
+  lockstep/data/source/memory_source.h lockstep/data/source/tfrecord/tfrecord_shards.h
   lockstep/onnx/import.h
   lockstep/random/random.h
-  lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h
-  lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h
+  lockstep/train/callbacks/json_events.h lockstep/train/callbacks/progress.h
+  lockstep/train/callbacks/stragglers.h lockstep/train/tensorboard/summaries.h
   lockstep/strategy/replica/local_replicas.h)
 
 # lockstep_public_headers(SOURCE OUT PARTS [LEFT_OUT …]): their paths, relative to the folder SOURCE

@@ -12,13 +12,13 @@ namespace CLI {
 class App;
 }
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 class Session;
 struct SessionOptions;
 class StartMonitor;
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 class StandardStreams;
 
@@ -78,4 +78,4 @@ std::string version_line();
 /// be called before MPI_Init.
 nlohmann::ordered_json program_versions();
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -12,17 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include "apps/lockstep/command_line.h"
+#include "apps/lockstep/command_line/command_line.h"
+#include "apps/lockstep/command_line/help_formatter.h"
+#include "apps/lockstep/command_line/parse_error.h"
 #include "apps/lockstep/commands.h"
-#include "apps/lockstep/help_formatter.h"
 #include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/parse_error.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/failure.h"
-#include "lockstep/job/launcher.h"
+#include "lockstep/job/launch/launcher.h"
+#include "lockstep/job/launch/start_monitor.h"
 #include "lockstep/job/run.h"
-#include "lockstep/job/start_monitor.h"
 
 namespace {
 

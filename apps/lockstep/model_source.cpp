@@ -11,17 +11,17 @@
 
 #include "apps/lockstep/torchscript.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/job/agreement.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/onnx/import.h"
-#include "lockstep/strategy/fit/fit_state.h"
+#include "lockstep/train/fit/fit_state.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,8 +97,8 @@ model::Loss read_loss(const json& object) {
 /// Throws std::invalid_argument.
 std::vector<strategy::OutputLoss> read_losses(const json& stored) {
   std::vector<strategy::OutputLoss> losses;
-  if (!stored.contains(strategy::kOutputLossesKey)) return losses;
-  for (const json& one : json_member<json::array_t>(stored, strategy::kOutputLossesKey))
+  if (!stored.contains(train::kOutputLossesKey)) return losses;
+  for (const json& one : json_member<json::array_t>(stored, train::kOutputLossesKey))
     losses.push_back({.output = json_member<std::string>(one, "output"),
                       .target = json_member<std::string>(one, "target"),
                       .loss = read_loss(one),
@@ -111,11 +111,10 @@ std::vector<strategy::OutputLoss> read_losses(const json& stored) {
 json list_losses(const std::vector<strategy::OutputLoss>& losses) {
   json list = json::array();
   for (const strategy::OutputLoss& one : losses)
-    strategy::add_loss(
-        list.emplace_back(json{{"output", one.output},
-                               {"target", one.target.empty() ? one.output : one.target},
-                               {"weight", one.weight}}),
-        one.loss);
+    train::add_loss(list.emplace_back(json{{"output", one.output},
+                                           {"target", one.target.empty() ? one.output : one.target},
+                                           {"weight", one.weight}}),
+                    one.loss);
   return list;
 }
 
@@ -149,12 +148,12 @@ ModelSource read_script(const json& script, const std::string& where) {
 }
 
 ModelSource read_stored_network(const json& configuration, const std::string& where) {
-  if (!configuration.contains(strategy::kNetworkKey))
+  if (!configuration.contains(train::kNetworkKey))
     throw Error(ErrorCategory::checkpoint, where,
                 "expected a checkpoint that describes its network",
                 "this one does not: the network has layers of its own, or a loss, which only the "
                 "program that trained it can build");
-  const auto stored = json_member<json>(configuration, strategy::kNetworkKey);
+  const auto stored = json_member<json>(configuration, train::kNetworkKey);
   ModelSource source{
       .name = where,
       .description = dump_json(json(json_member<json::object_t>(stored, "description"))),
@@ -179,7 +178,7 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
 
 /// "images imagenet-train, 2 maps", as the trainer stored it.
 std::string preparation_text(const json& configuration) {
-  const auto text = json_member<std::string>(configuration, strategy::kPreparationKey);
+  const auto text = json_member<std::string>(configuration, train::kPreparationKey);
   return text.starts_with(", ") ? text.substr(2) : text;
 }
 
@@ -208,8 +207,8 @@ nlohmann::json ModelSource::to_json() const {
               {"xxh3", checkpoint::hex16(*script)},
               {"inputs", list_inputs(inputs)},
               {"outputs", outputs}};
-    strategy::add_loss(stored, loss);
-    if (!losses.empty()) stored[strategy::kOutputLossesKey] = list_losses(losses);
+    train::add_loss(stored, loss);
+    if (!losses.empty()) stored[train::kOutputLossesKey] = list_losses(losses);
   }
   return model;
 }
@@ -229,10 +228,10 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
       source.input_feature = json_member<std::string>(model, "input_feature");
     if (model.contains("stored_shape"))
       source.stored_shape = json_member<model::Shape>(model, "stored_shape");
-    if (configuration.contains(strategy::kImageRecipeKey))
+    if (configuration.contains(train::kImageRecipeKey))
       source.test_images =
-          data::ImageRecipe::from_json(json_member<json>(configuration, strategy::kImageRecipeKey));
-    if (configuration.value(strategy::kMappedKey, json()) == true)
+          data::ImageRecipe::from_json(json_member<json>(configuration, train::kImageRecipeKey));
+    if (configuration.value(train::kMappedKey, json()) == true)
       source.mapped = preparation_text(configuration);
     return source;
   } catch (const std::invalid_argument& reason) {
@@ -323,7 +322,7 @@ void read_code(ModelSource& source, const fs::path& path, const CodeArguments& c
                             checkpoint::hex16(found)));
 }
 
-void check_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
+void check_script(const strategy::Strategy& strategy, const train::CheckpointPlan& plan,
                   const ModelSource& source) {
   job::Agreement(strategy.ranks())
       .require_same("ranks", "TorchScript file",
@@ -350,4 +349,4 @@ void check_script(const strategy::Strategy& strategy, const strategy::Checkpoint
                           source.name, checkpoint::hex16(*source.script), where));
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

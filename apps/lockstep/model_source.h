@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/command_line/arguments.h"
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/sample/sample.h"
-#include "lockstep/model/loss.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/loss/loss.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategy.h"
 #include "lockstep/strategy/trainer_options.h"
@@ -23,7 +23,7 @@ namespace CLI {
 class App;
 }
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 /// The user's options for the code of a checkpoint. A TorchScript file is a program.
 struct CodeArguments {
@@ -98,12 +98,12 @@ void read_code(ModelSource& source, const std::filesystem::path& path, const Cod
 /// Throws Error (input) if ranks have different TorchScript files, whose parameters may have the
 /// same names and shapes, and Error (checkpoint) if a training of `source` would resume from a
 /// checkpoint of another one. Collective.
-void check_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
+void check_script(const strategy::Strategy& strategy, const train::CheckpointPlan& plan,
                   const ModelSource& source);
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 template <>
 struct Fields<apps::CodeArguments> {
@@ -121,4 +121,4 @@ struct Fields<apps::CodeArguments> {
              "may have written it"}}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

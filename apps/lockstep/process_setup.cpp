@@ -19,12 +19,12 @@
 #include "apps/lockstep/commands.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
-#include "lockstep/base/system/terminal.h"
-#include "lockstep/job/delayed_termination.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/job/session.h"
-#include "lockstep/job/signal_recording.h"
+#include "lockstep/job/signal/delayed_termination.h"
+#include "lockstep/job/signal/signal_recording.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 struct sigaction inherited;
@@ -233,4 +233,4 @@ int StandardStreams::finish(int status) {
   return status == 0 && output_->is_lost() ? exit_status(ErrorCategory::output) : status;
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/job/signals.h"
+#include "lockstep/job/signal/signals.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 /// Restores the SIGHUP action that this process inherited, such as SIG_IGN under nohup. Libraries
 /// install a handler before main() runs (UCX, which Debian 13's Open MPI loads, for its debugger).
@@ -78,4 +78,4 @@ class StandardStreams {
   std::streambuf* cout_before_;
 };
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

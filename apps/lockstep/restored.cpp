@@ -10,17 +10,17 @@
 #include <utility>
 #include <variant>
 
-#include "apps/lockstep/output_arguments.h"
+#include "apps/lockstep/command_line/output_arguments.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/sample/record_source.h"
-#include "lockstep/job/device_share.h"
-#include "lockstep/model/parameters.h"
+#include "lockstep/job/placement/device_share.h"
+#include "lockstep/model/tensor/parameters.h"
 #include "lockstep/model/zoo/zoo.h"
-#include "lockstep/strategy/fit/data_warnings.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
+#include "lockstep/train/input/data_warnings.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 /// Called on the chief only.
@@ -33,7 +33,7 @@ void warn_of_maps(const job::Session& session, const ModelSource& source) {
 }
 
 /// Called on the chief only.
-void warn_of_unscaled(const job::Session& session, const strategy::DataNames& names,
+void warn_of_unscaled(const job::Session& session, const train::DataNames& names,
                       const data::Dataset& dataset) {
   const std::string preparation = names.table ? names.table->preparation() : "";
   if (preparation.empty() || dataset.source().info().table || !session.is_chief()) return;
@@ -65,7 +65,7 @@ void add_restored_options(CLI::App& command, const std::vector<BoundField>& fiel
 }
 
 data::Dataset open_test_data(DataArguments data, const ModelSource& source,
-                             const strategy::DataNames& names) {
+                             const train::DataNames& names) {
   data.open.table = names.table;
   data.open.text = names.text;
   data.open.scales_tables = names.table != nullptr;  // for a table with like=
@@ -84,11 +84,10 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source,
   return (as_trained ? opened.images(*source.test_images) : opened).batch(data.global_batch);
 }
 
-std::unique_ptr<strategy::Trainer> trainer_with(strategy::Strategy& strategy,
-                                                model::Network network,
-                                                const checkpoint::ReplicaArrays& from,
-                                                const strategy::TrainerOptions& options) {
-  auto trainer = std::make_unique<strategy::Trainer>(strategy, std::move(network), options);
+std::unique_ptr<train::Trainer> trainer_with(strategy::Strategy& strategy, model::Network network,
+                                             const checkpoint::ReplicaArrays& from,
+                                             const strategy::TrainerOptions& options) {
+  auto trainer = std::make_unique<train::Trainer>(strategy, std::move(network), options);
   const checkpoint::ReplicaArrays to = trainer->replicas().arrays(false);
   copy_arrays(*from.parameter_table, from.parameters, *to.parameter_table, to.parameters);
   copy_arrays(*from.buffer_table, from.buffers, *to.buffer_table, to.buffers);
@@ -114,21 +113,21 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   strategy::TrainerOptions options{
       .loss = source.loss, .losses = source.losses, .compute = arguments.compute};
   add_metrics(arguments.metrics, network, options);
-  auto trainer = std::make_unique<strategy::Trainer>(*strategy, std::move(network), options);
+  auto trainer = std::make_unique<train::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
-  auto names = strategy::DataNames::of(checkpoint.state);
+  auto names = train::DataNames::of(checkpoint.state);
   DataArguments data = arguments.data;
   data.open.tfrecord.exchange = strategy::index_exchange(*strategy);
   data.open.log = session.logger();
   data::Dataset dataset = open_test_data(data, source, names);
   warn_of_maps(session, source);
   warn_of_unscaled(session, names, dataset);
-  strategy::report_table(*strategy, dataset, names.table.get());
+  train::report_table(*strategy, dataset, names.table.get());
   if (const auto text = dataset.source().info().text;
       text && names.text && text->content == names.text->content)
-    strategy::log_tokenizer_source(*strategy, *text);
+    train::log_tokenizer_source(*strategy, *text);
   if (arguments.embeddings) {
-    strategy::check_same_features(dataset, names);
+    train::check_same_features(dataset, names);
     names.targets.clear();
     trainer = trainer_with(*strategy, zoo::features_of(trainer->network()),
                            trainer->replicas().arrays(false), {.compute = arguments.compute});
@@ -137,4 +136,4 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
           std::move(trainer),  std::move(checkpoint), std::move(names)};
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

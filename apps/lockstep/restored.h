@@ -11,18 +11,18 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/command_line/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/model_source.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/session.h"
 #include "lockstep/model/metrics/make_metrics.h"
-#include "lockstep/strategy/fit/data_names.h"
 #include "lockstep/strategy/strategy.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/input/data_names.h"
+#include "lockstep/train/trainer.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 struct RestoredArguments {
   std::string checkpoint;
@@ -40,9 +40,9 @@ struct Restored {
   std::unique_ptr<strategy::Strategy> strategy;
   ModelSource source;
   data::Dataset dataset;
-  std::unique_ptr<strategy::Trainer> trainer;
+  std::unique_ptr<train::Trainer> trainer;
   checkpoint::RestoredCheckpoint checkpoint;
-  strategy::DataNames names;  ///< names in the training data
+  train::DataNames names;  ///< names in the training data
 };
 
 /// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) if a
@@ -65,7 +65,7 @@ void add_restored_options(CLI::App& command, const std::vector<BoundField>& fiel
 /// The number of classes and the image preprocessing default to those of the model's training.
 /// A table is read with the columns of the training data, `names`.
 data::Dataset open_test_data(DataArguments data, const ModelSource& source,
-                             const strategy::DataNames& names);
+                             const train::DataNames& names);
 
 /// Loads the checkpoint and opens the data set. Throws Error. Collective.
 Restored restore(job::Session& session, const RestoredArguments& arguments);
@@ -74,14 +74,13 @@ Restored restore(job::Session& session, const RestoredArguments& arguments);
 void check_losses_known(const ModelSource& source, const std::string& path);
 
 /// A trainer of `network`, whose arrays are initialized from those of the same names in `from`.
-std::unique_ptr<strategy::Trainer> trainer_with(strategy::Strategy& strategy,
-                                                model::Network network,
-                                                const checkpoint::ReplicaArrays& from,
-                                                const strategy::TrainerOptions& options);
+std::unique_ptr<train::Trainer> trainer_with(strategy::Strategy& strategy, model::Network network,
+                                             const checkpoint::ReplicaArrays& from,
+                                             const strategy::TrainerOptions& options);
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 template <>
 struct Fields<apps::RestoredArguments> {
@@ -114,4 +113,4 @@ struct Fields<apps::RestoredArguments> {
       Part{&Options::place}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/base/system/loaded_library.h"
-#include "lockstep/interop/torch/torchscript_plugin.h"
+#include "lockstep/interop/torch/module/torchscript_plugin.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -128,4 +128,4 @@ model::Network torchscript_network(const fs::path& file,
   return network;
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 /// Whether `name`, a value of --model, is a TorchScript file: it ends in .pt, .pth or .ts, or is
 /// the path of a zip archive.
@@ -28,4 +28,4 @@ model::Network torchscript_network(const std::filesystem::path& file,
                                    const std::shared_ptr<const std::string>& content,
                                    std::span<const zoo::DataInput> inputs);
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -8,14 +8,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/command_line/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
-#include "lockstep/model/cuda/cudnn_version.h"
+#include "lockstep/model/cuda/library/cudnn_version.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 using Json = nlohmann::ordered_json;
 
@@ -83,4 +83,4 @@ void add_version_command(CLI::App& program) {
   });
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

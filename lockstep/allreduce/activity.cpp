@@ -7,7 +7,7 @@
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/trace/events.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 namespace {
 
@@ -127,4 +127,4 @@ PhaseScope::~PhaseScope() {
   trace::record(trace::EventKind::end, to_string(phase_).data());
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

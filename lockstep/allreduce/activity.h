@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// The phase of a replica's thread outside of collectives. `idle` is the caller's own time (before,
 /// between and after training), `starting` is the setup before the first step (indexes, plans),
@@ -160,4 +160,4 @@ class PhaseScope {
   Phase before_ = Phase::idle;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -5,7 +5,7 @@
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/trace/events.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 CommunicationThread::CommunicationThread()
     : thread_(start_thread("the reductions", [this] { work(); })) {}
@@ -60,4 +60,4 @@ void CommunicationThread::work() {
   }
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

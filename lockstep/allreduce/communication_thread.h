@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// A thread that runs submitted operations in order and sleeps while there are none.
 class CommunicationThread {
@@ -36,4 +36,4 @@ class CommunicationThread {
   std::thread thread_;  // last: it uses the others
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

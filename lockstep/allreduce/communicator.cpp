@@ -6,10 +6,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 template <Reducible T>
@@ -197,4 +197,4 @@ void Communicator::abort(const std::string& reason) const {
                fmt::format("member {} left: {}", rank(), reason)});
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

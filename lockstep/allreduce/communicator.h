@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "lockstep/allreduce/activity.h"
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/reduction.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 class Buffer;
 class Stream;
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 class GroupMember;
 class PendingOperation;
@@ -168,4 +168,4 @@ class Communicator {
   int bucket_ = -1;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -6,7 +6,7 @@
 #include <ctime>
 #include <limits>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Seconds since `start`.
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -42,4 +42,4 @@ inline double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -2,7 +2,7 @@
 
 #include "lockstep/base/enum_names.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 constexpr auto kElementTypes = enum_names<ElementType>({{ElementType::uint8, "uint8"},
@@ -19,4 +19,4 @@ ElementType parse_element_type(std::string_view where, std::string_view name) {
   return kElementTypes.parse(where, name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

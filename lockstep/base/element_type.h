@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// `bytes` are strings of any length.
 enum class ElementType { uint8, int32, int64, float32, bytes };
@@ -36,4 +36,4 @@ std::string_view to_string(ElementType type);
 /// The type called `name`. Throws Error (input) for other names; `where` is the key or option.
 ElementType parse_element_type(std::string_view where, std::string_view name);
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Throws Error (input): `[where] expected a, b or c, got "aa" (did you mean a?)`. The suggestion
 /// is one of the `accepted` names; by default, one of the `listed` names.
@@ -72,4 +72,4 @@ Enum parse_name(std::string_view where, std::string_view text) {
   return kNamesOf<Enum>.parse(where, text);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

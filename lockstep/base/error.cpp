@@ -10,7 +10,7 @@
 
 #include "lockstep/base/printable.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 /// Removes "LENGTH:" from the beginning of `text`; nullopt if it begins with something else.
@@ -92,4 +92,4 @@ void check_failed(const char* file, int line, const char* expression, const std:
 }
 
 }  // namespace detail
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

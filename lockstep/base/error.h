@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// The subject of a failure; determines the exit status of the program (`exit_status`).
 enum class ErrorCategory {
@@ -69,7 +69,7 @@ namespace detail {
                                const std::string& values);
 }  // namespace detail
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0
 
 /// Throws CheckFailure with the expression and both values unless `left op right`. Both values must
 /// be formattable by fmt; sources that use it include <fmt/format.h>.

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 void widen(std::span<const Float16> from, std::span<float> to) {
   LOCKSTEP_CHECK_OP(from.size(), ==, to.size());
@@ -30,4 +30,4 @@ void narrow(std::span<const float> from, std::span<BFloat16> to) {
   narrow(from.data(), std::ssize(from), reinterpret_cast<BFloat16Bits*>(to.data()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// IEEE 754 binary16: 5 bits of exponent, 11 of precision.
 struct Float16 {
@@ -87,4 +87,4 @@ using BFloat16Bits [[gnu::may_alias]] = std::uint16_t;
   for (std::int64_t i = 0; i < count; ++i) to[i] = to_bfloat16(from[i]).bits;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "lockstep/base/printable.h"
-#include "lockstep/base/system/terminal.h"
+#include "lockstep/base/terminal.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 /// "warning: " or "error: " by the level, the rank, and the message on one line.
@@ -61,4 +61,4 @@ std::shared_ptr<Logger> make_silent_logger() {
   return std::make_shared<Logger>("silent", std::make_shared<spdlog::sinks::null_sink_mt>());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

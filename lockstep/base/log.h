@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 using Logger = spdlog::logger;  ///< thread-safe
 
@@ -26,4 +26,4 @@ std::shared_ptr<Logger> make_logger(const LogOptions& options = {});
 /// A logger that drops all messages, for tests and for library users that want no output.
 std::shared_ptr<Logger> make_silent_logger();
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 void pixels_to_features(std::span<const std::uint8_t> pixels,
                         const ChannelNormalization& normalization, std::span<float> features) {
@@ -44,4 +44,4 @@ void features_to_pixels(std::span<const float> features, std::span<std::uint8_t>
         static_cast<std::uint8_t>(std::lround(std::clamp(features[i], 0.0f, 1.0f) * 255.0f));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

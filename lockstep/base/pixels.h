@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Per-channel normalization of image features: (x - mean) / deviation. The channel is the last
 /// extent of the shape. Computed in float32 in this order on every device.
@@ -35,4 +35,4 @@ void normalize(const ChannelNormalization& normalization, std::span<float> featu
 /// Converts features in [0, 1] without normalization back: the nearest integer in 0 .. 255.
 void features_to_pixels(std::span<const float> features, std::span<std::uint8_t> pixels);
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

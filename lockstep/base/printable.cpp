@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 struct Range {
@@ -80,4 +80,4 @@ std::string printable(std::string_view text, std::string_view kept) {
   return shown;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

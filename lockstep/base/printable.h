@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Bytes of the UTF-8 character that `text` begins with; 0 if it begins with none.
 std::size_t utf8_length(std::string_view text);
@@ -19,4 +19,4 @@ std::size_t utf8_length(std::string_view text);
 /// those of columns, classes, tensors and files, applies it to each name.
 std::string printable(std::string_view text, std::string_view kept = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -14,7 +14,7 @@
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 bool same_letter(char a, char b) {
@@ -147,4 +147,4 @@ json decode_strings(const json& value) {
   return change_strings(value, [](const std::string& s) { return decode_bytes(s); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

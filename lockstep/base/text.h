@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// "a, b, c"; with `last` " or " "a, b or c".
 std::string list_names(std::span<const std::string_view> names, std::string_view last = ", ");
@@ -46,4 +46,4 @@ nlohmann::json encode_strings(const nlohmann::json& value);
 /// The reverse of encode_strings().
 nlohmann::json decode_strings(const nlohmann::json& value);
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/job/agreement.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -104,4 +104,4 @@ void check_identical(const allreduce::Communicator& ranks,
   }
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -10,7 +10,7 @@
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/checkpoint/checkpoint.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// Runs `work` on every rank and returns the results of all ranks, in rank order. `work` must not
 /// communicate; its file operations count as progress (FileProgress). If it throws on any rank, all
@@ -35,4 +35,4 @@ std::string describe_files(const TrainingState& state, std::span<const FileDiges
 void check_identical(const allreduce::Communicator& ranks,
                      std::span<const std::string> descriptions, const ReplicaArrays& arrays);
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

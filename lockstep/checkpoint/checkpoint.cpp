@@ -12,13 +12,13 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
+#include "lockstep/base/system/file_descriptor.h"
 #include "lockstep/base/system/ownership.h"
 #include "lockstep/base/text.h"
-#include "lockstep/model/updater.h"
+#include "lockstep/model/optimizer/updater.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -203,4 +203,4 @@ std::string read_script(const std::filesystem::path& directory, bool is_trusted)
   return content;
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

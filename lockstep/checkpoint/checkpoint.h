@@ -11,9 +11,9 @@
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/training_state.h"
-#include "lockstep/model/parameters.h"
+#include "lockstep/model/tensor/parameters.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the trained parameters.
 struct Slot {
@@ -66,4 +66,4 @@ TrainingState read_checkpoint_files(const std::filesystem::path& directory,
 /// same open file, even if names change meanwhile.
 std::string read_script(const std::filesystem::path& directory, bool is_trusted);
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -14,14 +14,14 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/workspace.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -625,4 +625,4 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(
   return std::nullopt;
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -23,7 +23,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 class DirectoryLock;
 
@@ -202,4 +202,4 @@ class CheckpointDirectory {
   std::vector<std::string> skipped_;
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

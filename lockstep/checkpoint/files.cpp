@@ -22,10 +22,10 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
+#include "lockstep/base/system/file_descriptor.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -316,4 +316,4 @@ TemporaryDirectory::~TemporaryDirectory() {
   fs::remove_all(path_, ignored);
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "lockstep/allreduce/activity.h"
-#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/file/atomic_file.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// Functions that read, write or hash report progress after this many bytes.
 inline constexpr std::size_t kFileProgressBytes = std::size_t{1} << 20;
@@ -164,4 +164,4 @@ class TemporaryDirectory {
 /// `prefix` followed by 12 random letters and digits.
 std::string unpredictable_name(std::string_view prefix);
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

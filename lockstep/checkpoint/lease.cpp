@@ -18,13 +18,13 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/file_descriptor.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -206,4 +206,4 @@ void DirectoryLease::check_held() const {
                   : "its lease is gone");
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

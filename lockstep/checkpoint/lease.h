@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// Timing of lease renewals.
 struct LeaseTimes {
@@ -46,4 +46,4 @@ class DirectoryLease {
   std::unique_ptr<Renewal> renewal_;
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

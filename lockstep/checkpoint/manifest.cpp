@@ -7,10 +7,10 @@
 #include <stdexcept>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 namespace {
 
@@ -107,4 +107,4 @@ void check_contents(const std::filesystem::path& directory, const Manifest& mani
 
 std::string checkpoint_name(std::int64_t step) { return fmt::format("step-{:08}", step); }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -9,7 +9,7 @@
 
 #include "lockstep/checkpoint/files.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// Written last: a directory without it is not a complete checkpoint.
 inline constexpr const char* kManifestName = "MANIFEST.json";
@@ -62,4 +62,4 @@ void check_sizes(const std::filesystem::path& directory, const Manifest& manifes
 /// Full check: sizes and checksums. Throws Error (checkpoint) naming the first file that differs.
 void check_contents(const std::filesystem::path& directory, const Manifest& manifest);
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

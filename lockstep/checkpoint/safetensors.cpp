@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_kind.h"
+#include "lockstep/base/file/file_kind.h"
 #include "lockstep/base/float16.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/checkpoint/files.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -325,4 +325,4 @@ void SafetensorsFile::read_bytes(const Entry& entry, std::string_view type,
   }
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

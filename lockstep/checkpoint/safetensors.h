@@ -11,11 +11,11 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/checkpoint/files.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// A tensor to write; does not own its memory.
 struct TensorView {
@@ -76,4 +76,4 @@ class SafetensorsFile {
   TensorMetadata metadata_;
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

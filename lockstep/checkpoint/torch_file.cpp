@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file/atomic_file.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
@@ -185,4 +185,4 @@ std::uint64_t write_torch_file(const std::filesystem::path& path,
   return archive.commit();
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

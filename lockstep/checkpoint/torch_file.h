@@ -7,7 +7,7 @@
 
 #include "lockstep/checkpoint/safetensors.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// Writes `tensors`, in their order, as a dictionary of tensors by name, which torch.load reads,
 /// even with weights_only. The file appears complete or not at all; its bytes depend only on
@@ -16,4 +16,4 @@ namespace lockstep::checkpoint {
 std::uint64_t write_torch_file(const std::filesystem::path& path,
                                std::span<const TensorView> tensors);
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -7,11 +7,11 @@
 #include <stdexcept>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -71,4 +71,4 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
   }
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -12,7 +12,7 @@
 
 #include "lockstep/base/enum_names.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// The configuration of a run: a JSON object with value semantics, initially empty. Code that
 /// accesses members includes <nlohmann/json.hpp>, which this header avoids for shorter compile
@@ -79,9 +79,9 @@ enum class VerifyCheckpoint {
   none,  ///< nothing is compared
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 template <>
 inline constexpr auto kNamesOf<checkpoint::Resume> =
@@ -95,4 +95,4 @@ inline constexpr auto kNamesOf<checkpoint::VerifyCheckpoint> =
                                               {checkpoint::VerifyCheckpoint::hash, "hash"},
                                               {checkpoint::VerifyCheckpoint::none, "none"}});
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

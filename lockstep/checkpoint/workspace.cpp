@@ -23,7 +23,7 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/manifest.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -223,4 +223,4 @@ fs::path node_directory() {
   return {};
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

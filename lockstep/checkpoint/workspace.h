@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/file_descriptor.h"
 #include "lockstep/checkpoint/lease.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// Exclusive use of a directory by one run: a lock on DIR/.lock, which the system releases when the
 /// process ends, even by a signal; or a lease if the file system has no locks.
@@ -76,4 +76,4 @@ void remove_worker_leftovers(const std::filesystem::path& directory);
 /// both are on shared storage or not writable.
 std::filesystem::path node_directory();
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -16,14 +16,14 @@
 #include "lockstep/data/pipeline/sharding.h"
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/source/cached_source.h"
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/data/source/memory_source.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 #include "lockstep/data/source/wrapped_source.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 struct Dataset::Description : Pipeline {};
 
@@ -331,4 +331,4 @@ std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const
   return std::make_unique<PrefetchStream>(*description_, chosen);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

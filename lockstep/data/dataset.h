@@ -16,7 +16,7 @@
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/file_options.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 class RecordSource;
 struct RecordChanges;
@@ -182,4 +182,4 @@ class Dataset {
   std::shared_ptr<const Description> description_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

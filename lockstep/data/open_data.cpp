@@ -13,21 +13,21 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/caption_source.h"
-#include "lockstep/data/source/csv_source.h"
-#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/data/source/memory_source.h"
 #include "lockstep/data/source/text_source.h"
 #include "lockstep/data/source/text_table_source.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/dataset_json.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using Paths = std::vector<std::filesystem::path>;
@@ -470,4 +470,4 @@ std::vector<std::filesystem::path> data_files(const std::string& spec,
   return matching_files({record_files(spec, options)});
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

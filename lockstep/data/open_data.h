@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/fields.h"
+#include "lockstep/base/fields/fields.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/text/text_schema.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Settings that the text of `--data` does not contain.
 struct DataSpecOptions {
@@ -62,9 +62,9 @@ bool names_part(const std::string& spec);
 /// another format, such as a.csv. The error states how to write it.
 void refuse_other_formats(const std::string& spec);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// The options of a data set that are not part of its name.
 template <>
@@ -80,4 +80,4 @@ struct Fields<data::DataSpecOptions> {
       Part{&Options::tfrecord}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 Buffer::Buffer(void* data, std::size_t bytes, Device device, Release release)
     : data_(data, std::move(release)), bytes_(bytes), device_(device) {}
@@ -30,4 +30,4 @@ Buffer HostAllocator::allocate(std::size_t bytes) {
   return Buffer(data, bytes, Device{}, [](void* memory) { std::free(memory); });
 }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -8,7 +8,7 @@
 
 #include "lockstep/device/device.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 /// Bytes on a device, freed with the object. Move-only. At least 64-byte aligned.
 class Buffer {
@@ -51,4 +51,4 @@ class HostAllocator final : public Allocator {
   Buffer allocate(std::size_t bytes) override;
 };
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

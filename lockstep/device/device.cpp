@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 std::string to_string(Device device) {
   return fmt::format("{}:{}", device.kind == DeviceKind::cpu ? "cpu" : "gpu", device.index);
 }
@@ -29,4 +29,4 @@ Device parse_device(std::string_view text) {
   return {kind == "cpu" ? DeviceKind::cpu : DeviceKind::gpu, index};
 }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 /// The kind of a device.
 enum class DeviceKind { cpu, gpu };
@@ -24,4 +24,4 @@ std::string to_string(Device device);  ///< "cpu:0"; the reverse of parse_device
 /// Parses `cpu:0` or `gpu:1`. Throws Error (input) with the text and the grammar.
 Device parse_device(std::string_view text);
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

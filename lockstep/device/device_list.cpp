@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 std::vector<Device> parse_devices(std::string_view list) {
   const std::vector<GpuInfo> gpus = list_gpus();
@@ -38,4 +38,4 @@ std::vector<Device> parse_devices(std::string_view list) {
   return devices;
 }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

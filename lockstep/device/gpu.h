@@ -9,7 +9,7 @@
 
 #include "lockstep/device/buffer.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 /// A GPU that is visible to this process.
 struct GpuInfo {
@@ -50,4 +50,4 @@ std::unique_ptr<Allocator> make_gpu_allocator(int index);
 /// Throws Error (device) if no GPU is available.
 std::unique_ptr<Allocator> make_pinned_allocator();
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/loaded_library.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 // From the reference documentation of NVML. Declared here instead of including its header, so that
@@ -120,4 +120,4 @@ std::vector<GpuHealth> list_gpu_health() noexcept {
   }
 }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

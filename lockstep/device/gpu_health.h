@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 struct GpuHealth {
   std::string name = {};
@@ -24,4 +24,4 @@ struct GpuHealth {
 /// library; may take seconds if a GPU is faulty.
 std::vector<GpuHealth> list_gpu_health() noexcept;
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -2,7 +2,7 @@
 
 #include "lockstep/device/stream_impl.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 HostView::HostView(std::span<float> memory, Stream& stream)
     : memory_(memory), is_copy_(stream.device().kind != DeviceKind::cpu) {
@@ -22,4 +22,4 @@ void copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
   if (bytes > 0) stream.impl().copy(to, from, bytes);
 }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

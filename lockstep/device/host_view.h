@@ -7,7 +7,7 @@
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 /// Host access to float32 values in device memory: the memory itself if it is host memory,
 /// otherwise a copy made by the constructor. `memory` must outlive the view. Move-only.
@@ -34,4 +34,4 @@ class HostView {
 /// Throws Error (device).
 void copy(void* to, const void* from, std::size_t bytes, Stream& stream);
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

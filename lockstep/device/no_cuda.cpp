@@ -5,7 +5,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/stream_impl.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 [[noreturn]] void refuse(int index) {
@@ -30,4 +30,4 @@ std::unique_ptr<Allocator> make_gpu_allocator(int index) { refuse(index); }
 std::unique_ptr<Allocator> make_pinned_allocator() { refuse(0); }
 std::unique_ptr<StreamImpl> make_gpu_stream(int index) { refuse(index); }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

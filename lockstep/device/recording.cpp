@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/stream_impl.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 Recording::Recording(Recording&&) noexcept = default;
 Recording& Recording::operator=(Recording&&) noexcept = default;
@@ -54,4 +54,4 @@ Recording Recorder::finish() {
   return std::move(recording_);
 }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -7,7 +7,7 @@
 
 #include "lockstep/device/stream.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 class RecordingImpl;
 
@@ -65,4 +65,4 @@ class Recorder {
   Recording recording_;
 };
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

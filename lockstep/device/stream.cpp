@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/stream_impl.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -81,4 +81,4 @@ void Stream::record(Event& event) { impl_->record(event.impl()); }
 void Stream::wait(const Event& event) { impl_->wait(event.impl()); }
 void Stream::synchronize() { impl_->synchronize(); }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -6,7 +6,7 @@
 
 #include "lockstep/device/device.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 class EventImpl;
 class StreamImpl;
@@ -67,4 +67,4 @@ class Stream {
   std::unique_ptr<StreamImpl> impl_;
 };
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

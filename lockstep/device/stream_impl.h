@@ -7,7 +7,7 @@
 
 #include "lockstep/device/device.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 
 class StreamImpl;
 
@@ -45,4 +45,4 @@ class StreamImpl {
 /// Throws Error (device) if the GPU is not available.
 std::unique_ptr<StreamImpl> make_gpu_stream(int index);
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/job/failure.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 std::string& last_error() {
   thread_local std::string error;
@@ -37,7 +37,7 @@ void require_root(int root, const job::Workers& workers, const char* function) {
                 fmt::format("got {}", root));
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop
 
 using lockstep::interop::guarded;
 using lockstep::interop::known_options;

@@ -50,7 +50,7 @@ struct lockstep_session {
       ranks_;
 };
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// The calling thread's last error.
 std::string& last_error();
@@ -89,4 +89,4 @@ void require(bool given, const char* function, const std::string& what);
 /// Throws Error (input) for a root out of range, which would end the group (Workers::broadcast).
 void require_root(int root, const job::Workers& workers, const char* function);
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

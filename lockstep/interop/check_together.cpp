@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 void check_together(job::Workers& workers, std::string_view where,
                     const std::function<std::string()>& check) {
@@ -17,4 +17,4 @@ void check_together(job::Workers& workers, std::string_view where,
   job::Agreement::require_same(where, "options", texts);
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -7,7 +7,7 @@
 
 #include "lockstep/job/workers.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// Runs `check` on every rank. If it throws Error on any rank, all ranks throw Error, so that none
 /// waits forever. All ranks also throw if the returned texts differ: they describe arguments that
@@ -15,4 +15,4 @@ namespace lockstep::interop {
 void check_together(job::Workers& workers, std::string_view where,
                     const std::function<std::string()>& check);
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

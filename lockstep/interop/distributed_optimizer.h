@@ -9,7 +9,7 @@
 
 #include "lockstep/interop/parameter_exchange.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 using DistributedOptions = ReducerOptions;  ///< How gradients are reduced; see ReducerOptions.
 
@@ -170,4 +170,4 @@ class DistributedOptimizer {
   ParameterExchange exchange_;
 };
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -8,12 +8,12 @@
 #include <optional>
 #include <utility>
 
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/base/error.h"
 #include "lockstep/interop/gradient_fit.h"
 #include "lockstep/interop/step_recording.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 constexpr const char* kWhere = "verify_equivalence";
@@ -297,4 +297,4 @@ EquivalenceResult verify_equivalence(job::Workers& workers,
   return Comparison(workers, alone, together, options.tolerance).result();
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -12,7 +12,7 @@
 #include "lockstep/job/session.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// What makes a loop on several ranks differ from the loop on one.
 enum class Mistake : std::uint8_t {
@@ -88,4 +88,4 @@ EquivalenceResult verify_equivalence(job::Session& session, Loop&& loop,
       options);
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
@@ -137,4 +137,4 @@ template void GradientArrays::accumulate<float>(std::size_t, std::span<const flo
 template void GradientArrays::accumulate<double>(std::size_t, std::span<const double>, bool, double,
                                                  std::uint64_t*) const;
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -12,7 +12,7 @@
 #include "lockstep/interop/gradient_layout.h"
 #include "lockstep/interop/gradient_math.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// Hash of values on the host, as computed by GradientArrays::accumulate().
 std::uint64_t hash_of(std::span<const std::byte> values);
@@ -65,4 +65,4 @@ class GradientArrays {
   std::shared_ptr<const device::Buffer> memory_;
 };
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 double dot(std::span<const double> a, std::span<const double> b) {
@@ -138,4 +138,4 @@ bool is_scale_invariant(std::span<const job::ObservedParameter> parameters,
   return false;
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -8,7 +8,7 @@
 #include "lockstep/interop/step_recording.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// The factor f for which `actual` is f times `expected`, but for `tolerance` of its norm; nullopt
 /// if there is none.
@@ -28,4 +28,4 @@ std::optional<std::vector<double>> weights_of(job::Workers& ranks, const std::ve
 bool is_scale_invariant(std::span<const job::ObservedParameter> parameters,
                         const ParameterNumbers& values, const ParameterNumbers& gradient);
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

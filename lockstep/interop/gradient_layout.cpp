@@ -9,10 +9,10 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "lockstep/allreduce/layout.h"
+#include "lockstep/allreduce/buckets/layout.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 void require(bool fits, const char* expected, double actual) {
@@ -165,4 +165,4 @@ std::vector<allreduce::LayoutEntry> describe(std::span<const ParameterLayout> pa
   return entries;
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/reduction.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 struct LayoutEntry;
 }
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// Name and shape of a parameter, the same on all ranks.
 struct ParameterLayout {
@@ -87,4 +87,4 @@ GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
 /// Names with shapes and types, in order, which ranks compare before the first reduction.
 std::vector<allreduce::LayoutEntry> describe(std::span<const ParameterLayout> parameters);
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

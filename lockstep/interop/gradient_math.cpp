@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 template <typename T>
 void HostGradientMath<T>::assign(std::span<T> to, std::span<const T> from, double factor) {
@@ -66,4 +66,4 @@ void HostGradientMath<T>::read(std::span<T> to_host, std::span<const T> from) {
 template class HostGradientMath<float>;
 template class HostGradientMath<double>;
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

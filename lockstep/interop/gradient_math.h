@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// Elementwise operations on arrays of T, float or double, of one device. The arrays of a call have
 /// the same size and do not overlap. Factors are rounded to T.
@@ -51,4 +51,4 @@ struct DeviceMath {
   std::unique_ptr<GradientMath<double>> float64 = nullptr;  ///< for float64
 };
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

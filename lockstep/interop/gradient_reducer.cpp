@@ -9,12 +9,12 @@
 #include <optional>
 #include <utility>
 
-#include "lockstep/allreduce/layout.h"
+#include "lockstep/allreduce/buckets/layout.h"
 #include "lockstep/base/error.h"
 #include "lockstep/interop/check_together.h"
 #include "lockstep/job/operator_settings.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 constexpr std::int64_t kStepsUntilNamed = 100;
@@ -384,4 +384,4 @@ void GradientReducer::warn_of_untrained() {
         fmt::join(names, ", "), kStepsUntilNamed);
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

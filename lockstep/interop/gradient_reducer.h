@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/allreduce/gradient_buckets.h"
+#include "lockstep/allreduce/buckets/gradient_buckets.h"
 #include "lockstep/device/stream.h"
 #include "lockstep/interop/gradient_arrays.h"
 #include "lockstep/interop/gradient_layout.h"
@@ -19,7 +19,7 @@
 #include "lockstep/job/step_observer.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// Reduces gradients that were computed outside of Lockstep. DistributedOptimizer and the LibTorch
 /// wrappers use it. A step is
@@ -208,4 +208,4 @@ class GradientReducer {
   std::vector<std::int64_t> last_gradient_;  // for each parameter: last step with a gradient
 };
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "lockstep/allreduce/layout.h"
+#include "lockstep/allreduce/buckets/layout.h"
 #include "lockstep/base/error.h"
 #include "lockstep/interop/gradient_reducer.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 std::size_t size_of(const NumberSpan& numbers) {
@@ -212,4 +212,4 @@ bool ParameterExchange::synchronize_partial(std::span<const Parameter> parameter
   return true;
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -14,7 +14,7 @@
 #include "lockstep/interop/gradient_layout.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 class GradientReducer;
 
@@ -106,4 +106,4 @@ class ParameterExchange {
   bool restores_ = false;       // whether write_back() undoes changes by the caller
 };
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

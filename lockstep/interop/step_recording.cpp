@@ -6,7 +6,7 @@
 
 #include "lockstep/interop/gradient_arrays.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 /// Gradients of less than this share of the whole gradient count as zeros with rounding errors,
@@ -140,4 +140,4 @@ std::optional<StepDifference> StepRecording::compared(int reducer, double sample
   return std::nullopt;
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -11,7 +11,7 @@
 #include "lockstep/job/step_observer.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// The numbers of all parameters of a reducer, in their order.
 struct ParameterNumbers {
@@ -90,4 +90,4 @@ class StepRecording final : public job::StepObserver {
   std::optional<StepDifference> difference_;
 };
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

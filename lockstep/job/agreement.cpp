@@ -11,7 +11,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/job/session.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 // The first byte of a result that a rank sends.
@@ -146,4 +146,4 @@ void Agreement::require_same(std::string_view where, std::string_view what,
                   fmt::format("rank 0 has {}; rank {} has {}", all.front(), rank, all[rank]));
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -10,9 +10,9 @@
 
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 class Session;
 
@@ -69,4 +69,4 @@ class Agreement {
   std::function<std::vector<std::string>(const std::string&)> gather_;
 };
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -20,7 +20,7 @@
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/ranks.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 constexpr std::size_t kExchanges = 100;  // between two checks of the uncertainty
@@ -138,4 +138,4 @@ trace::ClockOffset measure_clock_offset(const Session& session, std::span<const 
   return {.time = time, .offset = offset, .uncertainty = uncertainty};
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

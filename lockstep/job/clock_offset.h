@@ -8,7 +8,7 @@
 #include "lockstep/base/trace/rank_trace.h"
 #include "lockstep/job/session.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 /// A message of rank 0 and its answer, in nanoseconds of steady clocks.
 struct ClockExchange {
@@ -34,4 +34,4 @@ trace::ClockOffset measure_clock_offset(const Session& session);
 /// number per rank, the same on all ranks.
 trace::ClockOffset measure_clock_offset(const Session& session, std::span<const int> host_of_rank);
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

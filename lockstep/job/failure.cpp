@@ -19,7 +19,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 /// Exchanged between the ranks, to distinguish equal failures from different ones.
@@ -125,4 +125,4 @@ FailureVerdict compare_failures(const Failure& mine, int communicator, double se
   return judge(exchange->received, rank);
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

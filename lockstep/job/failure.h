@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 /// Why a rank ends.
 struct Failure {
@@ -31,4 +31,4 @@ struct FailureVerdict {
 /// no rank has a cause.
 FailureVerdict compare_failures(const Failure& mine, int communicator, double seconds);
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

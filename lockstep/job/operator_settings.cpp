@@ -8,12 +8,12 @@
 #include <functional>
 #include <span>
 
-#include "lockstep/allreduce/route.h"
-#include "lockstep/base/bound_fields.h"
+#include "lockstep/allreduce/groups/route.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fields/bound_fields.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 constexpr std::string_view kPrefix = "LOCKSTEP_";
@@ -95,9 +95,9 @@ std::vector<std::string> similar_variables() {
   return warnings;
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 using SettingFields = Fields<job::OperatorSettings>;
 
@@ -111,4 +111,4 @@ void SettingFields::parse_trace(Options& options, std::string_view /*name*/,
   options.trace = job::parse_trace(values.back());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

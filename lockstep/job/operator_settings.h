@@ -9,11 +9,11 @@
 #include <tuple>
 #include <vector>
 
-#include "lockstep/base/fields.h"
-#include "lockstep/job/launcher.h"
+#include "lockstep/base/fields/fields.h"
+#include "lockstep/job/launch/launcher.h"
 #include "lockstep/job/trace_options.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 /// Each field is a variable: `stall_timeout` is LOCKSTEP_STALL_TIMEOUT. Those of rank 0 apply to
 /// all ranks, except that each has its own start_timeout, and override what the program sets.
@@ -35,9 +35,9 @@ struct OperatorSettings {
 /// "LOCKSTEP_STALL_TIMOUT is not used (did you mean LOCKSTEP_STALL_TIMEOUT?)".
 std::vector<std::string> similar_variables();
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// The settings of operators.
 template <>
@@ -61,4 +61,4 @@ struct Fields<job::OperatorSettings> {
       TextField<Options>{{"trace", {}, "File for a trace of the steps"}, parse_trace, print_trace}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

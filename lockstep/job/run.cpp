@@ -9,9 +9,9 @@
 
 #include "lockstep/base/system/host.h"
 #include "lockstep/job/failure.h"
-#include "lockstep/job/launcher.h"
+#include "lockstep/job/launch/launcher.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 // Before MPI is initialized, only the launcher's environment distinguishes the ranks. mpirun ends
 // the job when the first rank exits, so the other ranks wait to let rank 0 print. A rank that is
@@ -42,4 +42,4 @@ int run_with_status(int argc, char** argv, const SessionOptions& options,
   return session->guard([&] { return body(*session); });
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

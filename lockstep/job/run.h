@@ -8,7 +8,7 @@
 
 #include "lockstep/job/session.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 /// Prints a failure from before the session as one line, in which ranks other than 0 name
 /// themselves. Almost always all ranks have the same failure, and rank 0 prints it.
@@ -41,4 +41,4 @@ int run(int argc, char** argv, Body&& body) {
   return run(argc, argv, SessionOptions{}, std::forward<Body>(body));
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

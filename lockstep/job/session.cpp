@@ -31,15 +31,15 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/system/processor.h"
-#include "lockstep/base/system/terminal.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/base/trace/recording.h"
 #include "lockstep/job/failure.h"
-#include "lockstep/job/launcher.h"
+#include "lockstep/job/launch/launcher.h"
+#include "lockstep/job/launch/start_monitor.h"
+#include "lockstep/job/launch/task.h"
 #include "lockstep/job/operator_settings.h"
-#include "lockstep/job/start_monitor.h"
-#include "lockstep/job/task.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 /// How long a failed rank waits for the same failure on the others: long enough for ranks that
@@ -538,4 +538,4 @@ int Session::guard(const std::function<int()>& body) {
   return state_->verdict.exit_status;
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

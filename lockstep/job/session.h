@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "lockstep/allreduce/activity.h"
-#include "lockstep/allreduce/route.h"
+#include "lockstep/allreduce/groups/route.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/device.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 class Watchdog;
 struct WatchdogOptions;
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 struct Failure;
 struct OperatorSettings;
@@ -56,7 +56,7 @@ struct SessionOptions {
   WorkersOptions workers = {};  ///< options of workers()
   /// Seconds that the start of a job of several ranks may take, up to the end of the constructor of
   /// Session; then the process ends with exit status 4 and names the call that has not returned
-  /// (lockstep/job/start_monitor.h). 0: no limit. nullopt: 60, or `stall_timeout` if that is
+  /// (lockstep/job/launch/start_monitor.h). 0: no limit. nullopt: 60, or `stall_timeout` if that is
   /// shorter.
   std::optional<double> start_timeout = {};
   /// The communicator of the ranks that create this session, as the integer that MPI_Comm_c2f
@@ -82,10 +82,10 @@ class Session {
   /// Throws Error (communication) if MPI does not support MPI_THREAD_SERIALIZED or was already
   /// finalized, or if a launcher started several ranks but MPI has only one: every process would
   /// train alone. Throws Error (input) if this is one of several tasks that were started without
-  /// MPI (job/task.h), for the same reason, also if the program has initialized MPI with one rank;
-  /// for a communicator that is not one of ranks of this program; and while the process has another
-  /// session. After it has ended, another one is possible only if MPI was initialized by the
-  /// program or is not used.
+  /// MPI (job/launch/task.h), for the same reason, also if the program has initialized MPI with one
+  /// rank; for a communicator that is not one of ranks of this program; and while the process has
+  /// another session. After it has ended, another one is possible only if MPI was initialized by
+  /// the program or is not used.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// For code without access to the command line.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}
@@ -195,4 +195,4 @@ class Session {
   std::unique_ptr<allreduce::Watchdog> watchdog_;  // last member: it uses the others
 };
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 /// Name and shape of a parameter.
 struct ObservedParameter {
@@ -44,4 +44,4 @@ class StepObserver {
   virtual void on_step(int reducer, double samples) = 0;
 };
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 TraceOptions parse_trace(std::string_view text) {
   Spec spec = Spec::of_pattern("trace", text);
@@ -39,4 +39,4 @@ std::string to_string(const TraceOptions& options) {
                                                  : fmt::format("{}-{}", text, options.last_step);
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

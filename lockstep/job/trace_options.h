@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 /// A trace of the threads of all ranks, on one clock (docs/observe.md).
 struct TraceOptions {
@@ -20,4 +20,4 @@ struct TraceOptions {
 TraceOptions parse_trace(std::string_view text);
 std::string to_string(const TraceOptions& options);  ///< as parse_trace() reads it
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -22,7 +22,7 @@
 #include "lockstep/job/clock_offset.h"
 #include "lockstep/job/session.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 // Rank 0 holds the events of all ranks: 40 bytes each.
@@ -191,4 +191,4 @@ void Tracing::throw_if_lost() const {
                                 });
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

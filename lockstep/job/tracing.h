@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file/atomic_file.h"
 #include "lockstep/base/trace/chrome_trace.h"
 #include "lockstep/base/trace/rank_trace.h"
 #include "lockstep/job/trace_options.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 class Session;
 
@@ -69,4 +69,4 @@ class Tracing {
   std::optional<Error> lost_;
 };
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -11,16 +11,16 @@
 #include <utility>
 
 #include "lockstep/allreduce/communication_thread.h"
-#include "lockstep/allreduce/group_member.h"
-#include "lockstep/allreduce/groups.h"
-#include "lockstep/allreduce/selection.h"
+#include "lockstep/allreduce/groups/groups.h"
+#include "lockstep/allreduce/groups/selection.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/operator_settings.h"
 #include "lockstep/job/ranks.h"
 #include "lockstep/job/tracing.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 namespace {
 
@@ -237,4 +237,4 @@ Workers& Session::workers() {
   return static_cast<Workers&>(*workers_);
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

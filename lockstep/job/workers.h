@@ -15,11 +15,11 @@
 #include "lockstep/job/session.h"
 #include "lockstep/job/world.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 class CommunicationThread;
 }
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 class StepObserver;
 class Tracing;
@@ -165,4 +165,4 @@ class Workers final : public SessionGroup {
   int exceptions_ = std::uncaught_exceptions();
 };
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/allreduce/groups.h"
-#include "lockstep/allreduce/selection.h"
+#include "lockstep/allreduce/groups/groups.h"
+#include "lockstep/allreduce/groups/selection.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
-#include "lockstep/job/cluster.h"
+#include "lockstep/job/launch/cluster.h"
 #include "lockstep/job/ranks.h"
 #include "lockstep/job/session.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 constexpr const char* kSetUp = "the set-up of the replicas";  // for the watchdog
@@ -134,4 +134,4 @@ void World::abort(const std::string& reason) const {
   ranks_.abort(reason);
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -11,10 +11,10 @@
 
 #include "lockstep/allreduce/activity.h"
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/route.h"
+#include "lockstep/allreduce/groups/route.h"
 #include "lockstep/device/device.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 class Session;
 
@@ -90,4 +90,4 @@ class World {
   std::optional<std::uint64_t> watch_;  // Session::watch()
 };
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -16,7 +16,7 @@
 #include <sstream>
 #include <utility>
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 constexpr double kPause =
@@ -229,4 +229,4 @@ bool PendingConnections::can_accept(double now) const {
   return pending_.size() < kMaxPending || now - pending_.front().since >= kBusyPatience;
 }
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -11,7 +11,7 @@
 #include "lockstep/net/handshake.h"
 #include "lockstep/net/socket.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 /// The purposes of connections (Handshake): the watchdog, the rendezvous of tasks, and agents of
 /// mpirun.
@@ -76,4 +76,4 @@ class PendingConnections {
   int refused_ = 0;
 };
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 constexpr std::size_t kHeader = 5;
@@ -130,4 +130,4 @@ void send_last_frame(const std::vector<Connection*>& connections, const Frame& f
   }
 }
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

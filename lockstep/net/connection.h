@@ -16,7 +16,7 @@
 
 #include "lockstep/net/socket.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 /// An enumeration of the kinds of frames of one protocol.
 template <typename T>
@@ -121,4 +121,4 @@ class Connection {
 void send_last_frame(const std::vector<Connection*>& connections, const Frame& frame,
                      std::chrono::milliseconds limit);
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

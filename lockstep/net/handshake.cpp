@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 constexpr std::string_view kMagic = "lockstp1";
@@ -96,4 +96,4 @@ void Handshake::fail(std::string reason) {
   expect(0);
 }
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -8,7 +8,7 @@
 
 #include "lockstep/net/token.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 /// Three messages of fixed size. The process that connected, the initiator, sends first:
 ///
@@ -60,4 +60,4 @@ class Handshake {
   std::string reason_;
 };
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

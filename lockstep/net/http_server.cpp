@@ -18,7 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/process.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -214,4 +214,4 @@ void HttpServer::serve() noexcept {
   }
 }
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -13,7 +13,7 @@
 
 #include "lockstep/net/socket.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 /// The body of a response with status 200.
 struct HttpText {
@@ -66,4 +66,4 @@ class HttpServer {
   std::thread thread_;   // last: it uses the others
 };
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

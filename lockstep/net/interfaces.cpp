@@ -17,9 +17,9 @@
 #include <memory>
 #include <span>
 
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/file_descriptor.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 /// Queries the kernel about interfaces by ioctl. Unlike the files in /sys, ioctl uses the network
@@ -178,4 +178,4 @@ NetworkRoute route_to(const std::string& address) {
   return way;
 }
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 /// "10.0.0.1", "fd00::1"; empty if `address` is neither IPv4 nor IPv6. A link-local address has its
 /// interface appended: "fe80::1%eth0".
@@ -58,4 +58,4 @@ struct NetworkRoute {
 /// Sends nothing.
 NetworkRoute route_to(const std::string& address);
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -13,7 +13,7 @@
 
 #include "lockstep/net/interfaces.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -149,4 +149,4 @@ FileDescriptor connect_to(const std::string& address, std::uint16_t port,
   return std::move(attempt.socket);
 }
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -9,7 +9,7 @@
 
 #include "lockstep/net/socket.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 /// Numeric addresses at which this host or others may reach it: loopback first, then IPv4, then
 /// IPv6. At most eight.
@@ -55,4 +55,4 @@ std::vector<Attempt> connect_to_hosts(const std::vector<std::vector<Endpoint>>& 
 FileDescriptor connect_to(const std::string& address, std::uint16_t port,
                           std::chrono::milliseconds limit, std::string& why);
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -15,7 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/net/interfaces.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 constexpr int kProbes = 6;                             // TCP keep-alive probes within a timeout
@@ -116,4 +116,4 @@ std::string peer_address(const FileDescriptor& socket) {
   return text.starts_with(kMappedPrefix) ? text.substr(kMappedPrefix.size()) : text;
 }
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

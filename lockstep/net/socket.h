@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/file_descriptor.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 using lockstep::FileDescriptor;
 
@@ -44,4 +44,4 @@ bool would_block();
 /// The numeric address of the peer; of IPv4 even on an IPv6 socket. Empty if it is not connected.
 std::string peer_address(const FileDescriptor& socket);
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 constexpr const char* kAdvice = "create one with `openssl rand -hex 16`";
@@ -123,4 +123,4 @@ std::optional<JobSecret> find_job_secret(const char* file, const char* text) {
   return std::nullopt;
 }
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 class JobSecret {
  public:
@@ -56,4 +56,4 @@ inline constexpr const char* kSecretFileVariable = "LOCKSTEP_JOB_SECRET_FILE";
 /// or cannot be read, or if the secret is too short.
 std::optional<JobSecret> find_job_secret(const char* file, const char* text);
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

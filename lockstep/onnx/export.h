@@ -10,10 +10,10 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/pixels.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/onnx/model.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 
 /// The flat arrays of a network, in the layout of its tables.
 struct NetworkArrays {
@@ -75,12 +75,12 @@ struct ExportOptions {
 Model export_network(const model::Network& network, const NetworkArrays& arrays,
                      const ExportOptions& options = {});
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 template <>
 inline constexpr auto kNamesOf<onnx::WeightStorage> = enum_names<onnx::WeightStorage>(
     {{onnx::WeightStorage::float32, "float32"}, {onnx::WeightStorage::float16, "float16"}});
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 
 struct Model;
 
@@ -42,4 +42,4 @@ ImportedNetwork import_network(const Model& model, std::string_view where,
 /// Imports a file. The network has the name of the file without its extension.
 ImportedNetwork import_file(const std::filesystem::path& file, bool keeps_two_biases = true);
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 
 /// Types of elements, with the numbers of TensorProto.DataType.
 enum class TensorType : std::int32_t {
@@ -78,4 +78,4 @@ struct Model {
   std::map<std::string, std::string> metadata;  ///< metadata_props
 };
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_kind.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/file_kind.h"
+#include "lockstep/base/file/input_file.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using protozero::pbf_reader;
@@ -587,4 +587,4 @@ Model read_model_file(const std::filesystem::path& file) {
   return read_model(bytes, file.string());
 }
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -6,7 +6,7 @@
 
 #include "lockstep/onnx/model.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 
 /// Reads the bytes of a file. `where` identifies it in messages. The bytes of each tensor match its
 /// shape and type. Throws Error (input) for invalid models, for control flow and sparse tensors,
@@ -17,4 +17,4 @@ Model read_model(std::string_view bytes, std::string_view where = "onnx");
 /// Reads a file. Throws Error (input) also if it cannot be read.
 Model read_model_file(const std::filesystem::path& file);
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

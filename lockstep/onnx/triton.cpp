@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 const char* name_of(TensorType type) {
@@ -88,4 +88,4 @@ std::string triton_config(const Model& model, const std::string& name,
       values_text("output", model.graph.outputs, labelled));
 }
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

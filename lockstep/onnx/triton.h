@@ -7,7 +7,7 @@
 
 #include "lockstep/onnx/model.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 
 /// Maximum batch size in triton_config().
 inline constexpr std::int64_t kMaxTritonBatch = 64;
@@ -18,4 +18,4 @@ inline constexpr std::int64_t kMaxTritonBatch = 64;
 std::string triton_config(const Model& model, const std::string& name,
                           std::optional<std::size_t> labelled);
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

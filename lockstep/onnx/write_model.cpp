@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 // Field numbers of the messages of onnx.proto. Lists of numbers are not packed, as in onnx.proto.
@@ -162,4 +162,4 @@ std::string write_model(const Model& model, std::size_t limit) {
   return bytes;
 }
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -5,7 +5,7 @@
 
 #include "lockstep/onnx/model.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 
 /// Maximum size of a protobuf message.
 inline constexpr std::size_t kMaxModelBytes = (std::size_t{1} << 31) - 1;
@@ -15,4 +15,4 @@ inline constexpr std::size_t kMaxModelBytes = (std::size_t{1} << 31) - 1;
 /// above `limit` bytes.
 std::string write_model(const Model& model, std::size_t limit = kMaxModelBytes);
 
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -4,7 +4,7 @@
 
 #include <Random123/philox.h>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 std::array<std::uint32_t, 4> Philox::block(std::uint64_t high, std::uint64_t low) const {
   r123::Philox4x32 generate;
@@ -23,4 +23,4 @@ std::uint64_t random_key(std::uint64_t seed, std::string_view purpose, std::uint
   return XXH3_64bits(words.data(), sizeof(words));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), from
 /// Random123. A value type; block() may be called from any thread in any order.
@@ -30,4 +30,4 @@ inline float to_unit_float(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1.0p-24f;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -7,12 +7,12 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 namespace {
 
 std::vector<device::Device> devices_of_one_rank(const job::Session& session,
@@ -136,4 +136,4 @@ data::IndexExchange index_exchange(const Strategy& strategy) {
           strategy.session().node()};
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

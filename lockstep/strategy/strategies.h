@@ -10,7 +10,7 @@
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/strategy/strategy.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 /// One replica, in one process.
 class OneDeviceStrategy final : public Strategy {
@@ -70,4 +70,4 @@ data::IndexExchange index_exchange(const job::Session& session);
 /// Overload for after a strategy was created, on the thread that created it.
 data::IndexExchange index_exchange(const Strategy& strategy);
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

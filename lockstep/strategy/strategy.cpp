@@ -7,12 +7,12 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
-#include "lockstep/job/device_share.h"
 #include "lockstep/job/failure.h"
-#include "lockstep/job/traffic_interface.h"
-#include "lockstep/strategy/replica/replica_threads.h"
+#include "lockstep/job/placement/device_share.h"
+#include "lockstep/job/placement/traffic_interface.h"
+#include "lockstep/strategy/replica_threads.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 Strategy::Strategy(job::Session& session, std::vector<device::Device> devices,
                    const StrategyOptions& options)
@@ -97,9 +97,9 @@ void Strategy::gather_placements(int cores) {
     std::ranges::move(places, std::back_inserter(placements_));
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 using StrategyFields = Fields<strategy::StrategyOptions>;
 
@@ -116,4 +116,4 @@ std::string StrategyFields::describe_routes() {
   return allreduce::describe_routes([](const allreduce::RouteInfo&) { return true; });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/fields.h"
-#include "lockstep/job/placement.h"
+#include "lockstep/base/fields/fields.h"
+#include "lockstep/job/placement/placement.h"
 #include "lockstep/job/session.h"
 #include "lockstep/job/world.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 class ReplicaThreads;
 
@@ -113,9 +113,9 @@ class Strategy {
   std::optional<std::string> failure_;  // error that made the strategy unusable
 };
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// The options of a strategy.
 template <>
@@ -145,4 +145,4 @@ struct Fields<strategy::StrategyOptions> {
             {.value = "SECONDS"}}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

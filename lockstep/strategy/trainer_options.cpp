@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/metrics/make_metrics.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 namespace {
 
@@ -144,9 +144,9 @@ model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t g
   return schedule;
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 using TrainerFields = Fields<strategy::TrainerOptions>;
 
@@ -213,4 +213,4 @@ void TrainerFields::parse_bucket(Options& options, std::string_view name,
   options.buckets = buckets;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

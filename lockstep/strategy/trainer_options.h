@@ -8,18 +8,18 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/allreduce/reduction.h"
-#include "lockstep/base/bound_fields.h"
-#include "lockstep/model/compute_options.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/allreduce/member/reduction.h"
+#include "lockstep/base/fields/bound_fields.h"
+#include "lockstep/model/loss/loss.h"
 #include "lockstep/model/metrics/metric.h"
-#include "lockstep/model/network.h"
-#include "lockstep/model/optimizer_options.h"
-#include "lockstep/model/schedule.h"
-#include "lockstep/strategy/replica/loss_scaler.h"
-#include "lockstep/strategy/replica/normalization.h"
+#include "lockstep/model/network/network.h"
+#include "lockstep/model/optimizer/optimizer_options.h"
+#include "lockstep/model/optimizer/schedule.h"
+#include "lockstep/model/tensor/compute_options.h"
+#include "lockstep/strategy/step/loss_scaler.h"
+#include "lockstep/strategy/step/normalization.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 /// How the learning rate scales with the global batch: constant, linear (Goyal et al., 2017), or
 /// with the square root.
@@ -123,9 +123,9 @@ LossPlan loss_plan(const TrainerOptions& options, const model::Network& network)
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch,
                                    std::int64_t total_steps);
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 template <>
 inline constexpr auto kNamesOf<strategy::RateScaling> =
@@ -242,4 +242,4 @@ struct Fields<strategy::TrainerOptions> {
              Role::agree, "recording of steps"}}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -15,7 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr std::size_t kCount = std::size_t{1} << 20;  // 4 MiB of float32
@@ -146,4 +146,4 @@ TEST_F(AbandonedMessages, LeavingFirstRankDoesNotAccessCallerMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -12,7 +12,7 @@
 
 #include "lockstep/base/trace/events.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using ::testing::ElementsAre;
@@ -186,4 +186,4 @@ TEST(Activity, SnapshotIsConsistentWhileThreadsWrite) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -11,7 +11,7 @@
 #include "lockstep/device/buffer.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 void run_participants(std::vector<Barrier>& participants,
@@ -116,4 +116,4 @@ TEST(Barrier, TruncatesLongFailures) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -10,11 +10,11 @@
 #include <mutex>
 #include <type_traits>
 
-#include "lockstep/allreduce/element.h"
+#include "lockstep/allreduce/member/element.h"
 #include "lockstep/device/buffer.h"
 #include "tests/allreduce/group_kinds.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 class Collectives : public ::testing::TestWithParam<GroupKind> {};
@@ -386,4 +386,4 @@ INSTANTIATE_TEST_SUITE_P(Groups, OrderedCollectives,
                          ValuesIn(kinds_with(&GroupKind::adds_in_member_order)), name_of_kind);
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

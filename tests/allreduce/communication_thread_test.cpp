@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 TEST(CommunicationThread, RunsOperationsInOrder) {
@@ -63,4 +63,4 @@ TEST(CommunicationThread, FinishesOperationsBeforeDestruction) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/allreduce/layout.h"
+#include "lockstep/allreduce/buckets/layout.h"
 #include "lockstep/base/error.h"
 #include "tests/allreduce/group_kinds.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 class Disagreement : public ::testing::TestWithParam<GroupKind> {};
@@ -169,4 +169,4 @@ INSTANTIATE_TEST_SUITE_P(Groups, EqualLayouts, ValuesIn(group_kinds()), name_of_
 INSTANTIATE_TEST_SUITE_P(Groups, DifferentLayouts, ValuesIn(kinds_with(has_several)), name_of_kind);
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

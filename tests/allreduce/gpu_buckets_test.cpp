@@ -13,13 +13,13 @@
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/algorithm/gpu/staged.h"
-#include "lockstep/allreduce/gradient_buckets.h"
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/buckets/gradient_buckets.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "tests/allreduce/wrapped_groups.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using namespace std::chrono_literals;
@@ -266,4 +266,4 @@ TEST(GpuGradientBuckets, ReduceOnTheHostForACpuStream) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/device/buffer.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using namespace std::chrono_literals;
@@ -178,4 +178,4 @@ TEST(GpuGroup, LeavingThreadFailsAllMembers) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -9,7 +9,7 @@
 
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr device::Device kGpu = {device::DeviceKind::gpu, 0};
@@ -152,4 +152,4 @@ TEST_F(GpuWork, FillsWithZeros) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

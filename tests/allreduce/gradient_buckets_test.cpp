@@ -1,4 +1,4 @@
-#include "lockstep/allreduce/gradient_buckets.h"
+#include "lockstep/allreduce/buckets/gradient_buckets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "tests/allreduce/wrapped_groups.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using ::testing::ElementsAre;
@@ -328,4 +328,4 @@ TEST(GradientBuckets, ReportsAFailedReduction) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

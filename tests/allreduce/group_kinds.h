@@ -12,7 +12,7 @@
 
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 struct GroupKind {
   std::string name;  ///< letters, digits and underscores
@@ -62,4 +62,4 @@ inline std::string name_of_kind(const ::testing::TestParamInfo<GroupKind>& info)
   return info.param.name;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

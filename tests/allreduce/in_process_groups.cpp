@@ -3,7 +3,7 @@
 
 #include "tests/allreduce/group_kinds.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 std::vector<GroupKind> group_kinds() {
   std::vector<GroupKind> kinds;
@@ -15,4 +15,4 @@ std::vector<GroupKind> group_kinds() {
   return kinds;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -7,7 +7,7 @@
 #include "tests/allreduce/group_kinds.h"
 #include "tests/allreduce/wrapped_groups.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 int rank_in_world() { return rank_in(MPI_COMM_WORLD); }
@@ -96,4 +96,4 @@ std::vector<GroupKind> group_kinds() {
   return kinds;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

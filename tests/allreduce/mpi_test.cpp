@@ -11,14 +11,14 @@
 #include <string>
 
 #include "lockstep/allreduce/algorithm/ring.h"
-#include "lockstep/allreduce/selection.h"
-#include "lockstep/allreduce/topology.h"
+#include "lockstep/allreduce/groups/selection.h"
+#include "lockstep/allreduce/groups/topology.h"
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 int world_size() { return size_of(MPI_COMM_WORLD); }
@@ -207,4 +207,4 @@ TEST(GatherTexts, ReturnsTheTextsInRankOrder) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

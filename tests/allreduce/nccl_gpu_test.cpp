@@ -10,14 +10,14 @@
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/device/recording.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using ::testing::StartsWith;
@@ -166,4 +166,4 @@ TEST_F(NcclOnAGpu, RejectsASecondMember) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

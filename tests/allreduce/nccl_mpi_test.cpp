@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
@@ -17,7 +17,7 @@
 #include "tests/support/pretend_nodes.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using ::testing::HasSubstr;
@@ -200,4 +200,4 @@ TEST(NcclBetweenRanks, LeavingRankReleasesRanksThatWaitOnTheirGpus) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

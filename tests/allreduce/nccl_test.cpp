@@ -7,14 +7,14 @@
 #include <thread>
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/pretend_nccl.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using namespace std::chrono_literals;
@@ -185,4 +185,4 @@ TEST_F(NcclGroup, ReportsAMissingLibrary) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

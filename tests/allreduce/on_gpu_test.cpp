@@ -8,13 +8,13 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/allreduce/gradient_buckets.h"
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/buckets/gradient_buckets.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr int kReplicas = 3;
@@ -118,4 +118,4 @@ TEST_F(OnAGpu, SumsBucketsThroughTheHost) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

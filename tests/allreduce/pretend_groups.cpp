@@ -5,7 +5,7 @@
 #include "tests/allreduce/group_kinds.h"
 #include "tests/support/pretend_gpu.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 GroupKind kind_on_gpus(const std::string& name, const std::vector<device::Device>& gpus,
@@ -33,4 +33,4 @@ std::vector<GroupKind> group_kinds() {
   return kinds;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -1,12 +1,12 @@
 // Groups of ranks on simulated GPUs, one or two per rank; all memory counts as GPU memory.
 #include <mpi.h>
 
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "tests/allreduce/group_kinds.h"
 #include "tests/support/pretend_gpu.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 std::vector<GroupKind> group_kinds() {
   const int ranks = size_of(MPI_COMM_WORLD);
   const int rank = rank_in(MPI_COMM_WORLD);
@@ -32,4 +32,4 @@ std::vector<GroupKind> group_kinds() {
   return kinds;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -1,6 +1,6 @@
 // Reductions of elements in memory: slices, the loops of the CPU, the arithmetic that CPU and GPU
 // share, wire scales.
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/reduction.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include <limits>
 #include <vector>
 
-#include "lockstep/allreduce/element.h"
+#include "lockstep/allreduce/member/element.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 template <std::size_t size>
@@ -268,4 +268,4 @@ TEST(MagnitudeBits, AreOrderedAndEndAtInfinity) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -13,7 +13,7 @@
 #include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using ::testing::AllOf;
@@ -125,4 +125,4 @@ TEST(WatchdogOfAJob, IsSilentWithoutAFailure) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -26,7 +26,7 @@
 #include "lockstep/allreduce/watchdog/member.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using ::testing::EndsWith;
@@ -290,4 +290,4 @@ TEST(WatchdogWithoutRankZero, OneRankPerHostPrints) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

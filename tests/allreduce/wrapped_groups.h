@@ -10,11 +10,11 @@
 #include "lockstep/allreduce/algorithm/in_process.h"
 #include "lockstep/allreduce/algorithm/one_member.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
-#include "lockstep/allreduce/group_member.h"
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Forwards everything to `inner`.
 class WrappedMember : public GroupMember {
@@ -127,4 +127,4 @@ inline std::vector<Communicator> on_gpus(const std::vector<Communicator>& group,
   return members;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -6,7 +6,7 @@
 
 #include "tests/apps/program.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(MpirunAllreduceBench, RejectsRoutesThatDoNotConnectRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

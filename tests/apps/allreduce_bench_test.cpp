@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "apps/lockstep/reduction_timing.h"
+#include "apps/lockstep/allreduce_bench/reduction_timing.h"
 #include "tests/apps/program.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -98,4 +98,4 @@ TEST_P(TypedAllreduceBench, ComputesCorrectSums) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -7,7 +7,7 @@
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -583,4 +583,4 @@ TEST(BadCommandLine, ListsOptimizers) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -10,7 +10,7 @@
 #include "tests/data/support.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -99,4 +99,4 @@ TEST_F(Captions, RequireReadableImage) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -1,4 +1,4 @@
-#include "apps/lockstep/data_benchmark.h"
+#include "apps/lockstep/data/data_benchmark.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "lockstep/data/sample/record_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::AllOf;
@@ -263,4 +263,4 @@ TEST_F(DataBenchmarkTest, RequiresDataSetAndPositiveNumbers) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -11,11 +11,11 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/record_index.h"
-#include "lockstep/data/source/dataset_json.h"
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/dataset_json.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -649,4 +649,4 @@ TEST_F(DataCommands, RequireFiles) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

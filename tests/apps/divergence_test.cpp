@@ -11,7 +11,7 @@
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -67,4 +67,4 @@ INSTANTIATE_TEST_SUITE_P(On, Diverged, ::testing::Values("", "--devices cpu:0,cp
                          });
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

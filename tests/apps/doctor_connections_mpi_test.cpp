@@ -5,7 +5,7 @@
 #include "tests/apps/doctor_program.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::AllOf;
@@ -22,4 +22,4 @@ TEST(MpirunDoctorFault, RankZeroCannotListen) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

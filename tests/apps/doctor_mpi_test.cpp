@@ -12,7 +12,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::AllOf;
@@ -109,4 +109,4 @@ TEST(MpirunDoctorFault, KilledRank) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

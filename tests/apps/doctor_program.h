@@ -9,7 +9,7 @@
 
 #include "tests/apps/program.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 /// The object that --json prints.
 class Examined {
@@ -59,4 +59,4 @@ inline std::string only_problem(const Examined& examined, const std::string& che
   return std::string(problems.front()["what"]) + " -> " + std::string(problems.front()["remedy"]);
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

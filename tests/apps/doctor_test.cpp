@@ -11,7 +11,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
@@ -112,4 +112,4 @@ TEST(DoctorFault, UnusableRoute) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -9,7 +9,7 @@
 #include "tests/apps/program.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::DoubleNear;
@@ -58,4 +58,4 @@ TEST(RawPointersExample, ResultDoesNotDependOnRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -10,7 +10,7 @@
 #include "tests/data/support.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -163,4 +163,4 @@ TEST(FineTuneExample, PrintsUsage) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/lockstep/generated_text.h"
+#include "apps/lockstep/generate/generated_text.h"
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/data/text/tokenizer.h"
 #include "tests/apps/program.h"
@@ -23,7 +23,7 @@
 #include "tests/data/support.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -318,4 +318,4 @@ TEST(GeneratedText, IsTheTextOfAllTokens) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

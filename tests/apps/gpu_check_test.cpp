@@ -10,7 +10,7 @@
 #include "tests/apps/program.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::EndsWith;
@@ -106,4 +106,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return "Case" + std::to_string(test.index); });
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

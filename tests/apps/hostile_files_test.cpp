@@ -16,7 +16,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -274,4 +274,4 @@ TEST_F(Bombs, PackedRecords) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

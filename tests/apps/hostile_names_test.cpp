@@ -15,7 +15,7 @@
 #include "tests/paths.h"
 #include "tests/support/terminal.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,4 +149,4 @@ TEST_F(HostileNames, AreRejectedAsTritonLabels) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <string>
 
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 inline const std::string kHouseLosses =
     " --loss kind=cross-entropy:label_smoothing=0.1 --loss cost=mse:weight=0.5,target=price ";
@@ -17,7 +17,7 @@ inline const std::string kHouseLosses =
 /// network with the outputs kind and cost to `directory`/net.json. Returns the options of a
 /// training.
 inline std::string write_houses(const std::filesystem::path& directory) {
-  const data::Dataset houses = strategy::house_data(60);
+  const data::Dataset houses = train::house_data(60);
   for (const char* part : {"train", "test"})
     data::write_shards(houses.source(), {.directory = directory / "shards", .part = part});
   std::ofstream(directory / "net.json") << R"({
@@ -36,4 +36,4 @@ inline std::string write_houses(const std::filesystem::path& directory) {
          " --data " + (directory / "shards").string() + " ";
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

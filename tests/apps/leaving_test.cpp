@@ -17,7 +17,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
@@ -207,4 +207,4 @@ TEST_P(LongStopSignal, SavesAndExitsAtAnyTime) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

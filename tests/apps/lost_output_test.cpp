@@ -12,7 +12,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -213,4 +213,4 @@ TEST_F(LostOutput, IsDistinctFromUnreadableFiles) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

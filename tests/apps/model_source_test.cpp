@@ -10,7 +10,7 @@
 #include "apps/lockstep/model_source.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::EndsWith;
@@ -133,4 +133,4 @@ TEST(ChosenModel, RequiresFixedInputSizes) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

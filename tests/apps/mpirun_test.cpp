@@ -24,7 +24,7 @@
 #include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
@@ -518,4 +518,4 @@ TEST(MpirunEnvironment, RejectsOtherLaunchers) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

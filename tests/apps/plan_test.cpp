@@ -7,12 +7,12 @@
 #include <sstream>
 #include <string>
 
-#include "apps/lockstep/plan_output.h"
+#include "apps/lockstep/plan/plan_output.h"
 #include "lockstep/base/error.h"
 #include "tests/apps/program.h"
 #include "tests/data/support.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::AllOf;
@@ -123,4 +123,4 @@ TEST(PlanOutput, ParsesReplicaCounts) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -9,7 +9,7 @@
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
@@ -152,4 +152,4 @@ TEST(Profile, FailureDoesNotHideDivergence) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -18,7 +18,7 @@
 #include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 std::string read_file(const std::filesystem::path& path) {
@@ -192,4 +192,4 @@ std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& start
 
 Result run(const std::vector<std::string>& command) { return Process(command).finish(); }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 /// Exit status and output of a process.
 struct Result {
@@ -80,4 +80,4 @@ std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& comma
 Result run(const std::vector<std::string>& command);
 inline Result run_lockstep(const std::string& arguments) { return run(lockstep(arguments)); }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -12,7 +12,7 @@
 #include "lockstep/checkpoint/manifest.h"
 #include "tests/apps/saved.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -144,4 +144,4 @@ TEST_F(Quantized, WritesTritonFolderAtomically) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -1,10 +1,10 @@
-#include "apps/lockstep/reduction_timing.h"
+#include "apps/lockstep/allreduce_bench/reduction_timing.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 constexpr std::size_t kCount = 10'007;  // several blocks and a partial one
@@ -86,4 +86,4 @@ TEST(ReductionPattern, CountsNaNAsError) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -8,7 +8,7 @@
 #include "tests/apps/program.h"
 #include "tests/data/support.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::AllOf;
@@ -115,4 +115,4 @@ TEST_F(ReportCommand, WritesWorkingPage) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -1,5 +1,5 @@
 // The default directory of a training, and the last lines of its output.
-#include "apps/lockstep/run_directory.h"
+#include "apps/lockstep/train/run_directory.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -165,4 +165,4 @@ TEST_F(DefaultRunDirectory, BestIsMentionedByCommandsThatUseNewest) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

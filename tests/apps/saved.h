@@ -9,7 +9,7 @@
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 /// A directory for checkpoints and data.
 class Saved : public ::testing::Test {
@@ -21,4 +21,4 @@ class Saved : public ::testing::Test {
   checkpoint::ScratchDirectory scratch_;
 };
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

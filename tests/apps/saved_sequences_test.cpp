@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "tests/apps/saved.h"
 #include "tests/data/support.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -188,4 +188,4 @@ TEST_F(Saved, ResumesPairsOnlyWithSameColumns) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -10,7 +10,7 @@
 
 #include "tests/apps/saved.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -255,4 +255,4 @@ TEST_F(Saved, RejectsPreprocessingBeyondFloat32Precision) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -17,16 +17,16 @@
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategies.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/trainer.h"
 #include "tests/apps/saved.h"
 #include "tests/data/support.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -516,9 +516,9 @@ TEST_F(Saved, EvaluatesCheckpointOfLibraryProgram) {
   network.add(model::Dense({.units = 4}));
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = strategy::make_strategy(session);
-  strategy::Trainer trainer(
-      *strategy, network, {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F}});
-  strategy::FitOptions fit{.epochs = 1};
+  train::Trainer trainer(*strategy, network,
+                         {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F}});
+  train::FitOptions fit{.epochs = 1};
   fit.checkpoint.directory = directory();
   trainer.fit(data.shuffle().batch(50), fit);
   const model::MetricSums expected = trainer.evaluate(data.batch(50));
@@ -555,10 +555,10 @@ TEST_F(Saved, RequiresTargetOfEachLoss) {
   {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = strategy::make_strategy(session);
-    strategy::Trainer trainer(
+    train::Trainer trainer(
         *strategy, network,
         {.losses = {{.output = "kind"}, {.output = "price", .loss = model::MeanSquaredError()}}});
-    strategy::FitOptions fit{.epochs = 1};
+    train::FitOptions fit{.epochs = 1};
     fit.checkpoint.directory = directory();
     trainer.fit(data.batch(2), fit);
   }
@@ -577,9 +577,9 @@ model::MetricSums train_linear(const data::Dataset& training, const data::Datase
                                std::optional<data::Dataset> validation = {}) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = strategy::make_strategy(session);
-  strategy::Trainer trainer(*strategy,
-                            zoo::linear(training.spec().shape(), training.spec().classes()));
-  strategy::FitOptions fit{.epochs = 1, .validation = std::move(validation)};
+  train::Trainer trainer(*strategy,
+                         zoo::linear(training.spec().shape(), training.spec().classes()));
+  train::FitOptions fit{.epochs = 1, .validation = std::move(validation)};
   fit.checkpoint.directory = directory;
   trainer.fit(training.batch(20), fit);
   return trainer.evaluate(test.batch(20));
@@ -656,4 +656,4 @@ TEST_F(Saved, ChecksNumberOfClasses) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <vector>
 
-#include "apps/lockstep/predicted_output.h"
+#include "apps/lockstep/evaluate/predicted_output.h"
 #include "lockstep/model/layers/layers.h"
 #include "tests/apps/houses.h"
 #include "tests/apps/program.h"
@@ -13,7 +13,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/data/support.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -205,4 +205,4 @@ TEST(PredictedOutputs, AreConvertedToProbabilitiesByLoss) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

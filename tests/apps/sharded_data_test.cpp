@@ -11,7 +11,7 @@
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::Contains;
@@ -177,4 +177,4 @@ TEST_F(ShardedData, IsReadUpToTruncation) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/strategy/fit_options.h"
+#include "lockstep/train/options/fit_options.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/data/support.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
@@ -217,7 +217,7 @@ TEST(Trace, RejectsUnwritableFile) {
 
 TEST(ParseTrace, AcceptsAFileAndSteps) {
   const auto expect = [](const char* text, const char* file, int first, int last) {
-    const strategy::TraceOptions options = strategy::parse_trace(text);
+    const train::TraceOptions options = train::parse_trace(text);
     EXPECT_EQ(options.file, file) << text;
     EXPECT_EQ(options.first_step, first) << text;
     EXPECT_EQ(options.last_step, last) << text;
@@ -233,7 +233,7 @@ TEST(ParseTrace, RejectsOtherTexts) {
   for (const char* text : {"", "-", ":steps=1-2", "t:steps=", "t:steps=-", "t:steps=0-3",
                            "t:steps=5-0", "t:steps=5-3", "t:steps=a-b", "t:steps=1-2-3"}) {
     try {
-      strategy::parse_trace(text);
+      train::parse_trace(text);
       ADD_FAILURE() << text;
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr("[trace] expected "));
@@ -242,4 +242,4 @@ TEST(ParseTrace, RejectsOtherTexts) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -13,7 +13,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
@@ -589,4 +589,4 @@ TEST_F(BadInput, EmptyFile) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

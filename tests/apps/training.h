@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 inline const std::string kData = " --data synthetic:8x8x1,4,1003 --global-batch 100 ";
 inline const std::string kTrain =
@@ -16,4 +16,4 @@ inline std::string hash_of(const Result& result) {
   return result.event("end").value("parameter_hash", "");
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -14,7 +14,7 @@
 #include "lockstep/data/record/tfrecord.h"
 #include "tests/apps/saved.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,4 +153,4 @@ TEST_F(UnreadableRecords, MayBeMissingOrOfAnotherFormat) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

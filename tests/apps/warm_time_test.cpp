@@ -1,10 +1,10 @@
-#include "apps/lockstep/reduction_timing.h"
+#include "apps/lockstep/allreduce_bench/reduction_timing.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 // A clock that the test sets.
@@ -33,4 +33,4 @@ TEST(WarmTime, ExcludesFirstCallAndBarrier) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -1,4 +1,4 @@
-#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/file/atomic_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,11 +15,11 @@
 #include <string>
 #include <thread>
 
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/base/system/process.h"
 #include "tests/support/files.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using ::testing::ElementsAre;
@@ -293,4 +293,4 @@ TEST(AbandonedTemporaries, AreRemovedAfterAProcessWasKilled) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

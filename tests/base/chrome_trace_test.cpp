@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "tests/support/traced_rank.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 namespace {
 
 using ::testing::ElementsAre;
@@ -128,4 +128,4 @@ TEST(ChromeTrace, HasASliceForEachPieceOfWork) {
 }
 
 }  // namespace
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 TEST(Error, HasWhereExpectedAndActual) {
@@ -59,4 +59,4 @@ TEST(Check, PrintsTheExpressionAndBothValues) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

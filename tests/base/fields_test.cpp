@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/bound_fields.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fields/bound_fields.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using ::testing::ElementsAre;
@@ -198,4 +198,4 @@ TEST(Fields, AreCheckedWithoutACommandLine) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

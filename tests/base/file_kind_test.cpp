@@ -1,11 +1,11 @@
-#include "lockstep/base/file_kind.h"
+#include "lockstep/base/file/file_kind.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using namespace std::string_literals;
@@ -72,4 +72,4 @@ TEST(FileKind, NamesFilesByTheirFirstBytes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

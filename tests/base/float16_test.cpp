@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -96,4 +96,4 @@ TEST(Float16, ConvertsEachElementOfAnArray) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

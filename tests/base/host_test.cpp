@@ -10,7 +10,7 @@
 
 #include "tests/base/kernel_files.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 TEST(Processors, OfTheCpuSetIncludeTheAllowedOnes) {
@@ -126,4 +126,4 @@ TEST(HostMemoryHere, IsKnown) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

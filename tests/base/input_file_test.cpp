@@ -1,5 +1,5 @@
 // InputFile opens regular files only, and nothing that could block a reader.
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "tests/support/files.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 TEST(InputFile, RejectsAFifoWithoutBlocking) {
@@ -51,4 +51,4 @@ TEST(InputFile, FollowsALinkToAFile) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

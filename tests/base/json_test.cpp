@@ -1,4 +1,4 @@
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/json/json_member.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(DumpJson, ReplacesBytesThatAreNotUtf8) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

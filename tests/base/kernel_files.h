@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// A test that fills such a directory; the directory is removed at the end.
 class KernelFiles : public ::testing::Test {
@@ -28,4 +28,4 @@ class KernelFiles : public ::testing::Test {
   std::filesystem::path root_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -13,7 +13,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using Milliseconds = std::chrono::duration<double, std::milli>;
@@ -64,4 +64,4 @@ TEST(KernelThreads, StopSpinningOnceCoresWereBusy) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -54,7 +54,7 @@ LOCKSTEP_FORWARD(zlib, adler32)
 LOCKSTEP_FORWARD(zlib, zlib_has_no_such_function)
 LOCKSTEP_FORWARD(made_up, made_up_add)
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using ::testing::StartsWith;
@@ -130,4 +130,4 @@ TEST(ForwardedFunction, FailsIfTheLibraryHasNoSuchFunction) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

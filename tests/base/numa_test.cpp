@@ -10,7 +10,7 @@
 
 #include "lockstep/base/system/host.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using ::testing::ElementsAre;
@@ -68,4 +68,4 @@ TEST_F(FakeSystem, ReturnsTheNodesOfThisProcess) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

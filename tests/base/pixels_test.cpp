@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 std::vector<std::uint8_t> every_pixel() {
@@ -37,4 +37,4 @@ TEST(Pixels, AreNormalizedByTheirChannel) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

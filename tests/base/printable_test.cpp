@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using namespace std::string_view_literals;
@@ -70,4 +70,4 @@ TEST(Printable, KeepsLogMessagesOnOneLine) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

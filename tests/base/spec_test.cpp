@@ -1,4 +1,4 @@
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 using ::testing::ElementsAre;
@@ -272,4 +272,4 @@ TEST(Spec, ReadsManyKeys) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

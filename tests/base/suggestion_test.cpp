@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 constexpr std::array<std::string_view, 3> kKnown = {"conv2d", "dense", "dropout"};
@@ -115,4 +115,4 @@ TEST(ListNames, SeparatesByCommas) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -1,4 +1,4 @@
-#include "lockstep/base/system/terminal.h"
+#include "lockstep/base/terminal.h"
 
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
@@ -10,7 +10,7 @@
 
 #include "tests/support/terminal.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 TEST(IsWatched, RejectsAPipe) {
@@ -73,4 +73,4 @@ TEST(TerminalColumns, UseTheEnvironmentWithoutATerminal) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

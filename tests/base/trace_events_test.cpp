@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 namespace {
 
 using ::testing::ElementsAre;
@@ -172,4 +172,4 @@ TEST(TraceNames, HaveALimit) {
 }
 
 }  // namespace
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

@@ -24,7 +24,7 @@
 #include "lockstep/base/trace/partial_trace.h"
 #include "tests/support/files.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 namespace {
 
 using ::testing::HasSubstr;
@@ -288,4 +288,4 @@ TEST_F(TraceRecording, RejectsOtherFiles) {
 }
 
 }  // namespace
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

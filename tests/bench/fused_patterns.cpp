@@ -4,7 +4,7 @@
 
 #include "lockstep/model/layers/conv_2d/graph_convolution.h"
 
-namespace lockstep::bench {
+namespace lockstep::inline v0::bench {
 
 using model::cuda::ConvolutionPass;
 using model::cuda::TensorSizes;
@@ -159,4 +159,4 @@ void PatternGraph::add_data_sums(const model::Conv2DSpec& spec, const Descriptor
   add(std::move(sums));
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep::inline v0::bench

@@ -13,7 +13,7 @@
 #include "lockstep/model/cuda/cudnn_graph.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 
-namespace lockstep::bench {
+namespace lockstep::inline v0::bench {
 
 /// The computation of a graph. "Normalized": the input is scaled and shifted by channel, followed
 /// by a ReLU, before the convolution.
@@ -58,4 +58,4 @@ class PatternGraph {
   Descriptor whole_;
 };
 
-}  // namespace lockstep::bench
+}  // namespace lockstep::inline v0::bench

@@ -21,7 +21,7 @@
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/sample/batch.h"
 #include "lockstep/data/sample/sample.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "lockstep/random/random.h"
 
-namespace lockstep::bench {
+namespace lockstep::inline v0::bench {
 
 std::vector<std::uint8_t> photograph(int height, int width, std::uint64_t seed) {
   const Philox noise(seed);
@@ -51,4 +51,4 @@ std::vector<std::uint8_t> photograph(int height, int width, std::uint64_t seed) 
   return bytes;
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep::inline v0::bench

@@ -24,7 +24,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/reduction.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/shared_segment.h"

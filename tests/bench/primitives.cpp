@@ -22,7 +22,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 #include "lockstep/model/zoo/zoo.h"
 
 namespace {

@@ -25,7 +25,7 @@
 #include "lockstep/data/record/tfrecord.h"
 #include "lockstep/data/sample/batch.h"
 #include "lockstep/data/sample/sample.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 
 namespace {
 

@@ -21,10 +21,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/model/loss.h"
-#include "lockstep/model/parameters.h"
-#include "lockstep/model/updater.h"
+#include "lockstep/model/layer/backend.h"
+#include "lockstep/model/loss/loss.h"
+#include "lockstep/model/optimizer/updater.h"
+#include "lockstep/model/tensor/parameters.h"
 
 namespace {
 

@@ -21,7 +21,7 @@
 #include "lockstep/checkpoint/workspace.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -495,4 +495,4 @@ TEST_F(CheckpointWithoutLocks, KeepsTemporariesOfRunningProcesses) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -20,7 +20,7 @@
 #include "lockstep/checkpoint/workspace.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -345,4 +345,4 @@ TEST_F(CheckpointFault, AKillAtAnyTimeKeepsACompleteCheckpoint) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

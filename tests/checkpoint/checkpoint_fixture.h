@@ -16,13 +16,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/files.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 
 /// A directory for the exclusive use of this test.
 class ScratchDirectory {
@@ -164,4 +164,4 @@ class FileSizeLimit {
   void (*handler_)(int) = nullptr;
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -17,7 +17,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -375,4 +375,4 @@ TEST_F(CheckpointRanks, ThatDoNotSeeTheDirectoryUseTheirHostsTemporaryOne) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -15,7 +15,7 @@
 #include "lockstep/checkpoint/directory.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -469,4 +469,4 @@ TEST(Configuration, HasValueSemantics) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

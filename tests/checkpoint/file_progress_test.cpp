@@ -7,7 +7,7 @@
 
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 std::uint64_t changes(const allreduce::Activity& activity) { return activity.state().changes; }
@@ -79,4 +79,4 @@ TEST(FileProgress, IsReportedForEachMebibyte) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

@@ -8,7 +8,7 @@
 
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::inline v0::checkpoint {
 namespace {
 
 using namespace std::string_literals;
@@ -64,4 +64,4 @@ TEST_F(TorchFile, NamesAFileThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::inline v0::checkpoint

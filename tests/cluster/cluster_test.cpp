@@ -16,7 +16,7 @@
 #include "tests/cluster/hosts.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -42,6 +42,15 @@ TEST_F(Hosts, TrainToTheLossesOfOneProcess) {
   for (std::size_t i = 0; i < losses.size(); ++i)
     EXPECT_NEAR(losses[i], expected[i], 1e-5 * std::abs(expected[i])) << "step " << i + 1;
   EXPECT_FALSE(is_running());
+}
+
+// A loop in C in sessions in turn, on all ranks, on every second one and in a group.
+TEST_F(Hosts, RunProgramsThatOwnMpi) {
+  Words words = cluster({"run", "--hosts", "2", "--ranks-per-host", "2", "--name", name(), "--"});
+  words.emplace_back(LOCKSTEP_EMBEDDED_LOOP);
+  const Result result = run(words);
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("embedded_loop: right on 4 ranks"));
 }
 
 TEST_F(Hosts, GroupTheirRanks) {
@@ -252,4 +261,4 @@ TEST(ClusterScriptWithoutRoot, ReportsThatItRequiresRoot) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -5,7 +5,7 @@
 #include "tests/apps/doctor_program.h"
 #include "tests/cluster/hosts.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::AllOf;
@@ -44,4 +44,4 @@ TEST_F(DoctorOnHosts, ReportsALinkSlowerThanItsInterface) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -12,7 +12,7 @@
 #include "tests/apps/program.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 using Words = std::vector<std::string>;
 
@@ -69,4 +69,4 @@ class HostsTest : public ::testing::Test {
   }
 };
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -12,7 +12,7 @@
 
 #include "tests/cluster/hosts.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::AllOf;
@@ -159,4 +159,4 @@ TEST_F(LongLaunchOnHosts, SurvivesAnOutageShorterThanTheStallTimeout) {
 }  // TearDown() ends the job with its hosts, which signals do not reach
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -16,7 +16,7 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/cluster/hosts.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 class TraceOnHosts : public HostsTest {};
@@ -66,4 +66,4 @@ TEST_F(TraceOnHosts, NestsSpansAndHasNoCollectiveThatEndsBeforeItBegins) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

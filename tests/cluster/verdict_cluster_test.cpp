@@ -6,7 +6,7 @@
 
 #include "tests/cluster/hosts.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -43,4 +43,4 @@ TEST_F(LongVerdictOnHosts, IsCommunicationForATinyBatch) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Chi-square of observed counts against one expected count each.
 inline double chi_square(const std::vector<double>& counts, double expected) {
@@ -20,4 +20,4 @@ inline double deviations(double chi, double freedom) {
   return (std::cbrt(chi / freedom) - (1.0 - scale)) / std::sqrt(scale);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -14,7 +14,7 @@
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Record i has features (i, 2i), label i % 5 and, on request, targets (i, i, i). Records from
 /// `broken` on cannot be read.
@@ -70,4 +70,4 @@ inline StreamOptions epochs(const Dataset& dataset, std::int64_t count) {
   return options;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -12,7 +12,7 @@
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -138,4 +138,4 @@ TEST_F(NamesTest, TargetNamesSurviveOperations) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -8,7 +8,7 @@
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST(Filter, RejectsInvalidArguments) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -7,12 +7,12 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
-#include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/memory_source.h"
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/dataset_json.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -339,4 +339,4 @@ TEST(DataFiles, MissingFilesAreAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

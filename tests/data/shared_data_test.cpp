@@ -8,11 +8,11 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/record_index.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 #include "tests/data/support.h"
 #include "tests/paths.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(SharedData, Cifar10IsDecoded) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -20,7 +20,7 @@
 #include "lockstep/data/sample/sample.h"
 #include "tests/support/files.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 using files::data_error_of;
 using files::error_of;
@@ -80,4 +80,4 @@ inline ReadSample read(const RecordSource& source, std::int64_t record_id) {
   return result;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

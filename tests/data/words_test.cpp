@@ -11,7 +11,7 @@
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -372,4 +372,4 @@ TEST(RecordOperations, AreIdenticalForAnyNumberOfRanksAndAfterResume) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

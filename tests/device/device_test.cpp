@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 using ::testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(HostAllocator, AllocatesZeroedAlignedMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -5,7 +5,7 @@
 
 #include "tests/paths.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 TEST(GpuHealth, IsReadFromTheManagementLibrary) {
@@ -25,4 +25,4 @@ TEST(GpuHealth, IsReadFromTheManagementLibrary) {
 }
 
 }  // namespace
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

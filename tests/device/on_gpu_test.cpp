@@ -12,7 +12,7 @@
 #include "lockstep/device/recording.h"
 #include "lockstep/device/stream.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 using ::testing::Each;
@@ -216,4 +216,4 @@ TEST_F(OnAGpu, AbandonedRecordingLeavesTheStreamUsable) {
 }
 
 }  // namespace
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -12,7 +12,7 @@
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/streams.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 template <typename Call>
@@ -143,4 +143,4 @@ TEST(GpuStream, ReportsFailures) {
 }
 
 }  // namespace
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

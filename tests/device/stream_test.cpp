@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,4 +62,4 @@ TEST(GpuStream, RefusesAGpuThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -4,7 +4,7 @@
 
 #include "tests/faults/endings.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 using ::testing::ElementsAre;
@@ -92,4 +92,4 @@ TEST_P(JobEndBySignal, ToMpirun) {
 }
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

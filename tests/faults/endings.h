@@ -14,7 +14,7 @@
 #include "lockstep/base/system/host.h"
 #include "tests/faults/job.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 
 inline constexpr double kStallTimeout = 2;
 inline constexpr double kGrace = 15;     // for the end of a job, beyond the timeout
@@ -99,4 +99,4 @@ inline std::vector<Outcome> on_all_routes(const std::vector<std::string>& argume
   return jobs.finish();
 }
 
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

@@ -10,7 +10,7 @@
 #include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 using ::testing::AllOf;
@@ -86,4 +86,4 @@ TEST(RanksWithoutSharedMemory, StillTrain) {
 }
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

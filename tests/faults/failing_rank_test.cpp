@@ -6,7 +6,7 @@
 
 #include "tests/faults/endings.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 using ::testing::AllOf;
@@ -196,4 +196,4 @@ TEST(LongRankKilledAtAnyMoment, EndsTheJobAtOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 constexpr std::chrono::milliseconds kSlowness(200);   // extra time per step of a straggler
@@ -130,4 +130,4 @@ Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const FaultI
   });
 }
 
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

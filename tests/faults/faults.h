@@ -10,7 +10,7 @@
 
 #include "lockstep/lockstep.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 
 /// The kind, place and time of a fault.
 struct Fault {
@@ -79,4 +79,4 @@ class FaultyLayer final : public CustomLayer {
 Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const FaultInjector> injector,
                             std::int64_t part, std::int64_t batch);
 
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "lockstep/data/open_data.h"
-#include "lockstep/job/delayed_termination.h"
-#include "lockstep/strategy/callbacks/stragglers.h"
+#include "lockstep/job/signal/delayed_termination.h"
+#include "lockstep/train/callbacks/stragglers.h"
 #include "tests/faults/faults.h"
 #include "tests/faults/wrapped_loop.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 struct Arguments {
@@ -112,17 +112,17 @@ class Steps final : public Callback {
     std::this_thread::sleep_for(pause_);
     injector_->inject_before_step(step, trainer_);
   }
-  void on_batch_end(const strategy::StepLogs& logs) override {
+  void on_batch_end(const train::StepLogs& logs) override {
     if (injector_->is("stops-and-sleeps", logs.step)) {
       injector_->wait_for_sleeping_reader();
       request_stop();
     }
     if (prints_ && logs.step <= kPrintedSteps) print_line(fmt::format("step {} done\n", logs.step));
   }
-  void on_epoch_end(const strategy::EpochLogs& logs) override {
+  void on_epoch_end(const train::EpochLogs& logs) override {
     if (prints_ && logs.verdict) print_line(fmt::format("verdict: {}\n", logs.verdict->text));
   }
-  void on_train_end(const strategy::TrainEnd& end) override {
+  void on_train_end(const train::TrainEnd& end) override {
     if (prints_) print_line(fmt::format("trained {} steps\n", end.steps));
   }
   bool may_stop_at_batches() const override { return injector_->is("stops-and-sleeps"); }
@@ -170,16 +170,16 @@ int train(Session& session, const Arguments& arguments) {
   const auto bytes = static_cast<std::size_t>(arguments.bucket_bytes);
   Trainer trainer(strategy, make_network(arguments, injector),
                   {.buckets = {.first_bytes = bytes, .bytes = bytes}});
-  strategy::FitOptions fit{.epochs = 1,
-                           .progress = false,
-                           .read = {.prefetch = arguments.prefetch},
-                           .check_replicas = arguments.check_replicas};
+  train::FitOptions fit{.epochs = 1,
+                        .progress = false,
+                        .read = {.prefetch = arguments.prefetch},
+                        .check_replicas = arguments.check_replicas};
   fit.signals = {SIGTERM, SIGINT};
   fit.callbacks.push_back(std::make_shared<Steps>(
       injector, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
   if (arguments.log_every > 0 && session.is_chief())
-    fit.callbacks.push_back(std::make_shared<strategy::Stragglers>(strategy, arguments.log_every));
-  const strategy::History history = trainer.fit(
+    fit.callbacks.push_back(std::make_shared<train::Stragglers>(strategy, arguments.log_every));
+  const train::History history = trainer.fit(
       with_faulty_reading(records, injector, kPart * strategy.local_replicas(), batch), fit);
   session.barrier();  // all output is written
   if (injector->is("leaves-after-training")) _exit(0);
@@ -203,7 +203,7 @@ int begin(Session& session, const Arguments& arguments) {
 }
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults
 
 int main(int argc, char** argv) {
   lockstep::faults::Arguments arguments;

@@ -9,7 +9,7 @@
 #include "tests/faults/endings.h"
 #include "tests/paths.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 using ::testing::AllOf;
@@ -83,4 +83,4 @@ TEST(LongSuspension, IsNoFailureIfAllRanksAreSuspended) {
 }
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

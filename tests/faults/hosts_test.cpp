@@ -5,7 +5,7 @@
 
 #include "tests/faults/endings.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 using ::testing::AllOf;
@@ -63,4 +63,4 @@ TEST_F(OtherHosts, NameTheirKilledRank) {
 }
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

@@ -18,7 +18,7 @@
 #include "tests/paths.h"
 #include "tests/support/mpirun.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 namespace fs = std::filesystem;
@@ -189,4 +189,4 @@ std::string Job::left_behind() const {
   return found;
 }
 
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

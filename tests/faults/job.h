@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 
 /// How a job ended.
 struct Outcome {
@@ -63,4 +63,4 @@ class Job {
   int status_ = -1;
 };
 
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

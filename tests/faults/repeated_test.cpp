@@ -6,7 +6,7 @@
 
 #include "tests/faults/endings.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 using ::testing::HasSubstr;
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(Messages, LongFailingRing, ::testing::Values("self,tcp"
                          });
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 using ::testing::EndsWith;
@@ -69,4 +69,4 @@ TEST(LongSlowRank, IsNamedInTheVerdict) {
 }
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 constexpr std::int64_t kPrintedLoopSteps = 20;
@@ -41,7 +41,8 @@ int run(Session& session, const WrappedLoop& loop) {
   for (int rank = workers.size() - 1; rank >= 0; --rank) reversed.push_back(rank);
   const auto group = loop.in_group ? workers.make_group(reversed) : nullptr;
   Optimizer inner;
-  DistributedOptimizer optimizer(group ? *group : workers, inner, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+  DistributedOptimizer optimizer(group ? *group : workers, inner,
+                                 {.first_bucket_bytes = 1, .bucket_bytes = 1});
   optimizer.broadcast_parameters();
   for (std::int64_t step = 0; step < loop.steps; ++step) {
     std::this_thread::sleep_for(loop.pause);
@@ -60,4 +61,4 @@ int run(Session& session, const WrappedLoop& loop) {
   return 0;
 }
 
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

@@ -6,7 +6,7 @@
 
 #include "tests/faults/faults.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 
 struct WrappedLoop {
   Fault fault;
@@ -20,4 +20,4 @@ struct WrappedLoop {
 /// faulty_training.
 int run(Session& session, const WrappedLoop& loop);
 
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

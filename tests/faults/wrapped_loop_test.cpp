@@ -4,7 +4,7 @@
 
 #include "tests/faults/endings.h"
 
-namespace lockstep::faults {
+namespace lockstep::inline v0::faults {
 namespace {
 
 using ::testing::AllOf;
@@ -161,8 +161,8 @@ TEST(WrappedLoop, ObeysTheTimeoutOfItsEnvironment) {
 }
 
 TEST(WrappedLoop, NamesTheRankThatIsAbsentFromItsGroup) {
-  for (const Outcome& outcome : outcomes_of(fmt::format(
-           "--grouped --stall-timeout {} --fault sleeps --step 7", kStallTimeout))) {
+  for (const Outcome& outcome : outcomes_of(
+           fmt::format("--grouped --stall-timeout {} --fault sleeps --step 7", kStallTimeout))) {
     const std::string line = expect_failure(outcome);
     EXPECT_EQ(outcome.status, 4);
     EXPECT_THAT(line, AllOf(HasSubstr(name_of_rank(1)), HasSubstr(" of ranks "),
@@ -175,4 +175,4 @@ TEST(WrappedLoop, EndsIfARankIsKilled) {
 }
 
 }  // namespace
-}  // namespace lockstep::faults
+}  // namespace lockstep::inline v0::faults

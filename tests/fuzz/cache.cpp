@@ -1,7 +1,7 @@
 #include "lockstep/data/source/cached_source.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   constexpr std::int64_t kRecords = 3;
@@ -11,4 +11,4 @@ void read_untrusted(Bytes bytes) {
   for (std::int64_t record = 0; record < kRecords; ++record) store.get(record, scratch);
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

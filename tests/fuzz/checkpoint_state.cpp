@@ -1,7 +1,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   tolerate(ErrorCategory::checkpoint, [&] {
@@ -12,4 +12,4 @@ void read_untrusted(Bytes bytes) {
   });
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -1,9 +1,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/sample/batch.h"
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   const MemoryFile file(bytes);
@@ -35,4 +35,4 @@ void read_untrusted(Bytes bytes) {
   read_as({});
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

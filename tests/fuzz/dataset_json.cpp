@@ -1,8 +1,8 @@
-#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/tfrecord/dataset_json.h"
 
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   static const Directory directory;
@@ -15,4 +15,4 @@ void read_untrusted(Bytes bytes) {
   }
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -7,10 +7,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/record/feature_view.h"
 #include "lockstep/data/sample/batch.h"
-#include "lockstep/data/source/example_decoder.h"
+#include "lockstep/data/source/tfrecord/example_decoder.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 void read_values(const data::FeatureView& feature) {
@@ -62,4 +62,4 @@ void read_untrusted(Bytes bytes) {
   LOCKSTEP_CHECK(serialize_example(parse_example(written)) == written);
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

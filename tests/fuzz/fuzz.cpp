@@ -13,9 +13,9 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/file_descriptor.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 namespace {
 
@@ -101,4 +101,4 @@ void Directory::write(const std::string& name, Bytes content) const {
              static_cast<std::streamsize>(content.size()));
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;
 
@@ -76,4 +76,4 @@ class Directory {
   std::filesystem::path path_;
 };
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -1,7 +1,7 @@
 #include "lockstep/data/image/decode_image.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   using namespace lockstep::data;
@@ -21,4 +21,4 @@ void read_untrusted(Bytes bytes) {
   decoder.decode(1, memory);
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 /// A frame that was read must be sent and read again unchanged.
@@ -39,4 +39,4 @@ void read_untrusted(Bytes bytes) {
   read_text(std::string(text));  // without a valid header
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -1,8 +1,8 @@
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   using model::network_from_json;
@@ -13,4 +13,4 @@ void read_untrusted(Bytes bytes) {
            [&] { network_from_json(text_of(bytes), "network.json", data).summary(); });
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

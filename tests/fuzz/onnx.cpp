@@ -2,7 +2,7 @@
 #include "lockstep/onnx/read_model.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   tolerate(ErrorCategory::input, [&] {
@@ -10,4 +10,4 @@ void read_untrusted(Bytes bytes) {
   });
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -5,7 +5,7 @@
 #include "lockstep/data/image/decode_image.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 void decode(Bytes bytes) {
@@ -44,4 +44,4 @@ void read_untrusted(Bytes bytes) {
   decode(with_checksums(bytes));
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -5,7 +5,7 @@
 #include "lockstep/data/record/record_frame.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 void load(std::string_view bytes) {
@@ -27,4 +27,4 @@ void read_untrusted(Bytes bytes) {
   load(checked);
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -5,7 +5,7 @@
 #include "apps/lockstep/report/run_log.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   const MemoryFile file(bytes);
@@ -15,4 +15,4 @@ void read_untrusted(Bytes bytes) {
   apps::report::report_page(runs, {.goal = {}, .prices = {1}});
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

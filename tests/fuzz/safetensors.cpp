@@ -2,7 +2,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 void read(Bytes bytes) {
@@ -26,4 +26,4 @@ void read_untrusted(Bytes bytes) {
   tolerate(ErrorCategory::checkpoint, [&] { read(bytes); });
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/job/task.h"
+#include "lockstep/job/launch/task.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 template <typename Action>
@@ -37,4 +37,4 @@ void read_untrusted(Bytes bytes) {
   });
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

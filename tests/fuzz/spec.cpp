@@ -2,17 +2,17 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/source/file_options.h"
-#include "lockstep/model/loss.h"
-#include "lockstep/strategy/callbacks/early_stopping.h"
-#include "lockstep/strategy/callbacks/plateau.h"
-#include "lockstep/strategy/fit_options.h"
+#include "lockstep/model/loss/loss.h"
 #include "lockstep/strategy/trainer_options.h"
+#include "lockstep/train/callbacks/early_stopping.h"
+#include "lockstep/train/callbacks/plateau.h"
+#include "lockstep/train/options/fit_options.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 template <typename Action>
@@ -34,11 +34,11 @@ void read_untrusted(Bytes bytes) {
   if (text.find_first_of("*?[{~") == std::string::npos)
     try_spec([&] { data::CsvSpec::parse("/dev/null:" + text, "fuzz"); });
   try_spec([&] { data::ImageRecipe::parse(text); });
-  try_spec([&] { strategy::parse_trace(text); });
-  try_spec([&] { strategy::parse_plateau(text); });
+  try_spec([&] { train::parse_trace(text); });
+  try_spec([&] { train::parse_plateau(text); });
   try_spec([&] {
-    const auto metric = strategy::parse_early_stopping(text).metric;
-    LOCKSTEP_CHECK(strategy::parse_keep_best(metric.text()) == metric);
+    const auto metric = train::parse_early_stopping(text).metric;
+    LOCKSTEP_CHECK(train::parse_keep_best(metric.text()) == metric);
   });
   try_spec([&] {
     const std::string loss = model::to_string(model::parse_loss(text));
@@ -53,4 +53,4 @@ void read_untrusted(Bytes bytes) {
   });
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -3,12 +3,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/data/sample/batch.h"
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 /// A schema may have up to TableSchema::kMaxFeatures floats in each row, and a name for each, which
@@ -50,4 +50,4 @@ void read_untrusted(Bytes bytes) {
   });
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

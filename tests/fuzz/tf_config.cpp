@@ -3,11 +3,11 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/job/cluster.h"
-#include "lockstep/job/task.h"
+#include "lockstep/job/launch/cluster.h"
+#include "lockstep/job/launch/task.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   const std::string text(text_of(bytes));
@@ -21,4 +21,4 @@ void read_untrusted(Bytes bytes) {
   }
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -8,7 +8,7 @@
 #include "lockstep/data/record/tfrecord.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 void read_by_index(const data::RecordFile& records, const data::RecordIndex& index) {
@@ -45,4 +45,4 @@ void read_untrusted(Bytes bytes) {
   build_record_index(RecordFile(file.path()));
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/data/text/tokenizer_file.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   const std::string text = "Caf\xc3\xa9, it's 42  h\xe6\xbc\xa2[SEP]\n<|endoftext|>hello";
@@ -29,4 +29,4 @@ void read_untrusted(Bytes bytes) {
   tokenizer->encode(text_of(bytes));
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

@@ -6,7 +6,7 @@
 #include "lockstep/net/handshake.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace lockstep::fuzz {
+namespace lockstep::inline v0::fuzz {
 namespace {
 
 void read_body(std::string_view body) {
@@ -42,4 +42,4 @@ void read_untrusted(Bytes bytes) {
   shake_hands(text, net::Handshake::Role::responder);
 }
 
-}  // namespace lockstep::fuzz
+}  // namespace lockstep::inline v0::fuzz

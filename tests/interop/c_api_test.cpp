@@ -176,9 +176,7 @@ TEST_F(CApi, ReturnsErrorStatusAndMessage) {
   EXPECT_EQ(lockstep_all_reduce(session_, &value, 1, 9, LOCKSTEP_SUM), LOCKSTEP_INPUT);
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected a type of enum lockstep_type, got 9"));
   EXPECT_EQ(lockstep_all_reduce(session_, &value, 1, LOCKSTEP_FLOAT32, 9), LOCKSTEP_INPUT);
-  EXPECT_THAT(
-      lockstep_last_error(),
-      HasSubstr("LOCKSTEP_PRODUCT or LOCKSTEP_AVERAGE, got 9"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("LOCKSTEP_PRODUCT or LOCKSTEP_AVERAGE, got 9"));
   EXPECT_EQ(lockstep_broadcast(session_, &value, 4, 1), LOCKSTEP_INPUT);
   EXPECT_STREQ(lockstep_last_error(), "[lockstep_broadcast] expected a root from 0 to 0, got 1");
   EXPECT_EQ(lockstep_broadcast(session_, nullptr, 4, 0), LOCKSTEP_INPUT);

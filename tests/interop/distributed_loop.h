@@ -10,7 +10,7 @@
 #include "lockstep/interop/distributed_optimizer.h"
 #include "tests/interop/own_network.h"
 
-namespace lockstep::interop::own {
+namespace lockstep::inline v0::interop::own {
 
 constexpr std::size_t kGlobalBatch = 28;
 constexpr std::size_t kSamples = 100;  // three whole batches and one of 16
@@ -93,4 +93,4 @@ inline double relative_difference(const std::vector<float>& a, const std::vector
   return difference / largest;
 }
 
-}  // namespace lockstep::interop::own
+}  // namespace lockstep::inline v0::interop::own

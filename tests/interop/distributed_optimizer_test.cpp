@@ -14,7 +14,7 @@
 #include "tests/interop/distributed_loop.h"
 #include "tests/interop/rank_threads.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 using own::Momentum;
@@ -523,4 +523,4 @@ TEST(Workers, ReduceBroadcastAndGatherPlainSpans) {
 }
 
 }  // namespace
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -12,7 +12,7 @@
 #include "tests/interop/distributed_loop.h"
 #include "tests/interop/rank_threads.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 using Matrix = Eigen::MatrixXf;
@@ -122,4 +122,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, EigenEquivalence,
                          });
 
 }  // namespace
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

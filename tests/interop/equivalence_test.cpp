@@ -9,7 +9,7 @@
 #include "tests/interop/own_network.h"
 #include "tests/interop/rank_threads.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 using own::Part;
@@ -289,4 +289,4 @@ TEST(VerifyEquivalence, DoesNotChangeWhatALoopComputes) {
 }
 
 }  // namespace
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/allreduce/layout.h"
+#include "lockstep/allreduce/buckets/layout.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 using allreduce::error_of;
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

@@ -11,7 +11,7 @@
 
 #include "lockstep/interop/parameter_exchange.h"
 
-namespace lockstep::interop::own {
+namespace lockstep::inline v0::interop::own {
 
 constexpr std::size_t kInputs = 5;
 constexpr std::size_t kHidden = 7;
@@ -138,4 +138,4 @@ class Momentum {
   float rate_;
 };
 
-}  // namespace lockstep::interop::own
+}  // namespace lockstep::inline v0::interop::own

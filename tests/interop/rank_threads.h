@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/job/session.h"
 #include "lockstep/job/workers.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 
 /// Runs body(workers) on `ranks` concurrent ranks.
 inline void run_ranks(int ranks, const std::function<void(job::Workers&)>& body) {
@@ -32,4 +32,4 @@ inline std::vector<std::string> errors_of_ranks(int ranks,
   return errors;
 }
 
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

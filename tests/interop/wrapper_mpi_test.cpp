@@ -10,7 +10,7 @@
 #include "tests/support/mpi_session.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::interop {
+namespace lockstep::inline v0::interop {
 namespace {
 
 using ::testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(WrapperMpi, TheSessionCreatesItsWorkersOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep::interop
+}  // namespace lockstep::inline v0::interop

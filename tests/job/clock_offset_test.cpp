@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 constexpr std::int64_t kMicrosecond = 1000;
@@ -75,4 +75,4 @@ TEST(ClockOffset, IsThatOfTheFastestExchangeIfAClockWasSet) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

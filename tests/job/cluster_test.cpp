@@ -1,4 +1,4 @@
-#include "lockstep/job/cluster.h"
+#include "lockstep/job/launch/cluster.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "tests/job/refusal.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 using ::testing::ElementsAre;
@@ -375,4 +375,4 @@ TEST(Cluster, MustAgreeWithMpi) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

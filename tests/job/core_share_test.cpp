@@ -1,8 +1,8 @@
-#include "lockstep/job/device_share.h"
+#include "lockstep/job/placement/device_share.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 TEST(CoreShare, IsAllCoresOfABoundRank) {
@@ -29,4 +29,4 @@ TEST(CoreShare, IsLimitedByTheCpuQuota) {
 TEST(CoreShare, IsAtLeastOne) { EXPECT_EQ(share_of_cores({{0, "1"}, {0, "1"}, {0, "1"}}, 1), 1); }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -1,4 +1,4 @@
-#include "lockstep/job/device_share.h"
+#include "lockstep/job/placement/device_share.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "lockstep/device/gpu.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 using allreduce::error_of;
@@ -117,4 +117,4 @@ TEST(ChooseDevices, ReportsWhyThereIsNoGpu) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

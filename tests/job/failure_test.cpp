@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/job/session.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 template <typename E>
@@ -140,4 +140,4 @@ TEST(Session, GuardPrintsOneLineAndReturnsTheStatus) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

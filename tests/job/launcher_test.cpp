@@ -1,10 +1,10 @@
-#include "lockstep/job/launcher.h"
+#include "lockstep/job/launch/launcher.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 Launch launch_in(const std::map<std::string, std::string>& variables) {
@@ -65,4 +65,4 @@ TEST(Launcher, IgnoresInvalidNumbers) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

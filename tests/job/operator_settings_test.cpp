@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 using ::testing::Contains;
@@ -76,4 +76,4 @@ TEST(OperatorSettings, NameMisspelledVariables) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

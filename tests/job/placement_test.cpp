@@ -1,4 +1,4 @@
-#include "lockstep/job/placement.h"
+#include "lockstep/job/placement/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "lockstep/base/system/host.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 using ::testing::ElementsAre;
@@ -141,4 +141,4 @@ TEST(PlacementWarnings, NameProcessesFarFromTheirGpu) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

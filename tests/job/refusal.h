@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 /// The message of the Error (input) that `call` throws.
 inline std::string refusal(const std::function<void()>& call) {
@@ -21,4 +21,4 @@ inline std::string refusal(const std::function<void()>& call) {
   return "no error";
 }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

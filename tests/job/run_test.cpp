@@ -10,9 +10,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace/recording.h"
-#include "lockstep/job/signal_recording.h"
+#include "lockstep/job/signal/signal_recording.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 int run_alone(const std::function<int(Session&)>& body) {
@@ -83,4 +83,4 @@ TEST(SignalRecording, KeepsAHandlerOfTheProgram) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -1,4 +1,4 @@
-#include "lockstep/job/signals.h"
+#include "lockstep/job/signal/signals.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 const std::vector<int> kAll = {SIGTERM, SIGINT, SIGHUP};
@@ -116,4 +116,4 @@ TEST(Signals, HangupStaysIgnoredUnderNohup) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -1,11 +1,11 @@
-#include "lockstep/job/start_monitor.h"
+#include "lockstep/job/launch/start_monitor.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <thread>
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 TEST(RunningTime, CountsTheTimeBetweenReadings) {
@@ -68,4 +68,4 @@ TEST(StartMonitor, IsDestroyedWhileItWatches) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

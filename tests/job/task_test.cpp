@@ -1,4 +1,4 @@
-#include "lockstep/job/task.h"
+#include "lockstep/job/launch/task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "tests/job/refusal.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 namespace {
 
 using ::testing::ElementsAre;
@@ -241,4 +241,4 @@ TEST(SlurmList, ExpandsCounts) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

@@ -1,4 +1,4 @@
-#include "lockstep/model/arena.h"
+#include "lockstep/model/compiled/arena.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/model/support/numbers.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 bool live_together(const Lifetime& a, const Lifetime& b) {
@@ -76,4 +76,4 @@ TEST(Arena, HoldsForManyBuffers) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

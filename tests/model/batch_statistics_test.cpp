@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 BatchMoments moments_of(const std::vector<float>& values) {
@@ -96,4 +96,4 @@ TEST(BatchStatistics, ComputeTheGradientOfANormalizedValue) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,4 +1,4 @@
-#include "lockstep/model/beam_search.h"
+#include "lockstep/model/compiled/beam_search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/generation.h"
+#include "lockstep/model/compiled/generation.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -268,4 +268,4 @@ TEST(GeneratorInAContext, ReadsFurtherInputsOfTheNetwork) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,4 +1,4 @@
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -465,4 +465,4 @@ TEST(CompiledModel, RequiresOutputsThatDependOnEveryInput) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,7 +12,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/sides.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 struct OddCase {
@@ -114,4 +114,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionOnGpu,
                          });
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -7,12 +7,12 @@
 #include <limits>
 #include <vector>
 
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/loss_gradients.h"
 #include "tests/model/support/numbers.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -418,4 +418,4 @@ TEST(Targets, MustBeProbabilitiesForCrossEntropies) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

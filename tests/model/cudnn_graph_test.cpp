@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/model/layer/window.h"
 #include "lockstep/model/layers/attention/attention_graph.h"
 #include "lockstep/model/layers/attention/cudnn_attention.h"
 #include "lockstep/model/layers/conv_2d/graph_convolution.h"
-#include "lockstep/model/layers/window.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/paths.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 // The properties of an H200 in the format of cuDNN 9; another `capability` changes the engines.
@@ -281,4 +281,4 @@ TEST(OwnAttentionKernels, HaveAReason) {
 }
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

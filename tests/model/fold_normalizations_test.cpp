@@ -1,4 +1,4 @@
-#include "lockstep/model/fold_normalizations.h"
+#include "lockstep/model/network/fold_normalizations.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,11 @@
 
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/dense/dense.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::FloatNear;
@@ -162,4 +162,4 @@ TEST(FoldNormalizations, FoldsAllNormalizationsOfTheZoo) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

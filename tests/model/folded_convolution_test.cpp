@@ -22,7 +22,7 @@
 #include "lockstep/model/layers/conv_2d/legacy_convolution.h"
 #include "tests/model/support/sides.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 struct StemCase {
@@ -185,4 +185,4 @@ TEST(FoldedConvolution, IsForFewChannelsAndLongStrides) {
 }
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

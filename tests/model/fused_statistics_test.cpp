@@ -16,7 +16,7 @@
 #include "tests/support/pretend_cuda/cudnn_graph.h"
 #include "tests/support/pretend_cuda/machine.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::AllOf;
@@ -304,4 +304,4 @@ TEST_F(FusedStatisticsTest, HaveNoVarianceBelowZero) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

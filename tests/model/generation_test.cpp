@@ -1,4 +1,4 @@
-#include "lockstep/model/generation.h"
+#include "lockstep/model/compiled/generation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::FloatNear;
@@ -401,4 +401,4 @@ TEST(GeneratorOfTokens, RejectsOtherNetworks) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,7 +12,7 @@
 #include "tests/model/support/agreement_cases.h"
 #include "tests/model/support/sides.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using device::Device;
@@ -173,4 +173,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, GpuAgreement,
                          name_of_agreement);
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -13,7 +13,7 @@
 #include "tests/model/support/sides.h"
 #include "tests/support/device_error.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -149,4 +149,4 @@ TEST_F(GpuConvolution, ReadsTheUnfoldedImageIfDeterministic) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,7 +12,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/sides.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using device::Device;
@@ -323,4 +323,4 @@ INSTANTIATE_TEST_SUITE_P(Types, GpuInput,
                          [](const auto& test) { return to_string(test.param); });
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,7 +12,7 @@
 #include "tests/support/device_error.h"
 #include "tests/support/pretend_cuda/machine.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST(GpuMemory, IsNotUsedAfterAFailedAllocation) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,7 +12,7 @@
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/memory.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 struct StepCost {
@@ -225,4 +225,4 @@ TEST(GpuStep, RunsTheNextProposalForAProduct) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "lockstep/device/buffer.h"
-#include "lockstep/model/backend.h"
+#include "lockstep/model/compiled/plan.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/plan.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 // Differences are wrong if a ReLU changes sign within the step; with this seed none does.
@@ -223,4 +223,4 @@ TEST(Gradients, SeveralInputsAndOutputs) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

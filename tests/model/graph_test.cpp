@@ -1,4 +1,4 @@
-#include "lockstep/model/graph.h"
+#include "lockstep/model/network/graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "lockstep/model/layers/layers.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -239,4 +239,4 @@ TEST(Graph, KeepsTheLayersOfAllOutputs) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "lockstep/device/gpu.h"
-#include "lockstep/model/generation.h"
+#include "lockstep/model/compiled/generation.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/sides.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::FloatNear;
@@ -145,4 +145,4 @@ INSTANTIATE_TEST_SUITE_P(Types, IncrementalOnGpu,
                          [](const auto& test) { return to_string(test.param); });
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,4 +1,4 @@
-#include "lockstep/model/parameters.h"
+#include "lockstep/model/tensor/parameters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 #include "tests/model/support/error_of.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -137,4 +137,4 @@ TEST(ParseInitializer, RejectsUnknownNamesWithTheNearest) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,4 +1,4 @@
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/loss_gradients.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/reference_file.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -440,4 +440,4 @@ TEST(Loss, HasANameForLogs) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

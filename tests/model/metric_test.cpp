@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 #include "lockstep/model/metrics/auc.h"
 #include "lockstep/model/metrics/classification.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/metrics/outputs.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 TEST(MetricSums, MeansAreOverAllSamplesOfAllParts) {
@@ -510,4 +510,4 @@ TEST(Metrics, RejectInvalidTargetsForValues) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,4 +1,4 @@
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,14 +12,14 @@
 #include <random>
 #include <utility>
 
-#include "lockstep/base/json.h"
-#include "lockstep/model/custom_layer.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/model/layer/custom_layer.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
 #include "tests/paths.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -593,4 +593,4 @@ TEST(NetworkToJson, HasNoDescriptionOfOtherLayers) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,13 +1,13 @@
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/model/custom_layer.h"
+#include "lockstep/model/layer/custom_layer.h"
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -253,4 +253,4 @@ TEST(Shape, CountsAndPrints) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

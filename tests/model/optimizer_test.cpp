@@ -1,4 +1,4 @@
-#include "lockstep/model/optimizer.h"
+#include "lockstep/model/optimizer/optimizer.h"
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/reference_file.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -615,4 +615,4 @@ TEST(ClipScale, ShrinksOnlyWhatIsAboveTheLimit) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

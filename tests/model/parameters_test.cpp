@@ -1,4 +1,4 @@
-#include "lockstep/model/parameters.h"
+#include "lockstep/model/tensor/parameters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -64,4 +64,4 @@ TEST(ParameterTable, HashIsOverValuesInTheOrderOfNames) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,4 +1,4 @@
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "lockstep/model/backend.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
@@ -15,7 +15,7 @@
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 TEST(Precision, IsReadByName) {
@@ -217,4 +217,4 @@ TEST(Bfloat16LossScale, MultipliesGradients) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "lockstep/base/system/host.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/sides.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -175,4 +175,4 @@ TEST(RandomNetworks, HaveTheSameGradientsForAllPlans) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

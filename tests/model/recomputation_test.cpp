@@ -1,6 +1,6 @@
 // Recomputed activations: which steps run again, that results are bit-identical, and that less
 // memory is used.
-#include "lockstep/model/recomputation.h"
+#include "lockstep/model/compiled/recomputation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "lockstep/base/system/host.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -378,4 +378,4 @@ TEST(Recomputation, KeepsOneInputPerBlockOfAGpt) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -8,13 +8,13 @@
 
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/reference_devices.h"
 #include "tests/model/support/reference_file.h"
 #include "tests/model/support/reference_training.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Pointwise;
@@ -186,4 +186,4 @@ TEST(ReferenceInference, LogitsAreThoseOfPyTorch) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

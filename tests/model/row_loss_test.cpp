@@ -18,7 +18,7 @@
 #include "tests/model/support/sides.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using device::Device;
@@ -269,4 +269,4 @@ TEST(RowLoss, IsNotUsedIfTheLogitsHaveOtherReaders) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

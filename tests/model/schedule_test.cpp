@@ -1,4 +1,4 @@
-#include "lockstep/model/schedule.h"
+#include "lockstep/model/optimizer/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/reference_file.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -190,4 +190,4 @@ TEST(Schedule, NamesRoundTrip) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -16,14 +16,14 @@
 
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/updater.h"
+#include "lockstep/model/optimizer/updater.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/hashed.h"
 #include "tests/model/support/reference_devices.h"
 #include "tests/model/support/reference_file.h"
 #include "tests/model/support/reference_training.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 // The constants of scripts/make_reference_sequences.py.
@@ -198,4 +198,4 @@ INSTANTIATE_TEST_SUITE_P(Models, SequenceReference,
                          name_of_sequence);
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,17 +1,17 @@
-#include "lockstep/model/step_profile.h"
+#include "lockstep/model/layer/step_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "lockstep/model/backend.h"
-#include "lockstep/model/device_speed.h"
+#include "lockstep/model/compiled/device_speed.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Contains;
@@ -199,4 +199,4 @@ TEST(DeviceSpeed, IsMeasuredInThePrecisionOfTheBackend) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

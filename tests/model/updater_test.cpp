@@ -1,6 +1,6 @@
 // A gradient or a loss that is not finite does not change a model, with every optimizer and on
 // every device. Finite ones change it as on the CPU.
-#include "lockstep/model/updater.h"
+#include "lockstep/model/optimizer/updater.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,12 +20,12 @@
 #include "lockstep/base/float16.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/model/layer/backend.h"
+#include "lockstep/model/loss/loss.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/reference_devices.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -289,4 +289,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, UpdaterOn, ::testing::ValuesIn(reference_devic
                          });
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

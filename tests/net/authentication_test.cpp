@@ -14,7 +14,7 @@
 
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 using std::chrono::milliseconds;
@@ -205,4 +205,4 @@ TEST_F(Authentication, PausesWithoutDescriptors) {
 }
 
 }  // namespace
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

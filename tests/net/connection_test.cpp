@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 using std::chrono::milliseconds;
@@ -144,4 +144,4 @@ TEST_F(Connections, WaitForAPeerOnlyUntilTheLimit) {
 }
 
 }  // namespace
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

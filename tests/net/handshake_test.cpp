@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 using Role = Handshake::Role;
@@ -98,4 +98,4 @@ TEST(Handshake, RejectsOtherProtocolsByTheirFirstBytes) {
 }
 
 }  // namespace
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

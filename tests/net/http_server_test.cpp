@@ -18,7 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/net/interfaces.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 using ::testing::AllOf;
@@ -189,4 +189,4 @@ TEST(HttpServer, NamesAPortInUse) {
 }
 
 }  // namespace
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

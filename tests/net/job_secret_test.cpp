@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 using ::testing::HasSubstr;
@@ -119,4 +119,4 @@ TEST(JobSecret, MatchesTheHmacStandard) {
 }
 
 }  // namespace
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

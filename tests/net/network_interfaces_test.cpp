@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 TEST(NetworkAddresses, ExcludeLoopbackAndLinkLocalAddresses) {
@@ -35,4 +35,4 @@ TEST(InterfaceAddresses, ReportTheirNetwork) {
 }
 
 }  // namespace
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 TEST(NetworkRoute, UsesLoopbackToThisHost) {
@@ -18,4 +18,4 @@ TEST(NetworkRoute, RequiresANumericAddress) {
 }
 
 }  // namespace
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -9,7 +9,7 @@
 
 #include "tests/net/silence.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 namespace {
 
 using std::chrono::milliseconds;
@@ -67,4 +67,4 @@ TEST(HostAddresses, ExcludeLoopbackForOtherHosts) {
 }
 
 }  // namespace
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

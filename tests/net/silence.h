@@ -9,7 +9,7 @@
 
 #include "lockstep/net/socket.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 
 /// A port of 127.0.0.2 that answers no connection: its backlog of one is full.
 class Silence {
@@ -34,4 +34,4 @@ class Silence {
   std::uint16_t port_ = 0;
 };
 
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/custom_layer.h"
+#include "lockstep/model/layer/custom_layer.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using model::Network;
@@ -355,4 +355,4 @@ TEST(ExportOnnx, HasUniqueNames) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -1,6 +1,6 @@
 // Operators on constants, compared with onnxruntime, and results that depend on the number of
 // samples.
-#include "lockstep/onnx/folding.h"
+#include "lockstep/onnx/import/folding.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using ::testing::ElementsAre;
@@ -555,4 +555,4 @@ TEST(OnnxFoldingLimits, LimitsTheNumberOfElements) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

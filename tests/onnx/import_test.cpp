@@ -14,13 +14,13 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/json.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/model/network/network_json.h"
 #include "tests/model/support/reference_file.h"
 #include "tests/model/support/reference_training.h"
 #include "tests/paths.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using ::testing::Each;
@@ -176,4 +176,4 @@ TEST(OnnxImportOfImages, AddsNoLayerThatMovesElements) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

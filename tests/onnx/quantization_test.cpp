@@ -15,15 +15,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/onnx/export.h"
+#include "lockstep/onnx/export/int8_layers.h"
 #include "lockstep/onnx/import.h"
-#include "lockstep/onnx/int8_layers.h"
 #include "lockstep/onnx/model.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using model::Network;
@@ -410,4 +410,4 @@ TEST(ImportQdq, RejectsWeightsWhoseScalesDoNotFit) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -1,6 +1,6 @@
 // Which values are rounded, the outputs of a quantized network, and which layers remain in float32.
 // export_test.py compares the files with onnxruntime.
-#include "lockstep/onnx/quantize.h"
+#include "lockstep/onnx/export/quantize.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/onnx/export.h"
-#include "lockstep/onnx/quantized_network.h"
+#include "lockstep/onnx/export/quantized_network.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using model::NodeId;
@@ -310,4 +310,4 @@ TEST(Quantize, RejectsValuesThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -22,15 +22,15 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
 #include "lockstep/device/buffer.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/onnx/export.h"
-#include "lockstep/onnx/int8_layers.h"
+#include "lockstep/onnx/export/int8_layers.h"
 #include "lockstep/onnx/write_model.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 namespace fs = std::filesystem;
@@ -361,7 +361,7 @@ void write_all(const fs::path& networks, const fs::path& directory) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;

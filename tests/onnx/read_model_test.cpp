@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using protozero::pbf_writer;
@@ -247,4 +247,4 @@ TEST(OnnxReader, LimitsTheMemoryOfSmallFiles) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -16,7 +16,7 @@
 #include "lockstep/onnx/import.h"
 #include "lockstep/onnx/model.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using ::testing::AllOf;
@@ -451,4 +451,4 @@ TEST(OnnxRefusals, LimitChainsOfFunctions) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

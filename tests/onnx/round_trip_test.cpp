@@ -12,14 +12,14 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
-#include "lockstep/model/compiled_model.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/onnx/export.h"
 #include "lockstep/onnx/import.h"
 #include "lockstep/onnx/model.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 using model::Network;
@@ -362,4 +362,4 @@ TEST(OnnxRoundTrip, RejectsLayersOfOtherShapes) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

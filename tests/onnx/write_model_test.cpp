@@ -7,9 +7,9 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/onnx/graph_builder.h"
+#include "lockstep/onnx/export/graph_builder.h"
 
-namespace lockstep::onnx {
+namespace lockstep::inline v0::onnx {
 namespace {
 
 template <typename T>
@@ -87,4 +87,4 @@ TEST(WriteModel, RejectsModelsBeyondTheProtobufLimit) {
 }
 
 }  // namespace
-}  // namespace lockstep::onnx
+}  // namespace lockstep::inline v0::onnx

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 TEST(Philox, MatchesThePublishedVector) {
@@ -27,4 +27,4 @@ TEST(UnitFloat, StaysBelowOne) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -1,11 +1,11 @@
-#include "lockstep/strategy/fit/bucket_tuner.h"
+#include "lockstep/train/step/bucket_tuner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -64,4 +64,4 @@ TEST(BucketTuner, SkipsSizesBeyondTheGradient) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

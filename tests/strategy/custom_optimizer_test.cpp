@@ -11,7 +11,8 @@
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -156,4 +157,4 @@ TEST(OwnOptimizer, IsRejectedIfInvalid) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

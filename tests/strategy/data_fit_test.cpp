@@ -11,15 +11,16 @@
 
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/sample/record_source.h"
-#include "lockstep/strategy/fit/check_data.h"
-#include "lockstep/strategy/fit/class_weights.h"
-#include "lockstep/strategy/fit/data_names.h"
-#include "lockstep/strategy/fit/data_warnings.h"
+#include "lockstep/train/input/check_data.h"
+#include "lockstep/train/input/class_weights.h"
+#include "lockstep/train/input/data_names.h"
+#include "lockstep/train/input/data_warnings.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -463,4 +464,4 @@ TEST_F(ScaleWarning, IsLoggedOnceByATraining) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -14,15 +14,16 @@
 #include <vector>
 
 #include "lockstep/data/sample/record_source.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/strategy/callbacks/json_events.h"
-#include "lockstep/strategy/callbacks/progress.h"
+#include "lockstep/model/layer/backend.h"
+#include "lockstep/train/callbacks/json_events.h"
+#include "lockstep/train/callbacks/progress.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -490,4 +491,4 @@ TEST(Divergence, ExcludesSkippedStepsFromMetrics) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

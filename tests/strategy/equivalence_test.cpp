@@ -12,7 +12,8 @@
 
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 void expect_close(const std::vector<double>& losses, const std::vector<double>& expected,
@@ -384,4 +385,4 @@ TEST(Equivalence, ReducesEachBucketOncePerStepForAnyMicroBatches) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

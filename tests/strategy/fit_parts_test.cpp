@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "lockstep/allreduce/activity.h"
-#include "lockstep/strategy/fit/fit_state.h"
-#include "lockstep/strategy/fit/step_health.h"
 #include "lockstep/strategy/replica/micro_batches.h"
+#include "lockstep/train/fit/fit_state.h"
+#include "lockstep/train/step/step_health.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -231,4 +232,4 @@ TEST(Replica, NamesTheContentsOfItsBuckets) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -17,7 +17,8 @@
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -112,4 +113,4 @@ TEST_F(Forecast, PredictsAfterTheLastRow) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
-#include "lockstep/job/device_share.h"
+#include "lockstep/job/placement/device_share.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/strategy/training.h"
@@ -17,7 +17,8 @@
 #include "tests/support/pretend_nodes.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -290,4 +291,4 @@ TEST(GpusOfRanks, RejectCpuRoutes) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

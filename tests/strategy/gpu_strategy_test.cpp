@@ -9,11 +9,11 @@
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
-#include "lockstep/job/device_share.h"
+#include "lockstep/job/placement/device_share.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/trainer.h"
 #include "tests/strategy/training.h"
 #include "tests/support/device_error.h"
 #include "tests/support/pretend_cuda/cudnn_graph.h"
@@ -21,7 +21,8 @@
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -330,4 +331,4 @@ TEST(GpuMemory, RejectsALargeBatchAndSuggestsASmallerOne) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

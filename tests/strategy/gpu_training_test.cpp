@@ -11,12 +11,13 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/zoo/zoo.h"
-#include "lockstep/strategy/callbacks/summaries.h"
 #include "lockstep/strategy/strategies.h"
+#include "lockstep/train/tensorboard/summaries.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using device::Device;
@@ -411,4 +412,4 @@ TEST_F(GpuStep, TrainsImagesInBfloat16) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

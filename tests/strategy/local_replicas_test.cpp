@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "lockstep/base/system/host.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/trainer.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -134,4 +135,4 @@ TEST(LocalReplicas, AverageMovingStatisticsWeightedBySamples) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

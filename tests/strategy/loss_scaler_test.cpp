@@ -1,4 +1,4 @@
-#include "lockstep/strategy/replica/loss_scaler.h"
+#include "lockstep/strategy/step/loss_scaler.h"
 
 #include <fmt/format.h>
 
@@ -9,16 +9,17 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/strategy/callbacks/json_events.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/model/layer/backend.h"
+#include "lockstep/train/callbacks/json_events.h"
+#include "lockstep/train/trainer.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
 #include "tests/strategy/watched_source.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -211,4 +212,4 @@ TEST(LossScale, IsInStepEvents) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -9,7 +9,8 @@
 #include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -123,4 +124,4 @@ TEST(MultiWorkerMirroredStrategy, AcceptsATfConfigThatAgrees) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -12,9 +12,9 @@
 
 #include "lockstep/job/clock_offset.h"
 #include "lockstep/model/metrics/make_metrics.h"
-#include "lockstep/strategy/callbacks/early_stopping.h"
-#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/strategies.h"
+#include "lockstep/train/callbacks/early_stopping.h"
+#include "lockstep/train/callbacks/plateau.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/data/support.h"
 #include "tests/strategy/normalization.h"
@@ -22,7 +22,8 @@
 #include "tests/support/mpi_session.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -441,4 +442,4 @@ TEST(MpiTrainer, NamesTheLayerThatDiffersBetweenRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

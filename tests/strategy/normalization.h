@@ -7,12 +7,13 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 
 /// Normalization after a convolution, with a ReLU that is fused into it, and after a Dense layer,
 /// without.
@@ -132,4 +133,4 @@ inline void expect_same_training(const NormalizedTraining& trained,
   expect_within(trained.buffers, expected.buffers, tolerance, "moving statistic");
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -7,15 +7,16 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/strategy/replica/normalization.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/strategy/replica/replica_statistics.h"
+#include "lockstep/strategy/step/normalization.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/normalization.h"
 #include "tests/support/bfloat16.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::Communicator;
@@ -349,4 +350,4 @@ TEST(MovingStatistics, MayBeEmpty) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -6,14 +6,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/safetensors.h"
-#include "lockstep/model/backend.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/bfloat16.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -104,4 +105,4 @@ TEST(TrainingInFloat16, RequiresAGpu) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -16,17 +16,18 @@
 
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/job/session.h"
-#include "lockstep/model/compiled_model.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/model/zoo/zoo.h"
-#include "lockstep/strategy/pretrained.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/options/pretrained.h"
+#include "lockstep/train/trainer.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 
 /// A file of scripts/make_reference.
 inline std::filesystem::path reference(const std::string& name) {
@@ -109,4 +110,4 @@ inline void write_tensors(const std::filesystem::path& path,
   checkpoint::write_safetensors(path, views);
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

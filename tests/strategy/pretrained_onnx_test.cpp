@@ -13,18 +13,18 @@
 #include "lockstep/base/element_type.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/onnx/export.h"
 #include "lockstep/onnx/model.h"
 #include "lockstep/onnx/write_model.h"
-#include "lockstep/strategy/pretrained.h"
+#include "lockstep/train/options/pretrained.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 #include "tests/strategy/pretrained.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 namespace {
 
 using ::testing::Contains;
@@ -165,4 +165,4 @@ TEST(PretrainedOnnx, MayBeRenamed) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

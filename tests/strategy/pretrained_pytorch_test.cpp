@@ -14,15 +14,16 @@
 #include "lockstep/base/element_type.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/model/zoo/zoo.h"
-#include "lockstep/strategy/pretrained.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/options/pretrained.h"
+#include "lockstep/train/trainer.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/pretrained.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::AllOf;
@@ -273,4 +274,4 @@ TEST(PretrainedPyTorch, RoundsFloat64) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -1,5 +1,5 @@
 // Weights from files that fit in part or not at all, from Lockstep's checkpoints, and in fit.
-#include "lockstep/strategy/pretrained.h"
+#include "lockstep/train/options/pretrained.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,18 +20,19 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/session.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/model/zoo/zoo.h"
-#include "lockstep/strategy/callback.h"
-#include "lockstep/strategy/fit_options.h"
 #include "lockstep/strategy/strategies.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/callbacks/callback.h"
+#include "lockstep/train/options/fit_options.h"
+#include "lockstep/train/trainer.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/pretrained.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -344,4 +345,4 @@ TEST(PretrainedFit, IgnoresTheWeightsIfItResumes) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -1,4 +1,4 @@
-#include "lockstep/strategy/fit/record_account.h"
+#include "lockstep/train/evaluation/record_account.h"
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/record_source.h"
 
@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 namespace {
 
 using allreduce::Communicator;
@@ -132,4 +132,4 @@ TEST(BadRecordsOfRanks, ExceedTheLimitInTotal) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -1,4 +1,4 @@
-#include "lockstep/strategy/replica/replica_threads.h"
+#include "lockstep/strategy/replica_threads.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,8 @@
 #include <set>
 #include <stdexcept>
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::ElementsAre;
@@ -74,4 +75,4 @@ TEST(ReplicaThreads, ReportsTheFirstErrorBeforeOthersEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

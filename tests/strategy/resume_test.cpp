@@ -12,15 +12,16 @@
 
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/model/metrics/make_metrics.h"
-#include "lockstep/model/network_json.h"
-#include "lockstep/strategy/callbacks/early_stopping.h"
-#include "lockstep/strategy/callbacks/plateau.h"
-#include "lockstep/strategy/fit/fit_state.h"
+#include "lockstep/model/network/network_json.h"
+#include "lockstep/train/callbacks/early_stopping.h"
+#include "lockstep/train/callbacks/plateau.h"
+#include "lockstep/train/fit/fit_state.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -495,4 +496,4 @@ TEST(Checkpoints, DescribeTheModelForEvaluation) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

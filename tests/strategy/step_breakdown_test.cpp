@@ -1,4 +1,4 @@
-#include "lockstep/strategy/fit/step_breakdown.h"
+#include "lockstep/strategy/replica/step_breakdown.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/strategy/fit/step_interval.h"
+#include "lockstep/train/callbacks/step_interval.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::HasSubstr;
@@ -368,4 +369,4 @@ TEST(StepClocks, CountSavingAndOmitExcludedTime) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::ElementsAre;
@@ -95,4 +96,4 @@ TEST_F(Recorded, AreRecordedAgainAfterPlainStepsWhenCleared) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

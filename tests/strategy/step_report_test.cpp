@@ -4,7 +4,8 @@
 
 #include <array>
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using Scalars = std::array<float, GradientMemory::kReport>;
@@ -66,4 +67,4 @@ TEST(StepReport, HasTheSignalThatEndsTheJob) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -1,6 +1,6 @@
 // Event files, read back by a parser written here and, where it is installed, by TensorBoard's own
 // loader.
-#include "lockstep/strategy/callbacks/summaries.h"
+#include "lockstep/train/tensorboard/summaries.h"
 
 #include <fmt/format.h>
 
@@ -21,12 +21,12 @@
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/strategy/callbacks/hyperparameters.h"
-#include "lockstep/strategy/callbacks/network_graph.h"
+#include "lockstep/train/tensorboard/hyperparameters.h"
+#include "lockstep/train/tensorboard/network_graph.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -674,4 +674,4 @@ TEST(Summaries, OfAnEpochWithoutAGoodStepHaveNoLoss) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

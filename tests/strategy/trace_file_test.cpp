@@ -1,4 +1,4 @@
-#include "lockstep/strategy/fit/trace_file.h"
+#include "lockstep/train/step/trace_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "tests/support/traced_rank.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST(PerfettoTrace, HasBeginAndEndEventsInOrder) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -9,12 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/trainer.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -165,4 +166,4 @@ TEST(Trainer, NamesTheCallbackThatCannotReadItsState) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

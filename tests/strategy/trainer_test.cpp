@@ -1,4 +1,4 @@
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/trainer.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -21,7 +21,8 @@
 #include "tests/strategy/watched_source.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -445,4 +446,4 @@ TEST(TrainerOptions, ListRateScalings) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -8,12 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/trainer.h"
 #include "tests/strategy/training.h"
 #include "tests/strategy/watched_source.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -210,4 +211,4 @@ TEST(Trainer, RejectsInvalidOptions) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

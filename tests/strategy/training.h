@@ -11,12 +11,13 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/metrics/make_metrics.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
-#include "lockstep/strategy/trainer.h"
+#include "lockstep/train/trainer.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 
 inline constexpr std::int64_t kClasses = 4;
 
@@ -186,4 +187,4 @@ inline Outcome train(int replicas, model::Network network, const data::Dataset& 
   return train(*strategy, std::move(network), dataset, options, std::move(fit));
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -8,11 +8,12 @@
 #include <string>
 #include <thread>
 
-#include "lockstep/model/custom_layer.h"
+#include "lockstep/model/layer/custom_layer.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::HasSubstr;
@@ -166,4 +167,4 @@ TEST(LongVerdict, OfALargeBatchIsCompute) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -12,7 +12,8 @@
 #include "lockstep/data/sample/record_source.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 
 /// Generated samples. Counts the reads of each record, and damages selected ones.
 class WatchedSource final : public data::RecordSource {
@@ -40,4 +41,4 @@ class WatchedSource final : public data::RecordSource {
   mutable std::vector<std::atomic<int>> visits_;
 };
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

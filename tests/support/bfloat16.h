@@ -5,9 +5,9 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/backend.h"
+#include "lockstep/model/layer/backend.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Returns why the processor cannot compute in bfloat16, for GTEST_SKIP; nullopt if it can.
 inline std::optional<std::string> why_no_bfloat16() {
@@ -19,4 +19,4 @@ inline std::optional<std::string> why_no_bfloat16() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

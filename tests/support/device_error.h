@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Returns the message of the Error (device) that `call` throws.
 template <typename Call>
@@ -21,4 +21,4 @@ std::string device_error_of(Call call) {
   return "no error";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -18,7 +18,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::files {
+namespace lockstep::inline v0::files {
 
 /// A temporary directory, removed by the destructor.
 class TemporaryDirectory {
@@ -113,4 +113,4 @@ inline std::string from_hex(std::string_view hex) {
   return bytes;
 }
 
-}  // namespace lockstep::files
+}  // namespace lockstep::inline v0::files

@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 inline constexpr unsigned kSecondsBeforeTimeout =
     100;  // TIMEOUT in tests/support/mpi_test.cmake is 120
@@ -63,4 +63,4 @@ inline void listen_as_rank(int rank) {
   listeners.Append(new RankListener(rank));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -3,8 +3,8 @@
 
 #include "lockstep/job/session.h"
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 Session& mpi_session();
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job

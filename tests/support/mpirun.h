@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// The arguments before those of the program.
 inline std::vector<std::string> mpirun_on(int ranks) {
@@ -25,4 +25,4 @@ inline std::string mpirun_line_on(int ranks) {
   return line;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/reduction.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 using allreduce::ElementType;
@@ -163,4 +163,4 @@ void SharedCollective::perform(const Collective& collective) {
   }
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/system/shared_segment.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 constexpr int kMaxMembers = 8;
 
@@ -66,4 +66,4 @@ class SharedCollective {
   std::atomic<bool> aborted_{false};
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -6,7 +6,7 @@
 #include "tests/support/pretend_cuda/memory.h"
 #include "tests/support/pretend_cuda/streams.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 std::vector<device::Device> gpus(int count, int first) {
   std::vector<device::Device> list;
@@ -32,4 +32,4 @@ void free_on_gpu(void* memory) {
   device::cuda::check(cudaFree(memory), "memory of a pretended GPU");
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

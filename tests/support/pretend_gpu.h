@@ -9,7 +9,7 @@
 #include "lockstep/device/device.h"
 #include "lockstep/device/stream.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// gpu:first, gpu:first + 1, … .
 std::vector<device::Device> gpus(int count, int first = 0);
@@ -31,4 +31,4 @@ class AllMemoryIsOnGpus {
 void* allocate_on_gpu(std::size_t bytes);
 void free_on_gpu(void* memory);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

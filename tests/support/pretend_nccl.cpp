@@ -140,7 +140,7 @@ Collective part(Collective collective, const void* send, void* receive, int root
 
 }  // namespace
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 void answer_next_call(int rank, ncclResult_t result) {
   const std::lock_guard lock(faults().mutex);
@@ -173,7 +173,7 @@ void reset_faults() {
 
 int unfinished_aborts() { return aborts; }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend
 
 extern "C" {
 

@@ -5,7 +5,7 @@
 
 #include <nccl.h>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// The next collective of members `rank` returns `result` and does nothing.
 void answer_next_call(int rank, ncclResult_t result);
@@ -23,4 +23,4 @@ void reset_faults();
 /// Number of calls of ncclCommAbort that have not returned.
 int unfinished_aborts();
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -8,12 +8,12 @@ bool ranks_are_nodes = false;
 
 }  // namespace
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 RanksAreNodes::RanksAreNodes() { ranks_are_nodes = true; }
 RanksAreNodes::~RanksAreNodes() { ranks_are_nodes = false; }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend
 
 // Overrides MPI's function through the MPI profiling interface.
 extern "C" int MPI_Comm_split_type(MPI_Comm ranks, int type, int key, MPI_Info info,

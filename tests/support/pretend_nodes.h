@@ -1,7 +1,7 @@
 // Makes MPI report each rank of this host as a separate node.
 #pragma once
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 class RanksAreNodes {
  public:
@@ -12,4 +12,4 @@ class RanksAreNodes {
   RanksAreNodes& operator=(const RanksAreNodes&) = delete;
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/groups/groups.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// The work of one member.
 using MemberBody = std::function<void(const Communicator&)>;
@@ -71,4 +71,4 @@ void sum_and_wait(const Communicator& group, std::vector<T>& values) {
   reduce_and_wait(group, values, ReduceOp::sum);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

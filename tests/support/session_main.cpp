@@ -15,11 +15,11 @@ lockstep::job::Session* session_of_main = nullptr;
 
 }  // namespace
 
-namespace lockstep::job {
+namespace lockstep::inline v0::job {
 
 Session& mpi_session() { return *session_of_main; }
 
-}  // namespace lockstep::job
+}  // namespace lockstep::inline v0::job
 
 int main(int argc, char** argv) {
   lockstep::job::Session session(argc, argv, {.quiet = true});

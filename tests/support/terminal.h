@@ -8,7 +8,7 @@
 #include <array>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Both ends of a terminal with this number of columns; 0: without a size.
 struct Terminal {
@@ -45,4 +45,4 @@ struct Terminal {
   std::string text_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -3,7 +3,7 @@
 
 #include "lockstep/base/trace/rank_trace.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 
 /// Events of a thread: a step with laps and a collective, on a clock that is 1,000 ns ahead.
 inline RankTrace traced_rank() {
@@ -37,4 +37,4 @@ inline RankTrace traced_rank() {
   return rank;
 }
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

@@ -16,9 +16,9 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
-#include "lockstep/job/device_share.h"
+#include "lockstep/job/placement/device_share.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 using CoreReport = Reported<CoreFacts>;
@@ -291,4 +291,4 @@ Outcome judge_copy(const Reports<SpeedFacts>& reports) {
   return outcome;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -6,7 +6,7 @@
 
 #include "apps/lockstep/doctor/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 struct CoreFacts {
   std::vector<int> processors = {};  ///< affinity of this rank, ascending
@@ -51,4 +51,4 @@ Outcome judge_copy(const Reports<SpeedFacts>& reports);
 /// Memory bandwidth of the slowest rank in GB/s; 0 if none was measured.
 double slowest_copy(const Reports<SpeedFacts>& reports);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -13,14 +13,14 @@
 #include "apps/lockstep/doctor/folders.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/file_descriptor.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/folder_walk.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -208,4 +208,4 @@ Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec) {
   return outcome;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -6,7 +6,7 @@
 
 #include "apps/lockstep/doctor/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 struct DataFacts {
   std::int64_t files = 0;
@@ -36,4 +36,4 @@ Reports<DataFacts> measure_data(Ranks& ranks, const std::string& spec, const std
 /// `data`. Skipped if `spec` is empty.
 Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

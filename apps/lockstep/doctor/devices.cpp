@@ -16,7 +16,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 constexpr double kUsedShare = 0.1;  // fraction of a GPU's memory that other programs use
@@ -300,4 +300,4 @@ Outcome judge_memory(const Reports<MemoryFacts>& reports) {
   return outcome;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

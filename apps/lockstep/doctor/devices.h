@@ -11,18 +11,18 @@
 #include "lockstep/base/system/shared_segment.h"
 #include "lockstep/device/gpu_health.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SharedSegment::Owner, pid_namespace, nonce, process)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SharedSegment::Handle, owner, descriptor, serial)
-}  // namespace lockstep
+}  // namespace lockstep::inline v0
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuHealth, name, uuid, total_bytes, used_bytes,
                                                 uncorrected_errors, needs_reset, lacks_spare_rows,
                                                 is_slowed)
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 struct DeviceFacts {
   std::vector<std::string> gpus = {};          ///< names of the GPUs that this program can use
@@ -75,4 +75,4 @@ Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
 /// `memory`: too little free memory.
 Outcome judge_memory(const Reports<MemoryFacts>& reports);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

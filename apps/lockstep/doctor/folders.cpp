@@ -16,7 +16,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -240,4 +240,4 @@ Outcome judge_temporary_folder(const Reports<FolderFacts>& reports) {
   return outcome;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

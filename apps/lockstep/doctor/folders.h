@@ -8,7 +8,7 @@
 
 #include "apps/lockstep/doctor/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 /// Remedy for a file access that did not finish in time.
 inline constexpr const char* kCheckTheDisk =
@@ -46,4 +46,4 @@ Reports<FolderFacts> measure_temporary_folder(Ranks& ranks);
 /// verification.
 Outcome judge_temporary_folder(const Reports<FolderFacts>& reports);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

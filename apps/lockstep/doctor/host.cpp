@@ -18,7 +18,7 @@
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/job/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 constexpr const char* kClockCheck = "clocks";
@@ -263,4 +263,4 @@ Outcome judge_versions(const Reports<VersionFacts>& reports) {
   return outcome;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -8,7 +8,7 @@
 
 #include "apps/lockstep/doctor/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 /// A host's clock against that of rank 0's host.
 struct ClockReading {
@@ -63,4 +63,4 @@ bool is_one_program(const Reports<VersionFacts>& reports);
 /// compiled for.
 Outcome judge_versions(const Reports<VersionFacts>& reports);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

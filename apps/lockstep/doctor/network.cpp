@@ -14,7 +14,7 @@
 
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 constexpr const char* kNetworkCheck = "network";
@@ -338,4 +338,4 @@ std::map<int, std::int64_t> wire_speeds(const Reports<NetworkFacts>& reports) {
   return speeds;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -12,12 +12,12 @@
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/socket.h"
 
-namespace lockstep::net {
+namespace lockstep::inline v0::net {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NetworkAddress, interface, address, network, mtu,
                                                 bits_per_second)
-}  // namespace lockstep::net
+}  // namespace lockstep::inline v0::net
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 /// One attempt to reach an address of another host.
 struct Attempt {
@@ -66,4 +66,4 @@ Outcome judge_ports(const Reports<NetworkFacts>& reports);
 /// By rank, the speed in bit/s of the fastest interface at which it was reached, if known.
 std::map<int, std::int64_t> wire_speeds(const Reports<NetworkFacts>& reports);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

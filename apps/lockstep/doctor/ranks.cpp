@@ -4,7 +4,7 @@
 
 #include "lockstep/base/system/host.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 Ranks::Ranks(job::Session& session)
     : session_(session),
@@ -32,4 +32,4 @@ void add_missing(Outcome& outcome, const std::vector<Missing>& missing, const st
   for (const auto& [place, why] : missing) outcome.fail(place, why, remedy);
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -20,7 +20,7 @@
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/session.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 /// What one rank measured.
 template <typename Facts>
@@ -138,4 +138,4 @@ inline constexpr const char* kCheckTheHost =
 /// Adds a problem for each missing rank.
 void add_missing(Outcome& outcome, const std::vector<Missing>& missing, const std::string& remedy);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -11,12 +11,12 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/system/host.h"
-#include "lockstep/job/device_share.h"
-#include "lockstep/model/compiled_model.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/job/placement/device_share.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/loss/loss.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 constexpr std::int64_t kImages = 64;  // per core
@@ -126,4 +126,4 @@ Outcome judge_replicas(const Reports<ReplicaFacts>& reports) {
   return outcome;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -4,7 +4,7 @@
 
 #include "apps/lockstep/doctor/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 /// Training speed of a rank in images per second, of `cnn` with 64 images of 28x28 per core.
 struct ReplicaFacts {
@@ -21,4 +21,4 @@ Reports<ReplicaFacts> measure_replicas(Ranks& ranks, double seconds);
 /// `replicas`: recommends a value of `--devices`. Adds no finding, because networks differ.
 Outcome judge_replicas(const Reports<ReplicaFacts>& reports);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -11,7 +11,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 const char* to_string(Level level) {
   constexpr std::array kNames = {"skipped", "ok", "warning", "problem"};
@@ -140,4 +140,4 @@ nlohmann::ordered_json Report::json(double seconds) const {
   return report;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 /// `skipped`: the check was not requested, or there is nothing to compare. `warning`: affects speed
 /// or convenience. `problem`: ends a training, or makes it useless.
@@ -88,4 +88,4 @@ class Report {
   std::vector<Outcome> outcomes_;
 };
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

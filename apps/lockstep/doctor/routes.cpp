@@ -8,12 +8,12 @@
 #include <limits>
 #include <set>
 
-#include "apps/lockstep/reduction_timing.h"
-#include "lockstep/allreduce/route.h"
-#include "lockstep/allreduce/topology.h"
+#include "apps/lockstep/allreduce_bench/reduction_timing.h"
+#include "lockstep/allreduce/groups/route.h"
+#include "lockstep/allreduce/groups/topology.h"
 #include "lockstep/job/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 constexpr const char* kLinksCheck = "links";
@@ -308,4 +308,4 @@ Outcome judge_routes(const std::vector<RouteReading>& readings, const LinkSpeeds
   return outcome;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

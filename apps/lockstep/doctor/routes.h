@@ -7,9 +7,9 @@
 
 #include "apps/lockstep/doctor/network.h"
 #include "apps/lockstep/doctor/ranks.h"
-#include "lockstep/allreduce/route.h"
+#include "lockstep/allreduce/groups/route.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 /// Receive rate of one rank while every rank sends to the next one.
 struct LinkFacts {
@@ -56,4 +56,4 @@ struct LinkSpeeds {
 /// `routes`: routes that fail, or are much slower than memory or links.
 Outcome judge_routes(const std::vector<RouteReading>& readings, const LinkSpeeds& speeds);
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

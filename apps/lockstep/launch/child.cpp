@@ -21,7 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/net/token.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 sigset_t watched_signals() {
@@ -232,4 +232,4 @@ std::vector<int> SignalQueue::drain() const {
   return signals;
 }
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -10,7 +10,7 @@
 
 #include "lockstep/net/socket.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 
 struct ChildOptions {
   /// Affinity; the default, also if the system refuses it, is that of this process.
@@ -87,4 +87,4 @@ class SignalQueue {
 /// one, or is the secret of the tasks.
 bool identifies_task(const std::string& name);
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -14,13 +14,13 @@
 
 #include "apps/lockstep/launch/messages.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/net/authentication.h"
 #include "lockstep/net/connection.h"
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 constexpr std::size_t kMaxNodes = std::size_t{1} << 20;  // bytes
@@ -272,4 +272,4 @@ int run_agent(const std::vector<std::string>& words) {
   }
 }
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

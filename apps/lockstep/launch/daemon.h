@@ -9,7 +9,7 @@
 
 #include "apps/lockstep/launch/job_plan.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 
 struct DaemonFacts {
   std::string job = {};  ///< mpirun's name of the job: "123", "prterun-host-123@0"
@@ -74,4 +74,4 @@ Call parse_call(const std::string& text, const Runtime& runtime);
 /// Ignores SIGTERM, as mpirun does here (child.h).
 int run_agent(const std::vector<std::string>& words);
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -18,7 +18,7 @@
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/token.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 using std::chrono::seconds;
@@ -444,4 +444,4 @@ void FirstTask::shut_down_tasks(const Ending& ending, FrameKind kind) {
   }
 }
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -14,7 +14,7 @@
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 
 class FirstTask {
  public:
@@ -67,4 +67,4 @@ class FirstTask {
   bool has_warned_ = false;  // whether the warning of a stopped mpirun was logged
 };
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 // Parameters that mpirun itself sends to its daemons. None of them names a program, a library or a
@@ -330,4 +330,4 @@ std::string to_shell(const std::vector<std::string>& words) {
   return line;
 }
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "apps/lockstep/launch/messages.h"
-#include "lockstep/base/fields.h"
+#include "lockstep/base/fields/fields.h"
 #include "lockstep/net/token.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 
 /// The names of one runtime environment.
 struct Runtime {
@@ -122,9 +122,9 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
 /// Quotes the arguments for a shell.
 std::string to_shell(const std::vector<std::string>& words);
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 template <>
 struct Fields<apps::launch::LaunchOptions> {
@@ -183,4 +183,4 @@ struct Fields<apps::launch::LaunchOptions> {
           {.value = "OPTIONS"}}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -11,12 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 using nlohmann::json;
@@ -270,4 +270,4 @@ Ending parse_ending(const std::string& text) {
           .message = text_of(element(fields, 1), 4 * kMaxMessage)};
 }
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/job/task.h"
+#include "lockstep/job/launch/task.h"
 #include "lockstep/net/connection.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 
 enum class FrameKind : std::uint8_t {
   arrive = 'A',   ///< to the first task: request to join (JoinRequest)
@@ -117,4 +117,4 @@ struct Ending {
 std::string to_text(const Ending& ending);
 Ending parse_ending(const std::string& text);
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -11,12 +11,12 @@
 
 #include "apps/lockstep/launch/rendezvous.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/net/authentication.h"
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 using std::chrono::milliseconds;
@@ -238,4 +238,4 @@ void OtherTask::wait_for_daemon() {
   daemon_.reset();
 }
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

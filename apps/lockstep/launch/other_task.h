@@ -10,7 +10,7 @@
 #include "apps/lockstep/launch/messages.h"
 #include "lockstep/net/connection.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 
 class OtherTask {
  public:
@@ -49,4 +49,4 @@ class OtherTask {
   std::optional<Ending> ending_;
 };
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

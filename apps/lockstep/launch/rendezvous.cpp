@@ -12,7 +12,7 @@
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
@@ -207,4 +207,4 @@ std::vector<Event> Rendezvous::wait(const SignalQueue& signals, Clock::time_poin
   return events;
 }
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -11,13 +11,13 @@
 
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/messages.h"
-#include "lockstep/job/task.h"
+#include "lockstep/job/launch/task.h"
 #include "lockstep/net/authentication.h"
 #include "lockstep/net/connection.h"
 #include "lockstep/net/socket.h"
 #include "lockstep/net/token.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 
 /// The addresses at which tasks connect to rank 0: the numeric addresses of task.rendezvous.host,
 /// or loopback if all tasks are on one host. Without a secret, only loopback addresses. Empty if
@@ -90,4 +90,4 @@ class Rendezvous {
   std::list<Client> clients_;
 };
 
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

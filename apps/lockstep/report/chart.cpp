@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "apps/lockstep/report/text.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 // Dimensions of the drawing; one unit is about a pixel.
@@ -332,4 +332,4 @@ std::string share_bar(const std::vector<BarPart>& parts) {
   return fmt::format("<div class=\"bar\">{}</div><table class=\"parts\">{}</table>", bar, rows);
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

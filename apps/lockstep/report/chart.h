@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 inline constexpr int kColors = 8;           ///< curve colors --c0 to --c7 of the style sheet
 inline constexpr int kGray = kColors;       ///< one more color, --c8, for "everything else"
@@ -60,4 +60,4 @@ std::string share_bar(const std::vector<BarPart>& parts);
 /// A row of a legend: a patch of color and a name.
 std::string legend_entry(int color, std::string_view name);
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

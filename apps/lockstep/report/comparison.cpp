@@ -8,10 +8,10 @@
 
 #include "apps/lockstep/report/text.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 constexpr const char* kTarget = "--target";
@@ -50,7 +50,7 @@ Goal parse_goal(const std::string& text) {
       throw Error(ErrorCategory::input, kTarget, "expected METRIC or METRIC=X with a number X",
                   fmt::format("got \"{}\"", text));
   }
-  goal.metric = strategy::parse_monitored(kTarget, std::string_view(text).substr(0, equals));
+  goal.metric = train::parse_monitored(kTarget, std::string_view(text).substr(0, equals));
   return goal;
 }
 
@@ -82,7 +82,7 @@ std::optional<Goal> choose_goal(std::span<const RunLog> runs,
   return goal;
 }
 
-std::optional<Point> best_point(const RunLog& run, const strategy::MonitoredMetric& metric) {
+std::optional<Point> best_point(const RunLog& run, const train::MonitoredMetric& metric) {
   const auto points = run.epoch_values.find(metric.name);
   if (points == run.epoch_values.end()) return std::nullopt;
   std::optional<Point> best;
@@ -155,4 +155,4 @@ std::vector<Setting> settings_of(std::span<const RunLog> runs) {
   return settings;
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

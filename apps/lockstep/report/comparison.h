@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "apps/lockstep/report/run_log.h"
-#include "lockstep/strategy/callbacks/monitored_metric.h"
+#include "lockstep/train/callbacks/monitored_metric.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 /// A value of a metric that a training should reach.
 struct Goal {
-  strategy::MonitoredMetric metric;
+  train::MonitoredMetric metric;
   std::optional<double> value;  ///< nullopt: choose_goal() selects a value that all runs reached
 
   std::string text() const;  ///< "validation_accuracy of 0.9"
@@ -32,7 +32,7 @@ Goal parse_goal(const std::string& text);
 std::optional<Goal> choose_goal(std::span<const RunLog> runs, const std::optional<Goal>& requested);
 
 /// The best value of a metric; the first of equal ones.
-std::optional<Point> best_point(const RunLog& run, const strategy::MonitoredMetric& metric);
+std::optional<Point> best_point(const RunLog& run, const train::MonitoredMetric& metric);
 /// The first point that is at least as good as the goal.
 std::optional<Point> first_reached(const RunLog& run, const Goal& goal);
 
@@ -56,4 +56,4 @@ struct Setting {
 /// Settings sorted by name, those of the command line first.
 std::vector<Setting> settings_of(std::span<const RunLog> runs);
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

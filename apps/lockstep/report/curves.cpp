@@ -9,7 +9,7 @@
 #include "apps/lockstep/report/chart.h"
 #include "apps/lockstep/report/text.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 constexpr std::string_view kOfValidation = "validation_";
@@ -147,4 +147,4 @@ std::string curves_section(std::span<const RunLog> runs, const std::optional<Goa
   return section("Curves", "<div class=\"grid\">" + charts + "</div>");
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

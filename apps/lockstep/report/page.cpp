@@ -12,7 +12,7 @@
 #include "apps/lockstep/report/text.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 constexpr const char* kNothing = "–";
@@ -278,4 +278,4 @@ std::string report_page(std::span<const RunLog> runs, const PageOptions& options
       names, kStyleSheet, body, kScript);
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -10,7 +10,7 @@
 #include "apps/lockstep/report/comparison.h"
 #include "apps/lockstep/report/run_log.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 inline constexpr std::size_t kMaxRuns = 16;  ///< distinguishable curves: 8 colors, solid and dashed
 
@@ -42,4 +42,4 @@ int color_of_run(std::size_t run);
 /// A heading with the name and color of a run, if there are several.
 std::string run_heading(std::span<const RunLog> runs, std::size_t run);
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -1,7 +1,7 @@
 // The style sheet and the script of a report.
 #pragma once
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 /// Colors are those of the reader's system, light or dark.
 inline constexpr const char* kStyleSheet = R"css(
@@ -124,4 +124,4 @@ for (const svg of document.querySelectorAll('svg.chart')) {
 }
 )js";
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

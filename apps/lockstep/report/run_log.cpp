@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/input_file.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/file/input_file.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -389,4 +389,4 @@ RunLog read_run(const fs::path& path) {
   return log;
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

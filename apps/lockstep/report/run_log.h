@@ -12,7 +12,7 @@
 
 #include "apps/lockstep/report/series.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 /// The parts of a step that its time is divided into, in the order in which they are drawn. Other
 /// names follow them.
@@ -82,4 +82,4 @@ struct RunLog {
 /// readable file with events.
 RunLog read_run(const std::filesystem::path& path);
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -8,7 +8,7 @@
 #include "apps/lockstep/report/text.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 /// Maximum number of occurrences, and of checkpoints, that are listed individually.
@@ -111,4 +111,4 @@ std::string settings_section(std::span<const RunLog> runs) {
   return section("Configuration", content);
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 /// Sums of larger values could exceed a double.
@@ -84,4 +84,4 @@ double Series::mean() const {
   return points == 0 ? 0 : sum / static_cast<double>(points);
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 /// A value that was measured at one step.
 struct Point {
@@ -56,4 +56,4 @@ class Series {
   std::int64_t stride_ = 1;  // points per full bin
 };
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 std::string escape_html(std::string_view text) {
   std::string escaped;
@@ -70,4 +70,4 @@ TimeUnit unit_for(double seconds) {
   return {"hours", "h", 3600};
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 /// `text` for HTML, between tags or quotes.
 std::string escape_html(std::string_view text);
@@ -24,4 +24,4 @@ TimeUnit unit_for(double seconds);
 /// A time in this unit with two decimals: "0.12 ms".
 std::string time_text(double seconds, const TimeUnit& unit);
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

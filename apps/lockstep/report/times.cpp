@@ -12,7 +12,7 @@
 #include "apps/lockstep/report/text.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 constexpr std::size_t kMaxReplicaRows = 64;
@@ -234,4 +234,4 @@ std::string replicas_section(std::span<const RunLog> runs) {
   return section("Replicas", content);
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 Place ProcessAddresses::place_of(const std::byte* data, std::size_t /*bytes*/) {
   return {.segment = 0, .offset = std::bit_cast<std::uint64_t>(data)};
@@ -71,4 +71,4 @@ void direct_gather(Barrier& barrier, Addresses& addresses, const Values& values,
   barrier.wait();
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

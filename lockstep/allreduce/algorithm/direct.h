@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/reduction.h"
 #include "lockstep/allreduce/transport/barrier.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// How members of a barrier find each other's buffers.
 class Addresses {
@@ -49,4 +49,4 @@ void direct_reduce_scatter(Barrier& barrier, Addresses& addresses, const Values&
 /// Copies member m's slice, as above, to the values of all other members.
 void direct_gather(Barrier& barrier, Addresses& addresses, const Values& values, int parts);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -4,12 +4,12 @@
 #include <mutex>
 
 #include "lockstep/allreduce/algorithm/direct.h"
+#include "lockstep/allreduce/algorithm/node_memory.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/transport/mpi.h"
-#include "lockstep/allreduce/transport/node_memory.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 int smallest_node(MPI_Comm ranks, MPI_Comm node) {
@@ -110,4 +110,4 @@ std::shared_ptr<MpiGroup> make_hierarchical(MPI_Comm ranks, MPI_Comm node,
   return std::make_shared<Hierarchical>(ranks, node, options);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -16,7 +16,7 @@
 #include "lockstep/allreduce/algorithm/ring.h"
 #include "lockstep/allreduce/transport/mpi_group.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Collective over `ranks`. `node` has the ranks of this rank's node, in the order of `ranks`, and
 /// is used only during the call. Throws Error (communication), the same on the ranks of a node, if
@@ -24,4 +24,4 @@ namespace lockstep::allreduce {
 std::shared_ptr<MpiGroup> make_hierarchical(MPI_Comm ranks, MPI_Comm node,
                                             const RingOptions& options = kRingBetweenNodes);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

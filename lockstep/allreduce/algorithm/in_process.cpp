@@ -6,7 +6,7 @@
 #include "lockstep/allreduce/algorithm/direct.h"
 #include "lockstep/allreduce/transport/barrier.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 class InProcess final : public GroupMember {
@@ -83,4 +83,4 @@ std::vector<std::shared_ptr<GroupMember>> make_in_process(int members) {
   return group;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

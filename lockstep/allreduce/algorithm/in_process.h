@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Element i is for replica i. `members` is at least 2.
 std::vector<std::shared_ptr<GroupMember>> make_in_process(int members);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <mutex>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr std::size_t kLargestPiece = std::size_t{1} << 30;  // elements; MPI counts in int
@@ -132,4 +132,4 @@ std::shared_ptr<MpiGroup> make_mpi_library(MPI_Comm ranks) {
   return std::make_shared<MpiLibrary>(ranks);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

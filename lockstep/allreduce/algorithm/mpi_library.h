@@ -9,9 +9,9 @@
 
 #include "lockstep/allreduce/transport/mpi_group.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Collective over `ranks`.
 std::shared_ptr<MpiGroup> make_mpi_library(MPI_Comm ranks);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

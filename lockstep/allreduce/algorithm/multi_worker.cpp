@@ -13,7 +13,7 @@
 #include "lockstep/allreduce/transport/barrier.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 // The state shared by the replicas of one rank.
@@ -257,4 +257,4 @@ std::vector<std::shared_ptr<GroupMember>> make_multi_worker(
   return group;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <optional>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 class OneMember final : public GroupMember {
@@ -55,4 +55,4 @@ class OneMember final : public GroupMember {
 
 std::shared_ptr<GroupMember> make_one_member() { return std::make_shared<OneMember>(); }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

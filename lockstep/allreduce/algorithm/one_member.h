@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 std::shared_ptr<GroupMember> make_one_member();
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

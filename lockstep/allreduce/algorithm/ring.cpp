@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 class Ring final : public MpiGroup {
@@ -53,4 +53,4 @@ std::shared_ptr<MpiGroup> make_ring(MPI_Comm ranks, const RingOptions& options) 
   return std::make_shared<Ring>(ranks, options);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -20,9 +20,9 @@
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/transport/mpi_group.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Collective over `ranks`.
 std::shared_ptr<MpiGroup> make_ring(MPI_Comm ranks, const RingOptions& options = {});
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

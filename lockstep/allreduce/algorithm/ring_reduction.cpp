@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr int kRingTag = 1;
@@ -122,4 +122,4 @@ void RingReduction::record(int status) {
   if (status_ == MPI_SUCCESS) status_ = status;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/reduction.h"
 #include "lockstep/allreduce/transport/message_buffers.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 struct RingOptions {
   std::size_t small_bytes = std::size_t{16} << 10;     ///< largest values sent with the call
@@ -91,4 +91,4 @@ class RingReduction {
   int status_ = MPI_SUCCESS;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

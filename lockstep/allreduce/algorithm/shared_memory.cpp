@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "lockstep/allreduce/algorithm/direct.h"
-#include "lockstep/allreduce/transport/node_memory.h"
+#include "lockstep/allreduce/algorithm/node_memory.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 // Values outside shared memory are copied through it in pieces that fit into the cache.
@@ -120,4 +120,4 @@ std::shared_ptr<MpiGroup> make_shared_memory(MPI_Comm ranks) {
   return std::make_shared<SharedMemory>(ranks);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

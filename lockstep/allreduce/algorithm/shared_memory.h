@@ -8,10 +8,10 @@
 
 #include "lockstep/allreduce/transport/mpi_group.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Collective over `ranks`, which are on one node. Throws Error (communication), the same on all,
 /// if they cannot share memory.
 std::shared_ptr<MpiGroup> make_shared_memory(MPI_Comm ranks);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

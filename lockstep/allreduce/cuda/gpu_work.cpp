@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/cuda/stream.h"
 
-namespace lockstep::allreduce::gpu {
+namespace lockstep::inline v0::allreduce::gpu {
 
 namespace cuda = device::cuda;
 
@@ -68,4 +68,4 @@ void widen(const void* from, std::span<float> to, ElementType type, const WireSc
   launch_widen(from, to.data(), to.size(), type, scale, cuda::native(stream));
 }
 
-}  // namespace lockstep::allreduce::gpu
+}  // namespace lockstep::inline v0::allreduce::gpu

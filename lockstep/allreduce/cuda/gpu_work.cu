@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <cstring>
 
-#include "lockstep/allreduce/element.h"
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/element.h"
+#include "lockstep/allreduce/member/reduction.h"
 #include "lockstep/device/cuda/launch.h"
 
-namespace lockstep::allreduce::gpu {
+namespace lockstep::inline v0::allreduce::gpu {
 namespace {
 
 constexpr unsigned kThreads = 256;
@@ -268,4 +268,4 @@ void launch_widen(const void* from, float* to, std::size_t count, ElementType ty
             count, scale, stream);
 }
 
-}  // namespace lockstep::allreduce::gpu
+}  // namespace lockstep::inline v0::allreduce::gpu

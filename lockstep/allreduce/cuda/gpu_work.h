@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <span>
 
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/member/reduction.h"
 #include "lockstep/device/stream.h"
 
 struct CUstream_st;  // a cudaStream_t points to it; builds without CUDA do not have its header
 
-namespace lockstep::allreduce::gpu {
+namespace lockstep::inline v0::allreduce::gpu {
 
 /// Maximum number of members in one reduction.
 constexpr std::size_t kMaxMembers = 32;
@@ -77,4 +77,4 @@ void launch_narrow(const float* from, void* to, std::size_t count, ElementType t
 void launch_widen(const void* from, float* to, std::size_t count, ElementType type,
                   const WireScale& scale, CUstream_st* stream);
 
-}  // namespace lockstep::allreduce::gpu
+}  // namespace lockstep::inline v0::allreduce::gpu

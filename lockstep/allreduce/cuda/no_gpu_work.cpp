@@ -4,7 +4,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::allreduce::gpu {
+namespace lockstep::inline v0::allreduce::gpu {
 namespace {
 
 [[noreturn]] void refuse() {
@@ -45,4 +45,4 @@ void widen(const void* /*from*/, std::span<float> /*to*/, ElementType /*type*/,
   refuse();
 }
 
-}  // namespace lockstep::allreduce::gpu
+}  // namespace lockstep::inline v0::allreduce::gpu

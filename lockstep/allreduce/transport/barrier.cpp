@@ -24,7 +24,7 @@
 #include "lockstep/base/trace/events.h"
 #include "lockstep/device/buffer.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 static_assert(sizeof(FutexWord) == sizeof(std::uint32_t) && FutexWord::is_always_lock_free);
 
@@ -250,4 +250,4 @@ bool any_flag(const Barrier& barrier) {
   return false;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 using FutexWord = std::atomic<std::uint32_t>;
 
@@ -121,4 +121,4 @@ std::vector<Barrier> make_barrier_of_threads(int members, int first_number = 0);
 /// Whether any member has set the flag of Call::any in this round.
 bool any_flag(const Barrier& barrier);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

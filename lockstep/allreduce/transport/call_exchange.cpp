@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr int kCallTag = 2;
@@ -156,4 +156,4 @@ void CallExchange::record(int status) {
   if (status_ == MPI_SUCCESS) status_ = status;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/allreduce/transport/message_buffers.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// One exchange at a time, driven by advance().
 class CallExchange {
@@ -76,4 +76,4 @@ class CallExchange {
   int status_ = MPI_SUCCESS;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

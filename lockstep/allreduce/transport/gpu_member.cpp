@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr std::chrono::seconds kEndLimit{5};
@@ -239,4 +239,4 @@ std::vector<std::shared_ptr<GroupMember>> connect_members(
   return {members.begin(), members.end()};
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

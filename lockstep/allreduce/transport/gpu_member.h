@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/device/stream.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMember> {
  public:
@@ -109,4 +109,4 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
 std::vector<std::shared_ptr<GroupMember>> connect_members(
     const std::vector<std::shared_ptr<GpuMember>>& members);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -4,7 +4,7 @@
 
 #include "lockstep/allreduce/transport/mpi.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 std::vector<std::string> gather_texts(MPI_Comm ranks, const std::string& mine) {
   if (ranks == MPI_COMM_NULL) return {mine};
   const int length = static_cast<int>(mine.size());
@@ -30,4 +30,4 @@ void raise_first(MPI_Comm ranks, const std::optional<ErrorMessage>& problem,
   }
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Every rank's text in rank order. Collective over `ranks`; MPI_COMM_NULL stands for this process
 /// only.
@@ -21,4 +21,4 @@ std::vector<std::string> gather_texts(MPI_Comm ranks, const std::string& mine);
 void raise_first(MPI_Comm ranks, const std::optional<ErrorMessage>& problem,
                  ErrorCategory category = ErrorCategory::communication);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

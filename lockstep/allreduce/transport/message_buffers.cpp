@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 void leak(device::Buffer& buffer) { static_cast<void>(new device::Buffer(std::move(buffer))); }
@@ -55,4 +55,4 @@ bool MessageBuffers::keeps(const std::byte* data, std::size_t bytes) const {
   return data + bytes <= begin + size;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

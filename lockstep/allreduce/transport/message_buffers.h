@@ -11,7 +11,7 @@
 
 #include "lockstep/device/buffer.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Memory that MPI may use without a time limit, with the requests of its messages. MPI uses no
 /// other memory, because a matched receive, or any send, cannot be canceled: MPI accesses its
@@ -63,4 +63,4 @@ class MessageBuffers {
   std::size_t bytes_ = 0;  // size of a slot
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

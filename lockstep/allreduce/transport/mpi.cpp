@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using namespace std::chrono_literals;
@@ -29,4 +29,4 @@ bool Backoff::pause() {
   return waited >= kMessageYield;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <mutex>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 inline int size_of(MPI_Comm ranks) {
   int size = 0;
@@ -42,4 +42,4 @@ class Backoff {
   std::chrono::steady_clock::time_point begin_;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -15,7 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace/events.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr int kTag = 0;
@@ -403,4 +403,4 @@ bool MpiGroup::any(bool mine) {
   return std::ranges::any_of(compare(Call::any(mine)), [](const Call& call) { return call.flag; });
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

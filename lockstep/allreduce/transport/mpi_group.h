@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/allreduce/transport/barrier.h"
 #include "lockstep/allreduce/transport/call_exchange.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 class MpiGroup : public GroupMember {
  public:
@@ -160,4 +160,4 @@ class MpiGroup : public GroupMember {
   double waited_ = 0;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -14,7 +14,7 @@
 #include "lockstep/device/cuda/stream.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using device::cuda::DeviceScope;
@@ -289,4 +289,4 @@ void NcclCommunicators::finish() noexcept {
     if (member->comm != nullptr) ncclCommDestroy(member->comm);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

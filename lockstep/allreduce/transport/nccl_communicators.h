@@ -15,11 +15,11 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Loads NCCL. Collective over `ranks`, so that no rank waits for a rank without NCCL. Throws Error
 /// (device), the same on all ranks.
@@ -109,4 +109,4 @@ class NcclCommunicators {
   std::atomic<bool> aborted_{false};
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

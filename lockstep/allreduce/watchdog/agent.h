@@ -10,7 +10,7 @@
 
 #include "lockstep/allreduce/watchdog/progress.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// A reason why the job cannot continue and this rank must exit, or a warning.
 struct Finding {
@@ -61,4 +61,4 @@ class Agent {
   virtual void send_goodbye(bool after_error, std::chrono::milliseconds limit) = 0;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using Kind = MessageKind;
@@ -181,4 +181,4 @@ void Coordinator::send_goodbye(bool after_error, std::chrono::milliseconds limit
   net::send_last_frame(connections(), {Kind::goodbye, write_goodbye(after_error)}, limit);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -10,7 +10,7 @@
 #include "lockstep/allreduce/watchdog/verdict.h"
 #include "lockstep/net/authentication.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 class Coordinator final : public Agent {
  public:
@@ -64,4 +64,4 @@ class Coordinator final : public Agent {
   double next_warning_ = 0;  // length of the wait, in seconds
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 void print_error(std::string_view text, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -45,4 +45,4 @@ FileDescriptor claim_report(const std::string& job) {
   return reporter;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

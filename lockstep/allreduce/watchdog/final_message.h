@@ -7,7 +7,7 @@
 
 #include "lockstep/net/socket.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Writes to standard error without locks; returns after `limit` if the reader does not read.
 void print_error(std::string_view text, std::chrono::milliseconds limit);
@@ -16,4 +16,4 @@ void print_error(std::string_view text, std::chrono::milliseconds limit);
 /// `job` on the host, and a closed one to others as long as the first keeps it.
 FileDescriptor claim_report(const std::string& job);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

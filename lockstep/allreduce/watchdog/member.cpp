@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/net/authentication.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using Kind = MessageKind;
@@ -180,4 +180,4 @@ void Member::send_goodbye(bool after_error, milliseconds limit) {
     net::send_last_frame({&*connection_}, {Kind::goodbye, write_goodbye(after_error)}, limit);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

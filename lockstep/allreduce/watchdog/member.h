@@ -10,7 +10,7 @@
 #include "lockstep/allreduce/watchdog/message.h"
 #include "lockstep/allreduce/watchdog/verdict.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 class Member final : public Agent {
  public:
@@ -46,4 +46,4 @@ class Member final : public Agent {
   std::vector<std::string> buckets_;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

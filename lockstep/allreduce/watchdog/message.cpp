@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 class Writer {
@@ -155,4 +155,4 @@ std::optional<Invitation> read_invitation(std::string_view body) {
   return in.whole() ? std::optional(std::move(invitation)) : std::nullopt;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -13,7 +13,7 @@
 #include "lockstep/net/connection.h"
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 enum class MessageKind : std::uint8_t {
   hello,    ///< first message of a rank to rank 0: Hello
@@ -54,4 +54,4 @@ struct Invitation {
 std::string write_invitation(const Invitation& invitation);
 std::optional<Invitation> read_invitation(std::string_view body);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

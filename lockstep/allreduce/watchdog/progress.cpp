@@ -7,7 +7,7 @@
 
 #include "lockstep/base/clock.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr double kShare = 0.02;  // fraction of one core; a thread that only polls uses less
@@ -73,4 +73,4 @@ void combine_groups(std::vector<ReplicaView>& views) {
   }
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -8,7 +8,7 @@
 
 #include "lockstep/allreduce/activity.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Counts seconds, but at most `longest_pause` between two readings. After a whole job was
 /// suspended and resumed, no rank is therefore reported as silent.
@@ -104,4 +104,4 @@ class ActivityAge {
   double collective_changed_at_ = 0;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -10,7 +10,7 @@
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/reachability.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 /// A text that is equal for processes with the same loopback interface, and only for these.
@@ -53,4 +53,4 @@ std::vector<std::string> addresses_for_ranks(MPI_Comm ranks) {
   return {ways.begin(), ways.end()};
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// The addresses at which other ranks can reach rank 0's host: only loopback if all ranks share its
 /// network, else those of the interfaces with a route to the other hosts; empty if there is no
 /// route. Always empty on the other ranks. Collective.
 std::vector<std::string> addresses_for_ranks(MPI_Comm ranks);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

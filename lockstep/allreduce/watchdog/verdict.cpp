@@ -9,7 +9,7 @@
 
 #include "lockstep/base/system/host.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using Link = RankView::Link;
@@ -478,4 +478,4 @@ std::vector<std::string> Words::departed() const {
   return clauses;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -9,7 +9,7 @@
 
 #include "lockstep/allreduce/watchdog/progress.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// The known state of one rank.
 struct RankView {
@@ -117,4 +117,4 @@ class Words {
   bool several_replicas_ = false;
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -29,10 +29,10 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
-#include "lockstep/base/system/terminal.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/base/trace/recording.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using std::chrono::milliseconds;
@@ -330,4 +330,4 @@ void Watchdog::announce_error() {
   if (thread_) thread_->announce_error();
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

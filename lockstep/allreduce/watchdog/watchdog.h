@@ -11,7 +11,7 @@
 
 #include "lockstep/allreduce/activity.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 class Agent;
 
@@ -91,4 +91,4 @@ class Watchdog {
   std::unique_ptr<Thread> thread_;  // null if the timeout is 0
 };
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 std::optional<std::int64_t> number_of(const std::filesystem::path& file) {
   std::ifstream text(file);
@@ -217,4 +217,4 @@ void use_huge_pages(void* data, std::size_t bytes) {
     ::madvise(static_cast<std::byte*>(data) + (begin - address), end - begin, MADV_HUGEPAGE);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

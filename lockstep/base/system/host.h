@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// The number at the start of `file`; nullopt if the file does not exist or starts with something
 /// else, such as "max".
@@ -76,4 +76,4 @@ std::int64_t available_host_memory(const std::filesystem::path& root = "/");
 /// before the first access.
 void use_huge_pages(void* data, std::size_t bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

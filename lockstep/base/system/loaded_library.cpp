@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 // RTLD_LOCAL: the symbols of the library are found through its handle only and never override other
@@ -50,4 +50,4 @@ void LoadedLibrary::check_major_version(int loaded, int needed) const {
               fmt::format("{} is version {}: {}", wanted_.file, loaded, wanted_.advice));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

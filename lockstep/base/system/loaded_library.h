@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// A library to load, and the parts of the error message if it is missing.
 struct LibraryWanted {
@@ -41,4 +41,4 @@ class LoadedLibrary {
   void* handle_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

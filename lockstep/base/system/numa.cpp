@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 constexpr std::string_view kNode = "node";
@@ -74,4 +74,4 @@ std::vector<int> numa_nodes_of_process(const std::filesystem::path& nodes) {
   return found;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

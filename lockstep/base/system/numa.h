@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Parses a list of numbers in Linux format, "0-3,8,10-11". Stops at the first character that does
 /// not fit.
@@ -19,4 +19,4 @@ int numa_node_of_pci(std::string_view id,
 std::vector<int> numa_nodes_of_process(
     const std::filesystem::path& nodes = "/sys/devices/system/node");
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

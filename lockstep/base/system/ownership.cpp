@@ -10,9 +10,9 @@
 #include <climits>
 #include <system_error>
 
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 std::string foreign_writer(int descriptor, uid_t user) {
   struct stat status = {};
@@ -40,4 +40,4 @@ std::optional<SymbolicLink> read_link(const std::filesystem::path& path) {
                                     link.st_uid != ::geteuid() && link.st_uid != directory.st_uid};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Why a user other than `user` may have written the open file or directory `descriptor`: "it
 /// belongs to the user 1001", "its group may write it"; empty if no other user can. The group
@@ -27,4 +27,4 @@ struct SymbolicLink {
 /// Reads the link `path`; nullopt if it is not a link or cannot be read.
 std::optional<SymbolicLink> read_link(const std::filesystem::path& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

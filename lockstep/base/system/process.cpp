@@ -24,7 +24,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 namespace {
 
 std::string read_process_namespace() {
@@ -183,4 +183,4 @@ void start_kernel_threads() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

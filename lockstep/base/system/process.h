@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Identifies the boot of this host and the PID namespace of this process, in at most 33 characters
 /// of [0-9a-f-]. Processes with the same text can refer to each other by process ID. Empty if
@@ -88,4 +88,4 @@ std::thread start_quiet_thread(std::string_view purpose, Body&& body) {
 /// call with several threads starts a thread that never ends.
 void start_kernel_threads();
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -18,7 +18,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 namespace {
 
@@ -195,4 +195,4 @@ bool SharedSegment::contains(const std::byte* data, std::size_t bytes) const {
          !std::less<>{}(data_ + bytes_, data + bytes);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

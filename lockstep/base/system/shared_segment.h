@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// Zeroed anonymous shared memory (memfd). The system frees it when the last process that maps it
 /// ends, even by a signal, and no limit on /dev/shm applies. Move-only; the destructor unmaps.
@@ -63,4 +63,4 @@ class SharedSegment {
   std::uint32_t serial_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
@@ -75,4 +75,4 @@ void write_chrome_trace(std::span<const RankTrace> ranks, const WriteBytes& writ
   pieces.flush();
 }
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

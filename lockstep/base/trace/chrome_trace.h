@@ -10,7 +10,7 @@
 
 #include "lockstep/base/trace/rank_trace.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 
 /// Receives the bytes of a file, in order.
 using WriteBytes = std::function<void(std::string_view bytes)>;
@@ -42,4 +42,4 @@ class TextPieces {
   std::string text_;
 };
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

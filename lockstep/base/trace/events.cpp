@@ -15,7 +15,7 @@
 
 #include "lockstep/base/enum_names.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 namespace {
 
 constexpr auto kKinds = enum_names<EventKind>({{EventKind::begin, "begin"},
@@ -250,4 +250,4 @@ void Collector::collect() {
   for (const ThreadEvents& thread : threads_) size_ += thread.events.size();
 }
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

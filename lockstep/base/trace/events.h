@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 
 inline constexpr std::size_t kRingEvents = 4096;  ///< capacity of each thread's ring
 inline constexpr std::size_t kMaxThreads = 256;  ///< threads that have a ring; others do not record
@@ -119,4 +119,4 @@ class Collector {
   std::size_t size_ = 0;
 };
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

@@ -12,10 +12,10 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file/atomic_file.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ fs::path finish_partial_trace() noexcept {
   }
 }
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

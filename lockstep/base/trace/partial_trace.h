@@ -8,7 +8,7 @@
 #include "lockstep/base/trace/chrome_trace.h"
 #include "lockstep/base/trace/rank_trace.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 
 /// The file for the part of one rank: trace.rank-2.pftrace beside trace.pftrace; `file` itself if
 /// the job has one rank.
@@ -27,4 +27,4 @@ void start_partial_trace() noexcept;
 /// Thread-safe.
 std::filesystem::path finish_partial_trace() noexcept;
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

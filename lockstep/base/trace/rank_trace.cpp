@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClockOffset, time, offset, uncertainty)
 
@@ -274,4 +274,4 @@ RankTrace unpack(const std::string& packed) try {
   refuse_pack("got threads that are described in another way");
 }
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

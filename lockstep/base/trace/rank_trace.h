@@ -8,7 +8,7 @@
 
 #include "lockstep/base/trace/events.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 
 /// A measurement of a rank's clock against that of rank 0.
 struct ClockOffset {
@@ -58,4 +58,4 @@ std::string pack(const RankTrace& rank);
 /// What pack() returned. Throws Error (communication) for anything else.
 RankTrace unpack(const std::string& packed);
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

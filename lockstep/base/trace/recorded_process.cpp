@@ -16,16 +16,16 @@
 #include <system_error>
 #include <utility>
 
-#include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_descriptor.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/file/atomic_file.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
+#include "lockstep/base/system/file_descriptor.h"
 #include "lockstep/base/system/ownership.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 namespace {
 
 namespace fs = std::filesystem;
@@ -145,4 +145,4 @@ std::vector<RecordedProcess> noted_processes(const fs::path& directory) {
   return processes;
 }
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

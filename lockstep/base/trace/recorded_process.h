@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 
 /// A directory that only this user can write: TMPDIR (or /tmp)/lockstep-recorder-UID. If another
 /// user has created that one, XDG_RUNTIME_DIR/lockstep-recorder-UID, which is only the second
@@ -44,4 +44,4 @@ void remove_process_note() noexcept;
 /// The running processes with a note in `directory` (temporary_recordings()).
 std::vector<RecordedProcess> noted_processes(const std::filesystem::path& directory);
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

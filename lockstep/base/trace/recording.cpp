@@ -17,17 +17,17 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/atomic_file.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/input_file.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/file/atomic_file.h"
+#include "lockstep/base/file/input_file.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/trace/partial_trace.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 namespace {
 
 namespace fs = std::filesystem;
@@ -331,4 +331,4 @@ Recording read_recording(const fs::path& path) {
   return recording;
 }
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

@@ -14,7 +14,7 @@
 #include "lockstep/base/trace/events.h"
 #include "lockstep/base/trace/recorded_process.h"
 
-namespace lockstep::trace {
+namespace lockstep::inline v0::trace {
 
 /// Reason of the recording of a process that has not failed itself.
 inline constexpr std::string_view kBystanderReason = "another rank has failed";
@@ -78,4 +78,4 @@ std::string recording_name(int rank);
 /// Reads a recording. Throws Error (data) for a file that is not one.
 Recording read_recording(const std::filesystem::path& path);
 
-}  // namespace lockstep::trace
+}  // namespace lockstep::inline v0::trace

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 SampleRandom::SampleRandom(std::string_view purpose, const SampleKey& key)
     : generator_(random_key(key.seed, purpose, static_cast<std::uint64_t>(key.epoch))),
@@ -191,4 +191,4 @@ Rectangle choose_cutout(const SampleKey& key, int image_height, int image_width,
   return {x, y, std::min(left + size, image_width) - x, std::min(top + size, image_height) - y};
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

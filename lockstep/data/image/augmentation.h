@@ -11,7 +11,7 @@
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The random numbers for one `purpose` ("flip") of one sample: a pure function of purpose, seed,
 /// epoch and record id. They are the same on every rank and thread, and independent of the other
@@ -90,4 +90,4 @@ Rectangle choose_cutout(const SampleKey& key, int image_height, int image_width,
 std::optional<Rectangle> choose_erasing(const SampleKey& key, int image_height, int image_width,
                                         double probability);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

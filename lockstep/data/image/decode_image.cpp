@@ -7,9 +7,9 @@
 #include <array>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_kind.h"
+#include "lockstep/base/file/file_kind.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::array<std::uint8_t, 3> kJpegBegins = {0xff, 0xd8, 0xff};
@@ -119,4 +119,4 @@ DecodedPart ImageDecoder::decode(const WantedPart& wanted, int channels) {
           part.y * scale - pixels.y, part.width * scale, part.height * scale};
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 
 #include "lockstep/data/image/image.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 // Common to all encoded image formats.
 
@@ -150,4 +150,4 @@ class ImageDecoder {
   Image memory_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -16,7 +16,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::string_view kJpeg = "JPEG";
@@ -234,4 +234,4 @@ ImageView JpegDecoder::decode(int channels, Image& memory) {
   return decode({0, 0, whole.width, whole.height}, 1, channels, memory);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

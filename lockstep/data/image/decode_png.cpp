@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::string_view kPng = "PNG";
@@ -133,4 +133,4 @@ ImageView decode_png(std::span<const std::uint8_t> bytes, int channels, Image& m
   return memory.view();
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 std::string to_png(const ImageView& image) {
   LOCKSTEP_CHECK(image.channels == 1 || image.channels == 3);
@@ -23,4 +23,4 @@ std::string to_png(const ImageView& image) {
   return file;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -5,10 +5,10 @@
 
 #include "lockstep/data/image/image.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// `image`, of 1 (gray) or 3 (RGB) channels, as a PNG file. Throws Error (data) with libpng's
 /// message.
 std::string to_png(const ImageView& image);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

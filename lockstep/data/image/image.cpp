@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 ImageView view_of(std::span<const std::uint8_t> pixels, int height, int width, int channels) {
   const std::ptrdiff_t stride = std::ptrdiff_t{width} * channels;
@@ -143,4 +143,4 @@ void copy_part(const ImageView& image, const Rectangle& part, bool flip, PixelSi
   }
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

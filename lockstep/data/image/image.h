@@ -12,7 +12,7 @@
 
 #include "lockstep/base/pixels.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A rectangle in pixels. `x` counts columns from the left, `y` rows from the top.
 struct Rectangle {
@@ -175,4 +175,4 @@ class PixelSink {
 /// extend beyond the image, where it is filled with black. The image has the sink's channels.
 void copy_part(const ImageView& image, const Rectangle& part, bool flip, PixelSink& sink);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -12,10 +12,10 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using nlohmann::json;
@@ -312,4 +312,4 @@ void ImageRecipe::check() const {
   }
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

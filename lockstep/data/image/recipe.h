@@ -10,7 +10,7 @@
 
 #include "lockstep/base/pixels.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The usual mean and deviation of the CIFAR-10 training images.
 inline constexpr ChannelNormalization kCifar10Normalization = {
@@ -170,4 +170,4 @@ struct ImageRecipe {
   static std::string evaluation_steps(std::string_view steps, int shorter, int height, int width);
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

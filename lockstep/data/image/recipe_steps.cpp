@@ -11,10 +11,10 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::string_view kRecipeWhere = "images";
@@ -234,4 +234,4 @@ std::string ImageRecipe::evaluation_steps(std::string_view steps, int shorter, i
   return text;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

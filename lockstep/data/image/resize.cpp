@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// Fractional bits of pixels between the passes: 255 then has 15 bits.
@@ -185,4 +185,4 @@ DecodedPart whole(const ImageView& image) {
   return {image, 0, 0, static_cast<double>(image.width), static_cast<double>(image.height)};
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

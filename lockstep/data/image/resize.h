@@ -8,7 +8,7 @@
 #include "lockstep/data/image/image.h"
 #include "lockstep/data/image/recipe.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The input pixels and weights of each output pixel along one axis. Weights are integers that sum
 /// to kWeightOne.
@@ -62,4 +62,4 @@ class Resizer {
 /// The whole `image` as a DecodedPart.
 DecodedPart whole(const ImageView& image);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

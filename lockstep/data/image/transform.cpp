@@ -12,7 +12,7 @@
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/image/resize.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// An image in memory with the interface of a decoder.
@@ -260,4 +260,4 @@ void ImageTransform::apply(const ImageView& image, const SampleKey& key, std::sp
   apply_to(DecodedPixels(image, recipe_), key, output, scratch);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -11,7 +11,7 @@
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/sample/sample.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Per-thread state kept between images: decoders and memory.
 class ImageScratch {
@@ -79,4 +79,4 @@ class ImageTransform {
   std::array<std::uint8_t, 3> mean_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

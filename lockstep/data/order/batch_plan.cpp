@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 std::string_view to_string(ShardPolicy policy) { return kNamesOf<ShardPolicy>.name(policy); }
 
 BatchPlan::BatchPlan(ShardPolicy policy, std::vector<std::int64_t> worker_records,
@@ -183,4 +183,4 @@ Range split_in_turn(std::int64_t total, std::int64_t parts, std::int64_t part, s
   return {begin_of(part), begin_of(part + 1)};
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

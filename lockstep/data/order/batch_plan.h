@@ -7,7 +7,7 @@
 
 #include "lockstep/base/enum_names.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A half-open range of positions.
 struct Range {
@@ -133,9 +133,9 @@ class BatchPlan {
   std::int64_t steps_ = 0;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 template <>
 inline constexpr auto kNamesOf<data::ShardPolicy> =
@@ -144,4 +144,4 @@ inline constexpr auto kNamesOf<data::ShardPolicy> =
                                    {data::ShardPolicy::data, "data"},
                                    {data::ShardPolicy::off, "off"}});
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

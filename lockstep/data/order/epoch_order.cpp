@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// A bijection of 64-bit words in which every input bit affects every output bit: two rounds of
@@ -182,4 +182,4 @@ void EpochOrder::read_line(Range line, const std::function<void(Range)>& read) c
   }
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -8,7 +8,7 @@
 
 #include "lockstep/data/order/batch_plan.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A pseudo-random permutation of 0 .. size-1 that depends only on (key, size). It needs constant
 /// memory for any size. Any thread can compute the image of any position directly.
@@ -117,4 +117,4 @@ class EpochOrder {
   Permutation permutation_;    // permutation of the blocks
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// A slot whose yield changes when it is visited in `round`.
@@ -99,4 +99,4 @@ InterleaveOrder::Position InterleaveOrder::operator[](std::int64_t position) con
   return {input, (round - first_round_[input]) * block_length_ + in_round};
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

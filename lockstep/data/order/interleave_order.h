@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A cycle has `cycle_length` slots. A *round* visits each slot once, in order. An empty slot opens
 /// the next input, if there is one; then the slot yields the next `block_length` elements of its
@@ -58,4 +58,4 @@ class InterleaveOrder {
   std::vector<Phase> phases_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

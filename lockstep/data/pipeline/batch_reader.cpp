@@ -12,7 +12,7 @@
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/record_source.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
     : pipeline_(std::move(pipeline)),
@@ -161,4 +161,4 @@ void BatchReader::check(const BadRecordProblems& bad) const {
     throw_too_many_bad(limit, bad.rbegin()->second);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -13,7 +13,7 @@
 #include "lockstep/data/sample/batch.h"
 #include "lockstep/data/sample/sample.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The problem of each unreadable record, by its id.
 using BadRecordProblems = std::map<std::int64_t, std::string>;
@@ -60,4 +60,4 @@ class BatchReader {
   bool needs_padding_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr int kWeightOne = 1 << 16;
@@ -95,4 +95,4 @@ MixupStep::Mixed MixupStep::read_and_mix(const SampleKey& key, Sample& own, cons
   return mixed;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 #include "lockstep/data/sample/batch.h"
 #include "lockstep/data/sample/sample.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The mixup of one sample: it keeps `weight` of its pixels and label; the record `partner`
 /// contributes the rest (Zhang et al., "mixup: Beyond empirical risk minimization", 2018). The loss
@@ -66,4 +66,4 @@ class MixupStep {
   Sample partner_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

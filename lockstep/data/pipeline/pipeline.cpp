@@ -9,7 +9,7 @@
 #include "lockstep/base/pixels.h"
 #include "lockstep/base/trace/events.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 ChannelNormalization before_the_maps(const Pipeline& pipeline) {
@@ -83,4 +83,4 @@ void SampleReader::read(const SampleKey& key, Sample& sample) {
   normalize(pipeline_.normalization, sample.features());
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -13,7 +13,7 @@
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The processing of a source's records. A value; the source is shared.
 struct Pipeline {
@@ -69,4 +69,4 @@ class SampleReader {
   int traced_stages_ = 0;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 #include "lockstep/base/system/process.h"
 #include "lockstep/base/trace/events.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 int WorkerTuner::add_step(double waited, double elapsed, bool all_ready) {
   idle_steps_ = all_ready ? idle_steps_ + 1 : 0;
@@ -232,4 +232,4 @@ void PrefetchStream::finish_piece(const Piece& piece, BadRecordProblems bad,
   if (ready) step_ready_.notify_one();
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

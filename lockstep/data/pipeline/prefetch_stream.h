@@ -16,7 +16,7 @@
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/batch.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Adapts the number of active threads. It starts with the maximum, so that the first steps are
 /// ready soon. If for `kIdleSteps` steps every slot of the stream was ready at each request, one
@@ -132,4 +132,4 @@ class PrefetchStream final : public BatchStream {
   std::vector<std::jthread> threads_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// As in tf.distribute: with one worker, there is nothing to distribute.
@@ -171,4 +171,4 @@ void RecordSequence::for_each_block_ahead(std::int64_t position,
   });
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -13,7 +13,7 @@
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/record_source.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 class RecordSequence;
 
@@ -88,4 +88,4 @@ class RecordSequence {
   std::optional<EpochOrder> order_;  // none: in storage order
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

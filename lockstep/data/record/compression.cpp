@@ -15,7 +15,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/data/record/record_frame.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::size_t kInputBytes = std::size_t{1} << 17;
@@ -307,4 +307,4 @@ void Deflater::add(std::string_view bytes, std::string& out) {
 
 void Deflater::finish(std::string& out) { deflate_into(state_->stream, {}, Z_FINISH, out); }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

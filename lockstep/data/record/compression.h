@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "lockstep/base/enum_names.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Applies to a file as a whole.
 enum class Compression { none, gzip, zlib };
@@ -72,9 +72,9 @@ class Deflater {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 template <>
 inline constexpr auto kNamesOf<data::Compression> =
@@ -82,4 +82,4 @@ inline constexpr auto kNamesOf<data::Compression> =
                                    {data::Compression::gzip, "gzip"},
                                    {data::Compression::zlib, "zlib"}});
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

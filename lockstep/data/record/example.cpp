@@ -11,7 +11,7 @@
 #include "lockstep/data/record/example_fields.h"
 #include "lockstep/data/record/feature_view.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 Feature materialize(const FeatureView& view) {
@@ -176,4 +176,4 @@ void ExampleReader::read(std::string_view record, ExampleValues& values,
   }
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -14,7 +14,7 @@
 
 #include "lockstep/data/record/feature_view.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 using BytesList = std::vector<std::string>;  ///< The values of a feature: texts, or encoded images.
 using FloatList = std::vector<float>;        ///< The values of a feature: numbers.
@@ -105,4 +105,4 @@ class ExampleReader {
   std::vector<std::string> names_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -4,7 +4,7 @@
 
 #include <protozero/types.hpp>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 inline constexpr protozero::pbf_tag_type kFeatures = 1;
 inline constexpr protozero::pbf_tag_type kEntry = 1;
@@ -13,4 +13,4 @@ inline constexpr protozero::pbf_tag_type kValue = 2;
 inline constexpr protozero::pbf_tag_type kListOf[] = {0, 1, 2, 3};  // indexed by FeatureKind
 inline constexpr protozero::pbf_tag_type kListValue = 1;
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

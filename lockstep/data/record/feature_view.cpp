@@ -10,7 +10,7 @@
 #include "lockstep/base/enum_names.h"
 #include "lockstep/data/record/example_fields.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr auto kMessage = protozero::pbf_wire_type::length_delimited;
@@ -340,4 +340,4 @@ void for_each_feature(std::string_view record,
   });
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

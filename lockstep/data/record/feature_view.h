@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A record that is not a tf.train.Example.
 class MalformedExample : public Error {
@@ -94,4 +94,4 @@ void for_each_feature(
     std::string_view record,
     const std::function<void(std::string_view name, const FeatureView& feature)>& visit);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -16,7 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/record/record_frame.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::size_t kFirstBytes = std::size_t{1} << 16;  // size of the first read
@@ -283,4 +283,4 @@ InflatedFile InflatedStore::inflate_here(const InputFile& file, Compression comp
   return *std::move(result);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

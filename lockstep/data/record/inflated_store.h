@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/base/system/shared_segment.h"
 #include "lockstep/data/record/compression.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The decompressed bytes of one file: in memory, or a range of a temporary file.
 struct InflatedFile {
@@ -91,4 +91,4 @@ class InflatedStore {
   std::size_t own_ = 0;  // number of this store among them
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

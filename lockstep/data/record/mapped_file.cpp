@@ -15,7 +15,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Free while `begin` is 0. `end` is set before `begin`; only the slot's owner changes them.
 struct MappingGuard::Slot {
@@ -168,4 +168,4 @@ MappedFile::~MappedFile() {
   if (begin_ != nullptr) ::munmap(const_cast<char*>(begin_), count_);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string_view>
 
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Lets data sets that are opened afterwards be read from memory mappings: about twice as fast as
 /// pread() for plain record files of up to 1 GiB together that are in the page cache. Installs a
@@ -79,4 +79,4 @@ class MappedFile {
   MappingGuard guard_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

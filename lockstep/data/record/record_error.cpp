@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "lockstep/base/enum_names.h"
-#include "lockstep/base/file_kind.h"
+#include "lockstep/base/file/file_kind.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/record_frame.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 std::string RecordLocation::text() const {
   return fmt::format("{}: record {} at byte {}", file, record, offset);
@@ -88,4 +88,4 @@ void throw_too_many_bad(std::int64_t limit, std::string_view one) {
               fmt::format("there are more, such as: {}", one));
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A file of consecutive records.
 struct StoredFile {
@@ -86,4 +86,4 @@ struct BadRecord {
 /// Throws the Error (data) for more than `limit` bad records, with `one` as an example.
 [[noreturn]] void throw_too_many_bad(std::int64_t limit, std::string_view one);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

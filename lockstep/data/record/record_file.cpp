@@ -8,7 +8,7 @@
 
 #include "lockstep/data/record/record_frame.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 std::string_view ReadWindow::read(const InputFile& file, const FileIdentity& identity,
                                   std::uint64_t offset, std::size_t count) {
@@ -224,4 +224,4 @@ std::shared_ptr<const RecordFile> RecentFiles::get(std::size_t number) const {
   return opened;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -15,14 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/inflated_store.h"
 #include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_frame.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Identifies a file as long as a copy exists. An address alone could be reused for another file.
 using FileIdentity = std::shared_ptr<const char>;
@@ -190,4 +190,4 @@ class RecentFiles {
   mutable std::array<Group, kGroups> groups_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

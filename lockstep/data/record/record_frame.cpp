@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::size_t kLongestCall = std::size_t{1} << 30;  // ISA-L sizes are int
@@ -77,4 +77,4 @@ void append_record(std::string& out, std::string_view data) {
   append(out, masked_crc32c(data));
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// CRC-32C of `bytes`, computed with ISA-L. If `before` is the CRC of preceding bytes, the result
 /// covers both.
@@ -50,4 +50,4 @@ bool data_intact(std::string_view data, std::string_view footer);
 /// Appends one framed record to `out`.
 void append_record(std::string& out, std::string_view data);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/atomic_file.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/file/atomic_file.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/data/record/record_frame.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using nlohmann::json;
@@ -286,4 +286,4 @@ bool save_record_index(const std::filesystem::path& path, const FileVersion& ver
   }
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

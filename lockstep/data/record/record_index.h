@@ -12,7 +12,7 @@
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_file.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A nondecreasing sequence of byte positions that starts with 0. Stores their low 32 bits, and the
 /// indices at which the high half increases: none for files below 4 GiB, otherwise one per 4 GiB.
@@ -81,4 +81,4 @@ std::optional<RecordIndex> load_record_index(const std::filesystem::path& path,
 bool save_record_index(const std::filesystem::path& path, const FileVersion& version,
                        const RecordIndex& index);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

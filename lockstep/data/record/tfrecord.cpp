@@ -6,7 +6,7 @@
 
 #include "lockstep/data/record/record_frame.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
@@ -116,4 +116,4 @@ void TFRecordWriter::flush() {
   pending_.clear();
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

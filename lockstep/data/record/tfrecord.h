@@ -9,12 +9,12 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/base/atomic_file.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/atomic_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/record_error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Reads a plain, gzip or zlib file (detected by content) from its beginning, with memory for a few
 /// records regardless of its size. Checks both CRCs of every record. An empty file has no records.
@@ -87,4 +87,4 @@ class TFRecordWriter {
   std::int64_t records_ = 0;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 void lay_out_arrays(const std::vector<TensorSpec>& specs, std::int64_t count, bool pixels,
@@ -154,4 +154,4 @@ const TensorArray& Batch::target(std::string_view name) const {
   return find_tensor(std::span(targets), "targets of the batch", name);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

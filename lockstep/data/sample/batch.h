@@ -15,7 +15,7 @@
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/sample/sample_spec.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// One tensor of the samples of a batch.
 struct TensorArray {
@@ -171,4 +171,4 @@ class BatchStream {
   virtual double processor_seconds() const = 0;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 void RecordSource::fail_image(std::int64_t /*record_id*/, const Error& error) const {
   throw Error(error);
@@ -40,4 +40,4 @@ std::optional<std::size_t> different_feature(const std::vector<std::string>& nam
   return std::nullopt;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -16,7 +16,7 @@
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/sample/sample_spec.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 struct ImageRecipe;
 struct TableSchema;
@@ -135,4 +135,4 @@ std::string text_of_labels(std::int64_t lowest, std::int64_t highest);
 std::optional<std::size_t> different_feature(const std::vector<std::string>& names,
                                              const std::vector<std::string>& others);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

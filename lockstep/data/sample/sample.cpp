@@ -10,7 +10,7 @@
 #include "lockstep/base/pixels.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 void throw_wrong_type(std::string_view name, ElementType requested, ElementType type) {
   throw Error(ErrorCategory::input, name,
@@ -93,4 +93,4 @@ void Sample::set_image_view(std::span<const std::uint8_t> pixels_of_image,
   std::memcpy(to.data(), pixels_of_image.data(), pixels_of_image.size());
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -15,7 +15,7 @@
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/sample/sample_spec.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Throws Error (input) for the access to the tensor `name` of `type` as `requested`.
 [[noreturn]] void throw_wrong_type(std::string_view name, ElementType requested, ElementType type);
@@ -179,4 +179,4 @@ struct MemoryTensor {
   std::vector<std::int32_t> lengths;  ///< [N] first extents, if ragged
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 std::int64_t element_count(std::span<const std::int64_t> shape) {
   std::int64_t count = 1;
@@ -168,4 +168,4 @@ void check_fixed_sizes(std::span<const TensorSpec> tensors, const std::string& w
               fmt::format("got {}", to_string(*found)));
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/element_type.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The ElementType of a C++ type.
 template <typename T>
@@ -98,4 +98,4 @@ void check_spec(const SampleSpec& spec, const std::string& where);
 /// Throws Error (input), with what to do, unless all tensors have a fixed size.
 void check_fixed_sizes(std::span<const TensorSpec> tensors, const std::string& where);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

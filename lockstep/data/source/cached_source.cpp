@@ -13,7 +13,7 @@
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/sample/batch.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// Identifies the records in the header of a cache file.
@@ -278,4 +278,4 @@ std::span<const std::byte> FileStore::get(std::int64_t record_id,
   return record;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/atomic_file.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/atomic_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/wrapped_source.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Records of equal size. Each is stored once by put() and can then be read by any thread, but
 /// not before put() has returned.
@@ -119,4 +119,4 @@ class CachedSource final : public WrappedSource {
   std::unique_ptr<std::atomic<State>[]> states_;  // null if all records are cached
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/data/table/csv_rows.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// An option that captions do not have; empty: none is set.
@@ -180,4 +180,4 @@ void CaptionSource::read(std::int64_t record_id, Sample& sample) const {
   set_image_file(*this, record_id, read_image(record_id), *as_stored_, sample);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -15,7 +15,7 @@
 #include "lockstep/data/source/text_source.h"
 #include "lockstep/data/text/target_text.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A sample is a row of a table. The first input "image" is the image [H, W, C] of the file that
 /// the column TextOptions::image names, relative to the directory of the table. The text in the
@@ -64,4 +64,4 @@ class CaptionSource final : public RecordSource {
   std::optional<ImageTransform> as_stored_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

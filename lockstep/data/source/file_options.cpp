@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "lockstep/base/enum_names.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 namespace {
 
@@ -48,9 +48,9 @@ CsvSpec CsvSpec::parse(std::string_view text, const std::string& where) {
   return {.file = spec.head(), .options = std::move(options)};
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 using TFRecordFields = Fields<data::TFRecordOptions>;
 
@@ -72,4 +72,4 @@ std::vector<std::string> TFRecordFields::print_shape(const Options& options) {
   return {fmt::format("{}", fmt::join(options.input_shape, "x"))};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

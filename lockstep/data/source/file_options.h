@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/fields.h"
+#include "lockstep/base/fields/fields.h"
 #include "lockstep/data/sample/sample_spec.h"
 #include "lockstep/data/table/schema.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The ranks of a job that open the same data set together, from strategy::index_exchange(). On
 /// opening, each TFRecord file is read by one rank; tables, texts, IDX files and decompressed files
@@ -121,9 +121,9 @@ struct CsvSpec {
   static CsvSpec parse(std::string_view text, const std::string& where);
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data
 
-namespace lockstep {
+namespace lockstep::inline v0 {
 
 /// The options of TFRecord files that a command has.
 template <>
@@ -166,4 +166,4 @@ struct Fields<data::TFRecordOptions> {
             {.min = 0}}};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::inline v0

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -71,4 +71,4 @@ void for_files_below(const fs::path& folder, const std::function<bool(const fs::
   }
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Calls use(file) for the files in `folder` and its subfolders, in no order, until it returns
 /// false. Names that begin with a dot are skipped. Links to folders are followed, but each folder
@@ -18,4 +18,4 @@ void for_files_below(const std::filesystem::path& folder,
 /// Whether the name begins with a dot.
 bool is_hidden(const std::filesystem::path& path);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_kind.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/file_kind.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/data/record/compression.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::string_view kDefaultPart = "train";
@@ -218,4 +218,4 @@ void IdxSource::read(std::int64_t record_id, Sample& sample) const {
   if (!spec().targets.empty()) sample.label() = labels_.elements()[record];
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -13,7 +13,7 @@
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/source/index_exchange.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// One IDX file of unsigned bytes.
 struct IdxArray {
@@ -70,4 +70,4 @@ class IdxSource final : public RecordSource {
   SharedSegment memory_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

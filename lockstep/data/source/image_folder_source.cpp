@@ -13,13 +13,13 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/input_file.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/folder_walk.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -327,4 +327,4 @@ std::string other_files_text(const fs::path& directory) {
   return others.empty() ? "" : fmt::format("{} ({})", number_text(others), extensions_text(others));
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -12,7 +12,7 @@
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// What the folders in a directory of images mean.
 enum class ImageFolders {
@@ -91,4 +91,4 @@ bool is_image_folder(const std::filesystem::path& directory);
 /// files (55 .bmp, 2 without extension)"; empty if there are none.
 std::string other_files_text(const std::filesystem::path& directory);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using nlohmann::json;
@@ -274,4 +274,4 @@ std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
   return scanned;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

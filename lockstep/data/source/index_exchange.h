@@ -15,7 +15,7 @@
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/file_options.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Whether this member reads file number `file` of a data set.
 bool reads_file(const IndexExchange& exchange, std::size_t file);
@@ -72,4 +72,4 @@ std::string pack_scan(const std::vector<std::uint64_t>& identities,
 std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
                                       const std::vector<std::filesystem::path>& files);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -14,7 +14,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr const char* kWhere = "samples in memory";
@@ -321,4 +321,4 @@ void SyntheticSource::read(std::int64_t record_id, Sample& sample) const {
   sample.set_image(image);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -11,7 +11,7 @@
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/sample/sample_spec.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Owns its samples.
 class MemorySource final : public RecordSource {
@@ -87,4 +87,4 @@ class SyntheticSource final : public RecordSource {
   std::vector<std::uint8_t> pixel_noise_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

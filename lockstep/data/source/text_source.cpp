@@ -10,14 +10,14 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_kind.h"
-#include "lockstep/base/input_file.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
+#include "lockstep/base/file/file_kind.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/text/unicode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr auto kDocuments =
@@ -318,4 +318,4 @@ void TextSource::read(std::int64_t record_id, Sample& sample) const {
   std::ranges::fill(segments.subspan(count), 0);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -17,7 +17,7 @@
 #include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/text/text_schema.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The independent parts of a text.
 enum class TextDocuments { files, lines };
@@ -131,4 +131,4 @@ class TextSource final : public RecordSource {
   SharedSegment memory_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,14 +9,14 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/input_file.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
+#include "lockstep/base/file/input_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
-#include "lockstep/data/source/csv_reader.h"
+#include "lockstep/data/source/csv/csv_reader.h"
 #include "lockstep/data/table/csv_rows.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// Calls use(number, field) for the fields of the columns called `names` in each row, in the order
@@ -296,4 +296,4 @@ void TextTableSource::read(std::int64_t record_id, Sample& sample) const {
     sample.label() = labels_[record];
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

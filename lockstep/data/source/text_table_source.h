@@ -15,7 +15,7 @@
 #include "lockstep/data/source/text_source.h"
 #include "lockstep/data/text/target_text.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A sample is the text of a row, in the column TextOptions::column: the int32 input "tokens" [T],
 /// and "segments" [T], 1 for tokens and 0 for the padding at the end. If the tokenizer has a begin
@@ -72,4 +72,4 @@ class TextTableSource final : public RecordSource {
   SharedSegment memory_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -22,7 +22,7 @@
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 PreparedSource::PreparedSource(Pipeline pipeline)
     : WrappedSource(pipeline.source), pipeline_(std::move(pipeline)) {
@@ -359,4 +359,4 @@ void InterleavedSource::read(std::int64_t record_id, Sample& sample) const {
   read_input(position.input, position.index, sample);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

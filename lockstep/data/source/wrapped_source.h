@@ -15,7 +15,7 @@
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/sample/sample.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 // Sources that reorder or select the records of one source.
 
@@ -194,4 +194,4 @@ class InterleavedSource final : public JoinedSource {
   InterleaveOrder order_;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 void add(ColumnCounts& column, std::string_view field, std::int64_t line) {
@@ -56,4 +56,4 @@ bool ColumnCounts::is_distinct() const {
   return present() >= kDistinctRows && !is_fraction && std::ssize(values.words()) == present();
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

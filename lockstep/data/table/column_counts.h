@@ -10,7 +10,7 @@
 #include "lockstep/data/table/csv_rows.h"
 #include "lockstep/data/table/word_table.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Minimum number of rows for reporting that all integers or words of a column differ.
 inline constexpr std::int64_t kDistinctRows = 10;
@@ -44,4 +44,4 @@ struct ColumnCounts {
   bool is_distinct() const;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_kind.h"
+#include "lockstep/base/file/file_kind.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/text/unicode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 void require_table(std::string_view text, const std::string& file) {
   if (const FileKind kind = file_kind(text); kind.is_no_table())
@@ -316,4 +316,4 @@ bool is_date(std::string_view field) {
   return false;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Throws Error (data) if `text` is the content of a file in another format, such as gzip or JSON.
 void require_table(std::string_view text, const std::string& file);
@@ -102,4 +102,4 @@ bool is_formatted_number(std::string_view field);
 /// Whether the field begins as a date: 2026-11-24, 24.11.2026, 11/24/2026 10:30.
 bool is_date(std::string_view field);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,10 +9,10 @@
 #include <span>
 #include <utility>
 
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using Kind = TableFeature::Kind;
@@ -172,4 +172,4 @@ std::vector<std::string> TableSchema::warnings(const TableSchema* trained) const
   return texts;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

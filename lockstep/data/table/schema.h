@@ -12,7 +12,7 @@
 
 #include "lockstep/data/table/window.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// How numbers are scaled: not at all; to mean 0 and standard deviation 1; or to 0 .. 1. The
 /// statistics are those of the training table.
@@ -155,4 +155,4 @@ struct TableSchema {
   bool operator==(const TableSchema&) const = default;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -14,13 +14,13 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/input_file.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/file/input_file.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using Kind = TableFeature::Kind;
@@ -480,4 +480,4 @@ json TableSchema::summary_json() const {
   return object;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

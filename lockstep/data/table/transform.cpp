@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using Kind = TableFeature::Kind;
@@ -252,4 +252,4 @@ void expand(const TableFeature& feature, float value, std::span<float> features)
     features.back() = 1;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

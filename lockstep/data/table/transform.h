@@ -11,7 +11,7 @@
 
 #include "lockstep/data/table/schema.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The stored value of a row that has none of the categories: all its features are 0.
 inline constexpr double kNoCategory = -1;
@@ -46,4 +46,4 @@ float stored_value(const TableFeature& feature, double prepared_number);
 /// Writes the width() features of a stored value. Not for an index or multi_hot.
 void expand(const TableFeature& feature, float stored, std::span<float> features);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/text.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 bool TableWindow::agrees_with(const TableWindow& other) const {
   TableWindow adjusted = *this;
@@ -42,4 +42,4 @@ std::int64_t WindowStarts::row(std::int64_t window) const {
   return series.row + (window - series.window) * stride_;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// How consecutive rows of a table become one sample: the features of `rows` rows, and the label or
 /// the targets of later ones.
@@ -53,4 +53,4 @@ class WindowStarts {
   std::vector<Series> series_;  // series that have a window
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Numbers different words from 0, in the order in which they are added. A hash table with open
 /// addressing: looking up a word of a table takes a few nanoseconds.
@@ -68,4 +68,4 @@ class WordTable {
   std::vector<Slot> slots_;  // none or a power of 2, at most half full
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -8,7 +8,7 @@
 
 #include "lockstep/data/text/unicode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 enum class Symbol { letter, number, space, other };
@@ -133,4 +133,4 @@ std::string BytePairs::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

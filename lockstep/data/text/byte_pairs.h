@@ -13,7 +13,7 @@
 
 #include "lockstep/data/text/tokenizer.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// A vocabulary of byte strings, and the pairs of tokens that are merged, by priority.
 class BytePairs final : public Tokenizer {
@@ -52,4 +52,4 @@ class BytePairs final : public Tokenizer {
 /// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 std::size_t end_of_word(std::string_view text, std::size_t at);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -11,7 +11,7 @@
 
 #include "lockstep/data/text/unicode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
@@ -316,4 +316,4 @@ std::string SentencePiece::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

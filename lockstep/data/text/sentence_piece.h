@@ -16,7 +16,7 @@
 
 #include "lockstep/data/text/tokenizer.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The "precompiled_charsmap" of a model: rules that replace characters, such as those of NFKC. A
 /// trie as a double array (Darts-clone), whose values are offsets in a list of texts.
@@ -101,4 +101,4 @@ class SentencePiece final : public Tokenizer {
   bool splits_words_ = false;  // no piece continues after a U+2581 that is not its first character
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -16,7 +16,7 @@
 #include "lockstep/data/text/sentence_piece.h"
 #include "lockstep/data/text/unicode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using protozero::pbf_reader;
@@ -204,4 +204,4 @@ std::shared_ptr<const Tokenizer> parse_sentence_piece(std::string_view bytes) {
   }
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 std::vector<std::int32_t> encode_nonempty(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<std::int32_t> tokens = tokenizer.encode(text);
@@ -65,4 +65,4 @@ void write_target(std::span<const std::int32_t> text, const TargetVocabulary& vo
   if (text.size() < targets.size()) targets[text.size()] = vocabulary.end;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -10,7 +10,7 @@
 
 #include "lockstep/data/text/tokenizer.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The tokens of a text.
 struct TextTokens {
@@ -48,4 +48,4 @@ TextTokens target_tokens(const Tokenizer& tokenizer, std::string_view text, std:
 void write_target(std::span<const std::int32_t> text, const TargetVocabulary& vocabulary,
                   std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/json/json_member.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/text/tokenizer_file.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr const char* kChars = "chars";
@@ -143,4 +143,4 @@ std::string TextSchema::name() const {
   return is_file(tokenizer) ? std::filesystem::path(tokenizer).filename().string() : tokenizer;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

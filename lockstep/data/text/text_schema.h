@@ -9,7 +9,7 @@
 
 #include "lockstep/data/text/tokenizer.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// How training texts become samples, as stored in a checkpoint, so that other texts are read in
 /// the same way.
@@ -59,4 +59,4 @@ struct TextSchema {
   bool operator==(const TextSchema& other) const;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/text/unicode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 void check_token(std::int32_t token, std::int64_t vocabulary_size) {
   if (token < 0 || token >= vocabulary_size)
@@ -120,4 +120,4 @@ void AddedTokens::split(std::string_view text, const std::function<void(std::int
   end_piece(text.size());
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Converts text to tokens, numbers from 0 to vocabulary_size()-1, and back. Thread-safe.
 class Tokenizer {
@@ -119,4 +119,4 @@ void AddedTokens::for_each_prefix(std::string_view text, Use use) const {
 /// Throws Error (input) for a number outside a vocabulary of this size.
 void check_token(std::int32_t token, std::int64_t vocabulary_size);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

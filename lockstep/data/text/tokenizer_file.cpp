@@ -10,17 +10,17 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_kind.h"
-#include "lockstep/base/input_file.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/json_member.h"
+#include "lockstep/base/file/file_kind.h"
+#include "lockstep/base/file/input_file.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/json/json_member.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/text/byte_pairs.h"
 #include "lockstep/data/text/sentence_piece_file.h"
 #include "lockstep/data/text/unicode.h"
 #include "lockstep/data/text/word_piece.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using nlohmann::json;
@@ -317,4 +317,4 @@ std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
   }
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -8,7 +8,7 @@
 
 #include "lockstep/data/text/tokenizer.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The content of the file; at most 64 MiB. Throws Error (data).
 std::string read_tokenizer_file(const std::filesystem::path& file);
@@ -21,4 +21,4 @@ std::string read_tokenizer_file(const std::filesystem::path& file);
 std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
                                                       const std::string& where);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/text/unicode_tables.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr char32_t kHighest = 0x10FFFF;
@@ -154,4 +154,4 @@ void append_without_marks(char32_t code, std::u32string& text) {
   text += found != letters.end() && found->letter == code ? char32_t{found->plain} : code;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

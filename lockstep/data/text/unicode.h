@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// The code point at byte `at`, which is advanced past it. Throws Error (data), with the offset,
 /// for bytes that are not UTF-8.
@@ -32,4 +32,4 @@ char32_t lower_case(char32_t code);  ///< `code` if it has none
 /// Appends the canonical decomposition of `code` without marks; see plain_letters() for exceptions.
 void append_without_marks(char32_t code, std::u32string& text);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

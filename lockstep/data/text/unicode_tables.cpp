@@ -1,7 +1,7 @@
 // Written by scripts/unicode-tables, of Unicode 14.0.0, marks of 8.0.
 #include "lockstep/data/text/unicode_tables.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 // clang-format off
@@ -533,4 +533,4 @@ std::span<const CodeRange> control_ranges() { return kControls; }
 std::span<const LowerRun> lower_runs() { return kLower; }
 std::span<const PlainLetter> plain_letters() { return kPlain; }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Consecutive code points.
 struct CodeRange {
@@ -34,4 +34,4 @@ std::span<const LowerRun> lower_runs();           ///< from U+0080
 /// several.
 std::span<const PlainLetter> plain_letters();
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -4,7 +4,7 @@
 
 #include "lockstep/data/text/unicode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 WordPiece::WordPiece(Definition definition) : definition_(std::move(definition)) {
   for (std::size_t i = 0; i < definition_.tokens.size(); ++i)
@@ -103,4 +103,4 @@ std::string WordPiece::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

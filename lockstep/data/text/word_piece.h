@@ -13,7 +13,7 @@
 
 #include "lockstep/data/text/tokenizer.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Splits text into words and punctuation, and each word into the longest pieces of a vocabulary.
 class WordPiece final : public Tokenizer {
@@ -55,4 +55,4 @@ class WordPiece final : public Tokenizer {
       numbers_;  // by text, views of definition_.tokens
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

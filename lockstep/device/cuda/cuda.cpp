@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
@@ -57,4 +57,4 @@ DeviceScope::~DeviceScope() {
   if (has_changed_ && has_context(previous_)) static_cast<void>(cudaSetDevice(previous_));
 }
 
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

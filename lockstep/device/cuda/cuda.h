@@ -7,7 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 
 /// Throws Error (device) unless `status` is success. `what` is the expected result, such as "a
 /// stream on gpu:0".
@@ -50,4 +50,4 @@ using StreamHandle =
     std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy<cudaStreamDestroy>>;
 using EventHandle = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy<cudaEventDestroy>>;
 
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -10,7 +10,7 @@
 #include "lockstep/base/system/numa.h"
 #include "lockstep/device/cuda/cuda.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 struct Probe {
@@ -185,4 +185,4 @@ std::unique_ptr<Allocator> make_pinned_allocator() {
   return std::make_unique<PinnedAllocator>();
 }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -5,7 +5,7 @@
 
 #include "lockstep/device/cuda/cuda.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 
 /// Launches `kernel` on `stream` with `threads` threads in each of `blocks` blocks and no dynamic
 /// shared memory. Throws Error (device) if the launch fails; errors during execution are reported
@@ -17,4 +17,4 @@ void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream
   check(cudaGetLastError(), "the launch of a kernel");
 }
 
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

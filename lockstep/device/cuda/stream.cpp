@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/stream_impl.h"
 
-namespace lockstep::device {
+namespace lockstep::inline v0::device {
 namespace {
 
 class GpuEvent final : public EventImpl {
@@ -171,4 +171,4 @@ cudaStream_t cuda::native(Stream& stream) {
   return gpu->native();
 }
 
-}  // namespace lockstep::device
+}  // namespace lockstep::inline v0::device

@@ -4,9 +4,9 @@
 #include "lockstep/device/cuda/cuda.h"
 #include "lockstep/device/stream.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 
 /// The CUDA handle of `stream`, which must be on a GPU and keeps ownership.
 cudaStream_t native(Stream& stream);
 
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -10,7 +10,7 @@
 #include "lockstep/device/cuda/stream.h"
 #include "lockstep/interop/torch/gradient_device.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 namespace {
 
 /// LibTorch operations on Lockstep's stream, each ordered after the earlier and before the later
@@ -93,4 +93,4 @@ GradientDevice make_gradient_device(device::Device device) {
   return {.stream = std::move(stream), .math = std::move(math)};
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -9,7 +9,7 @@
 #include "lockstep/interop/check_together.h"
 #include "lockstep/interop/torch/exchange.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 namespace {
 
 constexpr const char* kWhere = "distributed_data_parallel";
@@ -90,4 +90,4 @@ void ModuleExchange::pass_ended() {
   samples_of_step_ = 0;
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -15,7 +15,7 @@
 #include "lockstep/interop/torch/parameter_gradients.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// Options of DistributedDataParallel, the same on all ranks.
 struct DataParallelOptions {
@@ -182,4 +182,4 @@ template <typename Module>
   return archive;
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -11,7 +11,7 @@
 #include "lockstep/interop/check_together.h"
 #include "lockstep/interop/torch/exchange.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 namespace {
 
 constexpr const char* kInOptimizer = "distributed_optimizer";
@@ -160,4 +160,4 @@ bool OptimizerExchange::update() {
   return is_applied;
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -13,7 +13,7 @@
 #include "lockstep/interop/torch/parameter_gradients.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// The part of DistributedOptimizer that does not depend on the type of the optimizer.
 class OptimizerExchange {
@@ -126,4 +126,4 @@ class DistributedOptimizer {
   OptimizerExchange exchange_;
 };
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

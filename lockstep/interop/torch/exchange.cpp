@@ -11,11 +11,11 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/allreduce/layout.h"
+#include "lockstep/allreduce/buckets/layout.h"
 #include "lockstep/base/error.h"
 #include "lockstep/interop/check_together.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 namespace {
 
 std::vector<allreduce::LayoutEntry> describe(const NamedTensors& tensors) {
@@ -68,4 +68,4 @@ void broadcast_archive(job::Workers& workers, std::string_view where, int root,
   });
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

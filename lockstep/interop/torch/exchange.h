@@ -10,7 +10,7 @@
 #include "lockstep/interop/torch/named_tensors.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// Copies the tensors of rank `root`, of any type, layout and device, to all ranks. For tensors
 /// that no wrapper broadcasts, such as a module's buffers with DistributedOptimizer. Collective.
@@ -28,4 +28,4 @@ void broadcast_archive(job::Workers& workers, std::string_view where, int root,
                        const std::function<std::string()>& serialize,
                        const std::function<void(const std::string&)>& deserialize);
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -2,7 +2,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 device::Device tensor_device(const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return {};
@@ -11,4 +11,4 @@ device::Device tensor_device(const at::Tensor& tensor) {
               "one is on " + tensor.device().str());
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

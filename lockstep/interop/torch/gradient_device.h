@@ -9,7 +9,7 @@
 #include "lockstep/device/stream.h"
 #include "lockstep/interop/gradient_math.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// Arguments of GradientReducer; both empty on the CPU.
 struct GradientDevice {
@@ -25,4 +25,4 @@ GradientDevice make_gradient_device(device::Device device);
 /// The device of a tensor. Throws Error (device) unless it is a CPU or a CUDA GPU.
 device::Device tensor_device(const at::Tensor& tensor);
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 using ::torch::autograd::variable_list;
 
@@ -75,4 +75,4 @@ void GradientHooks::ended() {
   listener_.backward_ends();
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

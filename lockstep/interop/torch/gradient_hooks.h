@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// Receives the events. Exceptions that it throws propagate out of backward().
 class BackwardListener {
@@ -65,4 +65,4 @@ class GradientHooks {
   std::vector<Hook> hooks_;
 };
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 namespace {
 
 // Alignment of views, sufficient for every type.
@@ -117,4 +117,4 @@ void ModuleBuffers::maximize_integers() {
       entry.buffer.copy_(next_view(integers_, position, entry.buffer));
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

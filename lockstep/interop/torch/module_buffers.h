@@ -12,7 +12,7 @@
 #include "lockstep/interop/torch/named_tensors.h"
 #include "lockstep/job/workers.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// How buffers are synchronized after each step, in which ranks have processed different samples.
 enum class BufferSync {
@@ -53,4 +53,4 @@ class ModuleBuffers {
   std::vector<std::int64_t> integers_;  // all integer buffers
 };
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -13,7 +13,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// Tensors with names, in the order of the forward pass: the result of Module::named_parameters(),
 /// or pairs from several modules.
@@ -46,4 +46,4 @@ class NamedTensors {
   Pairs pairs_;
 };
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

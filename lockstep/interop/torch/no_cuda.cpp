@@ -2,7 +2,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/interop/torch/gradient_device.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 GradientDevice make_gradient_device(device::Device device) {
   if (device.kind == device::DeviceKind::cpu) return {};
@@ -11,4 +11,4 @@ GradientDevice make_gradient_device(device::Device device) {
               "got " + to_string(device));
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

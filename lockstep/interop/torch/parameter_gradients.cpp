@@ -12,7 +12,7 @@
 #include "lockstep/interop/check_together.h"
 #include "lockstep/interop/torch/gradient_device.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 namespace {
 
 void check_parameter(const std::string& where, const std::string& name, const at::Tensor& tensor,
@@ -250,4 +250,4 @@ void ParameterGradients::clear(bool set_to_none) {
   }
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -17,7 +17,7 @@
 #include "lockstep/interop/torch/gradient_hooks.h"
 #include "lockstep/interop/torch/named_tensors.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// Weight and role of the next backward pass.
 struct PassPlan {
@@ -111,4 +111,4 @@ class ParameterGradients final : private BackwardListener {
   std::unique_ptr<GradientHooks> hooks_;
 };
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/system/host.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 namespace {
 
 std::mutex& generator_mutex() {
@@ -49,4 +49,4 @@ std::string reason(const std::exception& error) {
          (is_script ? text.substr(text.rfind('\n') + 1) : text.substr(0, text.find('\n')));
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// Exclusive use of LibTorch's CPU generator, with a seed.
 class SeededGenerator {
@@ -53,4 +53,4 @@ auto rethrow_as_error(const std::string& where, const char* expected, ErrorCateg
   }
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

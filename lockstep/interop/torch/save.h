@@ -7,10 +7,10 @@
 #include <sstream>
 #include <string>
 
-#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/file/atomic_file.h"
 #include "lockstep/job/session.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 
 /// Calls torch::save(value, path) on the chief only. The file is replaced atomically. Other ranks
 /// may call it too; they do not wait for the file. Throws Error (data) on the chief if the file
@@ -23,4 +23,4 @@ void save(const job::Session& session, const Value& value, const std::filesystem
   write_file_atomically(path, stream.view());
 }
 
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -5,7 +5,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 using dnnl::engine;
 using dnnl::memory;
@@ -71,4 +71,4 @@ dnnl::softmax_backward::primitive_desc describe_softmax_backward(
 /// Sets the address of `memory` to `data`, for the work on `stream`.
 void place(memory& memory, void* data, const dnnl::stream& stream);
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -12,7 +12,7 @@
 #include "lockstep/base/float16.h"
 #include "lockstep/model/cpu/lanes.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 /// Elements of a block: few enough for the L1 cache, many enough to amortize a loop.
 constexpr std::int64_t kBlockElements = 512;
@@ -87,4 +87,4 @@ void add(const T* a, const T* b, std::int64_t count, T* sum) {
   });
 }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 /// The target's widest vector register.
 using Lanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES), gnu::may_alias]] = float;
@@ -200,4 +200,4 @@ template <std::size_t kRows>
       rows, [](const Lanes& a, const Lanes& b) { return a + b; }, to);
 }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

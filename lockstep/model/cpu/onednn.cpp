@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/cpu/descriptors.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 bool has_instructions(dnnl::cpu_isa wanted) {
   const auto bits = static_cast<unsigned>(wanted);  // a larger set has the bits of a smaller one
@@ -110,4 +110,4 @@ void Reorder::write(float* destination) {
   reorder_.execute(context_->stream, memory_from_, memory_to_);
 }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -10,13 +10,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lockstep/model/layers/layer.h"
+#include "lockstep/model/layer/layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 class StatisticsExchange;
 }
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 using dnnl::memory;
 
@@ -114,4 +114,4 @@ class Reorder {
   dnnl::reorder reorder_;
 };
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -6,7 +6,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/model/cpu/lanes.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // Calls each(i, count) for the registers of an array: count is kLanes except for the last one.
@@ -70,4 +70,4 @@ void relu_gradient(const TensorView& output, const TensorView& output_gradient,
     gradient_of<Eigen::bfloat16>(output, output_gradient, input_gradient);
 }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -9,9 +9,9 @@
 #include <random>
 #include <utility>
 
-#include "lockstep/base/json.h"
+#include "lockstep/base/json/json.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 namespace fs = std::filesystem;
 
@@ -104,4 +104,4 @@ fs::path AlgorithmCache::default_file() {
   return {};
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// ConvolutionAlgorithm::math of cuDNN's graph API.
 constexpr int kGraphMath = -1;
@@ -48,4 +48,4 @@ class AlgorithmCache {
   std::map<std::string, ConvolutionAlgorithm> known_;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

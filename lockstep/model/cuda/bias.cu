@@ -3,7 +3,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/channel_reduction.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -278,4 +278,4 @@ void unfold_kernel(const TensorView& folded, const Folding& folding, const Tenso
   });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

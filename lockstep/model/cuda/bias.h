@@ -8,10 +8,10 @@
 #include <cstdint>
 
 #include "lockstep/model/cuda/channels.h"
-#include "lockstep/model/layers/window.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/layer/window.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// values[r, c] += bias[c] if `bias` is not empty, then max(., 0) if `relu`. `bias` has the same
 /// type.
@@ -50,4 +50,4 @@ void fold_kernel(const TensorView& kernel, const Folding& folding, const TensorV
 void unfold_kernel(const TensorView& folded, const Folding& folding, const TensorView& kernel,
                    cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

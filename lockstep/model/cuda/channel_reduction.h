@@ -6,7 +6,7 @@
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/elements.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 static_assert(kThreads == kRowThreads);
 constexpr int kWarp = 32;
@@ -140,4 +140,4 @@ __device__ inline WidePair sum_partials(const Pair* partials, const ChannelLayou
   return sum;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

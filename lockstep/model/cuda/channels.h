@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Threads per block and resident blocks per multiprocessor: the kernels' launch bounds, so that
 /// all blocks of a one-wave grid are resident.
@@ -83,4 +83,4 @@ inline ChannelSums channel_sums(std::byte* memory, std::int64_t channels) {
   return {values, values + channel_sums_stride(channels)};
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

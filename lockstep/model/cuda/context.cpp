@@ -13,7 +13,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 namespace {
 
@@ -130,4 +130,4 @@ cudaDataType_t Context::cuda_type() const {
   return CUDA_R_16F;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

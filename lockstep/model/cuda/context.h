@@ -20,11 +20,11 @@
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/cuda/cuda.h"
 #include "lockstep/device/stream.h"
-#include "lockstep/model/backend.h"
 #include "lockstep/model/cuda/algorithm_cache.h"
 #include "lockstep/model/cuda/elementwise.h"
+#include "lockstep/model/layer/backend.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Lays out parts of scratch memory; each starts at a multiple of 256 bytes, as libraries require
 /// of a workspace.
@@ -177,4 +177,4 @@ class Context {
   PassKeys keys_;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

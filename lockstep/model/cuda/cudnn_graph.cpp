@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <iterator>
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 constexpr std::int64_t kTensorAlignment = 16;
@@ -199,4 +199,4 @@ void GraphPlan::run(cudnnHandle_t handle, std::span<const std::int64_t> ids,
   check(cudnnBackendExecute(handle, plan_->get(), pack_->get()), "a graph of operations");
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -15,7 +15,7 @@
 
 #include "lockstep/model/cuda/context.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// The cuDNN constant for the type of an attribute.
 template <typename T>
@@ -132,4 +132,4 @@ class GraphPlan {
   void* workspace_ = nullptr;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

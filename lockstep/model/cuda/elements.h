@@ -11,9 +11,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 __device__ inline float widen(float value) { return value; }
 __device__ inline float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
@@ -181,4 +181,4 @@ __device__ T block_sum(T value) {
   return value;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

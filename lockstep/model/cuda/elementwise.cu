@@ -7,9 +7,9 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/elements.h"
-#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/cuda/map.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -22,18 +22,6 @@ struct ReluGradient {
     return output > 0 ? gradient : 0.0f;
   }
 };
-template <typename F>
-struct PointwiseForward {
-  F f;
-  __device__ float operator()(float x) const { return f.forward(x); }
-};
-template <typename F>
-struct PointwiseGradient {
-  F f;
-  __device__ float operator()(float value, float gradient) const {
-    return f.gradient(value, gradient);
-  }
-};
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
@@ -44,37 +32,6 @@ struct SumRelu {
 struct Product {
   __device__ float operator()(float a, float b) const { return a * b; }
 };
-
-// Whole packs first, then the remaining elements one by one.
-template <typename T, typename Function>
-__global__ void map_one(const T* from, T* to, std::size_t count, Function function) {
-  constexpr int kElements = Pack<T>::kElements;
-  const std::size_t packs = count / kElements;
-  for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
-    Values<T, kElements> values = load<T, kElements>(from + pack * kElements);
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) values.elements[i] = function(values.elements[i]);
-    store<T, kElements>(to + pack * kElements, values);
-  }
-  for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
-    to[i] = narrow<T>(function(widen(from[i])));
-}
-
-template <typename T, typename Function>
-__global__ void map_two(const T* a, const T* b, T* to, std::size_t count, Function function) {
-  constexpr int kElements = Pack<T>::kElements;
-  const std::size_t packs = count / kElements;
-  for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
-    Values<T, kElements> values = load<T, kElements>(a + pack * kElements);
-    const Values<T, kElements> others = load<T, kElements>(b + pack * kElements);
-#pragma unroll
-    for (int i = 0; i < kElements; ++i)
-      values.elements[i] = function(values.elements[i], others.elements[i]);
-    store<T, kElements>(to + pack * kElements, values);
-  }
-  for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
-    to[i] = narrow<T>(function(widen(a[i]), widen(b[i])));
-}
 
 template <typename From, typename To>
 __device__ void convert_range(const From* from, To* to, std::size_t count) {
@@ -246,25 +203,6 @@ __global__ void drop(const T* from, T* to, std::size_t samples, std::size_t feat
   }
 }
 
-template <typename Function>
-void map(const TensorView& from, const TensorView& to, Function function, cudaStream_t stream) {
-  if (from.empty()) return;
-  with_type(from.type(), [&]<typename T>(T) {
-    launch(map_one<T, Function>, blocks_for(from.size_bytes() / kPackBytes), kThreads, stream,
-           data<T>(from), data<T>(to), from.size(), function);
-  });
-}
-
-template <typename Function>
-void map(const TensorView& a, const TensorView& b, const TensorView& to, Function function,
-         cudaStream_t stream) {
-  if (a.empty()) return;
-  with_type(a.type(), [&]<typename T>(T) {
-    launch(map_two<T, Function>, blocks_for(a.size_bytes() / kPackBytes), kThreads, stream,
-           data<T>(a), data<T>(b), data<T>(to), a.size(), function);
-  });
-}
-
 }  // namespace
 
 void relu_forward(const TensorView& input, const TensorView& output, cudaStream_t stream) {
@@ -274,21 +212,6 @@ void relu_forward(const TensorView& input, const TensorView& output, cudaStream_
 void relu_backward(const TensorView& output, const TensorView& output_gradient,
                    const TensorView& input_gradient, cudaStream_t stream) {
   map(output, output_gradient, input_gradient, ReluGradient(), stream);
-}
-
-void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
-                       const TensorView& output, cudaStream_t stream) {
-  visit_function(layer, [&]<typename F>(const F& function) {
-    map(input, output, PointwiseForward<F>{function}, stream);
-  });
-}
-
-void pointwise_backward(const PointwiseLayer& layer, const TensorView& values,
-                        const TensorView& output_gradient, const TensorView& input_gradient,
-                        cudaStream_t stream) {
-  visit_function(layer, [&]<typename F>(const F& function) {
-    map(values, output_gradient, input_gradient, PointwiseGradient<F>{function}, stream);
-  });
 }
 
 void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output,
@@ -402,4 +325,4 @@ void dropout(const TensorView& input, const PassKey* key, std::int64_t features,
   });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

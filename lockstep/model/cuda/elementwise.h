@@ -8,28 +8,15 @@
 #include <span>
 
 #include "lockstep/base/pixels.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model {
-class PointwiseLayer;
-}
-
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// max(x, 0), optionally in place. NaN propagates.
 void relu_forward(const TensorView& input, const TensorView& output, cudaStream_t stream);
 /// input_gradient = output_gradient where output > 0, otherwise 0; optionally in place.
 void relu_backward(const TensorView& output, const TensorView& output_gradient,
                    const TensorView& input_gradient, cudaStream_t stream);
-
-/// Applies the function of `layer` to each element, optionally in place.
-void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
-                       const TensorView& output, cudaStream_t stream);
-/// The gradient of its input, optionally in place. `values` is its output, or its input if
-/// PointwiseLayer::gradient_reads_input().
-void pointwise_backward(const PointwiseLayer& layer, const TensorView& values,
-                        const TensorView& output_gradient, const TensorView& input_gradient,
-                        cudaStream_t stream);
 
 /// output = a + b, or max(a + b, 0); the output may alias an input.
 void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output,
@@ -79,4 +66,4 @@ struct PassKey {
 void dropout(const TensorView& input, const PassKey* key, std::int64_t features, float rate,
              const TensorView& output, cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

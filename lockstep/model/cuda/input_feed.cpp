@@ -14,7 +14,7 @@
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/elementwise.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using Bytes = std::span<const std::byte>;
@@ -195,4 +195,4 @@ void InputFeed::reserve_targets(std::size_t bytes) {
   ++placement_;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -10,11 +10,11 @@
 
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
-#include "lockstep/model/batch_view.h"
 #include "lockstep/model/cuda/context.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/loss/batch_view.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Transfers batches from host memory to the buffers that passes read, in two stages. The first
 /// stage is the long copy over the bus, on a separate stream: from page-locked memory to one of two
@@ -102,4 +102,4 @@ class InputFeed {
   std::uint64_t placement_ = 0;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

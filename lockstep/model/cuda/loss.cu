@@ -6,7 +6,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -371,4 +371,4 @@ void write_summable(const MetricSums* sums, float* summable, cudaStream_t stream
   launch(write_sums, 1, 1, stream, sums, summable);
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 
-#include "lockstep/model/loss.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/loss/loss.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// exp(x) / sum of exp(x) over each row.
 void softmax_forward(const TensorView& input, std::int64_t width, const TensorView& output,
@@ -53,4 +53,4 @@ void compute_loss(const Loss& loss, const LossArguments& arguments, cudaStream_t
 /// Writes SummableMetrics(*sums) to `summable`.
 void write_summable(const MetricSums* sums, float* summable, cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

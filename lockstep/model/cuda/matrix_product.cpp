@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 constexpr std::uint64_t kMaxProductWorkspace =
@@ -129,4 +129,4 @@ void MatrixProduct::run(const void* left, const void* right, const void* bias, v
   check(status, description_);
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -9,7 +9,7 @@
 
 #include "lockstep/model/cuda/context.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// A product of two matrices, row-major as all arrays of this project: result [rows, columns] =
 /// left [rows, inner] x right [inner, columns]. Each operand may be stored transposed.
@@ -58,4 +58,4 @@ class MatrixProduct {
   std::size_t workspace_bytes_ = 0;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -5,7 +5,7 @@
 
 #include "lockstep/model/cuda/elementwise.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 constexpr char kWhat[] = "the timing of an algorithm";
@@ -55,4 +55,4 @@ float TrialTimer::time_one(const std::function<void()>& enqueue) {
   return time;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

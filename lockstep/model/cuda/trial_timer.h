@@ -9,7 +9,7 @@
 #include "lockstep/device/cuda/cuda.h"
 #include "lockstep/model/cuda/context.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// `bytes` on the context's GPU, filled with random values of the context's precision: a GPU
 /// computes with zeros faster, because it draws less power. Throws Error (device).
@@ -46,4 +46,4 @@ bool succeeds(Attempt attempt) {
   }
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

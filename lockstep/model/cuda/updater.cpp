@@ -10,9 +10,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/optimizer.h"
+#include "lockstep/model/optimizer/optimizer.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 // Number of elements that one thread block sums for a norm.
@@ -196,4 +196,4 @@ std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& 
       update_of(options, {}));
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -4,10 +4,10 @@
 
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
-#include "lockstep/model/metric_sums.h"
-#include "lockstep/model/optimizer_options.h"
+#include "lockstep/model/loss/metric_sums.h"
+#include "lockstep/model/optimizer/optimizer_options.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -274,4 +274,4 @@ void descend(const FlatArrays& arrays, const Layers& layers, const AnyNumbers& a
   std::visit(enqueue, any_numbers);
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

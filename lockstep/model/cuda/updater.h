@@ -12,11 +12,11 @@
 #include <variant>
 
 #include "lockstep/model/cuda/context.h"
-#include "lockstep/model/optimizer_options.h"
-#include "lockstep/model/tensor.h"
-#include "lockstep/model/updater.h"
+#include "lockstep/model/optimizer/optimizer_options.h"
+#include "lockstep/model/optimizer/updater.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Every aligned block of this many elements in the flat arrays belongs to one parameter.
 constexpr std::size_t kFlatBlock = 16;
@@ -102,4 +102,4 @@ void descend(const FlatArrays& arrays, const Layers& layers, const AnyNumbers& n
 std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& options,
                                       const ParameterTable& table, const UpdateArrays& arrays);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -31,7 +31,7 @@
 #include "lockstep/model/layers/sequence_pooling/sequence_pooling.h"
 #include "lockstep/model/layers/shape/shape.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// A layer type of network descriptions (network_json.h).
 struct LayerType {
@@ -137,4 +137,4 @@ void visit_function(const PointwiseLayer& layer, const Visit& visit) {
   LOCKSTEP_CHECK(is_registered);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 constexpr std::size_t kThresholds = 200;
@@ -149,4 +149,4 @@ std::shared_ptr<const Metric> make_exact_auc(const ClassReader& reader, Curve cu
   return std::make_shared<ExactAuc>(reader, curve);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

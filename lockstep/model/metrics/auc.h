@@ -6,7 +6,7 @@
 #include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/metrics/outputs.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Recall over the false-positive rate, or precision over recall.
 enum class Curve { roc, precision_recall };
@@ -22,4 +22,4 @@ std::shared_ptr<const Metric> make_auc(const ClassReader& reader, Curve curve);
 /// average_precision_score() of scikit-learn.
 std::shared_ptr<const Metric> make_exact_auc(const ClassReader& reader, Curve curve);
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

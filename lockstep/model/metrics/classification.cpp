@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 /// The quotient; 0 for a divisor of 0.
@@ -202,4 +202,4 @@ std::shared_ptr<const Metric> make_perplexity(const ClassReader& reader) {
   return std::make_shared<Perplexity>(reader);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

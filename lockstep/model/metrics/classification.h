@@ -8,7 +8,7 @@
 #include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/metrics/outputs.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Fraction of the classifications whose label is among the `k` largest outputs; equal outputs
 /// count in the order of their classes. For binary logits k is 1.
@@ -32,4 +32,4 @@ std::shared_ptr<const Metric> make_confusion(const ClassReader& reader);
 /// exp of the mean cross-entropy per sample, or position (token), without label smoothing.
 std::shared_ptr<const Metric> make_perplexity(const ClassReader& reader);
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -14,14 +14,14 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/metrics/auc.h"
 #include "lockstep/model/metrics/classification.h"
 #include "lockstep/model/metrics/outputs.h"
 #include "lockstep/model/metrics/regression.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 constexpr std::string_view kWhere = "metrics";
@@ -211,4 +211,4 @@ Metrics make_metrics(std::string_view names, const Loss& loss, std::int64_t widt
 
 std::string metric_names() { return list_names(kMetricNames); }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

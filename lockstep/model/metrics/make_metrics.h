@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 #include "lockstep/model/metrics/metric.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// The metrics of a list such as "auc,f1:average=macro,confusion,top3", for `width` outputs under
 /// `loss`: row_width() of the network's output, V of [T, V] with a class at each position, where
@@ -39,4 +39,4 @@ std::shared_ptr<const Metric> with_output_name(std::string output,
 /// "accuracy, top1, top2 …, precision, …", for help texts.
 std::string metric_names();
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -2,7 +2,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 void begin_totals(const Metrics& metrics, MetricTotals& totals) {
@@ -53,4 +53,4 @@ std::string list_metrics(const Metrics& metrics) {
   return names;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/model/loss.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/loss/loss.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// A result of a metric.
 struct MetricValue {
@@ -68,4 +68,4 @@ std::vector<MetricValue> values_of(const Metrics& metrics, const MetricTotals& t
 /// "auc (exact), f1": distinguishes metrics that keep a list.
 std::string list_metrics(const Metrics& metrics);
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

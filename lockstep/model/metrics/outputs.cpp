@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 bool is_nan(float value) { return std::isnan(value); }
@@ -76,4 +76,4 @@ double ClassReader::score(std::span<const float> outputs, std::int64_t i,
   return !std::isnan(score) ? score : label == 1 ? -kInfinity : kInfinity;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// How metrics read the outputs [samples, width] of a network.
 enum class OutputKind {
@@ -51,4 +51,4 @@ struct ClassReader {
   }
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 /// A CustomLoss may have labels, or values of another width.
@@ -113,4 +113,4 @@ std::shared_ptr<const Metric> make_error_metric(ErrorKind kind) {
 
 std::shared_ptr<const Metric> make_r2(std::int64_t width) { return std::make_shared<R2>(width); }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -6,7 +6,7 @@
 
 #include "lockstep/model/metrics/metric.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Mean absolute error, mean squared error, or its square root, over all outputs of all samples.
 enum class ErrorKind { absolute, squared, root };
@@ -17,4 +17,4 @@ std::shared_ptr<const Metric> make_error_metric(ErrorKind kind);  ///< "mae", "m
 /// match, else 0, as in scikit-learn.
 std::shared_ptr<const Metric> make_r2(std::int64_t width);
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 
 using model::Network;
 using model::NodeId;
@@ -85,4 +85,4 @@ Network caption(std::span<const DataInput> inputs, const CaptionOptions& options
   return network;
 }
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

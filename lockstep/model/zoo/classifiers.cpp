@@ -9,7 +9,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 
 using model::Network;
 using model::NodeId;
@@ -193,4 +193,4 @@ Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
   return network;
 }
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

@@ -6,7 +6,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 namespace {
 
 using model::Network;
@@ -116,4 +116,4 @@ Network mobilenet_v2(Shape input, std::int64_t classes, const MobileNetOptions& 
   return network;
 }
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

@@ -9,7 +9,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 namespace {
 
 using model::Network;
@@ -150,4 +150,4 @@ Network resnet152(Shape input, std::int64_t classes, const ResNetOptions& option
   return build({"resnet152", Block::bottleneck, {3, 8, 36, 3}}, std::move(input), classes, options);
 }
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

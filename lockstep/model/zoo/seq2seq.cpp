@@ -8,7 +8,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 
 using model::Network;
 using model::NodeId;
@@ -109,4 +109,4 @@ Network seq2seq(std::span<const DataInput> inputs, const Seq2SeqOptions& options
   return network;
 }
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

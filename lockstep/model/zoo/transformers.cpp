@@ -11,7 +11,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 
 using model::Network;
 using model::NodeId;
@@ -270,4 +270,4 @@ Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
   return t.release();
 }
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

@@ -10,10 +10,10 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/spec.h"
+#include "lockstep/base/fields/spec.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 namespace {
 
 using model::Network;
@@ -234,4 +234,4 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
               classes);
 }
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 
 /// The first layers of a residual network.
 enum class Stem {
@@ -275,4 +275,4 @@ model::Network make(std::string_view name, std::span<const DataInput> inputs, st
 /// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, seq2seq, caption, vit.
 std::vector<std::string_view> names();
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

@@ -12,7 +12,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 namespace {
 
 using model::SummableMetrics;
@@ -128,4 +128,4 @@ StepReport StepScalars::read() {
   return StepReport::read(staged);
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

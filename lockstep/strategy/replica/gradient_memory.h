@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/allreduce/buckets/straggler.h"
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/straggler.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 /// The contribution of one replica to a step, or the sum over all replicas.
 struct StepReport {
@@ -109,4 +109,4 @@ class StepScalars {
   std::vector<allreduce::BusySeconds> busy_;
 };
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

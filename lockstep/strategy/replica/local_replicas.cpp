@@ -8,12 +8,12 @@
 #include <span>
 #include <utility>
 
-#include "lockstep/base/bound_fields.h"
 #include "lockstep/base/error.h"
-#include "lockstep/model/backend.h"
+#include "lockstep/base/fields/bound_fields.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/strategy/replica/replica.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 namespace {
 
 using Hashes = std::vector<std::uint64_t>;
@@ -251,4 +251,4 @@ model::MetricTotals LocalReplicas::take_metric_totals() {
   return totals;
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

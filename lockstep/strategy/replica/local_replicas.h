@@ -10,12 +10,12 @@
 
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/loss.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/loss/loss.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/strategy/replica/replica.h"
 #include "lockstep/strategy/strategy.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 /// A tensor in which a replica differs from most others.
 struct Disagreement {
@@ -93,4 +93,4 @@ class LocalReplicas {
   std::vector<device::HostView> views_;
 };
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 namespace {
 
@@ -124,4 +124,4 @@ model::BatchView MicroBatches::view(const data::Batch& part, data::Range range) 
   return view;
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

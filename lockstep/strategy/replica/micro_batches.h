@@ -8,11 +8,11 @@
 
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/sample/batch.h"
-#include "lockstep/model/batch_view.h"
-#include "lockstep/model/loss.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/loss/batch_view.h"
+#include "lockstep/model/loss/loss.h"
+#include "lockstep/model/network/network.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 /// The micro-batches of one replica. Their sizes differ by at most one sample. A part with
 /// micro-batches (data::Batch::micro_batches) is divided into these.
@@ -62,4 +62,4 @@ class MicroBatches {
   int replicas_;
 };
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

@@ -6,16 +6,16 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/allreduce/layout.h"
+#include "lockstep/allreduce/buckets/layout.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace/events.h"
 #include "lockstep/base/trace/recording.h"
 #include "lockstep/device/recording.h"
-#include "lockstep/model/backend.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/strategy/replica/replica_statistics.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 namespace {
 
 constexpr std::size_t kStepScalarEntries = 1;  // the last entry of the buckets
@@ -464,4 +464,4 @@ model::MetricTotals reduce_totals(const allreduce::Communicator& group,
   return totals;
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

@@ -11,22 +11,22 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/allreduce/buckets/gradient_buckets.h"
+#include "lockstep/allreduce/buckets/straggler.h"
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/gradient_buckets.h"
-#include "lockstep/allreduce/straggler.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/layer/step_profile.h"
 #include "lockstep/model/metrics/metric.h"
-#include "lockstep/model/step_profile.h"
-#include "lockstep/model/updater.h"
-#include "lockstep/strategy/fit/step_breakdown.h"
+#include "lockstep/model/optimizer/updater.h"
 #include "lockstep/strategy/replica/gradient_memory.h"
-#include "lockstep/strategy/replica/loss_scaler.h"
 #include "lockstep/strategy/replica/micro_batches.h"
+#include "lockstep/strategy/replica/step_breakdown.h"
 #include "lockstep/strategy/replica/step_recordings.h"
+#include "lockstep/strategy/step/loss_scaler.h"
 #include "lockstep/strategy/trainer_options.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 class MovingStatistics;
 class ReplicaStatistics;
@@ -219,4 +219,4 @@ model::MetricSums reduce_metrics(const allreduce::Communicator& group,
 model::MetricTotals reduce_totals(const allreduce::Communicator& group,
                                   const model::Metrics& metrics, const model::MetricTotals& mine);
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/host_view.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 void average_moving_statistics(const allreduce::Communicator& group, std::span<float> buffers,
                                std::int64_t samples) {
@@ -94,4 +94,4 @@ std::span<float> ReplicaStatistics::parts(std::size_t part) {
   return parts_.as<float>().first(count);
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/allreduce/buckets/gradient_buckets.h"
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/gradient_buckets.h"
 #include "lockstep/device/buffer.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/layer/backend.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 /// Replaces the flat `buffers` of every replica by their mean over the replicas, weighted by
 /// `samples`: the number of samples that a replica trained on since the buffers were last equal.
@@ -90,4 +90,4 @@ class ReplicaStatistics final : public model::StatisticsExchange {
   double seconds_ = 0;
 };
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/recording.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 namespace {
 
 /// Recorded operations do not synchronize with the other members.
@@ -90,4 +90,4 @@ void StepRecordings::run(std::int64_t samples, std::uint64_t placement, const En
   shape.replay = record_(enqueue);
 }
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

@@ -6,11 +6,11 @@
 #include <map>
 #include <utility>
 
+#include "lockstep/allreduce/buckets/gradient_buckets.h"
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/gradient_buckets.h"
 #include "lockstep/device/stream.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::strategy {
 
 /// How a step is executed. If replicas need different kinds, all use the smallest.
 enum class StepKind : std::uint8_t { plain, record, replay };
@@ -67,4 +67,4 @@ StepRecordings::Enqueue record_step(device::Stream& stream, allreduce::GradientB
                                     const allreduce::Communicator& group,
                                     const StepRecordings::Enqueue& enqueue);
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::strategy

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 TEST(ActivityAge, GrowsWhileNothingChanges) {
@@ -70,4 +70,4 @@ TEST(AwakeClock, ReportsARecentSuspension) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -17,7 +17,7 @@
 #include "lockstep/base/error.h"
 #include "tests/allreduce/watchdog/views.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using std::chrono::milliseconds;
@@ -373,4 +373,4 @@ TEST_F(Agents, ListAttemptsIfRankZeroIsUnreachable) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

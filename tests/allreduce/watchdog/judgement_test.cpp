@@ -5,7 +5,7 @@
 
 #include "tests/allreduce/watchdog/views.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 using Kind = Verdict::Kind;
@@ -467,4 +467,4 @@ TEST(JudgeLiveness, WaitsForTheTimeout) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -4,7 +4,7 @@
 
 #include "tests/allreduce/watchdog/views.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 TEST(Message, IsOfAKnownKind) {
@@ -93,4 +93,4 @@ TEST(Message, RejectsTruncatedBodies) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -10,7 +10,7 @@
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 int rank_of_job() {
@@ -64,4 +64,4 @@ TEST(Rendezvous, ThrowsTheErrorOfTheLowestRank) {
 }
 
 }  // namespace
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

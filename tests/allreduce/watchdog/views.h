@@ -6,7 +6,7 @@
 
 #include "lockstep/allreduce/watchdog/verdict.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 inline constexpr double kTimeout = 120;
 inline const std::vector<std::string> kBuckets = {"fc3", "fc2", "conv9 .. conv5", "conv4 .. fc1"};
@@ -71,4 +71,4 @@ inline RankView leaving(RankView rank, RankView::Link link, std::string reason =
   return rank;
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

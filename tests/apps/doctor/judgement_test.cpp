@@ -16,7 +16,7 @@
 #include "tests/apps/doctor/reports.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 using ::testing::ElementsAre;
@@ -396,4 +396,4 @@ TEST(JudgeFolders, HaveSeparateRemedies) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

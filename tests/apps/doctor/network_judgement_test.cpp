@@ -13,7 +13,7 @@
 #include "lockstep/net/reachability.h"
 #include "tests/apps/doctor/reports.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 using ::testing::ElementsAre;
@@ -189,4 +189,4 @@ TEST(JudgeRoutes, ReportFailures) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -10,7 +10,7 @@
 
 #include "apps/lockstep/doctor/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 TEST(RankList, JoinsConsecutiveRanks) {
@@ -127,4 +127,4 @@ TEST(Facts, AcceptMissingFields) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -9,7 +9,7 @@
 
 #include "apps/lockstep/doctor/ranks.h"
 
-namespace lockstep::apps::doctor {
+namespace lockstep::inline v0::apps::doctor {
 
 /// The only finding. Fails the test unless there is exactly one.
 inline Finding only(const Outcome& outcome) {
@@ -44,4 +44,4 @@ Reports<Facts> on_hosts(std::vector<Facts> facts) {
   return reports;
 }
 
-}  // namespace lockstep::apps::doctor
+}  // namespace lockstep::inline v0::apps::doctor

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 #include "tests/apps/program.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 /// Waits for the first rank, and returns the ranks.
@@ -42,4 +42,4 @@ TEST(Child, RequiresExistingProgram) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

@@ -9,7 +9,7 @@
 #include "apps/lockstep/launch/messages.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 using nlohmann::json;
@@ -225,4 +225,4 @@ TEST(Daemon, RejectsShellCommands) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

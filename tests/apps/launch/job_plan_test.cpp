@@ -6,7 +6,7 @@
 #include "apps/lockstep/launch/child.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 using ::testing::ElementsAre;
@@ -187,4 +187,4 @@ TEST(TaskVariables, AreNotInherited) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

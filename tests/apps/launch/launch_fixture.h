@@ -23,7 +23,7 @@
 #include "tests/apps/program.h"
 #include "tests/paths.h"
 
-namespace lockstep::apps {
+namespace lockstep::inline v0::apps {
 
 using Words = std::vector<std::string>;
 
@@ -121,4 +121,4 @@ class LaunchTest : public ::testing::Test {
   }
 };
 
-}  // namespace lockstep::apps
+}  // namespace lockstep::inline v0::apps

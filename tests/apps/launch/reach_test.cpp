@@ -10,7 +10,7 @@
 #include "lockstep/net/socket.h"
 #include "tests/net/silence.h"
 
-namespace lockstep::apps::launch {
+namespace lockstep::inline v0::apps::launch {
 namespace {
 
 using std::chrono::milliseconds;
@@ -88,4 +88,4 @@ TEST(Reach, TargetsRoundTrip) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::launch
+}  // namespace lockstep::inline v0::apps::launch

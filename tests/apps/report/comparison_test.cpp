@@ -8,7 +8,7 @@
 
 #include "tests/apps/report/logs.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 using ::testing::HasSubstr;
@@ -23,7 +23,7 @@ std::vector<RunLog> two_runs() {
 TEST(ParseGoal, ParsesMetricAndValue) {
   EXPECT_EQ(parse_goal("validation_accuracy=0.9").value, 0.9);
   EXPECT_EQ(parse_goal("validation_accuracy=0.9").metric.name, "validation_accuracy");
-  EXPECT_EQ(parse_goal("score:max=2").metric.direction, strategy::Direction::max);
+  EXPECT_EQ(parse_goal("score:max=2").metric.direction, train::Direction::max);
   EXPECT_FALSE(parse_goal("loss").value);
   EXPECT_EQ(refusal_of([] { parse_goal("loss=small"); }),
             "[--target] expected METRIC or METRIC=X with a number X, got \"loss=small\"");
@@ -101,4 +101,4 @@ TEST(Settings, AreOptionsAndFactsOfStart) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

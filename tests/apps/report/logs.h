@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 #include "tests/data/support.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 
 /// An event `start` at time 100, one second after the start of the program.
 inline std::string start_event(const std::string& more = "") {
@@ -61,4 +61,4 @@ inline std::string refusal_of(const std::function<void()>& call) {
   return "no error";
 }
 
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -12,7 +12,7 @@
 #include "apps/lockstep/report/text.h"
 #include "tests/apps/report/logs.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 using ::testing::AllOf;
@@ -197,4 +197,4 @@ TEST(TimeText, HasReadableUnit) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -7,7 +7,7 @@
 
 #include "tests/apps/report/logs.h"
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 using ::testing::EndsWith;
@@ -181,4 +181,4 @@ TEST(ReadRun, RejectsOtherFiles) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace lockstep::apps::report {
+namespace lockstep::inline v0::apps::report {
 namespace {
 
 Point at(std::int64_t step, double value) {
@@ -81,4 +81,4 @@ TEST(Series, HasMeanNearStep) {
 }
 
 }  // namespace
-}  // namespace lockstep::apps::report
+}  // namespace lockstep::inline v0::apps::report

@@ -10,7 +10,7 @@
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr int kSamples = 20000;
@@ -205,4 +205,4 @@ TEST(JitterColors, SaturationMovesFromThePixelsOwnLuma) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -14,7 +14,7 @@
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::Each;
@@ -214,4 +214,4 @@ TEST_F(CaptionTest, RefusesOptionsOfOtherTexts) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -5,7 +5,7 @@
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 TEST(ImageDecoder, DetectsFormatsByContent) {
@@ -74,4 +74,4 @@ TEST(ImageDecoder, FindsThePartInTheReducedImage) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -8,7 +8,7 @@
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -252,4 +252,4 @@ TEST(JpegDecoder, SurvivesAFlippedBitAnywhere) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

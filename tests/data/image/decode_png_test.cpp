@@ -6,7 +6,7 @@
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 TEST(DecodePng, RoundTripsPixels) {
@@ -135,4 +135,4 @@ TEST(DecodePng, IgnoresGammaWhenConvertingToGray) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

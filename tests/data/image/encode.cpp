@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 template <typename PixelAt>
@@ -160,4 +160,4 @@ Difference difference(const ImageView& left, const ImageView& right) {
   return result;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/image/image.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -54,4 +54,4 @@ struct Difference {
 };
 Difference difference(const ImageView& left, const ImageView& right);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

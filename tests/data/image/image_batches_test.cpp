@@ -13,7 +13,7 @@
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -268,4 +268,4 @@ TEST_F(ImageBatches, RejectRecipesOnNumbers) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

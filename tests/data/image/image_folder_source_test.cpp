@@ -12,11 +12,11 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/example.h"
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::Each;
@@ -395,4 +395,4 @@ TEST(OpenImageFolder, ReadsGrayImagesInColorIfTheTrainingHadColors) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

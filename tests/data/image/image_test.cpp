@@ -5,7 +5,7 @@
 #include "lockstep/data/image/recipe.h"
 #include "tests/data/image/encode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 TEST(PixelSink, CutsOutAHole) {
@@ -92,4 +92,4 @@ TEST(CopyPart, MatchesSeparateCropFlipAndPadding) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 TEST(ChooseMixup, UsesEveryRecordAsPartnerOnce) {
@@ -77,4 +77,4 @@ TEST(Mix, WeighsBothSides) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -10,7 +10,7 @@
 
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 TEST(ImageRecipe, ParsesNames) {
@@ -307,4 +307,4 @@ TEST(ImageRecipe, RejectsInvalidFields) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

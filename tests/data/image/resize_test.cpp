@@ -8,7 +8,7 @@
 
 #include "tests/data/image/encode.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 Bytes resized(const DecodedPart& part, Filter filter, int height, int width, bool flip = false) {
@@ -159,4 +159,4 @@ TEST(Resize, ResizesPartsThatBeginWithinAPixel) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

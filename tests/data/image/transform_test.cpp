@@ -17,7 +17,7 @@
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 const SampleKey kKey = {.seed = 3, .epoch = 1, .record_id = 8};
@@ -246,4 +246,4 @@ TEST(ImageTransform, IsIdenticalOnAllThreads) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

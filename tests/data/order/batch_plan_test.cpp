@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -254,4 +254,4 @@ TEST(ShardPolicy, HasNames) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

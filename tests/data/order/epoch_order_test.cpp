@@ -13,7 +13,7 @@
 #include "lockstep/random/random.h"
 #include "tests/data/chi_square.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 std::vector<std::int64_t> order_of(std::uint64_t seed, std::int64_t epoch,
@@ -186,4 +186,4 @@ TEST(EpochOrder, MixesLabelSortedDataOverSeveralBatchesToo) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

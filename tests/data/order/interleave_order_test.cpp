@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 void PrintTo(const InterleaveOrder::Position& position, std::ostream* out) {
   *out << position.input << ":" << position.index;
@@ -120,4 +120,4 @@ TEST(InterleaveOrder, FindsPositionsInHugeInputs) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -12,7 +12,7 @@
 #include "lockstep/random/random.h"
 #include "tests/data/chi_square.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 Permutation permutation_of(std::uint64_t seed, std::int64_t epoch, std::int64_t records) {
@@ -184,4 +184,4 @@ TEST(Permutation, IsIndependentBetweenEpochs) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -12,7 +12,7 @@
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -199,4 +199,4 @@ TEST(BadRecords, RejectANegativeLimit) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

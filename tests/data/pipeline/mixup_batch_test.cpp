@@ -9,7 +9,7 @@
 #include "lockstep/data/pipeline/mixup.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::IsEmpty;
@@ -177,4 +177,4 @@ TEST(MixupBatches, RequireClassesAndAValidAlpha) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

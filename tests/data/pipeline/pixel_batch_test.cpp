@@ -8,7 +8,7 @@
 #include "lockstep/data/sample/record_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr ChannelNormalization kTwoChannels{
@@ -106,4 +106,4 @@ TEST(Normalization, RequiresConstantsForEachChannel) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

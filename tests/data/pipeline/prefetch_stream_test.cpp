@@ -19,7 +19,7 @@
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 TEST(Stream, IsBitIdenticalForAnyThreads) {
@@ -273,4 +273,4 @@ TEST(Stream, AdaptsTheNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -12,7 +12,7 @@
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 /// Synthetic records in synthetic files.
@@ -248,4 +248,4 @@ TEST(Sharding, ResumesAtEveryStepOnAnotherNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -10,7 +10,7 @@
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using Words = std::function<Dataset(const Dataset& numbers, const TemporaryDirectory& directory)>;
@@ -93,4 +93,4 @@ TEST_P(Stop, StopsAllThreadsAfterAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

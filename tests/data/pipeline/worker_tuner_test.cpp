@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 constexpr int kWindow = WorkerTuner::kWindowSteps;
@@ -94,4 +94,4 @@ TEST(WorkerTuner, SettlesAtTheRequiredNumber) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -14,7 +14,7 @@
 #include "lockstep/data/source/idx_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -215,4 +215,4 @@ TEST_F(InflatedFiles, AreInMemoryIfNoDiskCanBeUsed) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

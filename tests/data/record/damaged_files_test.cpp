@@ -7,10 +7,10 @@
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -206,4 +206,4 @@ INSTANTIATE_TEST_SUITE_P(TFRecordDamage, IndexedDamage, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Mapped" : "ByPread"; });
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -6,7 +6,7 @@
 #include "example.pb.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -156,4 +156,4 @@ TEST(ExampleReader, RejectsInvalidRequests) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -11,7 +11,7 @@
 #include "example.pb.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -278,4 +278,4 @@ TEST(FeatureView, ParsesValuesLazily) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

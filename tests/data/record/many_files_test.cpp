@@ -16,10 +16,10 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_frame.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 std::int64_t open_descriptors() {
@@ -397,4 +397,4 @@ TEST(RecentFiles, KeepsRecentlyUsedFilesAndThoseInUse) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

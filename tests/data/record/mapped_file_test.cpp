@@ -11,10 +11,10 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/sample/record_source.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -265,4 +265,4 @@ TEST_F(MappedFileDeathTest, MapsFilesIfEnabled) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

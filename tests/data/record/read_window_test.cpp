@@ -6,7 +6,7 @@
 #include "lockstep/data/record/record_index.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 class ReadWindowTest : public ::testing::Test {
@@ -113,4 +113,4 @@ TEST_F(ReadWindowTest, ATruncatedFileIsAnErrorOfTheRecord) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -10,7 +10,7 @@
 #include "lockstep/data/record/record_frame.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -272,4 +272,4 @@ TEST_F(RecordIndexTest, DetectsAFileThatChangesWhileOpen) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -14,7 +14,7 @@
 #include "lockstep/data/record/tfrecord.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -437,4 +437,4 @@ TEST(Crc32c, AgreesWithTheDefinitionAtEveryLength) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -15,7 +15,7 @@
 #include "tests/data/support.h"
 #include "tests/paths.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -368,4 +368,4 @@ TEST_F(CacheFile, AFullDiskIsAnErrorAndLeavesNoFile) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

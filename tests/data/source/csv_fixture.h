@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/table/schema.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 
 /// Parses the options of a table, as after the file in --data.
 inline CsvOptions table_options(const std::string& text, const std::string& where) {
@@ -50,4 +50,4 @@ class CsvFixture : public ::testing::Test {
   const std::filesystem::path path_ = directory_ / "table.csv";
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -1,5 +1,5 @@
 // Detection of a table's header, and how columns are found with it.
-#include "lockstep/data/source/csv_header.h"
+#include "lockstep/data/source/csv/csv_header.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "tests/data/source/csv_fixture.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -160,4 +160,4 @@ TEST_F(CsvHeaderTest, FindsColumnsByPositionIfTheTrainingHasNoHeader) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "tests/data/source/csv_fixture.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -141,4 +141,4 @@ TEST_F(CsvLabelsTest, WarnIfAColumnOnlyNumbersTheRows) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

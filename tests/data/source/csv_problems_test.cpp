@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/source/csv_reader.h"
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_reader.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/table/schema.h"
 #include "tests/data/source/csv_fixture.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -367,4 +367,4 @@ TEST_F(CsvProblemsTest, RejectsDuplicateColumns) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

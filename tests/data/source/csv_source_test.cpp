@@ -1,5 +1,5 @@
 // What is read from the rows of a table, with its own schema and with that of another table.
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include "tests/data/source/csv_fixture.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -378,4 +378,4 @@ TEST(CsvOptions, AreParsed) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

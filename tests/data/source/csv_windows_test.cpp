@@ -12,11 +12,11 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "tests/data/source/csv_fixture.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -270,4 +270,4 @@ TEST_F(CsvWindows, AreOpenedByTheTextOfTheData) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -7,7 +7,7 @@
 #include "lockstep/data/record/compression.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -152,4 +152,4 @@ TEST_F(IdxTest, RejectsDifferentNumbersOfImagesAndLabels) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

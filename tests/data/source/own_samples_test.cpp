@@ -10,10 +10,10 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/image.h"
 #include "lockstep/data/open_data.h"
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -534,4 +534,4 @@ TEST(NamedTensors, MayHaveNoTargets) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 #include "lockstep/base/pixels.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 TEST(Synthetic, IsAFunctionOfSeedPartAndRecord) {
@@ -118,4 +118,4 @@ TEST(Synthetic, RefusesEmptyShapes) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

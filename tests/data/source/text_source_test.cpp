@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/data/open_data.h"
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -235,4 +235,4 @@ TEST_F(TextSourceTest, IsOpenedByItsName) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

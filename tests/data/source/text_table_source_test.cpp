@@ -8,7 +8,7 @@
 #include "lockstep/data/open_data.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -251,4 +251,4 @@ TEST_F(TextTableTest, NamesFileLineAndColumn) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -1,4 +1,4 @@
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,14 +12,14 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
-#include "lockstep/data/source/csv_source.h"
-#include "lockstep/data/source/dataset_json.h"
-#include "lockstep/data/source/example_decoder.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "lockstep/data/source/memory_source.h"
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/dataset_json.h"
+#include "lockstep/data/source/tfrecord/example_decoder.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -436,4 +436,4 @@ TEST_F(ShardsTest, RemoveFilesOfAKilledConversion) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -1,4 +1,4 @@
-#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord/tfrecord_source.h"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,12 @@
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
-#include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/memory_source.h"
-#include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord/dataset_json.h"
+#include "lockstep/data/source/tfrecord/tfrecord_shards.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -458,4 +458,4 @@ TEST_F(TFRecordSourceTest, RejectsInvalidOptions) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

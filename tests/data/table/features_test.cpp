@@ -8,11 +8,11 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
-#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/csv/csv_source.h"
 #include "lockstep/data/table/transform.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -256,4 +256,4 @@ TEST_F(FeaturesTest, OfOpenDataAreInTheTextOrTheOptions) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -19,7 +19,7 @@
 #include "tests/data/support.h"
 #include "tests/paths.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -194,4 +194,4 @@ TEST(SentencePiece, ChecksTheBoundsOfRules) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -13,7 +13,7 @@
 
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using TextNumbers = std::vector<std::int32_t>;
@@ -110,4 +110,4 @@ TEST(WholeText, IsBetweenBeginAndEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

@@ -15,7 +15,7 @@
 #include "lockstep/data/text/unicode.h"
 #include "tests/data/support.h"
 
-namespace lockstep::data {
+namespace lockstep::inline v0::data {
 namespace {
 
 using nlohmann::json;
@@ -328,4 +328,4 @@ TEST(TextSchema, RestoresTheTokenizer) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::inline v0::data

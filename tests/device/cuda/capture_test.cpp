@@ -10,7 +10,7 @@
 #include "tests/device/cuda/handles.h"
 #include "tests/support/pretend_cuda/streams.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 namespace {
 
 using GraphHandle = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroy<cudaGraphDestroy>>;
@@ -243,4 +243,4 @@ TEST_F(CudaCapture, RejectsTheDefaultStreamDuringABlockingCapture) {
 }
 
 }  // namespace
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -9,7 +9,7 @@
 #include "tests/device/cuda/handles.h"
 #include "tests/support/pretend_cuda/elements.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 namespace {
 
 // Column-major.
@@ -156,4 +156,4 @@ TEST(CublasLt, RejectsInvalidProblems) {
 }
 
 }  // namespace
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -11,7 +11,7 @@
 #include "tests/device/cuda/handles.h"
 #include "tests/support/pretend_cuda/machine.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 namespace {
 
 class Descriptor {
@@ -217,4 +217,4 @@ TEST(CudnnGraphDeathTest, EndsTheProgramForADestroyedDescriptor) {
 }
 
 }  // namespace
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

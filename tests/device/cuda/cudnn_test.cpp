@@ -9,7 +9,7 @@
 
 #include "tests/device/cuda/handles.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 namespace {
 
 using ::testing::HasSubstr;
@@ -119,4 +119,4 @@ TEST(CudnnDeathTest, EndsTheProgramForHostMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -9,7 +9,7 @@
 
 #include "lockstep/device/cuda/cuda.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 
 inline StreamHandle make_stream(unsigned flags = cudaStreamNonBlocking) {
   cudaStream_t stream = nullptr;
@@ -48,4 +48,4 @@ inline void synchronize(const StreamHandle& stream) {
   ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
 }
 
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -12,7 +12,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "tests/device/cuda/handles.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 namespace {
 
 using ::testing::Each;
@@ -202,4 +202,4 @@ TEST_F(KernelDeathTest, AShuffleWithoutAllItsLanesEndsTheProgram) {
 }
 
 }  // namespace
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -11,7 +11,7 @@
 #include "tests/device/cuda/handles.h"
 #include "tests/support/pretend_cuda/machine.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 namespace {
 
 TEST(CudaMemory, IsFullOfNansBeforeItIsWritten) {
@@ -159,4 +159,4 @@ TEST_F(CudaMemoryDeathTest, DestroyedHandleEndsTheProgram) {
 }
 
 }  // namespace
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

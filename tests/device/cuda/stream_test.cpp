@@ -11,7 +11,7 @@
 #include "tests/device/cuda/handles.h"
 #include "tests/support/pretend_cuda/streams.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 namespace {
 
 // Keeps a stream busy until released.
@@ -215,4 +215,4 @@ TEST(CudaCopy, RejectsAWrongDirection) {
 }
 
 }  // namespace
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -58,7 +58,7 @@ TEST(BatchTensors, ViewArraysOfEachType) {
 }
 
 TEST(BatchTensors, HaveTheValuesOfAStream) {
-  const data::Dataset dataset = strategy::house_data(7).batch(3);
+  const data::Dataset dataset = lockstep::train::house_data(7).batch(3);
   const auto stream = dataset.stream({.last_step = 3});
   std::vector<std::int64_t> sizes;
   for (std::vector<data::Batch> parts; stream->next(parts);) {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/interop/torch/data_loader.h"
-#include "lockstep/interop/torch/distributed_sampler.h"
+#include "lockstep/interop/torch/data/data_loader.h"
+#include "lockstep/interop/torch/data/distributed_sampler.h"
 #include "lockstep/interop/torch/save.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::torch {
+namespace lockstep::inline v0::torch {
 namespace {
 
 using allreduce::error_of;
@@ -218,4 +218,4 @@ TEST(Save, WritesOnlyTheFile) {
 }
 
 }  // namespace
-}  // namespace lockstep::torch
+}  // namespace lockstep::inline v0::torch

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 #include "tests/interop/torch/module_loop.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
@@ -122,14 +122,14 @@ TEST(FunctionLoss, IgnoresASampleOfWeight0) {
 
 TEST(FunctionLoss, TrainsLikeTheBuiltInLossOnAnyNumberOfReplicas) {
   const auto train_with = [](int replicas, const model::Loss& loss) {
-    return strategy::train(replicas, strategy::plain_network(), strategy::shuffled_data(),
-                           {.loss = loss, .optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}},
-                           {.epochs = 2});
+    return lockstep::train::train(
+        replicas, lockstep::train::plain_network(), lockstep::train::shuffled_data(),
+        {.loss = loss, .optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, {.epochs = 2});
   };
-  const strategy::Outcome ours = train_with(1, model::SparseCategoricalCrossentropy{});
+  const lockstep::train::Outcome ours = train_with(1, model::SparseCategoricalCrossentropy{});
   EXPECT_LT(ours.losses.back(), ours.losses.front());
   for (const int replicas : {1, 2, 3}) {
-    const strategy::Outcome theirs = train_with(replicas, loss_of_function(cross_entropies));
+    const lockstep::train::Outcome theirs = train_with(replicas, loss_of_function(cross_entropies));
     ASSERT_EQ(theirs.losses.size(), ours.losses.size());
     for (std::size_t i = 0; i < ours.losses.size(); ++i)
       EXPECT_NEAR(theirs.losses[i], ours.losses[i], 1e-5) << replicas;

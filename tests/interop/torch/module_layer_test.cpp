@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/data/sample/record_source.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/interop/torch/module_loop.h"
 #include "tests/strategy/training.h"
@@ -33,7 +33,8 @@ struct ClassifierImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return last(torch::relu(first(x))); }
 
   torch::nn::Linear first = register_module("first", torch::nn::Linear(16, 12));
-  torch::nn::Linear last = register_module("last", torch::nn::Linear(12, strategy::kClasses));
+  torch::nn::Linear last =
+      register_module("last", torch::nn::Linear(12, lockstep::train::kClasses));
 };
 TORCH_MODULE(Classifier);
 
@@ -45,7 +46,8 @@ struct RegularizedImpl : torch::nn::Module {
 
   torch::nn::Linear first = register_module("first", torch::nn::Linear(16, 12));
   torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(12));
-  torch::nn::Linear last = register_module("last", torch::nn::Linear(12, strategy::kClasses));
+  torch::nn::Linear last =
+      register_module("last", torch::nn::Linear(12, lockstep::train::kClasses));
 };
 TORCH_MODULE(Regularized);
 
@@ -81,13 +83,14 @@ Classifier trained_by_libtorch(const data::Dataset& dataset, std::int64_t batch,
 }
 
 TEST(ModuleLayer, TrainsLikeLibTorchOnAnyNumberOfReplicas) {
-  const data::Dataset dataset = strategy::small_data(80);
+  const data::Dataset dataset = lockstep::train::small_data(80);
   const Classifier expected = trained_by_libtorch(dataset, 40, 2);
   for (const int replicas : {1, 3}) {
     job::Session session(0, nullptr, {.quiet = true});
-    const auto local = strategy::local_strategy(session, replicas);
-    strategy::Trainer trainer(*local, network_of<Classifier>(),
-                              {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}, .seed = 5});
+    const auto local = lockstep::train::local_strategy(session, replicas);
+    lockstep::train::Trainer trainer(
+        *local, network_of<Classifier>(),
+        {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}, .seed = 5});
     trainer.fit(dataset.batch(40), {.epochs = 2});
     model::CompiledModel& ours = trainer.replicas()[0].model();
     for (const auto& item : expected->named_parameters()) {
@@ -104,17 +107,17 @@ TEST(ModuleLayer, TrainsLikeLibTorchOnAnyNumberOfReplicas) {
 TEST(ModuleLayer, ResumesExactly) {
   for (const int replicas : {1, 2}) {
     const auto outcome = [&](const checkpoint::ScratchDirectory& directory, std::int64_t steps) {
-      strategy::FitOptions fit{.epochs = 3, .steps = steps};
+      lockstep::train::FitOptions fit{.epochs = 3, .steps = steps};
       fit.checkpoint.directory = directory.path();
       fit.checkpoint.save_every = 7;
-      return strategy::train(replicas, network_of<Regularized>(),
-                             strategy::small_data(200).shuffle().batch(40),
-                             {.optimizer = model::Adam{}}, fit);
+      return lockstep::train::train(replicas, network_of<Regularized>(),
+                                    lockstep::train::small_data(200).shuffle().batch(40),
+                                    {.optimizer = model::Adam{}}, fit);
     };
     const checkpoint::ScratchDirectory straight, interrupted;
-    const strategy::Outcome expected = outcome(straight, 0);
+    const lockstep::train::Outcome expected = outcome(straight, 0);
     outcome(interrupted, 7);
-    const strategy::Outcome resumed = outcome(interrupted, 0);
+    const lockstep::train::Outcome resumed = outcome(interrupted, 0);
     EXPECT_EQ(resumed.losses.size(), 8U);
     EXPECT_EQ(resumed.parameter_hash, expected.parameter_hash) << replicas;
     EXPECT_EQ(resumed.buffers, expected.buffers) << replicas;
@@ -130,7 +133,8 @@ TEST(ModuleLayer, ReadsTorchScript) {
   std::filesystem::create_directories(directory.path());
   const std::filesystem::path file = directory.path() / "linear.pt";
   torch::jit::Module script("Linear");
-  script.register_parameter("weight", torch::full({strategy::kClasses, 16}, 0.25).requires_grad_(),
+  script.register_parameter("weight",
+                            torch::full({lockstep::train::kClasses, 16}, 0.25).requires_grad_(),
                             /*is_buffer=*/false);
   script.define("def forward(self, x):\n    return torch.matmul(x, torch.t(self.weight))\n");
   script.save(file.string());
@@ -145,10 +149,11 @@ TEST(ModuleLayer, ReadsTorchScript) {
   EXPECT_THAT(compiled.predict_batch(1, std::vector<float>(16, 1.0F)), ElementsAre(4, 4, 4, 4));
 
   const auto train_on = [&](int replicas) {
-    return strategy::train(replicas, network, strategy::small_data(200).batch(40),
-                           {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, {.epochs = 2});
+    return lockstep::train::train(replicas, network, lockstep::train::small_data(200).batch(40),
+                                  {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}},
+                                  {.epochs = 2});
   };
-  const strategy::Outcome one = train_on(1), three = train_on(3);
+  const lockstep::train::Outcome one = train_on(1), three = train_on(3);
   EXPECT_LT(one.losses.back(), one.losses.front());
   ASSERT_EQ(one.parameters.size(), three.parameters.size());
   for (std::size_t i = 0; i < one.parameters.size(); ++i)
@@ -206,12 +211,12 @@ TEST(ModuleLayer, PropagatesGradientsToPreviousLayers) {
 
 TEST(ModuleLayer, FreezesStatisticsToo) {
   model::Network network = network_of<Regularized>();
-  network.add(model::Dense({.units = strategy::kClasses}));
+  network.add(model::Dense({.units = lockstep::train::kClasses}));
   const auto trained = [&](std::int64_t epochs) {
-    return strategy::train(1, network, strategy::shuffled_data(), {.freeze = {"torch/*"}},
-                           {.epochs = epochs});
+    return lockstep::train::train(1, network, lockstep::train::shuffled_data(),
+                                  {.freeze = {"torch/*"}}, {.epochs = epochs});
   };
-  const strategy::Outcome one = trained(1), two = trained(2);
+  const lockstep::train::Outcome one = trained(1), two = trained(2);
   EXPECT_EQ(one.buffers, two.buffers);
   EXPECT_NE(one.parameter_hash, two.parameter_hash);
   const std::size_t frozen = network.parameters().find("torch/first.weight")->count;
@@ -268,10 +273,11 @@ TEST(ModuleLayer, TrainsFloat64EquallyOnAnyNumberOfReplicas) {
       },
       {.float64 = true}));
   const auto train_on = [&](int replicas) {
-    return strategy::train(replicas, network, strategy::small_data(80).batch(40),
-                           {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, {.epochs = 4});
+    return lockstep::train::train(replicas, network, lockstep::train::small_data(80).batch(40),
+                                  {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}},
+                                  {.epochs = 4});
   };
-  const strategy::Outcome one = train_on(1), three = train_on(3);
+  const lockstep::train::Outcome one = train_on(1), three = train_on(3);
   EXPECT_LT(one.losses.back(), one.losses.front());
   ASSERT_EQ(one.parameters.size(), three.parameters.size());
   for (std::size_t i = 0; i < one.parameters.size(); ++i)
@@ -285,10 +291,12 @@ TORCH_MODULE(InPlace);
 
 TEST(ModuleLayer, RejectsModulesThatChangeTheirInputs) {
   model::Network network = network_of<InPlace>();
-  network.add(model::Dense({.units = strategy::kClasses}));
-  EXPECT_THAT(
-      error_of([&] { strategy::train(1, network, strategy::shuffled_data(), {}, {.epochs = 1}); }),
-      HasSubstr("expected a module that leaves its inputs as they are; it changed one"));
+  network.add(model::Dense({.units = lockstep::train::kClasses}));
+  EXPECT_THAT(error_of([&] {
+                lockstep::train::train(1, network, lockstep::train::shuffled_data(), {},
+                                       {.epochs = 1});
+              }),
+              HasSubstr("expected a module that leaves its inputs as they are; it changed one"));
 }
 
 TEST(ModuleLayer, RejectsModulesThatItCannotTrain) {

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 using Bfloat16Values = std::vector<Eigen::bfloat16>;
@@ -173,4 +173,4 @@ TEST(FloatRows, AssignAnExpressionOfTheirOwnElements) {
 }
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

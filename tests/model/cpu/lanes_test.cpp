@@ -11,7 +11,7 @@
 
 #include "lockstep/base/float16.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 using LaneArray = std::array<float, kLanes>;
@@ -127,4 +127,4 @@ TEST(Lanes, AreSelectedByTheBitsOfAComparison) {
 }
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

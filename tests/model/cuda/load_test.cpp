@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/cuda/context.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 template <typename Call>
@@ -66,4 +66,4 @@ TEST(LoadedCublasLt, HasTheCompiledVersion) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/system/host.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
@@ -20,7 +20,7 @@
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -336,4 +336,4 @@ TEST(AdditiveAttention, RefusesMismatchedInputs) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

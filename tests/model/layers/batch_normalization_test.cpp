@@ -15,7 +15,7 @@
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -212,4 +212,4 @@ TEST(BatchNormalization, RefusesOptionsOutsideTheirRange) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

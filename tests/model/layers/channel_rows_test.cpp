@@ -17,7 +17,7 @@
 #include "lockstep/base/system/host.h"
 #include "tests/model/support/numbers.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 struct RowsCase {
@@ -212,4 +212,4 @@ INSTANTIATE_TEST_SUITE_P(
     name_of);
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

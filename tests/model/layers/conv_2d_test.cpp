@@ -11,7 +11,7 @@
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::FloatNear;
@@ -333,4 +333,4 @@ TEST(DerivedConvolutions, CheckTheirInput) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "lockstep/base/float16.h"
-#include "lockstep/model/backend.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 struct Shapes {
@@ -212,4 +212,4 @@ INSTANTIATE_TEST_SUITE_P(Types, ConvolutionPasses, kTypes, name_of_type);
 INSTANTIATE_TEST_SUITE_P(Types, LongConvolutionPasses, kTypes, name_of_type);
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

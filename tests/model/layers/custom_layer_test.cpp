@@ -7,14 +7,14 @@
 #include <cstring>
 #include <optional>
 
-#include "lockstep/model/backend.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 // y = tanh(scale * x), one scale per feature. Saves scale * x from forward to backward, and uses
@@ -257,4 +257,4 @@ TEST(CustomLayer, ComputesOnlyInFloat32) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -9,7 +9,7 @@
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::FloatNear;
@@ -115,4 +115,4 @@ TEST(Dense, RefusesInvalidOptions) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

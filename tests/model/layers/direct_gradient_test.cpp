@@ -15,7 +15,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/model/cpu/lanes.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 struct DirectCase {
@@ -180,4 +180,4 @@ TEST(DirectGradientIsProfitable, ForFewChannelsInFloat32) {
 }
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

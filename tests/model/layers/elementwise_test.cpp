@@ -16,14 +16,14 @@
 #include "lockstep/model/layers/elementwise/relu6.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/silu.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -452,4 +452,4 @@ TEST(DropoutLayer, RefusesARateOutsideItsRange) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -11,7 +11,7 @@
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -250,4 +250,4 @@ TEST(Pooling2D, RefusesAnImageSmallerThanItsWindow) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,7 +12,7 @@
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::FloatNear;
@@ -145,4 +145,4 @@ TEST(PositionalEmbeddingLayer, DeclaresATableUnlessItIsFixed) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/batch_view.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/loss/batch_view.h"
+#include "lockstep/model/network/network_json.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::Each;
@@ -269,4 +269,4 @@ TEST(RecurrentStates, RefuseNegativeSegments) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::AllOf;
@@ -321,4 +321,4 @@ TEST(RecurrentLayers, CheckTheirInputAndOptions) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

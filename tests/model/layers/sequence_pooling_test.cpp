@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "lockstep/base/system/host.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::FloatNear;
@@ -118,4 +118,4 @@ TEST(GlobalAveragePooling1DLayer, RefusesOtherShapes) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

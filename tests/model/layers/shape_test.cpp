@@ -11,7 +11,7 @@
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -176,4 +176,4 @@ TEST(ShapeLayers, HaveTheGradientsOfTheirInputs) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

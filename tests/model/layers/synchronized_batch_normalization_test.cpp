@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "lockstep/base/system/host.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 /// An exchange without contributions of others. Records the requests among the other events.
@@ -139,4 +139,4 @@ TEST_F(SynchronizedBatchNormalization, DoesNotExchangeInInference) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

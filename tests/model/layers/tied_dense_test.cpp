@@ -14,7 +14,7 @@
 #include "tests/model/support/trial.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -187,4 +187,4 @@ TEST(TiedDense, RefusesUnsharableLayers) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

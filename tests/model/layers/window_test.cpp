@@ -1,11 +1,11 @@
-#include "lockstep/model/layers/window.h"
+#include "lockstep/model/layer/window.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/model/support/error_of.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST(ParsePadding, AcceptsItsNames) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

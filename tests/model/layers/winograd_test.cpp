@@ -16,7 +16,7 @@
 #include "lockstep/base/system/host.h"
 #include "tests/support/bfloat16.h"
 
-namespace lockstep::model::cpu::winograd {
+namespace lockstep::inline v0::model::cpu::winograd {
 namespace {
 
 struct WinogradCase {
@@ -305,4 +305,4 @@ TEST(WinogradIsProfitable, OnlyForOneGroupOfThreeByThreeWithoutStride) {
 }
 
 }  // namespace
-}  // namespace lockstep::model::cpu::winograd
+}  // namespace lockstep::inline v0::model::cpu::winograd

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 Network image_network(Shape shape = {7, 5, 3}) { return Network(std::move(shape)); }
@@ -523,4 +523,4 @@ std::vector<AgreementCase> deep_cases() {
   };
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct AgreementCase {
   std::string name;
@@ -32,4 +32,4 @@ std::vector<AgreementCase> activation_cases();
 /// float32 only.
 std::vector<AgreementCase> deep_cases();
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

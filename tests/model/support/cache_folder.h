@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Tests do not share measurements, and may run concurrently.
 class CacheFolder {
@@ -48,4 +48,4 @@ class CacheFolder {
   std::string before_;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// The message of the Error that `body` throws, "(no error)" where it throws none. An Error of
 /// another category fails with both numbers.
@@ -28,4 +28,4 @@ std::string input_error_of(Body body) {
   return error_of(ErrorCategory::input, body);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 double hashed(std::uint32_t index, std::uint32_t seed) {
   std::uint32_t x = index * 0x9E3779B1U + seed;
@@ -29,4 +29,4 @@ void fill_hashed(const ParameterInfo& entry, std::uint32_t seed, std::span<float
     values[i] = static_cast<float>(shift + scale * hashed(i, seed));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

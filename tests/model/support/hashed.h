@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/model/parameters.h"
+#include "lockstep/model/tensor/parameters.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Number `index` of `seed`, in [-1, 1).
 double hashed(std::uint32_t index, std::uint32_t seed);
@@ -19,4 +19,4 @@ std::vector<std::int32_t> hashed_below(std::int32_t limit, std::size_t count, st
 /// Fills a parameter, or a moving statistic, with numbers scaled according to its name.
 void fill_hashed(const ParameterInfo& entry, std::uint32_t seed, std::span<float> values);
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/model/loss.h"
+#include "lockstep/model/loss/loss.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 using Labels = std::vector<std::int32_t>;
 using Values = std::vector<float>;
@@ -41,4 +41,4 @@ inline Values numeric_gradient(const Loss& loss, const Values& outputs, std::int
   return result;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -2,7 +2,7 @@
 
 #include "lockstep/random/random.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::vector<float> numbers(std::size_t count, std::uint64_t seed) {
   const Philox generator(random_key(seed, "numbers"));
@@ -21,4 +21,4 @@ std::vector<std::int32_t> labels(std::size_t count, std::int32_t classes, std::u
   return result;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

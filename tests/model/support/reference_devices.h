@@ -5,9 +5,9 @@
 
 #include "lockstep/device/device.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Defined by the test program: tests on GPUs are separate programs.
 std::vector<device::DeviceKind> reference_devices();
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

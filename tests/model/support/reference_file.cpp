@@ -9,7 +9,7 @@
 
 #include "tests/paths.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 template <typename T>
@@ -65,4 +65,4 @@ std::vector<std::string> ReferenceFile::names(std::string_view prefix) const {
   return result;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

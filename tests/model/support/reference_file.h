@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 class ReferenceFile {
  public:
@@ -33,4 +33,4 @@ class ReferenceFile {
   std::map<std::string, std::vector<std::int32_t>> integers_;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -1,7 +1,7 @@
 #include "tests/model/support/reference_devices.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::vector<device::DeviceKind> reference_devices() { return {device::DeviceKind::cpu}; }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -6,9 +6,9 @@
 
 #include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
-#include "lockstep/model/backend.h"
+#include "lockstep/model/layer/backend.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 ReferenceTraining::ReferenceTraining(
     Network network, device::DeviceKind kind,
@@ -55,4 +55,4 @@ void ReferenceTraining::update(Updater& updater, float rate, std::int64_t number
   EXPECT_TRUE(updater.outcome().applied);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

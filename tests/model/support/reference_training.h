@@ -8,10 +8,10 @@
 
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/compiled_model.h"
-#include "lockstep/model/updater.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/optimizer/updater.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 class ReferenceTraining {
  public:
@@ -35,4 +35,4 @@ class ReferenceTraining {
   device::Buffer summable_;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

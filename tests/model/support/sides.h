@@ -10,11 +10,11 @@
 
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/backend.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/layer/backend.h"
 #include "tests/model/support/numbers.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 using Values = std::vector<float>;
 
@@ -146,4 +146,4 @@ struct Data {
   }
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

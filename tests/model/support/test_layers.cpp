@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 Shape Shift::build(BuildContext& context) const {
   context.parameter("offset", context.input(), {});
@@ -44,4 +44,4 @@ void Probe::backward(const Tensors& tensors, const PassContext& /*pass*/) const 
     std::ranges::copy(tensors.output_gradient, tensors.input_gradients[0].begin());
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/model/custom_layer.h"
+#include "lockstep/model/layer/custom_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// y = x + offset, with a trained offset of the input's shape, initially 0. The gradient of the
 /// offset is the sum of the next layer's input gradient over the batch.
@@ -40,4 +40,4 @@ class Probe final : public CustomLayer {
   std::shared_ptr<Recording> recording_;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -9,7 +9,7 @@
 #include "lockstep/base/system/host.h"
 #include "tests/model/support/numbers.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 const ParameterInfo& entry_of(const ParameterTable& table, std::string_view name) {
@@ -101,4 +101,4 @@ void expect_gradients_match_differences(Network network, const DifferenceCheck& 
   }
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

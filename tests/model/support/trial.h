@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "lockstep/device/buffer.h"
-#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/compiled/compiled_model.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// A compiled network of one input with mean squared error. Parameters, buffers, targets, and
 /// features or indices (below 5) are random numbers of `seed`. Scales are near 1, so that
@@ -62,4 +62,4 @@ struct DifferenceCheck {
 };
 void expect_gradients_match_differences(Network network, const DifferenceCheck& check = {});
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

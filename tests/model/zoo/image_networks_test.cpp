@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <string>
 
-#include "lockstep/model/network.h"
-#include "lockstep/model/parameters.h"
+#include "lockstep/model/network/network.h"
+#include "lockstep/model/tensor/parameters.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/zoo/support.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 namespace {
 
 using model::Initializer;
@@ -209,4 +209,4 @@ TEST(FastCifar, AcceptsOtherSizesAndWidths) {
 }
 
 }  // namespace
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "lockstep/base/system/host.h"
-#include "lockstep/model/compiled_model.h"
-#include "lockstep/model/network_json.h"
+#include "lockstep/model/compiled/compiled_model.h"
+#include "lockstep/model/network/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/hashed.h"
 #include "tests/model/support/reference_file.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using ::testing::FloatNear;
@@ -101,4 +101,4 @@ TEST(MobileNetV2Reference, HasTheOutputsTheLossAndTheGradientsOfPyTorch) {
 }
 
 }  // namespace
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -12,15 +12,15 @@
 #include <utility>
 
 #include "lockstep/base/element_type.h"
-#include "lockstep/base/spec.h"
-#include "lockstep/model/network.h"
-#include "lockstep/model/network_json.h"
-#include "lockstep/model/parameters.h"
+#include "lockstep/base/fields/spec.h"
+#include "lockstep/model/network/network.h"
+#include "lockstep/model/network/network_json.h"
+#include "lockstep/model/tensor/parameters.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/zoo/support.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 namespace {
 
 using model::Initializer;
@@ -344,4 +344,4 @@ TEST(MiniLm, HasTheWeightsOfAllMiniLmL6) {
 }
 
 }  // namespace
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "lockstep/base/element_type.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 
 inline const DataInput kTable[] = {
     {{.name = "features", .shape = {5}}},
@@ -56,4 +56,4 @@ inline model::Shape shape_of(const model::Network& network, std::string_view lay
   return found == network.nodes().end() ? model::Shape{} : found->output_shape;
 }
 
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

@@ -12,11 +12,11 @@
 
 #include "lockstep/base/element_type.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network.h"
+#include "lockstep/model/network/network.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/zoo/support.h"
 
-namespace lockstep::zoo {
+namespace lockstep::inline v0::zoo {
 namespace {
 
 using model::input_error_of;
@@ -160,4 +160,4 @@ TEST(Make, RejectsInvalidSizes) {
 }
 
 }  // namespace
-}  // namespace lockstep::zoo
+}  // namespace lockstep::inline v0::zoo

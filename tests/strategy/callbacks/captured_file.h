@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 
 class CapturedFile {
  public:
@@ -26,4 +26,4 @@ class CapturedFile {
   std::FILE* file_;
 };
 
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

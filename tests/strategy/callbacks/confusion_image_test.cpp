@@ -1,4 +1,4 @@
-#include "lockstep/strategy/callbacks/confusion_image.h"
+#include "lockstep/train/tensorboard/confusion_image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 namespace {
 
 using Rgb = std::array<int, 3>;
@@ -83,4 +83,4 @@ TEST(ConfusionImage, AcceptsAnyNumbers) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

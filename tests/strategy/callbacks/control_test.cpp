@@ -18,16 +18,17 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/strategy/callbacks/csv_log.h"
-#include "lockstep/strategy/callbacks/early_stopping.h"
-#include "lockstep/strategy/callbacks/json_events.h"
-#include "lockstep/strategy/callbacks/plateau.h"
+#include "lockstep/train/callbacks/csv_log.h"
+#include "lockstep/train/callbacks/early_stopping.h"
+#include "lockstep/train/callbacks/json_events.h"
+#include "lockstep/train/callbacks/plateau.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using allreduce::error_of;
@@ -564,4 +565,4 @@ TEST(MonitoredMetric, KnowsTheDirectionOfAnOutputsMetrics) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -1,10 +1,10 @@
-#include "lockstep/strategy/callbacks/exposition.h"
+#include "lockstep/train/callbacks/exposition.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 namespace {
 
 std::string some_metrics(Exposition format) {
@@ -72,4 +72,4 @@ TEST(ExpositionTest, WritesAnyLabelAndAnyNumber) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -1,4 +1,4 @@
-#include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/train/callbacks/json_events.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 std::vector<nlohmann::json> events_of(const std::string& text) {
@@ -333,4 +334,4 @@ TEST(JsonEvents, AreIndependentOfTheLocale) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -1,5 +1,5 @@
 // Metrics of a training, over HTTP and in a file.
-#include "lockstep/strategy/callbacks/metrics_exporter.h"
+#include "lockstep/train/callbacks/metrics_exporter.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -26,7 +26,8 @@
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::AllOf;
@@ -364,4 +365,4 @@ TEST(MetricsExporterTest, ReportsAnUnusableAddress) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

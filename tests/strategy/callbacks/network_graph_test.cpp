@@ -1,4 +1,4 @@
-#include "lockstep/strategy/callbacks/network_graph.h"
+#include "lockstep/train/tensorboard/network_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@
 
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::ElementsAre;
@@ -105,4 +106,4 @@ TEST(NetworkGraph, RenamesInputsWithTheNameOfALayer) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

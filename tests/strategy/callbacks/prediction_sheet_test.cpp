@@ -1,4 +1,4 @@
-#include "lockstep/strategy/callbacks/prediction_sheet.h"
+#include "lockstep/train/tensorboard/prediction_sheet.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -104,4 +104,4 @@ TEST(PredictionSheet, RejectsImagesWithoutPredictions) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

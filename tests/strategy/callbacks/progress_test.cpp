@@ -1,4 +1,4 @@
-#include "lockstep/strategy/callbacks/progress.h"
+#include "lockstep/train/callbacks/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,12 +13,13 @@
 #include <sstream>
 
 #include "lockstep/base/log.h"
-#include "lockstep/strategy/callbacks/metric_text.h"
+#include "lockstep/train/callbacks/metric_text.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
 #include "tests/support/terminal.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::ContainsRegex;
@@ -450,4 +451,4 @@ TEST(ShardTable, HasTheExtremesOfManyRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

@@ -1,4 +1,4 @@
-#include "lockstep/strategy/callbacks/stragglers.h"
+#include "lockstep/train/callbacks/stragglers.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,8 @@
 #include "lockstep/base/system/host.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::AllOf;
@@ -87,4 +88,4 @@ TEST(Stragglers, IgnoreTheFirstStepOfATraining) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

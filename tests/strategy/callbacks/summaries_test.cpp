@@ -1,4 +1,4 @@
-#include "lockstep/strategy/callbacks/summaries.h"
+#include "lockstep/train/tensorboard/summaries.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,11 +19,12 @@
 #include "lockstep/data/image/encode_png.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/model/metrics/make_metrics.h"
-#include "lockstep/strategy/callbacks/confusion_image.h"
+#include "lockstep/train/tensorboard/confusion_image.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
-namespace lockstep::strategy {
+namespace lockstep::inline v0::train {
+using namespace strategy;
 namespace {
 
 using ::testing::HasSubstr;
@@ -301,4 +302,4 @@ TEST(Summaries, CountLostValidationPoints) {
 }
 
 }  // namespace
-}  // namespace lockstep::strategy
+}  // namespace lockstep::inline v0::train

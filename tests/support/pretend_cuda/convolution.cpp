@@ -1,6 +1,6 @@
 #include "tests/support/pretend_cuda/convolution.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 std::ptrdiff_t output_size(std::ptrdiff_t size, std::ptrdiff_t filter, std::ptrdiff_t pad,
@@ -106,4 +106,4 @@ std::vector<float> gradient_of_filter(const Problem& p, std::span<const float> x
   return gradient;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// Sizes or strides of a tensor [n, h, w, c], or of filters [n, h, w, c] with c the channels of a
 /// group.
@@ -49,4 +49,4 @@ std::vector<float> gradient_of_data(const Problem& problem, std::span<const floa
 std::vector<float> gradient_of_filter(const Problem& problem, std::span<const float> x,
                                       std::span<const float> y_gradient, bool backwards);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -6,7 +6,7 @@
 #include "tests/support/pretend_cuda/elements.h"
 #include "tests/support/pretend_cuda/machine.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 // An attribute has exactly the size of what holds it here.
@@ -74,7 +74,7 @@ Preference& preference(cublasLtMatmulPreference_t handle) {
   return *static_cast<Preference*>(handle);
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend
 
 namespace pretend = lockstep::pretend;
 

@@ -10,7 +10,7 @@ struct cublasLtContext {
   int device = 0;
 };
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// Columns are contiguous.
 struct Layout : cublasLtMatrixLayoutOpaque_t {
@@ -46,4 +46,4 @@ Layout& layout(cublasLtMatrixLayout_t handle);
 MatmulDescription& description(cublasLtMatmulDesc_t handle);
 Preference& preference(cublasLtMatmulPreference_t handle);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -31,9 +31,9 @@ struct cudnnConvolutionStruct {
   bool is_set = false;
 };
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// Returns `status`, and sets its reason for cudnnGetLastErrorString of this thread.
 cudnnStatus_t refuse(cudnnStatus_t status, std::string reason);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

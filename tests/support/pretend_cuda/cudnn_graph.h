@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// Number of runs of operation graphs on simulated GPUs.
 std::uint64_t graph_runs();
 /// Number of requested plans, including failing engines.
 std::uint64_t graph_plans();
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

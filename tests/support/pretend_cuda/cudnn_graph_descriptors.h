@@ -12,7 +12,7 @@
 
 #include "tests/support/pretend_cuda/convolution.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// A convolution with sums of its output by channel: the only supported kind of graph.
 struct SummedConvolution {
@@ -49,4 +49,4 @@ std::shared_ptr<GraphDescriptor> graph_descriptor(cudnnBackendDescriptor_t handl
 /// Checks and evaluates the attributes of `descriptor`.
 cudnnStatus_t finalize(GraphDescriptor& descriptor);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

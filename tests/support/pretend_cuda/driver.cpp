@@ -5,7 +5,7 @@
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/streams.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 template <typename Handle, typename Objects>
@@ -145,4 +145,4 @@ bool is_captured(cudaStream_t stream) {
   return driver().stream(stream).capture != nullptr;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -14,7 +14,7 @@
 
 #include "tests/support/pretend_cuda/queue.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// Work of a graph, and the nodes that precede it.
 struct Node {
@@ -32,7 +32,7 @@ struct Capture {
   bool is_valid = true;
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend
 
 struct CUstream_st {
   CUstream_st(int its_device, bool is_blocking, unsigned seed)
@@ -65,7 +65,7 @@ struct CUgraphExec_st {
   unsigned launches = 0;
 };
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// All state of the simulated driver, accessed under its mutex.
 struct Driver {
@@ -103,4 +103,4 @@ Driver& driver();
 /// Invalidates `capture`.
 cudaError_t invalidate(Capture& capture, cudaError_t error);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -9,7 +9,7 @@
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/memory.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 std::size_t width_of(cudaDataType type) {
   if (type == CUDA_R_32F) return 4;
@@ -47,4 +47,4 @@ bool is_aligned(const void* data, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// Bytes of an element of R_32F, R_16F or R_16BF; 0 for other types.
 std::size_t width_of(cudaDataType type);
@@ -23,4 +23,4 @@ void check_is_on_gpu(const char* who, const void* data, std::size_t bytes);
 /// Whether `data` is a multiple of `alignment` bytes.
 bool is_aligned(const void* data, std::size_t alignment);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -4,7 +4,7 @@
 
 #include "tests/support/pretend_cuda/machine.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 constinit thread_local cudaError_t last_error = cudaSuccess;
@@ -68,7 +68,7 @@ cudaError_t answer(cudaError_t error) {
   return error;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend
 
 namespace pretend = lockstep::pretend;
 

@@ -8,7 +8,7 @@
 
 #include "tests/support/pretend_cuda/fiber_stack.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 struct Fiber::State {
   FiberStack stack;
@@ -57,4 +57,4 @@ void Fiber::resume() { state_->enter(); }
 void Fiber::suspend() { state_->leave(); }
 bool Fiber::is_at_rest() const { return state_->rests; }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 class Fiber {
  public:
@@ -28,4 +28,4 @@ class Fiber {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -7,7 +7,7 @@
 #include "tests/support/pretend_cuda/fiber_stack.h"
 #include "tests/support/pretend_cuda/sanitizer_switch.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 struct Fiber::State {
   FiberStack stack;
@@ -56,4 +56,4 @@ void Fiber::resume() { state_->enter(); }
 void Fiber::suspend() { state_->leave(); }
 bool Fiber::is_at_rest() const { return state_->rests; }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -6,7 +6,7 @@
 
 #include "tests/support/pretend_cuda/machine.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 constexpr std::size_t kGuard = 4096;
@@ -49,4 +49,4 @@ void FiberStack::prepare(ucontext_t& context, void (*run)(void*), void* argument
               static_cast<unsigned>(data >> 32U), static_cast<unsigned>(data));
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

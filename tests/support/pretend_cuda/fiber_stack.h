@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 class FiberStack {
  public:
@@ -24,4 +24,4 @@ class FiberStack {
   std::byte* mapped_;
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -18,7 +18,7 @@
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/streams.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 // Idle fibers of all host threads.
@@ -272,4 +272,4 @@ void kernel_misused(const char* how) {
                           text_of(blockIdx), how));
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 constexpr unsigned kWarpSize = 32;
 
@@ -37,4 +37,4 @@ unsigned lane();
 /// Ends the program, naming the calling thread of the kernel.
 [[noreturn]] void kernel_misused(const char* how);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 struct Settings {
@@ -91,4 +91,4 @@ cudaError_t readiness_without_context() {
 InsideHostFunction::InsideHostFunction() { ++host_functions; }
 InsideHostFunction::~InsideHostFunction() { --host_functions; }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

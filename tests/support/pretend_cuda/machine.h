@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 struct MachineOptions {
   int gpus = 8;
@@ -101,4 +101,4 @@ void set_current_gpu(int gpu);
 /// Creates the context of this process on a GPU unless it exists.
 void make_context(int gpu);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -18,7 +18,7 @@
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/streams.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 namespace {
 
 constexpr std::size_t kAlignment = 256;  // alignment of cudaMalloc, and size of the guards
@@ -237,7 +237,7 @@ bool is_on_gpu(const void* data, std::size_t bytes) {
   return type_at(data, bytes) == cudaMemoryTypeDevice;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend
 
 namespace pretend = lockstep::pretend;
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// While `count` is above zero, memory unknown to CUDA counts as the current GPU's.
 void count_all_memory_as_gpus(int count);
@@ -18,4 +18,4 @@ std::uint64_t device_copies();
 /// Whether [data, data + bytes) is memory of a GPU. Ends the program if only a part of it is.
 bool is_on_gpu(const void* data, std::size_t bytes);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

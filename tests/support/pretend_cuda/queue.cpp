@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 void Moment::complete() {
   const std::lock_guard lock(mutex_);
@@ -72,4 +72,4 @@ void Queue::work() {
   }
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -11,7 +11,7 @@
 #include <random>
 #include <thread>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// A point in a queue that completes once.
 class Moment {
@@ -59,4 +59,4 @@ class Queue {
   std::thread thread_;  // last: it uses the others
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

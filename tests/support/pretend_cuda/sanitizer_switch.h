@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 class SanitizerSwitch {
  public:
@@ -27,4 +27,4 @@ class SanitizerSwitch {
   void* kept_inside_ = nullptr;
 };
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -3,7 +3,7 @@
 
 #include "tests/support/pretend_cuda/sanitizer_switch.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 SanitizerSwitch::SanitizerSwitch(void* stack, std::size_t bytes) : stack_(stack), bytes_(bytes) {}
 
@@ -23,4 +23,4 @@ void SanitizerSwitch::has_left() {
   __sanitizer_finish_switch_fiber(kept_outside_, nullptr, nullptr);
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

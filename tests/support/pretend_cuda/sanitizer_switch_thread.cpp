@@ -2,7 +2,7 @@
 
 #include "tests/support/pretend_cuda/sanitizer_switch.h"
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 SanitizerSwitch::SanitizerSwitch(void* stack, std::size_t bytes)
     : stack_(stack), bytes_(bytes), kept_inside_(__tsan_create_fiber(0)) {}
@@ -18,4 +18,4 @@ void SanitizerSwitch::has_entered() {}
 void SanitizerSwitch::will_leave() { __tsan_switch_to_fiber(kept_outside_, 0); }
 void SanitizerSwitch::has_left() {}
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 /// Enqueues `work` on `stream`, or adds it to the graph while the stream is captured. Returns
 /// CUDA's error.
@@ -26,4 +26,4 @@ cudaError_t check_no_capture();
 
 bool is_captured(cudaStream_t stream);
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend

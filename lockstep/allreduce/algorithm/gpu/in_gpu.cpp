@@ -9,7 +9,7 @@
 #include "lockstep/allreduce/transport/gpu_member.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 // A member's data for an operation. The member writes it before the barrier that compares the
@@ -112,4 +112,4 @@ std::vector<std::shared_ptr<GroupMember>> make_in_gpu(
   return connect_members(group);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -6,13 +6,13 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// Element i uses hosts[i]. The hosts are threads of this process, at most gpu::kMaxMembers
 /// (cuda/gpu_work.h). Throws Error (device) if `gpu` is not available.
 std::vector<std::shared_ptr<GroupMember>> make_in_gpu(
     const std::vector<std::shared_ptr<GroupMember>>& hosts, device::Device gpu);
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/cuda/stream.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 std::string version_text(int version) {
@@ -219,4 +219,4 @@ std::vector<std::shared_ptr<GroupMember>> make_nccl(
   return connect_members(group);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

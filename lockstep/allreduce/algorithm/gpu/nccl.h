@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/device/device.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 /// The NCCL version of the headers at compile time: "2.28.9", or "absent".
 std::string nccl_built_version();
@@ -36,4 +36,4 @@ std::vector<std::shared_ptr<GroupMember>> make_nccl(
     const std::vector<std::shared_ptr<GroupMember>>& hosts, const std::vector<device::Device>& gpus,
     MPI_Comm ranks, const NcclOptions& options = {});
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -2,7 +2,7 @@
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 [[noreturn]] void refuse() {
@@ -23,4 +23,4 @@ std::vector<std::shared_ptr<GroupMember>> make_nccl(
   refuse();
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

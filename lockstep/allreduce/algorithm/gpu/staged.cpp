@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 namespace {
 
 class Staged final : public GpuMember {
@@ -114,4 +114,4 @@ std::vector<std::shared_ptr<GroupMember>> make_staged(
   return connect_members(group);
 }
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

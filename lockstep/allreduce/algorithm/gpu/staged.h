@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/member/group_member.h"
 
-namespace lockstep::allreduce {
+namespace lockstep::inline v0::allreduce {
 
 struct StagedOptions {
   /// The host reduces one segment while the next ones are copied.
@@ -23,4 +23,4 @@ std::vector<std::shared_ptr<GroupMember>> make_staged(
     const std::vector<std::shared_ptr<GroupMember>>& hosts, const std::vector<device::Device>& gpus,
     const StagedOptions& options = {});
 
-}  // namespace lockstep::allreduce
+}  // namespace lockstep::inline v0::allreduce

@@ -3,7 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/cpu/onednn.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 using namespace dnnl;
 
@@ -87,4 +87,4 @@ void place(memory& memory, void* data, const stream& stream) {
   memory.set_data_handle(data, stream);
 }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

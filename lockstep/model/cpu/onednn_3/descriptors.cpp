@@ -3,7 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/cpu/onednn.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 using namespace dnnl;
 
@@ -87,4 +87,4 @@ softmax_backward::primitive_desc describe_softmax_backward(
 // The memory is on the CPU, the device of the stream; this call is synchronous.
 void place(memory& memory, void* data, const stream& /*stream*/) { memory.set_data_handle(data); }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 Shape AdditiveAttention::build(BuildContext& context) const {
   const std::vector<Shape>& inputs = context.inputs();
@@ -57,4 +57,4 @@ std::optional<std::size_t> AdditiveAttention::index_input(std::size_t inputs) co
   return inputs == 4 ? std::optional<std::size_t>(3) : std::nullopt;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

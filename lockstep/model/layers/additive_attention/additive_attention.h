@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct AdditiveAttentionSpec;
 
@@ -48,4 +48,4 @@ struct AdditiveAttentionSpec {
   bool training = false;      ///< whether a backward pass follows
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -11,7 +11,7 @@
 #include "lockstep/model/layers/additive_attention/additive_attention.h"
 #include "lockstep/model/layers/attention/row_product.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // The float32 memory of one thread for one sample. Rows are padded with zeros to whole cache lines.
@@ -279,9 +279,9 @@ class AdditiveAttentionOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> AdditiveAttention::compile_cpu(const CompileContext& context,
                                                           cpu::Context& cpu) const {
@@ -290,4 +290,4 @@ std::unique_ptr<Operation> AdditiveAttention::compile_cpu(const CompileContext& 
   return std::make_unique<cpu::AdditiveAttentionOperation<float>>(spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -4,7 +4,7 @@
 #include "lockstep/model/layers/additive_attention/additive_attention.h"
 #include "lockstep/model/layers/additive_attention/kernels.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class AdditiveAttentionOperation final : public Operation {
@@ -65,13 +65,13 @@ class AdditiveAttentionOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> AdditiveAttention::compile_gpu(const CompileContext& context,
                                                           cuda::Context& gpu) const {
   return std::make_unique<cuda::AdditiveAttentionOperation>(gpu, spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -5,7 +5,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -241,4 +241,4 @@ void additive_attention_gradients(const AdditiveAttentionArrays& arrays,
            stream, arrays.scale_partials, queries, spec.units, arrays.scale_gradient);
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include "lockstep/model/layers/additive_attention/additive_attention.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// What a pass reads and writes. Inputs are queries, keys and values; gradients that are empty or
 /// null are not computed.
@@ -34,4 +34,4 @@ void attend_additively(const AdditiveAttentionArrays& arrays, const AdditiveAtte
 void additive_attention_gradients(const AdditiveAttentionArrays& arrays,
                                   const AdditiveAttentionSpec& spec, cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

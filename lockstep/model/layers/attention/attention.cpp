@@ -6,9 +6,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 constexpr std::int64_t kMaxWidth = 256;  // per head: a GPU block keeps rows in registers
@@ -141,4 +141,4 @@ void Attention::write(nlohmann::json& object) const {
   object["rotary"] = options_.rotary;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

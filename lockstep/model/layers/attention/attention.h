@@ -5,9 +5,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct AttentionSpec;
 
@@ -97,4 +97,4 @@ struct AttentionSpec {
   }
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

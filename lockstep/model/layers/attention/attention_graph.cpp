@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 // [batch, heads, rows, columns], dense.
@@ -227,4 +227,4 @@ void AttentionGraph::write_gradient(Tensor scores, Tensor rows, std::int64_t id,
   reduce(CUDNN_REDUCE_TENSOR_ADD, all, gradient);
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

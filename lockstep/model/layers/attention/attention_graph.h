@@ -10,7 +10,7 @@
 #include "lockstep/model/cuda/cudnn_graph.h"
 #include "lockstep/model/layers/attention/attention.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// The two passes of an attention.
 enum class AttentionPass { forward, backward };
@@ -86,4 +86,4 @@ class AttentionGraph {
   GraphDescriptor whole_;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -7,7 +7,7 @@
 #include "lockstep/model/layers/attention/kernels.h"
 #include "lockstep/model/layers/attention/tiles.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -164,4 +164,4 @@ void attend_in_cache(const AttentionArrays& arrays, const AttentionSpec& spec, s
   });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -12,7 +12,7 @@
 #include "lockstep/model/layers/attention/head_copies.h"
 #include "lockstep/model/layers/attention/row_product.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 constexpr std::int64_t kBlock = 64;  // queries, and keys, per block of scores
@@ -387,9 +387,9 @@ class AttentionOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Attention::compile_cpu(const CompileContext& context,
                                                   cpu::Context& cpu) const {
@@ -398,4 +398,4 @@ std::unique_ptr<Operation> Attention::compile_cpu(const CompileContext& context,
   return std::make_unique<cpu::AttentionOperation<float>>(spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -8,7 +8,7 @@
 #include "lockstep/model/layers/attention/cudnn_attention.h"
 #include "lockstep/model/layers/attention/kernels.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class AttentionOperation final : public Operation {
@@ -103,9 +103,9 @@ class CachedAttentionOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Attention::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
@@ -114,4 +114,4 @@ std::unique_ptr<Operation> Attention::compile_gpu(const CompileContext& context,
   return std::make_unique<cuda::AttentionOperation>(gpu, attention);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

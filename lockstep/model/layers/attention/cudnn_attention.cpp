@@ -11,7 +11,7 @@
 
 #include "lockstep/model/cuda/trial_timer.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 constexpr std::int64_t kMaxWidth = 128;  // per head, in both passes
@@ -159,4 +159,4 @@ std::unique_ptr<CudnnAttention> choose_attention(Context& context, const Attenti
   return chosen;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

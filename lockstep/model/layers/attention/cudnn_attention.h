@@ -13,7 +13,7 @@
 #include "lockstep/model/layers/attention/attention_graph.h"
 #include "lockstep/model/layers/attention/kernels.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// The passes of an attention by cuDNN. Forward saves what our own kernels save.
 class CudnnAttention {
@@ -63,4 +63,4 @@ std::string reason_for_own_kernels(const ComputeOptions& options, const Attentio
 /// reason (Context::note).
 std::unique_ptr<CudnnAttention> choose_attention(Context& context, const AttentionSpec& spec);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

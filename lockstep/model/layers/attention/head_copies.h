@@ -13,7 +13,7 @@
 #include "lockstep/model/layers/attention/attention.h"
 #include "lockstep/model/layers/attention/row_product.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 /// Reads and writes heads of arrays of type T. Their rows are padded with zeros to row() elements.
 template <typename T>
@@ -153,4 +153,4 @@ class HeadCopies {
   Eigen::ArrayXXf sines_;
 };
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -8,7 +8,7 @@
 #include "lockstep/model/cuda/elements.h"
 #include "lockstep/model/layers/attention/tiles.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -354,4 +354,4 @@ void attention_gradients(const AttentionArrays& arrays, const AttentionSpec& spe
       });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

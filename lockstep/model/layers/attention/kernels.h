@@ -9,9 +9,9 @@
 #include <cstdint>
 
 #include "lockstep/model/layers/attention/attention.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// What a pass reads and writes. Queries, keys and values are three views, or parts of the same one
 /// (AttentionSpec::part); `gradients` that are empty are not computed.
@@ -45,4 +45,4 @@ std::size_t cache_bytes(const AttentionSpec& spec, Precision precision);
 void attend_in_cache(const AttentionArrays& arrays, const AttentionSpec& spec, std::byte* cache,
                      std::int64_t position, cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

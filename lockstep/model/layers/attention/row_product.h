@@ -9,7 +9,7 @@
 
 #include "lockstep/model/cpu/lanes.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 /// Elements of a cache line; rows begin with one, and their lengths are multiples of it.
 constexpr std::int64_t kLine = 16;
@@ -126,4 +126,4 @@ void multiply(const LeftFactor& a, std::int64_t rows, PaddedRows<const float> b,
     multiply_rows<1, kAdd>({a.data + i * a.row, a.row, a.depth}, b, depth, c.from(i), columns);
 }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

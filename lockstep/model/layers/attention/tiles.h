@@ -7,7 +7,7 @@
 #include "lockstep/model/cuda/elements.h"
 #include "lockstep/model/layers/attention/attention.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 constexpr int kTile = 64;     // queries, or keys
 constexpr int kColumns = 32;  // columns of a head per step
@@ -177,4 +177,4 @@ __device__ float reduce_row(float value, Reduce reduce) {
   return value;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

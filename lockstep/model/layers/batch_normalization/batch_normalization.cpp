@@ -5,9 +5,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 Shape BatchNormalization::build(BuildContext& context) const {
   const Shape& input = context.row_input();
@@ -55,4 +55,4 @@ void BatchNormalization::write(nlohmann::json& object) const {
   object["initial_gamma"] = options_.initial_gamma;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -2,9 +2,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct BatchNormalizationSpec;
 
@@ -65,4 +65,4 @@ struct BatchNormalizationSpec {
   bool statistics = false;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

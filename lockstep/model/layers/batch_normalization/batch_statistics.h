@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Count, mean and sum of squared deviations from the mean. Unlike a sum of squares, this loses no
 /// precision when the mean is large compared with the deviation.
@@ -79,4 +79,4 @@ struct MomentsLayout {
   }
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -14,7 +14,7 @@
 #include "lockstep/model/cpu/lanes.h"
 #include "lockstep/model/layers/batch_normalization/batch_statistics.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // Registers that are summed in parallel, to hide the latency of additions.
@@ -444,4 +444,4 @@ void input_gradient(const GradientArrays& arrays, const ChannelScale& scale, con
   });
 }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 /// Groups the rows of an array into wide rows, so that registers are full and each place of a wide
 /// row always has the same channel. Places are summed over blocks of wide rows, blocks over parts
@@ -69,4 +69,4 @@ void input_gradient(const GradientArrays& arrays, const ChannelScale& scale, con
                     float count, const ChannelRows& rows, std::span<std::byte> scratch,
                     const TensorView& input_gradient, const TensorView& added_gradient);
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

@@ -2,13 +2,13 @@
 #include <cmath>
 #include <vector>
 
-#include "lockstep/model/backend.h"
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layer/backend.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/batch_normalization/batch_statistics.h"
 #include "lockstep/model/layers/batch_normalization/channel_rows.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // In training, the statistics cover all members of the exchange; without one, only this replica.
@@ -136,13 +136,13 @@ class BatchNormalizationOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> BatchNormalization::compile_cpu(const CompileContext& context,
                                                            cpu::Context& cpu) const {
   return std::make_unique<cpu::BatchNormalizationOperation>(spec(context), cpu.statistics);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

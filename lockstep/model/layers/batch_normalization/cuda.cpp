@@ -1,11 +1,11 @@
-#include "lockstep/model/backend.h"
 #include "lockstep/model/cuda/context.h"
+#include "lockstep/model/layer/backend.h"
+#include "lockstep/model/layer/step_profile.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/batch_normalization/batch_statistics.h"
 #include "lockstep/model/layers/batch_normalization/kernels.h"
-#include "lockstep/model/step_profile.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 // In training, the statistics cover all members of the exchange; without one, only this replica.
@@ -159,13 +159,13 @@ class BatchNormalizationOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> BatchNormalization::compile_gpu(const CompileContext& context,
                                                            cuda::Context& gpu) const {
   return std::make_unique<cuda::BatchNormalizationOperation>(gpu, spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

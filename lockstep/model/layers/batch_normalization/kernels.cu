@@ -3,7 +3,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/channel_reduction.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -346,4 +346,4 @@ void input_gradient(const TensorView& input, const std::uint8_t* mask,
              });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -10,9 +10,9 @@
 
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/layers/batch_normalization/batch_statistics.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Arguments for computing statistics from the moments over all rows of `moments`: per channel the
 /// mean and 1 / sqrt(variance + epsilon), and their count. Moves the moving statistics by 1 -
@@ -91,4 +91,4 @@ void input_gradient(const TensorView& input, const std::uint8_t* mask,
                     const TensorView& input_gradient, const TensorView& residual_gradient,
                     cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 Shape Conv2D::build(BuildContext& context) const {
   return build_on(context, context.image_input(), false);
@@ -74,4 +74,4 @@ void Conv2D::write(nlohmann::json& object) const {
   object["initializer"] = to_string(options_.initializer);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

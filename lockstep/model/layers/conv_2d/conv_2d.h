@@ -5,10 +5,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "lockstep/model/layers/builtin_layer.h"
-#include "lockstep/model/layers/window.h"
+#include "lockstep/model/layer/builtin_layer.h"
+#include "lockstep/model/layer/window.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct Conv2DSpec;
 
@@ -76,4 +76,4 @@ struct Conv2DSpec {
   bool statistics = false;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

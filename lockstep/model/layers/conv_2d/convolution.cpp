@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 constexpr int kMaxTrials = 8;
@@ -100,4 +100,4 @@ std::optional<ConvolutionAlgorithm> fastest_of(Context& context, ConvolutionEngi
   return best;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -17,7 +17,7 @@
 #include "lockstep/model/cuda/trial_timer.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// The three passes of a convolution.
 enum class ConvolutionPass { forward, backward_data, backward_filter };
@@ -79,4 +79,4 @@ std::optional<ConvolutionAlgorithm> fastest_of(Context& context, ConvolutionEngi
                                                const std::function<void()>& enqueue,
                                                float& shortest);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -16,7 +16,7 @@
 #include "lockstep/model/layers/conv_2d/legacy_convolution.h"
 #include "lockstep/model/layers/conv_2d/padded_convolution.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 // A pass of a convolution whose input is zero after the first `channels` channels.
@@ -226,4 +226,4 @@ std::unique_ptr<ConvolutionEngine> choose_summing_convolution(Context& context,
   return is_selected ? std::move(summing) : nullptr;
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -7,7 +7,7 @@
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// The engine and algorithm for `pass`, as ComputeOptions::convolutions allows: from the cache, or
 /// the fastest in a trial, which includes FoldedConvolution. Without memory for a trial, or if
@@ -28,4 +28,4 @@ std::unique_ptr<ConvolutionEngine> choose_summing_convolution(Context& context,
                                                               const Conv2DSpec& spec,
                                                               ConvolutionEngine& separate);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -8,13 +8,13 @@
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/cpu/relu.h"
+#include "lockstep/model/layer/step_profile.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/layers/conv_2d/direct_gradient.h"
 #include "lockstep/model/layers/conv_2d/winograd.h"
-#include "lockstep/model/step_profile.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // Lockstep's kernels are [filters, height, width, channels / groups]; oneDNN uses the logical order
@@ -337,9 +337,9 @@ class TransposedOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Conv2D::compile_cpu(const CompileContext& context,
                                                cpu::Context& cpu) const {
@@ -351,4 +351,4 @@ std::unique_ptr<Operation> Conv2DTranspose::compile_cpu(const CompileContext& co
   return std::make_unique<cpu::TransposedOperation>(cpu, spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -9,13 +9,13 @@
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/cuda/elementwise.h"
+#include "lockstep/model/layer/step_profile.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
 #include "lockstep/model/layers/conv_2d/convolution_choice.h"
 #include "lockstep/model/layers/conv_2d/derived.h"
-#include "lockstep/model/step_profile.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 // Input images of the network are padded with channels during conversion, unless most channels
@@ -214,9 +214,9 @@ class TransposedOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Conv2D::compile_gpu(const CompileContext& context,
                                                cuda::Context& gpu) const {
@@ -228,4 +228,4 @@ std::unique_ptr<Operation> Conv2DTranspose::compile_gpu(const CompileContext& co
   return std::make_unique<cuda::TransposedOperation>(gpu, spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

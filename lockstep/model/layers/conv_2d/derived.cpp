@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 // [T, C] as an image of one row.
@@ -169,4 +169,4 @@ void Conv2DTranspose::write(nlohmann::json& object) const {
   object["initializer"] = to_string(options_.initializer);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -9,7 +9,7 @@
 
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Common base of these convolutions.
 class DerivedConvolution : public BuiltinLayer {
@@ -132,4 +132,4 @@ class Conv2DTranspose final : public BuiltinLayer {
   Options options_;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

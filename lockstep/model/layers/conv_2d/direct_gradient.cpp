@@ -9,7 +9,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/model/cpu/lanes.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // A tap is an image value at one place of each window; that of the bias is 1. Registers hold the
@@ -181,4 +181,4 @@ void DirectKernelGradient::run(const float* images, const float* output_gradient
   if (bias_gradient != nullptr) std::copy_n(sums + taps_ * filters, filters, bias_gradient);
 }
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

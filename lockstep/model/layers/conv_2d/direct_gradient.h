@@ -9,7 +9,7 @@
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 /// The gradient of float32 arrays. The batch is divided into parts whose sums are added in order,
 /// so that the result does not depend on the number of threads.
@@ -41,4 +41,4 @@ class DirectKernelGradient {
   std::int64_t rows_, columns_;  // output rows and columns per step
 };
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

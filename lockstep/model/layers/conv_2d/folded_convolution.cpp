@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/cuda/context.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 std::int64_t divided_up(std::int64_t dividend, std::int64_t divisor) {
@@ -104,4 +104,4 @@ TensorView FoldedConvolution::view(void* data, std::int64_t elements) const {
   return {data, static_cast<std::size_t>(elements), context_.options().precision};
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -11,7 +11,7 @@
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Whether FoldedConvolution computes `pass` of `spec` and may be faster. `channels` are those of
 /// the input that are not zero, at most 4. The input gradient is not supported: such a convolution
@@ -50,4 +50,4 @@ class FoldedConvolution final : public ConvolutionEngine {
   std::size_t own_bytes_ = 0;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 // Tensor ids of the graph; the sums are the last.
@@ -156,4 +156,4 @@ void GraphConvolution::run(const ConvolutionArrays& arrays, void* workspace) {
              std::span<void* const>(memory).first(count), workspace);
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

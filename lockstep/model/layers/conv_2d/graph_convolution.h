@@ -11,7 +11,7 @@
 #include "lockstep/model/cuda/cudnn_graph.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 GraphDescriptor describe_window(const WindowGeometry& window);
 
@@ -70,4 +70,4 @@ class GraphConvolution final : public ConvolutionEngine {
   std::optional<GraphPlan> plan_;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 template <typename Handle, auto create, auto destroy>
@@ -145,4 +145,4 @@ void LegacyConvolution::run(const ConvolutionArrays& arrays, void* workspace) {
   }
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -8,7 +8,7 @@
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
@@ -40,4 +40,4 @@ class LegacyConvolution final : public ConvolutionEngine {
   ConvolutionAlgorithm algorithm_;
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

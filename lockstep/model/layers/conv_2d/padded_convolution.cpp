@@ -5,7 +5,7 @@
 #include "lockstep/model/cuda/bias.h"
 #include "lockstep/model/cuda/context.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 bool has_uneven_zeros(const WindowGeometry& window) {
   return window.pad_top != window.pad_bottom || window.pad_left != window.pad_right;
@@ -45,4 +45,4 @@ void PaddedConvolution::run(const ConvolutionArrays& arrays, void* workspace) {
   if (writes_image) crop_image(copy, w, spec_.batch, image, context_.native());
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -8,7 +8,7 @@
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Whether the window has more zeros on one side than on the other.
 bool has_uneven_zeros(const WindowGeometry& window);
@@ -38,4 +38,4 @@ class PaddedConvolution final : public ConvolutionEngine {
   std::size_t own_bytes_ = 0;  // workspace bytes of the copy
 };
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

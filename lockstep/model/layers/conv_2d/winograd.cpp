@@ -8,7 +8,7 @@
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/lanes.h"
 
-namespace lockstep::model::cpu::winograd {
+namespace lockstep::inline v0::model::cpu::winograd {
 namespace {
 
 // Consecutive arrays in scratch memory, each aligned to a cache line.
@@ -274,4 +274,4 @@ void KernelGradient::run(const T* images, const T* output_gradient, float* kerne
   if (bias_gradient != nullptr) sum_pixels(gradients, spec_.batch, bias_gradient);
 }
 
-}  // namespace lockstep::model::cpu::winograd
+}  // namespace lockstep::inline v0::model::cpu::winograd

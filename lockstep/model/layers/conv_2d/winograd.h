@@ -14,7 +14,7 @@
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/winograd_transforms.h"
 
-namespace lockstep::model::cpu::winograd {
+namespace lockstep::inline v0::model::cpu::winograd {
 
 /// What a convolution computes: its output, the gradient of its input, or that of its kernel.
 enum class Pass { forward, data_gradient, kernel_gradient };
@@ -83,4 +83,4 @@ class KernelGradient {
   Primitive next_product_;   // adds a block to the result
 };
 
-}  // namespace lockstep::model::cpu::winograd
+}  // namespace lockstep::inline v0::model::cpu::winograd

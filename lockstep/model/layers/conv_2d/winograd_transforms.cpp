@@ -9,7 +9,7 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/model/cpu/lanes.h"
 
-namespace lockstep::model::cpu::winograd {
+namespace lockstep::inline v0::model::cpu::winograd {
 namespace {
 
 // The transforms of a row or a column: values of polynomials at 0, +-1/sqrt(2), +-sqrt(2) and
@@ -301,4 +301,4 @@ template void transform_rotated_kernel(const Eigen::bfloat16*, std::int64_t, std
                                        const Matrices&);
 template void sum_pixels(const Images<const Eigen::bfloat16>&, std::int64_t, float*);
 
-}  // namespace lockstep::model::cpu::winograd
+}  // namespace lockstep::inline v0::model::cpu::winograd

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::model::cpu::winograd {
+namespace lockstep::inline v0::model::cpu::winograd {
 
 constexpr std::int64_t kKernel = 3;                // side of a kernel in pixels
 constexpr std::int64_t kTile = 4;                  // side of an output tile
@@ -70,4 +70,4 @@ void write_kernel_gradient(const Matrices& matrices, float* gradient);
 template <typename T>
 void sum_pixels(const Images<const T>& images, std::int64_t batch, float* sums);
 
-}  // namespace lockstep::model::cpu::winograd
+}  // namespace lockstep::inline v0::model::cpu::winograd

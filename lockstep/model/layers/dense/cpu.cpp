@@ -5,11 +5,11 @@
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/cpu/relu.h"
+#include "lockstep/model/layer/step_profile.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/dense/row_loss.h"
-#include "lockstep/model/step_profile.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // Weights keep their layout [units, inputs]: at the batch sizes of one replica, copying to a
@@ -134,9 +134,9 @@ class DenseOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> FullyConnected::compile_cpu(const CompileContext& context,
                                                        cpu::Context& cpu) const {
@@ -146,4 +146,4 @@ std::unique_ptr<Operation> FullyConnected::compile_cpu(const CompileContext& con
   return std::make_unique<cpu::DenseOperation>(cpu, dense);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -5,11 +5,11 @@
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/cuda/matrix_product.h"
+#include "lockstep/model/layer/step_profile.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/dense/row_loss.h"
-#include "lockstep/model/step_profile.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class DenseOperation final : public Operation {
@@ -101,9 +101,9 @@ class DenseOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> FullyConnected::compile_gpu(const CompileContext& context,
                                                        cuda::Context& gpu) const {
@@ -118,4 +118,4 @@ std::unique_ptr<Operation> FullyConnected::compile_gpu(const CompileContext& con
   return std::make_unique<cuda::DenseOperation>(gpu, dense);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 Shape Dense::build(BuildContext& context) const {
   Shape output = context.row_input();
@@ -80,4 +80,4 @@ void TiedDense::write(nlohmann::json& object) const {
   object["use_bias"] = options_.use_bias;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

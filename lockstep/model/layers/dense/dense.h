@@ -3,9 +3,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct DenseSpec;
 
@@ -101,4 +101,4 @@ struct DenseSpec {
   std::int64_t row_stride = 0;  ///< elements per output row, with loss_rows only; 0: units
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -8,7 +8,7 @@
 
 #include "lockstep/model/layers/dense/dense.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// `Layer`, the operation of a fully connected layer on one kind of device, and the loss of its
 /// output: some rows at a time, so that the logits of a batch are never stored whole, nor their
@@ -84,4 +84,4 @@ class DenseLossOperation final : public Operation {
   Operands block_operands_;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

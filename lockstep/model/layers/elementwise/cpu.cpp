@@ -14,7 +14,7 @@
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/random/random.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // Computes in float32 blocks, also for 16-bit elements: see float_rows.h.
@@ -326,9 +326,9 @@ std::unique_ptr<Operation> make_typed(const Context& context, const Arguments&..
 }
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& /*context*/,
                                              cpu::Context& /*cpu*/) const {
@@ -367,4 +367,4 @@ std::unique_ptr<Operation> Softmax::compile_cpu(const CompileContext& context,
   return std::make_unique<cpu::SoftmaxOperation>(cpu, rows, width, context.training);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -3,9 +3,10 @@
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/cuda/loss.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/layers/elementwise/kernels.h"
 #include "lockstep/model/layers/elementwise/pointwise.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class ReluOperation final : public Operation {
@@ -149,9 +150,9 @@ class MultiplyOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> ReLU::compile_gpu(const CompileContext& /*context*/,
                                              cuda::Context& gpu) const {
@@ -184,4 +185,4 @@ std::unique_ptr<Operation> Softmax::compile_gpu(const CompileContext& context,
   return std::make_unique<cuda::SoftmaxOperation>(gpu, context.output.back());
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

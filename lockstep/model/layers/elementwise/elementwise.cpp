@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/enum_names.h"
+#include "lockstep/model/layer/json_object.h"
 #include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
-#include "lockstep/model/layers/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 constexpr auto kInt8Types =
@@ -110,4 +110,4 @@ Shape Multiply::build(BuildContext& context) const { return common_shape(context
 
 Shape Softmax::build(BuildContext& context) const { return context.row_input(); }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -5,9 +5,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// max(x, 0). Any shape.
 class ReLU final : public BuiltinLayer {
@@ -107,4 +107,4 @@ class Softmax final : public BuiltinLayer {
   Traits traits() const override { return {.incremental = true, .incremental_on_gpu = true}; }
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

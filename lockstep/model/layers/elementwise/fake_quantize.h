@@ -5,7 +5,7 @@
 
 #include "lockstep/model/layers/elementwise/pointwise.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// A type of 8-bit integers.
 enum class Int8Type {
@@ -61,4 +61,4 @@ struct FakeQuantizeFunction {
 /// is 0 outside (Jacob et al., CVPR 2018; fake_quantize_per_tensor_affine of PyTorch). Any shape.
 using FakeQuantize = FunctionLayer<FakeQuantizeFunction>;
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

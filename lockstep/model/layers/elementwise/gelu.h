@@ -7,7 +7,7 @@
 
 #include "lockstep/model/layers/elementwise/pointwise.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// The function of GELU, and its option.
 struct GeluFunction {
@@ -59,4 +59,4 @@ struct GeluFunction {
 /// (Hendrycks and Gimpel, arXiv 1606.08415). Any shape.
 using GELU = FunctionLayer<GeluFunction>;
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

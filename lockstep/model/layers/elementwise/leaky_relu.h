@@ -5,7 +5,7 @@
 
 #include "lockstep/model/layers/elementwise/pointwise.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// The function of LeakyReLU, and its option.
 struct LeakyReluFunction {
@@ -26,4 +26,4 @@ struct LeakyReluFunction {
 /// x where it is above 0, otherwise negative_slope * x (Maas, Hannun and Ng, ICML 2013). Any shape.
 using LeakyReLU = FunctionLayer<LeakyReluFunction>;
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

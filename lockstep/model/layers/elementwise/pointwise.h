@@ -5,9 +5,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Common base of all FunctionLayer classes.
 class PointwiseLayer : public BuiltinLayer {
@@ -72,4 +72,4 @@ class FunctionLayer final : public PointwiseLayer {
   F function_;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

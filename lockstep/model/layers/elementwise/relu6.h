@@ -3,7 +3,7 @@
 
 #include "lockstep/model/layers/elementwise/pointwise.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// The function of ReLU6.
 struct Relu6Function {
@@ -18,4 +18,4 @@ struct Relu6Function {
 /// min(max(x, 0), 6) (Howard et al., arXiv 1704.04861). Any shape.
 using ReLU6 = FunctionLayer<Relu6Function>;
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

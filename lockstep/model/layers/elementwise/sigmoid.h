@@ -5,7 +5,7 @@
 
 #include "lockstep/model/layers/elementwise/pointwise.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// The function of Sigmoid.
 struct SigmoidFunction {
@@ -29,4 +29,4 @@ struct SigmoidFunction {
 /// 1 / (1 + exp(-x)). Any shape.
 using Sigmoid = FunctionLayer<SigmoidFunction>;
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -6,7 +6,7 @@
 #include "lockstep/model/layers/elementwise/pointwise.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// The function of SiLU.
 struct SiluFunction {
@@ -32,4 +32,4 @@ struct SiluFunction {
 /// x / (1 + exp(-x)). Any shape.
 using SiLU = FunctionLayer<SiluFunction>;
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

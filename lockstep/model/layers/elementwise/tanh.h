@@ -5,7 +5,7 @@
 
 #include "lockstep/model/layers/elementwise/pointwise.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// The function of Tanh.
 struct TanhFunction {
@@ -29,4 +29,4 @@ struct TanhFunction {
 /// tanh(x). Any shape.
 using Tanh = FunctionLayer<TanhFunction>;
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

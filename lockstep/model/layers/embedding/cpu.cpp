@@ -9,7 +9,7 @@
 #include "lockstep/model/layers/embedding/embedding.h"
 #include "lockstep/model/layers/embedding/positional_embedding.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 template <int kSize>
@@ -157,9 +157,9 @@ class PositionalEmbeddingOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Embedding::compile_cpu(const CompileContext& context,
                                                   cpu::Context& /*cpu*/) const {
@@ -175,4 +175,4 @@ std::unique_ptr<Operation> PositionalEmbedding::compile_cpu(const CompileContext
                                                                     fixed_table(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

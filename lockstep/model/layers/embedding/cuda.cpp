@@ -10,7 +10,7 @@
 #include "lockstep/model/layers/embedding/kernels.h"
 #include "lockstep/model/layers/embedding/positional_embedding.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class EmbeddingOperation final : public Operation {
@@ -111,9 +111,9 @@ class PositionalEmbeddingOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Embedding::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
@@ -126,4 +126,4 @@ std::unique_ptr<Operation> PositionalEmbedding::compile_gpu(const CompileContext
                                                               fixed_table(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

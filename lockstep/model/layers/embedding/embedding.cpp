@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 Shape Embedding::build(BuildContext& context) const {
   Shape output = context.input();
@@ -38,4 +38,4 @@ void Embedding::write(nlohmann::json& object) const {
   if (options_.stddev > 0) object["stddev"] = options_.stddev;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json_fwd.hpp>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct EmbeddingSpec;
 
@@ -55,4 +55,4 @@ struct EmbeddingSpec {
   bool training = false;       ///< whether a backward pass follows
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

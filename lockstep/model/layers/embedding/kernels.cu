@@ -5,7 +5,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -158,4 +158,4 @@ void add_table(const TensorView& input, const TensorView& table, const TensorVie
              });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

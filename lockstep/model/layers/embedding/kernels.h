@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// output[i] = table[indices[i]], rows of `dimension` elements. All have the type of `table`.
 void gather_rows(const TensorView& table, std::span<const std::int32_t> indices,
@@ -27,4 +27,4 @@ void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std
 void add_table(const TensorView& input, const TensorView& table, const TensorView& output,
                cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

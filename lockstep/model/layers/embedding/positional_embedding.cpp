@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/enum_names.h"
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 constexpr auto kPositionKinds =
@@ -76,4 +76,4 @@ void PositionalEmbedding::write(nlohmann::json& object) const {
   if (options_.stddev > 0) object["stddev"] = options_.stddev;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct PositionalEmbeddingSpec;
 
@@ -64,4 +64,4 @@ struct PositionalEmbeddingSpec {
   bool training = false;      ///< whether a backward pass follows
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -6,7 +6,7 @@
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // Rows are widened to float32 when they are read and rounded once when they are written. Sums over
@@ -123,9 +123,9 @@ class RowNormalizationOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> RowNormalization::compile_cpu(const CompileContext& context,
                                                          cpu::Context& cpu) const {
@@ -134,4 +134,4 @@ std::unique_ptr<Operation> RowNormalization::compile_cpu(const CompileContext& c
   return std::make_unique<cpu::RowNormalizationOperation<float>>(spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

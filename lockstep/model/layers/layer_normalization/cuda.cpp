@@ -2,7 +2,7 @@
 #include "lockstep/model/layers/layer_normalization/kernels.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class RowNormalizationOperation final : public Operation {
@@ -53,13 +53,13 @@ class RowNormalizationOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> RowNormalization::compile_gpu(const CompileContext& context,
                                                          cuda::Context& gpu) const {
   return std::make_unique<cuda::RowNormalizationOperation>(gpu, spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

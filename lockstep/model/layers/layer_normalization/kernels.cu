@@ -6,7 +6,7 @@
 #include "lockstep/model/cuda/channel_reduction.h"
 #include "lockstep/model/cuda/elements.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -161,4 +161,4 @@ void sample_gradients(const TensorView& input, const TensorView& output_gradient
   });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

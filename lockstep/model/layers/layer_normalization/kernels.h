@@ -6,9 +6,9 @@
 
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// output = (input - mean) * inverse_deviation * gamma + beta, each row with its own statistics,
 /// which are written to `statistics` [rows] unless it is null. Unless spec.centers, the mean is 0
@@ -28,4 +28,4 @@ void sample_gradients(const TensorView& input, const TensorView& output_gradient
                       const RowStatistics* statistics, const RowNormalizationSpec& spec,
                       const float* gamma, const TensorView& input_gradient, cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

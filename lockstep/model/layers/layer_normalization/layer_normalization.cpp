@@ -5,9 +5,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 Shape RowNormalization::build(BuildContext& context) const {
   const Shape& input = context.row_input();
@@ -41,4 +41,4 @@ std::shared_ptr<const Layer> RMSNormalization::read(JsonObject& object, const Da
       Options{.epsilon = object.number("epsilon", Options{}.epsilon)});
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

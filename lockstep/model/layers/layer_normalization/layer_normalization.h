@@ -2,9 +2,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct RowNormalizationSpec;
 
@@ -86,4 +86,4 @@ struct RowStatistics {
   float inverse_deviation = 0;  ///< 1 / sqrt(variance + epsilon)
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "lockstep/model/layers/window.h"
+#include "lockstep/model/layer/window.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// One axis of an image that is enlarged by an integer factor. Pixel centers are at half-integers:
 /// output i is at (i + 1/2) / size - 1/2 of the input, clamped to its first and last pixel.
@@ -76,4 +76,4 @@ inline BilinearSpec bilinear_spec(std::int64_t batch, const Shape& input, Extent
           .horizontal = axis(input[1], size.width)};
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

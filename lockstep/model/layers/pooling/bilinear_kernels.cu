@@ -3,7 +3,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 // A pixel of an image array, and its first channel.
@@ -104,4 +104,4 @@ void bilinear_backward(const TensorView& output_gradient, const BilinearSpec& sp
              });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

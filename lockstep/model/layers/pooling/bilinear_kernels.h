@@ -5,9 +5,9 @@
 #include <cuda_runtime_api.h>
 
 #include "lockstep/model/layers/pooling/bilinear.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// The images of `input` enlarged.
 void bilinear_forward(const TensorView& input, const BilinearSpec& spec, const TensorView& output,
@@ -16,4 +16,4 @@ void bilinear_forward(const TensorView& input, const BilinearSpec& spec, const T
 void bilinear_backward(const TensorView& output_gradient, const BilinearSpec& spec,
                        const TensorView& input_gradient, cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -11,7 +11,7 @@
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // A half-open range of rows or columns.
@@ -295,9 +295,9 @@ std::unique_ptr<Operation> make_pool(const Pool2DSpec& spec) {
 }
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Pool2D::compile_cpu(const CompileContext& context,
                                                cpu::Context& cpu) const {
@@ -306,4 +306,4 @@ std::unique_ptr<Operation> Pool2D::compile_cpu(const CompileContext& context,
   return cpu::make_pool<float>(spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -3,7 +3,7 @@
 #include "lockstep/model/layers/pooling/kernels.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class Pool2DOperation final : public Operation {
@@ -93,9 +93,9 @@ class BilinearOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext& context,
                                                cuda::Context& gpu) const {
@@ -111,4 +111,4 @@ std::unique_ptr<Operation> UpSampling2D::compile_gpu(const CompileContext& conte
       gpu, context.batch, reversed_up_sampling(context.output, options_.size));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/model/layers/window.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/layer/window.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Bytes needed to store, for every output, the position of the maximum in its window.
 std::size_t largest_bytes(const WindowGeometry& window, std::int64_t batch);
@@ -32,4 +32,4 @@ void average_pool_backward(const TensorView& output_gradient, const WindowGeomet
                            std::int64_t batch, float scale, const TensorView& input_gradient,
                            cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

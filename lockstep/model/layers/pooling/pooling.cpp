@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 Pool2DSpec spec_of(Pool2DSpec::Kind kind, const PoolOptions& options,
@@ -93,4 +93,4 @@ void UpSampling2D::write(nlohmann::json& object) const {
   object["interpolation"] = to_string(options_.interpolation);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

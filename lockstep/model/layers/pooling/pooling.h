@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/model/layers/builtin_layer.h"
-#include "lockstep/model/layers/window.h"
+#include "lockstep/model/layer/builtin_layer.h"
+#include "lockstep/model/layer/window.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct Pool2DSpec;
 
@@ -145,4 +145,4 @@ struct Pool2DSpec {
   bool training = false;   ///< whether a backward pass follows
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

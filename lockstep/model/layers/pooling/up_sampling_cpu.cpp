@@ -6,7 +6,7 @@
 #include "lockstep/model/layers/pooling/bilinear.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // `window` is that of the reverse pooling: its windows are the pixels of the input.
@@ -124,9 +124,9 @@ class BilinearOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> UpSampling2D::compile_cpu(const CompileContext& context,
                                                      cpu::Context& cpu) const {
@@ -142,4 +142,4 @@ std::unique_ptr<Operation> UpSampling2D::compile_cpu(const CompileContext& conte
   return std::make_unique<cpu::UpSampling2DOperation<float>>(context.batch, window);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -9,7 +9,7 @@
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 /// The arrays of one direction of elements T.
 template <typename T>
@@ -175,4 +175,4 @@ class RecurrentCells {
   Values wide_row_ = Values(spec_.units);
 };
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

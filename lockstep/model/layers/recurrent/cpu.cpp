@@ -3,12 +3,12 @@
 
 #include "lockstep/model/cpu/float_rows.h"
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layer/step_profile.h"
 #include "lockstep/model/layers/recurrent/cells.h"
 #include "lockstep/model/layers/recurrent/products.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
-#include "lockstep/model/step_profile.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 constexpr auto kFloat = memory::data_type::f32;
@@ -329,9 +329,9 @@ class RecurrentOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Recurrent::compile_cpu(const CompileContext& context,
                                                   cpu::Context& cpu) const {
@@ -340,4 +340,4 @@ std::unique_ptr<Operation> Recurrent::compile_cpu(const CompileContext& context,
   return std::make_unique<cpu::RecurrentOperation<float>>(cpu, spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

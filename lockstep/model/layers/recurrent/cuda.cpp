@@ -4,11 +4,11 @@
 #include "lockstep/model/cuda/bias.h"
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/cuda/matrix_product.h"
+#include "lockstep/model/layer/step_profile.h"
 #include "lockstep/model/layers/recurrent/kernels.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
-#include "lockstep/model/step_profile.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class RecurrentOperation final : public Operation {
@@ -248,9 +248,9 @@ class RecurrentOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> Recurrent::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
@@ -261,4 +261,4 @@ std::unique_ptr<Operation> Recurrent::compile_gpu(const CompileContext& context,
   return std::make_unique<cuda::RecurrentOperation>(gpu, padded);
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -5,7 +5,7 @@
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -385,4 +385,4 @@ void restore_inputs(const RecurrentSpec& spec, int direction, const void* ordere
   });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

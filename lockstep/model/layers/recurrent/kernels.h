@@ -8,9 +8,9 @@
 #include <span>
 
 #include "lockstep/model/layers/recurrent/recurrent.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// The arrays of one step, [rows, width] or [rows, units]; see RecurrentLayout.
 struct RecurrentStep {
@@ -72,4 +72,4 @@ void order_inputs(const RecurrentSpec& spec, int direction, const TensorView& in
 void restore_inputs(const RecurrentSpec& spec, int direction, const void* ordered,
                     const TensorView& input, cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -7,7 +7,7 @@
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/onednn.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 
 /// result [rows, outputs] = source [rows, inputs] x transposed weights [outputs, inputs] + bias,
 /// and its gradients. Weights are used for many rows, which amortizes copies in the layout that
@@ -106,4 +106,4 @@ class RecurrentProducts {
   Primitive primitive_;
 };
 
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu

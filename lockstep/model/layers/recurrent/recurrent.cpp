@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/enum_names.h"
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/model/layer/json_object.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 constexpr auto kCells = enum_names<RecurrentCell>({{RecurrentCell::simple_rnn, "simple_rnn"},
@@ -162,4 +162,4 @@ void Recurrent::write(nlohmann::json& object) const {
   if (options_.initial_state) object["initial_state"] = true;
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -3,9 +3,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct RecurrentSpec;
 
@@ -201,4 +201,4 @@ struct RecurrentLayout {
 /// The layout for elements of `element_bytes` bytes.
 RecurrentLayout recurrent_layout(const RecurrentSpec& spec, std::size_t element_bytes);
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

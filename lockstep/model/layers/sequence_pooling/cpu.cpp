@@ -6,7 +6,7 @@
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/sequence_pooling/sequence_pooling.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 template <typename T>
@@ -65,9 +65,9 @@ class SequenceMeanOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> GlobalAveragePooling1D::compile_cpu(const CompileContext& context,
                                                                cpu::Context& cpu) const {
@@ -76,4 +76,4 @@ std::unique_ptr<Operation> GlobalAveragePooling1D::compile_cpu(const CompileCont
   return std::make_unique<cpu::SequenceMeanOperation<float>>(spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

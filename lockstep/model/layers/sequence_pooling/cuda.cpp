@@ -2,7 +2,7 @@
 #include "lockstep/model/layers/sequence_pooling/kernels.h"
 #include "lockstep/model/layers/sequence_pooling/sequence_pooling.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class SequenceMeanOperation final : public Operation {
@@ -30,13 +30,13 @@ class SequenceMeanOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> GlobalAveragePooling1D::compile_gpu(const CompileContext& context,
                                                                cuda::Context& gpu) const {
   return std::make_unique<cuda::SequenceMeanOperation>(gpu, spec(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -2,7 +2,7 @@
 #include "lockstep/model/cuda/elements.h"
 #include "lockstep/model/layers/sequence_pooling/kernels.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 using device::cuda::launch;
@@ -93,4 +93,4 @@ void sequence_mean_backward(const TensorView& output_gradient,
       });
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

@@ -7,9 +7,9 @@
 #include <span>
 
 #include "lockstep/model/layers/sequence_pooling/sequence_pooling.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 
 /// Mean of the positions [samples, positions, width] whose segment [samples, positions] is not 0,
 /// or of all positions if `segments` is empty.
@@ -20,4 +20,4 @@ void sequence_mean_backward(const TensorView& output_gradient,
                             std::span<const std::int32_t> segments, const SequencePoolingSpec& spec,
                             const TensorView& input_gradient, cudaStream_t stream);
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

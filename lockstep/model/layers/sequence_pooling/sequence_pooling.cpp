@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 Shape GlobalAveragePooling1D::build(BuildContext& context) const {
   const std::vector<Shape>& inputs = context.inputs();
@@ -37,4 +37,4 @@ SequencePoolingSpec GlobalAveragePooling1D::spec(const CompileContext& context) 
           .has_segments = context.inputs.size() == 2};
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

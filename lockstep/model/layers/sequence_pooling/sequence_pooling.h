@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct SequencePoolingSpec;
 
@@ -39,4 +39,4 @@ struct SequencePoolingSpec {
   bool has_segments = false;   ///< whether there may be padding
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

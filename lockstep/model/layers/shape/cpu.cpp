@@ -9,7 +9,7 @@
 #include "lockstep/model/layers/shape/shape.h"
 #include "lockstep/model/layers/shape/strided_copy.h"
 
-namespace lockstep::model::cpu {
+namespace lockstep::inline v0::model::cpu {
 namespace {
 
 // A call of memmove costs more than a short run, such as a row of an embedding.
@@ -82,13 +82,13 @@ class CopyOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cpu
+}  // namespace lockstep::inline v0::model::cpu
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> CopyLayer::compile_cpu(const CompileContext& context,
                                                   cpu::Context& /*cpu*/) const {
   return std::make_unique<cpu::CopyOperation>(copies(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -7,7 +7,7 @@
 #include "lockstep/model/layers/shape/shape.h"
 #include "lockstep/model/layers/shape/strided_copy.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 class CopyOperation final : public Operation {
@@ -45,13 +45,13 @@ class CopyOperation final : public Operation {
 };
 
 }  // namespace
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 std::unique_ptr<Operation> CopyLayer::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
   return std::make_unique<cuda::CopyOperation>(gpu, copies(context));
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -3,7 +3,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
 
-namespace lockstep::model::cuda {
+namespace lockstep::inline v0::model::cuda {
 namespace {
 
 template <typename Unit>
@@ -46,4 +46,4 @@ void copy_strided(const StridedCopy& copy, const TensorView& from, const TensorV
     launch_copy<std::uint16_t>(copy, from, to, stream);
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace lockstep::inline v0::model::cuda

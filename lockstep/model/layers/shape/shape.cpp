@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "lockstep/base/json.h"
-#include "lockstep/model/layers/json_object.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/model/layer/json_object.h"
 #include "lockstep/model/layers/shape/strided_copy.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 namespace {
 
 using nlohmann::json;
@@ -219,4 +219,4 @@ void Cropping1D::write(json& object) const {
   object["cropping"] = {options_.before, options_.after};
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

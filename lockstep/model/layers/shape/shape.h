@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layer/builtin_layer.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 struct StridedCopy;
 
@@ -151,4 +151,4 @@ class Cropping1D final : public CopyLayer {
   Options options_;
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/tensor.h"
+#include "lockstep/model/tensor/tensor.h"
 
-namespace lockstep::model {
+namespace lockstep::inline v0::model {
 
 /// Element (i0, i1, ...) is at the offset plus the sum of i_k times the stride of axis k, in either
 /// array. All numbers are in elements. No two elements have the same place.
@@ -88,4 +88,4 @@ inline bool leaves_gaps(std::span<const StridedCopy> copies, const TensorView& t
   return written < static_cast<std::int64_t>(target.size());
 }
 
-}  // namespace lockstep::model
+}  // namespace lockstep::inline v0::model

@@ -29,7 +29,7 @@ inline constinit thread_local dim3 gridDim{};
 inline constexpr int warpSize = 32;
 
 inline void __syncthreads() { lockstep::pretend::sync_block(); }
-namespace lockstep::pretend {
+namespace lockstep::inline v0::pretend {
 
 template <typename T>
 concept Shuffled = sizeof(T) <= sizeof(unsigned long long) && std::is_trivially_copyable_v<T>;
@@ -46,7 +46,7 @@ T shuffle(unsigned mask, T value, unsigned source) {
   return value;
 }
 
-}  // namespace lockstep::pretend
+}  // namespace lockstep::inline v0::pretend
 
 template <lockstep::pretend::Shuffled T>
 T __shfl_xor_sync(unsigned mask, T value, int difference, int width = warpSize) {

@@ -7,7 +7,7 @@
 #include "lockstep/device/cuda/cuda.h"
 #include "tests/support/pretend_cuda/grid.h"
 
-namespace lockstep::device::cuda {
+namespace lockstep::inline v0::device::cuda {
 
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
@@ -17,4 +17,4 @@ void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream
         "the launch of a kernel");
 }
 
-}  // namespace lockstep::device::cuda
+}  // namespace lockstep::inline v0::device::cuda

@@ -1,0 +1,409 @@
+#include "apps/lockstep/checkpoint/checkpoint_export.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "apps/lockstep/command_line/arguments.h"
+#include "apps/lockstep/model_source.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file/atomic_file.h"
+#include "lockstep/base/file/input_file.h"
+#include "lockstep/base/json/json.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/checkpoint/torch_file.h"
+#include "lockstep/data/table/transform.h"
+#include "lockstep/onnx/export.h"
+#include "lockstep/onnx/triton.h"
+#include "lockstep/onnx/write_model.h"
+#include "lockstep/train/input/data_names.h"
+#include "lockstep/train/options/weight_names.h"
+
+namespace lockstep::inline v0::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kPreprocessing = "with-preprocessing";
+
+/// A format and the extensions of its files. The first format is the default for an output without
+/// an extension, such as a device.
+struct Format {
+  ExportFormat name;
+  std::array<std::string_view, 2> endings;
+};
+constexpr std::array<Format, 3> kFormats{{{ExportFormat::safetensors, {"", ".safetensors"}},
+                                          {ExportFormat::onnx, {".onnx", ".onnx"}},
+                                          {ExportFormat::torch, {".pt", ".pth"}}}};
+
+ExportFormat format_of(const ExportArguments& arguments) {
+  if (arguments.format != ExportFormat::automatic) return arguments.format;
+  if (arguments.layout == ExportLayout::triton) return ExportFormat::onnx;
+  const std::string ending = arguments.output.extension().string();
+  const auto* const found = std::ranges::find_if(kFormats, [&](const Format& format) {
+    return std::ranges::find(format.endings, ending) != format.endings.end();
+  });
+  if (found == kFormats.end())
+    throw Error(ErrorCategory::input, "command line",
+                "expected --output to end in .safetensors, .onnx, .pt or .pth, or --format",
+                fmt::format("got \"{}\"", arguments.output.string()));
+  return found->name;
+}
+
+/// A complete file that is not yet renamed to `path`.
+std::unique_ptr<AtomicFile> finished_file(const fs::path& path, std::string_view bytes) {
+  remove_abandoned_temporaries(path.parent_path(), path.filename().native());
+  auto file = std::make_unique<AtomicFile>(path, Durability::synced, ErrorCategory::checkpoint);
+  file->write(bytes);
+  file->finish();
+  return file;
+}
+
+// ---- The model of a checkpoint
+
+TrainedModel read_model(const fs::path& path, const CodeArguments& code) {
+  const std::string where = (path / checkpoint::kStateFile).string();
+  const checkpoint::TrainingState described =
+      checkpoint::parse_training_state(checkpoint::read_small_file(where), where);
+  ModelSource source = ModelSource::of_configuration(*described.configuration, where);
+  read_code(source, path, code);
+  model::Network network = source.make();
+  std::vector<float> parameters(network.parameters().flat_size());
+  std::vector<float> buffers(network.buffers().flat_size());
+  const checkpoint::ReplicaArrays arrays{.parameter_table = &network.parameters(),
+                                         .parameters = parameters,
+                                         .buffer_table = &network.buffers(),
+                                         .buffers = buffers,
+                                         .slots = {}};
+  checkpoint::check_checkpoint_fits(path, arrays);
+  checkpoint::TrainingState state = checkpoint::read_checkpoint_files(path, arrays);
+  auto names = train::DataNames::of(state);
+  return {std::move(source),  std::move(network), std::move(parameters),
+          std::move(buffers), std::move(state),   std::move(names)};
+}
+
+// ---- Metadata
+
+/// The function that converts an output to probabilities, by the name of the output. Outputs
+/// without one are omitted.
+json activations_of(const TrainedModel& trained) {
+  json activations = json::object();
+  const auto add = [&](const model::NetworkOutput& output, const model::Loss& loss) {
+    const std::string_view activation = model::activation_of(loss);
+    if (!activation.empty() && model::final_activation(trained.network, output.node) != activation)
+      activations[output.name] = activation;
+  };
+  const auto outputs = trained.network.outputs();
+  if (trained.source.losses.empty()) {
+    add(outputs.front(), trained.source.loss);
+    return activations;
+  }
+  for (const strategy::OutputLoss& one : trained.source.losses)
+    for (const model::NetworkOutput& output : outputs)
+      if (output.name == one.output) add(output, one.loss);
+  return activations;
+}
+
+/// Whether the network reads arrays [H, W, C], which are images [C, H, W] in ONNX.
+bool has_images(const TrainedModel& trained) {
+  const auto is_image = [](const model::NetworkInput& input) {
+    return input.type == ElementType::float32 && input.shape.size() == 3;
+  };
+  return std::ranges::any_of(trained.network.inputs(), is_image);
+}
+
+/// Whether the arrays are pixels, according to the checkpoint.
+bool has_pixels(const TrainedModel& trained) {
+  return has_images(trained) && trained.source.reads_pixels.value_or(true);
+}
+
+/// The conversion of uint8 pixels to the input of the network.
+json pixels_to_json(const TrainedModel& trained) {
+  const std::optional<data::ImageRecipe>& recipe = trained.source.test_images;
+  json pixels = {{"divisor", 255}};
+  if (!recipe) return pixels;
+  const ChannelNormalization& normalization = recipe->normalization;
+  const auto channels = static_cast<std::size_t>(normalization.channels);
+  if (channels > 0) {
+    pixels["mean"] = std::span(normalization.mean).first(channels);
+    pixels["deviation"] = std::span(normalization.deviation).first(channels);
+  }
+  return pixels;
+}
+
+/// Describes the tokenizer, without its path on the training machine.
+json tokenizer_to_json(const data::TextSchema& text) {
+  json tokenizer = {{"name", text.name()}, {"xxh3", text.hash}, {"length", text.length}};
+  if (!text.vocabulary.empty()) tokenizer["vocabulary"] = text.vocabulary;
+  return tokenizer;
+}
+
+std::map<std::string, std::string> metadata_of(const TrainedModel& trained, bool in_graph) {
+  std::map<std::string, std::string> metadata = {
+      {"lockstep.network", trained.network.name()},
+      {"lockstep.step", std::to_string(trained.state.step)},
+      {"lockstep.epoch", std::to_string(trained.state.epoch)}};
+  const auto add = [&](const char* key, const json& value) {
+    if (!value.empty()) metadata[std::string("lockstep.") + key] = dump_json(value);
+  };
+  add("activations", activations_of(trained));
+  add("classes", trained.names.classes);
+  add("features", trained.names.features);
+  add("targets", trained.names.targets);
+  if (has_images(trained) && !trained.names.table) {
+    metadata["lockstep.layout"] = "NCHW";
+    if (has_pixels(trained)) add("pixels", pixels_to_json(trained));
+    if (trained.source.test_images) {
+      add("images", trained.source.test_images->to_json());
+      metadata["lockstep.image_recipe"] = trained.source.test_images->name;
+    }
+  }
+  if (trained.names.table) add("table", trained.names.table->to_json());
+  if (trained.names.text) add("tokenizer", tokenizer_to_json(*trained.names.text));
+  if (!trained.source.mapped.empty()) add("mapped", trained.source.mapped);
+  metadata["lockstep.preprocessing"] = in_graph ? "graph" : "caller";
+  return metadata;
+}
+
+// ---- Preprocessing in the graph
+
+[[noreturn]] void refuse_preprocessing(std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::input, kPreprocessing, expected, actual);
+}
+
+/// Adds the scaling of one feature of a table. Features with a separate input are not scaled.
+void add_scaling(const data::TableFeature& feature, onnx::Preprocessing& steps) {
+  if (feature.is_index()) return;
+  if (!feature.is_plain() || feature.has_indicator)
+    refuse_preprocessing(
+        "expected a table of numbers, as stored or scaled",
+        fmt::format("got the feature {}, which {}", feature.columns.front(),
+                    !feature.has_numbers()  ? "has categories"
+                    : feature.has_indicator ? "has a missing-value indicator"
+                                            : "is a function of the number or a date"));
+  const bool is_scaled = feature.scale != data::ColumnScale::none;
+  // The input is float32, which rounds numbers near the offset by up to this relative error.
+  constexpr double kRounding = 0x1p-24;
+  if (is_scaled && feature.divisor > 0 &&
+      std::abs(feature.offset) * kRounding > data::kToleratedRounding * feature.divisor)
+    refuse_preprocessing(
+        "expected columns whose numbers float32, the type of the input, can tell apart; subtract "
+        "a constant from the column before the training, or leave the preprocessing to the caller",
+        fmt::format("got the column {} of numbers near {} within {:.3g}", feature.columns.front(),
+                    feature.offset, feature.divisor));
+  steps.offsets.push_back(is_scaled ? feature.offset : 0);
+  steps.divisors.push_back(is_scaled ? feature.divisor : 1);
+  using Rule = data::MissingValues::Rule;
+  const Rule rule = feature.missing.rule;
+  steps.fills.push_back(rule == Rule::error   ? std::numeric_limits<double>::quiet_NaN()
+                        : rule == Rule::value ? feature.missing.value
+                                              : feature.fill);
+}
+
+onnx::Preprocessing preprocessing_of(const TrainedModel& trained) {
+  onnx::Preprocessing steps;
+  if (!trained.source.mapped.empty())
+    refuse_preprocessing("expected data that were not changed by the program of the training",
+                         fmt::format("they were mapped ({})", trained.source.mapped));
+  if (trained.names.text)
+    refuse_preprocessing("expected images or a table",
+                         "the model reads text, and ONNX has no operator for its tokenizer");
+  if (trained.names.table) {
+    const data::TableSchema& table = *trained.names.table;
+    if (table.window.rows > 0)
+      refuse_preprocessing("expected a table whose samples are its rows",
+                           fmt::format("they are windows of {}", table.window.rows));
+    for (const data::TableFeature& feature : table.features) add_scaling(feature, steps);
+    return steps;
+  }
+  if (!has_pixels(trained))
+    refuse_preprocessing("expected images or a table",
+                         "the model reads numbers as they are stored");
+  steps.pixels = trained.source.test_images ? trained.source.test_images->normalization
+                                            : ChannelNormalization{};
+  return steps;
+}
+
+// ---- Formats
+
+void report(const fs::path& output, std::uint64_t bytes, const fs::path& checkpoint,
+            std::ostream& out) {
+  // A device may be standard output, where this line would corrupt the model.
+  std::error_code unknown;
+  if (fs::is_regular_file(output, unknown) || fs::is_directory(output, unknown))
+    fmt::print(out, "{}: {} bytes from {}\n", printable(output.native()), bytes,
+               printable(checkpoint.native()));
+}
+
+std::uint64_t export_safetensors(const fs::path& checkpoint, const fs::path& output) {
+  const InputFile model(checkpoint / checkpoint::kModelFile, ErrorCategory::checkpoint);
+  AtomicFile file(output, Durability::synced, ErrorCategory::checkpoint);
+  std::string buffer(1 << 20, '\0');
+  std::uint64_t bytes = 0;
+  while (const std::size_t got = model.read_at(bytes, buffer.data(), buffer.size())) {
+    file.write(std::string_view(buffer).substr(0, got));
+    bytes += got;
+  }
+  file.commit();
+  return bytes;
+}
+
+std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output,
+                           const CodeArguments& code) {
+  TrainedModel trained = read_model(checkpoint, code);
+  const std::vector<train::NamedWeight> weights = train::torch_weights(
+      trained.network, trained.parameters, trained.buffers, "export", output.string());
+  std::vector<std::vector<float>> moved;  // tensors whose layout was changed
+  moved.reserve(weights.size());
+  std::vector<checkpoint::TensorView> tensors;
+  for (const train::NamedWeight& weight : weights) {
+    std::span<const float> values = weight.values;
+    if (weight.channels > 0) values = moved.emplace_back(weight.channels_first());
+    tensors.push_back({weight.name, weight.shape, values});
+  }
+  return checkpoint::write_torch_file(output, tensors);
+}
+
+/// The output whose last axis has the named classes.
+std::optional<std::size_t> labelled_output(const onnx::Model& model, const TrainedModel& trained) {
+  const std::vector<std::string>& classes = trained.names.classes;
+  const auto outputs = trained.network.outputs();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto loss =
+        std::ranges::find(trained.source.losses, outputs[i].name, &strategy::OutputLoss::output);
+    const bool has_target =
+        loss == trained.source.losses.end()
+            ? trained.source.losses.empty() && i == 0
+            : trained.source.losses.size() == 1 || loss->target == trained.names.target;
+    const auto* const extent = std::get_if<std::int64_t>(&model.graph.outputs.at(i).shape.back());
+    if (has_target && !classes.empty() && extent != nullptr && *extent == std::ssize(classes))
+      return i;
+  }
+  return std::nullopt;
+}
+
+/// The names of the classes in the format of Triton: one per line.
+std::string labels_of(const std::vector<std::string>& classes) {
+  std::string labels;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i].find_first_of("\n\r") != std::string::npos)
+      throw Error(
+          ErrorCategory::input, "layout",
+          "expected names of classes without line breaks for labels.txt of --layout triton; "
+          "without it, the metadata of the ONNX file have the names",
+          fmt::format("got {} for class {}", describe_json(classes[i]), i));
+    labels += classes[i] + '\n';
+  }
+  return labels;
+}
+
+/// Writes FOLDER/1/model.onnx, FOLDER/labels.txt and FOLDER/config.pbtxt.
+void write_triton(const fs::path& folder, const onnx::Model& model, std::string_view bytes,
+                  const TrainedModel& trained) {
+  const auto labelled = labelled_output(model, trained);
+  const std::string labels = labelled ? labels_of(trained.names.classes) : "";
+  const fs::path version = folder / "1";
+  std::error_code error;
+  fs::create_directories(version, error);
+  if (error)
+    throw Error(ErrorCategory::checkpoint, version.string(), "expected to create the folder",
+                error.message());
+  try {
+    std::vector<std::unique_ptr<AtomicFile>> files;
+    files.push_back(finished_file(
+        folder / "config.pbtxt", onnx::triton_config(model, folder.filename().string(), labelled)));
+    if (labelled) files.push_back(finished_file(folder / "labels.txt", labels));
+    files.push_back(finished_file(version / "model.onnx", bytes));
+    for (const auto& file : files) file->publish();
+    if (!labelled) fs::remove(folder / "labels.txt", error);  // left by an earlier model
+  } catch (const Error&) {
+    fs::remove(version, error);  // succeeds only for an empty folder
+    fs::remove(folder, error);
+    throw;
+  }
+}
+
+/// Removes a trailing "/".
+fs::path without_slash(const fs::path& output) {
+  return output.has_filename() ? output : output.parent_path();
+}
+
+std::uint64_t export_onnx(const fs::path& checkpoint, const ExportArguments& arguments) {
+  const TrainedModel trained = read_model(checkpoint, arguments.code);
+  return write_onnx(
+      onnx::export_network(trained.network,
+                           {.parameters = trained.parameters, .buffers = trained.buffers},
+                           onnx_options(trained, arguments)),
+      trained, arguments);
+}
+
+}  // namespace
+
+void check_export(const ExportArguments& arguments) {
+  const ExportFormat format = format_of(arguments);
+  const std::pair<const char*, bool> of_onnx[] = {
+      {"--no-fold", arguments.keep_normalization},
+      {"--with-preprocessing", arguments.with_preprocessing},
+      {"--weights float16", arguments.weights == onnx::WeightStorage::float16},
+      {"--layout triton", arguments.layout == ExportLayout::triton}};
+  for (const auto& [option, is_given] : of_onnx)
+    if (is_given && format != ExportFormat::onnx)
+      throw Error(ErrorCategory::input, "command line",
+                  fmt::format("expected {} only for the format onnx", option),
+                  fmt::format("got {}", kNamesOf<ExportFormat>.name(format)));
+}
+
+onnx::ExportOptions onnx_options(const TrainedModel& trained, const ExportArguments& arguments) {
+  const auto& text = trained.names.text;
+  onnx::ExportOptions options{
+      .fold = !arguments.keep_normalization,
+      .weights = arguments.weights,
+      // A field of a table is one document.
+      .one_document = text != nullptr && !(text->column.empty() && text->source.empty()),
+      .producer_version = LOCKSTEP_VERSION,
+      .metadata = metadata_of(trained, arguments.with_preprocessing)};
+  if (arguments.with_preprocessing) options.preprocessing = preprocessing_of(trained);
+  return options;
+}
+
+std::uint64_t write_onnx(const onnx::Model& model, const TrainedModel& trained,
+                         const ExportArguments& arguments) {
+  const fs::path output = without_slash(arguments.output);
+  const std::string bytes = onnx::write_model(model);
+  if (arguments.layout == ExportLayout::triton)
+    write_triton(output, model, bytes, trained);
+  else
+    finished_file(output, bytes)->publish();
+  return bytes.size();
+}
+
+void export_checkpoint(const fs::path& checkpoint, const ExportArguments& arguments,
+                       std::ostream& out) {
+  const ExportFormat format = format_of(arguments);
+  const fs::path output = without_slash(arguments.output);
+  remove_abandoned_temporaries(output.parent_path(), output.filename().native());
+  const std::uint64_t bytes = format == ExportFormat::onnx ? export_onnx(checkpoint, arguments)
+                              : format == ExportFormat::torch
+                                  ? export_torch(checkpoint, output, arguments.code)
+                                  : export_safetensors(checkpoint, output);
+  report(output, bytes, checkpoint, out);
+}
+
+}  // namespace lockstep::inline v0::apps

@@ -1,0 +1,545 @@
+// Export of layers of images, vectors and single elements.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/layer/window.h"
+#include "lockstep/onnx/export/exporter.h"
+#include "lockstep/onnx/export/int8_layers.h"
+
+namespace lockstep::inline v0::onnx {
+namespace {
+
+using model::Shape;
+using Ints = std::vector<std::int64_t>;
+
+// ---- Options
+
+Ints extents_of_option(const nlohmann::json& options, const char* key) {
+  const nlohmann::json& value = options.at(key);
+  if (value.is_array()) return value.get<Ints>();
+  const auto both = value.get<std::int64_t>();
+  return {both, both};
+}
+
+/// The window of a convolution or pooling of images of shape `input`.
+model::WindowGeometry window_of(const nlohmann::json& options, const char* kernel,
+                                const Shape& input) {
+  const Ints window = extents_of_option(options, kernel);
+  const Ints strides = options.contains("strides") ? extents_of_option(options, "strides") : window;
+  return model::window_geometry(input, {window[0], window[1]}, {strides[0], strides[1]},
+                                model::parse_padding(options.at("padding").get<std::string>()));
+}
+
+std::vector<Attribute> attributes_of(const model::WindowGeometry& window) {
+  return {{"kernel_shape", Ints{window.kernel_height, window.kernel_width}},
+          {"strides", Ints{window.stride_height, window.stride_width}},
+          {"pads", Ints{window.pad_top, window.pad_left, window.pad_bottom, window.pad_right}}};
+}
+
+// ---- Weights
+
+/// A kernel in Lockstep's order, or reordered without changing the number of elements and of output
+/// channels, and a bias.
+struct Weights {
+  std::vector<float> kernel;
+  std::vector<float> bias;    // may be empty
+  std::vector<float> scales;  // one per output channel, if the kernel is stored as int8
+  float input_scale = 1;
+};
+
+/// The weights of a layer with `kernel` and optional `bias`.
+Weights weights_of(const LayerExport& layer) {
+  const auto array = [&](const char* name) -> std::vector<float> {
+    if (layer.find(name) == nullptr) return {};
+    const std::span<const float> values = layer.values(name);
+    return {values.begin(), values.end()};
+  };
+  Weights weights{.kernel = array("kernel"), .bias = array("bias"), .scales = {}};
+  if (!layer.is_int8()) return weights;
+  const model::Network& network = layer.exporter.network();
+  weights.input_scale = input_range(network, layer.id)->function().scale;
+  weights.scales = quantize_channels(
+      weights.kernel, layer.shape().back(),
+      has_int8_bias(network, layer.id) ? std::span(weights.bias) : std::span<float>(),
+      weights.input_scale, layer.exporter.options().weight_bits);
+  return weights;
+}
+
+/// Adds a constant of integers, and the DequantizeLinear that converts it to the array LAYER/part.
+/// `steps` are the scales along the axis `axis`.
+template <typename Integer>
+std::string integer_constant(const LayerExport& layer, std::string_view part, TensorType type,
+                             const Shape& shape, std::span<const float> values,
+                             std::span<const float> steps, std::int64_t axis) {
+  std::int64_t inner = 1;  // elements between neighbors along the axis
+  for (std::size_t k = static_cast<std::size_t>(axis) + 1; k < shape.size(); ++k) inner *= shape[k];
+  const auto channels = static_cast<std::int64_t>(steps.size());
+  std::vector<Integer> integers(values.size());
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(values.size()); ++i)
+    integers[i] = static_cast<Integer>(std::nearbyint(values[i] / steps[i / inner % channels]));
+  GraphBuilder& graph = layer.graph();
+  const std::string name = layer.name(part);
+  const auto constant = [&](const char* ending, const Shape& extents, auto numbers) {
+    using Number = typename decltype(numbers)::value_type;
+    return graph.tensor({.name = fmt::format("{}/{}", name, ending),
+                         .type = std::is_same_v<Number, float> ? TensorType::float32 : type,
+                         .shape = extents,
+                         .bytes = bytes_of<Number>(numbers)});
+  };
+  const bool is_int8 = type == TensorType::int8;
+  const std::string stored = constant(is_int8 ? "int8" : "int32", shape, integers);
+  const std::string scale =
+      constant("scale", {channels}, std::vector<float>(steps.begin(), steps.end()));
+  const std::string zeros = constant("zero_point", {channels}, std::vector<Integer>(steps.size()));
+  return layer.add("DequantizeLinear", {stored, scale, zeros}, {{"axis", axis}}, part);
+}
+
+/// The kernel as a constant of `shape`, whose axis `axis` are the output channels. `values` is
+/// weights.kernel in the order of the shape.
+std::string kernel_constant(const LayerExport& layer, const Weights& weights, const Shape& shape,
+                            std::span<const float> values, std::int64_t axis = 0) {
+  if (weights.scales.empty()) return layer.graph().weights(layer.name("kernel"), shape, values);
+  return integer_constant<std::int8_t>(layer, "kernel", TensorType::int8, shape, values,
+                                       weights.scales, axis);
+}
+
+void add_bias(const LayerExport& layer, const Weights& weights, std::vector<std::string>& inputs) {
+  if (weights.bias.empty()) return;
+  const Shape shape{static_cast<std::int64_t>(weights.bias.size())};
+  if (weights.scales.empty() || !has_int8_bias(layer.exporter.network(), layer.id)) {
+    inputs.push_back(layer.graph().floats(layer.name("bias"), shape, weights.bias));
+    return;
+  }
+  std::vector<float> steps;
+  for (const float scale : weights.scales) steps.push_back(weights.input_scale * scale);
+  inputs.push_back(integer_constant<std::int32_t>(layer, "bias", TensorType::int32, shape,
+                                                  weights.bias, steps, 0));
+}
+
+// ---- Convolutions and dense layers
+
+Operand convolution(const LayerExport& layer) {
+  const Operand input = layer.exporter.channels_first(layer.input());
+  const model::WindowGeometry window = window_of(layer.options, "kernel", input.shape);
+  const std::int64_t filters = layer.shape().back();
+  const std::int64_t groups = layer.type == "depthwise_conv2d"
+                                  ? window.channels
+                                  : layer.options.at("groups").get<std::int64_t>();
+  const std::int64_t channels = window.channels / groups;
+  const Weights weights = weights_of(layer);
+  std::vector<std::string> inputs{
+      input.name,
+      kernel_constant(layer, weights,
+                      {filters, channels, window.kernel_height, window.kernel_width},
+                      channels_to_front(weights.kernel, filters,
+                                        window.kernel_height * window.kernel_width, channels))};
+  add_bias(layer, weights, inputs);
+  std::vector<Attribute> attributes = attributes_of(window);
+  attributes.push_back({"group", groups});
+  return {.name = layer.add("Conv", inputs, attributes),
+          .shape = layer.shape(),
+          .channels_first = true};
+}
+
+Operand transposed_convolution(const LayerExport& layer) {
+  const Operand input = layer.exporter.channels_first(layer.input());
+  const Shape& output = layer.shape();
+  const model::WindowGeometry window = window_of(layer.options, "kernel", output);
+  const std::int64_t filters = output.back();
+  const std::int64_t channels = input.shape.back();
+  const Weights weights = weights_of(layer);
+  std::vector<std::string> inputs{
+      input.name,
+      layer.graph().weights(
+          layer.name("kernel"), {channels, filters, window.kernel_height, window.kernel_width},
+          channels_to_front(weights.kernel, channels, window.kernel_height * window.kernel_width,
+                            filters))};
+  add_bias(layer, weights, inputs);
+  std::vector<Attribute> attributes = attributes_of(window);
+  // The part that no window covers.
+  attributes.push_back(
+      {"output_padding",
+       Ints{output[0] - (window.stride_height * (input.shape[0] - 1) + window.kernel_height -
+                         window.pad_top - window.pad_bottom),
+            output[1] - (window.stride_width * (input.shape[1] - 1) + window.kernel_width -
+                         window.pad_left - window.pad_right)}});
+  return {.name = layer.add("ConvTranspose", inputs, attributes),
+          .shape = output,
+          .channels_first = true};
+}
+
+/// x W^T + b over the last axis of an array of at least two.
+Operand product(const LayerExport& layer, const std::string& input, const std::string& transposed,
+                const Weights& weights) {
+  std::vector<std::string> sum;
+  const bool has_bias = !weights.bias.empty();
+  sum.push_back(
+      layer.add("MatMul", {input, transposed}, {}, has_bias ? "product" : std::string_view()));
+  add_bias(layer, weights, sum);
+  return layer.plain(has_bias ? layer.add("Add", sum) : sum.front());
+}
+
+std::vector<float> transposed_kernel(std::span<const float> kernel, std::int64_t rows) {
+  return channels_to_front(kernel, 1, rows, static_cast<std::int64_t>(kernel.size()) / rows);
+}
+
+Operand convolution_1d(const LayerExport& layer) {
+  const auto kernel = layer.options.at("kernel").get<std::int64_t>();
+  const auto strides = layer.options.at("strides").get<std::int64_t>();
+  const auto groups = layer.options.at("groups").get<std::int64_t>();
+  const std::int64_t filters = layer.shape().back();
+  const std::int64_t channels = layer.input().shape.back() / groups;
+  const Weights weights = weights_of(layer);
+  if (kernel == 1 && strides == 1 && groups == 1) {
+    const Operand rows = layer.exporter.channels_last(layer.input());
+    return product(layer, rows.name,
+                   kernel_constant(layer, weights, {channels, filters},
+                                   transposed_kernel(weights.kernel, filters), 1),
+                   weights);
+  }
+  const Operand input = layer.exporter.channels_first(layer.input());
+  const model::WindowGeometry window =
+      model::window_geometry({1, input.shape[0], input.shape[1]}, {1, kernel}, {1, strides},
+                             model::parse_padding(layer.options.at("padding").get<std::string>()));
+  std::vector<std::string> inputs{
+      input.name, kernel_constant(layer, weights, {filters, channels, kernel},
+                                  channels_to_front(weights.kernel, filters, kernel, channels))};
+  add_bias(layer, weights, inputs);
+  return {.name = layer.add("Conv", inputs,
+                            {{"kernel_shape", Ints{kernel}},
+                             {"strides", Ints{strides}},
+                             {"pads", Ints{window.pad_left, window.pad_right}},
+                             {"group", groups}}),
+          .shape = layer.shape(),
+          .channels_first = true};
+}
+
+Operand dense(const LayerExport& layer) {
+  const std::int64_t units = layer.shape().back();
+  const Shape& shape = layer.input().shape;
+  const Weights weights = weights_of(layer);
+  if (shape.size() > 1) {
+    const Operand rows = layer.exporter.channels_last(layer.input());
+    return product(layer, rows.name,
+                   kernel_constant(layer, weights, {shape.back(), units},
+                                   transposed_kernel(weights.kernel, units), 1),
+                   weights);
+  }
+  // The order of a flattened image is that of the weights of each unit.
+  const Shape& image = layer.input().flattened;
+  std::vector<std::string> inputs{layer.input().name};
+  inputs.push_back(kernel_constant(
+      layer, weights, {units, shape.back()},
+      image.empty()
+          ? weights.kernel
+          : channels_to_front(weights.kernel, units, shape.back() / image.back(), image.back())));
+  add_bias(layer, weights, inputs);
+  return layer.plain(layer.add("Gemm", inputs, {{"transB", std::int64_t{1}}}));
+}
+
+Operand tied_dense(const LayerExport& layer) {
+  const model::Network& network = layer.exporter.network();
+  const model::ParameterInfo& entry = network.parameters().entries()[layer.node.parameters.front()];
+  const std::string table = layer.exporter.shared_parameter(entry);
+  const std::string input = layer.exporter.channels_last(layer.input()).name;
+  Weights weights;
+  if (layer.find("bias") != nullptr) {
+    const std::span<const float> bias = layer.values("bias");
+    weights.bias.assign(bias.begin(), bias.end());
+  }
+  // Both layers share one array, as in training.
+  const std::string kernel = layer.add("Transpose", {table}, {{"perm", Ints{1, 0}}}, "transposed");
+  return product(layer, input, kernel, weights);
+}
+
+// ---- Normalizations
+
+Operand batch_normalization(const LayerExport& layer) {
+  const Shape& shape = layer.shape();
+  const Shape& image = layer.input().flattened;
+  const std::int64_t channels = shape.back();
+  const auto in_order = [&](std::span<const float> values) {
+    return image.empty() ? std::vector<float>(values.begin(), values.end())
+                         : channels_to_front(values, 1, channels / image.back(), image.back());
+  };
+  GraphBuilder& graph = layer.graph();
+  if (layer.input().channels_first || shape.size() == 1) {  // channels are axis 1
+    std::vector<std::string> inputs{layer.input().name};
+    for (const char* const name : {"gamma", "beta"})
+      inputs.push_back(graph.floats(layer.name(name), {channels}, in_order(layer.values(name))));
+    for (const char* const name : {"moving_mean", "moving_variance"})
+      inputs.push_back(
+          graph.floats(layer.name(name), {channels}, in_order(layer.values(name, true))));
+    return layer.like_input(layer.add("BatchNormalization", inputs,
+                                      {{"epsilon", layer.options.at("epsilon").get<float>()},
+                                       {"momentum", layer.options.at("momentum").get<float>()}}));
+  }
+  std::vector<float> factor;
+  std::vector<float> term;
+  for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
+    const double channel_factor = double{layer.values("gamma")[c]} /
+                                  std::sqrt(double{layer.values("moving_variance", true)[c]} +
+                                            layer.options.at("epsilon").get<double>());
+    factor.push_back(static_cast<float>(channel_factor));
+    term.push_back(
+        static_cast<float>(double{layer.values("beta")[c]} -
+                           double{layer.values("moving_mean", true)[c]} * channel_factor));
+  }
+  const std::string scaled =
+      layer.add("Mul", {layer.input().name, graph.floats(layer.name("factor"), {channels}, factor)},
+                {}, "scaled");
+  return layer.plain(
+      layer.add("Add", {scaled, graph.floats(layer.name("term"), {channels}, term)}));
+}
+
+Operand layer_normalization(const LayerExport& layer) {
+  const Operand input = layer.exporter.channels_last(layer.input());
+  const auto array = [&](const char* name) {
+    return layer.graph().floats(layer.name(name), {layer.shape().back()}, layer.values(name));
+  };
+  return layer.plain(layer.add(
+      "LayerNormalization", {input.name, array("gamma"), array("beta")},
+      {{"axis", std::int64_t{-1}}, {"epsilon", layer.options.at("epsilon").get<float>()}}));
+}
+
+Operand rms_normalization(const LayerExport& layer) {
+  const Operand input = layer.exporter.channels_last(layer.input());
+  const std::string squares = layer.add("Mul", {input.name, input.name}, {}, "squares");
+  const std::string mean = layer.add("ReduceMean", {squares},
+                                     {{"axes", Ints{-1}}, {"keepdims", std::int64_t{1}}}, "mean");
+  const std::string sum = layer.add(
+      "Add", {mean, layer.graph().number(layer.options.at("epsilon").get<float>())}, {}, "sum");
+  const std::string root = layer.add("Sqrt", {sum}, {}, "root");
+  const std::string scaled = layer.add("Div", {input.name, root}, {}, "scaled");
+  const std::string gamma =
+      layer.graph().floats(layer.name("gamma"), {layer.shape().back()}, layer.values("gamma"));
+  return layer.plain(layer.add("Mul", {scaled, gamma}));
+}
+
+// ---- Pooling
+
+Operand pooling(const LayerExport& layer) {
+  const Operand input = layer.exporter.channels_first(layer.input());
+  return {.name = layer.add(layer.type == "max_pool2d" ? "MaxPool" : "AveragePool", {input.name},
+                            attributes_of(window_of(layer.options, "pool", input.shape))),
+          .shape = layer.shape(),
+          .channels_first = true};
+}
+
+Operand global_pooling(const LayerExport& layer) {
+  const Operand input = layer.exporter.channels_first(layer.input());
+  const bool is_max = layer.type == "global_max_pooling2d";
+  const std::string pooled =
+      layer.add(is_max ? "GlobalMaxPool" : "GlobalAveragePool", {input.name}, {}, "pooled");
+  return layer.plain(layer.add("Flatten", {pooled}, {{"axis", std::int64_t{1}}}));
+}
+
+Operand up_sampling(const LayerExport& layer) {
+  const Operand input = layer.exporter.channels_first(layer.input());
+  const Ints size = extents_of_option(layer.options, "size");
+  const std::vector<float> factors{1, 1, static_cast<float>(size[0]), static_cast<float>(size[1])};
+  const std::string scales = layer.graph().floats(layer.name("scales"), {4}, factors);
+  const bool is_nearest = layer.options.at("interpolation") == "nearest";
+  std::vector<Attribute> attributes{
+      {"mode", std::string(is_nearest ? "nearest" : "linear")},
+      {"coordinate_transformation_mode", std::string(is_nearest ? "asymmetric" : "half_pixel")}};
+  if (is_nearest) attributes.push_back({"nearest_mode", std::string("floor")});
+  return {.name = layer.add("Resize", {input.name, "", scales}, attributes),
+          .shape = layer.shape(),
+          .channels_first = true};
+}
+
+// ---- Single elements
+
+template <const char* kOperator>
+Operand element_wise(const LayerExport& layer) {
+  return layer.like_input(layer.add(kOperator, {layer.input().name}));
+}
+constexpr char kRelu[] = "Relu";
+constexpr char kSigmoid[] = "Sigmoid";
+constexpr char kTanh[] = "Tanh";
+
+Operand relu6(const LayerExport& layer) {
+  GraphBuilder& graph = layer.graph();
+  return layer.like_input(
+      layer.add("Clip", {layer.input().name, graph.number(0), graph.number(6)}));
+}
+
+Operand leaky_relu(const LayerExport& layer) {
+  return layer.like_input(layer.add("LeakyRelu", {layer.input().name},
+                                    {{"alpha", layer.options.at("negative_slope").get<float>()}}));
+}
+
+Operand silu(const LayerExport& layer) {
+  const std::string share = layer.add("Sigmoid", {layer.input().name}, {}, "sigmoid");
+  return layer.like_input(layer.add("Mul", {layer.input().name, share}));
+}
+
+/// 0.5 x (1 + erf(x / sqrt 2)), or 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+Operand gelu(const LayerExport& layer) {
+  GraphBuilder& graph = layer.graph();
+  const std::string& x = layer.input().name;
+  std::string inner;
+  if (layer.options.at("approximate").get<bool>()) {
+    const std::string square = layer.add("Mul", {x, x}, {}, "square");
+    const std::string cube = layer.add("Mul", {square, x}, {}, "cube");
+    const std::string small = layer.add("Mul", {cube, graph.number(0.044715f)}, {}, "small");
+    const std::string sum = layer.add("Add", {x, small}, {}, "sum");
+    const auto scale = static_cast<float>(std::sqrt(2 / std::numbers::pi));
+    const std::string scaled = layer.add("Mul", {sum, graph.number(scale)}, {}, "scaled");
+    inner = layer.add("Tanh", {scaled}, {}, "tanh");
+  } else {
+    const std::string scaled =
+        layer.add("Div", {x, graph.number(std::numbers::sqrt2_v<float>)}, {}, "scaled");
+    inner = layer.add("Erf", {scaled}, {}, "erf");
+  }
+  const std::string twice = layer.add("Add", {inner, graph.number(1)}, {}, "twice");
+  const std::string product = layer.add("Mul", {x, twice}, {}, "product");
+  return layer.like_input(layer.add("Mul", {product, graph.number(0.5f)}));
+}
+
+Operand softmax(const LayerExport& layer) {
+  const bool is_image = layer.input().channels_first && layer.input().flattened.empty();
+  return layer.like_input(
+      layer.add("Softmax", {layer.input().name}, {{"axis", std::int64_t{is_image ? 1 : -1}}}));
+}
+
+Operand fake_quantize(const LayerExport& layer) {
+  const auto scale = layer.options.at("scale").get<float>();
+  const auto zero_point = layer.options.at("zero_point").get<int>();
+  const bool is_int8 = layer.options.at("dtype") == "int8";
+  GraphBuilder& graph = layer.graph();
+  const std::string step = graph.floats(layer.name("scale"), {}, {&scale, 1});
+  const std::string zero = graph.tensor({.name = layer.name("zero_point"),
+                                         .type = is_int8 ? TensorType::int8 : TensorType::uint8,
+                                         .shape = {},
+                                         .bytes = std::string(1, static_cast<char>(zero_point))});
+  const std::string integers =
+      layer.add("QuantizeLinear", {layer.input().name, step, zero}, {}, "quantized");
+  return layer.like_input(layer.add("DequantizeLinear", {integers, step, zero}));
+}
+
+/// Kept for further training; the identity in inference.
+Operand dropout(const LayerExport& layer) {
+  if (layer.exporter.options().fold) return layer.like_input(layer.input().name);
+  const std::string ratio = layer.graph().number(layer.options.at("rate").get<float>());
+  return layer.like_input(layer.add("Dropout", {layer.input().name, ratio}));
+}
+
+/// A sum or product of several arrays.
+template <const char* kOperator>
+Operand combined_inputs(const LayerExport& layer) {
+  const Operand& first = layer.input();
+  const bool have_one_order = std::ranges::all_of(layer.inputs, [&](const Operand& input) {
+    return input.channels_first == first.channels_first && input.flattened == first.flattened;
+  });
+  const auto of = [&](const Operand& input) {
+    return have_one_order ? input.name : layer.exporter.channels_last(input).name;
+  };
+  std::string value = of(first);
+  for (std::size_t i = 1; i < layer.inputs.size(); ++i)
+    value = layer.add(kOperator, {value, of(layer.inputs[i])}, {},
+                      i + 1 < layer.inputs.size() ? fmt::format("{}", i) : std::string());
+  return have_one_order ? layer.like_input(value) : layer.plain(value);
+}
+constexpr char kAdd[] = "Add";
+constexpr char kMul[] = "Mul";
+
+// ---- Shapes
+
+/// Flatten and reshape, which keep the order of the elements.
+Operand reshaped_input(const LayerExport& layer) {
+  const Operand& input = layer.input();
+  if (layer.shape() == input.shape) return layer.like_input(input.name);
+  if (layer.shape().size() == 1 && input.flattened.empty()) {
+    const bool matters = input.channels_first && input.shape.back() > 1 &&
+                         input.shape.back() < model::element_count(input.shape);
+    return {.name = layer.add("Flatten", {input.name}, {{"axis", std::int64_t{1}}}),
+            .shape = layer.shape(),
+            .channels_first = matters,
+            .flattened = matters ? input.shape : Shape()};
+  }
+  Ints extents{0};
+  extents.insert(extents.end(), layer.shape().begin(), layer.shape().end());
+  return layer.plain(layer.add(
+      "Reshape", {layer.exporter.channels_last(input).name, layer.graph().integers(extents)}));
+}
+
+Operand permuted(const LayerExport& layer) {
+  Ints axes{0};
+  for (const auto axis : layer.options.at("dims").get<Ints>()) axes.push_back(axis);
+  return layer.plain(
+      layer.add("Transpose", {layer.exporter.channels_last(layer.input()).name}, {{"perm", axes}}));
+}
+
+Operand concatenated(const LayerExport& layer) {
+  const auto rank = static_cast<std::int64_t>(layer.shape().size());
+  auto axis = layer.options.at("axis").get<std::int64_t>();
+  if (axis < 0) axis += rank + 1;  // with the batch
+  const bool are_images = rank > 1 && std::ranges::all_of(layer.inputs, &Operand::channels_first);
+  std::vector<std::string> names;
+  for (const Operand& input : layer.inputs)
+    names.push_back(are_images ? input.name : layer.exporter.channels_last(input).name);
+  if (are_images) axis = axis == rank ? 1 : axis + 1;
+  return {.name = layer.add("Concat", names, {{"axis", axis}}),
+          .shape = layer.shape(),
+          .channels_first = are_images};
+}
+
+Operand zero_padding(const LayerExport& layer) {
+  const Operand input = layer.exporter.channels_first(layer.input());
+  const nlohmann::json& padding = layer.options.at("padding");
+  const auto at = [&](int axis, int side) { return padding.at(axis).at(side).get<std::int64_t>(); };
+  const std::string pads =
+      layer.graph().integers({0, 0, at(0, 0), at(1, 0), 0, 0, at(0, 1), at(1, 1)});
+  return {.name = layer.add("Pad", {input.name, pads}, {{"mode", std::string("constant")}}),
+          .shape = layer.shape(),
+          .channels_first = true};
+}
+
+constexpr LayerRow kArrayLayers[] = {
+    {"conv2d", convolution},
+    {"conv1d", convolution_1d},
+    {"depthwise_conv2d", convolution},
+    {"conv2d_transpose", transposed_convolution},
+    {"dense", dense},
+    {"tied_dense", tied_dense},
+    {"batch_normalization", batch_normalization},
+    {"layer_normalization", layer_normalization},
+    {"rms_normalization", rms_normalization},
+    {"max_pool2d", pooling},
+    {"average_pool2d", pooling},
+    {"global_max_pooling2d", global_pooling},
+    {"global_average_pooling2d", global_pooling},
+    {"up_sampling2d", up_sampling},
+    {"relu", element_wise<kRelu>},
+    {"relu6", relu6},
+    {"leaky_relu", leaky_relu},
+    {"gelu", gelu},
+    {"silu", silu},
+    {"sigmoid", element_wise<kSigmoid>},
+    {"softmax", softmax},
+    {"tanh", element_wise<kTanh>},
+    {"fake_quantize", fake_quantize},
+    {"dropout", dropout},
+    {"add", combined_inputs<kAdd>},
+    {"multiply", combined_inputs<kMul>},
+    {"flatten", reshaped_input},
+    {"reshape", reshaped_input},
+    {"permute", permuted},
+    {"concatenate", concatenated},
+    {"zero_padding2d", zero_padding},
+};
+
+}  // namespace
+
+std::span<const LayerRow> array_layers() { return kArrayLayers; }
+
+}  // namespace lockstep::inline v0::onnx

@@ -1,0 +1,24 @@
+#include "lockstep/train/callbacks/callback.h"
+
+namespace lockstep::inline v0::train {
+
+std::optional<double> find_metric(const model::MetricSums& sums,
+                                  std::span<const model::MetricValue> values,
+                                  std::string_view name) {
+  for (const model::MetricValue& value : values)
+    if (value.is_single() && value.name == name) return value.values.front();
+  if (name == "loss") return sums.loss();
+  if (!sums.has_accuracy) return std::nullopt;
+  if (name == "accuracy") return sums.accuracy();
+  if (name == "top5_accuracy" || name == "top5") return sums.top5_accuracy();
+  return std::nullopt;
+}
+
+std::optional<double> EpochLogs::metric(std::string_view name) const {
+  constexpr std::string_view kPrefix = "validation_";
+  if (!name.starts_with(kPrefix)) return find_metric(metrics, values, name);
+  if (!validation) return std::nullopt;
+  return find_metric(*validation, validation_values, name.substr(kPrefix.size()));
+}
+
+}  // namespace lockstep::inline v0::train
