@@ -141,7 +141,9 @@ class GradientReducer {
   bool must_skip() const { return options_.skip_non_finite && !is_finite(); }
   std::int64_t steps() const { return steps_; }  ///< steps applied
 
-  /// Passes the values of a parameter to the observer of the workers, if there is one.
+  /// Whether the workers had an observer at construction (job/step_observer.h).
+  bool is_observed() const { return observer_ != nullptr; }
+  /// Passes the values of a parameter to the observer, if there is one.
   template <typename T>
   void observe_values(std::size_t parameter, std::span<const T> values) const {
     if (observer_) observer_->on_values(observed_as_, parameter, values);

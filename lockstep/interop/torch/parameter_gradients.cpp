@@ -119,11 +119,26 @@ bool ParameterGradients::backward_begins() {
   require_same_parameters();
   require_untouched();
   marks_.clear();
+  observe_values();
   const PassPlan plan = owner_.plan();
   pass_has_samples_ = plan.samples > 0;
   reducer_->begin_pass(plan.samples, plan.is_last);
   if (views_.empty() && pass_has_samples_) rescale_single(plan.samples);
   return pass_has_samples_;
+}
+
+// Values and gradients have the same order in memory.
+void ParameterGradients::observe_values() const {
+  if (!reducer_->is_observed() || reducer_->steps() > 0 || reducer_->passes() > 0) return;
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    const at::Tensor values =
+        watched_[i].is_non_overlapping_and_dense() ? watched_[i] : watched_[i].contiguous();
+    const auto count = static_cast<std::size_t>(values.numel());
+    if (values.scalar_type() == at::kDouble)
+      reducer_->observe_values<double>(i, {values.data_ptr<double>(), count});
+    else
+      reducer_->observe_values<float>(i, {values.data_ptr<float>(), count});
+  }
 }
 
 // Like GradientReducer::rescale_to(): rescales the gradients of earlier passes to the number of

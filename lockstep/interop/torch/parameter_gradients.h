@@ -85,6 +85,7 @@ class ParameterGradients final : private BackwardListener {
 
   at::Tensor view_of(std::size_t parameter) const;
   void require_same_parameters();
+  void observe_values() const;
   void require_untouched();
   void drain_ready();
   void mark_single(std::size_t parameter);
