@@ -156,7 +156,7 @@ void Tracing::write(const std::vector<trace::RankTrace>& ranks) {
     file_->commit();
   } catch (const Error& error) {
     lost_ = error;
-    session_.logger()->warn("the trace is lost; the job continues: {}", error.what());
+    session_.logger()->warn("the trace is lost; the training continues: {}", error.what());
     return;
   }
   describe(ranks);

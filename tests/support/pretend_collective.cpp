@@ -40,6 +40,8 @@ ElementType type_of(ncclDataType_t type) {
       return ElementType::float16;
     case ncclBfloat16:
       return ElementType::bfloat16;
+    case ncclUint8:
+      return ElementType::uint8;
     case ncclInt32:
       return ElementType::int32;
     case ncclInt64:
