@@ -81,7 +81,7 @@ void usage_error(const char* how) {
 }
 
 std::size_t width_of(ncclDataType_t type) {
-  return type == ncclUint8 ? 1 : allreduce::bytes_per_element(type_of(type));
+  return allreduce::bytes_per_element(type_of(type));
 }
 
 SharedSegment SharedCollective::create() { return SharedSegment::create(sizeof(Board)); }

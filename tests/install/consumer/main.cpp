@@ -5,7 +5,7 @@
 
 #include "data/dataset.h"
 #include "device/device.h"
-#include "model/network/network.h"
+#include "model/network.h"
 
 int main(int argc, char** argv) {
   const lockstep::SessionOptions options{.quiet = true};
