@@ -106,7 +106,7 @@ class alignas(64) Activity {
   template <typename Change>
   void change_collective(Change change);
 
-  const RankGroup group_;
+  RankGroup group_;
   std::atomic<std::int64_t> step_{-1};
   std::atomic<Phase> phase_{Phase::idle};
   std::atomic<std::uint64_t> changes_{0};
