@@ -15,8 +15,8 @@ struct ObservedParameter {
   std::vector<std::int64_t> shape = {};  ///< row-major
 };
 
-/// Receives the gradients of the reducers of one rank, for checks of a loop that somebody else has
-/// written; see interop/equivalence.h. Set by Workers::observe(). All spans are in host memory and
+/// Receives the gradients of the reducers of one rank, for checks of a user's training loop; see
+/// interop/equivalence.h. Set by Workers::observe(). All spans are in host memory and
 /// valid during the call.
 class StepObserver {
  public:
